@@ -1,1 +1,10 @@
-//! placeholder
+//! Coxswain: a kube-controller-manager in Rust. `ARCHITECTURE.md` is the map.
+
+pub mod api;
+pub mod client;
+pub mod controllers;
+pub mod framework;
+pub mod informer;
+pub mod model;
+pub mod options;
+pub mod wire;

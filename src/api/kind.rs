@@ -1,0 +1,153 @@
+//! A kind is a row of functions; the machinery that caches and moves objects is not generic over kinds.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::meta::ObjectMeta;
+use crate::wire::{Str, WireError};
+
+/// A cached object: its metadata, and its whole self by downcast (see [`crate::informer::Lister`]).
+pub trait Object: Any + Send + Sync + fmt::Debug {
+    /// The object's metadata.
+    fn meta(&self) -> &ObjectMeta;
+
+    /// The object's encoding without `managedFields`, for kinds that controllers rewrite; otherwise empty.
+    fn raw(&self) -> Bytes {
+        Bytes::new()
+    }
+}
+
+/// A shared object of any kind.
+pub type AnyObject = Arc<dyn Object>;
+
+/// Group, version and resource (plural), as in a REST path. The core group is `""`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupVersionResource {
+    /// API group; empty for core.
+    pub group: Str,
+    /// API version.
+    pub version: Str,
+    /// Plural resource name.
+    pub resource: Str,
+}
+
+impl fmt::Display for GroupVersionResource {
+    /// `resource.group`, as kubectl names it; `resource` alone for the core group.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            write!(f, "{}", self.resource)
+        } else {
+            write!(f, "{}.{}", self.resource, self.group)
+        }
+    }
+}
+
+/// The values under which an index files an object.
+pub type IndexKeys = SmallVec<[Str; 1]>;
+
+/// A secondary index of a store.
+pub struct Index {
+    /// Unique within the kind.
+    pub name: &'static str,
+    /// The values under which the object is filed.
+    pub keys: fn(&dyn Object) -> IndexKeys,
+}
+
+/// A resource that can be watched and written: where it is, how it is decoded, how its store is indexed.
+pub struct Kind {
+    /// API group; empty for core.
+    pub group: &'static str,
+    /// API version.
+    pub version: &'static str,
+    /// `CamelCase` singular, as in an object's `kind`.
+    pub kind: &'static str,
+    /// Plural resource name, as in a REST path.
+    pub resource: &'static str,
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+    /// Whether only metadata is asked of the API server (`PartialObjectMetadata`).
+    pub metadata_only: bool,
+    /// Decodes one object, without its envelope. The bytes belong to a larger buffer: what is kept must be copied.
+    pub decode: fn(&Bytes) -> Result<AnyObject, WireError>,
+    /// Secondary indexes; every store is indexed by namespace and name anyway.
+    pub indexes: &'static [Index],
+}
+
+impl Kind {
+    /// `v1` or `group/version`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// The REST path of the collection: of one namespace, or with an empty `namespace` of all.
+    pub fn collection_path(&self, namespace: &str) -> String {
+        let prefix = if self.group.is_empty() {
+            format!("/api/{}", self.version)
+        } else {
+            format!("/apis/{}/{}", self.group, self.version)
+        };
+        if self.namespaced && !namespace.is_empty() {
+            format!("{prefix}/namespaces/{namespace}/{}", self.resource)
+        } else {
+            format!("{prefix}/{}", self.resource)
+        }
+    }
+
+    /// The REST path of one object, with an optional subresource.
+    pub fn object_path(&self, namespace: &str, name: &str, subresource: Option<&str>) -> String {
+        let mut path = self.collection_path(namespace);
+        path.push('/');
+        path.push_str(name);
+        if let Some(subresource) = subresource {
+            path.push('/');
+            path.push_str(subresource);
+        }
+        path
+    }
+
+    /// Group, version and resource.
+    pub fn gvr(&self) -> GroupVersionResource {
+        GroupVersionResource {
+            group: self.group.into(),
+            version: self.version.into(),
+            resource: self.resource.into(),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    /// `resource.group`, as kubectl names it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.gvr(), f)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl PartialEq for Kind {
+    /// Two rows are the same kind when they name the same resource in the same form.
+    fn eq(&self, other: &Self) -> bool {
+        (self.group, self.version, self.resource, self.metadata_only)
+            == (other.group, other.version, other.resource, other.metadata_only)
+    }
+}
+
+impl Eq for Kind {}
+
+impl std::hash::Hash for Kind {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.group, self.version, self.resource, self.metadata_only).hash(state);
+    }
+}

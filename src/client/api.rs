@@ -1,0 +1,370 @@
+//! [`ApiClient`]: Kubernetes requests in protobuf, with JSON where a kind has no other form.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tower::ServiceExt;
+use tower::util::BoxCloneSyncService;
+
+use super::error::ApiError;
+use crate::api::{AnyObject, Kind};
+use crate::model::Key;
+use crate::model::plan::{Patch, Propagation};
+use crate::wire::splice::put_bytes;
+use crate::wire::{ListPage, decode_list, unwrap_envelope, wrap_envelope};
+
+/// The error of the layers below: whatever they give, shared so that it can be cloned into a log and a retry.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A response body, streamed.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// What carries requests: transport and layers, already boxed.
+pub type HttpService = BoxCloneSyncService<Request<Full<Bytes>>, Response<ResponseBody>, BoxError>;
+
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+const PROTOBUF_WATCH: HeaderValue =
+    HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+const PROTOBUF_METADATA: HeaderValue = HeaderValue::from_static(
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+);
+const PROTOBUF_METADATA_LIST: HeaderValue = HeaderValue::from_static(
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+);
+const PROTOBUF_METADATA_WATCH: HeaderValue = HeaderValue::from_static(
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;stream=watch",
+);
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A client acting as one identity. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiClient {
+    service: HttpService,
+    name: Arc<str>,
+}
+
+impl fmt::Debug for ApiClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiClient").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What to list.
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery {
+    /// Namespace; empty for all.
+    pub namespace: String,
+    /// Field selector.
+    pub field_selector: Option<String>,
+    /// Label selector.
+    pub label_selector: Option<String>,
+    /// Page size.
+    pub limit: Option<u32>,
+    /// Where to go on.
+    pub continue_token: Option<String>,
+    /// `resourceVersion`; `Some("0")` lets the server answer from its cache, `None` asks for the newest state.
+    pub resource_version: Option<String>,
+}
+
+/// What to watch.
+#[derive(Clone, Debug, Default)]
+pub struct WatchQuery {
+    /// Field selector.
+    pub field_selector: Option<String>,
+    /// Label selector.
+    pub label_selector: Option<String>,
+    /// Where to begin.
+    pub resource_version: String,
+    /// Ask for the present state first, as synthetic `ADDED` events and a marking bookmark (KEP-3157).
+    pub send_initial_events: bool,
+    /// After this many seconds the server ends the watch.
+    pub timeout_seconds: u32,
+}
+
+/// How to delete.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    /// UID that the object must have.
+    pub uid: Option<String>,
+    /// Resource version that it must have.
+    pub resource_version: Option<String>,
+    /// What becomes of dependents.
+    pub propagation: Option<Propagation>,
+    /// Seconds granted to terminate; the kind's default when absent.
+    pub grace_period_seconds: Option<i64>,
+}
+
+impl ApiClient {
+    /// A client that sends through `service`; `name` says in logs whose it is.
+    pub fn new(service: HttpService, name: impl Into<Arc<str>>) -> Self {
+        Self { service, name: name.into() }
+    }
+
+    /// Whose client this is: a controller's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads one object, live.
+    pub async fn get(&self, kind: &'static Kind, key: &Key) -> Result<AnyObject, ApiError> {
+        let path = kind.object_path(&key.namespace, &key.name, None);
+        let accept = if kind.metadata_only { PROTOBUF_METADATA } else { PROTOBUF };
+        let (label, body) = self.unary(Method::GET, &path, "", accept, None).await?;
+        decode_object(kind, &label, &body)
+    }
+
+    /// Reads one page of a collection.
+    pub async fn list(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
+        let mut pairs: Vec<(&str, String)> = Vec::new();
+        push(&mut pairs, "fieldSelector", query.field_selector.as_ref());
+        push(&mut pairs, "labelSelector", query.label_selector.as_ref());
+        push(&mut pairs, "limit", query.limit.map(|limit| limit.to_string()).as_ref());
+        push(&mut pairs, "continue", query.continue_token.as_ref());
+        push(&mut pairs, "resourceVersion", query.resource_version.as_ref());
+        let path = kind.collection_path(&query.namespace);
+        let accept = if kind.metadata_only { PROTOBUF_METADATA_LIST } else { PROTOBUF };
+        let (label, body) = self.unary(Method::GET, &path, &encode_query(&pairs), accept, None).await?;
+        let list = unwrap_envelope(&body).map_err(|error| ApiError::malformed(&label, &error))?;
+        decode_list(&list).map_err(|error| ApiError::malformed(&label, &error))
+    }
+
+    /// Opens a watch over all namespaces; the body is a sequence of frames.
+    pub async fn watch(&self, kind: &'static Kind, query: &WatchQuery) -> Result<ResponseBody, ApiError> {
+        let mut pairs: Vec<(&str, String)> =
+            vec![("watch", "true".to_owned()), ("allowWatchBookmarks", "true".to_owned())];
+        push(&mut pairs, "fieldSelector", query.field_selector.as_ref());
+        push(&mut pairs, "labelSelector", query.label_selector.as_ref());
+        if query.send_initial_events {
+            pairs.push(("sendInitialEvents", "true".to_owned()));
+            pairs.push(("resourceVersionMatch", "NotOlderThan".to_owned()));
+        }
+        if !query.resource_version.is_empty() {
+            pairs.push(("resourceVersion", query.resource_version.clone()));
+        }
+        pairs.push(("timeoutSeconds", query.timeout_seconds.to_string()));
+        let path = kind.collection_path("");
+        let accept = if kind.metadata_only { PROTOBUF_METADATA_WATCH } else { PROTOBUF_WATCH };
+        let (label, response) = self.send(Method::GET, &path, &encode_query(&pairs), accept, None).await?;
+        let response = refuse(&label, response).await?;
+        Ok(response.into_body())
+    }
+
+    /// Creates an object from its encoding (without envelope) and returns it as the server stored it.
+    pub async fn create(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        object: &[u8],
+    ) -> Result<AnyObject, ApiError> {
+        let path = kind.collection_path(namespace);
+        let body = envelope(kind, object);
+        let (label, body) = self.unary(Method::POST, &path, "", PROTOBUF, Some((PROTOBUF, body))).await?;
+        decode_object(kind, &label, &body)
+    }
+
+    /// Replaces an object, or a subresource of it, and returns it as the server stored it.
+    pub async fn update(
+        &self,
+        kind: &'static Kind,
+        key: &Key,
+        subresource: Option<&str>,
+        object: &[u8],
+    ) -> Result<AnyObject, ApiError> {
+        let path = kind.object_path(&key.namespace, &key.name, subresource);
+        let body = envelope(kind, object);
+        let (label, body) = self.unary(Method::PUT, &path, "", PROTOBUF, Some((PROTOBUF, body))).await?;
+        decode_object(kind, &label, &body)
+    }
+
+    /// Patches an object, or a subresource of it, and returns it as the server stored it.
+    pub async fn patch(
+        &self,
+        kind: &'static Kind,
+        key: &Key,
+        subresource: Option<&str>,
+        patch: &Patch,
+    ) -> Result<AnyObject, ApiError> {
+        let (content_type, value) = match patch {
+            Patch::Merge(value) => ("application/merge-patch+json", value),
+            Patch::Strategic(value) => ("application/strategic-merge-patch+json", value),
+            Patch::Json(value) => ("application/json-patch+json", value),
+        };
+        let target = kind.object_path(&key.namespace, &key.name, subresource);
+        let body = Some((HeaderValue::from_static(content_type), value.to_string().into()));
+        let (label, body) = self.unary(Method::PATCH, &target, "", PROTOBUF, body).await?;
+        decode_object(kind, &label, &body)
+    }
+
+    /// Deletes an object. Returns its last state when the server shows it: with a deletion timestamp while it
+    /// terminates, and `None` when the server answered with a mere `Status`.
+    pub async fn delete(
+        &self,
+        kind: &'static Kind,
+        key: &Key,
+        options: &DeleteOptions,
+    ) -> Result<Option<AnyObject>, ApiError> {
+        let path = kind.object_path(&key.namespace, &key.name, None);
+        let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
+        let (label, body) =
+            self.unary(Method::DELETE, &path, "", PROTOBUF, Some((PROTOBUF, body.into()))).await?;
+        let is_object = envelope_kind(&body).is_some_and(|answered| answered == kind.kind);
+        if is_object { decode_object(kind, &label, &body).map(Some) } else { Ok(None) }
+    }
+
+    /// A JSON request to any path: for kinds that have no protobuf form, and for reviews.
+    pub async fn json<B: Serialize + Sync, T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        query: &str,
+        body: Option<&B>,
+    ) -> Result<T, ApiError> {
+        let body = match body {
+            None => None,
+            Some(body) => {
+                let bytes = serde_json::to_vec(body).map_err(|error| ApiError::Malformed {
+                    request: format!("{method} {path}"),
+                    what: error.to_string(),
+                })?;
+                Some((JSON, Bytes::from(bytes)))
+            }
+        };
+        let (label, body) = self.unary(method, path, query, JSON, body).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| ApiError::Malformed { request: label, what: error.to_string() })
+    }
+
+    /// A plain GET, for `/readyz` and the like.
+    pub async fn text(&self, path: &str) -> Result<String, ApiError> {
+        let (_, body) = self.unary(Method::GET, path, "", HeaderValue::from_static("*/*"), None).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    async fn unary(
+        &self,
+        method: Method,
+        path: &str,
+        query: &str,
+        accept: HeaderValue,
+        body: Option<(HeaderValue, Bytes)>,
+    ) -> Result<(String, Bytes), ApiError> {
+        let (label, response) = self.send(method, path, query, accept, body).await?;
+        let response = refuse(&label, response).await?;
+        match response.into_body().collect().await {
+            Ok(body) => Ok((label, body.to_bytes())),
+            Err(source) => Err(ApiError::Transport { request: label, source: source.into() }),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        query: &str,
+        accept: HeaderValue,
+        body: Option<(HeaderValue, Bytes)>,
+    ) -> Result<(String, Response<ResponseBody>), ApiError> {
+        let label = format!("{method} {path}");
+        let uri = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        let mut request = Request::builder().method(method).uri(uri).header(ACCEPT, accept);
+        let body = body.map_or_else(Bytes::new, |(content_type, body)| {
+            if let Some(headers) = request.headers_mut() {
+                headers.insert(CONTENT_TYPE, content_type);
+            }
+            body
+        });
+        let request = request
+            .body(Full::new(body))
+            .map_err(|error| ApiError::Malformed { request: label.clone(), what: error.to_string() })?;
+        match self.service.clone().oneshot(request).await {
+            Ok(response) => Ok((label, response)),
+            Err(source) => Err(match source.downcast::<super::RequestTimeout>() {
+                Ok(timeout) => ApiError::Timeout { request: label, after: timeout.0 },
+                Err(source) => ApiError::Transport { request: label, source: source.into() },
+            }),
+        }
+    }
+}
+
+fn push<'a>(pairs: &mut Vec<(&'a str, String)>, name: &'a str, value: Option<&String>) {
+    if let Some(value) = value {
+        pairs.push((name, value.clone()));
+    }
+}
+
+fn encode_query(pairs: &[(&str, String)]) -> String {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+fn envelope(kind: &Kind, object: &[u8]) -> Bytes {
+    wrap_envelope(&kind.api_version(), kind.kind, object).into()
+}
+
+fn decode_object(kind: &'static Kind, label: &str, body: &Bytes) -> Result<AnyObject, ApiError> {
+    unwrap_envelope(body)
+        .and_then(|object| (kind.decode)(&object))
+        .map_err(|error| ApiError::malformed(label, &error))
+}
+
+/// The `kind` that an envelope names.
+fn envelope_kind(body: &Bytes) -> Option<&str> {
+    let rest = body.strip_prefix(crate::wire::ENVELOPE_MAGIC.as_slice())?;
+    match crate::wire::splice::get(rest, &[1, 2]) {
+        Ok(Some(value)) => value.text().ok(),
+        _ => None,
+    }
+}
+
+/// `meta/v1 DeleteOptions`: grace 1, preconditions 2 (uid 1, resourceVersion 2), propagationPolicy 4.
+fn encode_delete_options(options: &DeleteOptions) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Some(seconds) = options.grace_period_seconds {
+        crate::wire::splice::put_varint_field(&mut out, 1, seconds as u64);
+    }
+    let mut preconditions = Vec::new();
+    if let Some(uid) = &options.uid {
+        put_bytes(&mut preconditions, 1, uid.as_bytes());
+    }
+    if let Some(version) = &options.resource_version {
+        put_bytes(&mut preconditions, 2, version.as_bytes());
+    }
+    if !preconditions.is_empty() {
+        put_bytes(&mut out, 2, &preconditions);
+    }
+    if let Some(propagation) = options.propagation {
+        let policy = match propagation {
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+            Propagation::Orphan => "Orphan",
+        };
+        put_bytes(&mut out, 4, policy.as_bytes());
+    }
+    out
+}
+
+/// Turns an answer that is not a success into its error.
+async fn refuse(label: &str, response: Response<ResponseBody>) -> Result<Response<ResponseBody>, ApiError> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let code = response.status();
+    let retry_after = response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse().ok())
+        .map(Duration::from_secs);
+    let body = match response.into_body().collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(source) => return Err(ApiError::Transport { request: label.to_owned(), source: source.into() }),
+    };
+    Err(ApiError::refused(label, code, retry_after, &body))
+}

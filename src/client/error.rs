@@ -1,0 +1,181 @@
+//! What can go wrong with a request, and whether it is worth another try.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use crate::api::meta::Status;
+use crate::wire::{Message, Str, WireError, unwrap_envelope};
+
+/// A request that failed. `request` is its verb and path, without the query.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The API server refused it.
+    #[error("{request}: {} ({code} {reason})", message)]
+    Refused {
+        /// What was asked.
+        request: String,
+        /// HTTP status code.
+        code: u16,
+        /// Machine-readable reason; empty when the answer was not a `Status`.
+        reason: Str,
+        /// The server's message.
+        message: String,
+        /// The `Status` as it came, for causes and details.
+        status: Box<Status>,
+        /// When the server asked to come back, from `Retry-After` or the status' details.
+        retry_after: Option<Duration>,
+    },
+    /// No answer: connection refused or lost, TLS, DNS. A write may or may not have been carried out.
+    #[error("{request}: {source}")]
+    Transport {
+        /// What was asked.
+        request: String,
+        /// Why.
+        source: std::sync::Arc<dyn std::error::Error + Send + Sync>,
+    },
+    /// No answer in time. A write may or may not have been carried out.
+    #[error("{request}: no answer within {after:?}")]
+    Timeout {
+        /// What was asked.
+        request: String,
+        /// The limit.
+        after: Duration,
+    },
+    /// The answer is not what it should be.
+    #[error("{request}: {what}")]
+    Malformed {
+        /// What was asked.
+        request: String,
+        /// What is wrong with the answer.
+        what: String,
+    },
+}
+
+impl ApiError {
+    pub(super) fn malformed(request: &str, error: &WireError) -> Self {
+        Self::Malformed { request: request.to_owned(), what: error.to_string() }
+    }
+
+    /// The error for an answer that is not a success; `body` is a `Status` in protobuf or JSON, or anything.
+    pub(super) fn refused(
+        request: &str,
+        code: StatusCode,
+        retry_after: Option<Duration>,
+        body: &Bytes,
+    ) -> Self {
+        let status = decode_status(body);
+        let after_details =
+            status.details.as_ref().map(|details| details.retry_after_seconds).filter(|&seconds| seconds > 0);
+        let message = if status.message.is_empty() {
+            let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
+            if text.is_empty() {
+                code.canonical_reason().unwrap_or("no reason given").to_owned()
+            } else {
+                text
+            }
+        } else {
+            status.message.to_string()
+        };
+        Self::Refused {
+            request: request.to_owned(),
+            code: code.as_u16(),
+            reason: status.reason.clone(),
+            message,
+            retry_after: retry_after.or_else(|| {
+                after_details.map(|seconds| Duration::from_secs(u64::from(seconds.unsigned_abs())))
+            }),
+            status: Box::new(status),
+        }
+    }
+
+    /// The HTTP status code; 0 when there was no answer.
+    pub fn code(&self) -> u16 {
+        match self {
+            Self::Refused { code, .. } => *code,
+            _ => 0,
+        }
+    }
+
+    /// The machine-readable reason; empty when there was no answer.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Refused { reason, .. } => reason,
+            _ => "",
+        }
+    }
+
+    /// The server's message as events and conditions show it; our own words when there was no answer.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Refused { message, .. } => message.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Whether the object is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == 404
+    }
+
+    /// Whether a create found the name taken.
+    pub fn is_already_exists(&self) -> bool {
+        self.reason() == "AlreadyExists"
+    }
+
+    /// Whether a precondition (uid, resource version) did not hold.
+    pub fn is_conflict(&self) -> bool {
+        self.reason() == "Conflict"
+    }
+
+    /// Whether the resource version asked for is too old (`Expired` or `Gone`).
+    pub fn is_expired(&self) -> bool {
+        self.code() == 410 || self.reason() == "Expired"
+    }
+
+    /// Whether `Status` details name this cause.
+    pub fn has_cause(&self, cause: &str) -> bool {
+        match self {
+            Self::Refused { status, .. } => {
+                status.details.iter().flat_map(|details| &details.causes).any(|held| held.reason == cause)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the outcome of a write is unknown: it may have been carried out.
+    pub fn is_ambiguous(&self) -> bool {
+        match self {
+            Self::Transport { .. } | Self::Timeout { .. } | Self::Malformed { .. } => true,
+            Self::Refused { code, reason, .. } => {
+                matches!(code, 500 | 502 | 504) || reason.as_str() == "Timeout"
+            }
+        }
+    }
+
+    /// How long the server asked to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// A `Status` in JSON, as proxies and the authentication filter send it.
+#[derive(serde::Deserialize, Default)]
+struct JsonStatus {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    reason: String,
+}
+
+fn decode_status(body: &Bytes) -> Status {
+    if let Ok(object) = unwrap_envelope(body) {
+        return Status::decode(&object).unwrap_or_default();
+    }
+    let json: JsonStatus = serde_json::from_slice(body).unwrap_or_default();
+    Status { message: json.message.into(), reason: json.reason.into(), ..Status::default() }
+}

@@ -1,0 +1,1 @@
+//! The controllers, one room each, all of one shape.

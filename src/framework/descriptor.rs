@@ -1,0 +1,108 @@
+//! The descriptor of a controller: one row of the registry.
+
+use std::sync::Arc;
+
+use super::room::Reconcile;
+use crate::api::Kind;
+use crate::informer::{Delta, Store};
+use crate::model::Key;
+
+/// Whether a controller runs when `--controllers` does not name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultState {
+    /// Part of `*`.
+    On,
+    /// Only when named.
+    Off,
+}
+
+/// Everything there is to know about a controller without running it.
+pub struct Descriptor {
+    /// Its permanent name, as `--controllers` takes it.
+    pub name: &'static str,
+    /// Other names that `--controllers` takes.
+    pub aliases: &'static [&'static str],
+    /// What it does, in one sentence.
+    pub description: &'static str,
+    /// Feature gates, all of which must be on.
+    pub gates: &'static [&'static str],
+    /// Whether it runs when it is not named.
+    pub default: DefaultState,
+    /// Whether it is left to a cloud controller manager when `--cloud-provider=external`.
+    pub cloud: bool,
+    /// Whether it is started by its own rules (the service-account token controller: first, with the root client).
+    pub special: bool,
+    /// The service account in `kube-system` whose credentials it uses; `None` for the manager's own.
+    pub service_account: Option<&'static str>,
+    /// What its role must let it write; checked against the bootstrap roles.
+    pub writes: &'static [Grant],
+    /// Builds it; `None` as long as it is not implemented.
+    pub build: Option<BuildFn>,
+}
+
+/// Makes a controller.
+pub type BuildFn = fn(&Build<'_>) -> Result<Built, BuildError>;
+
+/// Verbs on a resource that a controller uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// API group; empty for core.
+    pub group: &'static str,
+    /// Resource, or `resource/subresource`.
+    pub resource: &'static str,
+    /// Verbs.
+    pub verbs: &'static [&'static str],
+}
+
+/// What a controller gets to build itself from.
+pub struct Build<'a> {
+    /// The manager's configuration.
+    pub config: &'a crate::options::Config,
+    /// Whether a feature gate is on; `false` for an unknown one.
+    pub gate: &'a dyn Fn(&str) -> bool,
+    /// The store of a watch, which the framework starts for as long as the controller lives.
+    pub store: &'a dyn Fn(&'static Kind, Option<&'static str>) -> Arc<Store>,
+}
+
+/// A controller that can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A flag stands against it: it is skipped, and this is why.
+    #[error("skipped: {0}")]
+    Skipped(String),
+    /// Something it needs is wrong: the manager does not start.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// A controller ready to run: one or more loops.
+pub struct Built {
+    /// Its loops, each with a queue of its own.
+    pub loops: Vec<Loop>,
+}
+
+/// One work queue and what is done with its keys.
+pub struct Loop {
+    /// Name of the queue in `workqueue_*` metrics, as the original names it.
+    pub queue: &'static str,
+    /// Workers that take keys at the same time.
+    pub workers: usize,
+    /// The watches whose changes concern it.
+    pub watches: Vec<Watch>,
+    /// What is done with a key.
+    pub reconcile: Arc<dyn Reconcile>,
+}
+
+/// A watch, and which keys a change concerns.
+pub struct Watch {
+    /// What is watched.
+    pub kind: &'static Kind,
+    /// Restricts it to the objects whose fields match; `None` for all.
+    pub field_selector: Option<&'static str>,
+    /// Says which keys a change concerns. It must not block and must not
+    /// read the store that changed.
+    pub keys: KeyMap,
+}
+
+/// Says which keys a change concerns, by handing each to its second argument.
+pub type KeyMap = Arc<dyn Fn(Delta<'_>, &mut dyn FnMut(Key)) + Send + Sync>;

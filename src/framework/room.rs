@@ -1,0 +1,46 @@
+//! The shape of a controller: observe, then plan.
+
+use jiff::Timestamp;
+
+use crate::model::Key;
+use crate::model::plan::{Failure, Plan};
+
+/// A controller's reads and decisions for one kind of key.
+pub trait Room: Send + Sync + 'static {
+    /// Everything that a decision rests on.
+    type View: Send;
+
+    /// Reads the stores. `None`: there is nothing at this key to decide about. `failures` is empty on the first pass;
+    /// on the second it holds what the first pass's plan met, so that the view can carry it.
+    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<Self::View>, ObserveError>;
+
+    /// Decides. Pure: no I/O, clock, async or randomness; the same view and time give the same plan.
+    fn plan(view: &Self::View, now: Timestamp) -> Plan;
+}
+
+/// The stores hold something that cannot be reconciled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObserveError {
+    /// The object itself is unusable (an invalid selector, say); only a change of it can help.
+    #[error("{0}")]
+    Terminal(String),
+    /// It may work in a moment.
+    #[error("{0}")]
+    Retry(String),
+}
+
+/// A room with its view type erased: what a worker loop runs.
+pub trait Reconcile: Send + Sync {
+    /// Observes and plans. `Ok(None)`: nothing at this key.
+    fn plan(&self, key: &Key, failures: &[Failure], now: Timestamp) -> Result<Option<Plan>, ObserveError>;
+}
+
+/// Makes a [`Reconcile`] of a [`Room`].
+#[derive(Debug)]
+pub struct RoomAdapter<R>(pub R);
+
+impl<R: Room> Reconcile for RoomAdapter<R> {
+    fn plan(&self, key: &Key, failures: &[Failure], now: Timestamp) -> Result<Option<Plan>, ObserveError> {
+        Ok(self.0.observe(key, failures)?.map(|view| R::plan(&view, now)))
+    }
+}

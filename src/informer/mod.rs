@@ -1,0 +1,16 @@
+//! Informers: a local, indexed, always current copy of the API server's objects, shared by all controllers.
+//!
+//! ```text
+//! API server ──watch──► reflector ──decode──► Store ──(old, new)──► handlers ──keys──► work queues
+//! ```
+//!
+//! One informer per kind and selector, started on first use; when its last user lets go it stops and its memory is
+//! freed. Handlers are synchronous and run in the informer's own task: nothing awaits there, so no consumer can stall
+//! the reader, and what waits is bounded by the number of keys. The layer is not generic over kinds; a [`Kind`] is a
+//! row of functions. It never writes to the API server.
+//!
+//! [`Kind`]: crate::api::Kind
+
+mod store;
+
+pub use store::{Delta, Handler, HandlerId, Lister, Store};

@@ -1,0 +1,12 @@
+//! The pure vocabulary that all controllers share: keys, plans, owners, selectors, conditions, the clock.
+//!
+//! Nothing here does I/O or awaits; everything can be tested with tables.
+
+pub mod clock;
+pub mod key;
+pub mod owners;
+pub mod plan;
+pub mod selector;
+
+pub use key::Key;
+pub use plan::{Failure, Patch, Plan, Step, Write};

@@ -1,0 +1,255 @@
+//! What a controller decided: the steps, in order, and when to look again.
+//!
+//! A plan is data. The executor performs it as it stands and makes no choices: it stops at the first step that fails,
+//! then observes and plans once more with the failure in hand, so that the plan can record it (a status condition,
+//! a collision count), and leaves the rest to a retry.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Key;
+use crate::api::meta::ObjectMeta;
+use crate::api::{AnyObject, Kind};
+use crate::wire::Str;
+
+/// The outcome of planning. The default plan does nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// What to do, in order.
+    pub steps: Vec<Step>,
+    /// Look at the object again after this long, whether or not something happens.
+    pub requeue_after: Option<Duration>,
+    /// The plan could not be made in full: what was wrong. The key is retried with backoff after the steps ran.
+    pub retry: Option<String>,
+}
+
+impl Plan {
+    /// Whether performing the plan writes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Verify(_) | Step::Emit(_) => true,
+            Step::Write(_) => false,
+            Step::Batch(writes) => writes.is_empty(),
+        })
+    }
+
+    /// Asks for another look after `delay`; the earliest of several wins.
+    pub fn look_again_after(&mut self, delay: Duration) {
+        self.requeue_after = Some(self.requeue_after.map_or(delay, |earlier| earlier.min(delay)));
+    }
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "plans are short-lived and short; a box per write costs more")]
+pub enum Step {
+    /// Read an object from the API server, not from the cache, and go on only if it is as expected.
+    Verify(Verify),
+    /// One write.
+    Write(Write),
+    /// Independent writes of one sort, sent in slowly growing batches (1, 2, 4 …) so that a refusal that would meet
+    /// all of them (a quota, a webhook) costs few requests. Stops at the end of the batch in which one failed.
+    Batch(Vec<Write>),
+    /// Only an event; its failure is never the plan's.
+    Emit(EventSpec),
+}
+
+/// A live read before something that must not rest on a stale cache: adoption, destruction.
+#[derive(Clone, Debug)]
+pub struct Verify {
+    /// Kind of the object.
+    pub kind: &'static Kind,
+    /// Where it is.
+    pub key: Key,
+    /// What must be true of it.
+    pub expect: Expect,
+}
+
+/// What a live read must find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// It exists with this UID and its deletion has not begun.
+    Alive(Str),
+    /// There is no object with this UID there: none at all, or another one of that name.
+    Gone(Str),
+    /// It exists with this UID.
+    Exists(Str),
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Kind of the object written.
+    pub kind: &'static Kind,
+    /// Its namespace and name; the name is empty when the server makes it from `generateName`.
+    pub key: Key,
+    /// What is written.
+    pub verb: Verb,
+    /// Errors that count as success, because they mean that there is nothing left to do.
+    pub tolerate: Tolerate,
+    /// Event to emit when it succeeded. `{name}` in the message is the name in the server's answer.
+    pub on_success: Option<EventSpec>,
+    /// Event to emit when it failed. `{error}` in the message is the server's message.
+    pub on_failure: Option<EventSpec>,
+}
+
+/// How an object is written. All bodies are complete: an object is spliced from its own bytes, never re-encoded.
+#[derive(Clone, Debug)]
+pub enum Verb {
+    /// Create this object (protobuf, without envelope).
+    Create(Bytes),
+    /// Replace the object by this one, which carries the UID and resource version it was made from.
+    Update(Bytes),
+    /// Replace the secret by this one once the executor has signed a service-account token with these claims and put
+    /// it into the data under `token`. (Signing is no part of a plan: it needs the key, and may need randomness.)
+    UpdateWithToken {
+        /// The secret, which carries the UID and resource version it was made from.
+        object: Bytes,
+        /// The claims to sign.
+        claims: serde_json::Value,
+    },
+    /// Replace a subresource (`status`) by that of this object, which carries UID and resource version.
+    UpdateSubresource(&'static str, Bytes),
+    /// Apply a patch, which carries the UID that it is meant for.
+    Patch(Patch),
+    /// Delete the object with this UID, and with this resource version if given.
+    Delete {
+        /// UID that the object must have.
+        uid: Str,
+        /// Resource version that it must have, when the decision rests on its content.
+        resource_version: Option<Str>,
+        /// What becomes of dependents; the kind's default when absent.
+        propagation: Option<Propagation>,
+    },
+}
+
+/// What becomes of a deleted object's dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+    /// They stay, without an owner.
+    Orphan,
+}
+
+/// A patch, in the form that the API server takes.
+#[derive(Clone, Debug)]
+pub enum Patch {
+    /// `application/merge-patch+json`
+    Merge(serde_json::Value),
+    /// `application/strategic-merge-patch+json`
+    Strategic(serde_json::Value),
+    /// `application/json-patch+json`
+    Json(serde_json::Value),
+}
+
+/// Refusals that are as good as success.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a refusal of its own; any set of them makes sense"
+)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tolerate {
+    /// The object is not there (404), or a uid precondition does not hold (409) on a delete.
+    pub absent: bool,
+    /// It exists already (409 `AlreadyExists`).
+    pub exists: bool,
+    /// Its namespace is being deleted (403 with the cause `NamespaceTerminating`).
+    pub namespace_terminating: bool,
+    /// 422: the server refuses the change as invalid, as it does when an object changed hands meanwhile.
+    pub invalid: bool,
+}
+
+impl Write {
+    /// A write that tolerates nothing and emits nothing.
+    pub fn new(kind: &'static Kind, key: Key, verb: Verb) -> Self {
+        Self { kind, key, verb, tolerate: Tolerate::default(), on_success: None, on_failure: None }
+    }
+}
+
+impl fmt::Display for Write {
+    /// `create pods default/`, `update replicasets.apps/status default/web`: for logs, events and `explain`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (verb, subresource) = match &self.verb {
+            Verb::Create(_) => ("create", ""),
+            Verb::Update(_) | Verb::UpdateWithToken { .. } => ("update", ""),
+            Verb::UpdateSubresource(subresource, _) => ("update", *subresource),
+            Verb::Patch(_) => ("patch", ""),
+            Verb::Delete { .. } => ("delete", ""),
+        };
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        write!(f, "{verb} {}{slash}{subresource} {}", self.kind, self.key)
+    }
+}
+
+/// An event about an object.
+#[derive(Clone, Debug)]
+pub struct EventSpec {
+    /// What it is about.
+    pub regarding: Regarding,
+    /// `Warning` instead of `Normal`.
+    pub warning: bool,
+    /// For machines.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+/// The object that an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Regarding {
+    /// Its kind.
+    pub kind: &'static Kind,
+    /// Its namespace and name.
+    pub key: Key,
+    /// Its UID.
+    pub uid: Str,
+    /// Its resource version when the event was decided.
+    pub resource_version: Str,
+}
+
+impl Regarding {
+    /// A reference to an object.
+    pub fn of(kind: &'static Kind, meta: &ObjectMeta) -> Self {
+        Self {
+            kind,
+            key: Key::of(meta),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+        }
+    }
+}
+
+/// A step that failed, as the second pass of observing and planning sees it.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was tried, as [`Write`]'s `Display` or the verified object's name.
+    pub what: String,
+    /// Kind of the object that was to be written or read.
+    pub kind: &'static Kind,
+    /// Where it was to be.
+    pub key: Key,
+    /// HTTP status code; 0 when no answer came.
+    pub code: u16,
+    /// The machine-readable reason: `AlreadyExists`, `Forbidden` …; empty when no answer came.
+    pub reason: Str,
+    /// The server's message, as conditions and events show it.
+    pub message: String,
+    /// When a create met `AlreadyExists`: the object that is there, read live.
+    pub existing: Option<AnyObject>,
+}
+
+impl Failure {
+    /// Whether a create found the name taken.
+    pub fn is_already_exists(&self) -> bool {
+        self.reason == "AlreadyExists"
+    }
+}
+
+/// Failures of the first pass, empty on it.
+pub type Past = Arc<[Failure]>;

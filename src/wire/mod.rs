@@ -1,0 +1,158 @@
+//! The protobuf wire format, read in one pass into compact, interned structures.
+//!
+//! A trimmed Kubernetes message is declared with [`message!`]: a struct whose fields carry upstream's field
+//! numbers and hold only what controllers read. Fields that are not declared are skipped while decoding, so the
+//! bytes of an object that will be written back are kept beside it and edited with [`splice`]; nothing here ever
+//! re-encodes an object that was decoded.
+//!
+//! Why not a generated codec: strings that repeat across objects (namespaces, label sets, owner references) are
+//! interned while they are decoded, and a template is a slice of the object's own bytes. Generated messages would
+//! first allocate all of it once more per event.
+//!
+//! This module knows nothing of HTTP, kinds or controllers.
+
+mod envelope;
+mod intern;
+mod reader;
+pub mod splice;
+mod text;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+pub use envelope::{ENVELOPE_MAGIC, ListPage, WatchFrame, decode_list, unwrap_envelope, wrap_envelope};
+pub use intern::{InternStats, intern_stats};
+pub use reader::{RawField, Reader, Value, WireError};
+pub use text::Str;
+pub use types::{Data, IntOrString, Labels, Raw, Time};
+
+/// What a decode needs besides the bytes: the buffer they came from, which [`Raw`] fields share.
+#[derive(Clone, Copy)]
+pub struct Source<'a>(pub(crate) &'a bytes::Bytes);
+
+/// A value that can be a field of a message.
+pub trait Field: Default {
+    /// Takes in one occurrence of the field. Scalars keep the last one, lists and maps collect them.
+    fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError>;
+
+    /// Appends the field, with its tag, to `out`; appends nothing for a default value.
+    fn encode(&self, number: u32, out: &mut Vec<u8>);
+
+    /// Called once, when the enclosing message is complete: interns, sorts and gives spare capacity back.
+    fn finish(&mut self) {}
+
+    /// Replaces the field's strings by their interned twins.
+    fn intern(&mut self) {}
+}
+
+/// A protobuf message: a struct declared with [`message!`].
+pub trait Message: Default {
+    /// Full name of the upstream message that this is a part of.
+    const UPSTREAM: &'static str;
+    /// Declared fields: upstream's number and our name, in snake case.
+    const FIELDS: &'static [(u32, &'static str)];
+
+    /// Takes in the field `number`; one that is not declared is ignored.
+    fn merge_field(&mut self, number: u32, value: Value<'_>, source: Source<'_>) -> Result<(), WireError>;
+
+    /// Appends all declared fields to `out`.
+    fn encode_fields(&self, out: &mut Vec<u8>);
+
+    /// Calls [`Field::finish`] on every field.
+    fn finish_fields(&mut self);
+
+    /// Decodes a whole message. `Raw` fields share `bytes`' buffer and keep it alive.
+    fn decode(bytes: &bytes::Bytes) -> Result<Self, WireError> {
+        let mut message = Self::default();
+        merge_message(&mut message, bytes, Source(bytes))?;
+        Ok(message)
+    }
+
+    /// The message's own encoding. Never used on an object that was decoded: what was trimmed is not in it.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128);
+        self.encode_fields(&mut out);
+        out
+    }
+}
+
+/// Merges the fields in `bytes`, a part of `source`, into `message`.
+pub(crate) fn merge_message<M: Message>(
+    message: &mut M,
+    bytes: &[u8],
+    source: Source<'_>,
+) -> Result<(), WireError> {
+    let mut reader = Reader::new(bytes);
+    while let Some((number, value)) = reader.next_field()? {
+        message.merge_field(number, value, source)?;
+    }
+    message.finish_fields();
+    Ok(())
+}
+
+/// Declares trimmed messages: `number => name: Type,`, with `[interned]` behind the type of a string that many
+/// objects share. `+ raw` behind its name adds the bytes that it was decoded from, for kinds that are rewritten.
+macro_rules! message {
+    ($($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $raw:ident)? = $upstream:literal {
+        $($(#[$field_meta:meta])* $number:literal => $field:ident : $ty:ty $([$interned:ident])? ,)*
+    })*) => {$(
+        $(#[$meta])*
+        #[doc = concat!("\n\nA part of `", $upstream, "`, with its field numbers.")]
+        #[derive(Clone, Debug, Default, PartialEq)]
+        $vis struct $name {
+            $($(#[$field_meta])* pub $field: $ty,)*
+            $(
+                /// The object's whole encoding without `managedFields`; not a field of its own.
+                pub $raw: bytes::Bytes,
+            )?
+        }
+
+        impl $crate::wire::Message for $name {
+            const UPSTREAM: &'static str = $upstream;
+            const FIELDS: &'static [(u32, &'static str)] = &[$(($number, stringify!($field)),)*];
+
+            fn merge_field(
+                &mut self,
+                number: u32,
+                value: $crate::wire::Value<'_>,
+                source: $crate::wire::Source<'_>,
+            ) -> Result<(), $crate::wire::WireError> {
+                match number {
+                    $($number => $crate::wire::Field::merge(&mut self.$field, value, source)
+                        .map_err(|error| error.within(stringify!($field))),)*
+                    _ => Ok(()),
+                }
+            }
+
+            fn encode_fields(&self, out: &mut Vec<u8>) {
+                let _ = &out;
+                $($crate::wire::Field::encode(&self.$field, $number, out);)*
+            }
+
+            fn finish_fields(&mut self) {
+                $($crate::wire::Field::finish(&mut self.$field);
+                  $($crate::wire::message!(@$interned self.$field);)?)*
+            }
+        }
+
+        impl $crate::wire::Field for $name {
+            fn merge(
+                &mut self,
+                value: $crate::wire::Value<'_>,
+                source: $crate::wire::Source<'_>,
+            ) -> Result<(), $crate::wire::WireError> {
+                $crate::wire::merge_message(self, value.bytes()?, source)
+            }
+
+            fn encode(&self, number: u32, out: &mut Vec<u8>) {
+                let body = $crate::wire::Message::to_bytes(self);
+                if !body.is_empty() {
+                    $crate::wire::splice::put_bytes(out, number, &body);
+                }
+            }
+        }
+    )*};
+    (@interned $($place:tt)*) => { $crate::wire::Field::intern(&mut $($place)*) };
+}
+pub(crate) use message;

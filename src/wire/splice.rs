@@ -1,0 +1,169 @@
+//! Changing fields of an encoded object while every other byte stays as it is.
+//!
+//! A protobuf message is a list of fields. To write an object back with another status, all its other fields are
+//! copied untouched, known to us or not. Paths are field numbers from the outside in; a message on the path that is
+//! absent is created. This module never interprets what it copies.
+
+use super::reader::{Reader, Value, WireError};
+use super::types::map_entry;
+
+/// One change to an encoded message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// The field at `path` holds exactly this message, string or byte string.
+    SetBytes(Vec<u32>, Vec<u8>),
+    /// The field at `path` holds exactly this integer or boolean.
+    SetVarint(Vec<u32>, u64),
+    /// The field at `path` is gone.
+    Clear(Vec<u32>),
+    /// The string map at `path` has `key` set to `value`.
+    MapSet(Vec<u32>, String, String),
+    /// The byte map at `path` (a Secret's data) has `key` set to `value`.
+    MapSetBytes(Vec<u32>, String, Vec<u8>),
+    /// The map at `path` no longer has `key`.
+    MapRemove(Vec<u32>, String),
+    /// The list at `path` has one more item, this message.
+    Push(Vec<u32>, Vec<u8>),
+}
+
+impl Edit {
+    fn path(&self) -> &[u32] {
+        match self {
+            Edit::SetBytes(path, _)
+            | Edit::SetVarint(path, _)
+            | Edit::Clear(path)
+            | Edit::MapSet(path, ..)
+            | Edit::MapSetBytes(path, ..)
+            | Edit::MapRemove(path, _)
+            | Edit::Push(path, _) => path,
+        }
+    }
+}
+
+/// `message` with all `edits` made, in order.
+pub fn edit(message: &[u8], edits: &[Edit]) -> Result<Vec<u8>, WireError> {
+    let mut current = message.to_vec();
+    for edit in edits {
+        current = apply(&current, edit, edit.path())?;
+    }
+    Ok(current)
+}
+
+fn apply(message: &[u8], edit: &Edit, path: &[u32]) -> Result<Vec<u8>, WireError> {
+    let Some((&field, deeper)) = path.split_first() else {
+        return Err(WireError::new("an edit has an empty path"));
+    };
+    if deeper.is_empty() {
+        return apply_here(message, edit, field);
+    }
+    let mut out = Vec::with_capacity(message.len() + 64);
+    let mut reader = Reader::new(message);
+    let mut found = false;
+    while let Some((number, value, raw)) = reader.next_raw()? {
+        if number == field && !found {
+            found = true;
+            put_bytes(&mut out, field, &apply(value.bytes()?, edit, deeper)?);
+        } else {
+            out.extend_from_slice(raw);
+        }
+    }
+    if !found {
+        let inner = apply(&[], edit, deeper)?;
+        if !inner.is_empty() {
+            put_bytes(&mut out, field, &inner);
+        }
+    }
+    Ok(out)
+}
+
+fn apply_here(message: &[u8], edit: &Edit, field: u32) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::with_capacity(message.len() + 64);
+    let mut reader = Reader::new(message);
+    let mut written = false;
+    while let Some((number, value, raw)) = reader.next_raw()? {
+        let replaced = number == field
+            && match edit {
+                Edit::SetBytes(..) | Edit::SetVarint(..) | Edit::Clear(_) => true,
+                Edit::MapSet(_, key, _) | Edit::MapSetBytes(_, key, _) | Edit::MapRemove(_, key) => {
+                    map_key(value)? == key.as_str()
+                }
+                Edit::Push(..) => false,
+            };
+        if !replaced {
+            out.extend_from_slice(raw);
+        } else if !written {
+            written = true;
+            put_new(&mut out, field, edit);
+        }
+    }
+    if !written {
+        put_new(&mut out, field, edit);
+    }
+    Ok(out)
+}
+
+fn put_new(out: &mut Vec<u8>, field: u32, edit: &Edit) {
+    match edit {
+        Edit::SetBytes(_, bytes) | Edit::Push(_, bytes) => put_bytes(out, field, bytes),
+        Edit::SetVarint(_, value) => put_varint_field(out, field, *value),
+        Edit::MapSet(_, key, value) => put_bytes(out, field, &map_entry(key, value)),
+        Edit::MapSetBytes(_, key, value) => {
+            let mut entry = Vec::with_capacity(key.len() + value.len() + 6);
+            put_bytes(&mut entry, 1, key.as_bytes());
+            put_bytes(&mut entry, 2, value);
+            put_bytes(out, field, &entry);
+        }
+        Edit::Clear(_) | Edit::MapRemove(..) => {}
+    }
+}
+
+fn map_key(entry: Value<'_>) -> Result<&str, WireError> {
+    let mut reader = Reader::new(entry.bytes()?);
+    let mut key = "";
+    while let Some((number, value)) = reader.next_field()? {
+        if number == 1 {
+            key = value.text()?;
+        }
+    }
+    Ok(key)
+}
+
+/// The field at `path`, last occurrence; `None` when it or a message on the way is absent.
+pub fn get<'a>(message: &'a [u8], path: &[u32]) -> Result<Option<Value<'a>>, WireError> {
+    let Some((&field, deeper)) = path.split_first() else {
+        return Ok(None);
+    };
+    let mut reader = Reader::new(message);
+    let mut found = None;
+    while let Some((number, value)) = reader.next_field()? {
+        if number == field {
+            found = Some(value);
+        }
+    }
+    match found {
+        Some(value) if !deeper.is_empty() => get(value.bytes()?, deeper),
+        found => Ok(found),
+    }
+}
+
+/// Appends a base-128 varint.
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a varint field.
+pub fn put_varint_field(out: &mut Vec<u8>, number: u32, value: u64) {
+    put_varint(out, u64::from(number) << 3);
+    put_varint(out, value);
+}
+
+/// Appends a length-delimited field.
+pub fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    put_varint(out, u64::from(number) << 3 | 2);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}

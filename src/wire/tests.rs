@@ -1,0 +1,151 @@
+//! The codec's tables and properties.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::splice::{Edit, edit, get, put_bytes, put_varint_field};
+use super::*;
+
+message! {
+    struct Inner = "test.Inner" {
+        1 => name: Str [interned],
+        2 => labels: Labels,
+    }
+
+    struct Outer = "test.Outer" {
+        1 => inner: Inner,
+        2 => count: Option<i32>,
+        3 => items: Vec<Inner>,
+        4 => template: Raw,
+        5 => at: Option<Time>,
+        6 => flag: bool,
+        7 => port: Option<IntOrString>,
+    }
+}
+
+fn sample() -> Outer {
+    Outer {
+        inner: Inner { name: "web".into(), labels: [("b", "2"), ("a", "1")].into_iter().collect() },
+        count: Some(0),
+        items: vec![Inner::default(), Inner { name: "x".into(), ..Default::default() }],
+        template: Raw(Bytes::from_static(b"\x0a\x01z")),
+        at: Time::from_seconds(1_700_000_000),
+        flag: true,
+        port: Some(IntOrString::Str("25%".into())),
+    }
+}
+
+#[test]
+fn what_is_encoded_is_decoded() {
+    let bytes = Bytes::from(sample().to_bytes());
+    assert_eq!(Outer::decode(&bytes).unwrap(), sample());
+}
+
+#[test]
+fn negative_numbers_take_ten_bytes_as_in_other_implementations() {
+    let message = Outer { count: Some(-1), ..Default::default() };
+    assert_eq!(message.to_bytes().len(), 11);
+    assert_eq!(Outer::decode(&Bytes::from(message.to_bytes())).unwrap(), message);
+}
+
+#[test]
+fn equal_label_sets_are_one_allocation() {
+    let bytes = Bytes::from(sample().to_bytes());
+    let (a, b) = (Outer::decode(&bytes).unwrap(), Outer::decode(&bytes).unwrap());
+    assert!(std::ptr::eq(a.inner.labels.as_slice(), b.inner.labels.as_slice()));
+    assert!(std::ptr::eq(a.inner.name.as_str(), b.inner.name.as_str()));
+}
+
+#[test]
+fn a_map_keeps_the_last_of_two_equal_keys() {
+    let labels: Labels = [("k", "old"), ("a", "1"), ("k", "new")].into_iter().collect();
+    assert_eq!(labels.get("k").unwrap(), "new");
+    assert_eq!(labels.len(), 2);
+}
+
+#[test]
+fn an_error_names_the_path() {
+    let mut inner = Vec::new();
+    put_bytes(&mut inner, 1, &[0xff]);
+    let mut outer = Vec::new();
+    put_bytes(&mut outer, 1, &inner);
+    let error = Outer::decode(&Bytes::from(outer)).unwrap_err();
+    assert_eq!(error.to_string(), "malformed protobuf in inner.name: string is not UTF-8");
+}
+
+#[test]
+fn a_template_shares_the_buffer() {
+    let bytes = Bytes::from(sample().to_bytes());
+    let outer = Outer::decode(&bytes).unwrap();
+    let range = bytes.as_ptr_range();
+    assert!(range.contains(&outer.template.0.as_ptr()));
+}
+
+#[test]
+fn an_envelope_is_undone() {
+    let wrapped = Bytes::from(wrap_envelope("apps/v1", "Deployment", b"\x0a\x00"));
+    assert_eq!(unwrap_envelope(&wrapped).unwrap().as_ref(), b"\x0a\x00");
+    assert!(unwrap_envelope(&Bytes::from_static(b"{}")).is_err());
+}
+
+#[test]
+fn edits_leave_unknown_fields_alone() {
+    let mut bytes = Vec::new();
+    put_bytes(&mut bytes, 900, b"from the future");
+    bytes.extend(sample().to_bytes());
+    put_varint_field(&mut bytes, 901, 7);
+    let edited = edit(
+        &bytes,
+        &[
+            Edit::SetVarint(vec![2], 5),
+            Edit::MapSet(vec![1, 2], "a".into(), "changed".into()),
+            Edit::MapRemove(vec![1, 2], "b".into()),
+            Edit::SetBytes(vec![50, 3], b"new".to_vec()),
+            Edit::Clear(vec![6]),
+        ],
+    )
+    .unwrap();
+    assert_eq!(get(&edited, &[900]).unwrap(), Some(Value::Bytes(b"from the future")));
+    assert_eq!(get(&edited, &[901]).unwrap(), Some(Value::Varint(7)));
+    assert_eq!(get(&edited, &[50, 3]).unwrap(), Some(Value::Bytes(b"new")));
+    let outer = Outer::decode(&Bytes::from(edited)).unwrap();
+    let mut expected = sample();
+    expected.count = Some(5);
+    expected.inner.labels = [("a", "changed")].into_iter().collect();
+    expected.flag = false;
+    assert_eq!(outer, expected);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let bytes = Bytes::from(bytes);
+        let _ = Outer::decode(&bytes);
+        let _ = decode_list(&bytes);
+        let _ = WatchFrame::decode(&bytes);
+        let _ = unwrap_envelope(&bytes);
+        let _ = edit(&bytes, &[Edit::MapSet(vec![1, 2], "a".into(), "b".into())]);
+    }
+
+    /// Setting a field changes nothing else: all other top-level fields are there, in order, byte for byte.
+    #[test]
+    fn an_edit_touches_one_field(fields in prop::collection::vec((1_u32..20, prop::collection::vec(any::<u8>(), 0..20)), 0..12)) {
+        let mut bytes = Vec::new();
+        for (number, content) in &fields {
+            put_bytes(&mut bytes, *number, content);
+        }
+        let edited = edit(&bytes, &[Edit::SetBytes(vec![7], b"set".to_vec())]).unwrap();
+        let others = |bytes: &[u8]| {
+            let mut reader = Reader::new(bytes);
+            let mut kept = Vec::new();
+            while let Some((number, _, raw)) = reader.next_raw().unwrap() {
+                if number != 7 {
+                    kept.push(raw.to_vec());
+                }
+            }
+            kept
+        };
+        prop_assert_eq!(others(&bytes), others(&edited));
+        prop_assert_eq!(get(&edited, &[7]).unwrap(), Some(Value::Bytes(b"set".as_slice())));
+    }
+}
