@@ -6,6 +6,7 @@
 //! of it.
 
 mod descriptor;
+pub mod expectations;
 mod room;
 
 pub use descriptor::{
