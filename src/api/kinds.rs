@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::apps::{Deployment, ReplicaSet};
+use super::coordination::Lease;
 use super::core::{ConfigMap, Namespace, Pod, Secret, ServiceAccount};
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
@@ -54,6 +55,7 @@ object! {
     PartialObjectMetadata;
     Deployment, raw;
     ReplicaSet, raw;
+    Lease, raw;
 }
 
 fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
@@ -86,6 +88,13 @@ fn decode_replica_set(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut replica_set = ReplicaSet::decode(&kept)?;
     replica_set.raw = kept;
     Ok(Arc::new(replica_set))
+}
+
+fn decode_lease(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    let kept = own_bytes(bytes)?;
+    let mut lease = Lease::decode(&kept)?;
+    lease.raw = kept;
+    Ok(Arc::new(lease))
 }
 
 /// Pods.
@@ -172,6 +181,18 @@ pub static NAMESPACES: Kind = Kind {
     indexes: &[],
 };
 
+/// Leases.
+pub static LEASES: Kind = Kind {
+    group: "coordination.k8s.io",
+    version: "v1",
+    kind: "Lease",
+    resource: "leases",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_lease,
+    indexes: &[],
+};
+
 /// All kinds, for tests that hold for each.
 pub static ALL: &[&Kind] =
-    &[&PODS, &REPLICA_SETS, &DEPLOYMENTS, &SERVICE_ACCOUNTS, &SECRETS, &CONFIG_MAPS, &NAMESPACES];
+    &[&PODS, &REPLICA_SETS, &DEPLOYMENTS, &SERVICE_ACCOUNTS, &SECRETS, &CONFIG_MAPS, &NAMESPACES, &LEASES];

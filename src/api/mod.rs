@@ -5,6 +5,7 @@
 //! was read: see [`crate::wire::splice`].
 
 pub mod apps;
+pub mod coordination;
 pub mod core;
 mod kind;
 pub mod kinds;

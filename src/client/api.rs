@@ -77,6 +77,8 @@ pub struct ListQuery {
 /// What to watch.
 #[derive(Clone, Debug, Default)]
 pub struct WatchQuery {
+    /// Namespace; empty for all.
+    pub namespace: String,
     /// Field selector.
     pub field_selector: Option<String>,
     /// Label selector.
@@ -136,7 +138,7 @@ impl ApiClient {
         decode_list(&list).map_err(|error| ApiError::malformed(&label, &error))
     }
 
-    /// Opens a watch over all namespaces; the body is a sequence of frames.
+    /// Opens a watch; the body is a sequence of frames.
     pub async fn watch(&self, kind: &'static Kind, query: &WatchQuery) -> Result<ResponseBody, ApiError> {
         let mut pairs: Vec<(&str, String)> =
             vec![("watch", "true".to_owned()), ("allowWatchBookmarks", "true".to_owned())];
@@ -150,7 +152,7 @@ impl ApiClient {
             pairs.push(("resourceVersion", query.resource_version.clone()));
         }
         pairs.push(("timeoutSeconds", query.timeout_seconds.to_string()));
-        let path = kind.collection_path("");
+        let path = kind.collection_path(&query.namespace);
         let accept = if kind.metadata_only { PROTOBUF_METADATA_WATCH } else { PROTOBUF_WATCH };
         let (label, response) = self.send(Method::GET, &path, &encode_query(&pairs), accept, None).await?;
         let response = refuse(&label, response).await?;

@@ -22,7 +22,7 @@ use crate::model::Key;
 use crate::wire::Str;
 
 /// After this long an expectation is given up, as in the original: better a reconcile on an odd cache than none.
-pub const EXPECTATION_TIMEOUT: Duration = Duration::from_secs(300);
+pub const EXPECTATION_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The expectations of one loop's keys.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ struct Pending {
     versions: Vec<(usize, u64)>,
     /// Objects that must be gone or terminating.
     gone: Vec<(usize, Key, Str)>,
+    /// Kinds of which something may have been written without an answer.
+    uncertain: Vec<&'static Kind>,
 }
 
 /// Whether a key may be reconciled.
@@ -47,6 +49,9 @@ pub enum Readiness {
     Ready,
     /// They have not yet; the first kind that is behind.
     Waiting(&'static Kind),
+    /// Something of this kind may have been written without an answer: its present version must be read live and
+    /// given to [`Expectations::reach`].
+    Uncertain(&'static Kind),
     /// They did not within [`EXPECTATION_TIMEOUT`]; the expectation is dropped.
     GivenUp(&'static Kind),
 }
@@ -61,10 +66,8 @@ impl Expectations {
         self.stores.iter().position(|store| store.kind() == kind)
     }
 
-    /// The kinds of which something may have been written without an answer: their present version must be read live
-    /// and given to [`Expectations::reach`] before the next reconcile.
-    pub fn record(&self, key: &Key, effects: &[Effect]) -> Vec<&'static Kind> {
-        let mut unknown = Vec::new();
+    /// Remembers what the caches must see before `key` is reconciled again.
+    pub fn record(&self, key: &Key, effects: &[Effect]) {
         for effect in effects {
             let Some(at) = self.store_of(effect.kind) else { continue };
             match &effect.change {
@@ -81,15 +84,24 @@ impl Expectations {
                         uid.clone(),
                     ));
                 }
-                Change::Unknown if !unknown.contains(&effect.kind) => unknown.push(effect.kind),
-                Change::Unknown | Change::Nothing => {}
+                Change::Unknown => {
+                    let mut pending = self.pending.lock();
+                    let uncertain = &mut pending.entry(key.clone()).or_insert_with(Pending::new).uncertain;
+                    if !uncertain.contains(&effect.kind) {
+                        uncertain.push(effect.kind);
+                    }
+                }
+                Change::Nothing => {}
             }
         }
-        unknown
     }
 
-    /// The cache of `kind` must reach `version` before `key` is reconciled.
+    /// A live read has found `kind` at `version`: whatever was written without an answer is in it, so the cache must
+    /// reach it before `key` is reconciled.
     pub fn reach(&self, key: &Key, kind: &'static Kind, version: u64) {
+        if let Some(pending) = self.pending.lock().get_mut(key) {
+            pending.uncertain.retain(|held| *held != kind);
+        }
         if let Some(at) = self.store_of(kind) {
             self.require(key, at, version);
         }
@@ -108,6 +120,9 @@ impl Expectations {
     pub fn check(&self, key: &Key) -> Readiness {
         let mut all = self.pending.lock();
         let Some(pending) = all.get_mut(key) else { return Readiness::Ready };
+        if let Some(&kind) = pending.uncertain.first() {
+            return Readiness::Uncertain(kind);
+        }
         pending.versions.retain(|&(at, version)| !has_reached(&self.stores[at], version));
         pending.gone.retain(|(at, key, uid)| {
             self.stores[*at]
@@ -141,7 +156,7 @@ impl Expectations {
 
 impl Pending {
     fn new() -> Self {
-        Self { since: Instant::now(), versions: Vec::new(), gone: Vec::new() }
+        Self { since: Instant::now(), versions: Vec::new(), gone: Vec::new(), uncertain: Vec::new() }
     }
 }
 
@@ -215,7 +230,8 @@ mod tests {
         let expectations = Expectations::new(vec![Arc::clone(&store)]);
         let key = Key::new("ns", "rs");
         let unknown = effect(&PODS, Change::Unknown);
-        assert_eq!(expectations.record(&key, &[unknown.clone(), unknown]), [&PODS]);
+        expectations.record(&key, &[unknown.clone(), unknown]);
+        assert_eq!(expectations.check(&key), Readiness::Uncertain(&PODS));
         expectations.reach(&key, &PODS, 20);
         store.replace(vec![], "19");
         assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
