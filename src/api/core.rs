@@ -78,8 +78,8 @@ message! {
         3 => r#type: Str [interned],
     }
 
-    /// A config map.
-    pub struct ConfigMap = "k8s.io.api.core.v1.ConfigMap" {
+    /// A config map. Its kept bytes are without `data`, which is decoded and shared: a write sets it as a whole.
+    pub struct ConfigMap + raw = "k8s.io.api.core.v1.ConfigMap" {
         /// Metadata.
         1 => metadata: ObjectMeta,
         /// Content, shared by all maps that hold the same.

@@ -49,7 +49,7 @@ macro_rules! object {
 object! {
     Pod;
     Secret;
-    ConfigMap;
+    ConfigMap, raw;
     Namespace;
     ServiceAccount;
     PartialObjectMetadata;
@@ -88,6 +88,16 @@ fn decode_replica_set(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut replica_set = ReplicaSet::decode(&kept)?;
     replica_set.raw = kept;
     Ok(Arc::new(replica_set))
+}
+
+/// `ConfigMap.data`.
+const CONFIG_MAP_DATA: [u32; 1] = [2];
+
+fn decode_config_map(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    let mut config_map = ConfigMap::decode(bytes)?;
+    let kept = edit(bytes, &[Edit::Clear(MANAGED_FIELDS.to_vec()), Edit::Clear(CONFIG_MAP_DATA.to_vec())])?;
+    config_map.raw = Bytes::from(kept.into_boxed_slice());
+    Ok(Arc::new(config_map))
 }
 
 fn decode_lease(bytes: &Bytes) -> Result<AnyObject, WireError> {
@@ -165,7 +175,7 @@ pub static CONFIG_MAPS: Kind = Kind {
     resource: "configmaps",
     namespaced: true,
     metadata_only: false,
-    decode: decode::<ConfigMap>,
+    decode: decode_config_map,
     indexes: &[],
 };
 

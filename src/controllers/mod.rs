@@ -1,1 +1,4 @@
 //! The controllers, one room each, all of one shape.
+
+pub mod root_ca_certificate_publisher;
+pub mod serviceaccount;

@@ -10,6 +10,6 @@ pub mod expectations;
 mod room;
 
 pub use descriptor::{
-    Build, BuildError, BuildFn, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, Watch,
+    Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
 };
 pub use room::{ObserveError, Reconcile, Room, RoomAdapter};
