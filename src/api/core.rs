@@ -1,7 +1,7 @@
 //! `core/v1`, trimmed.
 
 use super::meta::ObjectMeta;
-use crate::wire::{Data, Labels, Str, Time, message};
+use crate::wire::{Labels, Reader, Str, Time, message};
 
 message! {
     /// A pod.
@@ -47,7 +47,7 @@ message! {
     }
 
     /// A service account.
-    pub struct ServiceAccount = "k8s.io.api.core.v1.ServiceAccount" {
+    pub struct ServiceAccount + raw = "k8s.io.api.core.v1.ServiceAccount" {
         /// Metadata.
         1 => metadata: ObjectMeta,
         /// Secrets that pods of this account may use.
@@ -68,12 +68,10 @@ message! {
         5 => api_version: Str [interned],
     }
 
-    /// A secret of type `kubernetes.io/service-account-token`.
-    pub struct Secret = "k8s.io.api.core.v1.Secret" {
+    /// A secret. Its content is only in its kept bytes, see [`Secret::data`].
+    pub struct Secret + raw = "k8s.io.api.core.v1.Secret" {
         /// Metadata.
         1 => metadata: ObjectMeta,
-        /// Content; never logged.
-        2 => data: Data,
         /// What it is for.
         3 => r#type: Str [interned],
     }
@@ -98,6 +96,31 @@ message! {
     pub struct NamespaceStatus = "k8s.io.api.core.v1.NamespaceStatus" {
         /// `Active` or `Terminating`.
         1 => phase: Str [interned],
+    }
+}
+
+impl Secret {
+    /// The value of a data key, read from the kept bytes; `None` when it is not there or the bytes are malformed.
+    pub fn data(&self, key: &str) -> Option<&[u8]> {
+        let mut fields = Reader::new(&self.raw);
+        while let Ok(Some((number, value))) = fields.next_field() {
+            if number != 2 {
+                continue;
+            }
+            let (mut found, mut content): (&[u8], &[u8]) = (&[], &[]);
+            let mut entry = Reader::new(value.bytes().ok()?);
+            while let Ok(Some((number, value))) = entry.next_field() {
+                match number {
+                    1 => found = value.bytes().ok()?,
+                    2 => content = value.bytes().ok()?,
+                    _ => {}
+                }
+            }
+            if found == key.as_bytes() {
+                return Some(content);
+            }
+        }
+        None
     }
 }
 

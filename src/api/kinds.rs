@@ -40,19 +40,25 @@ macro_rules! object {
             }
 
             $(fn raw(&self) -> Bytes {
-                self.$raw.clone()
+                self.$raw.0.clone()
             })?
         }
+
+        $(impl Kept for $ty {
+            fn keep(&mut self, bytes: Bytes) {
+                self.$raw = bytes.into();
+            }
+        })?
     )*};
 }
 
 object! {
     Pod;
-    Secret;
-    ConfigMap, raw;
     Namespace;
-    ServiceAccount;
     PartialObjectMetadata;
+    ConfigMap, raw;
+    Secret, raw;
+    ServiceAccount, raw;
     Deployment, raw;
     ReplicaSet, raw;
     Lease, raw;
@@ -76,18 +82,16 @@ fn own_bytes(bytes: &Bytes) -> Result<Bytes, WireError> {
     edit(bytes, &[Edit::Clear(MANAGED_FIELDS.to_vec())]).map(|kept| Bytes::from(kept.into_boxed_slice()))
 }
 
-fn decode_deployment(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    let kept = own_bytes(bytes)?;
-    let mut deployment = Deployment::decode(&kept)?;
-    deployment.raw = kept;
-    Ok(Arc::new(deployment))
+/// A message that keeps the bytes it was decoded from.
+trait Kept: Message + Object {
+    fn keep(&mut self, bytes: Bytes);
 }
 
-fn decode_replica_set(bytes: &Bytes) -> Result<AnyObject, WireError> {
+fn decode_kept<T: Kept>(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let kept = own_bytes(bytes)?;
-    let mut replica_set = ReplicaSet::decode(&kept)?;
-    replica_set.raw = kept;
-    Ok(Arc::new(replica_set))
+    let mut object = T::decode(&kept)?;
+    object.keep(kept);
+    Ok(Arc::new(object))
 }
 
 /// `ConfigMap.data`.
@@ -96,15 +100,8 @@ const CONFIG_MAP_DATA: [u32; 1] = [2];
 fn decode_config_map(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut config_map = ConfigMap::decode(bytes)?;
     let kept = edit(bytes, &[Edit::Clear(MANAGED_FIELDS.to_vec()), Edit::Clear(CONFIG_MAP_DATA.to_vec())])?;
-    config_map.raw = Bytes::from(kept.into_boxed_slice());
+    config_map.keep(Bytes::from(kept.into_boxed_slice()));
     Ok(Arc::new(config_map))
-}
-
-fn decode_lease(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    let kept = own_bytes(bytes)?;
-    let mut lease = Lease::decode(&kept)?;
-    lease.raw = kept;
-    Ok(Arc::new(lease))
 }
 
 /// Pods.
@@ -127,7 +124,7 @@ pub static REPLICA_SETS: Kind = Kind {
     resource: "replicasets",
     namespaced: true,
     metadata_only: false,
-    decode: decode_replica_set,
+    decode: decode_kept::<ReplicaSet>,
     indexes: CONTROLLER_INDEX,
 };
 
@@ -139,7 +136,7 @@ pub static DEPLOYMENTS: Kind = Kind {
     resource: "deployments",
     namespaced: true,
     metadata_only: false,
-    decode: decode_deployment,
+    decode: decode_kept::<Deployment>,
     indexes: &[],
 };
 
@@ -151,7 +148,7 @@ pub static SERVICE_ACCOUNTS: Kind = Kind {
     resource: "serviceaccounts",
     namespaced: true,
     metadata_only: false,
-    decode: decode::<ServiceAccount>,
+    decode: decode_kept::<ServiceAccount>,
     indexes: &[],
 };
 
@@ -163,7 +160,7 @@ pub static SECRETS: Kind = Kind {
     resource: "secrets",
     namespaced: true,
     metadata_only: false,
-    decode: decode::<Secret>,
+    decode: decode_kept::<Secret>,
     indexes: &[],
 };
 
@@ -199,7 +196,7 @@ pub static LEASES: Kind = Kind {
     resource: "leases",
     namespaced: true,
     metadata_only: false,
-    decode: decode_lease,
+    decode: decode_kept::<Lease>,
     indexes: &[],
 };
 

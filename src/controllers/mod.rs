@@ -2,3 +2,4 @@
 
 pub mod root_ca_certificate_publisher;
 pub mod serviceaccount;
+pub mod serviceaccount_token;

@@ -67,6 +67,7 @@ impl Executor {
             Expect::Alive(uid) => meta.is_some_and(|meta| meta.uid == *uid && !meta.is_deleting()),
             Expect::Exists(uid) => meta.is_some_and(|meta| meta.uid == *uid),
             Expect::Gone(uid) => meta.is_none_or(|meta| meta.uid != *uid),
+            Expect::Absent => meta.is_none(),
         };
         if holds {
             return Ok(());
@@ -81,6 +82,7 @@ impl Executor {
                 Expect::Alive(uid) => format!("uid {uid}, not being deleted"),
                 Expect::Exists(uid) => format!("uid {uid}"),
                 Expect::Gone(uid) => format!("uid {uid} gone"),
+                Expect::Absent => "no object".to_owned(),
             },
             found,
         })

@@ -67,6 +67,8 @@ pub struct Build<'a> {
     pub gate: &'a dyn Fn(&str) -> bool,
     /// The CA bundle to publish: `--root-ca-file`, or the one of the kubeconfig.
     pub root_ca: Option<Str>,
+    /// Whether there is a key to sign service-account tokens with.
+    pub can_sign_tokens: bool,
     /// The store of a watch, which the framework starts for as long as the controller lives.
     pub store: &'a dyn Fn(&'static Kind, Option<&'static str>) -> Arc<Store>,
 }
