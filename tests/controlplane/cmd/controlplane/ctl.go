@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -139,24 +140,18 @@ func down(ctx context.Context, args []string) error {
 	if *dir == "" || set.NArg() > 0 {
 		return fmt.Errorf("down needs --dir and nothing else")
 	}
-	running, err := cluster.InUse(*dir)
-	if err != nil {
+	pid, err := cluster.Owner(*dir)
+	if err != nil || pid == 0 {
 		return err
 	}
-	if !running {
-		return nil
-	}
-	report, err := cluster.ReadReport(*dir)
-	if err != nil {
-		return err
-	}
-	if _, err := control.NewClient(report.Socket).Call(ctx, http.MethodPost, "/shutdown", nil); err != nil {
-		return err
+	// The signal works from the first moment of the start on, when there is no control socket yet.
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("launcher %d: %w", pid, err)
 	}
 	ticker := time.NewTicker(downPoll)
 	defer ticker.Stop()
 	for {
-		if running, err := cluster.InUse(*dir); err != nil || !running {
+		if owner, err := cluster.Owner(*dir); err != nil || owner != pid {
 			return err
 		}
 		select {

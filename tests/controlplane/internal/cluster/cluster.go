@@ -33,6 +33,10 @@ type Cluster struct {
 	api         *apiClient
 	tlsClient   *http.Client
 	etcdURL     string
+
+	mu sync.Mutex
+	// managerPorts are the ports of added managers, by component.
+	managerPorts map[string]int
 }
 
 // progress prints what is happening and how long it has taken.
@@ -52,7 +56,7 @@ func (p *progress) say(format string, args ...any) {
 
 // Start brings a control plane up. What was started is stopped again if it fails.
 func Start(ctx context.Context, options Options, out io.Writer) (*Cluster, error) {
-	c := &Cluster{options: options, progress: &progress{out: out, began: time.Now()}}
+	c := &Cluster{options: options, progress: &progress{out: out, began: time.Now()}, managerPorts: map[string]int{}}
 	c.set = supervise.NewSet(func(info supervise.Info) { c.progress.say("%s ended: %s", info.Name, info.Exit) })
 	var err error
 	if c.claimed, err = claim(options.Dir); err != nil {

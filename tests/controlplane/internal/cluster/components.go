@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -18,7 +17,7 @@ const (
 
 	leaseSeconds = 40
 	readyWithin  = 2 * time.Minute
-	stopWithin   = 15 * time.Second
+	stopWithin   = 10 * time.Second
 )
 
 // Tiers of the stop: clients first, then the API server, then its store.
@@ -69,29 +68,31 @@ func (c *Cluster) etcdSpec(clientPort, peerPort int) supervise.Spec {
 func (c *Cluster) apiServerSpec(port int, etcdURL string) supervise.Spec {
 	pki := c.credentials
 	flags := map[string]string{
-		"bind-address":                       "127.0.0.1",
-		"secure-port":                        strconv.Itoa(port),
-		"advertise-address":                  "127.0.0.1",
-		"endpoint-reconciler-type":           "none", // a loopback address can't be an endpoint
-		"etcd-servers":                       etcdURL,
-		"storage-media-type":                 "application/vnd.kubernetes.protobuf",
-		"tls-cert-file":                      pki.file("apiserver.crt"),
-		"tls-private-key-file":               pki.file("apiserver.key"),
-		"client-ca-file":                     pki.file("ca.crt"),
-		"authorization-mode":                 "Node,RBAC",
-		"enable-admission-plugins":           "NodeRestriction",
-		"allow-privileged":                   "true",
-		"service-cluster-ip-range":           serviceRange,
-		"service-account-issuer":             issuer,
-		"service-account-key-file":           pki.file("sa.pub"),
-		"service-account-signing-key-file":   pki.file("sa.key"),
-		"proxy-client-cert-file":             pki.file("front-proxy-client.crt"),
-		"proxy-client-key-file":              pki.file("front-proxy-client.key"),
-		"requestheader-client-ca-file":       pki.file("front-proxy-ca.crt"),
-		"requestheader-allowed-names":        frontProxyUser,
-		"requestheader-username-headers":     "X-Remote-User",
-		"requestheader-group-headers":        "X-Remote-Group",
-		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
+		"bind-address":             "127.0.0.1",
+		"secure-port":              strconv.Itoa(port),
+		"advertise-address":        "127.0.0.1",
+		"endpoint-reconciler-type": "none", // a loopback address can't be an endpoint
+		"etcd-servers":             etcdURL,
+		"storage-media-type":       "application/vnd.kubernetes.protobuf",
+		"tls-cert-file":            pki.file("apiserver.crt"),
+		"tls-private-key-file":     pki.file("apiserver.key"),
+		"client-ca-file":           pki.file("ca.crt"),
+		"authorization-mode":       "Node,RBAC",
+		"enable-admission-plugins": "NodeRestriction",
+		"allow-privileged":         "true",
+		// Without it, a server told to stop waits for its clients to end their watches, which they don't.
+		"shutdown-watch-termination-grace-period": "1s",
+		"service-cluster-ip-range":                serviceRange,
+		"service-account-issuer":                  issuer,
+		"service-account-key-file":                pki.file("sa.pub"),
+		"service-account-signing-key-file":        pki.file("sa.key"),
+		"proxy-client-cert-file":                  pki.file("front-proxy-client.crt"),
+		"proxy-client-key-file":                   pki.file("front-proxy-client.key"),
+		"requestheader-client-ca-file":            pki.file("front-proxy-ca.crt"),
+		"requestheader-allowed-names":             frontProxyUser,
+		"requestheader-username-headers":          "X-Remote-User",
+		"requestheader-group-headers":             "X-Remote-Group",
+		"requestheader-extra-headers-prefix":      "X-Remote-Extra-",
 	}
 	if c.options.Audit {
 		flags["audit-log-path"] = c.auditLog()
@@ -183,46 +184,4 @@ func (c *Cluster) setFeatureGates(flags map[string]string) {
 	if c.options.FeatureGates != "" {
 		flags["feature-gates"] = c.options.FeatureGates
 	}
-}
-
-// Addition asks for a component beside those of the control plane.
-type Addition struct {
-	Name string `json:"name"`
-	// Program is a path, or the name of a binary of the control plane.
-	Program string   `json:"program"`
-	Args    []string `json:"args"`
-	Env     []string `json:"env"`
-	// Manager says that the program is a controller manager: it gets the cluster's usual flags and a free port before
-	// Args, and is ready when its /healthz says so.
-	Manager bool `json:"manager"`
-	// ReadyURL is polled to see that a program which is not a Manager is ready; without it, it is so when it runs.
-	ReadyURL string `json:"readyURL"`
-}
-
-// Add puts a further component into the control plane. It is not started yet.
-func (c *Cluster) Add(a Addition) (*supervise.Component, error) {
-	if a.Name == "" || a.Name != filepath.Base(a.Name) || a.Program == "" {
-		return nil, fmt.Errorf("%w: a component needs a program, and a name without slashes", ErrInvalid)
-	}
-	program := a.Program
-	if filepath.Base(program) == program {
-		program = filepath.Join(c.options.BinDir, program)
-	}
-	var spec supervise.Spec
-	if a.Manager {
-		port, err := c.ports.Get()
-		if err != nil {
-			return nil, err
-		}
-		spec = c.managerSpec(a.Name, program, port, a.Args)
-	} else {
-		spec = c.spec(a.Name, tierClients, nil)
-		spec.Program, spec.Args = program, a.Args
-		if a.ReadyURL != "" {
-			spec.URL = a.ReadyURL
-			spec.Ready = getProbe(c.tlsClient, a.ReadyURL)
-		}
-	}
-	spec.Env = a.Env
-	return c.set.Add(spec)
 }

@@ -3,8 +3,10 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 )
 
@@ -54,11 +56,22 @@ func claim(dir string) (*claimed, error) {
 		return nil, fmt.Errorf("--dir: %s: %w", path, err)
 	}
 	c := &claimed{dir: dir, lock: lock}
-	if err := c.clear(); err != nil {
+	if err := errors.Join(c.sign(), c.clear()); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// sign writes the launcher's process id into the lock file, which says who to stop for as long as the lock is held.
+func (c *claimed) sign() error {
+	if err := c.lock.Truncate(0); err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	if _, err := c.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	return nil
 }
 
 // clear removes what an earlier control plane left and makes the empty folders.
@@ -100,21 +113,32 @@ func (c *claimed) release(remove bool) error {
 	return errors.Join(append(failures, os.RemoveAll(filepath.Join(c.dir, etcdDir)))...)
 }
 
-// InUse says whether a launcher lives in the directory.
-func InUse(dir string) (bool, error) {
+// Owner gives the process id of the launcher that lives in the directory, or 0 if none does.
+func Owner(dir string) (int, error) {
 	lock, err := os.Open(filepath.Join(dir, lockFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return 0, nil
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer lock.Close()
 	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return true, nil
+	if err == nil {
+		return 0, nil
 	}
-	return false, err
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return 0, err
+	}
+	text, err := io.ReadAll(lock)
+	if err != nil {
+		return 0, err
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil || pid <= 1 {
+		return 0, fmt.Errorf("%s does not say which process holds it: %q", lock.Name(), text)
+	}
+	return pid, nil
 }
 
 // writeAtomically makes a file appear whole or not at all.

@@ -22,6 +22,7 @@ type Cluster interface {
 	Report() cluster.Report
 	Components() *supervise.Set
 	Add(cluster.Addition) (*supervise.Component, error)
+	Remove(ctx context.Context, name string) error
 	AddIdentity(name, user string, groups []string) (kubeconfig string, err error)
 }
 
@@ -100,7 +101,7 @@ func Handler(controlled Cluster, shutdown func()) http.Handler {
 		answer(w, http.StatusOK, component.Info())
 	})
 	mux.HandleFunc("DELETE /components/{name}", func(w http.ResponseWriter, r *http.Request) {
-		if err := controlled.Components().Remove(r.Context(), r.PathValue("name")); err != nil {
+		if err := controlled.Remove(r.Context(), r.PathValue("name")); err != nil {
 			refuse(w, err)
 			return
 		}
@@ -122,7 +123,12 @@ func Handler(controlled Cluster, shutdown func()) http.Handler {
 		answer(w, http.StatusCreated, IdentityMade{Kubeconfig: path})
 	})
 	mux.HandleFunc("POST /shutdown", func(w http.ResponseWriter, _ *http.Request) {
+		// The answer is sent whole before the server that sends it is closed.
+		w.Header().Set("Content-Length", "0")
 		w.WriteHeader(http.StatusAccepted)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			fmt.Fprintln(os.Stderr, "controlplane: answer to shutdown:", err)
+		}
 		shutdown()
 	})
 	return mux
@@ -140,7 +146,7 @@ func add(w http.ResponseWriter, r *http.Request, controlled Cluster) {
 		return
 	}
 	if err := component.Start(r.Context()); err != nil {
-		refuse(w, errors.Join(err, controlled.Components().Remove(r.Context(), addition.Name)))
+		refuse(w, errors.Join(err, controlled.Remove(r.Context(), addition.Name)))
 		return
 	}
 	answer(w, http.StatusCreated, component.Info())

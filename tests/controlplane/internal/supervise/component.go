@@ -17,10 +17,12 @@ const (
 	probeTimeout  = 2 * time.Second
 )
 
-// ErrRunning is returned when a component that runs is started, and ErrNotRunning when one that does not is signalled.
+// ErrRunning is returned when a component that runs is started, ErrNotRunning when one that does not is signalled, and
+// ErrKilled when a stop needed more than a request.
 var (
 	ErrRunning    = errors.New("is running already")
 	ErrNotRunning = errors.New("is not running")
+	ErrKilled     = errors.New("did not end in time after SIGTERM and was killed")
 )
 
 // Probe says whether a component is ready, with a reason if it is not.
@@ -260,21 +262,24 @@ func (c *Component) Stop(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", c.spec.Name, err)
 	}
 	<-r.done
-	return fmt.Errorf("%s did not end within %s of SIGTERM and was killed", c.spec.Name, c.spec.StopWithin)
+	return fmt.Errorf("%s %w", c.spec.Name, ErrKilled)
 }
 
-// Restart stops and starts the component.
+// Restart stops and starts the component. One that had to be killed is started all the same.
 func (c *Component) Restart(ctx context.Context) error {
-	if err := c.Stop(ctx); err != nil {
+	if err := c.Stop(ctx); err != nil && !errors.Is(err, ErrKilled) {
 		return err
 	}
 	return c.Start(ctx)
 }
 
-// Pause freezes the process with SIGSTOP: its connections stay open and nothing answers.
-func (c *Component) Pause(context.Context) error {
-	_, err := c.signal(syscall.SIGSTOP, func(r *run) { r.paused = true })
-	return err
+// Pause freezes the process with SIGSTOP: its connections stay open and, from when this returns on, nothing answers.
+func (c *Component) Pause(ctx context.Context) error {
+	r, err := c.signal(syscall.SIGSTOP, func(r *run) { r.paused = true })
+	if err != nil {
+		return err
+	}
+	return c.awaitFrozen(ctx, r)
 }
 
 // Resume lets a paused process go on.
