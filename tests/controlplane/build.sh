@@ -138,7 +138,7 @@ build_components() {
 # Builds the launcher into $1 beside links to the components in the directory named $2.
 build_launcher() {
     local out=$1 components=$2 component name
-    rm -rf "$out.tmp" "$out"
+    rm -rf "${out%/*}"/*.tmp "$out" # a failed build leaves its .tmp
     mkdir -p "$out.tmp/bin"
     go build -trimpath -o "$out.tmp/bin/controlplane" ./cmd/controlplane 9>&-
     for component in "${COMPONENTS[@]}"; do
