@@ -33,6 +33,9 @@ for tool in go flock sha256sum; do
 done
 [ "$(go env GOOS)" = linux ] || die "the control plane runs on Linux only (children are tied to their launcher by prctl)"
 
+# Whatever ends this script ends its children.
+trap 'children=$(jobs -p); [ -z "$children" ] || kill $children 2>/dev/null || true' EXIT
+
 # CGO and version stamps of the machine would make the result depend on more than the hash covers.
 export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" GOWORK=off
 
@@ -52,78 +55,82 @@ linker_flags() {
     printf '%s' "$flags"
 }
 
-# Says how far a long build is, until it is killed. $1 component, $2 its log, $3 when it began.
-# The sleep may outlive its parent by some seconds, so it must hold neither the lock nor the caller's pipes.
+# Says how far a long build is, for as long as this script lives. $1 component, $2 its log, $3 when it began.
+# The sleep may outlive its parent by some seconds, so it must not hold the caller's pipes.
 heartbeat() {
     local downloads
-    while sleep "$HEARTBEAT_SECONDS" >/dev/null 2>&1 9>&-; do
+    while sleep "$HEARTBEAT_SECONDS" >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
         downloads=$(grep -c '^go: downloading' "$2" || true)
         say "  $1: $downloads modules downloaded, $(($(wc -l <"$2") - downloads)) packages compiled, $((SECONDS - $3)) s"
     done
 }
 
-# Builds $2 as $1/bin/NAME. $3 is its place in the list.
+# Builds $2 as $1/bin/NAME by way of $3. $4 is its place in the list. The compiler runs in the background so that a signal
+# is acted upon at once; neither it nor the heartbeat holds the lock, which is to go with this script.
 build_component() {
-    local out=$1 name package place=$3 began=$SECONDS log beat status=0
+    local out=$1 name package temporary=$3 place=$4 began=$SECONDS log beat compiler status=0
     read -r name package <<<"$2"
     [ -x "$out/bin/$name" ] && return
     say "[$place/${#COMPONENTS[@]}] building $name $(version_of "$package")"
-    log="$out/tmp/$name.log"
+    log="$temporary/$name.log"
     : >"$log"
-    heartbeat "$name" "$log" "$began" &
+    heartbeat "$name" "$log" "$began" 9>&- &
     beat=$!
-    go build -v -trimpath -ldflags "$(linker_flags)" -o "$out/tmp/$name" "$package" \
-        2>"$log" 9>&- || status=$?
+    go build -v -trimpath -ldflags "$(linker_flags)" -o "$temporary/$name" "$package" 2>"$log" 9>&- &
+    compiler=$!
+    wait "$compiler" || status=$?
     kill "$beat" 2>/dev/null || true
     wait "$beat" 2>/dev/null || true
     if [ "$status" -ne 0 ]; then
         tail -n 30 "$log" >&2
         die "$name could not be built"
     fi
-    mv "$out/tmp/$name" "$out/bin/$name"
+    mv "$temporary/$name" "$out/bin/$name"
     say "[$place/${#COMPONENTS[@]}] $name built in $((SECONDS - began)) s"
 }
 
 version_of() { go list -f '{{with .Module}}{{.Version}}{{end}}' "$1"; }
 
-# Copies kwok's stage files from its module to $1/stages/SET/*.yaml.
+# Copies kwok's stage files from its module to $1/stages/SET/*.yaml by way of $2.
 copy_stages() {
     local from set stage
     [ -d "$1/stages" ] && return
     from=$(module_dir sigs.k8s.io/kwok)/kustomize/stage
     for set in node/fast node/heartbeat-with-lease node/chaos pod/fast pod/general pod/chaos; do
-        mkdir -p "$1/tmp/stages/$set"
+        mkdir -p "$2/stages/$set"
         for stage in "$from/$set"/*.yaml; do
-            [ "${stage##*/}" = kustomization.yaml ] || install -m 644 "$stage" "$1/tmp/stages/$set/"
+            [ "${stage##*/}" = kustomization.yaml ] || install -m 644 "$stage" "$2/stages/$set/"
         done
     done
-    mv "$1/tmp/stages" "$1/stages"
+    mv "$2/stages" "$1/stages"
 }
 
-# Copies the API's .proto files to $1/protos, laid out by import path.
+# Copies the API's .proto files to $1/protos, laid out by import path, by way of $2.
 copy_protos() {
     local module from path
     [ -d "$1/protos" ] && return
     for module in "${PROTO_MODULES[@]}"; do
         from=$(module_dir "$module")
         while IFS= read -r path; do
-            install -D -m 644 "$from/$path" "$1/tmp/protos/$module/$path"
+            install -D -m 644 "$from/$path" "$2/protos/$module/$path"
         done < <(cd "$from" && find . -name generated.proto -printf '%P\n')
     done
-    mv "$1/tmp/protos" "$1/protos"
+    mv "$2/protos" "$1/protos"
 }
 
+# Builds everything that is pinned into $1. Temporary files have a place of their own, so that what a killed build may still
+# be writing to is nobody else's.
 build_components() {
-    local out=$1 place=0 component began=$SECONDS
-    rm -rf "$out/tmp"
-    mkdir -p "$out/bin" "$out/tmp"
+    local out=$1 temporary=$1/tmp.$$ place=0 component began=$SECONDS
+    rm -rf "$out"/tmp.*
+    mkdir -p "$out/bin" "$temporary"
     for component in "${COMPONENTS[@]}"; do
         place=$((place + 1))
-        build_component "$out" "$component" "$place"
+        build_component "$out" "$component" "$temporary" "$place"
     done
-    copy_stages "$out"
-    copy_protos "$out"
-    rm -rf "$out/tmp"
+    copy_stages "$out" "$temporary"
+    copy_protos "$out" "$temporary"
+    rm -rf "$temporary"
     touch "$out/complete"
     say "components ready after $((SECONDS - began)) s"
 }
@@ -131,7 +138,7 @@ build_components() {
 # Builds the launcher into $1 beside links to the components in the directory named $2.
 build_launcher() {
     local out=$1 components=$2 component name
-    rm -rf "$out.tmp" "$out"
+    rm -rf "${out%/*}"/*.tmp "$out" # a failed build leaves its .tmp
     mkdir -p "$out.tmp/bin"
     go build -trimpath -o "$out.tmp/bin/controlplane" ./cmd/controlplane 9>&-
     for component in "${COMPONENTS[@]}"; do
