@@ -36,7 +36,6 @@ controlplane: ## Build the control plane that tests run against (cached outside 
 	@tests/controlplane/build.sh >/dev/null
 
 docs: ## Regenerate the generated parts of the documentation
-	$(CARGO) run --quiet --bin coxswain -- --version >/dev/null
 	COXSWAIN_REGENERATE=1 $(CARGO) test --lib docs::
 
 clean: ## Remove what was built in this checkout

@@ -11,9 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::lock::{LeaseApi, Observed};
 use super::record::Record;
+use crate::api::coordination::Lease;
+use crate::api::meta::ObjectMeta;
 use crate::client::ApiError;
 use crate::model::clock::SharedClock;
 use crate::serve::HealthCheck;
+use crate::wire::Message;
 
 /// A standby polls after the retry period and up to this fraction of it more, so that candidates spread out.
 const JITTER: f64 = 1.2;
@@ -186,8 +189,15 @@ impl<L: LeaseApi> Elector<L> {
         }
     }
 
-    fn is_leading(&self) -> bool {
+    /// Whether this replica leads.
+    pub fn is_leading(&self) -> bool {
         self.state.borrow().leading
+    }
+
+    /// Metadata of the Lease as it was last seen; `None` before the first answer.
+    pub fn lease_meta(&self) -> Option<ObjectMeta> {
+        let seen = self.seen.lock();
+        seen.observed.as_ref().and_then(|observed| Lease::decode(&observed.raw).ok()).map(|lease| lease.metadata)
     }
 
     fn lost_to_another(&self) -> bool {

@@ -4,7 +4,6 @@
 //! controller is wanted (flags, later overrides). A controller that fails or panics is contained: its instance is torn
 //! down, it is reported unhealthy, and it is started anew after a growing delay; the others go on.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -256,5 +255,3 @@ async fn unwanted(wishes: &mut watch::Receiver<Wish>, shutdown: &CancellationTok
     }
 }
 
-/// All controllers by name.
-pub type Controllers = BTreeMap<&'static str, Arc<Controller>>;
