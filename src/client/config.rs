@@ -276,10 +276,11 @@ fn describe_kubeconfig(error: &KubeconfigError) -> String {
     }
 }
 
-/// What is wrong with credentials. A plugin's output is never shown: it may hold a token.
+/// What is wrong with credentials. Neither a plugin's output nor its command line and environment are shown: all of
+/// them may hold secrets.
 pub(super) fn describe_auth(error: &AuthError) -> String {
     match error {
-        AuthError::AuthExecRun { cmd, out } => format!("the credential plugin {cmd} failed: {}", out.status),
+        AuthError::AuthExecRun { out, .. } => format!("the credential plugin failed: {}", out.status),
         AuthError::AuthExecParse(_) => {
             "the credential plugin did not answer with an ExecCredential".to_owned()
         }

@@ -26,13 +26,13 @@ use super::layers::{TokenError, TokenSource, authorization};
 use super::{ApiClient, ApiError};
 
 /// The namespace of controllers' service accounts.
-pub const NAMESPACE: &str = "kube-system";
+pub(super) const NAMESPACE: &str = "kube-system";
 /// The lifetime asked for, as the original does. The server may grant another.
 const LIFETIME: Duration = Duration::from_hours(1);
 /// How long a request waits for a token before it fails, to be tried again by whoever sent it.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The first and the longest wait between two attempts to get a token.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// The first and the longest wait between two attempts to get a token; well within the patience of requests.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 /// The shortest time between two tokens because of a 401: the fault may not be the token's.
 const RENEW_AT_MOST_EVERY: Duration = Duration::from_secs(10);
 

@@ -14,6 +14,8 @@ use crate::client::api::BoxError;
 /// client-go's defaults, which it takes when queries per second or the burst are given as 0.
 const DEFAULT_QPS: f64 = 5.0;
 const DEFAULT_BURST: f64 = 10.0;
+/// What counts as a token. Shares of one add up to a hair less, and nobody should wake up twice for that.
+const WHOLE: f64 = 1.0 - 1e-9;
 
 /// A token bucket with client-go's semantics: full at first, one token per request, first come first served.
 ///
@@ -62,15 +64,14 @@ impl RateLimiter {
             let earned = now.duration_since(bucket.filled).as_secs_f64() * self.per_second;
             bucket.tokens = (bucket.tokens + earned).min(self.burst);
             bucket.filled = now;
-            if bucket.tokens >= 1.0 {
+            if bucket.tokens >= WHOLE {
                 bucket.tokens -= 1.0;
                 return now.duration_since(began);
             }
             let missing = (1.0 - bucket.tokens) / self.per_second;
-            // A day is as good as for ever and keeps an absurd rate from overflowing; a microsecond more than
-            // needed keeps rounding from waking up early, again and again.
-            let wait = Duration::try_from_secs_f64(missing).unwrap_or(Duration::MAX);
-            let wait = wait.min(Duration::from_hours(24)) + Duration::from_micros(1);
+            // A day is as good as for ever, and keeps an absurd rate from overflowing.
+            let wait =
+                Duration::try_from_secs_f64(missing).unwrap_or(Duration::MAX).min(Duration::from_hours(24));
             tokio::time::sleep(wait).await;
         }
     }

@@ -168,15 +168,11 @@ impl Transport {
     pub fn lanes(&self) -> usize {
         self.0.current.load().lanes.len()
     }
-
-    /// Looks whether the credentials have changed, and if so changes over to them. `refused` says that the API server
-    /// did not like the present ones, so that a plugin is asked again too.
-    pub(super) async fn reload(&self, refused: bool) -> Result<bool, ConfigError> {
-        self.0.reload(refused).await
-    }
 }
 
 impl Inner {
+    /// Looks whether the credentials have changed, and if so changes over to them. `refused` says that the API server
+    /// did not like the present ones, so that a plugin is asked again too.
     async fn reload(&self, refused: bool) -> Result<bool, ConfigError> {
         let found = blocking(&self.connection, fingerprint).await?;
         let changed = found != self.current.load().fingerprint;
