@@ -5,6 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 
+use super::api::BoxError;
+use super::{RequestTimeout, TokenError, TransportError, WritesStopped};
 use crate::api::meta::Status;
 use crate::wire::{Message, Str, WireError, unwrap_envelope};
 
@@ -54,6 +56,15 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// The error for a request without an answer.
+    pub(super) fn transport(request: &str, source: BoxError) -> Self {
+        let request = request.to_owned();
+        match source.downcast::<RequestTimeout>() {
+            Ok(timeout) => Self::Timeout { request, after: timeout.0 },
+            Err(source) => Self::Transport { request, source: source.into() },
+        }
+    }
+
     pub(super) fn malformed(request: &str, error: &WireError) -> Self {
         Self::Malformed { request: request.to_owned(), what: error.to_string() }
     }
@@ -147,11 +158,23 @@ impl ApiError {
     /// Whether the outcome of a write is unknown: it may have been carried out.
     pub fn is_ambiguous(&self) -> bool {
         match self {
-            Self::Transport { .. } | Self::Timeout { .. } | Self::Malformed { .. } => true,
+            Self::Transport { source, .. } => {
+                let unsent = source.downcast_ref::<TransportError>().is_some_and(TransportError::is_not_sent)
+                    || source.is::<WritesStopped>()
+                    || source.is::<TokenError>();
+                !unsent
+            }
+            Self::Timeout { .. } | Self::Malformed { .. } => true,
             Self::Refused { code, reason, .. } => {
                 matches!(code, 500 | 502 | 504) || reason.as_str() == "Timeout"
             }
         }
+    }
+
+    /// Whether it is a write that was not sent because writes have stopped: leadership is lost, or the manager is
+    /// shutting down. Nothing is to be reported and nothing to be tried again.
+    pub fn is_writes_stopped(&self) -> bool {
+        matches!(self, Self::Transport { source, .. } if source.is::<WritesStopped>())
     }
 
     /// How long the server asked to wait.
