@@ -10,4 +10,5 @@ pub mod informer;
 pub mod model;
 pub mod options;
 pub mod serve;
+pub mod telemetry;
 pub mod wire;
