@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::InvalidHeaderValue;
 use tower::Layer;
 
 use super::api::{ApiClient, HttpService};
@@ -64,13 +63,11 @@ pub enum ClientBuildError {
     /// The connection's configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The client's name cannot be sent as a part of a user agent.
-    #[error("client {name:?}: not a name for a user agent")]
-    Name {
-        /// The name.
+    /// The builder was shut down: there are no tokens any more.
+    #[error("client {name:?}: the manager is shutting down")]
+    Stopped {
+        /// Whose client it was to be.
         name: String,
-        /// Why.
-        source: InvalidHeaderValue,
     },
 }
 
@@ -110,7 +107,7 @@ impl ClientBuilder {
         if builder.options.use_service_account_credentials {
             let transport = Transport::new(builder.connection.anonymous(), KeepAlive::default()).await?;
             // As the original's: no controller's bucket pays for its token, and 35 of them may ask at once.
-            let tokens = ServiceAccountTokens::new(builder.ungated("token-requests")?);
+            let tokens = ServiceAccountTokens::new(builder.ungated("token-requests"));
             builder.accounts = Some(Accounts { transport, tokens });
         }
         Ok(builder)
@@ -127,13 +124,13 @@ impl ClientBuilder {
     }
 
     /// A client with the manager's own credentials, whose writes stop with leadership.
-    pub fn root(&self, name: &str) -> Result<ApiClient, ClientBuildError> {
+    pub fn root(&self, name: &str) -> ApiClient {
         self.client(name, Identity { transport: &self.root, token: None }, self.options.request_timeout, true)
     }
 
     /// A client with the manager's own credentials that writes whether this process leads or not: for reviews,
     /// tokens, and what replicas say of themselves. Never for a controller.
-    pub fn ungated(&self, name: &str) -> Result<ApiClient, ClientBuildError> {
+    pub fn ungated(&self, name: &str) -> ApiClient {
         self.client(
             name,
             Identity { transport: &self.root, token: None },
@@ -151,11 +148,14 @@ impl ClientBuilder {
     ) -> Result<ApiClient, ClientBuildError> {
         match (&self.accounts, service_account) {
             (Some(accounts), Some(account)) => {
+                if accounts.tokens.is_stopped() {
+                    return Err(ClientBuildError::Stopped { name: name.to_owned() });
+                }
                 let token = Some(accounts.tokens.source(account));
                 let identity = Identity { transport: &accounts.transport, token };
-                self.client(name, identity, self.options.request_timeout, true)
+                Ok(self.client(name, identity, self.options.request_timeout, true))
             }
-            _ => self.root(name),
+            _ => Ok(self.root(name)),
         }
     }
 
@@ -164,7 +164,7 @@ impl ClientBuilder {
     pub async fn leader_election(&self, timeout: Duration) -> Result<ApiClient, ClientBuildError> {
         let transport = Transport::new(self.connection.clone(), KeepAlive::within(timeout)).await?;
         let identity = Identity { transport: &transport, token: None };
-        self.client("leader-election", identity, timeout, false)
+        Ok(self.client("leader-election", identity, timeout, false))
     }
 
     /// Ends the renewing of tokens. Clients that act as service accounts fail from now on.
@@ -174,15 +174,8 @@ impl ClientBuilder {
         }
     }
 
-    fn client(
-        &self,
-        name: &str,
-        identity: Identity<'_>,
-        timeout: Duration,
-        gated: bool,
-    ) -> Result<ApiClient, ClientBuildError> {
-        let agent = UserAgent::new(name)
-            .map_err(|source| ClientBuildError::Name { name: name.to_owned(), source })?;
+    fn client(&self, name: &str, identity: Identity<'_>, timeout: Duration, gated: bool) -> ApiClient {
+        let agent = UserAgent::new(name);
         let host = Arc::clone(identity.transport.host());
         // Only what stops with leadership is limited: elections must not wait behind anything, and the rest is rare.
         let limiter = if gated { RateLimiter::new(self.options.qps, self.options.burst) } else { None };
@@ -210,7 +203,7 @@ impl ClientBuilder {
             }
             None => finish(gated, agent, rate, self.options.traceparent.clone()),
         };
-        Ok(ApiClient::new(service, name))
+        ApiClient::new(service, name)
     }
 }
 

@@ -187,8 +187,8 @@ impl Connection {
         &self.origin
     }
 
-    /// The certificate authority that the server's certificate is checked against, in PEM as the `ca.crt` of
-    /// service accounts wants it; `None` when the system's authorities are.
+    /// The certificate authorities that the server's certificate is checked against, each in DER; `None` when the
+    /// system's are.
     pub fn root_certificates(&self) -> Option<&[Vec<u8>]> {
         self.config.root_cert.as_deref()
     }

@@ -86,6 +86,11 @@ impl ServiceAccountTokens {
         Arc::clone(source) as Arc<dyn TokenSource>
     }
 
+    /// Whether renewing has ended.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     /// Ends all renewing and returns when it has ended. Requests fail from now on.
     pub async fn shutdown(&self) {
         self.stop.cancel();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderValue;
-use http::header::{HeaderName, InvalidHeaderValue, USER_AGENT};
+use http::header::{HeaderName, USER_AGENT};
 use tower::ServiceExt;
 
 use super::{ApiRequest, ApiResponse, Middleware, Next};
@@ -18,8 +18,9 @@ const KUBERNETES: &str = "v1.36";
 pub(in crate::client) struct UserAgent(HeaderValue);
 
 impl UserAgent {
-    /// `coxswain/VERSION (OS/ARCH) kubernetes/VERSION /NAME`, the architecture by Go's names.
-    pub(in crate::client) fn new(name: &str) -> Result<Self, InvalidHeaderValue> {
+    /// `coxswain/VERSION (OS/ARCH) kubernetes/VERSION /NAME`, the architecture by Go's names. What cannot be in a
+    /// header is left out of the name.
+    pub(in crate::client) fn new(name: &str) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let os = std::env::consts::OS;
         let arch = match std::env::consts::ARCH {
@@ -28,8 +29,9 @@ impl UserAgent {
             "x86" => "386",
             other => other,
         };
-        HeaderValue::try_from(format!("coxswain/{version} ({os}/{arch}) kubernetes/{KUBERNETES} /{name}"))
-            .map(Self)
+        let name: String = name.chars().filter(char::is_ascii_graphic).collect();
+        let agent = format!("coxswain/{version} ({os}/{arch}) kubernetes/{KUBERNETES} /{name}");
+        Self(HeaderValue::try_from(agent).unwrap_or(HeaderValue::from_static("coxswain")))
     }
 }
 

@@ -103,9 +103,11 @@ async fn a_status_is_understood_in_protobuf_and_in_json() {
     assert_eq!(error.retry_after(), Some(Duration::from_secs(4)));
     assert!(!error.is_ambiguous());
 
-    let json = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"gone","reason":"Expired","code":410}"#;
+    let json = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"gone","reason":"Expired","code":410,
+        "details":{"retryAfterSeconds":2,"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
     let error = failing(410, json).get(&kinds::PODS, &key()).await.unwrap_err();
-    assert!(error.is_expired());
+    assert!(error.is_expired() && error.has_cause("ResourceVersionTooLarge"));
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(2)));
     assert_eq!(error.to_string(), "GET /api/v1/namespaces/default/pods/web: gone (410 Expired)");
 
     let error = failing(502, "bad gateway\n").get(&kinds::PODS, &key()).await.unwrap_err();
