@@ -1,1 +1,3 @@
 //! The controllers, one room each, all of one shape.
+
+pub mod replicaset;
