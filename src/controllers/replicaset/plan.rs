@@ -132,8 +132,8 @@ fn adopt(view: &View, pod: &Pod) -> Write {
     Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(Patch::Strategic(patch)))
 }
 
-/// A pod that is gone, or that is no longer ours by the time, needs no release (the server calls it invalid to remove
-/// a reference that is not there, or to touch another UID).
+/// A pod that is gone, or whose name another pod bears by now (the server calls a change of the UID invalid), needs no
+/// release.
 fn release(owner: &Str, pod: &Pod) -> Write {
     let patch = json!({"metadata": {
         "uid": pod.metadata.uid,
