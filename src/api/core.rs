@@ -18,6 +18,16 @@ message! {
     pub struct PodSpec = "k8s.io.api.core.v1.PodSpec" {
         /// Node it is bound to; empty until scheduled.
         10 => node_name: Str [interned],
+        /// Init containers; of a cached pod only those that go on running, the sidecars.
+        20 => init_containers: Vec<InitContainer>,
+    }
+
+    /// What controllers read of an init container.
+    pub struct InitContainer = "k8s.io.api.core.v1.Container" {
+        /// Name, unique in its pod.
+        1 => name: Str [interned],
+        /// `Always` for a sidecar; otherwise empty.
+        24 => restart_policy: Str [interned],
     }
 
     /// What controllers read of a pod's status.
@@ -28,6 +38,8 @@ message! {
         2 => conditions: Vec<PodCondition>,
         /// Container statuses.
         8 => container_statuses: Vec<ContainerStatus>,
+        /// Statuses of init containers; of a cached pod only those of sidecars.
+        10 => init_container_statuses: Vec<InitContainerStatus>,
     }
 
     /// A condition of a pod.
@@ -42,6 +54,14 @@ message! {
 
     /// What controllers read of a container's status.
     pub struct ContainerStatus = "k8s.io.api.core.v1.ContainerStatus" {
+        /// How often it was restarted.
+        5 => restart_count: i32,
+    }
+
+    /// What controllers read of an init container's status.
+    pub struct InitContainerStatus = "k8s.io.api.core.v1.ContainerStatus" {
+        /// Name of the container.
+        1 => name: Str [interned],
         /// How often it was restarted.
         5 => restart_count: i32,
     }

@@ -71,7 +71,18 @@ fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
 fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut pod = Pod::decode(bytes)?;
     pod.metadata.annotations.retain_keys(POD_ANNOTATIONS);
+    keep_sidecars(&mut pod);
     Ok(Arc::new(pod))
+}
+
+/// Init containers that have run to their end concern nobody.
+fn keep_sidecars(pod: &mut Pod) {
+    let Pod { spec, status, .. } = pod;
+    spec.init_containers.retain(|container| container.restart_policy == "Always");
+    spec.init_containers.shrink_to_fit();
+    let is_sidecar = |name: &Str| spec.init_containers.iter().any(|container| container.name == *name);
+    status.init_container_statuses.retain(|held| is_sidecar(&held.name));
+    status.init_container_statuses.shrink_to_fit();
 }
 
 /// `metadata.managedFields`: dropped from what is kept. A write without them leaves the server's as they are.

@@ -277,6 +277,12 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// What was tried with the object: `create`, `update`, `patch` or `delete`; empty for a live read.
+    pub fn verb(&self) -> &str {
+        let verb = self.what.split_once(' ').map_or("", |(verb, _)| verb);
+        if matches!(verb, "create" | "update" | "patch" | "delete") { verb } else { "" }
+    }
+
     /// Whether a create found the name taken.
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"
