@@ -197,7 +197,10 @@ impl<L: LeaseApi> Elector<L> {
     /// Metadata of the Lease as it was last seen; `None` before the first answer.
     pub fn lease_meta(&self) -> Option<ObjectMeta> {
         let seen = self.seen.lock();
-        seen.observed.as_ref().and_then(|observed| Lease::decode(&observed.raw).ok()).map(|lease| lease.metadata)
+        seen.observed
+            .as_ref()
+            .and_then(|observed| Lease::decode(&observed.raw).ok())
+            .map(|lease| lease.metadata)
     }
 
     fn lost_to_another(&self) -> bool {

@@ -15,7 +15,8 @@ const LIMIT: Duration = Duration::from_mins(2);
 async fn settled(namespace: &Namespace, name: &str, replicas: i32) -> Deployment {
     let observe = || namespace.get_deployment(name);
     until(&format!("{replicas} available and updated pods"), LIMIT, observe, |deployment| {
-        let (generation, status) = (deployment.metadata.generation, deployment.status.clone().unwrap_or_default());
+        let (generation, status) =
+            (deployment.metadata.generation, deployment.status.clone().unwrap_or_default());
         let count = |held: Option<i32>| held.unwrap_or(0) == replicas;
         status.observed_generation == generation
             && count(status.replicas)
@@ -33,12 +34,17 @@ fn is_available(pod: &Pod) -> bool {
 
 /// Follows the pods of a namespace and keeps the smallest number available and the largest number at all. Ends when
 /// the watch has delivered everything up to `end`.
-async fn extremes(namespace: &Namespace, from: String, end: tokio::sync::oneshot::Receiver<u64>) -> (usize, usize) {
+async fn extremes(
+    namespace: &Namespace,
+    from: String,
+    end: tokio::sync::oneshot::Receiver<u64>,
+) -> (usize, usize) {
     let mut pods: std::collections::HashMap<String, bool> =
         namespace.pods().await.iter().map(|pod| (name_of(pod), is_available(pod))).collect();
     let events = namespace.api::<Pod>().watch(&WatchParams::default(), &from).await.expect("a watch");
     let mut events = std::pin::pin!(events);
-    let available = |pods: &std::collections::HashMap<String, bool>| pods.values().filter(|held| **held).count();
+    let available =
+        |pods: &std::collections::HashMap<String, bool>| pods.values().filter(|held| **held).count();
     let (mut least, mut most) = (available(&pods), pods.len());
     let mut end = Some(end);
     let mut last = None;
@@ -129,12 +135,25 @@ async fn a_failed_rollout_says_so_and_a_quota_is_reported() {
                 .unwrap_or_default()
         }
     };
-    let seen = until("the failure in the conditions", LIMIT, || namespace.get_deployment("web"), |deployment| {
-        reason("Progressing")(deployment) == "ProgressDeadlineExceeded"
-            && reason("ReplicaFailure")(deployment) == "FailedCreate"
-    })
+    let seen = until(
+        "the failure in the conditions",
+        LIMIT,
+        || namespace.get_deployment("web"),
+        |deployment| {
+            reason("Progressing")(deployment) == "ProgressDeadlineExceeded"
+                && reason("ReplicaFailure")(deployment) == "FailedCreate"
+        },
+    )
     .await;
     assert_eq!(seen.status.and_then(|status| status.replicas), Some(2));
-    plane.kubectl(&["-n", &namespace.name, "patch", "quota", "small", "-p", r#"{"spec":{"hard":{"pods":"9"}}}"#]);
+    plane.kubectl(&[
+        "-n",
+        &namespace.name,
+        "patch",
+        "quota",
+        "small",
+        "-p",
+        r#"{"spec":{"hard":{"pods":"9"}}}"#,
+    ]);
     settled(&namespace, "web", 5).await;
 }

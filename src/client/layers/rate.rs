@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use super::{ApiRequest, ApiResponse, ClientMetrics, Middleware, Next};
+use super::{ApiRequest, ApiResponse, ClientMetrics, Middleware, Next, is_watch};
 use crate::client::api::BoxError;
 
 /// client-go's defaults, which it takes when queries per second or the burst are given as 0.
@@ -77,7 +77,8 @@ impl RateLimiter {
     }
 }
 
-/// Takes a token per request. Watches count too: a storm of watches that break and begin anew is bounded as well.
+/// Takes a token per request. Watches are free, as in the original: reflectors back off by themselves, and a manager that
+/// starts would otherwise spend its bucket on opening them.
 #[derive(Clone)]
 pub(in crate::client) struct RateLimit {
     pub(in crate::client) limiter: Option<Arc<RateLimiter>>,
@@ -87,7 +88,7 @@ pub(in crate::client) struct RateLimit {
 
 impl Middleware for RateLimit {
     async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
-        if let Some(limiter) = &self.limiter {
+        if let Some(limiter) = self.limiter.as_ref().filter(|_| !is_watch(&request)) {
             let waited = limiter.acquire().await;
             self.metrics.observe_rate_limiter(&self.host, request.method(), waited);
         }

@@ -22,6 +22,8 @@ fn it_builds_and_watches_what_it_reads() {
             asked.lock().unwrap().push(gate.to_owned());
             true
         },
+        root_ca: None,
+        can_sign_tokens: false,
         store: &|kind, selector| {
             assert_eq!(selector, None);
             bench.store(kind)

@@ -98,8 +98,11 @@ impl Namespace {
     /// Replaces the image of the one container.
     pub(crate) async fn set_image(&self, name: &str, image: &str) -> Deployment {
         let containers = json!([{ "name": "web", "image": image }]);
-        self.patch_deployment(name, json!({ "spec": { "template": { "spec": { "containers": containers } } } }))
-            .await
+        self.patch_deployment(
+            name,
+            json!({ "spec": { "template": { "spec": { "containers": containers } } } }),
+        )
+        .await
     }
 
     pub(crate) async fn get_deployment(&self, name: &str) -> Deployment {
