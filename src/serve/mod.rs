@@ -36,7 +36,7 @@ mod tests;
 pub use authz::{AuthorizeError, Authorizer, Decision};
 pub use endpoints::{ConfigPage, Debugging, FlagsPage, Pages, SetVerbosity, StatusPage};
 pub use error::ServeError;
-pub use health::{CheckStatus, HealthCheck, HealthRegistry, PingCheck, Probe, Report};
+pub use health::{HealthCheck, HealthRegistry, PingCheck, Probe, Report};
 pub use http::{Handler, RequestBody, ResponseBody, full, handler, respond, sync_handler, text};
 pub use observe::{Outcome, ServeObserver, Unobserved};
 pub use options::{
