@@ -7,5 +7,6 @@ pub mod framework;
 pub mod informer;
 pub mod model;
 pub mod options;
+pub mod queue;
 pub mod telemetry;
 pub mod wire;
