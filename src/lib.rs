@@ -3,6 +3,7 @@
 pub mod api;
 pub mod client;
 pub mod controllers;
+pub mod events;
 pub mod framework;
 pub mod informer;
 pub mod model;

@@ -6,6 +6,7 @@
 
 pub mod apps;
 pub mod core;
+pub mod events;
 mod kind;
 pub mod kinds;
 pub mod meta;
