@@ -3,11 +3,14 @@
 pub mod api;
 pub mod client;
 pub mod controllers;
+pub mod election;
 pub mod events;
+pub mod executor;
 pub mod framework;
 pub mod informer;
 pub mod model;
 pub mod options;
 pub mod queue;
+pub mod serve;
 pub mod telemetry;
 pub mod wire;

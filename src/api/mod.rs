@@ -5,6 +5,7 @@
 //! was read: see [`crate::wire::splice`].
 
 pub mod apps;
+pub mod coordination;
 pub mod core;
 pub mod events;
 mod kind;

@@ -159,3 +159,9 @@ impl Recorder {
         }
     }
 }
+
+impl crate::executor::Events for Recorder {
+    fn emit(&self, event: EventSpec) {
+        Self::emit(self, event);
+    }
+}

@@ -13,4 +13,4 @@
 
 mod store;
 
-pub use store::{Delta, Handler, HandlerId, Lister, Store};
+pub use store::{Delta, Handler, HandlerId, Lister, Store, downcast};

@@ -109,7 +109,7 @@ fn timeout() -> ApiError {
 
 /// Long enough for everything that is under way.
 async fn settle() {
-    tokio::time::sleep(Duration::from_mins(60)).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
