@@ -208,7 +208,7 @@ impl Instance {
     pub async fn stop(mut self, grace: Duration) {
         self.registrations.clear();
         for each in &self.loops {
-            each.queue.shut_down();
+            each.queue.shut_down_now();
         }
         let drained = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, drained).await.is_err() {
