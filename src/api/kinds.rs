@@ -8,7 +8,7 @@ use super::apps::{Deployment, ReplicaSet};
 use super::core::{ConfigMap, Namespace, Pod, Secret, ServiceAccount};
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
-use crate::wire::splice::{Edit, edit};
+use crate::wire::splice::without;
 use crate::wire::{Message, Str, WireError};
 
 /// Index of objects by the UID of their managing controller; objects without one are filed by
@@ -61,17 +61,15 @@ fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
 }
 
 fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    let mut pod = Pod::decode(bytes)?;
-    pod.metadata.annotations.retain_keys(POD_ANNOTATIONS);
-    Ok(Arc::new(pod))
+    Ok(Arc::new(Pod::decode_with_annotations(bytes, POD_ANNOTATIONS)?))
 }
 
 /// `metadata.managedFields`: dropped from what is kept. A write without them leaves the server's as they are.
-const MANAGED_FIELDS: [u32; 2] = [1, 17];
+const MANAGED_FIELDS: (u32, u32) = (1, 17);
 
 /// The object's own buffer, free of the response that it came in.
 fn own_bytes(bytes: &Bytes) -> Result<Bytes, WireError> {
-    edit(bytes, &[Edit::Clear(MANAGED_FIELDS.to_vec())]).map(|kept| Bytes::from(kept.into_boxed_slice()))
+    without(bytes, MANAGED_FIELDS.0, MANAGED_FIELDS.1).map(Bytes::from)
 }
 
 fn decode_deployment(bytes: &Bytes) -> Result<AnyObject, WireError> {
