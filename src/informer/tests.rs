@@ -280,10 +280,10 @@ async fn bytes_without_even_a_name_break_the_stream_not_the_informer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_cut_and_opened_again() {
-    let (_silent, live) = mpsc::channel(1);
+    let (silent, live) = mpsc::channel(1);
     let (feed, second) = mpsc::channel(1);
     let script = Script::new([Answer::Live(live), Answer::Live(second)]);
-    _silent.send(bookmark(1, true)).await.unwrap();
+    silent.send(bookmark(1, true)).await.unwrap();
     let informers = informers(&script, true);
     let handle = informers.acquire(PODS, None);
     feed.send(event("ADDED", "a", 2)).await.unwrap();

@@ -80,7 +80,7 @@ pub(super) fn text(text: &str) -> Arc<str> {
 /// The shared copy of a set of pairs; `pairs` are sorted and without duplicates.
 pub(super) fn pairs(pairs: &[(&str, &str)]) -> Arc<Pairs> {
     let pool = &*PAIRS;
-    let hash = hash_pairs(&pool.hasher, pairs.iter().copied());
+    let hash = hash_pairs(pool.hasher, pairs.iter().copied());
     let same = |held: &Pairs| {
         held.len() == pairs.len()
             && held.iter().zip(pairs).all(|(held, new)| held.0.as_str() == new.0 && held.1.as_str() == new.1)
@@ -90,10 +90,10 @@ pub(super) fn pairs(pairs: &[(&str, &str)]) -> Arc<Pairs> {
     }
     let value =
         pairs.iter().map(|(key, value)| (Str::interned(key), Str::interned(value))).collect::<Arc<Pairs>>();
-    pool.put(hash, value, same, |held| hash_pairs(&pool.hasher, held.iter().map(|(k, v)| (&**k, &**v))))
+    pool.put(hash, value, same, |held| hash_pairs(pool.hasher, held.iter().map(|(k, v)| (&**k, &**v))))
 }
 
-fn hash_pairs<'a>(hasher: &DefaultHashBuilder, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> u64 {
+fn hash_pairs<'a>(hasher: DefaultHashBuilder, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> u64 {
     let mut state = hasher.build_hasher();
     for pair in pairs {
         pair.hash(&mut state);

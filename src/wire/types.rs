@@ -266,7 +266,7 @@ message! {
 
     /// `intstr.IntOrString` as it is on the wire.
     pub(crate) struct WireIntOrString = "k8s.io.apimachinery.pkg.util.intstr.IntOrString" {
-        1 => kind: i64,
+        1 => r#type: i64,
         2 => int_val: i32,
         3 => str_val: Str,
     }
@@ -285,7 +285,7 @@ impl Field for Option<IntOrString> {
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         let mut wire = WireIntOrString::default();
         wire.merge(value, source)?;
-        *self = Some(if wire.kind == 0 {
+        *self = Some(if wire.r#type == 0 {
             IntOrString::Int(wire.int_val)
         } else {
             IntOrString::Str(wire.str_val)
@@ -298,7 +298,7 @@ impl Field for Option<IntOrString> {
             None => return,
             Some(IntOrString::Int(int_val)) => WireIntOrString { int_val: *int_val, ..Default::default() },
             Some(IntOrString::Str(text)) => {
-                WireIntOrString { kind: 1, str_val: text.clone(), ..Default::default() }
+                WireIntOrString { r#type: 1, str_val: text.clone(), ..Default::default() }
             }
         };
         put_bytes(out, number, &super::Message::to_bytes(&wire));

@@ -1,2 +1,3 @@
-//! placeholder
-fn main() {}
+//! Tests against the pinned Kubernetes version: its definitions, its API server, its controller manager.
+
+mod proto_fields;

@@ -24,7 +24,7 @@ impl Table {
         self.0.find(hash, |held| is_at(held, namespace, name))
     }
 
-    fn put(&mut self, hasher: &DefaultHashBuilder, hash: u64, object: &AnyObject) -> Option<AnyObject> {
+    fn put(&mut self, hasher: DefaultHashBuilder, hash: u64, object: &AnyObject) -> Option<AnyObject> {
         let meta = object.meta();
         if let Some(held) = self.0.find_mut(hash, |held| is_at(held, &meta.namespace, &meta.name)) {
             return Some(std::mem::replace(held, Arc::clone(object)));
@@ -35,7 +35,7 @@ impl Table {
 
     fn remove(
         &mut self,
-        hasher: &DefaultHashBuilder,
+        hasher: DefaultHashBuilder,
         hash: u64,
         namespace: &str,
         name: &str,
@@ -54,11 +54,11 @@ fn is_at(object: &AnyObject, namespace: &str, name: &str) -> bool {
     meta.name == *name && meta.namespace == *namespace
 }
 
-fn hash_of(hasher: &DefaultHashBuilder, object: &AnyObject) -> u64 {
+fn hash_of(hasher: DefaultHashBuilder, object: &AnyObject) -> u64 {
     hash_key(hasher, &object.meta().namespace, &object.meta().name)
 }
 
-fn hash_key(hasher: &DefaultHashBuilder, namespace: &str, name: &str) -> u64 {
+fn hash_key(hasher: DefaultHashBuilder, namespace: &str, name: &str) -> u64 {
     struct Both<'a>(&'a str, &'a str);
     impl Hash for Both<'_> {
         fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -109,7 +109,7 @@ impl Contents {
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&AnyObject> {
         let table = self.namespaces.get(namespace)?;
-        table.get(hash_key(&self.hasher, namespace, name), namespace, name)
+        table.get(hash_key(self.hasher, namespace, name), namespace, name)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &AnyObject> {
@@ -128,12 +128,12 @@ impl Contents {
     /// Files `object` and returns the one that it replaces.
     pub(super) fn insert(&mut self, indexes: &[Index], object: &AnyObject) -> Option<AnyObject> {
         let meta = object.meta();
-        let hash = hash_key(&self.hasher, &meta.namespace, &meta.name);
+        let hash = hash_key(self.hasher, &meta.namespace, &meta.name);
         let table = match self.namespaces.get_mut(meta.namespace.as_str()) {
             Some(table) => table,
             None => self.namespaces.entry(meta.namespace.clone()).or_default(),
         };
-        let old = table.put(&self.hasher, hash, object);
+        let old = table.put(self.hasher, hash, object);
         if old.is_none() {
             self.count += 1;
         }
@@ -141,10 +141,10 @@ impl Contents {
             let values = (index.keys)(object.as_ref());
             let stale: IndexKeys = old.as_ref().map_or_else(IndexKeys::new, |old| (index.keys)(old.as_ref()));
             for value in stale.iter().filter(|value| !values.contains(value)) {
-                unfile(&self.hasher, filed, value, hash, object);
+                unfile(self.hasher, filed, value, hash, object);
             }
             for value in values {
-                file(&self.hasher, filed, value, hash, object);
+                file(self.hasher, filed, value, hash, object);
             }
         }
         old
@@ -152,16 +152,16 @@ impl Contents {
 
     /// Takes an object out.
     pub(super) fn remove(&mut self, indexes: &[Index], namespace: &str, name: &str) -> Option<AnyObject> {
-        let hash = hash_key(&self.hasher, namespace, name);
+        let hash = hash_key(self.hasher, namespace, name);
         let table = self.namespaces.get_mut(namespace)?;
-        let old = table.remove(&self.hasher, hash, namespace, name)?;
+        let old = table.remove(self.hasher, hash, namespace, name)?;
         if table.0.is_empty() {
             self.namespaces.remove(namespace);
         }
         self.count -= 1;
         for (index, filed) in indexes.iter().zip(&mut self.indexes) {
             for value in (index.keys)(old.as_ref()) {
-                unfile(&self.hasher, filed, &value, hash, &old);
+                unfile(self.hasher, filed, &value, hash, &old);
             }
         }
         Some(old)
@@ -169,7 +169,7 @@ impl Contents {
 
     /// Gives spare capacity back.
     pub(super) fn shrink(&mut self) {
-        let hasher = &self.hasher;
+        let hasher = self.hasher;
         self.namespaces.shrink_to_fit();
         for table in self.namespaces.values_mut() {
             table.0.shrink_to_fit(|held| hash_of(hasher, held));
@@ -181,7 +181,7 @@ impl Contents {
 }
 
 fn file(
-    hasher: &DefaultHashBuilder,
+    hasher: DefaultHashBuilder,
     filed: &mut HashMap<Str, Bucket>,
     value: Str,
     hash: u64,
@@ -207,7 +207,7 @@ fn file(
 }
 
 fn unfile(
-    hasher: &DefaultHashBuilder,
+    hasher: DefaultHashBuilder,
     filed: &mut HashMap<Str, Bucket>,
     value: &Str,
     hash: u64,
@@ -240,19 +240,19 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Adds an object; a later one replaces an earlier one of the same name.
     pub(crate) fn put(&mut self, object: &AnyObject) {
-        let hash = hash_of(&self.hasher, object);
-        self.table.put(&self.hasher, hash, object);
+        let hash = hash_of(self.hasher, object);
+        self.table.put(self.hasher, hash, object);
     }
 
     /// Takes an object out again.
     pub(crate) fn remove(&mut self, namespace: &str, name: &str) {
-        let hash = hash_key(&self.hasher, namespace, name);
-        self.table.remove(&self.hasher, hash, namespace, name);
+        let hash = hash_key(self.hasher, namespace, name);
+        self.table.remove(self.hasher, hash, namespace, name);
     }
 
     /// Whether there is an object of this name.
     pub(super) fn contains(&self, namespace: &str, name: &str) -> bool {
-        self.table.get(hash_key(&self.hasher, namespace, name), namespace, name).is_some()
+        self.table.get(hash_key(self.hasher, namespace, name), namespace, name).is_some()
     }
 
     /// Number of objects.
