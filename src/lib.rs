@@ -3,8 +3,12 @@
 pub mod api;
 pub mod client;
 pub mod controllers;
+pub mod election;
+pub mod executor;
 pub mod framework;
 pub mod informer;
 pub mod model;
 pub mod options;
+pub mod serve;
+pub mod telemetry;
 pub mod wire;

@@ -1,7 +1,7 @@
 //! `core/v1`, trimmed.
 
 use super::meta::ObjectMeta;
-use crate::wire::{Data, Labels, Str, Time, message};
+use crate::wire::{Labels, Reader, Str, Time, message};
 
 message! {
     schema SCHEMA;
@@ -20,6 +20,16 @@ message! {
     pub struct PodSpec = "k8s.io.api.core.v1.PodSpec" {
         /// Node it is bound to; empty until scheduled.
         10 => node_name: Str [interned],
+        /// Init containers; of a cached pod only those that go on running, the sidecars.
+        20 => init_containers: Vec<InitContainer>,
+    }
+
+    /// What controllers read of an init container.
+    pub struct InitContainer = "k8s.io.api.core.v1.Container" {
+        /// Name, unique in its pod.
+        1 => name: Str [interned],
+        /// `Always` for a sidecar; otherwise empty.
+        24 => restart_policy: Str [interned],
     }
 
     /// What controllers read of a pod's status.
@@ -30,6 +40,8 @@ message! {
         2 => conditions: Vec<PodCondition>,
         /// Container statuses.
         8 => container_statuses: Vec<ContainerStatus>,
+        /// Statuses of init containers; of a cached pod only those of sidecars.
+        10 => init_container_statuses: Vec<InitContainerStatus>,
     }
 
     /// A condition of a pod.
@@ -48,8 +60,16 @@ message! {
         5 => restart_count: i32,
     }
 
+    /// What controllers read of an init container's status.
+    pub struct InitContainerStatus = "k8s.io.api.core.v1.ContainerStatus" {
+        /// Name of the container.
+        1 => name: Str [interned],
+        /// How often it was restarted.
+        5 => restart_count: i32,
+    }
+
     /// A service account.
-    pub struct ServiceAccount = "k8s.io.api.core.v1.ServiceAccount" {
+    pub struct ServiceAccount + raw = "k8s.io.api.core.v1.ServiceAccount" {
         /// Metadata.
         1 => metadata: ObjectMeta,
         /// Secrets that pods of this account may use.
@@ -70,18 +90,16 @@ message! {
         5 => api_version: Str [interned],
     }
 
-    /// A secret of type `kubernetes.io/service-account-token`.
-    pub struct Secret = "k8s.io.api.core.v1.Secret" {
+    /// A secret. Its content is only in its kept bytes, see [`Secret::data`].
+    pub struct Secret + raw = "k8s.io.api.core.v1.Secret" {
         /// Metadata.
         1 => metadata: ObjectMeta,
-        /// Content; never logged.
-        2 => data: Data,
         /// What it is for.
         3 => r#type: Str [interned],
     }
 
-    /// A config map.
-    pub struct ConfigMap = "k8s.io.api.core.v1.ConfigMap" {
+    /// A config map. Its kept bytes are without `data`, which is decoded and shared: a write sets it as a whole.
+    pub struct ConfigMap + raw = "k8s.io.api.core.v1.ConfigMap" {
         /// Metadata.
         1 => metadata: ObjectMeta,
         /// Content, shared by all maps that hold the same.
@@ -100,6 +118,31 @@ message! {
     pub struct NamespaceStatus = "k8s.io.api.core.v1.NamespaceStatus" {
         /// `Active` or `Terminating`.
         1 => phase: Str [interned],
+    }
+}
+
+impl Secret {
+    /// The value of a data key, read from the kept bytes; `None` when it is not there or the bytes are malformed.
+    pub fn data(&self, key: &str) -> Option<&[u8]> {
+        let mut fields = Reader::new(&self.raw);
+        while let Ok(Some((number, value))) = fields.next_field() {
+            if number != 2 {
+                continue;
+            }
+            let (mut found, mut content): (&[u8], &[u8]) = (&[], &[]);
+            let mut entry = Reader::new(value.bytes().ok()?);
+            while let Ok(Some((number, value))) = entry.next_field() {
+                match number {
+                    1 => found = value.bytes().ok()?,
+                    2 => content = value.bytes().ok()?,
+                    _ => {}
+                }
+            }
+            if found == key.as_bytes() {
+                return Some(content);
+            }
+        }
+        None
     }
 }
 

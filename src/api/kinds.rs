@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::apps::{Deployment, ReplicaSet};
+use super::coordination::Lease;
 use super::core::{ConfigMap, Namespace, Pod, Secret, ServiceAccount};
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
-use crate::wire::splice::without;
+use crate::wire::splice::{Edit, edit, without};
 use crate::wire::{Message, Str, WireError};
 
 /// Index of objects by the UID of their managing controller; objects without one are filed by
@@ -39,21 +40,28 @@ macro_rules! object {
             }
 
             $(fn raw(&self) -> Bytes {
-                self.$raw.clone()
+                self.$raw.0.clone()
             })?
         }
+
+        $(impl Kept for $ty {
+            fn keep(&mut self, bytes: Bytes) {
+                self.$raw = bytes.into();
+            }
+        })?
     )*};
 }
 
 object! {
     Pod;
-    Secret;
-    ConfigMap;
     Namespace;
-    ServiceAccount;
     PartialObjectMetadata;
+    ConfigMap, raw;
+    Secret, raw;
+    ServiceAccount, raw;
     Deployment, raw;
     ReplicaSet, raw;
+    Lease, raw;
 }
 
 fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
@@ -61,7 +69,19 @@ fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
 }
 
 fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    Ok(Arc::new(Pod::decode_with_annotations(bytes, POD_ANNOTATIONS)?))
+    let mut pod = Pod::decode_with_annotations(bytes, POD_ANNOTATIONS)?;
+    keep_sidecars(&mut pod);
+    Ok(Arc::new(pod))
+}
+
+/// Init containers that have run to their end concern nobody.
+fn keep_sidecars(pod: &mut Pod) {
+    let Pod { spec, status, .. } = pod;
+    spec.init_containers.retain(|container| container.restart_policy == "Always");
+    spec.init_containers.shrink_to_fit();
+    let is_sidecar = |name: &Str| spec.init_containers.iter().any(|container| container.name == *name);
+    status.init_container_statuses.retain(|held| is_sidecar(&held.name));
+    status.init_container_statuses.shrink_to_fit();
 }
 
 /// `metadata.managedFields`: dropped from what is kept. A write without them leaves the server's as they are.
@@ -72,18 +92,26 @@ fn own_bytes(bytes: &Bytes) -> Result<Bytes, WireError> {
     without(bytes, MANAGED_FIELDS.0, MANAGED_FIELDS.1).map(Bytes::from)
 }
 
-fn decode_deployment(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    let kept = own_bytes(bytes)?;
-    let mut deployment = Deployment::decode(&kept)?;
-    deployment.raw = kept;
-    Ok(Arc::new(deployment))
+/// A message that keeps the bytes it was decoded from.
+trait Kept: Message + Object {
+    fn keep(&mut self, bytes: Bytes);
 }
 
-fn decode_replica_set(bytes: &Bytes) -> Result<AnyObject, WireError> {
+fn decode_kept<T: Kept>(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let kept = own_bytes(bytes)?;
-    let mut replica_set = ReplicaSet::decode(&kept)?;
-    replica_set.raw = kept;
-    Ok(Arc::new(replica_set))
+    let mut object = T::decode(&kept)?;
+    object.keep(kept);
+    Ok(Arc::new(object))
+}
+
+/// `ConfigMap.data`.
+const CONFIG_MAP_DATA: [u32; 1] = [2];
+
+fn decode_config_map(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    let mut config_map = ConfigMap::decode(bytes)?;
+    let kept = edit(&own_bytes(bytes)?, &[Edit::Clear(CONFIG_MAP_DATA.to_vec())])?;
+    config_map.keep(Bytes::from(kept.into_boxed_slice()));
+    Ok(Arc::new(config_map))
 }
 
 /// Pods.
@@ -106,7 +134,7 @@ pub static REPLICA_SETS: Kind = Kind {
     resource: "replicasets",
     namespaced: true,
     metadata_only: false,
-    decode: decode_replica_set,
+    decode: decode_kept::<ReplicaSet>,
     indexes: CONTROLLER_INDEX,
 };
 
@@ -118,7 +146,7 @@ pub static DEPLOYMENTS: Kind = Kind {
     resource: "deployments",
     namespaced: true,
     metadata_only: false,
-    decode: decode_deployment,
+    decode: decode_kept::<Deployment>,
     indexes: &[],
 };
 
@@ -130,7 +158,7 @@ pub static SERVICE_ACCOUNTS: Kind = Kind {
     resource: "serviceaccounts",
     namespaced: true,
     metadata_only: false,
-    decode: decode::<ServiceAccount>,
+    decode: decode_kept::<ServiceAccount>,
     indexes: &[],
 };
 
@@ -142,7 +170,7 @@ pub static SECRETS: Kind = Kind {
     resource: "secrets",
     namespaced: true,
     metadata_only: false,
-    decode: decode::<Secret>,
+    decode: decode_kept::<Secret>,
     indexes: &[],
 };
 
@@ -154,7 +182,7 @@ pub static CONFIG_MAPS: Kind = Kind {
     resource: "configmaps",
     namespaced: true,
     metadata_only: false,
-    decode: decode::<ConfigMap>,
+    decode: decode_config_map,
     indexes: &[],
 };
 
@@ -170,6 +198,18 @@ pub static NAMESPACES: Kind = Kind {
     indexes: &[],
 };
 
+/// Leases.
+pub static LEASES: Kind = Kind {
+    group: "coordination.k8s.io",
+    version: "v1",
+    kind: "Lease",
+    resource: "leases",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_kept::<Lease>,
+    indexes: &[],
+};
+
 /// All kinds, for tests that hold for each.
 pub static ALL: &[&Kind] =
-    &[&PODS, &REPLICA_SETS, &DEPLOYMENTS, &SERVICE_ACCOUNTS, &SECRETS, &CONFIG_MAPS, &NAMESPACES];
+    &[&PODS, &REPLICA_SETS, &DEPLOYMENTS, &SERVICE_ACCOUNTS, &SECRETS, &CONFIG_MAPS, &NAMESPACES, &LEASES];

@@ -5,6 +5,7 @@
 //! was read: see [`crate::wire::splice`].
 
 pub mod apps;
+pub mod coordination;
 pub mod core;
 mod kind;
 pub mod kinds;
@@ -15,7 +16,7 @@ pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
 /// Full upstream name of a message, and the fields declared here: number and name in snake case.
 pub type MessageSchema = (&'static str, &'static [(u32, &'static str)]);
 
-/// Every message that is declared, to be compared with upstream's definitions.
+/// Every message that is declared in this module's files, to be compared with upstream's definitions.
 pub fn schema() -> Vec<MessageSchema> {
-    [apps::SCHEMA, core::SCHEMA, meta::SCHEMA, crate::wire::SCHEMA].concat()
+    [apps::SCHEMA, coordination::SCHEMA, core::SCHEMA, meta::SCHEMA, crate::wire::SCHEMA].concat()
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Method, Request, Response};
+use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
@@ -77,6 +77,8 @@ pub struct ListQuery {
 /// What to watch.
 #[derive(Clone, Debug, Default)]
 pub struct WatchQuery {
+    /// Namespace; empty for all.
+    pub namespace: String,
     /// Field selector.
     pub field_selector: Option<String>,
     /// Label selector.
@@ -136,7 +138,7 @@ impl ApiClient {
         decode_list(&list).map_err(|error| ApiError::malformed(&label, &error))
     }
 
-    /// Opens a watch over all namespaces; the body is a sequence of frames.
+    /// Opens a watch; the body is a sequence of frames.
     pub async fn watch(&self, kind: &'static Kind, query: &WatchQuery) -> Result<ResponseBody, ApiError> {
         let mut pairs: Vec<(&str, String)> =
             vec![("watch", "true".to_owned()), ("allowWatchBookmarks", "true".to_owned())];
@@ -150,7 +152,7 @@ impl ApiClient {
             pairs.push(("resourceVersion", query.resource_version.clone()));
         }
         pairs.push(("timeoutSeconds", query.timeout_seconds.to_string()));
-        let path = kind.collection_path("");
+        let path = kind.collection_path(&query.namespace);
         let accept = if kind.metadata_only { PROTOBUF_METADATA_WATCH } else { PROTOBUF_WATCH };
         let (label, response) = self.send(Method::GET, &path, &encode_query(&pairs), accept, None).await?;
         let response = refuse(&label, response).await?;
@@ -248,6 +250,26 @@ impl ApiClient {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
+    /// A GET of a document that is asked for again and again: `None` when it still is what `etag` names.
+    pub(super) async fn document(
+        &self,
+        path: &str,
+        accept: &'static str,
+        etag: Option<&HeaderValue>,
+    ) -> Result<Option<(Bytes, Option<HeaderValue>)>, ApiError> {
+        let mut request = Request::builder().uri(path).header(ACCEPT, accept);
+        if let (Some(headers), Some(etag)) = (request.headers_mut(), etag) {
+            headers.insert(IF_NONE_MATCH, etag.clone());
+        }
+        let (label, response) = self.dispatch(format!("GET {path}"), request, Bytes::new()).await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let response = refuse(&label, response).await?;
+        let etag = response.headers().get(ETAG).cloned();
+        Ok(Some((read(&label, response.into_body()).await?, etag)))
+    }
+
     async fn unary(
         &self,
         method: Method,
@@ -258,10 +280,8 @@ impl ApiClient {
     ) -> Result<(String, Bytes), ApiError> {
         let (label, response) = self.send(method, path, query, accept, body).await?;
         let response = refuse(&label, response).await?;
-        match response.into_body().collect().await {
-            Ok(body) => Ok((label, body.to_bytes())),
-            Err(source) => Err(ApiError::Transport { request: label, source: source.into() }),
-        }
+        let body = read(&label, response.into_body()).await?;
+        Ok((label, body))
     }
 
     async fn send(
@@ -281,16 +301,30 @@ impl ApiClient {
             }
             body
         });
+        self.dispatch(label, request, body).await
+    }
+
+    async fn dispatch(
+        &self,
+        label: String,
+        request: http::request::Builder,
+        body: Bytes,
+    ) -> Result<(String, Response<ResponseBody>), ApiError> {
         let request = request
             .body(Full::new(body))
             .map_err(|error| ApiError::Malformed { request: label.clone(), what: error.to_string() })?;
         match self.service.clone().oneshot(request).await {
             Ok(response) => Ok((label, response)),
-            Err(source) => Err(match source.downcast::<super::RequestTimeout>() {
-                Ok(timeout) => ApiError::Timeout { request: label, after: timeout.0 },
-                Err(source) => ApiError::Transport { request: label, source: source.into() },
-            }),
+            Err(source) => Err(ApiError::transport(&label, source)),
         }
+    }
+}
+
+/// Reads a response to its end.
+async fn read(label: &str, body: ResponseBody) -> Result<Bytes, ApiError> {
+    match body.collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(source) => Err(ApiError::transport(label, source)),
     }
 }
 
@@ -362,9 +396,6 @@ async fn refuse(label: &str, response: Response<ResponseBody>) -> Result<Respons
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.parse().ok())
         .map(Duration::from_secs);
-    let body = match response.into_body().collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(source) => return Err(ApiError::Transport { request: label.to_owned(), source: source.into() }),
-    };
+    let body = read(label, response.into_body()).await?;
     Err(ApiError::refused(label, code, retry_after, &body))
 }

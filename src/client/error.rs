@@ -5,14 +5,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::api::meta::Status;
+use super::api::BoxError;
+use super::{RequestTimeout, TokenError, TransportError, WritesStopped};
+use crate::api::meta::{Status, StatusCause, StatusDetails};
 use crate::wire::{Message, Str, WireError, unwrap_envelope};
 
 /// A request that failed. `request` is its verb and path, without the query.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ApiError {
     /// The API server refused it.
-    #[error("{request}: {} ({code} {reason})", message)]
+    #[error("{request}: {message} ({code}{}{reason})", if reason.is_empty() { "" } else { " " })]
     Refused {
         /// What was asked.
         request: String,
@@ -54,6 +56,15 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// The error for a request without an answer.
+    pub(super) fn transport(request: &str, source: BoxError) -> Self {
+        let request = request.to_owned();
+        match source.downcast::<RequestTimeout>() {
+            Ok(timeout) => Self::Timeout { request, after: timeout.0 },
+            Err(source) => Self::Transport { request, source: source.into() },
+        }
+    }
+
     pub(super) fn malformed(request: &str, error: &WireError) -> Self {
         Self::Malformed { request: request.to_owned(), what: error.to_string() }
     }
@@ -147,11 +158,23 @@ impl ApiError {
     /// Whether the outcome of a write is unknown: it may have been carried out.
     pub fn is_ambiguous(&self) -> bool {
         match self {
-            Self::Transport { .. } | Self::Timeout { .. } | Self::Malformed { .. } => true,
+            Self::Transport { source, .. } => {
+                let unsent = source.downcast_ref::<TransportError>().is_some_and(TransportError::is_not_sent)
+                    || source.is::<WritesStopped>()
+                    || source.is::<TokenError>();
+                !unsent
+            }
+            Self::Timeout { .. } | Self::Malformed { .. } => true,
             Self::Refused { code, reason, .. } => {
                 matches!(code, 500 | 502 | 504) || reason.as_str() == "Timeout"
             }
         }
+    }
+
+    /// Whether it is a write that was not sent because writes have stopped: leadership is lost, or the manager is
+    /// shutting down. Nothing is to be reported and nothing to be tried again.
+    pub fn is_writes_stopped(&self) -> bool {
+        matches!(self, Self::Transport { source, .. } if source.is::<WritesStopped>())
     }
 
     /// How long the server asked to wait.
@@ -163,19 +186,62 @@ impl ApiError {
     }
 }
 
-/// A `Status` in JSON, as proxies and the authentication filter send it.
+/// A `Status` in JSON: what JSON requests get, and everyone from proxies and the authentication filter.
 #[derive(serde::Deserialize, Default)]
+#[serde(default)]
 struct JsonStatus {
-    #[serde(default)]
+    status: String,
     message: String,
-    #[serde(default)]
     reason: String,
+    code: i32,
+    details: Option<JsonDetails>,
 }
 
+#[derive(serde::Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct JsonDetails {
+    name: String,
+    group: String,
+    kind: String,
+    uid: String,
+    retry_after_seconds: i32,
+    causes: Vec<JsonCause>,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct JsonCause {
+    reason: String,
+    message: String,
+    field: String,
+}
+
+/// The `Status` in a body; an empty one when it holds none, for the code alone says what went wrong then.
 fn decode_status(body: &Bytes) -> Status {
     if let Ok(object) = unwrap_envelope(body) {
         return Status::decode(&object).unwrap_or_default();
     }
     let json: JsonStatus = serde_json::from_slice(body).unwrap_or_default();
-    Status { message: json.message.into(), reason: json.reason.into(), ..Status::default() }
+    let cause = |cause: JsonCause| StatusCause {
+        reason: cause.reason.into(),
+        message: cause.message.into(),
+        field: cause.field.into(),
+    };
+    let details = json.details.map(|details| {
+        Box::new(StatusDetails {
+            name: details.name.into(),
+            group: details.group.into(),
+            kind: details.kind.into(),
+            uid: details.uid.into(),
+            retry_after_seconds: details.retry_after_seconds,
+            causes: details.causes.into_iter().map(cause).collect(),
+        })
+    });
+    Status {
+        status: json.status.into(),
+        message: json.message.into(),
+        reason: json.reason.into(),
+        code: json.code,
+        details,
+    }
 }

@@ -6,6 +6,7 @@ use super::room::Reconcile;
 use crate::api::Kind;
 use crate::informer::{Delta, Store};
 use crate::model::Key;
+use crate::wire::Str;
 
 /// Whether a controller runs when `--controllers` does not name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +55,20 @@ pub struct Grant {
     pub verbs: &'static [&'static str],
 }
 
+/// What every controller's role grants it for its events.
+pub const EVENTS_GRANT: Grant =
+    Grant { group: "", resource: "events", verbs: &["create", "patch", "update"] };
+
 /// What a controller gets to build itself from.
 pub struct Build<'a> {
     /// The manager's configuration.
     pub config: &'a crate::options::Config,
     /// Whether a feature gate is on; `false` for an unknown one.
     pub gate: &'a dyn Fn(&str) -> bool,
+    /// The CA bundle to publish: `--root-ca-file`, or the one of the kubeconfig.
+    pub root_ca: Option<Str>,
+    /// Whether there is a key to sign service-account tokens with.
+    pub can_sign_tokens: bool,
     /// The store of a watch, which the framework starts for as long as the controller lives.
     pub store: &'a dyn Fn(&'static Kind, Option<&'static str>) -> Arc<Store>,
 }

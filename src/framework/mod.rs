@@ -6,9 +6,10 @@
 //! of it.
 
 mod descriptor;
+pub mod expectations;
 mod room;
 
 pub use descriptor::{
-    Build, BuildError, BuildFn, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, Watch,
+    Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
 };
 pub use room::{ObserveError, Reconcile, Room, RoomAdapter};

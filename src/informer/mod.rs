@@ -26,7 +26,7 @@ mod tests;
 pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration};
 pub use source::Source;
 pub use stats::InformerStats;
-pub use store::{Delta, Handler, HandlerId, HandlerPanics, Lister, Store};
+pub use store::{Delta, Handler, HandlerId, HandlerPanics, Lister, Store, downcast};
 
 /// What a panic said.
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

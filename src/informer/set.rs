@@ -232,6 +232,15 @@ impl InformerHandle {
         }
     }
 
+    /// Lets go of the informer and, if this was the last handle, waits until it has ended and its memory is free.
+    pub async fn release(self) {
+        let Some(last) = Arc::into_inner(self.active) else { return };
+        let mut progress = last.status.subscribe();
+        drop(last);
+        // An error means that the task is gone, and the sender with it.
+        let _ = progress.wait_for(|progress| *progress == Progress::Stopped).await;
+    }
+
     /// How the informer is doing.
     pub fn stats(&self) -> InformerStats {
         self.active.stats()
@@ -285,7 +294,9 @@ async fn supervise(reflector: Reflector, min_resync_period: Duration, stop: Canc
         }
     }
     reflector.store.remove_all_handlers();
-    reflector.status.stopped();
+    let status = Arc::clone(&reflector.status);
+    drop(reflector);
+    status.stopped();
 }
 
 /// Tells the handlers of everything once per period, which is drawn anew each time so that no two informers keep step.

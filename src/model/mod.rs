@@ -6,6 +6,7 @@ pub mod clock;
 pub mod key;
 pub mod owners;
 pub mod plan;
+pub mod pods;
 pub mod selector;
 
 pub use key::Key;

@@ -77,6 +77,8 @@ pub enum Expect {
     Gone(Str),
     /// It exists with this UID.
     Exists(Str),
+    /// There is no object of that name.
+    Absent,
 }
 
 /// One write.
@@ -97,7 +99,8 @@ pub struct Write {
 }
 
 /// How an object is written. All bodies are complete: an object is spliced from its own bytes, never re-encoded.
-#[derive(Clone, Debug)]
+/// `Debug` shows lengths only: a body may hold secrets.
+#[derive(Clone, PartialEq)]
 pub enum Verb {
     /// Create this object (protobuf, without envelope).
     Create(Bytes),
@@ -126,6 +129,26 @@ pub enum Verb {
     },
 }
 
+impl fmt::Debug for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create(object) => write!(f, "Create({} bytes)", object.len()),
+            Self::Update(object) => write!(f, "Update({} bytes)", object.len()),
+            Self::UpdateWithToken { object, .. } => write!(f, "UpdateWithToken({} bytes)", object.len()),
+            Self::UpdateSubresource(name, object) => {
+                write!(f, "UpdateSubresource({name}, {} bytes)", object.len())
+            }
+            Self::Patch(patch) => write!(f, "Patch({} bytes)", patch.value().to_string().len()),
+            Self::Delete { uid, resource_version, propagation } => f
+                .debug_struct("Delete")
+                .field("uid", uid)
+                .field("resource_version", resource_version)
+                .field("propagation", propagation)
+                .finish(),
+        }
+    }
+}
+
 /// What becomes of a deleted object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
@@ -138,7 +161,7 @@ pub enum Propagation {
 }
 
 /// A patch, in the form that the API server takes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Patch {
     /// `application/merge-patch+json`
     Merge(serde_json::Value),
@@ -146,6 +169,15 @@ pub enum Patch {
     Strategic(serde_json::Value),
     /// `application/json-patch+json`
     Json(serde_json::Value),
+}
+
+impl Patch {
+    /// The patch's document.
+    pub fn value(&self) -> &serde_json::Value {
+        match self {
+            Self::Merge(value) | Self::Strategic(value) | Self::Json(value) => value,
+        }
+    }
 }
 
 /// Refusals that are as good as success.
@@ -245,6 +277,12 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// What was tried with the object: `create`, `update`, `patch` or `delete`; empty for a live read.
+    pub fn verb(&self) -> &str {
+        let verb = self.what.split_once(' ').map_or("", |(verb, _)| verb);
+        if matches!(verb, "create" | "update" | "patch" | "delete") { verb } else { "" }
+    }
+
     /// Whether a create found the name taken.
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"

@@ -150,7 +150,7 @@ macro_rules! message {
             $($(#[$field_meta])* pub $field: $ty,)*
             $(
                 /// The object's whole encoding without `managedFields`; not a field of its own.
-                pub $raw: bytes::Bytes,
+                pub $raw: $crate::wire::Raw,
             )?
         }
 

@@ -175,6 +175,22 @@ fn map_key(entry: Value<'_>) -> Result<&str, WireError> {
     Ok(key)
 }
 
+/// `message` with only those items of its list `field` that `keep` accepts; all else is untouched.
+pub fn retain_items(
+    message: &[u8],
+    field: u32,
+    mut keep: impl FnMut(&[u8]) -> bool,
+) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::with_capacity(message.len());
+    let mut reader = Reader::new(message);
+    while let Some((number, value, raw)) = reader.next_raw()? {
+        if number != field || keep(value.bytes()?) {
+            out.extend_from_slice(raw);
+        }
+    }
+    Ok(out)
+}
+
 /// The field at `path`, last occurrence; `None` when it or a message on the way is absent.
 pub fn get<'a>(message: &'a [u8], path: &[u32]) -> Result<Option<Value<'a>>, WireError> {
     let Some((&field, deeper)) = path.split_first() else {

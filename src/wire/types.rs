@@ -200,6 +200,20 @@ pub(super) fn map_entry(key: &str, value: &str) -> Vec<u8> {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Raw(pub Bytes);
 
+impl std::ops::Deref for Raw {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.0
+    }
+}
+
+impl From<Bytes> for Raw {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+}
+
 impl fmt::Debug for Raw {
     /// The length only: what is in it may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,3 +1,6 @@
-//! Tests against the pinned Kubernetes version: its definitions, its API server, its controller manager.
+//! Coxswain against real control planes. One binary, so that it is linked once; see `harness` for what it starts.
 
+mod harness;
+
+mod deployments;
 mod proto_fields;

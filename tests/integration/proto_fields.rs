@@ -4,21 +4,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::harness;
+
 /// Full message name → field number → field name as upstream writes it.
 type Definitions = BTreeMap<String, BTreeMap<u32, String>>;
 
-/// Where the control plane's build lays out the `.proto` files, by import path.
-const PROTOS: &str = "COXSWAIN_PROTOS";
-
 #[test]
 fn declared_fields_are_upstreams() {
-    let root = std::env::var_os(PROTOS).unwrap_or_else(|| {
-        panic!("{PROTOS} is not set: it names the directory of the pinned API's .proto files")
-    });
     let mut definitions = Definitions::new();
-    read_directory(Path::new(&root), &mut definitions);
+    read_directory(&harness::binaries().with_file_name("protos"), &mut definitions);
     let schema = coxswain::api::schema();
-    assert!(schema.len() > 20, "only {} messages are declared", schema.len());
     let mut wrong = Vec::new();
     for (message, fields) in schema {
         let Some(upstream) = definitions.get(message) else {
@@ -34,6 +29,23 @@ fn declared_fields_are_upstreams() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whoever adds a file of messages has to add its table to the schema.
+#[test]
+fn every_declared_message_is_in_the_schema() {
+    let schema = coxswain::api::schema();
+    let mut found = 0;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api")).unwrap() {
+        let path = entry.unwrap().path();
+        for line in fs::read_to_string(&path).unwrap().lines().filter(|line| line.contains("struct ")) {
+            let Some((_, name)) = line.split_once("= \"") else { continue };
+            let name = name.split('"').next().unwrap_or_default();
+            found += 1;
+            assert!(schema.iter().any(|(held, _)| *held == name), "{name} of {} is missing", path.display());
+        }
+    }
+    assert!(found > 20, "only {found} messages were found");
 }
 
 #[test]

@@ -58,7 +58,8 @@ impl<T: Object> Lister<T> {
     }
 }
 
-fn downcast<T: Object>(object: AnyObject) -> Option<Arc<T>> {
+/// The object as a concrete kind; `None` when it is another.
+pub fn downcast<T: Object>(object: AnyObject) -> Option<Arc<T>> {
     let any: Arc<dyn std::any::Any + Send + Sync> = object;
     any.downcast().ok()
 }

@@ -32,7 +32,7 @@ use crate::model::Key;
 use crate::wire::Str;
 use contents::Contents;
 pub(crate) use contents::Snapshot;
-pub use lister::Lister;
+pub use lister::{Lister, downcast};
 
 /// A change of one object: `old` is absent when it appeared, `new` when it is gone. Both are there for an update and
 /// for a resync, where they are the same.

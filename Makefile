@@ -1,0 +1,42 @@
+# What there is to do here. `make help` lists it; CONTRIBUTING.md says when to use what.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Two jobs: what builds here is sized for two cores.
+CARGO ?= cargo
+export CARGO_BUILD_JOBS ?= 2
+# Integration tests share one control plane; more at a time than this only wait for each other.
+export RUST_TEST_THREADS ?= 4
+
+.PHONY: help run test lint unit integration bench controlplane docs clean
+
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Start a local cluster with Coxswain as its controller manager, and say what to try
+	@scripts/run.sh
+
+test: lint unit integration ## Everything that must pass
+
+lint: ## Formatting, clippy with warnings as errors, licences and advisories, the launcher's vet
+	@scripts/lint.sh
+
+unit: ## Unit and property tests; needs no cluster
+	$(CARGO) test --lib --bins
+	cd tests/controlplane && go test ./...
+
+integration: controlplane ## Tests on a real API server
+	$(CARGO) test --test integration
+
+bench: controlplane ## Side-by-side figures against the Go manager, and micro-benchmarks
+	@scripts/bench.sh
+
+controlplane: ## Build the control plane that tests run against (cached outside of the checkout)
+	@tests/controlplane/build.sh >/dev/null
+
+docs: ## Regenerate the generated parts of the documentation
+	COXSWAIN_REGENERATE=1 $(CARGO) test --lib docs::
+
+clean: ## Remove what was built in this checkout
+	$(CARGO) clean

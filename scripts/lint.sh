@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Formatting, lints, licences and advisories. Warnings are errors here, and only here: RUSTFLAGS stays untouched, so that
+# nothing is built twice.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+cargo fmt --check
+cargo clippy --all-targets -- -D warnings
+
+# cargo-deny comes from the registry and is kept outside of the checkout. It fetches the advisory database from a host
+# that not every machine reaches, so advisories are checked where they can be and the rest everywhere.
+tools="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/tools"
+deny="$tools/bin/cargo-deny"
+if [ ! -x "$deny" ]; then
+    echo "lint: installing cargo-deny (once)" >&2
+    cargo install --quiet --locked --root "$tools" --version 0.18.5 cargo-deny
+fi
+"$deny" --log-level error check bans licenses sources
+
+unformatted=$(cd tests/controlplane && gofmt -l .)
+if [ -n "$unformatted" ]; then
+    printf 'lint: not formatted by gofmt: %s\n' "$unformatted" >&2
+    exit 1
+fi
+(cd tests/controlplane && go vet ./...)

@@ -1,0 +1,217 @@
+//! Makes clients: one per controller, with its name, its credentials and its own rate limit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower::Layer;
+
+use super::api::{ApiClient, HttpService};
+use super::config::{ConfigError, Connection};
+use super::credentials::ServiceAccountTokens;
+use super::layers::{
+    Bearer, ClientMetrics, Faults, Next, RateLimit, RateLimiter, RequestMetrics, Timeout, TokenSource,
+    TraceContext, TraceParent, UserAgent, With, WriteGate,
+};
+use super::transport::{KeepAlive, Transport};
+
+/// How the clients of a [`ClientBuilder`] behave.
+#[derive(Clone)]
+pub struct ClientOptions {
+    /// `--kube-api-qps`, for each client; negative for no limit.
+    pub qps: f32,
+    /// `--kube-api-burst`, for each client.
+    pub burst: u32,
+    /// How long a request may take that is not a watch. A little more than the API server's own limit of a minute,
+    /// so that it is the server that says so.
+    pub request_timeout: Duration,
+    /// `--use-service-account-credentials`.
+    pub use_service_account_credentials: bool,
+    /// Gives the `traceparent` of requests.
+    pub traceparent: Option<TraceParent>,
+    /// Faults on purpose; only tests give any.
+    pub faults: Option<Faults>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            qps: 20.0,
+            burst: 30,
+            request_timeout: Duration::from_secs(70),
+            use_service_account_credentials: false,
+            traceparent: None,
+            faults: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientOptions")
+            .field("qps", &self.qps)
+            .field("burst", &self.burst)
+            .field("request_timeout", &self.request_timeout)
+            .field("use_service_account_credentials", &self.use_service_account_credentials)
+            .field("faults", &self.faults)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A client that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientBuildError {
+    /// The connection's configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The builder was shut down: there are no tokens any more.
+    #[error("client {name:?}: the manager is shutting down")]
+    Stopped {
+        /// Whose client it was to be.
+        name: String,
+    },
+}
+
+/// Makes the clients of the manager. All share its connections: those of the manager's own identity, and, with
+/// `--use-service-account-credentials`, those on which each request carries its controller's token.
+#[derive(Debug)]
+pub struct ClientBuilder {
+    connection: Connection,
+    options: ClientOptions,
+    metrics: ClientMetrics,
+    gate: WriteGate,
+    root: Transport,
+    accounts: Option<Accounts>,
+}
+
+#[derive(Debug)]
+struct Accounts {
+    transport: Transport,
+    tokens: ServiceAccountTokens,
+}
+
+/// The identity in whose name a client's stack ends.
+struct Identity<'a> {
+    transport: &'a Transport,
+    token: Option<Arc<dyn TokenSource>>,
+}
+
+impl ClientBuilder {
+    /// Makes ready to connect; nothing is sent yet.
+    pub async fn new(
+        connection: Connection,
+        options: ClientOptions,
+        metrics: ClientMetrics,
+    ) -> Result<Self, ClientBuildError> {
+        let root = Transport::new(connection.clone(), KeepAlive::default()).await?;
+        let mut builder = Self { connection, options, metrics, gate: WriteGate::new(), root, accounts: None };
+        if builder.options.use_service_account_credentials {
+            let transport = Transport::new(builder.connection.anonymous(), KeepAlive::default()).await?;
+            // As the original's: no controller's bucket pays for its token, and 35 of them may ask at once.
+            let tokens = ServiceAccountTokens::new(builder.ungated("token-requests"));
+            builder.accounts = Some(Accounts { transport, tokens });
+        }
+        Ok(builder)
+    }
+
+    /// The gate that all clients of controllers write through.
+    pub fn gate(&self) -> &WriteGate {
+        &self.gate
+    }
+
+    /// The server and where it is configured.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// A client with the manager's own credentials, whose writes stop with leadership.
+    pub fn root(&self, name: &str) -> ApiClient {
+        self.client(name, Identity { transport: &self.root, token: None }, self.options.request_timeout, true)
+    }
+
+    /// A client with the manager's own credentials that writes whether this process leads or not: for reviews,
+    /// tokens, and what replicas say of themselves. Never for a controller.
+    pub fn ungated(&self, name: &str) -> ApiClient {
+        self.client(
+            name,
+            Identity { transport: &self.root, token: None },
+            self.options.request_timeout,
+            false,
+        )
+    }
+
+    /// The client of a controller: as its service account in `kube-system`, if it has one and
+    /// `--use-service-account-credentials` is on; otherwise as the manager, under the controller's name.
+    pub fn for_controller(
+        &self,
+        name: &str,
+        service_account: Option<&str>,
+    ) -> Result<ApiClient, ClientBuildError> {
+        match (&self.accounts, service_account) {
+            (Some(accounts), Some(account)) => {
+                if accounts.tokens.is_stopped() {
+                    return Err(ClientBuildError::Stopped { name: name.to_owned() });
+                }
+                let token = Some(accounts.tokens.source(account));
+                let identity = Identity { transport: &accounts.transport, token };
+                Ok(self.client(name, identity, self.options.request_timeout, true))
+            }
+            _ => Ok(self.root(name)),
+        }
+    }
+
+    /// The client of the leader election: the manager's own credentials on a connection of its own, no rate limit, no
+    /// gate. `timeout` bounds each request, and how long a dead connection can go unnoticed.
+    pub async fn leader_election(&self, timeout: Duration) -> Result<ApiClient, ClientBuildError> {
+        let transport = Transport::new(self.connection.clone(), KeepAlive::within(timeout)).await?;
+        let identity = Identity { transport: &transport, token: None };
+        Ok(self.client("leader-election", identity, timeout, false))
+    }
+
+    /// Ends the renewing of tokens. Clients that act as service accounts fail from now on.
+    pub async fn shutdown(&self) {
+        if let Some(accounts) = &self.accounts {
+            accounts.tokens.shutdown().await;
+        }
+    }
+
+    fn client(&self, name: &str, identity: Identity<'_>, timeout: Duration, gated: bool) -> ApiClient {
+        let agent = UserAgent::new(name);
+        let host = Arc::clone(identity.transport.host());
+        // Only what stops with leadership is limited: elections must not wait behind anything, and the rest is rare.
+        let limiter = if gated { RateLimiter::new(self.options.qps, self.options.burst) } else { None };
+        let rate = RateLimit {
+            limiter: limiter.map(Arc::new),
+            metrics: self.metrics.clone(),
+            host: Arc::clone(&host),
+        };
+        let metrics = RequestMetrics { metrics: self.metrics.clone(), host };
+
+        let bottom = identity.transport.service();
+        let bottom = match &self.options.faults {
+            None => HttpService::new(bottom),
+            Some(faults) => HttpService::new(With(faults.clone()).layer(bottom)),
+        };
+        let sent = With(metrics).layer(With(Timeout(timeout)).layer(bottom));
+        let gated: HttpService = if gated {
+            HttpService::new(With(self.gate.clone()).layer(sent))
+        } else {
+            HttpService::new(sent)
+        };
+        let service = match identity.token {
+            Some(token) => {
+                finish(With(Bearer(token)).layer(gated), agent, rate, self.options.traceparent.clone())
+            }
+            None => finish(gated, agent, rate, self.options.traceparent.clone()),
+        };
+        ApiClient::new(service, name)
+    }
+}
+
+fn finish<S: Next>(
+    below: S,
+    agent: UserAgent,
+    rate: RateLimit,
+    traceparent: Option<TraceParent>,
+) -> HttpService {
+    HttpService::new(With(agent).layer(With(TraceContext(traceparent)).layer(With(rate).layer(below))))
+}

@@ -1,0 +1,177 @@
+//! Tests of discovery against answers in both of its forms.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::client::testing::{answer, mock};
+
+fn aggregated_core() -> Value {
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": [
+        {"metadata": {}, "versions": [{"version": "v1", "freshness": "Current", "resources": [
+            {"resource": "pods", "responseKind": {"group": "", "version": "v1", "kind": "Pod"}, "scope": "Namespaced",
+             "singularResource": "pod", "verbs": ["get", "list", "watch", "delete"],
+             "subresources": [{"subresource": "status"}, {"subresource": "eviction"}]},
+            {"resource": "nodes", "responseKind": {"kind": "Node"}, "scope": "Cluster", "verbs": ["get", "list"]},
+            {"resource": "onlysub", "responseKind": {}, "scope": "Namespaced", "verbs": []},
+        ]}]},
+    ]})
+}
+
+fn aggregated_groups() -> Value {
+    let held = |version: &str, kind: &str| {
+        json!({"version": version, "resources": [{"resource": "cronjobs", "responseKind": {"kind": kind},
+               "scope": "Namespaced", "verbs": ["list"]}]})
+    };
+    json!({"kind": "APIGroupDiscoveryList", "items": [
+        {"metadata": {"name": "batch"}, "versions": [held("v1", "CronJob"), held("v1beta1", "CronJob")]},
+        {"metadata": {"name": "metrics.k8s.io"}, "versions": [
+            {"version": "v1beta1", "freshness": "Stale", "resources": []}]},
+    ]})
+}
+
+fn list(resources: &Value) -> Value {
+    json!({"kind": "APIResourceList", "groupVersion": "x", "resources": resources})
+}
+
+fn legacy(path: &str) -> Option<Value> {
+    let held = |name: &str, kind: &str, namespaced: bool| json!({"name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["list"]});
+    Some(match path {
+        "/api" => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+        "/api/v1" => list(&json!([
+            held("pods", "Pod", true),
+            held("pods/status", "Pod", true),
+            held("nodes", "Node", false),
+        ])),
+        "/apis" => {
+            let version = |group: &str, version: &str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
+            json!({"kind": "APIGroupList", "groups": [
+                {"name": "batch", "versions": [version("batch", "v1beta1"), version("batch", "v1")],
+                 "preferredVersion": version("batch", "v1")},
+                {"name": "metrics.k8s.io", "versions": [version("metrics.k8s.io", "v1beta1")]},
+            ]})
+        }
+        "/apis/batch/v1" | "/apis/batch/v1beta1" => list(&json!([held("cronjobs", "CronJob", true)])),
+        _ => return None,
+    })
+}
+
+/// A server with discovery in its aggregated form, with entity tags, or only in the older one.
+fn server(aggregated: bool) -> (Discovery, Arc<Mutex<Vec<Request<Bytes>>>>) {
+    let (service, seen) = mock(move |request| async move {
+        let path = request.uri().path();
+        let found = match path {
+            "/api" if aggregated => Some(aggregated_core()),
+            "/apis" if aggregated => Some(aggregated_groups()),
+            path => legacy(path),
+        };
+        let Some(found) = found else {
+            return Ok(answer(
+                503,
+                r#"{"kind":"Status","reason":"ServiceUnavailable","message":"no backend"}"#,
+            ));
+        };
+        if request.headers().get("if-none-match").is_some() {
+            return Ok(answer(304, ""));
+        }
+        let mut response = answer(200, found.to_string());
+        response.headers_mut().insert("etag", HeaderValue::from_static("\"tag\""));
+        Ok(response)
+    });
+    (Discovery::new(ApiClient::new(service, "discovery")), seen)
+}
+
+#[tokio::test]
+async fn both_forms_say_the_same() {
+    for aggregated in [true, false] {
+        let (discovery, seen) = server(aggregated);
+        let mapper = discovery.mapper().await.unwrap();
+        let pods = mapper.resource_for("", None, "Pod").unwrap();
+        assert_eq!((&*pods.resource, pods.namespaced, pods.api_version().as_str()), ("pods", true, "v1"));
+        assert_eq!(pods.subresources[0], "status");
+        assert!(pods.supports(&["list"]) && !pods.supports(&["list", "create"]));
+        assert!(!mapper.resource("", Some("v1"), "nodes").unwrap().namespaced);
+        let preferred = mapper.resource_for("batch", None, "CronJob").unwrap();
+        assert_eq!(preferred.api_version(), "batch/v1");
+        let asked = mapper.resource_for_api_version("batch/v1beta1", "CronJob").unwrap();
+        assert_eq!(&*asked.version, "v1beta1");
+        assert!(mapper.resource_for("batch", None, "Pod").is_none());
+        assert!(mapper.resource("", None, "onlysub").is_none(), "what has no kind is no resource");
+
+        let resources = discovery.resources().await.unwrap();
+        let failures: Vec<_> = resources.failures().map(ToString::to_string).collect();
+        assert_eq!(failures.len(), 1);
+        assert!(failures[0].contains("metrics.k8s.io/v1beta1"), "{failures:?}");
+        assert!(mapper.may_be_missing("metrics.k8s.io/v1beta1") && !mapper.may_be_missing("batch/v1"));
+        let names: Vec<_> =
+            resources.preferred().iter().map(|held| (&*held.resource, &*held.version)).collect();
+        assert_eq!(names, [("pods", "v1"), ("nodes", "v1"), ("cronjobs", "v1")]);
+        assert_eq!(seen.lock().len(), if aggregated { 2 } else { 6 }, "asked once, then cached");
+    }
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_not_read_again() {
+    let (discovery, seen) = server(true);
+    let before = discovery.resources().await.unwrap();
+    discovery.invalidate();
+    let after = discovery.resources().await.unwrap();
+    assert!(Arc::ptr_eq(&before, &after));
+    assert_eq!(seen.lock().len(), 4);
+
+    let (discovery, seen) = server(false);
+    discovery.resources().await.unwrap();
+    discovery.invalidate();
+    discovery.resources().await.unwrap();
+    assert_eq!(seen.lock().len(), 12, "names of groups do not tell what is in them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cache_is_emptied_every_half_minute_and_filled_once_for_all() {
+    let (discovery, seen) = server(true);
+    let stop = CancellationToken::new();
+    let asking = async {
+        discovery.resources().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(29)).await;
+        discovery.resources().await.unwrap();
+        assert_eq!(seen.lock().len(), 2);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let (one, two) = futures::join!(discovery.resources(), discovery.resources());
+        assert!(Arc::ptr_eq(&one.unwrap(), &two.unwrap()));
+        assert_eq!(seen.lock().len(), 4);
+        stop.cancel();
+    };
+    futures::join!(discovery.reset_periodically(stop.clone()), asking);
+}
+
+#[tokio::test]
+async fn an_answer_of_an_unknown_form_is_an_error() {
+    let (service, _) = mock(|_| async { Ok(answer(200, r#"{"kind":"Surprise"}"#)) });
+    let error = Discovery::new(ApiClient::new(service, "test")).resources().await.unwrap_err();
+    assert!(error.to_string().contains("Surprise"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_api_server_is_waited_for_and_its_last_word_is_told() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let (service, _) = mock(move |request: Request<Bytes>| {
+        assert_eq!(request.uri(), "/healthz");
+        let tries = tries.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(if tries < 4 { answer(500, "etcd failed") } else { answer(200, "ok") }) }
+    });
+    let client = ApiClient::new(service, "test");
+    let error = wait_for_api_server(&client, Duration::from_secs(3)).await.unwrap_err();
+    assert_eq!(error.to_string(), "the API server was not ready within 3s: GET /healthz: etcd failed (500)");
+    wait_for_api_server(&client, Duration::from_secs(10)).await.unwrap();
+
+    let (silent, _) = mock(|_| std::future::pending());
+    let error =
+        wait_for_api_server(&ApiClient::new(silent, "test"), Duration::from_secs(10)).await.unwrap_err();
+    assert!(matches!(error.last, ApiError::Timeout { .. }));
+}

@@ -1,0 +1,137 @@
+//! `rest_client_*` metrics, under the names, labels and buckets of client-go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use http_body::Body;
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use super::{ApiRequest, ApiResponse, Hook, Middleware, Next, hook, is_watch};
+use crate::client::api::BoxError;
+
+const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+const BYTES: [f64; 11] =
+    [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
+
+/// The request metrics that all clients of the process share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ClientMetrics {
+    requests: IntCounterVec,
+    duration: HistogramVec,
+    rate_limiter: HistogramVec,
+    request_size: HistogramVec,
+    response_size: HistogramVec,
+}
+
+impl ClientMetrics {
+    /// Makes the metrics and registers them; once per registry.
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let histogram =
+            |name: &str, help: &str, buckets: &[f64]| -> Result<HistogramVec, prometheus::Error> {
+                let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+                let metric = HistogramVec::new(options, &["host", "verb"])?;
+                registry.register(Box::new(metric.clone()))?;
+                Ok(metric)
+            };
+        let requests = IntCounterVec::new(
+            Opts::new(
+                "rest_client_requests_total",
+                "Requests to the API server by status code, method and host.",
+            ),
+            &["code", "host", "method"],
+        )?;
+        registry.register(Box::new(requests.clone()))?;
+        Ok(Self {
+            requests,
+            duration: histogram(
+                "rest_client_request_duration_seconds",
+                "Time from sending a request to the end of its response, by verb and host. Watches are left out.",
+                &SECONDS,
+            )?,
+            rate_limiter: histogram(
+                "rest_client_rate_limiter_duration_seconds",
+                "Time that requests waited for the client's own rate limit, by verb and host.",
+                &SECONDS,
+            )?,
+            request_size: histogram(
+                "rest_client_request_size_bytes",
+                "Size of request bodies, by verb and host.",
+                &BYTES,
+            )?,
+            response_size: histogram(
+                "rest_client_response_size_bytes",
+                "Size of response bodies, by verb and host. Watches are left out.",
+                &BYTES,
+            )?,
+        })
+    }
+
+    pub(super) fn observe_rate_limiter(&self, host: &str, method: &Method, waited: Duration) {
+        self.rate_limiter.with_label_values(&[host, method.as_str()]).observe(waited.as_secs_f64());
+    }
+}
+
+/// Counts and measures each request.
+#[derive(Clone)]
+pub(in crate::client) struct RequestMetrics {
+    pub(in crate::client) metrics: ClientMetrics,
+    pub(in crate::client) host: Arc<str>,
+}
+
+impl Middleware for RequestMetrics {
+    async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
+        let method = request.method().clone();
+        let labels = [&*self.host, method.as_str()];
+        let size = request.body().size_hint().exact().unwrap_or(0);
+        self.metrics.request_size.with_label_values(&labels).observe(size as f64);
+        let mut open = (!is_watch(&request)).then(|| Open {
+            metrics: self.metrics.clone(),
+            host: Arc::clone(&self.host),
+            method: method.clone(),
+            began: Instant::now(),
+            bytes: None,
+        });
+        let result = next.oneshot(request).await;
+        let status = result.as_ref().ok().map(http::Response::status);
+        let code = status.as_ref().map_or("<error>", http::StatusCode::as_str);
+        self.metrics.requests.with_label_values(&[code, &*self.host, method.as_str()]).inc();
+        let response = result?;
+        Ok(match open.take() {
+            None => response,
+            Some(mut open) => {
+                open.bytes = Some(0);
+                hook(response, open)
+            }
+        })
+    }
+}
+
+/// A request under way, observed when it is dropped: at the end of the body, on an error, or when it is cancelled.
+struct Open {
+    metrics: ClientMetrics,
+    host: Arc<str>,
+    method: Method,
+    began: Instant,
+    /// Bytes of the response so far; `None` before there is one.
+    bytes: Option<u64>,
+}
+
+impl Hook for Open {
+    fn data(&mut self, len: usize) {
+        self.bytes = Some(self.bytes.unwrap_or(0) + len as u64);
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let labels = [&*self.host, self.method.as_str()];
+        let elapsed = self.began.elapsed().as_secs_f64();
+        self.metrics.duration.with_label_values(&labels).observe(elapsed);
+        if let Some(bytes) = self.bytes {
+            self.metrics.response_size.with_label_values(&labels).observe(bytes as f64);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The token bucket of a client: `--kube-api-qps` and `--kube-api-burst`, waited on inside of the call.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use super::{ApiRequest, ApiResponse, ClientMetrics, Middleware, Next, is_watch};
+use crate::client::api::BoxError;
+
+/// client-go's defaults, which it takes when queries per second or the burst are given as 0.
+const DEFAULT_QPS: f64 = 5.0;
+const DEFAULT_BURST: f64 = 10.0;
+/// What counts as a token. Shares of one add up to a hair less, and nobody should wake up twice for that.
+const WHOLE: f64 = 1.0 - 1e-9;
+
+/// A token bucket with client-go's semantics: full at first, one token per request, first come first served.
+///
+/// Who waits holds nothing: the one at the head of the queue sleeps until there is a token, the others wait for the
+/// head. So a request that is dropped while it waits gives its place to the next at once.
+pub struct RateLimiter {
+    per_second: f64,
+    burst: f64,
+    /// tokio's mutex hands itself over in the order of asking: it is the queue.
+    bucket: Mutex<Bucket>,
+}
+
+struct Bucket {
+    tokens: f64,
+    filled: Instant,
+}
+
+impl fmt::Debug for RateLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimiter")
+            .field("per_second", &self.per_second)
+            .field("burst", &self.burst)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RateLimiter {
+    /// A bucket for `qps` queries per second and bursts of `burst`; `None`, no limit, when `qps` is negative. For 0
+    /// either is client-go's default (5 and 10).
+    pub fn new(qps: f32, burst: u32) -> Option<Self> {
+        if qps < 0.0 || !qps.is_finite() {
+            return None;
+        }
+        let per_second = if qps == 0.0 { DEFAULT_QPS } else { f64::from(qps) };
+        let burst = if burst == 0 { DEFAULT_BURST } else { f64::from(burst) };
+        let bucket = Bucket { tokens: burst, filled: Instant::now() };
+        Some(Self { per_second, burst, bucket: Mutex::new(bucket) })
+    }
+
+    /// Takes a token, waiting for one in turn; says how long that took.
+    pub async fn acquire(&self) -> Duration {
+        let began = Instant::now();
+        let mut bucket = self.bucket.lock().await;
+        loop {
+            let now = Instant::now();
+            let earned = now.duration_since(bucket.filled).as_secs_f64() * self.per_second;
+            bucket.tokens = (bucket.tokens + earned).min(self.burst);
+            bucket.filled = now;
+            if bucket.tokens >= WHOLE {
+                bucket.tokens -= 1.0;
+                return now.duration_since(began);
+            }
+            let missing = (1.0 - bucket.tokens) / self.per_second;
+            // A day is as good as for ever, and keeps an absurd rate from overflowing.
+            let wait =
+                Duration::try_from_secs_f64(missing).unwrap_or(Duration::MAX).min(Duration::from_hours(24));
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+/// Takes a token per request. Watches are free, as in the original: reflectors back off by themselves, and a manager that
+/// starts would otherwise spend its bucket on opening them.
+#[derive(Clone)]
+pub(in crate::client) struct RateLimit {
+    pub(in crate::client) limiter: Option<Arc<RateLimiter>>,
+    pub(in crate::client) metrics: ClientMetrics,
+    pub(in crate::client) host: Arc<str>,
+}
+
+impl Middleware for RateLimit {
+    async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
+        if let Some(limiter) = self.limiter.as_ref().filter(|_| !is_watch(&request)) {
+            let waited = limiter.acquire().await;
+            self.metrics.observe_rate_limiter(&self.host, request.method(), waited);
+        }
+        next.oneshot(request).await
+    }
+}

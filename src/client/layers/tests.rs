@@ -1,0 +1,311 @@
+//! Tests of the layers over a service that answers as told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
+use prometheus::Registry;
+use tokio::time::Instant;
+use tower::{Layer, ServiceExt};
+
+use super::*;
+use crate::client::RequestTimeout;
+use crate::client::api::HttpService;
+use crate::client::testing::{answer, endless, mock};
+
+const WATCH: &str = "/api/v1/pods?watch=true&timeoutSeconds=300";
+
+fn request(method: Method, uri: &str, body: &'static str) -> ApiRequest {
+    Request::builder().method(method).uri(uri).body(Full::new(Bytes::from(body))).unwrap()
+}
+
+fn get(uri: &str) -> ApiRequest {
+    request(Method::GET, uri, "")
+}
+
+async fn send<M: Middleware>(
+    middleware: M,
+    below: HttpService,
+    request: ApiRequest,
+) -> Result<ApiResponse, BoxError> {
+    With(middleware).layer(below).oneshot(request).await
+}
+
+fn ok() -> HttpService {
+    mock(|_| async { Ok(answer(200, "body")) }).0
+}
+
+#[test]
+fn a_watch_is_told_by_its_query() {
+    for (uri, expected) in [
+        (WATCH, true),
+        ("/x?watch=1", true),
+        ("/x?watch=false", false),
+        ("/x?labelSelector=watch%3Dtrue", false),
+        ("/watch", false),
+    ] {
+        assert_eq!(is_watch(&get(uri)), expected, "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn requests_say_whose_they_are_and_of_which_trace() {
+    let (below, seen) = mock(|_| async { Ok(answer(200, "")) });
+    let below = With(TraceContext(Some(Arc::new(|| Some("00-trace-span-01".to_owned()))))).layer(below);
+    send(UserAgent::new("deployment-\ncontroller"), HttpService::new(below), get("/x")).await.unwrap();
+    let seen = seen.lock();
+    let agent = seen[0].headers()["user-agent"].to_str().unwrap();
+    assert!(agent.starts_with(concat!("coxswain/", env!("CARGO_PKG_VERSION"), " (")), "{agent}");
+    assert!(agent.ends_with(") kubernetes/v1.36 /deployment-controller"), "{agent}");
+    assert_eq!(seen[0].headers()["traceparent"], "00-trace-span-01");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bucket_gives_its_burst_then_its_rate_in_order() {
+    let limiter = Arc::new(RateLimiter::new(10.0, 3).unwrap());
+    let began = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(limiter.acquire().await, Duration::ZERO);
+    }
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let waiters = (0..4).map(|number| {
+        let (limiter, order) = (Arc::clone(&limiter), Arc::clone(&order));
+        async move {
+            limiter.acquire().await;
+            order.lock().push((number, began.elapsed().as_millis() / 100));
+        }
+    });
+    futures::future::join_all(waiters).await;
+    assert_eq!(*order.lock(), [(0, 1), (1, 2), (2, 3), (3, 4)]);
+
+    tokio::time::advance(Duration::from_hours(1)).await;
+    for _ in 0..3 {
+        assert_eq!(limiter.acquire().await, Duration::ZERO, "an hour earns no more than the burst");
+    }
+    assert!(limiter.acquire().await > Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_waiting_leaves_the_token_to_the_next() {
+    let limiter = Arc::new(RateLimiter::new(1.0, 1).unwrap());
+    limiter.acquire().await;
+    let began = Instant::now();
+    let mut head = Box::pin(limiter.acquire());
+    let mut second = Box::pin(limiter.acquire());
+    let mut third = Box::pin(limiter.acquire());
+    assert!(futures::poll!(&mut head).is_pending());
+    assert!(futures::poll!(&mut second).is_pending());
+    assert!(futures::poll!(&mut third).is_pending());
+    tokio::time::advance(Duration::from_millis(600)).await;
+    drop(head);
+    drop(second);
+    third.await;
+    assert_eq!(began.elapsed().as_millis(), 1000, "as if the two had never been there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_of_zero_and_below_mean_what_they_mean_to_client_go() {
+    assert!(RateLimiter::new(-1.0, 10).is_none());
+    assert!(RateLimiter::new(f32::NAN, 10).is_none());
+    let limiter = RateLimiter::new(0.0, 0).unwrap();
+    for _ in 0..10 {
+        assert_eq!(limiter.acquire().await, Duration::ZERO);
+    }
+    assert_eq!(limiter.acquire().await.as_millis(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limited_request_waits_in_the_call_and_is_measured() {
+    let registry = Registry::new();
+    let limit = RateLimit {
+        limiter: RateLimiter::new(1.0, 1).map(Arc::new),
+        metrics: ClientMetrics::register(&registry).unwrap(),
+        host: "host:1".into(),
+    };
+    send(limit.clone(), ok(), get("/a")).await.unwrap();
+    let began = Instant::now();
+    send(limit.clone(), ok(), get(WATCH)).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 0, "watches are free");
+    send(limit, ok(), get("/b")).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 1);
+    let waits = histogram(&registry, "rest_client_rate_limiter_duration_seconds");
+    assert_eq!((waits.get_sample_count(), waits.get_sample_sum().round()), (2, 1.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_has_its_time_to_the_end_of_its_body() {
+    let limit = Timeout(Duration::from_secs(10));
+    let stalled = mock(|_| std::future::pending()).0;
+    let error = send(limit, stalled.clone(), get("/x")).await.err().unwrap();
+    assert_eq!(error.downcast_ref(), Some(&RequestTimeout(limit.0)));
+
+    let (slow, _) = mock(|_| async { Ok(http::Response::new(endless("some"))) });
+    let response = send(limit, slow.clone(), get("/x")).await.unwrap();
+    let error = response.into_body().collect().await.err().unwrap();
+    assert_eq!(error.downcast_ref(), Some(&RequestTimeout(limit.0)));
+
+    let mut body = send(limit, slow, get(WATCH)).await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "some");
+    let next = tokio::time::timeout(Duration::from_hours(1), body.frame()).await;
+    assert!(next.is_err(), "a watch goes on for as long as it likes");
+    assert!(send(limit, stalled, get(WATCH)).await.is_err(), "but it must begin in time");
+}
+
+#[tokio::test]
+async fn a_closed_gate_stops_writes_before_they_are_sent() {
+    let (below, seen) = mock(|_| async { Ok(answer(200, "")) });
+    let gate = WriteGate::new();
+    for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        send(gate.clone(), below.clone(), request(method, "/x", "")).await.unwrap();
+    }
+    gate.close();
+    gate.drained().await;
+    seen.lock().clear();
+    for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        let error = send(gate.clone(), below.clone(), request(method, "/x", "")).await.err().unwrap();
+        assert!(error.is::<WritesStopped>());
+    }
+    assert!(seen.lock().is_empty());
+    send(gate.clone(), below, get("/x")).await.unwrap();
+    assert_eq!(seen.lock().len(), 1, "reads go on");
+}
+
+#[tokio::test]
+async fn the_gate_drains_when_the_last_write_has_ended() {
+    let (below, _) = mock(|_| async { Ok(answer(200, "body")) });
+    let gate = WriteGate::new();
+    let response = send(gate.clone(), below, request(Method::POST, "/x", "")).await.unwrap();
+    let (stalled, _) = mock(|_| std::future::pending());
+    let mut cancelled = Box::pin(send(gate.clone(), stalled, request(Method::PUT, "/x", "")));
+    assert!(futures::poll!(&mut cancelled).is_pending());
+    gate.close();
+    assert_eq!(gate.in_flight(), 2);
+    let mut drained = Box::pin(gate.drained());
+    assert!(futures::poll!(&mut drained).is_pending());
+    drop(cancelled);
+    assert!(futures::poll!(&mut drained).is_pending());
+    response.into_body().collect().await.unwrap();
+    drained.await;
+    assert_eq!(gate.in_flight(), 0);
+}
+
+fn histogram(registry: &Registry, name: &str) -> prometheus::proto::Histogram {
+    let families = registry.gather();
+    let family = families.iter().find(|family| family.name() == name).unwrap();
+    assert_eq!(family.get_metric().len(), 1, "{name}");
+    let metric = &family.get_metric()[0];
+    let labels: Vec<_> = metric.get_label().iter().map(prometheus::proto::LabelPair::name).collect();
+    assert_eq!(labels, ["host", "verb"]);
+    metric.get_histogram().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_counted_and_measured() {
+    let registry = Registry::new();
+    let metrics =
+        RequestMetrics { metrics: ClientMetrics::register(&registry).unwrap(), host: "host:1".into() };
+    let (below, _) = mock(|request: Request<Bytes>| async move {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        if request.uri().path() == "/broken" { Err("broken".into()) } else { Ok(answer(201, "response")) }
+    });
+    let post = || request(Method::POST, "/x", "request");
+    let response = send(metrics.clone(), below.clone(), post()).await.unwrap();
+    response.into_body().collect().await.unwrap();
+    send(metrics.clone(), below.clone(), request(Method::POST, "/broken", "request")).await.err().unwrap();
+    let (forever, _) = mock(|_| async { Ok(http::Response::new(endless("some"))) });
+    drop(send(metrics.clone(), forever, request(Method::POST, WATCH, "request")).await.unwrap());
+
+    let families = registry.gather();
+    let total = families.iter().find(|family| family.name() == "rest_client_requests_total").unwrap();
+    let mut counts: Vec<_> = total
+        .get_metric()
+        .iter()
+        .map(|metric| {
+            let label = |name: &str| {
+                metric.get_label().iter().find(|label| label.name() == name).unwrap().value().to_owned()
+            };
+            (label("code"), label("method"), label("host"), metric.get_counter().get_value())
+        })
+        .collect();
+    counts.sort_by(|a, b| a.0.cmp(&b.0));
+    let row = |code: &str| (code.to_owned(), "POST".to_owned(), "host:1".to_owned(), 1.0);
+    assert_eq!(counts, [row("200"), row("201"), row("<error>")]);
+
+    let duration = histogram(&registry, "rest_client_request_duration_seconds");
+    assert_eq!((duration.get_sample_count(), duration.get_sample_sum()), (2, 6.0), "without the watch");
+    assert_eq!(duration.get_bucket().len(), 12);
+    let sent = histogram(&registry, "rest_client_request_size_bytes");
+    assert_eq!((sent.get_sample_count(), sent.get_sample_sum()), (3, 21.0));
+    let received = histogram(&registry, "rest_client_response_size_bytes");
+    assert_eq!((received.get_sample_count(), received.get_sample_sum()), (1, 8.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_do_what_they_say() {
+    let (below, seen) = mock(|_| async { Ok(answer(200, "0123456789")) });
+    let faults = Faults::new(7);
+    let only = |fault| {
+        faults.clear();
+        faults.add(FaultRule::new(fault).method(Method::PUT).path("*/pods/*").watch(false).times(1));
+    };
+    let put = || send(faults.clone(), below.clone(), request(Method::PUT, "/api/v1/pods/a", ""));
+
+    only(Fault::Drop);
+    put().await.err().unwrap();
+    assert!(seen.lock().is_empty());
+    assert_eq!(put().await.unwrap().status(), StatusCode::OK, "once means once");
+
+    only(Fault::LoseAnswer);
+    put().await.err().unwrap();
+    assert_eq!(seen.lock().len(), 2);
+
+    only(Fault::Delay(Duration::from_secs(5)));
+    let began = Instant::now();
+    put().await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 5);
+
+    only(Fault::Stall);
+    assert!(tokio::time::timeout(Duration::from_hours(1), put()).await.is_err());
+
+    only(Fault::Status { code: StatusCode::CONFLICT, reason: "Conflict", retry_after: Some(3) });
+    let response = put().await.unwrap();
+    assert_eq!(
+        (response.status(), &response.headers()["retry-after"]),
+        (StatusCode::CONFLICT, &"3".parse().unwrap())
+    );
+
+    only(Fault::Cut { after: 4 });
+    let mut body = put().await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "0123");
+    body.frame().await.unwrap().err().unwrap();
+
+    only(Fault::Freeze { after: 4 });
+    let body = put().await.unwrap().into_body();
+    assert!(tokio::time::timeout(Duration::from_hours(1), body.collect()).await.is_err());
+    assert_eq!(faults.hits(), 7);
+
+    only(Fault::Drop);
+    send(faults.clone(), below.clone(), get("/api/v1/pods/a")).await.unwrap();
+    send(faults.clone(), below.clone(), request(Method::PUT, "/api/v1/nodes/a", "")).await.unwrap();
+    send(faults.clone(), below.clone(), request(Method::PUT, "/api/v1/pods/a?watch=true", "")).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_dice_of_faults_are_seeded() {
+    let throws = |seed| async move {
+        let faults = Faults::new(seed);
+        faults.add(FaultRule::new(Fault::Drop).probability(0.5));
+        let mut falls = Vec::new();
+        for _ in 0..64 {
+            falls.push(send(faults.clone(), ok(), get("/x")).await.is_err());
+        }
+        falls
+    };
+    let (one, again, other) = (throws(1).await, throws(1).await, throws(2).await);
+    assert_eq!(one, again);
+    assert_ne!(one, other);
+    assert!(one.contains(&true) && one.contains(&false));
+}

@@ -1,0 +1,142 @@
+//! What goes over the wire, and what is made of the answers.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+
+use crate::api::kinds;
+use crate::api::meta::{Status, StatusCause, StatusDetails};
+use crate::client::layers::{Timeout, With};
+use crate::client::testing::{answer, endless, mock};
+use crate::client::{ApiClient, ApiError, DeleteOptions, HttpService, ListQuery, TransportError, WatchQuery};
+use crate::model::Key;
+use crate::model::plan::Propagation;
+use crate::wire::{Message, wrap_envelope};
+
+fn key() -> Key {
+    Key::new("default", "web")
+}
+
+fn failing(code: u16, body: impl Into<Bytes>) -> ApiClient {
+    let body = body.into();
+    let (service, _) = mock(move |_| {
+        let body = body.clone();
+        async move { Ok(answer(code, body)) }
+    });
+    ApiClient::new(service, "test")
+}
+
+#[tokio::test]
+async fn a_delete_names_what_it_means() {
+    let (service, seen) = mock(|_| async { Ok(answer(200, wrap_envelope("v1", "Status", b""))) });
+    let client = ApiClient::new(service, "test");
+    let options = DeleteOptions {
+        uid: Some("u-1".to_owned()),
+        resource_version: Some("42".to_owned()),
+        propagation: Some(Propagation::Foreground),
+        grace_period_seconds: Some(0),
+    };
+    let gone = client.delete(&kinds::PODS, &key(), &options).await.unwrap();
+    assert!(gone.is_none(), "a mere Status is no object");
+    client.delete(&kinds::PODS, &key(), &DeleteOptions::default()).await.unwrap();
+
+    let seen = seen.lock();
+    assert_eq!(seen[0].method(), Method::DELETE);
+    assert_eq!(seen[0].uri(), "/api/v1/namespaces/default/pods/web");
+    assert_eq!(seen[0].headers()["content-type"], "application/vnd.kubernetes.protobuf");
+    let mut expected = b"k8s\0".to_vec();
+    // runtime.Unknown { typeMeta: { apiVersion: "v1", kind: "DeleteOptions" }, raw: … }
+    expected.extend(b"\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions");
+    // DeleteOptions { gracePeriodSeconds: 0, preconditions: { uid, resourceVersion }, propagationPolicy }
+    expected.extend(b"\x12\x19\x08\x00\x12\x09\x0a\x03u-1\x12\x0242\x22\x0aForeground");
+    assert_eq!(seen[0].body().as_ref(), expected);
+    assert_eq!(seen[1].body().as_ref(), b"k8s\0\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\x12\x00");
+}
+
+#[tokio::test]
+async fn queries_are_encoded() {
+    let (service, seen) = mock(|_| async { Ok(answer(200, wrap_envelope("v1", "PodList", b""))) });
+    let client = ApiClient::new(service, "test");
+    let query = ListQuery {
+        namespace: "a".to_owned(),
+        field_selector: Some("metadata.name=x".to_owned()),
+        limit: Some(500),
+        resource_version: Some("0".to_owned()),
+        ..ListQuery::default()
+    };
+    client.list(&kinds::PODS, &query).await.unwrap();
+    let query = WatchQuery { send_initial_events: true, timeout_seconds: 300, ..WatchQuery::default() };
+    client.watch(&kinds::PODS, &query).await.unwrap();
+    let seen = seen.lock();
+    assert_eq!(
+        seen[0].uri(),
+        "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dx&limit=500&resourceVersion=0"
+    );
+    assert_eq!(
+        seen[1].uri(),
+        "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
+         &resourceVersionMatch=NotOlderThan&timeoutSeconds=300"
+    );
+}
+
+#[tokio::test]
+async fn a_status_is_understood_in_protobuf_and_in_json() {
+    let status = Status {
+        status: "Failure".into(),
+        message: "pods \"web\" is forbidden".into(),
+        reason: "Forbidden".into(),
+        code: 403,
+        details: Some(Box::new(StatusDetails {
+            retry_after_seconds: 4,
+            causes: vec![StatusCause { reason: "NamespaceTerminating".into(), ..StatusCause::default() }],
+            ..StatusDetails::default()
+        })),
+    };
+    let mut encoded = Vec::new();
+    status.encode_fields(&mut encoded);
+    let error =
+        failing(403, wrap_envelope("v1", "Status", &encoded)).get(&kinds::PODS, &key()).await.unwrap_err();
+    assert_eq!((error.code(), error.reason()), (403, "Forbidden"));
+    assert_eq!(error.message(), "pods \"web\" is forbidden");
+    assert!(error.has_cause("NamespaceTerminating"));
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(4)));
+    assert!(!error.is_ambiguous());
+
+    let json = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"gone","reason":"Expired","code":410,
+        "details":{"retryAfterSeconds":2,"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
+    let error = failing(410, json).get(&kinds::PODS, &key()).await.unwrap_err();
+    assert!(error.is_expired() && error.has_cause("ResourceVersionTooLarge"));
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(2)));
+    assert_eq!(error.to_string(), "GET /api/v1/namespaces/default/pods/web: gone (410 Expired)");
+
+    let error = failing(502, "bad gateway\n").get(&kinds::PODS, &key()).await.unwrap_err();
+    assert_eq!((error.code(), error.reason(), error.message().as_str()), (502, "", "bad gateway"));
+    assert!(error.is_ambiguous());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_is_one_in_the_headers_and_in_the_body() {
+    use tower::Layer;
+    let limit = Timeout(Duration::from_secs(10));
+    for service in
+        [mock(|_| std::future::pending()).0, mock(|_| async { Ok(http::Response::new(endless("k8s"))) }).0]
+    {
+        let client = ApiClient::new(HttpService::new(With(limit).layer(service)), "test");
+        let error = client.get(&kinds::PODS, &key()).await.unwrap_err();
+        assert!(matches!(&error, ApiError::Timeout { after, .. } if *after == limit.0), "{error:?}");
+        assert!(error.is_ambiguous());
+    }
+}
+
+#[tokio::test]
+async fn what_was_certainly_not_sent_is_not_ambiguous() {
+    for (not_sent, ambiguous) in [(true, false), (false, true)] {
+        let (service, _) = mock(move |_: Request<Bytes>| async move {
+            Err(TransportError::new("down".into(), not_sent).into())
+        });
+        let error = ApiClient::new(service, "test").get(&kinds::PODS, &key()).await.unwrap_err();
+        assert_eq!(error.is_ambiguous(), ambiguous);
+        assert_eq!(error.to_string(), "GET /api/v1/namespaces/default/pods/web: down");
+    }
+}

@@ -1,0 +1,133 @@
+//! The choice of a configuration, and errors that name the flag and no secret.
+
+use std::path::{Path, PathBuf};
+
+use crate::client::testing::Pki;
+use crate::client::{ConfigError, Connection, KeepAlive, Origin, Transport};
+
+const KUBECONFIG: &str = r#"
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{name: here, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://api.test:6443"}}]
+users: [{name: u, user: {token: s3cret}}]
+"#;
+
+fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kubeconfig");
+    std::fs::write(&path, text).unwrap();
+    (dir, path)
+}
+
+async fn load(text: &str, master: Option<&str>) -> Result<Connection, ConfigError> {
+    let (_dir, path) = file(text);
+    Connection::load(Some(&path), master).await
+}
+
+#[tokio::test]
+async fn a_kubeconfig_comes_first_and_master_overrides_its_server() {
+    let connection = load(KUBECONFIG, None).await.unwrap();
+    assert_eq!(connection.server(), "https://api.test:6443/");
+    assert!(matches!(connection.origin(), Origin::Kubeconfig { flag: "--kubeconfig", .. }));
+    assert_eq!(load(KUBECONFIG, Some("")).await.unwrap().server(), "https://api.test:6443/");
+    let connection = load(KUBECONFIG, Some("https://other:1/prefix")).await.unwrap();
+    assert_eq!(connection.server(), "https://other:1/prefix");
+    let without_server =
+        KUBECONFIG.replace("server: \"https://api.test:6443\"", "insecure-skip-tls-verify: true");
+    assert!(load(&without_server, None).await.is_err());
+    let connection = load(&without_server, Some("other:1")).await.unwrap();
+    assert_eq!(connection.server(), "https://other:1/", "what is meant for TLS decides the scheme");
+}
+
+#[tokio::test]
+async fn master_alone_and_nothing_at_all() {
+    let connection = Connection::load(None, Some("127.0.0.1:8080")).await.unwrap();
+    assert_eq!(
+        (connection.server().to_string().as_str(), connection.origin()),
+        ("http://127.0.0.1:8080/", &Origin::Master)
+    );
+    let error = Connection::load(Some(Path::new("")), Some("")).await.unwrap_err();
+    assert_eq!(error, ConfigError::NotInCluster);
+    assert!(error.to_string().contains("--kubeconfig"));
+    for master in ["ftp://x", "https://", "https://user:s3cret@host", "https://host?x=1", "ht tp"] {
+        let error = Connection::load(None, Some(master)).await.unwrap_err().to_string();
+        assert!(error.starts_with("--master: ") && !error.contains("s3cret"), "{master}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn errors_name_the_file_and_quote_none_of_it() {
+    let missing =
+        Connection::from_kubeconfig("--authentication-kubeconfig", Path::new("/does/not/exist"), None).await;
+    assert_eq!(
+        missing.unwrap_err().to_string(),
+        "--authentication-kubeconfig /does/not/exist: No such file or directory (os error 2)"
+    );
+    for (text, expected) in [
+        (KUBECONFIG.replace("token: s3cret", "token: [s3cret"), "invalid YAML at line"),
+        (KUBECONFIG.replace("users: [", "users: [s3cret, "), "invalid YAML at line"),
+        (
+            KUBECONFIG.replace("current-context: here", "current-context: there"),
+            "there is no context \"there\"",
+        ),
+        (KUBECONFIG.replace("current-context: here", ""), "current-context is not set"),
+        (KUBECONFIG.replace("name: c,", "name: d,"), "there is no cluster \"c\""),
+        (KUBECONFIG.replace("https://api.test", "ftp://api.test"), "must begin with https://"),
+        (
+            KUBECONFIG.replace("{server:", "{proxy-url: \"http://proxy:1\", server:"),
+            "proxy-url is not supported",
+        ),
+    ] {
+        let error = load(&text, None).await.unwrap_err().to_string();
+        assert!(error.starts_with("--kubeconfig /"), "{error}");
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains("s3cret"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_shown() {
+    let connection = load(KUBECONFIG, None).await.unwrap();
+    let transport = Transport::new(connection.clone(), KeepAlive::default()).await.unwrap();
+    for shown in
+        [format!("{connection:?}"), format!("{transport:?}"), format!("{:?}", connection.anonymous())]
+    {
+        assert!(!shown.contains("s3cret"), "{shown}");
+        assert!(shown.contains("api.test"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_fails_is_named_and_its_output_is_not_shown() {
+    for (script, expected) in [
+        ("echo s3cret; exit 3", "failed: exit status: 3"),
+        ("echo s3cret", "did not answer with an ExecCredential"),
+    ] {
+        let exec = format!(
+            "exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [\"-c\", {script:?}], \
+             interactiveMode: Never}}"
+        );
+        let connection = load(&KUBECONFIG.replace("token: s3cret", &exec), None).await.unwrap();
+        let error = Transport::new(connection, KeepAlive::default()).await.unwrap_err().to_string();
+        assert!(error.starts_with("--kubeconfig ") && error.contains(expected), "{error}");
+        assert!(!error.contains("s3cret"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn certificates_in_files_are_found_beside_the_kubeconfig() {
+    let pair = Pki::new().sign("someone", &[]);
+    let user = KUBECONFIG.replace("token: s3cret", "client-certificate: tls.crt, client-key: sub/tls.key");
+    let (dir, path) = file(&user);
+    let connection = Connection::load(Some(&path), None).await.unwrap();
+    assert_eq!(connection.certificate_files(), [dir.path().join("tls.crt"), dir.path().join("sub/tls.key")]);
+    let missing = Transport::new(connection.clone(), KeepAlive::default()).await.unwrap_err().to_string();
+    assert!(missing.contains("tls.crt"), "{missing}");
+    std::fs::create_dir(dir.path().join("sub")).unwrap();
+    std::fs::write(dir.path().join("tls.crt"), pair.certificate).unwrap();
+    std::fs::write(dir.path().join("sub/tls.key"), pair.key).unwrap();
+    Transport::new(connection.clone(), KeepAlive::default()).await.unwrap();
+    assert!(connection.anonymous().certificate_files().is_empty());
+}

@@ -1,0 +1,6 @@
+//! Tests of the whole stack, by concern.
+
+mod api;
+mod builder;
+mod config;
+mod credentials;

@@ -1,0 +1,82 @@
+//! The ReplicaSet room's tables and properties.
+
+use super::*;
+
+mod bytes;
+mod cluster;
+mod fixtures;
+mod keys;
+mod properties;
+mod scaling;
+mod statuses;
+
+use fixtures::Bench;
+
+#[test]
+fn it_builds_and_watches_what_it_reads() {
+    let bench = Bench::new();
+    let asked = std::sync::Mutex::new(Vec::new());
+    let built = build(&Build {
+        config: &Config::default(),
+        gate: &|gate| {
+            asked.lock().unwrap().push(gate.to_owned());
+            true
+        },
+        root_ca: None,
+        can_sign_tokens: false,
+        store: &|kind, selector| {
+            assert_eq!(selector, None);
+            bench.store(kind)
+        },
+    })
+    .unwrap();
+    let [work] = built.loops.as_slice() else { panic!("one loop") };
+    assert_eq!((work.queue, work.workers), ("replicaset", 5));
+    let watched: Vec<String> = work.watches.iter().map(|watch| watch.kind.to_string()).collect();
+    assert_eq!(watched, ["replicasets.apps", "pods"]);
+    assert_eq!(*asked.lock().unwrap(), ["PodDeletionCost", "DeploymentReplicaSetTerminatingReplicas"]);
+    let key = Key::new("default", "web");
+    assert!(work.reconcile.plan(&key, &[], fixtures::now()).unwrap().is_none());
+    bench.add(&fixtures::replica_set(|_| {}));
+    assert!(!work.reconcile.plan(&key, &[], fixtures::now()).unwrap().unwrap().is_empty());
+}
+
+#[test]
+fn it_asks_only_for_what_its_role_grants() {
+    let role = [
+        ("apps", "replicasets", ["get", "list", "update", "watch"].as_slice()),
+        ("apps", "replicasets/status", &["update"]),
+        ("apps", "replicasets/finalizers", &["update"]),
+        ("", "pods", &["create", "delete", "list", "patch", "watch"]),
+        ("", "events", &["create", "patch", "update"]),
+    ];
+    for grant in DESCRIPTOR.writes {
+        let (.., granted) = role
+            .iter()
+            .find(|(group, resource, _)| (*group, *resource) == (grant.group, grant.resource))
+            .unwrap_or_else(|| panic!("{} is not in the role", grant.resource));
+        assert!(grant.verbs.iter().all(|verb| granted.contains(verb)), "{grant:?}");
+    }
+}
+
+#[test]
+fn a_selector_that_is_unusable_waits_for_a_change() {
+    let empty = fixtures::replica_set(|set| set.spec.selector = crate::api::meta::LabelSelector::default());
+    let invalid = fixtures::replica_set(|set| {
+        set.spec.selector.match_expressions = vec![crate::api::meta::LabelSelectorRequirement {
+            key: "app".into(),
+            operator: "Like".into(),
+            values: Vec::new(),
+        }];
+    });
+    for (set, what) in [(empty, "empty"), (invalid, "Like")] {
+        let bench = Bench::new();
+        bench.add(&set);
+        let error = bench.room().observe(&Key::new("default", "web"), &[]).unwrap_err();
+        assert!(
+            matches!(&error, ObserveError::Terminal(text)
+                if text.contains("default/web") && text.contains(what)),
+            "{error:?}"
+        );
+    }
+}

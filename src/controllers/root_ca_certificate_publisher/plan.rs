@@ -1,0 +1,77 @@
+//! Decides whether the copy must be created or put right.
+
+use super::CONFIG_MAP;
+use super::view::View;
+use crate::api::core::ConfigMap;
+use crate::api::kinds::CONFIG_MAPS;
+use crate::api::meta::ObjectMeta;
+use crate::model::Key;
+use crate::model::plan::{Plan, Step, Tolerate, Verb, Write};
+use crate::wire::splice::{Edit, edit};
+use crate::wire::{Labels, Message};
+
+/// The data key of the bundle.
+const BUNDLE_KEY: &str = "ca.crt";
+/// The annotation that says what the ConfigMap is for, and the text that the original gives it.
+const DESCRIPTION_KEY: &str = "kubernetes.io/description";
+const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
+    endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
+    distributions of Kubernetes clusters.";
+
+/// `ConfigMap.data` and `ConfigMap.metadata.annotations`.
+const DATA: [u32; 1] = [2];
+const ANNOTATIONS: [u32; 2] = [1, 12];
+
+/// Creates the ConfigMap, or restores its data and description.
+pub(super) fn plan(view: &View) -> Plan {
+    let mut plan = Plan::default();
+    let data: Labels = [(BUNDLE_KEY, view.bundle.as_str())].into_iter().collect();
+    let verb = match &view.published {
+        None if !view.active => return plan,
+        None => Verb::Create(new_config_map(view, data).into()),
+        Some(published)
+            if published.data == data
+                && published
+                    .metadata
+                    .annotations
+                    .get(DESCRIPTION_KEY)
+                    .is_some_and(|text| text == DESCRIPTION) =>
+        {
+            return plan;
+        }
+        Some(published) => match restored(published, view) {
+            Ok(object) => Verb::Update(object.into()),
+            Err(error) => {
+                plan.retry = Some(error.to_string());
+                return plan;
+            }
+        },
+    };
+    let creates = matches!(verb, Verb::Create(_));
+    let mut write = Write::new(&CONFIG_MAPS, Key::new(view.namespace.clone(), CONFIG_MAP), verb);
+    write.tolerate = Tolerate { absent: creates, namespace_terminating: creates, ..Tolerate::default() };
+    plan.steps.push(Step::Write(write));
+    plan
+}
+
+fn new_config_map(view: &View, data: Labels) -> Vec<u8> {
+    let metadata = ObjectMeta {
+        name: CONFIG_MAP.into(),
+        namespace: view.namespace.clone(),
+        annotations: [(DESCRIPTION_KEY, DESCRIPTION)].into_iter().collect(),
+        ..ObjectMeta::default()
+    };
+    ConfigMap { metadata, data, ..ConfigMap::default() }.to_bytes()
+}
+
+/// The published ConfigMap with nothing but the bundle as its data. Its kept bytes are without data, see
+/// [`CONFIG_MAPS`], so what is set here is all there is.
+fn restored(published: &ConfigMap, view: &View) -> Result<Vec<u8>, crate::wire::WireError> {
+    edit(
+        &published.raw,
+        &[
+            Edit::MapSet(DATA.to_vec(), BUNDLE_KEY.to_owned(), view.bundle.to_string()),
+            Edit::MapSet(ANNOTATIONS.to_vec(), DESCRIPTION_KEY.to_owned(), DESCRIPTION.to_owned()),
+        ],
+    )
+}

@@ -1,0 +1,38 @@
+//! What is known of a namespace's accounts.
+
+use super::DEFAULT_ACCOUNT;
+use crate::api::core::{Namespace, ServiceAccount};
+use crate::framework::{ObserveError, Room};
+use crate::informer::Lister;
+use crate::model::{Failure, Key, Plan};
+use crate::wire::Str;
+
+/// Reads namespaces and accounts.
+pub(super) struct Accounts {
+    pub(super) namespaces: Lister<Namespace>,
+    pub(super) accounts: Lister<ServiceAccount>,
+}
+
+/// A namespace, as far as this controller cares.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) namespace: Str,
+    pub(super) active: bool,
+    pub(super) has_account: bool,
+}
+
+impl Room for Accounts {
+    type View = View;
+
+    fn observe(&self, key: &Key, _: &[Failure]) -> Result<Option<View>, ObserveError> {
+        Ok(self.namespaces.get(key).map(|namespace| View {
+            namespace: key.name.clone(),
+            active: namespace.status.phase == "Active",
+            has_account: self.accounts.get(&Key::new(key.name.clone(), DEFAULT_ACCOUNT)).is_some(),
+        }))
+    }
+
+    fn plan(view: &View, _: jiff::Timestamp) -> Plan {
+        super::plan::plan(view)
+    }
+}

@@ -1,0 +1,141 @@
+//! serviceaccount-token-controller: fills the token secrets that people make for service accounts.
+//!
+//! A secret of type `kubernetes.io/service-account-token` that names an account gets the CA bundle, its namespace and a
+//! signed token; when the account is gone, the secret goes; when such a secret is gone, its account no longer lists it.
+//! See "Manually create a long-lived API token" in the Kubernetes documentation.
+//!
+//! It is started before all others and with the manager's own identity, since the others' credentials may hang on it.
+//! It never makes a secret, and touches no other type of secret.
+
+mod plan;
+pub mod signer;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::sync::Arc;
+
+use crate::api::core::{Secret, ServiceAccount};
+use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
+use crate::framework::{Build, BuildError, Built, DefaultState, Descriptor, Grant, Loop, RoomAdapter, Watch};
+use crate::informer::{Delta, Lister, Store};
+use crate::model::Key;
+use view::{References, Tokens};
+
+/// Restricts the watch to token secrets.
+const TOKEN_SECRETS: &str = "type=kubernetes.io/service-account-token";
+/// The type of a token secret.
+const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+/// Annotation: name of the account that a secret is for.
+const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+/// Annotation: UID of the account that a secret is for.
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+
+/// The registry's row.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "serviceaccount-token-controller",
+    aliases: &["serviceaccount-token"],
+    description: "Fills secrets of type kubernetes.io/service-account-token with signed tokens, and cleans them up.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: true,
+    service_account: None,
+    writes: &[
+        Grant { group: "", resource: "secrets", verbs: &["delete", "get", "update"] },
+        Grant { group: "", resource: "serviceaccounts", verbs: &["get", "update"] },
+    ],
+    build: Some(build),
+};
+
+fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    if !build.can_sign_tokens {
+        return Err(BuildError::Skipped("--service-account-private-key-file is not set".to_owned()));
+    }
+    let accounts = (build.store)(&SERVICE_ACCOUNTS, None);
+    let secrets = (build.store)(&SECRETS, Some(TOKEN_SECRETS));
+    let tokens = Tokens {
+        accounts: Lister::new(Arc::clone(&accounts)),
+        secrets: Lister::new(Arc::clone(&secrets)),
+        bundle: build.root_ca.clone().unwrap_or_default(),
+    };
+    let references = References {
+        accounts: Lister::new(Arc::clone(&accounts)),
+        secrets: Lister::new(Arc::clone(&secrets)),
+    };
+    let workers = 5;
+    Ok(Built {
+        loops: vec![
+            Loop {
+                queue: "serviceaccount_tokens_secret",
+                workers,
+                watches: vec![watch_secrets(), watch_accounts(secrets)],
+                reconcile: Arc::new(RoomAdapter(tokens)),
+            },
+            Loop {
+                queue: "serviceaccount_tokens_service",
+                workers,
+                watches: vec![watch_gone_secrets(), observe_accounts()],
+                reconcile: Arc::new(RoomAdapter(references)),
+            },
+        ],
+    })
+}
+
+/// Every token secret is a key.
+fn watch_secrets() -> Watch {
+    Watch {
+        kind: &SECRETS,
+        field_selector: Some(TOKEN_SECRETS),
+        keys: Arc::new(|delta, add| {
+            if let Some(secret) = delta.new {
+                add(Key::of(secret.meta()));
+            }
+        }),
+    }
+}
+
+/// An account that appears or goes concerns the secrets that name it.
+fn watch_accounts(secrets: Arc<Store>) -> Watch {
+    let secrets: Lister<Secret> = Lister::new(secrets);
+    Watch {
+        kind: &SERVICE_ACCOUNTS,
+        field_selector: None,
+        keys: Arc::new(move |delta: Delta<'_>, add| {
+            let account = match delta.typed::<ServiceAccount>() {
+                (None, Some(appeared)) if !delta.initial => appeared,
+                (Some(gone), None) => gone,
+                _ => return,
+            };
+            for secret in secrets.list_namespace(&account.metadata.namespace) {
+                if names(&secret, &account.metadata.name) {
+                    add(Key::of(&secret.metadata));
+                }
+            }
+        }),
+    }
+}
+
+/// A token secret that is gone concerns the account that it was for; the key holds both names, see [`view::reference`].
+fn watch_gone_secrets() -> Watch {
+    Watch {
+        kind: &SECRETS,
+        field_selector: Some(TOKEN_SECRETS),
+        keys: Arc::new(|delta, add| {
+            if let (Some(gone), None) = delta.typed::<Secret>()
+                && let Some(account) = gone.metadata.annotations.get(ACCOUNT_NAME)
+            {
+                add(view::reference(&gone.metadata.namespace, account, &gone.metadata.name));
+            }
+        }),
+    }
+}
+
+/// The second loop reads and writes accounts but no change of one concerns it.
+fn observe_accounts() -> Watch {
+    Watch { kind: &SERVICE_ACCOUNTS, field_selector: None, keys: Arc::new(|_, _| {}) }
+}
+
+fn names(secret: &Secret, account: &str) -> bool {
+    secret.metadata.annotations.get(ACCOUNT_NAME).is_some_and(|held| held == account)
+}

@@ -1,0 +1,130 @@
+//! Decides what a token secret lacks, and when it must go.
+
+use serde_json::json;
+
+use super::view::{ReferenceView, TokenView};
+use super::{ACCOUNT_NAME, ACCOUNT_UID};
+use crate::api::core::{ObjectReference, ServiceAccount};
+use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
+use crate::model::Key;
+use crate::model::plan::{Expect, Plan, Step, Tolerate, Verb, Verify, Write};
+use crate::wire::splice::{Edit, edit, retain_items};
+use crate::wire::{Message, WireError};
+
+/// Field numbers of a Secret and a ServiceAccount.
+const DATA: [u32; 1] = [2];
+const ANNOTATIONS: [u32; 2] = [1, 12];
+const ACCOUNT_SECRETS: u32 = 2;
+
+/// Issuer of these tokens, which the API server tells apart from bound ones by it.
+const ISSUER: &str = "kubernetes/serviceaccount";
+
+/// Fills the secret, or deletes it when its account is gone.
+pub(super) fn plan_token(view: &TokenView) -> Plan {
+    match &view.account {
+        None => plan_deletion(view),
+        Some(account) => plan_filling(view, account),
+    }
+}
+
+/// The cache misses the account; only when a live read misses it too does the secret go.
+fn plan_deletion(view: &TokenView) -> Plan {
+    let secret = &view.secret.metadata;
+    if secret.is_deleting() {
+        return Plan::default();
+    }
+    let account = Key::new(secret.namespace.clone(), view.account_name.clone());
+    let expect =
+        if view.account_uid.is_empty() { Expect::Absent } else { Expect::Gone(view.account_uid.clone()) };
+    let verb = Verb::Delete { uid: secret.uid.clone(), resource_version: None, propagation: None };
+    let mut write = Write::new(&SECRETS, Key::of(secret), verb);
+    write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
+    Plan {
+        steps: vec![
+            Step::Verify(Verify { kind: &SERVICE_ACCOUNTS, key: account, expect }),
+            Step::Write(write),
+        ],
+        ..Plan::default()
+    }
+}
+
+fn plan_filling(view: &TokenView, account: &ServiceAccount) -> Plan {
+    let mut plan = Plan::default();
+    let secret = &view.secret;
+    let namespace = &secret.metadata.namespace;
+    let needs_token = secret.data("token").is_none_or(<[u8]>::is_empty);
+    let mut edits = Vec::new();
+    if !view.bundle.is_empty() && secret.data("ca.crt") != Some(view.bundle.as_bytes()) {
+        edits.push(set_data("ca.crt", &view.bundle));
+    }
+    if secret.data("namespace") != Some(namespace.as_bytes()) {
+        edits.push(set_data("namespace", namespace));
+    }
+    if edits.is_empty() && !needs_token {
+        return plan;
+    }
+    edits.extend([
+        Edit::MapSet(ANNOTATIONS.to_vec(), ACCOUNT_NAME.to_owned(), account.metadata.name.to_string()),
+        Edit::MapSet(ANNOTATIONS.to_vec(), ACCOUNT_UID.to_owned(), account.metadata.uid.to_string()),
+    ]);
+    let object = match edit(&secret.raw, &edits) {
+        Ok(object) => object.into(),
+        Err(error) => return malformed(plan, &error),
+    };
+    let verb = if needs_token {
+        Verb::UpdateWithToken { object, claims: claims(view, account) }
+    } else {
+        Verb::Update(object)
+    };
+    let mut write = Write::new(&SECRETS, Key::of(&secret.metadata), verb);
+    write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
+    plan.steps.push(Step::Write(write));
+    plan
+}
+
+fn set_data(key: &str, value: &str) -> Edit {
+    Edit::MapSetBytes(DATA.to_vec(), key.to_owned(), value.as_bytes().to_vec())
+}
+
+/// The claims of a legacy token: it does not expire, and names its secret, so that deleting that revokes it.
+fn claims(view: &TokenView, account: &ServiceAccount) -> serde_json::Value {
+    let (namespace, name) = (&account.metadata.namespace, &account.metadata.name);
+    json!({
+        "iss": ISSUER,
+        "kubernetes.io/serviceaccount/namespace": namespace,
+        "kubernetes.io/serviceaccount/secret.name": view.secret.metadata.name,
+        "kubernetes.io/serviceaccount/service-account.name": name,
+        "kubernetes.io/serviceaccount/service-account.uid": account.metadata.uid,
+        "sub": format!("system:serviceaccount:{namespace}:{name}"),
+    })
+}
+
+/// Takes the reference off the account, once a live read has shown that the secret is gone.
+pub(super) fn plan_reference(view: &ReferenceView) -> Plan {
+    let plan = Plan::default();
+    let account = &view.account.metadata;
+    let kept = retain_items(&view.account.raw, ACCOUNT_SECRETS, |item| {
+        // An entry that can't be read is not the one looked for.
+        ObjectReference::decode(&bytes::Bytes::copy_from_slice(item))
+            .map_or(true, |reference| reference.name != view.secret)
+    });
+    let object = match kept {
+        Ok(object) => object.into(),
+        Err(error) => return malformed(plan, &error),
+    };
+    let secret = Key::new(account.namespace.clone(), view.secret.clone());
+    let mut write = Write::new(&SERVICE_ACCOUNTS, Key::of(account), Verb::Update(object));
+    write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
+    Plan {
+        steps: vec![
+            Step::Verify(Verify { kind: &SECRETS, key: secret, expect: Expect::Absent }),
+            Step::Write(write),
+        ],
+        ..plan
+    }
+}
+
+fn malformed(mut plan: Plan, error: &WireError) -> Plan {
+    plan.retry = Some(error.to_string());
+    plan
+}

@@ -1,0 +1,165 @@
+//! Signs legacy service-account tokens with the key of `--service-account-private-key-file`.
+//!
+//! RSA keys sign with RS256, P-256 and P-384 keys with ES256 and ES384, as the API server verifies them. The key id in
+//! the header is the URL-safe base64 of the SHA-256 of the public key's DER encoding, by which the API server finds the
+//! key. The private key is never shown, not even by `Debug`.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
+    RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::pem::PemObject;
+
+use crate::executor::TokenSigner;
+
+/// A key that signs tokens.
+pub struct PrivateKeySigner {
+    key: Key,
+    key_id: String,
+    random: SystemRandom,
+}
+
+enum Key {
+    Rsa(Box<RsaKeyPair>),
+    Ecdsa(&'static str, Box<EcdsaKeyPair>),
+}
+
+/// A signing key that can't be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SigningKeyError {
+    /// There is no private key in the file.
+    #[error("holds no private key in PEM (PKCS#1, PKCS#8 or SEC1)")]
+    NoKey,
+    /// It is neither RSA of at least 2048 bits nor P-256 or P-384.
+    #[error("holds a key that is neither RSA (2048 bits or more) nor ECDSA on P-256 or P-384")]
+    Unsupported,
+}
+
+impl fmt::Debug for PrivateKeySigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrivateKeySigner").field("key_id", &self.key_id).finish_non_exhaustive()
+    }
+}
+
+impl PrivateKeySigner {
+    /// Reads the key from the content of a PEM file.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, SigningKeyError> {
+        let der = PrivateKeyDer::from_pem_slice(pem).map_err(|_| SigningKeyError::NoKey)?;
+        let random = SystemRandom::new();
+        let key = match &der {
+            PrivateKeyDer::Pkcs1(der) => rsa(RsaKeyPair::from_der(der.secret_pkcs1_der())),
+            PrivateKeyDer::Pkcs8(der) => {
+                let der = der.secret_pkcs8_der();
+                rsa(RsaKeyPair::from_pkcs8(der))
+                    .or_else(|| ecdsa(|algorithm| EcdsaKeyPair::from_pkcs8(algorithm, der, &random).ok()))
+            }
+            PrivateKeyDer::Sec1(der) => {
+                let der = pkcs8_of_sec1(der.secret_sec1_der());
+                ecdsa(|algorithm| {
+                    der.iter().find_map(|der| EcdsaKeyPair::from_pkcs8(algorithm, der, &random).ok())
+                })
+            }
+            _ => None,
+        }
+        .ok_or(SigningKeyError::Unsupported)?;
+        let key_id = URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, &key.public_der()));
+        Ok(Self { key, key_id, random })
+    }
+}
+
+fn rsa(parsed: Result<RsaKeyPair, ring::error::KeyRejected>) -> Option<Key> {
+    parsed.ok().map(|key| Key::Rsa(Box::new(key)))
+}
+
+fn ecdsa(
+    parse: impl Fn(&'static ring::signature::EcdsaSigningAlgorithm) -> Option<EcdsaKeyPair>,
+) -> Option<Key> {
+    let p256 = parse(&ECDSA_P256_SHA256_FIXED_SIGNING).map(|key| Key::Ecdsa("ES256", Box::new(key)));
+    p256.or_else(|| parse(&ECDSA_P384_SHA384_FIXED_SIGNING).map(|key| Key::Ecdsa("ES384", Box::new(key))))
+}
+
+/// A SEC1 key (`EC PRIVATE KEY`, as openssl writes it) in PKCS#8, once for each curve that it may be on.
+fn pkcs8_of_sec1(sec1: &[u8]) -> [Vec<u8>; 2] {
+    [OID_P256, OID_P384].map(|curve| {
+        let algorithm = der_sequence(&[&der(0x06, OID_EC_PUBLIC_KEY), &der(0x06, curve)]);
+        der_sequence(&[&der(0x02, &[0]), &algorithm, &der(0x04, sec1)])
+    })
+}
+
+const OID_RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+const OID_EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+const OID_P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+const OID_P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
+
+/// One DER element.
+fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag];
+    let length = content.len();
+    match length {
+        0..=0x7f => out.push(length as u8),
+        0x80..=0xff => out.extend([0x81, length as u8]),
+        _ => out.extend([0x82, (length >> 8) as u8, length as u8]),
+    }
+    out.extend_from_slice(content);
+    out
+}
+
+fn der_sequence(parts: &[&[u8]]) -> Vec<u8> {
+    der(0x30, &parts.concat())
+}
+
+impl Key {
+    /// The public key as `SubjectPublicKeyInfo`.
+    fn public_der(&self) -> Vec<u8> {
+        let (algorithm, key) = match self {
+            Self::Rsa(pair) => {
+                (der_sequence(&[&der(0x06, OID_RSA), &der(0x05, &[])]), pair.public_key().as_ref().to_vec())
+            }
+            Self::Ecdsa(name, pair) => {
+                let curve = if *name == "ES256" { OID_P256 } else { OID_P384 };
+                (
+                    der_sequence(&[&der(0x06, OID_EC_PUBLIC_KEY), &der(0x06, curve)]),
+                    pair.public_key().as_ref().to_vec(),
+                )
+            }
+        };
+        let mut bits = vec![0];
+        bits.extend(key);
+        der_sequence(&[&algorithm, &der(0x03, &bits)])
+    }
+
+    fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Rsa(_) => "RS256",
+            Self::Ecdsa(name, _) => name,
+        }
+    }
+}
+
+impl TokenSigner for PrivateKeySigner {
+    fn sign(&self, claims: &serde_json::Value) -> Result<String, String> {
+        let header = serde_json::json!({ "alg": self.key.algorithm(), "kid": self.key_id });
+        let part = |value: &serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!("{}.{}", part(&header), part(claims));
+        let signature = match &self.key {
+            Key::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &self.random, signed.as_bytes(), &mut signature)
+                    .map_err(|_| "the RSA key refused to sign".to_owned())?;
+                signature
+            }
+            Key::Ecdsa(_, pair) => pair
+                .sign(&self.random, signed.as_bytes())
+                .map_err(|_| "the ECDSA key refused to sign".to_owned())?
+                .as_ref()
+                .to_vec(),
+        };
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+}

@@ -1,0 +1,96 @@
+//! What is known of a token secret and its account.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_TYPE};
+use crate::api::core::{Secret, ServiceAccount};
+use crate::framework::{ObserveError, Room};
+use crate::informer::Lister;
+use crate::model::{Failure, Key, Plan};
+use crate::wire::Str;
+
+/// Reads token secrets with the accounts that they name. Keys are secrets.
+pub(super) struct Tokens {
+    pub(super) accounts: Lister<ServiceAccount>,
+    pub(super) secrets: Lister<Secret>,
+    pub(super) bundle: Str,
+}
+
+/// A token secret.
+#[derive(Clone, Debug)]
+pub(super) struct TokenView {
+    pub(super) secret: Arc<Secret>,
+    /// Name of the account that it is for.
+    pub(super) account_name: Str,
+    /// UID of the account that it is for; empty when the secret doesn't say.
+    pub(super) account_uid: Str,
+    /// The account, if the one that the secret names exists.
+    pub(super) account: Option<Arc<ServiceAccount>>,
+    /// The CA bundle to hold; empty when there is none.
+    pub(super) bundle: Str,
+}
+
+impl Room for Tokens {
+    type View = TokenView;
+
+    fn observe(&self, key: &Key, _: &[Failure]) -> Result<Option<TokenView>, ObserveError> {
+        let Some(secret) = self.secrets.get(key).filter(|secret| secret.r#type == TOKEN_TYPE) else {
+            return Ok(None);
+        };
+        let annotation = |name| secret.metadata.annotations.get(name).cloned().unwrap_or_default();
+        let (account_name, account_uid) = (annotation(ACCOUNT_NAME), annotation(ACCOUNT_UID));
+        if account_name.is_empty() {
+            return Ok(None);
+        }
+        let account = self
+            .accounts
+            .get(&Key::new(key.namespace.clone(), account_name.clone()))
+            .filter(|account| account_uid.is_empty() || account.metadata.uid == account_uid);
+        Ok(Some(TokenView { secret, account_name, account_uid, account, bundle: self.bundle.clone() }))
+    }
+
+    fn plan(view: &TokenView, _: Timestamp) -> Plan {
+        super::plan::plan_token(view)
+    }
+}
+
+/// The key of an account's reference to a secret: `account/secret` stands for the name.
+pub(super) fn reference(namespace: &str, account: &str, secret: &str) -> Key {
+    Key::new(namespace, format!("{account}/{secret}"))
+}
+
+/// Reads the accounts of secrets that are gone. Keys are made by [`reference`].
+pub(super) struct References {
+    pub(super) accounts: Lister<ServiceAccount>,
+    pub(super) secrets: Lister<Secret>,
+}
+
+/// An account that lists a secret which is gone.
+#[derive(Clone, Debug)]
+pub(super) struct ReferenceView {
+    pub(super) account: Arc<ServiceAccount>,
+    pub(super) secret: Str,
+}
+
+impl Room for References {
+    type View = ReferenceView;
+
+    fn observe(&self, key: &Key, _: &[Failure]) -> Result<Option<ReferenceView>, ObserveError> {
+        let Some((account, secret)) = key.name.split_once('/') else {
+            return Err(ObserveError::Terminal(format!("{key} is no reference to a secret")));
+        };
+        if self.secrets.get(&Key::new(key.namespace.clone(), secret)).is_some() {
+            return Ok(None);
+        }
+        let account = self.accounts.get(&Key::new(key.namespace.clone(), account));
+        Ok(account
+            .filter(|account| account.secrets.iter().any(|held| held.name == secret))
+            .map(|account| ReferenceView { account, secret: secret.into() }))
+    }
+
+    fn plan(view: &ReferenceView, _: Timestamp) -> Plan {
+        super::plan::plan_reference(view)
+    }
+}

@@ -1,0 +1,272 @@
+//! The elector: acquires, renews, loses and releases leadership.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rand::Rng;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::lock::{LeaseApi, Observed};
+use super::record::Record;
+use crate::api::coordination::Lease;
+use crate::api::meta::ObjectMeta;
+use crate::client::ApiError;
+use crate::model::clock::SharedClock;
+use crate::serve::HealthCheck;
+use crate::wire::Message;
+
+/// A standby polls after the retry period and up to this fraction of it more, so that candidates spread out.
+const JITTER: f64 = 1.2;
+
+/// The three durations of an election; `lease > renew_deadline > retry * 1.2`, which the flags' validation ensures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// For how long the others wait after a leader's last sign of life.
+    pub lease: Duration,
+    /// A leader that could not renew for this long stops leading.
+    pub renew_deadline: Duration,
+    /// Time between tries.
+    pub retry: Duration,
+}
+
+/// What an elector knows about leadership.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leadership {
+    /// Whether this replica leads.
+    pub leading: bool,
+    /// The Lease's record as it was last seen.
+    pub record: Option<Record>,
+}
+
+/// One candidate for one Lease.
+pub struct Elector<L> {
+    lock: L,
+    identity: String,
+    timing: Timing,
+    clock: SharedClock,
+    state: watch::Sender<Leadership>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    observed: Option<Observed>,
+    /// When the record was last seen to change.
+    at: Option<Instant>,
+}
+
+impl<L: LeaseApi> Elector<L> {
+    /// A candidate called `identity`.
+    pub fn new(lock: L, identity: impl Into<String>, timing: Timing, clock: SharedClock) -> Self {
+        Self {
+            lock,
+            identity: identity.into(),
+            timing,
+            clock,
+            state: watch::Sender::default(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// This candidate's name.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Follows the leadership.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.state.subscribe()
+    }
+
+    /// Returns once this replica leads, or `false` when `stop` came first.
+    pub async fn acquire(&self, stop: &CancellationToken) -> bool {
+        loop {
+            let acquired = tokio::select! {
+                acquired = self.try_once() => acquired,
+                () = stop.cancelled() => return false,
+            };
+            if acquired {
+                return true;
+            }
+            let pause = self.timing.retry.mul_f64(1.0 + rand::rng().random::<f64>() * JITTER);
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.lock.released() => {}
+                () = stop.cancelled() => return false,
+            }
+        }
+    }
+
+    /// Renews until it fails for the renew deadline (`false`) or `stop` comes (`true`).
+    pub async fn hold(&self, stop: &CancellationToken) -> bool {
+        loop {
+            let deadline = Instant::now() + self.timing.renew_deadline;
+            let renewed = timeout_at(deadline, async {
+                while !self.try_once().await {
+                    if self.lost_to_another() {
+                        return false;
+                    }
+                    sleep(self.timing.retry).await;
+                }
+                true
+            });
+            tokio::select! {
+                renewed = renewed => if renewed != Ok(true) {
+                    self.set_leading(false);
+                    return false;
+                },
+                () = stop.cancelled() => return true,
+            }
+            tokio::select! {
+                () = sleep(self.timing.retry) => {}
+                () = stop.cancelled() => return true,
+            }
+        }
+    }
+
+    /// Gives the Lease up, if it is ours, so that another candidate can take it at once. Bounded by the renew deadline.
+    pub async fn release(&self) {
+        let held = self.seen.lock().observed.clone();
+        let Some(held) = held.filter(|held| held.record.holder == self.identity) else { return };
+        self.set_leading(false);
+        let record = held.record.released(self.clock.now());
+        match timeout(self.timing.renew_deadline, self.lock.update(&held, &record)).await {
+            Ok(Ok(observed)) => self.observe(observed),
+            Ok(Err(error)) => tracing::warn!(%error, "the Lease was not released, it will expire"),
+            Err(_) => tracing::warn!("the Lease was not released in time, it will expire"),
+        }
+    }
+
+    /// One try to take or renew the Lease; whether it is ours afterwards.
+    async fn try_once(&self) -> bool {
+        match self.take_or_renew().await {
+            Ok(leading) => {
+                self.set_leading(leading);
+                leading
+            }
+            Err(error) => {
+                tracing::warn!(identity = self.identity, %error, "leader election request failed");
+                false
+            }
+        }
+    }
+
+    async fn take_or_renew(&self) -> Result<bool, ApiError> {
+        let duration = i32::try_from(self.timing.lease.as_secs()).unwrap_or(i32::MAX);
+        // A leader renews what it wrote last, without reading first: half the requests.
+        let held = self.seen.lock().observed.clone();
+        if let Some(held) = held.filter(|held| held.record.holder == self.identity && self.is_leading()) {
+            let record = Record::next(Some(&held.record), &self.identity, duration, self.clock.now());
+            match self.lock.update(&held, &record).await {
+                Ok(observed) => {
+                    self.observe(observed);
+                    return Ok(true);
+                }
+                Err(error) if error.is_conflict() || error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(found) = self.lock.get().await? else {
+            let record = Record::next(None, &self.identity, duration, self.clock.now());
+            self.observe(self.lock.create(&record).await?);
+            return Ok(true);
+        };
+        self.observe(found.clone());
+        if !found.record.holder.is_empty() && found.record.holder != self.identity && self.is_valid() {
+            return Ok(false);
+        }
+        let record = Record::next(Some(&found.record), &self.identity, duration, self.clock.now());
+        match self.lock.update(&found, &record).await {
+            Ok(observed) => {
+                self.observe(observed);
+                Ok(true)
+            }
+            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether this replica leads.
+    pub fn is_leading(&self) -> bool {
+        self.state.borrow().leading
+    }
+
+    /// Metadata of the Lease as it was last seen; `None` before the first answer.
+    pub fn lease_meta(&self) -> Option<ObjectMeta> {
+        let seen = self.seen.lock();
+        seen.observed
+            .as_ref()
+            .and_then(|observed| Lease::decode(&observed.raw).ok())
+            .map(|lease| lease.metadata)
+    }
+
+    fn lost_to_another(&self) -> bool {
+        let seen = self.seen.lock();
+        let record = seen.observed.as_ref().map(|observed| &observed.record);
+        record.is_some_and(|record| !record.holder.is_empty() && record.holder != self.identity)
+    }
+
+    /// Whether the record seen last still protects its holder, by this machine's clock.
+    fn is_valid(&self) -> bool {
+        let seen = self.seen.lock();
+        let (Some(observed), Some(at)) = (&seen.observed, seen.at) else { return false };
+        let lifetime = Duration::from_secs(u64::from(observed.record.duration_seconds.max(0).unsigned_abs()));
+        at.elapsed() < lifetime
+    }
+
+    fn observe(&self, observed: Observed) {
+        let mut seen = self.seen.lock();
+        let changed = seen.observed.as_ref().is_none_or(|held| held.record != observed.record);
+        if changed {
+            seen.at = Some(Instant::now());
+        }
+        let record = observed.record.clone();
+        seen.observed = Some(observed);
+        drop(seen);
+        if changed {
+            self.state.send_modify(|state| state.record = Some(record));
+        }
+    }
+
+    fn set_leading(&self, leading: bool) {
+        self.state.send_if_modified(|state| std::mem::replace(&mut state.leading, leading) != leading);
+    }
+
+    /// Since when the record has not changed.
+    fn unchanged_for(&self) -> Option<Duration> {
+        self.seen.lock().at.map(|at| at.elapsed())
+    }
+}
+
+/// The health check `leaderElection`: a leader that has not renewed for the lease's duration and a grace period has
+/// hung, and should be restarted. A standby is always healthy.
+pub struct ElectorHealth<L> {
+    elector: Arc<Elector<L>>,
+    grace: Duration,
+}
+
+impl<L: LeaseApi> ElectorHealth<L> {
+    /// Watches over `elector`, with `grace` beyond the lease's duration.
+    pub fn new(elector: Arc<Elector<L>>, grace: Duration) -> Self {
+        Self { elector, grace }
+    }
+}
+
+impl<L: LeaseApi> HealthCheck for ElectorHealth<L> {
+    fn name(&self) -> &'static str {
+        "leaderElection"
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let limit = self.elector.timing.lease + self.grace;
+        match self.elector.unchanged_for() {
+            Some(unchanged) if self.elector.is_leading() && unchanged > limit => {
+                Err("failed election to renew leadership on lease".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}

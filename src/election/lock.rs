@@ -1,0 +1,127 @@
+//! The Lease as a lock: reading, creating and replacing it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+use super::record::Record;
+use crate::api::coordination::Lease;
+use crate::api::kinds::LEASES;
+use crate::api::meta::ObjectMeta;
+use crate::api::{AnyObject, Object};
+use crate::client::{ApiClient, ApiError};
+use crate::informer::downcast;
+use crate::model::Key;
+use crate::wire::Message;
+use crate::wire::splice::edit;
+
+/// A Lease as it was last read.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// What it says.
+    pub record: Record,
+    /// The whole Lease, for a write that drops nothing.
+    pub raw: Bytes,
+}
+
+/// Reads and writes of one Lease. Behind a trait so that elections can be tested without a server.
+pub trait LeaseApi: Send + Sync + 'static {
+    /// The Lease, or `None` when there is none yet.
+    fn get(&self) -> BoxFuture<'_, Result<Option<Observed>, ApiError>>;
+
+    /// Creates the Lease.
+    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Observed, ApiError>>;
+
+    /// Replaces the record in the Lease that was `observed`; a conflict when it has changed since.
+    fn update<'a>(
+        &'a self,
+        observed: &'a Observed,
+        record: &'a Record,
+    ) -> BoxFuture<'a, Result<Observed, ApiError>>;
+
+    /// Returns when the Lease is released by its holder; on any trouble it may return never, or too early.
+    fn released(&self) -> BoxFuture<'_, ()>;
+}
+
+/// A Lease on the API server.
+#[derive(Clone, Debug)]
+pub struct LeaseLock {
+    client: ApiClient,
+    key: Key,
+}
+
+impl LeaseLock {
+    /// The Lease `namespace/name`, reached through `client`.
+    pub fn new(client: ApiClient, namespace: &str, name: &str) -> Self {
+        Self { client, key: Key::new(namespace, name) }
+    }
+
+    /// Where it is.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    async fn watch_release(&self) -> Result<(), ApiError> {
+        super::watch::until(&self.client, &self.key, |lease| lease.spec.holder_identity.is_empty()).await
+    }
+}
+
+impl LeaseApi for LeaseLock {
+    fn get(&self) -> BoxFuture<'_, Result<Option<Observed>, ApiError>> {
+        Box::pin(async {
+            match self.client.get(&LEASES, &self.key).await {
+                Ok(object) => observed(object).map(Some),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Observed, ApiError>> {
+        Box::pin(async {
+            let metadata = ObjectMeta {
+                name: self.key.name.clone(),
+                namespace: self.key.namespace.clone(),
+                ..ObjectMeta::default()
+            };
+            let empty = Lease { metadata, ..Lease::default() }.to_bytes();
+            let object = splice(&self.key, &empty, record)?;
+            observed(self.client.create(&LEASES, &self.key.namespace, &object).await?)
+        })
+    }
+
+    fn update<'a>(
+        &'a self,
+        held: &'a Observed,
+        record: &'a Record,
+    ) -> BoxFuture<'a, Result<Observed, ApiError>> {
+        Box::pin(async {
+            let object = splice(&self.key, &held.raw, record)?;
+            observed(self.client.update(&LEASES, &self.key, None, &object).await?)
+        })
+    }
+
+    fn released(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if let Err(error) = self.watch_release().await {
+                tracing::debug!(lease = %self.key, %error, "the Lease cannot be watched, polling alone");
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
+fn splice(key: &Key, lease: &[u8], record: &Record) -> Result<Vec<u8>, ApiError> {
+    edit(lease, &record.edits()).map_err(|error| malformed(key, &error.to_string()))
+}
+
+fn observed(object: AnyObject) -> Result<Observed, ApiError> {
+    let lease: Arc<Lease> = downcast(object)
+        .ok_or_else(|| malformed(&Key::default(), "the answer to a Lease request is no Lease"))?;
+    Ok(Observed { record: Record::from(lease.as_ref()), raw: lease.raw() })
+}
+
+fn malformed(key: &Key, what: &str) -> ApiError {
+    ApiError::Malformed { request: format!("lease {key}"), what: what.to_owned() }
+}

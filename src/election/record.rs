@@ -1,0 +1,96 @@
+//! What a Lease says about leadership, read from and spliced into its encoding.
+
+use jiff::Timestamp;
+
+use crate::api::coordination::{Lease, MicroTime};
+use crate::wire::Str;
+use crate::wire::splice::{Edit, put_varint_field};
+
+/// Field numbers of `coordination/v1 Lease` and its spec.
+const SPEC: u32 = 2;
+const HOLDER_IDENTITY: u32 = 1;
+const LEASE_DURATION_SECONDS: u32 = 2;
+const ACQUIRE_TIME: u32 = 3;
+const RENEW_TIME: u32 = 4;
+const LEASE_TRANSITIONS: u32 = 5;
+
+/// The leader, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Identity of the holder; empty when released.
+    pub holder: Str,
+    /// Seconds for which the others must wait after the last change.
+    pub duration_seconds: i32,
+    /// When the holder took it.
+    pub acquired: Timestamp,
+    /// When the holder renewed it last.
+    pub renewed: Timestamp,
+    /// How often it changed hands.
+    pub transitions: i32,
+}
+
+impl Record {
+    /// The record that `identity` writes to take or renew a Lease whose present record is `previous`.
+    pub fn next(previous: Option<&Record>, identity: &str, duration_seconds: i32, now: Timestamp) -> Self {
+        let (acquired, transitions) = match previous {
+            None => (now, 0),
+            Some(held) if held.holder == identity => (held.acquired, held.transitions),
+            Some(held) => (now, held.transitions.saturating_add(1)),
+        };
+        Self { holder: identity.into(), duration_seconds, acquired, renewed: now, transitions }
+    }
+
+    /// The record that gives the Lease up: nobody's, and stale after a second even for those who don't look at the
+    /// holder.
+    pub fn released(&self, now: Timestamp) -> Self {
+        Self {
+            holder: Str::EMPTY,
+            duration_seconds: 1,
+            acquired: now,
+            renewed: now,
+            transitions: self.transitions,
+        }
+    }
+
+    /// The changes that put this record into a Lease, all else in it untouched.
+    pub fn edits(&self) -> Vec<Edit> {
+        vec![
+            Edit::SetBytes(vec![SPEC, HOLDER_IDENTITY], self.holder.as_bytes().to_vec()),
+            Edit::SetVarint(
+                vec![SPEC, LEASE_DURATION_SECONDS],
+                u64::from(self.duration_seconds.max(0).unsigned_abs()),
+            ),
+            Edit::SetBytes(vec![SPEC, ACQUIRE_TIME], micro_time(self.acquired)),
+            Edit::SetBytes(vec![SPEC, RENEW_TIME], micro_time(self.renewed)),
+            Edit::SetVarint(vec![SPEC, LEASE_TRANSITIONS], u64::from(self.transitions.max(0).unsigned_abs())),
+        ]
+    }
+}
+
+impl From<&Lease> for Record {
+    fn from(lease: &Lease) -> Self {
+        let spec = &lease.spec;
+        Self {
+            holder: spec.holder_identity.clone(),
+            duration_seconds: spec.lease_duration_seconds,
+            acquired: timestamp(&spec.acquire_time),
+            renewed: timestamp(&spec.renew_time),
+            transitions: spec.lease_transitions,
+        }
+    }
+}
+
+fn timestamp(at: &MicroTime) -> Timestamp {
+    Timestamp::new(at.seconds, at.nanos).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// `metav1.MicroTime`: seconds and nanoseconds, of which whole microseconds survive.
+fn micro_time(at: Timestamp) -> Vec<u8> {
+    let mut out = Vec::with_capacity(12);
+    put_varint_field(&mut out, 1, at.as_second() as u64);
+    let micros = at.subsec_nanosecond() / 1000 * 1000;
+    if micros > 0 {
+        put_varint_field(&mut out, 2, u64::from(micros.unsigned_abs()));
+    }
+    out
+}

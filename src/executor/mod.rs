@@ -1,0 +1,124 @@
+//! The executor: performs any controller's plan as it stands, and makes no choices.
+//!
+//! Steps run in order; the first that fails ends the plan. What was written is reported, so that the framework can hold
+//! the key back until the caches have seen it; what failed is reported, so that the room can plan once more with the
+//! failure in hand. Nothing here reads a cache or retries.
+
+mod batch;
+mod perform;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::api::Kind;
+use crate::client::{ApiClient, ApiError};
+use crate::model::Key;
+use crate::model::plan::{EventSpec, Failure};
+use crate::wire::Str;
+
+/// Where events go. Emitting never blocks and never fails the plan.
+pub trait Events: Send + Sync {
+    /// Takes an event in.
+    fn emit(&self, event: EventSpec);
+}
+
+/// Signs service-account tokens for [`Verb::UpdateWithToken`](crate::model::plan::Verb).
+pub trait TokenSigner: Send + Sync {
+    /// The compact JWT of `claims`.
+    fn sign(&self, claims: &serde_json::Value) -> Result<String, String>;
+}
+
+/// Performs plans as one controller.
+#[derive(Clone)]
+pub struct Executor {
+    client: ApiClient,
+    events: Arc<dyn Events>,
+    signer: Option<Arc<dyn TokenSigner>>,
+}
+
+/// What a plan did.
+#[derive(Debug, Default)]
+pub struct Executed {
+    /// Writes that were carried out or may have been, tolerated refusals included, in no order within a batch.
+    pub effects: Vec<Effect>,
+    /// Why it ended early; empty when it ran to its end.
+    pub failures: Vec<Failure>,
+    /// The error behind the first failure.
+    pub error: Option<ExecuteError>,
+}
+
+/// What a write changed, as far as is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// Kind of the object.
+    pub kind: &'static Kind,
+    /// Where it is.
+    pub key: Key,
+    /// What became of it.
+    pub change: Change,
+    /// The step, as [`Write`](crate::model::Write) displays it.
+    pub what: String,
+}
+
+/// What became of a written object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is stored at this resource version.
+    Stored(Str),
+    /// The object with this UID was deleted or its deletion has begun.
+    Deleted(Str),
+    /// A tolerated refusal: there was nothing to do.
+    Nothing,
+    /// No answer came: it may have been carried out.
+    Unknown,
+}
+
+/// A step that failed, and whether trying again can help.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// A request failed.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// A live read found something else than the cache promised.
+    #[error("{what}: expected {expected}, found {found}")]
+    Changed {
+        /// The object.
+        what: String,
+        /// What the plan rested on.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A write can't be put together: its object is malformed or there is no signing key.
+    #[error("{what}: {why}")]
+    Unfit {
+        /// The step.
+        what: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl ExecuteError {
+    /// Whether another try makes sense. All of them do, at growing intervals: what the server refuses today a changed
+    /// quota or webhook may let pass tomorrow. Only an object that can't be put together waits for its next change.
+    pub fn is_retriable(&self) -> bool {
+        !matches!(self, Self::Unfit { .. })
+    }
+}
+
+impl Executor {
+    /// An executor that writes through `client`.
+    pub fn new(client: ApiClient, events: Arc<dyn Events>) -> Self {
+        Self { client, events, signer: None }
+    }
+
+    /// The same, able to sign service-account tokens.
+    #[must_use]
+    pub fn with_signer(mut self, signer: Arc<dyn TokenSigner>) -> Self {
+        self.signer = Some(signer);
+        self
+    }
+}

@@ -1,0 +1,252 @@
+//! Expectations: a key is not reconciled again before the caches have seen what its last plan wrote.
+//!
+//! Without this a stale cache makes duplicates: pods that were created but not yet seen would be created again. Counting
+//! expected events, as controllers traditionally do, errs when an event is missed or belongs to something else; this
+//! compares resource versions instead (KEP-5504: they are comparable integers). After a write the cache of that kind must
+//! have reached the version in the server's answer; after a delete the object must be gone from the cache or be seen
+//! terminating; after a write whose answer was lost, the cache must have reached the version of a live read made later.
+//!
+//! Nothing here waits: a check is a look into the stores.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::api::Kind;
+use crate::executor::{Change, Effect};
+use crate::informer::Store;
+use crate::model::Key;
+use crate::wire::Str;
+
+/// After this long an expectation is given up, as in the original: better a reconcile on an odd cache than none.
+pub const EXPECTATION_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The expectations of one loop's keys.
+#[derive(Debug)]
+pub struct Expectations {
+    stores: Vec<Arc<Store>>,
+    pending: Mutex<HashMap<Key, Pending>>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    since: Instant,
+    /// Per store the version that it must reach.
+    versions: Vec<(usize, u64)>,
+    /// Objects that must be gone or terminating.
+    gone: Vec<(usize, Key, Str)>,
+    /// Kinds of which something may have been written without an answer.
+    uncertain: Vec<&'static Kind>,
+}
+
+/// Whether a key may be reconciled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// The caches have seen everything.
+    Ready,
+    /// They have not yet; the first kind that is behind.
+    Waiting(&'static Kind),
+    /// Something of this kind may have been written without an answer: its present version must be read live and
+    /// given to [`Expectations::reach`].
+    Uncertain(&'static Kind),
+    /// They did not within [`EXPECTATION_TIMEOUT`]; the expectation is dropped.
+    GivenUp(&'static Kind),
+}
+
+impl Expectations {
+    /// Expectations over the stores that the loop reads.
+    pub fn new(stores: Vec<Arc<Store>>) -> Self {
+        Self { stores, pending: Mutex::default() }
+    }
+
+    fn store_of(&self, kind: &'static Kind) -> Option<usize> {
+        self.stores.iter().position(|store| store.kind() == kind)
+    }
+
+    /// Remembers what the caches must see before `key` is reconciled again.
+    pub fn record(&self, key: &Key, effects: &[Effect]) {
+        for effect in effects {
+            let Some(at) = self.store_of(effect.kind) else { continue };
+            match &effect.change {
+                Change::Stored(version) => {
+                    if let Ok(version) = version.parse() {
+                        self.require(key, at, version);
+                    }
+                }
+                Change::Deleted(uid) => {
+                    let mut pending = self.pending.lock();
+                    pending.entry(key.clone()).or_insert_with(Pending::new).gone.push((
+                        at,
+                        effect.key.clone(),
+                        uid.clone(),
+                    ));
+                }
+                Change::Unknown => {
+                    let mut pending = self.pending.lock();
+                    let uncertain = &mut pending.entry(key.clone()).or_insert_with(Pending::new).uncertain;
+                    if !uncertain.contains(&effect.kind) {
+                        uncertain.push(effect.kind);
+                    }
+                }
+                Change::Nothing => {}
+            }
+        }
+    }
+
+    /// A live read has found `kind` at `version`: whatever was written without an answer is in it, so the cache must
+    /// reach it before `key` is reconciled.
+    pub fn reach(&self, key: &Key, kind: &'static Kind, version: u64) {
+        if let Some(pending) = self.pending.lock().get_mut(key) {
+            pending.uncertain.retain(|held| *held != kind);
+        }
+        if let Some(at) = self.store_of(kind) {
+            self.require(key, at, version);
+        }
+    }
+
+    fn require(&self, key: &Key, at: usize, version: u64) {
+        let mut all = self.pending.lock();
+        let pending = all.entry(key.clone()).or_insert_with(Pending::new);
+        match pending.versions.iter_mut().find(|(held, _)| *held == at) {
+            Some((_, held)) => *held = version.max(*held),
+            None => pending.versions.push((at, version)),
+        }
+    }
+
+    /// Whether `key` may be reconciled.
+    pub fn check(&self, key: &Key) -> Readiness {
+        let mut all = self.pending.lock();
+        let Some(pending) = all.get_mut(key) else { return Readiness::Ready };
+        if let Some(&kind) = pending.uncertain.first() {
+            return Readiness::Uncertain(kind);
+        }
+        pending.versions.retain(|&(at, version)| !has_reached(&self.stores[at], version));
+        pending.gone.retain(|(at, key, uid)| {
+            self.stores[*at]
+                .get(key)
+                .is_some_and(|held| held.meta().uid == *uid && !held.meta().is_deleting())
+        });
+        let behind =
+            pending.versions.first().map(|(at, _)| *at).or_else(|| pending.gone.first().map(|(at, ..)| *at));
+        let Some(at) = behind else {
+            all.remove(key);
+            return Readiness::Ready;
+        };
+        let kind = self.stores[at].kind();
+        if pending.since.elapsed() < EXPECTATION_TIMEOUT {
+            return Readiness::Waiting(kind);
+        }
+        all.remove(key);
+        Readiness::GivenUp(kind)
+    }
+
+    /// Number of keys that wait.
+    pub fn len(&self) -> usize {
+        self.pending.lock().len()
+    }
+
+    /// Whether no key waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Pending {
+    fn new() -> Self {
+        Self { since: Instant::now(), versions: Vec::new(), gone: Vec::new(), uncertain: Vec::new() }
+    }
+}
+
+/// A store without a comparable version can't be waited for.
+fn has_reached(store: &Store, version: u64) -> bool {
+    let at = store.resource_version();
+    at.parse().map_or(!at.is_empty(), |at: u64| at >= version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::AnyObject;
+    use crate::api::core::Pod;
+    use crate::api::kinds::{PODS, SECRETS};
+    use crate::api::meta::ObjectMeta;
+    use crate::wire::Time;
+
+    fn pod(name: &str, version: &str, deleting: bool) -> AnyObject {
+        let metadata = ObjectMeta {
+            name: name.into(),
+            namespace: "ns".into(),
+            uid: name.into(),
+            resource_version: version.into(),
+            deletion_timestamp: if deleting { Time::from_seconds(1) } else { None },
+            ..ObjectMeta::default()
+        };
+        Arc::new(Pod { metadata, ..Pod::default() })
+    }
+
+    fn effect(kind: &'static Kind, change: Change) -> Effect {
+        Effect { kind, key: Key::new("ns", "a"), change, what: String::new() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_waits_for_the_version_that_it_wrote() {
+        let store = Arc::new(Store::new(&PODS));
+        let expectations = Expectations::new(vec![Arc::clone(&store)]);
+        let key = Key::new("ns", "rs");
+        store.replace(vec![], "9");
+        expectations.record(
+            &key,
+            &[
+                effect(&PODS, Change::Stored("10".into())),
+                effect(&PODS, Change::Stored("8".into())),
+                effect(&SECRETS, Change::Stored("99".into())),
+            ],
+        );
+        assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
+        assert_eq!(expectations.check(&Key::new("ns", "other")), Readiness::Ready);
+        store.upsert(&pod("a", "10", false));
+        assert_eq!(expectations.check(&key), Readiness::Ready);
+        assert!(expectations.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_waits_until_what_it_deleted_is_seen_going() {
+        let store = Arc::new(Store::new(&PODS));
+        let expectations = Expectations::new(vec![Arc::clone(&store)]);
+        let key = Key::new("ns", "rs");
+        store.upsert(&pod("a", "5", false));
+        expectations.record(&key, &[effect(&PODS, Change::Deleted("a".into()))]);
+        assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
+        store.upsert(&pod("a", "6", true));
+        assert_eq!(expectations.check(&key), Readiness::Ready);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_answer_asks_for_a_live_read() {
+        let store = Arc::new(Store::new(&PODS));
+        let expectations = Expectations::new(vec![Arc::clone(&store)]);
+        let key = Key::new("ns", "rs");
+        let unknown = effect(&PODS, Change::Unknown);
+        expectations.record(&key, &[unknown.clone(), unknown]);
+        assert_eq!(expectations.check(&key), Readiness::Uncertain(&PODS));
+        expectations.reach(&key, &PODS, 20);
+        store.replace(vec![], "19");
+        assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
+        store.bookmark("20");
+        assert_eq!(expectations.check(&key), Readiness::Ready);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_expectation_is_given_up_in_the_end() {
+        let store = Arc::new(Store::new(&PODS));
+        let expectations = Expectations::new(vec![store]);
+        let key = Key::new("ns", "rs");
+        expectations.record(&key, &[effect(&PODS, Change::Stored("10".into()))]);
+        tokio::time::advance(EXPECTATION_TIMEOUT).await;
+        assert_eq!(expectations.check(&key), Readiness::GivenUp(&PODS));
+        assert_eq!(expectations.check(&key), Readiness::Ready);
+    }
+}

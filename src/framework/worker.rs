@@ -1,0 +1,183 @@
+//! The worker loop: takes keys off a queue and reconciles them, one room's plan at a time.
+//!
+//! ```text
+//! key ─► expectations met? ─► observe + plan ─► execute ─┬─ all done ──────► forget, maybe look again later
+//!             │ no                                       └─ failed ─► observe + plan with the failure ─► execute
+//!             ▼                                                              └─► retry with backoff
+//!        come back later
+//! ```
+//!
+//! Decides nothing about objects and knows no kind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::expectations::{Expectations, Readiness};
+use super::metrics::ReconcileMetrics;
+use super::room::{ObserveError, Reconcile};
+use super::stats::LoopStats;
+use crate::api::Kind;
+use crate::client::{ApiClient, ApiError, ListQuery};
+use crate::executor::{ExecuteError, Executor};
+use crate::model::Key;
+use crate::model::clock::SharedClock;
+use crate::model::plan::{Failure, Plan};
+use crate::queue::{Item, WorkQueue};
+
+/// How long a key whose expectations are not met rests if no event wakes it before.
+const EXPECTATION_POLL: Duration = Duration::from_secs(1);
+
+/// What the workers of one loop share.
+pub(super) struct Worker {
+    pub(super) controller: &'static str,
+    pub(super) queue: Arc<WorkQueue<Key>>,
+    pub(super) reconcile: Arc<dyn Reconcile>,
+    pub(super) executor: Executor,
+    pub(super) expectations: Expectations,
+    /// Reads what a controller's own role may not list; never writes.
+    pub(super) observer: ApiClient,
+    pub(super) clock: SharedClock,
+    pub(super) stats: Arc<LoopStats>,
+    pub(super) metrics: ReconcileMetrics,
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is left to do, or look again after a while.
+    Done {
+        /// What was written.
+        writes: usize,
+        /// When to look again.
+        requeue_after: Option<Duration>,
+    },
+    /// The caches have not seen the last plan's writes.
+    Waiting(&'static Kind),
+    /// It failed; it is retried with backoff if `retry`.
+    Failed {
+        /// What went wrong.
+        error: String,
+        /// Whether it is tried again without a change of the object.
+        retry: bool,
+    },
+}
+
+impl Worker {
+    /// Works until the queue is shut down.
+    pub(super) async fn run(self: Arc<Self>) {
+        while let Some(item) = self.queue.get().await {
+            self.process(item).await;
+        }
+    }
+
+    async fn process(&self, item: Item<Key>) {
+        let key = item.key().clone();
+        let attempt = self.queue.retries(&key);
+        let span = tracing::info_span!(
+            "reconcile",
+            controller = self.controller,
+            object = %key,
+            attempt,
+            queue_wait_us = item.waited().as_micros() as u64,
+        );
+        let started = Instant::now();
+        let outcome = self.reconcile(&key).instrument(span.clone()).await;
+        let took = started.elapsed();
+        self.metrics.observe(self.controller, &outcome, took);
+        self.stats.record(&key, &outcome, took);
+        span.in_scope(|| match &outcome {
+            Outcome::Done { requeue_after, .. } => {
+                self.queue.forget(&key);
+                if let Some(after) = requeue_after {
+                    self.queue.add_after(key.clone(), *after);
+                }
+            }
+            Outcome::Waiting(kind) => {
+                tracing::debug!(%kind, "the cache has not seen the last writes yet");
+                self.queue.add_after(key.clone(), EXPECTATION_POLL);
+            }
+            Outcome::Failed { error, retry: true } => {
+                tracing::warn!(%error, "reconciling failed, it will be tried again");
+                self.queue.add_rate_limited(key.clone());
+            }
+            Outcome::Failed { error, retry: false } => {
+                tracing::warn!(%error, "reconciling failed, only a change of the object can help");
+                self.queue.forget(&key);
+            }
+        });
+        drop(item);
+    }
+
+    /// Reconciles one key now.
+    pub(super) async fn reconcile(&self, key: &Key) -> Outcome {
+        let mut readiness = self.expectations.check(key);
+        while let Readiness::Uncertain(kind) = readiness {
+            if let Err(error) = self.resolve(key, kind).await {
+                return Outcome::Failed { error: format!("cannot tell what a lost request did: {error}"), retry: true };
+            }
+            readiness = self.expectations.check(key);
+        }
+        match readiness {
+            Readiness::Ready | Readiness::Uncertain(_) => {}
+            Readiness::Waiting(kind) => return Outcome::Waiting(kind),
+            Readiness::GivenUp(kind) => {
+                tracing::error!(controller = self.controller, object = %key, %kind, "the cache never saw the last writes");
+            }
+        }
+        let plan = match self.plan(key, &[]) {
+            Ok(Some(plan)) => plan,
+            Ok(None) => return Outcome::Done { writes: 0, requeue_after: None },
+            Err(failed) => return failed,
+        };
+        let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
+        let executed = self.executor.execute(plan).await;
+        self.expectations.record(key, &executed.effects);
+        let Some(error) = executed.error else {
+            return match unfinished {
+                Some(error) => Outcome::Failed { error, retry: true },
+                None => Outcome::Done { writes: executed.effects.len(), requeue_after },
+            };
+        };
+        self.record_failure(key, &executed.failures).await;
+        failed(&error)
+    }
+
+    fn plan(&self, key: &Key, failures: &[Failure]) -> Result<Option<Plan>, Outcome> {
+        self.reconcile.plan(key, failures, self.clock.now()).map_err(|error| match error {
+            ObserveError::Terminal(error) => Outcome::Failed { error, retry: false },
+            ObserveError::Retry(error) => Outcome::Failed { error, retry: true },
+        })
+    }
+
+    /// The second pass: lets the room write down what failed (a condition, a collision count).
+    async fn record_failure(&self, key: &Key, failures: &[Failure]) {
+        let plan = match self.plan(key, failures) {
+            Ok(Some(plan)) => plan,
+            Ok(None) => return,
+            Err(outcome) => {
+                tracing::warn!(controller = self.controller, object = %key, ?outcome, "no plan for a failure");
+                return;
+            }
+        };
+        let executed = self.executor.execute(plan).await;
+        self.expectations.record(key, &executed.effects);
+        if let Some(error) = executed.error {
+            tracing::warn!(controller = self.controller, object = %key, %error, "a failure could not be recorded");
+        }
+    }
+
+    /// Bounds what a request whose answer was lost may have done by a live read made after it.
+    async fn resolve(&self, key: &Key, kind: &'static Kind) -> Result<(), ApiError> {
+        let query = ListQuery { namespace: key.namespace.to_string(), limit: Some(1), ..ListQuery::default() };
+        let page = self.observer.list(kind, &query).await?;
+        self.expectations.reach(key, kind, page.resource_version.parse().unwrap_or(0));
+        Ok(())
+    }
+}
+
+fn failed(error: &ExecuteError) -> Outcome {
+    Outcome::Failed { error: error.to_string(), retry: error.is_retriable() }
+}

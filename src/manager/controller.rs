@@ -1,0 +1,257 @@
+//! The lifecycle of all controllers: one supervisor each, which starts it, restarts it after a failure and stops it.
+//!
+//! A supervisor follows two wishes: whether this replica leads (under the controller's lock), and whether the
+//! controller is wanted (flags, later overrides). A controller that fails or panics is contained: its instance is torn
+//! down, it is reported unhealthy, and it is started anew after a growing delay; the others go on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::framework::{Descriptor, Instance, RunningLoop, Runtime, StartError};
+use crate::serve::HealthCheck;
+
+/// First delay before a failed controller is started again.
+const RESTART_MIN: Duration = Duration::from_secs(1);
+/// Longest delay before a failed controller is started again.
+const RESTART_MAX: Duration = Duration::from_mins(2);
+/// A controller that ran this long has recovered: its next failure waits [`RESTART_MIN`] again.
+const RESTART_RESET: Duration = Duration::from_mins(10);
+
+/// What a controller is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Wanted, but another replica leads.
+    Standby,
+    /// Its caches are being filled.
+    Starting,
+    /// It reconciles.
+    Running,
+    /// It lets go.
+    Stopping,
+    /// It is not wanted.
+    Disabled,
+    /// It is wanted, but a flag, a feature gate or the cloud provider stands against it.
+    Skipped(String),
+    /// It failed and will be started again.
+    Failed(String),
+    /// There is no such controller yet.
+    NotImplemented,
+}
+
+impl Phase {
+    /// The phase's permanent name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Standby => "STANDBY",
+            Self::Starting => "STARTING",
+            Self::Running => "RUNNING",
+            Self::Stopping => "STOPPING",
+            Self::Disabled => "DISABLED",
+            Self::Skipped(_) => "SKIPPED",
+            Self::Failed(_) => "FAILED",
+            Self::NotImplemented => "NOT_IMPLEMENTED",
+        }
+    }
+}
+
+/// What a controller is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// This replica leads.
+    pub lead: bool,
+    /// The controller is wanted.
+    pub enabled: bool,
+}
+
+/// One controller and what it is doing.
+pub struct Controller {
+    /// Its row in the registry.
+    pub descriptor: &'static Descriptor,
+    phase: watch::Sender<Phase>,
+    wish: watch::Sender<Wish>,
+    loops: RwLock<Vec<RunningLoop>>,
+    restarts: Mutex<u32>,
+}
+
+impl Controller {
+    /// A controller that waits for leadership; `enabled`: whether the flags want it.
+    pub fn new(descriptor: &'static Descriptor, initial: Phase, enabled: bool) -> Self {
+        Self {
+            descriptor,
+            phase: watch::Sender::new(initial),
+            wish: watch::Sender::new(Wish { lead: false, enabled }),
+            loops: RwLock::default(),
+            restarts: Mutex::default(),
+        }
+    }
+
+    /// What it is doing.
+    pub fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+
+    /// Follows what it is doing.
+    pub fn phases(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Tells it what to do.
+    pub fn wish(&self, change: impl FnOnce(&mut Wish)) {
+        self.wish.send_if_modified(|wish| {
+            let before = *wish;
+            change(wish);
+            *wish != before
+        });
+    }
+
+    /// Its loops while it runs.
+    pub fn loops(&self) -> Vec<RunningLoop> {
+        self.loops.read().clone()
+    }
+
+    /// How often it was started anew after a failure.
+    pub fn restarts(&self) -> u32 {
+        *self.restarts.lock()
+    }
+
+    fn set(&self, phase: Phase) {
+        tracing::debug!(controller = self.descriptor.name, phase = phase.name(), "phase");
+        self.phase.send_replace(phase);
+    }
+}
+
+impl HealthCheck for Controller {
+    fn name(&self) -> &str {
+        self.descriptor.name
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self.phase() {
+            Phase::Failed(why) => Err(why),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Supervises one controller until `shutdown`; returns when its instance is gone.
+pub(super) async fn supervise(
+    controller: Arc<Controller>,
+    runtime: Arc<Runtime>,
+    grace: Duration,
+    shutdown: CancellationToken,
+) {
+    let mut wishes = controller.wish.subscribe();
+    let mut delay = RESTART_MIN;
+    loop {
+        if !wanted(&controller, &mut wishes, &shutdown).await {
+            return;
+        }
+        let began = Instant::now();
+        match run_once(&controller, &runtime, grace, &mut wishes, &shutdown).await {
+            Ended::Unwanted => delay = RESTART_MIN,
+            Ended::Skipped => return,
+            Ended::Failed => {
+                if began.elapsed() >= RESTART_RESET {
+                    delay = RESTART_MIN;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(delay) => {}
+                    () = shutdown.cancelled() => return,
+                }
+                delay = (delay * 2).min(RESTART_MAX);
+                *controller.restarts.lock() += 1;
+            }
+        }
+    }
+}
+
+enum Ended {
+    Unwanted,
+    Skipped,
+    Failed,
+}
+
+/// Waits until the controller should run; `false` on shutdown.
+async fn wanted(
+    controller: &Controller,
+    wishes: &mut watch::Receiver<Wish>,
+    shutdown: &CancellationToken,
+) -> bool {
+    loop {
+        let wish = *wishes.borrow_and_update();
+        match wish {
+            Wish { enabled: true, lead: true } => return true,
+            Wish { enabled: true, lead: false } => controller.set(Phase::Standby),
+            Wish { enabled: false, .. } => controller.set(Phase::Disabled),
+        }
+        tokio::select! {
+            changed = wishes.changed() => if changed.is_err() { return false },
+            () = shutdown.cancelled() => return false,
+        }
+    }
+}
+
+/// Starts the controller and keeps it until it is unwanted or fails.
+async fn run_once(
+    controller: &Controller,
+    runtime: &Runtime,
+    grace: Duration,
+    wishes: &mut watch::Receiver<Wish>,
+    shutdown: &CancellationToken,
+) -> Ended {
+    let name = controller.descriptor.name;
+    controller.set(Phase::Starting);
+    let stop = shutdown.child_token();
+    let started = tokio::select! {
+        started = Instance::start(controller.descriptor, runtime, &stop) => started,
+        () = unwanted(wishes, shutdown) => Err(StartError::Stopped),
+    };
+    let mut instance = match started {
+        Ok(instance) => instance,
+        Err(StartError::Stopped) => return Ended::Unwanted,
+        Err(StartError::Skipped(why)) => {
+            tracing::warn!(controller = name, why, "skipped");
+            controller.set(Phase::Skipped(why));
+            return Ended::Skipped;
+        }
+        Err(error) => {
+            tracing::error!(controller = name, %error, "did not start, it will be tried again");
+            controller.set(Phase::Failed(error.to_string()));
+            return Ended::Failed;
+        }
+    };
+    tracing::info!(controller = name, "started");
+    *controller.loops.write() = instance.loops().to_vec();
+    controller.set(Phase::Running);
+    let failure = tokio::select! {
+        message = instance.failed() => Some(message),
+        () = unwanted(wishes, shutdown) => None,
+    };
+    controller.set(failure.clone().map_or(Phase::Stopping, |message| Phase::Failed(format!("panicked: {message}"))));
+    controller.loops.write().clear();
+    instance.stop(grace).await;
+    match failure {
+        None => {
+            tracing::info!(controller = name, "stopped");
+            Ended::Unwanted
+        }
+        Some(message) => {
+            tracing::error!(controller = name, message, "panicked, it will be started again");
+            Ended::Failed
+        }
+    }
+}
+
+async fn unwanted(wishes: &mut watch::Receiver<Wish>, shutdown: &CancellationToken) {
+    let changed = wishes.wait_for(|wish| !(wish.lead && wish.enabled));
+    tokio::select! {
+        _ = changed => {}
+        () = shutdown.cancelled() => {}
+    }
+}
+

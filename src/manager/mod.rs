@@ -1,0 +1,141 @@
+//! The manager: from a complete configuration to running controllers, and back to a clean end.
+//!
+//! ```text
+//! clients ─► secure port ─► (elect) ─► wait for the API server ─► token controller ─► all others
+//!                                                                                        │
+//! exit ◄─ flush events ◄─ release the Lease ◄─ close the write gate ◄─ drain ◄── SIGTERM ┘
+//! ```
+//! It serves before it leads. Losing the Lease closes the write gate and ends the process, as in the original; a clean
+//! stop drains what is in flight, releases the Lease and exits with success. It decides nothing about objects.
+
+mod complete;
+mod controller;
+mod controllers;
+mod error;
+mod leadership;
+mod serving;
+mod signals;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use controller::{Controller, Phase, Wish};
+pub use controllers::Controllers;
+pub use error::ManagerError;
+
+use crate::client::wait_for_api_server;
+use crate::framework::Descriptor;
+use crate::options::Config;
+use complete::Completed;
+use leadership::{Ended, Lock};
+
+/// How long the API server may take to become ready once this replica leads.
+const API_SERVER_WAIT: Duration = Duration::from_secs(10);
+/// How long events may take to reach the API server at the end.
+const EVENT_FLUSH: Duration = Duration::from_secs(2);
+
+/// Runs the manager until a signal, or until leadership is lost.
+pub async fn run(config: Config, registry: &'static [Descriptor]) -> Result<(), ManagerError> {
+    let shutdown = CancellationToken::new();
+    let mut background = JoinSet::new();
+    background.spawn(signals::cancel_on_signal(shutdown.clone()));
+    let manager = complete::complete(config, registry).await?;
+    // The port outlives everything else, so that health and metrics can be read to the end.
+    let serving = CancellationToken::new();
+    let mut server = JoinSet::new();
+    if let Some(bound) = serving::bind(&manager).await? {
+        server.spawn(bound.run(serving.clone()));
+    }
+    let result = lead(&manager, &shutdown).await;
+    manager.events.shutdown(EVENT_FLUSH).await;
+    manager.runtime.clients.shutdown().await;
+    serving.cancel();
+    server.join_all().await;
+    background.shutdown().await;
+    result
+}
+
+/// Stands for election, if there is one, and runs the controllers while it leads.
+async fn lead(manager: &Completed, shutdown: &CancellationToken) -> Result<(), ManagerError> {
+    let Some(main) = &manager.main_lock else {
+        return under_lock(manager, None, shutdown, |_| true).await;
+    };
+    if !main.acquire(shutdown).await {
+        return Ok(());
+    }
+    let Some(migration) = &manager.migration else {
+        return under_lock(manager, Some(main), shutdown, |_| true).await;
+    };
+    let stays = |controller: &Controller| !migration.moves(controller.descriptor.name);
+    let moves = |controller: &Controller| migration.moves(controller.descriptor.name);
+    // Whichever lock is lost first, the other ends with it.
+    let both = shutdown.child_token();
+    let first = async {
+        let _ends_the_other = both.clone().drop_guard();
+        under_lock(manager, Some(main), &both, stays).await
+    };
+    let second = async {
+        let _ends_the_other = both.clone().drop_guard();
+        if !manager.controllers.token_controller_started(&both).await {
+            return Ok(());
+        }
+        if !migration.lock.acquire(&both).await {
+            return Ok(());
+        }
+        under_lock(manager, Some(&migration.lock), &both, moves).await
+    };
+    let (first, second) = tokio::join!(first, second);
+    first.and(second)
+}
+
+/// Runs the controllers that `here` selects until the manager stops or the lock is lost.
+async fn under_lock(
+    manager: &Completed,
+    lock: Option<&Lock>,
+    shutdown: &CancellationToken,
+    here: impl Fn(&Controller) -> bool + Send,
+) -> Result<(), ManagerError> {
+    let stop = shutdown.child_token();
+    let controllers = async {
+        wait_for_api_server(&manager.runtime.observer, API_SERVER_WAIT).await?;
+        manager.controllers.start(&here, &stop).await;
+        Ok::<_, ManagerError>(())
+    };
+    let mut ended = Ended::Stopped;
+    let mut result = Ok(());
+    match lock {
+        None => {
+            result = controllers.await;
+            if result.is_ok() {
+                stop.cancelled().await;
+            }
+        }
+        Some(lock) => {
+            let held = async { lock.hold(&stop).await };
+            let mut held = std::pin::pin!(held);
+            tokio::select! {
+                lost = &mut held => ended = lost,
+                started = controllers => match started {
+                    Ok(()) => ended = held.await,
+                    Err(error) => result = Err(error),
+                },
+            }
+        }
+    }
+    if ended == Ended::Lost {
+        // Another replica may lead by now: nothing more may be written, not even to finish what is in flight.
+        manager.runtime.clients.gate().close();
+        stop.cancel();
+        return Err(ManagerError::LeadershipLost);
+    }
+    stop.cancel();
+    manager.controllers.stop(&here, lock, manager.shutdown_timeout).await;
+    manager.close_gate_when_idle(&here).await;
+    if let Some(lock) = lock {
+        lock.release().await;
+    }
+    result
+}

@@ -1,0 +1,142 @@
+//! Pods as the controllers that manage them see them: which count, which are available, which go first, how one is
+//! made from a template.
+//!
+//! Shared by every controller that runs pods. Decisions and bytes only: nothing here reads a store or writes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use crate::api::core::Pod;
+use crate::api::meta::{ObjectMeta, OwnerReference};
+use crate::wire::splice::put_bytes;
+use crate::wire::{Message, Raw, Reader, Time, WireError};
+
+mod ranking;
+#[cfg(test)]
+mod tests;
+
+pub use ranking::{DELETION_COST, DeletionRank, Ranking, deletion_cost};
+
+const NANOS_PER_SECOND: i128 = 1_000_000_000;
+
+/// Whether the pod counts towards a controller's replicas: it has not run to its end and is not on its way out.
+pub fn is_active(pod: &Pod) -> bool {
+    !pod.is_finished() && !pod.metadata.is_deleting()
+}
+
+/// Whether the pod is on its way out and still runs (KEP-3973).
+pub fn is_terminating(pod: &Pod) -> bool {
+    !pod.is_finished() && pod.metadata.is_deleting()
+}
+
+/// When the pod became ready; `None` if it is not, or does not say since when.
+pub fn ready_since(pod: &Pod) -> Option<Time> {
+    pod.condition("Ready").filter(|ready| ready.status == "True")?.last_transition_time
+}
+
+/// Whether the pod has been ready for `min_ready_seconds`.
+pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
+    available_in(pod, min_ready_seconds, now) == Some(Duration::ZERO)
+}
+
+/// How long until the pod is available if it stays ready: nothing left for one that is available already, `None` for
+/// one that is not ready, or that must be ready for a while and does not say since when it is.
+pub fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+    if !pod.is_ready() {
+        return None;
+    }
+    if min_ready_seconds <= 0 {
+        return Some(Duration::ZERO);
+    }
+    let available_at = ready_since(pod)?.plus_seconds(i64::from(min_ready_seconds));
+    let left = i128::from(available_at.seconds()) * NANOS_PER_SECOND - now.as_nanosecond();
+    Some(Duration::from_nanos(u64::try_from(left.max(0)).unwrap_or(u64::MAX)))
+}
+
+/// How long until the next of the ready `pods` becomes available; `None` when none of them is still waiting for it.
+pub fn next_availability<'a>(
+    pods: impl IntoIterator<Item = &'a Pod>,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Option<Duration> {
+    let waits = pods.into_iter().filter_map(|pod| available_in(pod, min_ready_seconds, now));
+    waits.filter(|wait| !wait.is_zero()).min()
+}
+
+/// The `generateName` of pods that the object named `owner` makes: `owner-`, or the bare name where a name that
+/// starts like that would be refused.
+pub fn generate_name(owner: &str) -> String {
+    if starts_a_name(owner) { format!("{owner}-") } else { owner.to_owned() }
+}
+
+/// Whether `owner-` followed by what the server appends can be a pod's name (a DNS subdomain, RFC 1123). Only the
+/// length limit and the characters before the owner's last one are judged, which is what the original does.
+fn starts_a_name(owner: &str) -> bool {
+    let mut stem = owner.to_owned();
+    if stem.pop().is_none() || stem.len() >= 253 {
+        return false;
+    }
+    stem.push('a');
+    stem.split('.').all(|label| {
+        label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    })
+}
+
+/// `metadata` and `spec`, in a pod as in its template.
+const METADATA: u32 = 1;
+const SPEC: u32 = 2;
+
+/// Fields of a template's metadata that say something about one object and that its pods do not inherit: name,
+/// generateName, namespace, selfLink, uid, resourceVersion, generation, the timestamps and grace period,
+/// ownerReferences, managedFields. Labels, annotations and finalizers are inherited, and whatever is newer than us.
+const NOT_INHERITED: [u32; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 17];
+
+/// The metadata of a pod template.
+pub fn template_metadata(template: &Raw) -> Result<ObjectMeta, WireError> {
+    ObjectMeta::decode(&Bytes::from(payload(&template.0, METADATA)?))
+}
+
+/// A pod (protobuf, without envelope) made from `template` for `owner`: the template's inherited metadata and its
+/// spec, unparsed, so that nothing in them is lost.
+pub fn from_template(
+    template: &Raw,
+    namespace: &str,
+    generate_name: &str,
+    owner: &OwnerReference,
+) -> Result<Bytes, WireError> {
+    let inherited = payload(&template.0, METADATA)?;
+    let mut metadata = Vec::with_capacity(inherited.len() + 256);
+    put_bytes(&mut metadata, 2, generate_name.as_bytes());
+    put_bytes(&mut metadata, 3, namespace.as_bytes());
+    let mut fields = Reader::new(&inherited);
+    while let Some((number, _, raw)) = fields.next_raw()? {
+        if !NOT_INHERITED.contains(&number) {
+            metadata.extend_from_slice(raw);
+        }
+    }
+    put_bytes(&mut metadata, 13, &owner.to_bytes());
+
+    let spec = payload(&template.0, SPEC)?;
+    let mut pod = Vec::with_capacity(metadata.len() + spec.len() + 16);
+    put_bytes(&mut pod, METADATA, &metadata);
+    put_bytes(&mut pod, SPEC, &spec);
+    Ok(pod.into())
+}
+
+/// The content of the message `number` in `message`; empty when it is absent. One that occurs several times is, by
+/// protobuf's rules, the concatenation.
+fn payload(message: &[u8], number: u32) -> Result<Vec<u8>, WireError> {
+    let mut content = Vec::new();
+    let mut fields = Reader::new(message);
+    while let Some((found, value)) = fields.next_field()? {
+        if found == number {
+            content.extend_from_slice(value.bytes()?);
+        }
+    }
+    Ok(content)
+}

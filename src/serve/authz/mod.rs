@@ -1,0 +1,182 @@
+//! Delegated authorization: paths open to all, the masters' group, and for the rest the API server's judgement.
+
+mod paths;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+
+use super::cache::{Digest, Flights, Hasher, TtlCache};
+use super::error::ServeError;
+use super::observe::{Outcome, ServeObserver};
+use super::options::AuthorizationOptions;
+use super::reviews::{Access, Attributes, ResourceAttributes, Reviews};
+use super::user::{MASTERS, UserInfo};
+use crate::client::ApiError;
+pub(super) use paths::PathRules;
+
+/// Judgements remembered.
+const CACHED: usize = 8192;
+
+/// It could not be decided; nothing is allowed that is not known to be.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct AuthorizeError {
+    /// The review that failed.
+    #[from]
+    pub source: ApiError,
+}
+
+/// A judgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Go ahead.
+    Allowed,
+    /// Not allowed.
+    Denied {
+        /// Why, where the authorizers said.
+        reason: String,
+    },
+}
+
+/// Judges what users may do. Share it in an `Arc`.
+pub struct Authorizer {
+    paths: PathRules,
+    authorized_ttl: Duration,
+    unauthorized_ttl: Duration,
+    reviews: Option<Arc<dyn Reviews>>,
+    observer: Arc<dyn ServeObserver>,
+    hasher: Hasher,
+    cache: Arc<TtlCache<Access>>,
+    flights: Flights<Result<Access, ApiError>>,
+}
+
+impl std::fmt::Debug for Authorizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authorizer").field("delegates", &self.reviews.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Authorizer {
+    /// Without `reviews` only the open paths and the masters' group are allowed anything.
+    pub(super) fn new(
+        options: &AuthorizationOptions,
+        reviews: Option<Arc<dyn Reviews>>,
+        observer: Arc<dyn ServeObserver>,
+    ) -> Result<Self, ServeError> {
+        if reviews.is_none() {
+            tracing::warn!(
+                "no client for SubjectAccessReview (--authorization-kubeconfig): only the always-allowed paths and \
+                 the group system:masters are let through"
+            );
+        }
+        Ok(Self {
+            paths: PathRules::parse(&options.always_allow_paths)?,
+            authorized_ttl: options.authorized_ttl,
+            unauthorized_ttl: options.unauthorized_ttl,
+            reviews,
+            observer,
+            hasher: Hasher::new()?,
+            cache: Arc::new(TtlCache::new(CACHED)),
+            flights: Flights::default(),
+        })
+    }
+
+    /// Whether a user may make a request for a path. `verb` is the HTTP method in lower case.
+    pub async fn authorize_path(
+        &self,
+        user: &Arc<UserInfo>,
+        verb: &str,
+        path: &str,
+    ) -> Result<Decision, AuthorizeError> {
+        self.authorize(user, Attributes::Path { verb: verb.to_owned(), path: path.to_owned() }).await
+    }
+
+    /// Whether a user may do something with a resource.
+    pub async fn authorize_resource(
+        &self,
+        user: &Arc<UserInfo>,
+        attributes: ResourceAttributes,
+    ) -> Result<Decision, AuthorizeError> {
+        self.authorize(user, Attributes::Resource(attributes)).await
+    }
+
+    async fn authorize(
+        &self,
+        user: &Arc<UserInfo>,
+        attributes: Attributes,
+    ) -> Result<Decision, AuthorizeError> {
+        let begun = tokio::time::Instant::now();
+        let decision = self.decide(user, attributes).await;
+        let outcome = match &decision {
+            Ok(Decision::Allowed) => Outcome::Success,
+            Ok(Decision::Denied { .. }) => Outcome::Failure,
+            Err(_) => Outcome::Error,
+        };
+        self.observer.authorized(outcome, begun.elapsed());
+        decision
+    }
+
+    async fn decide(&self, user: &Arc<UserInfo>, attributes: Attributes) -> Result<Decision, AuthorizeError> {
+        let open = matches!(&attributes, Attributes::Path { path, .. } if self.paths.allows(path));
+        if open || user.is_in(MASTERS) {
+            return Ok(Decision::Allowed);
+        }
+        let Some(reviews) = &self.reviews else {
+            return Ok(Decision::Denied { reason: String::new() });
+        };
+        let key = self.key(user, &attributes);
+        let access = match self.cache.get(&key) {
+            Some(access) => access,
+            None => {
+                let start = || {
+                    let (reviews, user) = (Arc::clone(reviews), Arc::clone(user));
+                    let cache = Arc::clone(&self.cache);
+                    let (authorized, unauthorized) = (self.authorized_ttl, self.unauthorized_ttl);
+                    async move {
+                        let access = reviews.subject_access_review(&user, &attributes).await?;
+                        let ttl = if access.allowed { authorized } else { unauthorized };
+                        cache.insert(key, access.clone(), ttl);
+                        Ok(access)
+                    }
+                    .boxed()
+                };
+                self.flights.join(key, start).await?
+            }
+        };
+        Ok(if access.allowed { Decision::Allowed } else { Decision::Denied { reason: access.reason } })
+    }
+
+    fn key(&self, user: &UserInfo, attributes: &Attributes) -> Digest {
+        let mut parts: Vec<&[u8]> = vec![user.name.as_bytes(), user.uid.as_bytes()];
+        for group in &user.groups {
+            parts.extend([b"g".as_slice(), group.as_bytes()]);
+        }
+        for (name, values) in &user.extra {
+            parts.extend([b"x".as_slice(), name.as_bytes()]);
+            for value in values {
+                parts.extend([b"v".as_slice(), value.as_bytes()]);
+            }
+        }
+        match attributes {
+            Attributes::Path { verb, path } => {
+                parts.extend([b"path".as_slice(), verb.as_bytes(), path.as_bytes()]);
+            }
+            Attributes::Resource(of) => {
+                parts.push(b"resource");
+                let fields = [
+                    &of.verb,
+                    &of.group,
+                    &of.version,
+                    &of.resource,
+                    &of.subresource,
+                    &of.namespace,
+                    &of.name,
+                ];
+                parts.extend(fields.map(|field| field.as_bytes()));
+            }
+        }
+        self.hasher.digest(parts)
+    }
+}

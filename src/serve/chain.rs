@@ -1,0 +1,224 @@
+//! What every request goes through: decode, authenticate, authorize, answer.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Limited};
+
+use super::authn::{Authenticator, ClientCerts};
+use super::authz::{Authorizer, Decision};
+use super::http::{Handler, RequestBody, RequestHints, ResponseBody};
+use super::http::{finish, forbidden, full, not_found, percent_decode, text, unauthorized};
+use super::options::Limits;
+use super::router::Router;
+use super::user::UserInfo;
+use crate::client::BoxError;
+
+/// What handles all requests of a port.
+pub(super) struct Chain {
+    pub(super) authenticator: Authenticator,
+    pub(super) authorizer: Arc<Authorizer>,
+    pub(super) router: Arc<Router>,
+    pub(super) limits: Limits,
+}
+
+/// An answer, and whether the connection that asked should take no more requests.
+pub(super) struct Answer {
+    pub(super) response: Response<ResponseBody>,
+    pub(super) close: bool,
+}
+
+/// `grpc-status` for a call whose caller could not be told.
+const GRPC_UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
+
+impl Chain {
+    /// Answers a request. Clients that are not known get one request per connection where a connection can carry
+    /// many at once, so that opening and resetting streams costs them handshakes.
+    pub(super) async fn answer<B>(&self, request: Request<B>, certs: &ClientCerts) -> Answer
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let head = request.method() == Method::HEAD;
+        let Answer { mut response, close } = match self.router.find_grpc(request.headers()) {
+            Some(handler) => self.answer_grpc(request, certs, &handler).await,
+            None => self.answer_page(request, certs).await,
+        };
+        if head {
+            strip_body(&mut response);
+        }
+        Answer { response, close }
+    }
+
+    async fn answer_grpc<B>(&self, request: Request<B>, certs: &ClientCerts, handler: &Handler) -> Answer
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (mut parts, body) = request.into_parts();
+        match self.authenticator.authenticate(&mut parts.headers, certs).await {
+            Ok(user) => {
+                parts.extensions.insert(user);
+                let body = body.map_err(Into::into).boxed_unsync();
+                Answer { response: run(handler, Request::from_parts(parts, body)).await, close: false }
+            }
+            Err(reason) => {
+                tracing::warn!(path = parts.uri.path(), %reason, "call not authenticated");
+                let mut response = Response::new(full(Bytes::new()));
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+                headers.insert("grpc-status", GRPC_UNAUTHENTICATED);
+                headers.insert("grpc-message", HeaderValue::from_static("Unauthorized"));
+                Answer { response, close: true }
+            }
+        }
+    }
+
+    async fn answer_page<B>(&self, request: Request<B>, certs: &ClientCerts) -> Answer
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let begun = tokio::time::Instant::now();
+        let method = request.method().clone();
+        let (mut response, path, user) = self.page(request, certs).await;
+        finish(response.headers_mut());
+        let known = user.as_ref().is_some_and(|user| !user.is_anonymous());
+        tracing::debug!(
+            %method,
+            path,
+            user = user.as_ref().map(|user| user.name.as_str()),
+            code = response.status().as_u16(),
+            took = ?begun.elapsed(),
+            "request"
+        );
+        Answer { response, close: !known }
+    }
+
+    /// The answer, the path as decoded, and who asked.
+    async fn page<B>(
+        &self,
+        request: Request<B>,
+        certs: &ClientCerts,
+    ) -> (Response<ResponseBody>, String, Option<Arc<UserInfo>>)
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (mut parts, body) = request.into_parts();
+        let hints = RequestHints::of(&parts.headers, parts.uri.query());
+        // Decoded once, here: what is authorized is what is looked up.
+        let Some(path) = percent_decode(parts.uri.path()).filter(|path| path.starts_with('/')) else {
+            return (text(StatusCode::BAD_REQUEST, "400 Bad Request\n"), String::new(), None);
+        };
+        let user = match self.authenticator.authenticate(&mut parts.headers, certs).await {
+            Ok(user) => user,
+            Err(reason) => {
+                tracing::warn!(path, %reason, "request not authenticated");
+                return (unauthorized(&hints), path, None);
+            }
+        };
+        let verb = parts.method.as_str().to_ascii_lowercase();
+        let response = match self.authorizer.authorize_path(&user, &verb, &path).await {
+            Ok(Decision::Allowed) => match self.router.find(&path) {
+                Some(handler) => {
+                    parts.extensions.insert(Arc::clone(&user));
+                    run(&handler, Request::from_parts(parts, self.limited(body))).await
+                }
+                None => not_found(),
+            },
+            Ok(Decision::Denied { reason }) => {
+                let mut message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+                if !reason.is_empty() {
+                    message = format!("{message}: {reason}");
+                }
+                forbidden(&hints, &message)
+            }
+            Err(error) => {
+                tracing::error!(path, user = user.name, %error, "request not authorized: no answer");
+                let message = format!("Internal Server Error: {path:?}: {error}\n");
+                text(StatusCode::INTERNAL_SERVER_ERROR, message)
+            }
+        };
+        (response, path, Some(user))
+    }
+
+    /// A body that ends in an error when it gets too long or takes too long.
+    fn limited<B>(&self, body: B) -> RequestBody
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let body = Limited::new(body, self.limits.body_bytes);
+        TimedBody { body: Box::pin(body), limit: self.limits.body_time, deadline: None }.boxed_unsync()
+    }
+}
+
+/// Runs a handler; one that panics costs its request and nothing else.
+async fn run(handler: &Handler, request: Request<RequestBody>) -> Response<ResponseBody> {
+    let path = request.uri().path().to_owned();
+    // A handler may panic when it is called as well as when its future is polled.
+    let answer = async { handler(request).await };
+    match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(response) => response,
+        Err(_panic) => {
+            tracing::error!(path, "the handler of a request panicked");
+            text(StatusCode::INTERNAL_SERVER_ERROR, "This request met a defect in the server; see its log.\n")
+        }
+    }
+}
+
+/// The answer to `HEAD`: all but the body.
+fn strip_body(response: &mut Response<ResponseBody>) {
+    if let Some(length) = response.body().size_hint().exact() {
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    *response.body_mut() = full(Bytes::new());
+}
+
+/// The request's body was not there in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the request's body was not there within {0:?}")]
+struct BodyTimeout(Duration);
+
+/// A body whose end must come within a time from the first look at it.
+struct TimedBody<B> {
+    body: std::pin::Pin<Box<B>>,
+    limit: Duration,
+    deadline: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl<B> Body for TimedBody<B>
+where
+    B: Body<Data = Bytes, Error = BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        if let std::task::Poll::Ready(frame) = this.body.as_mut().poll_frame(context) {
+            return std::task::Poll::Ready(frame);
+        }
+        let limit = this.limit;
+        let deadline = this.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        deadline.as_mut().poll(context).map(|()| Some(Err(BodyTimeout(limit).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}

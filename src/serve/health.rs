@@ -1,0 +1,219 @@
+//! Health checks, which come and go while the manager runs, and the text by which the endpoints report them.
+//!
+//! A check says how things stand from what it already knows: it does no I/O and never blocks. Why one fails goes to
+//! the log; the page says only that it does, for anyone may read it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::observe::ServeObserver;
+
+/// The three endpoints that report health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// `/healthz`, the one that the original has.
+    Healthz,
+    /// `/livez`: whether the process should be restarted.
+    Livez,
+    /// `/readyz`: whether it can be asked things.
+    Readyz,
+}
+
+impl Probe {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Healthz, Self::Livez, Self::Readyz];
+
+    /// The endpoint's name, as in its path, its text and its metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Healthz => "healthz",
+            Self::Livez => "livez",
+            Self::Readyz => "readyz",
+        }
+    }
+}
+
+/// How a check ended. The names are the label values of `kubernetes_healthchecks_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckStatus {
+    /// It passed.
+    Success,
+    /// It failed.
+    Error,
+}
+
+impl CheckStatus {
+    /// The label value.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One thing that can be well or not.
+pub trait HealthCheck: Send + Sync + 'static {
+    /// Its name, unique in the registry: `leaderElection`, or a controller's.
+    fn name(&self) -> &str;
+
+    /// `Err` says, for the log, what is wrong. Must not block.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// A check that passes as long as it is registered: what a controller without a check of its own has.
+#[derive(Clone, Debug)]
+pub struct PingCheck(Arc<str>);
+
+impl PingCheck {
+    /// A check of that name.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+}
+
+impl HealthCheck for PingCheck {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+struct Registered {
+    check: Arc<dyn HealthCheck>,
+    probes: Vec<Probe>,
+}
+
+/// The checks, in the order in which they were added. Share it in an `Arc`.
+#[derive(Default)]
+pub struct HealthRegistry {
+    checks: RwLock<Vec<Registered>>,
+}
+
+impl std::fmt::Debug for HealthRegistry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+/// What an endpoint is to answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Whether every check that was not excluded passed.
+    pub passed: bool,
+    /// The page.
+    pub text: String,
+}
+
+impl HealthRegistry {
+    /// An empty registry; until something is added its endpoints answer for a check called `ping`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a check to all three endpoints, in the place of one of the same name.
+    pub fn add(&self, check: Arc<dyn HealthCheck>) {
+        self.add_for(&Probe::ALL, check);
+    }
+
+    /// Adds a check to some endpoints, in the place of one of the same name.
+    pub fn add_for(&self, probes: &[Probe], check: Arc<dyn HealthCheck>) {
+        let added = Registered { check, probes: probes.to_vec() };
+        let mut checks = self.checks.write();
+        match checks.iter_mut().find(|held| held.check.name() == added.check.name()) {
+            Some(held) => *held = added,
+            None => checks.push(added),
+        }
+    }
+
+    /// Removes a check; whether there was one.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut checks = self.checks.write();
+        let before = checks.len();
+        checks.retain(|held| held.check.name() != name);
+        checks.len() < before
+    }
+
+    /// The names of all checks, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.checks.read().iter().map(|held| held.check.name().to_owned()).collect()
+    }
+
+    /// Runs the checks of an endpoint. `excluded` are names to leave out, `verbose` asks for a line per check even
+    /// when all is well.
+    pub fn report(
+        &self,
+        probe: Probe,
+        excluded: &[String],
+        verbose: bool,
+        observer: &dyn ServeObserver,
+    ) -> Report {
+        let mut lines = String::new();
+        let mut failed = Vec::new();
+        let mut unmatched: Vec<&str> = excluded.iter().map(String::as_str).collect();
+        unmatched.sort_unstable();
+        unmatched.dedup();
+        for check in self.checks_of(probe) {
+            let name = check.name();
+            if excluded.iter().any(|held| held == name) {
+                unmatched.retain(|held| *held != name);
+                let _infallible = writeln!(lines, "[+]{name} excluded: ok");
+                continue;
+            }
+            let outcome = check.check();
+            let status = if outcome.is_ok() { CheckStatus::Success } else { CheckStatus::Error };
+            observer.health_checked(name, probe, status);
+            let _infallible = match outcome {
+                Ok(()) => writeln!(lines, "[+]{name} ok"),
+                Err(reason) => {
+                    failed.push(format!("{name}: {reason}"));
+                    writeln!(lines, "[-]{name} failed: reason withheld")
+                }
+            };
+        }
+        if !unmatched.is_empty() {
+            let quoted: Vec<String> = unmatched.iter().map(|name| format!("{name:?}")).collect();
+            let _infallible = writeln!(
+                lines,
+                "warn: some health checks cannot be excluded: no matches for {}",
+                quoted.join(",")
+            );
+        }
+        let endpoint = probe.name();
+        if !failed.is_empty() {
+            tracing::warn!(endpoint, failed = failed.join("; "), "health check failed");
+            return Report { passed: false, text: format!("{lines}{endpoint} check failed\n") };
+        }
+        let text = if verbose { format!("{lines}{endpoint} check passed\n") } else { "ok".to_owned() };
+        Report { passed: true, text }
+    }
+
+    /// Runs one check of an endpoint; `None` if there is none of that name.
+    pub fn report_one(&self, probe: Probe, name: &str, observer: &dyn ServeObserver) -> Option<Report> {
+        let check = self.checks_of(probe).into_iter().find(|check| check.name() == name)?;
+        let outcome = check.check();
+        let status = if outcome.is_ok() { CheckStatus::Success } else { CheckStatus::Error };
+        observer.health_checked(name, probe, status);
+        Some(match outcome {
+            Ok(()) => Report { passed: true, text: "ok".to_owned() },
+            Err(reason) => Report { passed: false, text: format!("internal server error: {reason}\n") },
+        })
+    }
+
+    /// A snapshot, so that a check runs without the lock.
+    fn checks_of(&self, probe: Probe) -> Vec<Arc<dyn HealthCheck>> {
+        let checks: Vec<_> = self
+            .checks
+            .read()
+            .iter()
+            .filter(|held| held.probes.contains(&probe))
+            .map(|held| Arc::clone(&held.check))
+            .collect();
+        if checks.is_empty() { vec![Arc::new(PingCheck::new("ping"))] } else { checks }
+    }
+}

@@ -1,0 +1,161 @@
+//! Bodies, the shapes of answers, and the decoding of paths.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use serde::Serialize;
+
+use crate::client::BoxError;
+
+/// The body of a request, as handlers get it.
+pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// The body of an answer.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// What answers requests for a path. The caller is in the request's extensions: [`super::UserInfo::of`].
+pub type Handler =
+    Arc<dyn Fn(Request<RequestBody>) -> BoxFuture<'static, Response<ResponseBody>> + Send + Sync>;
+
+/// A handler that answers at once, from what it has.
+pub fn sync_handler(
+    answer: impl Fn(&Request<RequestBody>) -> Response<ResponseBody> + Send + Sync + 'static,
+) -> Handler {
+    Arc::new(move |request| std::future::ready(answer(&request)).boxed())
+}
+
+/// A handler made of an async function.
+pub fn handler<F>(answer: impl Fn(Request<RequestBody>) -> F + Send + Sync + 'static) -> Handler
+where
+    F: Future<Output = Response<ResponseBody>> + Send + 'static,
+{
+    Arc::new(move |request| answer(request).boxed())
+}
+
+pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const CONTENT_TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-type-options");
+
+/// A body that is all there.
+pub fn full(body: impl Into<Bytes>) -> ResponseBody {
+    Full::new(body.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// An answer of a given type.
+pub fn respond(
+    status: StatusCode,
+    content_type: HeaderValue,
+    body: impl Into<Bytes>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(full(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// A plain text answer.
+pub fn text(status: StatusCode, body: impl Into<String>) -> Response<ResponseBody> {
+    respond(status, TEXT, body.into())
+}
+
+/// The answer for a path that nobody handles.
+pub(super) fn not_found() -> Response<ResponseBody> {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// The headers that every answer carries.
+pub(super) fn finish(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+}
+
+/// `meta/v1 Status`, as the API server writes errors.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    kind: &'a str,
+    api_version: &'a str,
+    metadata: serde_json::Map<String, serde_json::Value>,
+    status: &'a str,
+    message: &'a str,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<serde_json::Map<String, serde_json::Value>>,
+    code: u16,
+}
+
+/// An error as a `Status`, indented for people and their tools.
+fn status(headers: &RequestHints, code: StatusCode, reason: &str, message: &str) -> Response<ResponseBody> {
+    let status = Status {
+        kind: "Status",
+        api_version: "v1",
+        metadata: serde_json::Map::new(),
+        status: "Failure",
+        message,
+        reason,
+        details: (code == StatusCode::FORBIDDEN).then(serde_json::Map::new),
+        code: code.as_u16(),
+    };
+    let body = if headers.pretty {
+        serde_json::to_string_pretty(&status)
+    } else {
+        serde_json::to_string(&status).map(|text| text + "\n")
+    };
+    match body {
+        Ok(body) => respond(code, JSON, body),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{message}: {error}\n")),
+    }
+}
+
+/// 401: whoever it is, it could not be told.
+pub(super) fn unauthorized(hints: &RequestHints) -> Response<ResponseBody> {
+    status(hints, StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+}
+
+/// 403: known, and not allowed.
+pub(super) fn forbidden(hints: &RequestHints, message: &str) -> Response<ResponseBody> {
+    status(hints, StatusCode::FORBIDDEN, "Forbidden", message)
+}
+
+/// What about a request matters to the form of its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestHints {
+    pretty: bool,
+}
+
+impl RequestHints {
+    /// Indented for browsers, curl and wget, and where `?pretty` says so; `?pretty=false` says not to.
+    pub(super) fn of(headers: &HeaderMap, query: Option<&str>) -> Self {
+        let asked = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+            .find(|(name, _)| name == "pretty")
+            .map(|(_, value)| !matches!(&*value, "false" | "0"));
+        let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let people = ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool));
+        Self { pretty: asked.unwrap_or(people) }
+    }
+}
+
+/// Decodes `%xx`; `None` if an escape is broken or the result is not UTF-8.
+pub(super) fn percent_decode(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return Some(text.to_owned());
+    }
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.as_bytes().iter();
+    while let Some(&byte) = bytes.next() {
+        if byte == b'%' {
+            let value = digit(bytes.next())? * 16 + digit(bytes.next())?;
+            out.push(u8::try_from(value).ok()?);
+        } else {
+            out.push(byte);
+        }
+    }
+    String::from_utf8(out).ok()
+}

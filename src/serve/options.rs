@@ -1,0 +1,198 @@
+//! What the secure port is to be: plain values, made from flags by the manager.
+//!
+//! Nothing here reads a file or a flag; [`super::SecureServer::bind`] does the reading and reports what is wrong.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything about the secure port. The default is the original's: all addresses, port 10257, a self-signed
+/// certificate in memory.
+///
+/// `--secure-port=0` means that there is no port: the caller then binds nothing. Here port 0 asks for any free one.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// `--bind-address` and `--secure-port`. An unspecified address of either family listens on both families.
+    pub address: SocketAddr,
+    /// `--permit-address-sharing`. `SO_REUSEADDR` is set in any case, as Go's listener sets it; the flag is kept for
+    /// the configuration page.
+    pub permit_address_sharing: bool,
+    /// `--permit-port-sharing`: `SO_REUSEPORT`.
+    pub permit_port_sharing: bool,
+    /// `--disable-http2-serving`.
+    pub disable_http2: bool,
+    /// `--http2-max-streams-per-connection`; 0 is the original's 100.
+    pub http2_max_streams: u32,
+    /// Certificates, versions, suites.
+    pub tls: TlsOptions,
+    /// Who may come in.
+    pub authentication: AuthenticationOptions,
+    /// What they may do.
+    pub authorization: AuthorizationOptions,
+    /// What one client can use up.
+    pub limits: Limits,
+    /// How often rotated files and the cluster's authentication configuration are looked at.
+    pub reload_interval: Duration,
+    /// How long requests in flight may take to end once the server is told to stop.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 10257),
+            permit_address_sharing: false,
+            permit_port_sharing: false,
+            disable_http2: false,
+            http2_max_streams: 0,
+            tls: TlsOptions::default(),
+            authentication: AuthenticationOptions::default(),
+            authorization: AuthorizationOptions::default(),
+            limits: Limits::default(),
+            reload_interval: Duration::from_secs(60),
+            shutdown_grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The serving certificate and what handshakes may use.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// `--tls-cert-file` and `--tls-private-key-file`, both or neither.
+    pub cert_and_key: Option<(PathBuf, PathBuf)>,
+    /// `--cert-dir`: where a self-signed certificate is kept when none is given; empty keeps it in memory.
+    pub cert_dir: Option<PathBuf>,
+    /// Names for a self-signed certificate beside `localhost`, the loopback addresses and the address bound:
+    /// the host's name, say.
+    pub self_signed_names: Vec<String>,
+    /// `--tls-sni-cert-key`, in the order given.
+    pub sni: Vec<SniCertKey>,
+    /// `--tls-min-version` by Go's name (`VersionTLS12`); empty is TLS 1.2.
+    pub min_version: String,
+    /// `--tls-cipher-suites` by Go's names; empty is every suite offered.
+    pub cipher_suites: Vec<String>,
+    /// `--tls-curve-preferences` by their TLS numbers; empty is every group offered.
+    pub curve_preferences: Vec<u16>,
+}
+
+/// One `--tls-sni-cert-key`.
+#[derive(Clone, Debug)]
+pub struct SniCertKey {
+    /// The certificate chain, leaf first.
+    pub cert_file: PathBuf,
+    /// Its key.
+    pub key_file: PathBuf,
+    /// The server names it answers to (`example.org`, `*.example.org`); empty: those in the certificate.
+    pub names: Vec<String>,
+}
+
+/// Delegated authentication.
+#[derive(Clone, Debug)]
+pub struct AuthenticationOptions {
+    /// `--client-ca-file`.
+    pub client_ca_file: Option<PathBuf>,
+    /// The `--requestheader-*` flags; used when the CA file is given, else the cluster's are.
+    pub request_header: RequestHeaderOptions,
+    /// `--authentication-skip-lookup`: do not ask the cluster for the certificate authorities not given.
+    pub skip_lookup: bool,
+    /// `--authentication-tolerate-lookup-failure`: start even if the cluster cannot be asked.
+    pub tolerate_lookup_failure: bool,
+    /// `--authentication-token-webhook-cache-ttl`; zero remembers nothing.
+    pub token_cache_ttl: Duration,
+}
+
+impl Default for AuthenticationOptions {
+    fn default() -> Self {
+        Self {
+            client_ca_file: None,
+            request_header: RequestHeaderOptions::default(),
+            skip_lookup: false,
+            tolerate_lookup_failure: false,
+            token_cache_ttl: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How a front proxy says for whom it calls.
+#[derive(Clone, Debug)]
+pub struct RequestHeaderOptions {
+    /// `--requestheader-client-ca-file`.
+    pub ca_file: Option<PathBuf>,
+    /// `--requestheader-allowed-names`: common names of the proxies' certificates; empty allows all of the CA's.
+    pub allowed_names: Vec<String>,
+    /// `--requestheader-username-headers`.
+    pub username_headers: Vec<String>,
+    /// `--requestheader-uid-headers`.
+    pub uid_headers: Vec<String>,
+    /// `--requestheader-group-headers`.
+    pub group_headers: Vec<String>,
+    /// `--requestheader-extra-headers-prefix`.
+    pub extra_header_prefixes: Vec<String>,
+}
+
+impl Default for RequestHeaderOptions {
+    fn default() -> Self {
+        Self {
+            ca_file: None,
+            allowed_names: Vec::new(),
+            username_headers: vec!["x-remote-user".to_owned()],
+            uid_headers: Vec::new(),
+            group_headers: vec!["x-remote-group".to_owned()],
+            extra_header_prefixes: vec!["x-remote-extra-".to_owned()],
+        }
+    }
+}
+
+/// Delegated authorization.
+#[derive(Clone, Debug)]
+pub struct AuthorizationOptions {
+    /// `--authorization-always-allow-paths`; a trailing `*` matches every continuation.
+    pub always_allow_paths: Vec<String>,
+    /// `--authorization-webhook-cache-authorized-ttl`.
+    pub authorized_ttl: Duration,
+    /// `--authorization-webhook-cache-unauthorized-ttl`.
+    pub unauthorized_ttl: Duration,
+}
+
+impl Default for AuthorizationOptions {
+    fn default() -> Self {
+        Self {
+            always_allow_paths: ["/healthz", "/readyz", "/livez"].map(str::to_owned).to_vec(),
+            authorized_ttl: Duration::from_secs(10),
+            unauthorized_ttl: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What one client, or all of them, can use up.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at once; the next ones wait to be accepted.
+    pub connections: usize,
+    /// Time for a TLS handshake.
+    pub handshake: Duration,
+    /// Time for a request's headers; on HTTP/1.1 also how long a connection may idle.
+    pub header_time: Duration,
+    /// Bytes of a request's headers.
+    pub header_bytes: usize,
+    /// How long an HTTP/2 connection may carry no request.
+    pub idle: Duration,
+    /// Bytes of a request's body. gRPC calls have their own limits.
+    pub body_bytes: usize,
+    /// Time for a request's body. gRPC calls have their own limits.
+    pub body_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            handshake: Duration::from_secs(10),
+            header_time: Duration::from_secs(32),
+            header_bytes: 256 << 10,
+            idle: Duration::from_secs(90),
+            body_bytes: 1 << 20,
+            body_time: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The port itself: set up by [`SecureServer::bind`], served by [`SecureServer::run`].
+
+use std::convert::Infallible;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rustls::crypto::CryptoProvider;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::authn::trust::TrustStore;
+use super::authn::{Authenticator, ClusterTrust, HeaderRules, RequestHeader, TokenAuthenticator};
+use super::authz::Authorizer;
+use super::chain::Chain;
+use super::connection::{Connection, serve};
+use super::error::ServeError;
+use super::observe::ServeObserver;
+use super::options::ServeOptions;
+use super::reload::{Content, Reloader};
+use super::reviews::Reviews;
+use super::router::Router;
+use super::tls::{self, CertFiles, CertStore, SelfSigned, Tls};
+use crate::model::clock::SharedClock;
+
+const BACKLOG: u32 = 1024;
+/// Streams on one HTTP/2 connection when no flag says how many.
+const HTTP2_STREAMS: u32 = 100;
+
+/// What the port works with.
+#[derive(Clone)]
+pub struct ServeDeps {
+    /// For the validity of certificates.
+    pub clock: SharedClock,
+    /// The pages. Install [`super::Pages`] into it; more may be added while the server runs.
+    pub router: Arc<Router>,
+    /// Asks for TokenReviews and the cluster's authentication configuration; `None` without
+    /// `--authentication-kubeconfig` (and outside of a cluster).
+    pub authentication: Option<Arc<dyn Reviews>>,
+    /// Asks for SubjectAccessReviews; `None` without `--authorization-kubeconfig` (and outside of a cluster).
+    pub authorization: Option<Arc<dyn Reviews>>,
+    /// Hears of what happens.
+    pub observer: Arc<dyn ServeObserver>,
+}
+
+impl std::fmt::Debug for ServeDeps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServeDeps").field("router", &self.router).finish_non_exhaustive()
+    }
+}
+
+/// A port that listens and does not yet serve.
+pub struct SecureServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Arc<Tls>,
+    chain: Arc<Chain>,
+    reloader: Arc<Reloader>,
+    options: ServeOptions,
+}
+
+impl std::fmt::Debug for SecureServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecureServer").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl SecureServer {
+    /// Reads the certificates, makes one if none is given, asks the cluster for the authorities that no flag names,
+    /// and listens. Must be called within a tokio runtime.
+    pub async fn bind(options: ServeOptions, deps: ServeDeps) -> Result<Self, ServeError> {
+        let provider = tls::provider(&options.tls)?;
+        let (certs, cert_files) = load_certs(&options, &deps, &provider).await?;
+        let trust = Trust::load(&options, &deps).await?;
+        let mut reloader = Reloader::new(
+            Arc::clone(&provider),
+            Arc::clone(&certs),
+            trust.client_ca.clone(),
+            trust.request_header.clone(),
+            trust.cluster,
+        );
+        for (what, index, files, content) in &cert_files {
+            reloader.watch_cert(what, *index, files, content);
+        }
+        for (what, path, store, content) in trust.files {
+            reloader.watch_authorities(what, path, store, &content);
+        }
+        let tls = Arc::new(Tls::new(&options, provider, certs, reloader.hints())?);
+        let tokens = match &deps.authentication {
+            Some(reviews) => {
+                let ttl = options.authentication.token_cache_ttl;
+                Some(TokenAuthenticator::new(Arc::clone(reviews), ttl)?)
+            }
+            None => None,
+        };
+        let authorizer =
+            Authorizer::new(&options.authorization, deps.authorization, Arc::clone(&deps.observer))?;
+        let chain = Chain {
+            authenticator: Authenticator {
+                request_header: trust.request_header,
+                client_ca: trust.client_ca,
+                tokens,
+                observer: deps.observer,
+            },
+            authorizer: Arc::new(authorizer),
+            router: deps.router,
+            limits: options.limits,
+        };
+        let listener = listen(&options)?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| ServeError::Listen { address: options.address, source })?;
+        Ok(Self { listener, address, tls, chain: Arc::new(chain), reloader: Arc::new(reloader), options })
+    }
+
+    /// Where it listens; the port is the one found free when none was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Judges what the callers of a mounted service may do.
+    pub fn authorizer(&self) -> Arc<Authorizer> {
+        Arc::clone(&self.chain.authorizer)
+    }
+
+    /// Looks for rotated files at once, for tests that do not wait a minute.
+    #[cfg(test)]
+    pub(super) fn reload(&self) -> impl AsyncFn() + use<> {
+        let (reloader, tls) = (Arc::clone(&self.reloader), Arc::clone(&self.tls));
+        async move || reloader.turn(&tls).await
+    }
+
+    /// Serves until `shutdown`, then lets requests in flight end for as long as the options grant, and returns when
+    /// every connection is closed.
+    pub async fn run(self, shutdown: CancellationToken) {
+        tracing::info!(address = %self.address, "serving securely");
+        let Self { listener, tls, chain, reloader, options, .. } = self;
+        let reloads = keep_reloading(&reloader, &tls, &options);
+        let mut connections = tokio::select! {
+            connections = accept(listener, &tls, &chain, &options, &shutdown) => connections,
+            never = reloads => match never {},
+        };
+        let drained =
+            timeout(options.shutdown_grace, async { while connections.join_next().await.is_some() {} });
+        if drained.await.is_err() {
+            tracing::warn!(
+                connections = connections.len(),
+                "requests were cut off at the end of the grace period"
+            );
+            connections.shutdown().await;
+        }
+        tracing::info!("the secure port is closed");
+    }
+}
+
+/// Looks for rotated files and authorities, again and again.
+async fn keep_reloading(reloader: &Reloader, tls: &Tls, options: &ServeOptions) -> Infallible {
+    loop {
+        sleep(options.reload_interval).await;
+        reloader.turn(tls).await;
+    }
+}
+
+/// Takes connections until `shutdown`, and hands over those that still live.
+async fn accept(
+    listener: TcpListener,
+    tls: &Arc<Tls>,
+    chain: &Arc<Chain>,
+    options: &ServeOptions,
+    shutdown: &CancellationToken,
+) -> JoinSet<()> {
+    let mut connections = JoinSet::new();
+    let places = Arc::new(Semaphore::new(options.limits.connections));
+    let max_streams = if options.http2_max_streams == 0 { HTTP2_STREAMS } else { options.http2_max_streams };
+    loop {
+        let next = async {
+            // A place first: when there is none, new connections wait in the listener's own queue.
+            let place = Arc::clone(&places).acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return connections,
+            Some(ended) = connections.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a connection's task failed");
+                }
+            }
+            (accepted, place) = next => match (accepted, place) {
+                (Ok((stream, peer)), Ok(place)) => {
+                    let connection = Connection {
+                        stream,
+                        peer,
+                        tls: tls.config(),
+                        chain: Arc::clone(chain),
+                        limits: options.limits,
+                        max_streams,
+                    };
+                    let shutdown = shutdown.clone();
+                    connections.spawn(async move {
+                        serve(connection, shutdown).await;
+                        drop(place);
+                    });
+                }
+                (Err(error), _) => {
+                    // Out of file descriptors, most likely: that passes, and must not become a busy loop.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    sleep(std::time::Duration::from_millis(100)).await;
+                }
+                // The semaphore is never closed.
+                (Ok(_), Err(_closed)) => return connections,
+            },
+        }
+    }
+}
+
+fn listen(options: &ServeOptions) -> Result<TcpListener, ServeError> {
+    let at = |address: SocketAddr| -> std::io::Result<TcpListener> {
+        let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+        socket.set_reuseaddr(true)?;
+        if options.permit_port_sharing {
+            socket.set_reuseport(true)?;
+        }
+        // Inherited by every connection: a peer that is gone is noticed.
+        socket.set_keepalive(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    let address = options.address;
+    let listening = if address.ip().is_unspecified() {
+        // As Go does: all addresses of both families, and of IPv4 alone where there is no IPv6.
+        let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
+        at(both).or_else(|error| if address.is_ipv4() { at(address) } else { Err(error) })
+    } else {
+        at(address)
+    };
+    listening.map_err(|source| ServeError::Listen { address, source })
+}
+
+type LoadedCert = (&'static str, usize, CertFiles, Content);
+
+const CERT_FLAG: &str = "--tls-cert-file";
+const SNI_FLAG: &str = "--tls-sni-cert-key";
+const CLIENT_CA_FLAG: &str = "--client-ca-file";
+const REQUEST_HEADER_CA_FLAG: &str = "--requestheader-client-ca-file";
+
+/// The serving certificates, and those of them that are in files.
+async fn load_certs(
+    options: &ServeOptions,
+    deps: &ServeDeps,
+    provider: &Arc<CryptoProvider>,
+) -> Result<(Arc<CertStore>, Vec<LoadedCert>), ServeError> {
+    let mut files = Vec::new();
+    let default = match tls::prepare(options, deps.clock.now())? {
+        SelfSigned::Memory { cert, key } => {
+            tls::certified_key(cert.as_bytes(), key.as_bytes(), provider).map_err(ServeError::SelfSigned)?
+        }
+        SelfSigned::Files(pair) => {
+            let content = Content::read_pair(CERT_FLAG, &pair.cert, &pair.key).await?;
+            let key = content.certified_key(CERT_FLAG, &pair.cert, provider)?;
+            files.push((CERT_FLAG, 0, pair, content));
+            key
+        }
+    };
+    let mut others = Vec::new();
+    for (index, sni) in options.tls.sni.iter().enumerate() {
+        let pair = CertFiles { cert: sni.cert_file.clone(), key: sni.key_file.clone() };
+        let content = Content::read_pair(SNI_FLAG, &pair.cert, &pair.key).await?;
+        others.push((sni.names.clone(), content.certified_key(SNI_FLAG, &pair.cert, provider)?));
+        files.push((SNI_FLAG, index + 1, pair, content));
+    }
+    Ok((Arc::new(CertStore::new(default, others)), files))
+}
+
+/// Whose certificates are trusted, and where that is read from.
+struct Trust {
+    client_ca: Option<Arc<TrustStore>>,
+    request_header: Option<Arc<RequestHeader>>,
+    cluster: Option<ClusterTrust>,
+    files: Vec<(&'static str, PathBuf, Arc<TrustStore>, Content)>,
+}
+
+impl Trust {
+    /// Flags first; the cluster is asked for what no flag names, unless that is skipped.
+    async fn load(options: &ServeOptions, deps: &ServeDeps) -> Result<Self, ServeError> {
+        let authentication = &options.authentication;
+        let store = || Arc::new(TrustStore::new(Arc::clone(&deps.clock)));
+        let mut trust = Self { client_ca: None, request_header: None, cluster: None, files: Vec::new() };
+        if let Some(path) = &authentication.client_ca_file {
+            trust.client_ca = Some(trust.load_file(CLIENT_CA_FLAG, path, store()).await?);
+        }
+        let rules = &authentication.request_header;
+        if let Some(path) = &rules.ca_file {
+            let store = trust.load_file(REQUEST_HEADER_CA_FLAG, path, store()).await?;
+            let rules = HeaderRules::from_options(rules)
+                .map_err(|reason| ServeError::Nothing(format!("--requestheader-*-headers: {reason}")))?;
+            let rules = ArcSwap::from_pointee(rules);
+            trust.request_header = Some(Arc::new(RequestHeader { trust: store, rules }));
+        }
+        let complete = trust.client_ca.is_some() && trust.request_header.is_some();
+        if complete || authentication.skip_lookup {
+            return Ok(trust);
+        }
+        let Some(reviews) = &deps.authentication else {
+            tracing::warn!(
+                client_certificates = trust.client_ca.is_some(),
+                request_headers = trust.request_header.is_some(),
+                "no client for the cluster's authentication configuration (--authentication-kubeconfig): certificate \
+                 authorities that no flag names are not looked up, nor are bearer tokens"
+            );
+            return Ok(trust);
+        };
+        let mut cluster = ClusterTrust {
+            reviews: Arc::clone(reviews),
+            client_ca: None,
+            request_header: None,
+            seen: Mutex::new(None),
+        };
+        if trust.client_ca.is_none() {
+            cluster.client_ca = Some(store());
+            trust.client_ca.clone_from(&cluster.client_ca);
+        }
+        if trust.request_header.is_none() {
+            let method = RequestHeader { trust: store(), rules: ArcSwap::default() };
+            cluster.request_header = Some(Arc::new(method));
+            trust.request_header.clone_from(&cluster.request_header);
+        }
+        match cluster.refresh().await {
+            Ok(_) => {}
+            Err(error) if authentication.tolerate_lookup_failure => tracing::warn!(
+                %error,
+                "cannot read the cluster's authentication configuration; going on without it, which may treat every \
+                 request as anonymous (--authentication-tolerate-lookup-failure)"
+            ),
+            Err(error) => return Err(ServeError::Lookup(error.to_string())),
+        }
+        trust.cluster = Some(cluster);
+        Ok(trust)
+    }
+
+    async fn load_file(
+        &mut self,
+        what: &'static str,
+        path: &std::path::Path,
+        store: Arc<TrustStore>,
+    ) -> Result<Arc<TrustStore>, ServeError> {
+        let content = Content::read(what, path).await?;
+        content.authorities(what, path, &store)?;
+        self.files.push((what, path.to_owned(), Arc::clone(&store), content));
+        Ok(store)
+    }
+}

@@ -1,0 +1,141 @@
+//! The serving certificates: one by default, more by server name, each replaceable while connections live.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rustls::crypto::CryptoProvider;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+/// A certificate and its key, in files.
+#[derive(Clone, Debug)]
+pub(in crate::serve) struct CertFiles {
+    pub(in crate::serve) cert: PathBuf,
+    pub(in crate::serve) key: PathBuf,
+}
+
+/// A certificate and the names it serves; `names` of the default certificate are of no account.
+#[derive(Clone)]
+struct Served {
+    /// Names that a flag gives it; empty means those of the certificate.
+    given: Vec<String>,
+    key: Arc<CertifiedKey>,
+}
+
+struct Lookup {
+    default: Arc<CertifiedKey>,
+    by_name: HashMap<String, Arc<CertifiedKey>>,
+}
+
+/// What handshakes choose from.
+pub(in crate::serve) struct CertStore {
+    served: Mutex<Vec<Served>>,
+    lookup: ArcSwap<Lookup>,
+}
+
+impl CertStore {
+    /// The first is the default; the others answer to the names given with them, or to their own. Of two that answer
+    /// to the same name the earlier wins.
+    pub(in crate::serve) fn new(default: CertifiedKey, others: Vec<(Vec<String>, CertifiedKey)>) -> Self {
+        let mut served = vec![Served { given: Vec::new(), key: Arc::new(default) }];
+        served.extend(others.into_iter().map(|(given, key)| Served { given, key: Arc::new(key) }));
+        let lookup = ArcSwap::from_pointee(lookup(&served));
+        Self { served: Mutex::new(served), lookup }
+    }
+
+    /// Replaces a certificate: 0 is the default one, then those by name in their order.
+    pub(in crate::serve) fn replace(&self, index: usize, key: CertifiedKey) {
+        let mut served = self.served.lock();
+        if let Some(held) = served.get_mut(index) {
+            held.key = Arc::new(key);
+        }
+        self.lookup.store(Arc::new(lookup(&served)));
+    }
+
+    fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
+        let lookup = self.lookup.load();
+        let Some(name) = name else { return Arc::clone(&lookup.default) };
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let wildcard = || name.split_once('.').and_then(|(_, rest)| lookup.by_name.get(&format!("*.{rest}")));
+        let found = lookup.by_name.get(&name).or_else(wildcard);
+        Arc::clone(found.unwrap_or(&lookup.default))
+    }
+}
+
+fn lookup(served: &[Served]) -> Lookup {
+    let mut by_name = HashMap::new();
+    for held in served.iter().skip(1) {
+        let own;
+        let names = if held.given.is_empty() {
+            own = names_of(&held.key);
+            &own
+        } else {
+            &held.given
+        };
+        for name in names {
+            let name = name.trim_end_matches('.').to_ascii_lowercase();
+            by_name.entry(name).or_insert_with(|| Arc::clone(&held.key));
+        }
+    }
+    // There is always a first: `new` put it there.
+    Lookup { default: Arc::clone(&served[0].key), by_name }
+}
+
+/// The DNS names of a certificate; its common name where it has none.
+fn names_of(key: &CertifiedKey) -> Vec<String> {
+    let Some((_, cert)) = key.cert.first().and_then(|leaf| X509Certificate::from_der(leaf).ok()) else {
+        return Vec::new();
+    };
+    let mut names = Vec::new();
+    if let Ok(Some(extension)) = cert.subject_alternative_name() {
+        for name in &extension.value.general_names {
+            if let GeneralName::DNSName(name) = name {
+                names.push((*name).to_owned());
+            }
+        }
+    }
+    if names.is_empty() {
+        names.extend(
+            cert.subject().iter_common_name().filter_map(|name| name.as_str().ok()).map(str::to_owned),
+        );
+    }
+    names
+}
+
+impl fmt::Debug for CertStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CertStore").field("certificates", &self.served.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for CertStore {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.find(hello.server_name()))
+    }
+}
+
+/// A chain and its key from PEM; refused when they do not belong together.
+pub(in crate::serve) fn certified_key(
+    cert_pem: &[u8],
+    key_pem: &[u8],
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, String> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(cert_pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("certificate: {error}"))?;
+    if chain.is_empty() {
+        return Err("it holds no PEM certificate".to_owned());
+    }
+    let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| format!("private key: {error}"))?;
+    CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => "the private key does not belong to the certificate".to_owned(),
+        other => other.to_string(),
+    })
+}

@@ -1,0 +1,82 @@
+//! The TLS side of the port: certificates that can be rotated, suites by Go's names, client certificates asked for.
+
+mod certs;
+mod client_certs;
+mod names;
+mod self_signed;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+
+use super::error::ServeError;
+use super::options::{ServeOptions, TlsOptions};
+pub(super) use certs::{CertFiles, CertStore, certified_key};
+pub use names::{cipher_suites, tls_versions};
+pub(super) use self_signed::{SelfSigned, prepare};
+
+/// Protocols offered by ALPN.
+const H2: &[u8] = b"h2";
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+/// The configuration in force: built anew when the authorities named to clients change.
+pub(super) struct Tls {
+    provider: Arc<CryptoProvider>,
+    versions: Vec<&'static rustls::SupportedProtocolVersion>,
+    pub(super) certs: Arc<CertStore>,
+    alpn: Vec<Vec<u8>>,
+    current: ArcSwap<ServerConfig>,
+}
+
+impl Tls {
+    pub(super) fn new(
+        options: &ServeOptions,
+        provider: Arc<CryptoProvider>,
+        certs: Arc<CertStore>,
+        hints: Vec<rustls::DistinguishedName>,
+    ) -> Result<Self, ServeError> {
+        let versions = names::versions(&options.tls.min_version)?;
+        let mut alpn = vec![HTTP_1_1.to_vec()];
+        if !options.disable_http2 {
+            alpn.insert(0, H2.to_vec());
+        }
+        let config = build(&provider, &versions, &certs, &alpn, hints)?;
+        Ok(Self { provider, versions, certs, alpn, current: ArcSwap::from_pointee(config) })
+    }
+
+    /// What the next handshake uses.
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        self.current.load_full()
+    }
+
+    /// Names other authorities to clients from now on.
+    pub(super) fn set_hints(&self, hints: Vec<rustls::DistinguishedName>) -> Result<(), ServeError> {
+        let config = build(&self.provider, &self.versions, &self.certs, &self.alpn, hints)?;
+        self.current.store(Arc::new(config));
+        Ok(())
+    }
+}
+
+fn build(
+    provider: &Arc<CryptoProvider>,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+    certs: &Arc<CertStore>,
+    alpn: &[Vec<u8>],
+    hints: Vec<rustls::DistinguishedName>,
+) -> Result<ServerConfig, ServeError> {
+    let verifier = client_certs::AnyClientCert::new(provider, hints);
+    let resolver: Arc<dyn rustls::server::ResolvesServerCert> = Arc::clone(certs) as _;
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(versions)?
+        .with_client_cert_verifier(Arc::new(verifier))
+        .with_cert_resolver(resolver);
+    config.alpn_protocols = alpn.to_vec();
+    Ok(config)
+}
+
+/// The provider that offers what the flags name.
+pub(super) fn provider(options: &TlsOptions) -> Result<Arc<CryptoProvider>, ServeError> {
+    names::provider(&options.cipher_suites, &options.curve_preferences).map(Arc::new)
+}

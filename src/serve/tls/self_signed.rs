@@ -1,0 +1,141 @@
+//! A serving certificate of our own when none is given: kept in `--cert-dir` under the original's file names and
+//! found there again at the next start, or in memory when there is no such directory.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use jiff::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+
+use super::certs::CertFiles;
+use crate::serve::error::ServeError;
+use crate::serve::options::ServeOptions;
+
+/// The base name of the files in `--cert-dir`: the original's, so that either finds the other's.
+const PAIR_NAME: &str = "kube-controller-manager";
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Where the serving certificate comes from.
+pub(in crate::serve) enum SelfSigned {
+    /// Files: given, found, or made.
+    Files(CertFiles),
+    /// Made, and kept nowhere.
+    Memory {
+        /// The chain.
+        cert: String,
+        /// The key.
+        key: String,
+    },
+}
+
+/// The serving certificate by the options: the one given, else the one in the directory, else a new one.
+pub(in crate::serve) fn prepare(options: &ServeOptions, now: Timestamp) -> Result<SelfSigned, ServeError> {
+    if let Some((cert, key)) = &options.tls.cert_and_key {
+        return Ok(SelfSigned::Files(CertFiles { cert: cert.clone(), key: key.clone() }));
+    }
+    let Some(dir) = options.tls.cert_dir.as_deref().filter(|dir| !dir.as_os_str().is_empty()) else {
+        let (cert, key) = generate(options, now)?;
+        tracing::info!("made a self-signed serving certificate, kept in memory");
+        return Ok(SelfSigned::Memory { cert, key });
+    };
+    let files =
+        CertFiles { cert: dir.join(format!("{PAIR_NAME}.crt")), key: dir.join(format!("{PAIR_NAME}.key")) };
+    match (exists(&files.cert)?, exists(&files.key)?) {
+        (true, true) => {}
+        (false, false) => {
+            let (cert, key) = generate(options, now)?;
+            write_pair(dir, &files, &cert, &key)?;
+            tracing::info!(dir = %dir.display(), "made a self-signed serving certificate");
+        }
+        (has_cert, _) => {
+            let (here, gone) = if has_cert { (&files.cert, &files.key) } else { (&files.key, &files.cert) };
+            return Err(ServeError::SelfSigned(format!(
+                "--cert-dir has {} without {}: remove it or put the other back",
+                here.display(),
+                gone.display()
+            )));
+        }
+    }
+    Ok(SelfSigned::Files(files))
+}
+
+fn exists(path: &Path) -> Result<bool, ServeError> {
+    path.try_exists().map_err(|error| ServeError::SelfSigned(format!("{}: {error}", path.display())))
+}
+
+/// The key goes first and is readable to its owner alone; a half-written pair is reported at the next start.
+fn write_pair(dir: &Path, files: &CertFiles, cert: &str, key: &str) -> Result<(), ServeError> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let write = |path: &PathBuf, mode: u32, text: &str| -> io::Result<()> {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    fs::create_dir_all(dir)
+        .and_then(|()| write(&files.key, 0o600, key))
+        .and_then(|()| write(&files.cert, 0o644, cert))
+        .map_err(|error| ServeError::SelfSigned(format!("--cert-dir {}: {error}", dir.display())))
+}
+
+/// A certificate for a year with a one-off authority, whose key is thrown away; the chain has both, so that a client
+/// can be given the authority to trust.
+fn generate(options: &ServeOptions, now: Timestamp) -> Result<(String, String), ServeError> {
+    sign(options, now).map_err(|error| ServeError::SelfSigned(error.to_string()))
+}
+
+fn sign(options: &ServeOptions, now: Timestamp) -> Result<(String, String), rcgen::Error> {
+    let seconds = u64::try_from(now.as_second()).unwrap_or(0);
+    let time = UNIX_EPOCH + Duration::from_secs(seconds);
+    let (not_before, not_after) = (time - HOUR.min(Duration::from_secs(seconds)), time + YEAR);
+
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.distinguished_name.push(DnType::CommonName, format!("localhost-ca@{seconds}"));
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    authority.not_before = not_before.into();
+    authority.not_after = not_after.into();
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+
+    let mut leaf = CertificateParams::new(Vec::new())?;
+    leaf.distinguished_name.push(DnType::CommonName, format!("localhost@{seconds}"));
+    leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    leaf.use_authority_key_identifier_extension = true;
+    leaf.not_before = not_before.into();
+    leaf.not_after = not_after.into();
+    leaf.subject_alt_names = names(options)?;
+    let key = KeyPair::generate()?;
+    let cert = leaf.signed_by(&key, &authority)?;
+    Ok((format!("{}{}", cert.pem(), authority.pem()), key.serialize_pem()))
+}
+
+fn names(options: &ServeOptions) -> Result<Vec<SanType>, rcgen::Error> {
+    let mut ips: Vec<IpAddr> =
+        vec![std::net::Ipv4Addr::LOCALHOST.into(), std::net::Ipv6Addr::LOCALHOST.into()];
+    let bound = options.address.ip();
+    if !bound.is_unspecified() && !ips.contains(&bound) {
+        ips.push(bound);
+    }
+    let mut dns = vec!["localhost".to_owned()];
+    for name in &options.tls.self_signed_names {
+        match name.parse::<IpAddr>() {
+            Ok(ip) if !ips.contains(&ip) => ips.push(ip),
+            Ok(_) => {}
+            Err(_) if !name.is_empty() && !dns.contains(name) => dns.push(name.clone()),
+            Err(_) => {}
+        }
+    }
+    let mut names = Vec::with_capacity(dns.len() + ips.len());
+    for name in dns {
+        names.push(SanType::DnsName(name.try_into()?));
+    }
+    names.extend(ips.into_iter().map(SanType::IpAddress));
+    Ok(names)
+}

@@ -1,0 +1,71 @@
+//! What `/metrics/slis` serves: the outcomes of health checks (KEP-3466), in a registry of their own.
+
+use prometheus::{IntCounterVec, IntGaugeVec, Registry};
+
+use super::metrics::{MetricsError, Registrar};
+use super::text::encode_text;
+
+/// How a health check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckStatus {
+    /// Healthy.
+    Success,
+    /// Unhealthy.
+    Error,
+    /// It has not come to a result yet.
+    Pending,
+}
+
+impl CheckStatus {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Pending => "pending",
+        }
+    }
+}
+
+/// Results of health checks: the last as a gauge, all as counters.
+#[derive(Clone, Debug)]
+pub struct SliMetrics {
+    registry: Registry,
+    last: IntGaugeVec,
+    total: IntCounterVec,
+}
+
+impl SliMetrics {
+    /// Makes the metrics and their registry.
+    pub fn new() -> Result<Self, MetricsError> {
+        let registry = Registry::new();
+        let registrar = Registrar::new(&registry);
+        let last = registrar.int_gauges(
+            "kubernetes_healthcheck",
+            "The last result of a health check: 1 for success, 0 for anything else.",
+            &["name", "type"],
+        )?;
+        let total = registrar.counters(
+            "kubernetes_healthchecks_total",
+            "Results of health checks.",
+            &["name", "status", "type"],
+        )?;
+        Ok(Self { registry, last, total })
+    }
+
+    /// Counts a result of the check `name` under `endpoint`: `healthz`, `livez` or `readyz`.
+    pub fn observe(&self, name: &str, endpoint: &str, status: CheckStatus) {
+        self.last.with_label_values(&[name, endpoint]).set(i64::from(status == CheckStatus::Success));
+        self.total.with_label_values(&[name, status.name(), endpoint]).inc();
+    }
+
+    /// Forgets all results, as the original does on a DELETE.
+    pub fn reset(&self) {
+        self.last.reset();
+        self.total.reset();
+    }
+
+    /// What `/metrics/slis` answers.
+    pub fn encode(&self) -> String {
+        encode_text(&self.registry)
+    }
+}

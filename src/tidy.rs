@@ -1,0 +1,134 @@
+//! Keeps the house: rules about the sources that no compiler checks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A longer file no longer reads in one sitting.
+const MAX_LINES: usize = 700;
+
+/// What has no place in a `plan.rs`, nor in the modules beside it that a plan is made of: a plan is pure.
+const IMPURE: &[&str] = &[
+    "async ",
+    ".await",
+    "kube::",
+    "tokio::",
+    "rand::",
+    "Instant",
+    "SystemTime",
+    "Timestamp::now",
+    "crate::client",
+    "std::fs",
+    "std::env",
+];
+
+/// What rooms leave to the framework.
+const NOT_IN_ROOMS: &[&str] = &["crate::client", "crate::queue", "tokio::spawn", "crate::executor::Executor"];
+
+fn sources(root: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+    let mut found = Vec::new();
+    let mut folders = vec![root];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("a source file");
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "there are sources");
+    found
+}
+
+fn all_sources() -> Vec<(PathBuf, String)> {
+    let mut all = sources("src");
+    all.extend(sources("tests/integration"));
+    all
+}
+
+fn complain(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+/// The lines of code: no comments, and nothing from the file's test module on.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+#[test]
+fn files_read_in_one_sitting() {
+    let long = all_sources().into_iter().filter_map(|(path, text)| {
+        let lines = text.lines().count();
+        (lines > MAX_LINES).then(|| format!("{}: {lines} lines, at most {MAX_LINES}", path.display()))
+    });
+    complain(&long.collect::<Vec<_>>());
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    let silent = all_sources().into_iter().filter(|(_, text)| !text.starts_with("//!"));
+    complain(&silent.map(|(path, _)| format!("{}: no module comment", path.display())).collect::<Vec<_>>());
+}
+
+fn found(path: &Path, text: &str, words: &[&str]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (at, line) in code(text) {
+        for word in words.iter().filter(|word| line.contains(**word)) {
+            complaints.push(format!("{}:{}: {word:?} has no place here", path.display(), at + 1));
+        }
+    }
+    complaints
+}
+
+#[test]
+fn plans_are_pure() {
+    let is_plan = |path: &Path| path.file_name().is_some_and(|name| name == "plan.rs") || {
+        path.parent().is_some_and(|folder| folder.ends_with("plan"))
+    };
+    let in_controllers = sources("src/controllers").into_iter().filter(|(path, _)| is_plan(path));
+    let pure = in_controllers.chain(sources("src/model").into_iter().filter(|(path, _)| !path.ends_with("clock.rs")));
+    complain(&pure.flat_map(|(path, text)| found(&path, &text, IMPURE)).collect::<Vec<_>>());
+}
+
+#[test]
+fn rooms_leave_the_machinery_to_the_framework() {
+    let rooms = sources("src/controllers").into_iter();
+    complain(&rooms.flat_map(|(path, text)| found(&path, &text, NOT_IN_ROOMS)).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_room_has_the_same_shape() {
+    let rooms = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/controllers");
+    let mut complaints = Vec::new();
+    for room in fs::read_dir(rooms).expect("the rooms").flatten().map(|entry| entry.path()) {
+        if !room.is_dir() {
+            continue;
+        }
+        for part in ["mod.rs", "view.rs", "plan.rs", "tests.rs"] {
+            let folder = part.trim_end_matches(".rs");
+            if !room.join(part).is_file() && !room.join(folder).join("mod.rs").is_file() {
+                complaints.push(format!("{}: no {part}", room.display()));
+            }
+        }
+    }
+    complain(&complaints);
+}
+
+#[test]
+fn every_room_is_registered() {
+    let registry = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/registry.rs"))
+        .expect("the registry");
+    let rooms = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/controllers");
+    let mut complaints = Vec::new();
+    for room in fs::read_dir(rooms).expect("the rooms").flatten().map(|entry| entry.path()) {
+        let name = room.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        if room.is_dir() && !registry.contains(&format!("{name}::DESCRIPTOR")) {
+            complaints.push(format!("src/registry.rs has no row {name}::DESCRIPTOR"));
+        }
+    }
+    complain(&complaints);
+}

@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# Builds the control plane that Coxswain is developed and tested against, from the versions pinned in go.mod.
+#
+# Progress goes to stderr. The last line on stdout is the directory of the binaries: etcd, kube-apiserver,
+# kube-scheduler, kube-controller-manager, kubectl, kwok, grpcurl and the launcher, controlplane. Beside that directory
+# are `stages` (kwok's stage files) and `protos` (the .proto files of the Kubernetes API).
+#
+# Results are kept outside of the checkout, under ${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/coxswain}/controlplane:
+#   components-HASH/   what is pinned; HASH covers go.mod, go.sum, this recipe, the Go version and the platform
+#   HASH/              the launcher, with links to its components; HASH covers the launcher's sources too
+# Two copies may run at once. A build that is interrupted goes on with the next component and leaves no half-written file.
+set -euo pipefail
+export LC_ALL=C
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+COMPONENTS=(
+    "etcd go.etcd.io/etcd/server/v3"
+    "kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver"
+    "kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler"
+    "kwok sigs.k8s.io/kwok/cmd/kwok"
+    "kubectl k8s.io/kubernetes/cmd/kubectl"
+    "grpcurl github.com/fullstorydev/grpcurl/cmd/grpcurl"
+    "kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager"
+)
+PROTO_MODULES=(k8s.io/api k8s.io/apimachinery k8s.io/apiextensions-apiserver k8s.io/kube-aggregator)
+HEARTBEAT_SECONDS=15
+
+say() { printf 'controlplane: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+for tool in go flock sha256sum; do
+    command -v "$tool" >/dev/null || die "$tool is needed to build the control plane, and is not on the PATH"
+done
+[ "$(go env GOOS)" = linux ] || die "the control plane runs on Linux only (children are tied to their launcher by prctl)"
+
+# Whatever ends this script ends its children.
+trap 'children=$(jobs -p); [ -z "$children" ] || kill $children 2>/dev/null || true' EXIT
+
+# CGO and version stamps of the machine would make the result depend on more than the hash covers.
+export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" GOWORK=off
+
+module_version() { go list -m -f '{{.Version}}' "$1"; }
+module_dir() { go list -m -f '{{.Dir}}' "$1"; }
+
+# The version that a component reports, as its own release build stamps it.
+linker_flags() {
+    local version major minor package flags="-s -w"
+    version=$(module_version k8s.io/kubernetes)
+    IFS=. read -r major minor _ <<<"${version#v}"
+    for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+        flags+=" -X $package.gitVersion=$version -X $package.gitMajor=$major -X $package.gitMinor=$minor"
+        flags+=" -X $package.gitTreeState=archive -X $package.gitCommit="
+    done
+    flags+=" -X main.version=$(module_version github.com/fullstorydev/grpcurl)"
+    printf '%s' "$flags"
+}
+
+# Says how far a long build is, for as long as this script lives. $1 component, $2 its log, $3 when it began.
+# The sleep may outlive its parent by some seconds, so it must not hold the caller's pipes.
+heartbeat() {
+    local downloads
+    while sleep "$HEARTBEAT_SECONDS" >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+        downloads=$(grep -c '^go: downloading' "$2" || true)
+        say "  $1: $downloads modules downloaded, $(($(wc -l <"$2") - downloads)) packages compiled, $((SECONDS - $3)) s"
+    done
+}
+
+# Builds $2 as $1/bin/NAME by way of $3. $4 is its place in the list. The compiler runs in the background so that a signal
+# is acted upon at once; neither it nor the heartbeat holds the lock, which is to go with this script.
+build_component() {
+    local out=$1 name package temporary=$3 place=$4 began=$SECONDS log beat compiler status=0
+    read -r name package <<<"$2"
+    [ -x "$out/bin/$name" ] && return
+    say "[$place/${#COMPONENTS[@]}] building $name $(version_of "$package")"
+    log="$temporary/$name.log"
+    : >"$log"
+    heartbeat "$name" "$log" "$began" 9>&- &
+    beat=$!
+    go build -v -trimpath -ldflags "$(linker_flags)" -o "$temporary/$name" "$package" 2>"$log" 9>&- &
+    compiler=$!
+    wait "$compiler" || status=$?
+    kill "$beat" 2>/dev/null || true
+    wait "$beat" 2>/dev/null || true
+    if [ "$status" -ne 0 ]; then
+        tail -n 30 "$log" >&2
+        die "$name could not be built"
+    fi
+    mv "$temporary/$name" "$out/bin/$name"
+    say "[$place/${#COMPONENTS[@]}] $name built in $((SECONDS - began)) s"
+}
+
+version_of() { go list -f '{{with .Module}}{{.Version}}{{end}}' "$1"; }
+
+# Copies kwok's stage files from its module to $1/stages/SET/*.yaml by way of $2.
+copy_stages() {
+    local from set stage
+    [ -d "$1/stages" ] && return
+    from=$(module_dir sigs.k8s.io/kwok)/kustomize/stage
+    for set in node/fast node/heartbeat-with-lease node/chaos pod/fast pod/general pod/chaos; do
+        mkdir -p "$2/stages/$set"
+        for stage in "$from/$set"/*.yaml; do
+            [ "${stage##*/}" = kustomization.yaml ] || install -m 644 "$stage" "$2/stages/$set/"
+        done
+    done
+    mv "$2/stages" "$1/stages"
+}
+
+# Copies the API's .proto files to $1/protos, laid out by import path, by way of $2.
+copy_protos() {
+    local module from path
+    [ -d "$1/protos" ] && return
+    for module in "${PROTO_MODULES[@]}"; do
+        from=$(module_dir "$module")
+        while IFS= read -r path; do
+            install -D -m 644 "$from/$path" "$2/protos/$module/$path"
+        done < <(cd "$from" && find . -name generated.proto -printf '%P\n')
+    done
+    mv "$2/protos" "$1/protos"
+}
+
+# Builds everything that is pinned into $1. Temporary files have a place of their own, so that what a killed build may still
+# be writing to is nobody else's.
+build_components() {
+    local out=$1 temporary=$1/tmp.$$ place=0 component began=$SECONDS
+    rm -rf "$out"/tmp.*
+    mkdir -p "$out/bin" "$temporary"
+    for component in "${COMPONENTS[@]}"; do
+        place=$((place + 1))
+        build_component "$out" "$component" "$temporary" "$place"
+    done
+    copy_stages "$out" "$temporary"
+    copy_protos "$out" "$temporary"
+    rm -rf "$temporary"
+    touch "$out/complete"
+    say "components ready after $((SECONDS - began)) s"
+}
+
+# Builds the launcher into $1 beside links to the components in the directory named $2.
+build_launcher() {
+    local out=$1 components=$2 component name
+    rm -rf "${out%/*}"/*.tmp "$out" # a failed build leaves its .tmp
+    mkdir -p "$out.tmp/bin"
+    go build -trimpath -o "$out.tmp/bin/controlplane" ./cmd/controlplane 9>&-
+    for component in "${COMPONENTS[@]}"; do
+        name=${component%% *}
+        ln -s "../../$components/bin/$name" "$out.tmp/bin/$name"
+    done
+    ln -s "../$components/stages" "$out.tmp/stages"
+    ln -s "../$components/protos" "$out.tmp/protos"
+    mv -T "$out.tmp" "$out"
+    say "launcher built"
+}
+
+hash_of() { sha256sum | cut -c1-16; }
+
+platform="$(go env GOVERSION) $(go env GOOS)/$(go env GOARCH)"
+components="components-$({
+    cat go.mod go.sum
+    printf '%s\n' "$platform" "${COMPONENTS[@]}" "${PROTO_MODULES[@]}"
+    declare -f linker_flags build_component copy_stages copy_protos
+} | hash_of)"
+launcher="$({
+    printf '%s\n' "$components"
+    declare -f build_launcher
+    find cmd internal -name '*.go' ! -name '*_test.go' | sort | xargs sha256sum
+} | hash_of)"
+
+cache="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/controlplane"
+mkdir -p "$cache"
+if [ ! -x "$cache/$launcher/bin/controlplane" ] || [ ! -e "$cache/$components/complete" ]; then
+    exec 9>"$cache/lock"
+    flock -n 9 || { say "waiting for another build to end"; flock 9; }
+    if [ ! -e "$cache/$components/complete" ]; then
+        say "building into $cache/$components (first time: some 10 minutes on 2 cores)"
+        build_components "$cache/$components"
+    fi
+    [ -x "$cache/$launcher/bin/controlplane" ] || build_launcher "$cache/$launcher" "$components"
+fi
+printf '%s\n' "$cache/$launcher/bin"

@@ -1,0 +1,227 @@
+//! A control plane and the managers that run on it, by the launcher in `tests/controlplane`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use super::Cluster;
+
+/// Lines of a component's log that a failed test prints.
+const LOG_TAIL: usize = 60;
+
+/// What a control plane is started with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// Number of nodes.
+    pub(crate) nodes: u32,
+    /// Further arguments of `controlplane up`.
+    pub(crate) args: Vec<&'static str>,
+}
+
+/// The launcher's report, as far as tests need it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Report {
+    pub(crate) dir: PathBuf,
+    pub(crate) log_dir: PathBuf,
+    pub(crate) bin_dir: PathBuf,
+    pub(crate) proto_dir: PathBuf,
+    pub(crate) kubeconfigs: BTreeMap<String, PathBuf>,
+    pub(crate) audit_log: PathBuf,
+    pub(crate) manager_args: Vec<String>,
+    #[serde(rename = "caFile")]
+    pub(crate) ca_file: PathBuf,
+}
+
+/// A running control plane.
+pub(crate) struct ControlPlane {
+    pub(crate) report: Report,
+    launcher: Child,
+    /// Held open: the launcher ends when it is closed.
+    stdin: Option<ChildStdin>,
+    _dir: TempDir,
+}
+
+/// A controller manager, Coxswain or the original, on a control plane.
+pub(crate) struct Manager<'a> {
+    plane: &'a ControlPlane,
+    pub(crate) name: String,
+    /// Where its secure port is.
+    pub(crate) url: String,
+    /// Its process id when it was started.
+    pub(crate) pid: u32,
+}
+
+#[derive(Debug, Deserialize)]
+struct Component {
+    pid: Option<u32>,
+    #[serde(default)]
+    url: String,
+    state: String,
+}
+
+/// The directory of the control plane's binaries, which are built on first use.
+pub(crate) fn binaries() -> &'static Path {
+    static BINARIES: OnceLock<PathBuf> = OnceLock::new();
+    BINARIES.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/controlplane/build.sh");
+        let output = Command::new(script).stderr(Stdio::inherit()).output().expect("build.sh runs");
+        assert!(output.status.success(), "the control plane was not built");
+        let stdout = String::from_utf8(output.stdout).expect("a path");
+        PathBuf::from(stdout.lines().last().expect("the directory of the binaries"))
+    })
+}
+
+impl ControlPlane {
+    /// Starts a control plane of its own.
+    pub(crate) fn start(options: &Options) -> Self {
+        let dir = tempfile::Builder::new().prefix("coxswain-").tempdir().expect("a directory");
+        let mut launcher = Command::new(binaries().join("controlplane"))
+            .args(["up", "--stdin-lifetime", "--nodes", &options.nodes.to_string(), "--dir"])
+            .arg(dir.path())
+            .args(&options.args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the launcher starts");
+        let stdin = launcher.stdin.take();
+        let mut line = String::new();
+        let stdout = launcher.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).expect("the launcher's report");
+        let report = serde_json::from_str(&line).unwrap_or_else(|error| {
+            let said = std::io::read_to_string(launcher.stderr.take().expect("piped")).unwrap_or_default();
+            panic!("the control plane did not start: {error}\n{said}")
+        });
+        Self { report, launcher, stdin, _dir: dir }
+    }
+
+    /// The one that tests share, with Coxswain as its only manager. Each test keeps to namespaces of its own.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let plane = Self::start(&Options { nodes: 5, args: vec!["--audit"] });
+            plane.coxswain("coxswain", &[]);
+            plane
+        })
+    }
+
+    /// A client with all rights.
+    pub(crate) async fn cluster(&self) -> Cluster {
+        Cluster::connect(&self.report.kubeconfigs["admin"]).await
+    }
+
+    /// Starts Coxswain with the cluster's usual flags and `args`, and waits until it serves.
+    pub(crate) fn coxswain(&self, name: &str, args: &[&str]) -> Manager<'_> {
+        self.manager(name, env!("CARGO_BIN_EXE_coxswain"), args)
+    }
+
+    /// Starts the Go manager with the cluster's usual flags and `args`, and waits until it serves.
+    pub(crate) fn go_manager(&self, name: &str, args: &[&str]) -> Manager<'_> {
+        self.manager(name, "kube-controller-manager", args)
+    }
+
+    fn manager(&self, name: &str, program: &str, args: &[&str]) -> Manager<'_> {
+        let mut all = vec!["add-manager", name, program];
+        all.extend(args);
+        self.ctl(&all);
+        let component = self.component(name);
+        let pid = component.pid.expect("a manager that serves has a process");
+        Manager { plane: self, name: name.to_owned(), url: component.url, pid }
+    }
+
+    /// Does something to a component: `kill`, `stop`, `start`, `restart`, `pause`, `resume`.
+    pub(crate) fn operate(&self, operation: &str, name: &str) {
+        self.ctl(&[operation, name]);
+    }
+
+    fn component(&self, name: &str) -> Component {
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+            #[serde(flatten)]
+            component: Component,
+        }
+        let all: Vec<Named> = serde_json::from_str(&self.ctl(&["--json", "list"])).expect("components");
+        let found = all.into_iter().find(|each| each.name == name);
+        found.unwrap_or_else(|| panic!("there is no component {name}")).component
+    }
+
+    /// Whether a component's process is there.
+    pub(crate) fn is_running(&self, name: &str) -> bool {
+        matches!(self.component(name).state.as_str(), "ready" | "starting" | "paused")
+    }
+
+    fn ctl(&self, args: &[&str]) -> String {
+        let output = Command::new(binaries().join("controlplane"))
+            .args(["ctl", "--dir"])
+            .arg(&self.report.dir)
+            .args(args)
+            .output()
+            .expect("ctl runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "ctl {args:?}: {stderr}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Runs kubectl as the cluster's administrator; panics with its words when it fails.
+    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
+        let output = Command::new(binaries().join("kubectl"))
+            .arg("--kubeconfig")
+            .arg(&self.report.kubeconfigs["admin"])
+            .args(args)
+            .output()
+            .expect("kubectl runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {args:?}: {stderr}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The log of a component.
+    pub(crate) fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.report.log_dir.join(format!("{name}.log"))).unwrap_or_default()
+    }
+
+    fn print_logs(&self) {
+        let Ok(logs) = fs::read_dir(&self.report.log_dir) else { return };
+        for path in logs.flatten().map(|entry| entry.path()).filter(|path| !path.ends_with("audit.log")) {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(LOG_TAIL)..];
+            eprintln!("--- {} (last {} lines)\n{}", path.display(), tail.len(), tail.join("\n"));
+        }
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.print_logs();
+        }
+        drop(self.stdin.take());
+        let _ = self.launcher.wait();
+    }
+}
+
+impl Manager<'_> {
+    /// Ends it with SIGTERM and waits until it has.
+    pub(crate) fn stop(&self) {
+        self.plane.operate("stop", &self.name);
+    }
+
+    /// Ends it with SIGKILL.
+    pub(crate) fn kill(&self) {
+        self.plane.operate("kill", &self.name);
+    }
+
+    /// Its log.
+    pub(crate) fn log(&self) -> String {
+        self.plane.log(&self.name)
+    }
+}

@@ -1,0 +1,12 @@
+//! What the integration tests stand on: real control planes, managers in front of them, and waiting.
+//!
+//! A control plane is the launcher in `tests/controlplane`, built once and cached outside of the checkout. It lives as long
+//! as the test binary: its standard input is ours, and it ends with it. Everything listens on loopback, on free ports.
+
+mod controlplane;
+mod kubernetes;
+mod wait;
+
+pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
+pub(crate) use kubernetes::{Cluster, Namespace};
+pub(crate) use wait::{eventually, until};
