@@ -133,7 +133,7 @@ impl Instance {
 
         for handle in &instance.handles {
             tokio::select! {
-                () = handle.wait_synced() => {}
+                synced = handle.wait_synced() => synced.map_err(|_| StartError::Stopped)?,
                 () = stop.cancelled() => return Err(StartError::Stopped),
             }
         }
@@ -163,7 +163,7 @@ impl Instance {
             let (queue, keys) = (Arc::clone(&queue), watch.keys);
             let handler = move |delta: Delta<'_>| keys(delta, &mut |key| queue.add(key));
             self.registrations
-                .push(handles.handle(watch.kind, watch.field_selector).add_handler(Arc::new(handler)));
+                .push(handles.handle(watch.kind, watch.field_selector).add_handler(self.name, Arc::new(handler)));
         }
         self.loops.push(RunningLoop {
             queue: Arc::clone(&queue),

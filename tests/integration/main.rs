@@ -3,3 +3,4 @@
 mod harness;
 
 mod deployments;
+mod proto_fields;
