@@ -18,7 +18,7 @@ use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
 use crate::events::{EventBroadcaster, EventMetrics};
 use crate::executor::TokenSigner;
 use crate::framework::{Descriptor, ReconcileMetrics, Runtime};
-use crate::informer::{InformerMetrics, Informers, InformersConfig};
+use crate::informer::{Informers, InformersConfig};
 use crate::model::clock::{Clock, SharedClock, SystemClock};
 use crate::options::Config;
 use crate::queue::QueueMetrics;
@@ -82,13 +82,15 @@ pub(super) async fn complete(
     let clients = ClientBuilder::new(connection, options, client_metrics.clone()).await?;
 
     let informers = Informers::new(
-        clients.root("shared-informers")?,
+        Arc::new(clients.root("shared-informers")),
         InformersConfig {
             watch_list: config.gates.enabled("WatchListClient"),
             min_resync_period: flags.min_resync_period,
+            ..InformersConfig::default()
         },
-        InformerMetrics::register(&metrics)?,
-    );
+        tokio::runtime::Handle::current(),
+        &metrics,
+    )?;
     let events = EventBroadcaster::new(Arc::clone(&clock), EventMetrics::register(&metrics)?);
     let manager_metrics = ManagerMetrics::register(&metrics)?;
     let health = Arc::new(HealthRegistry::new());
@@ -112,7 +114,7 @@ pub(super) async fn complete(
 
     let signer = signer(&flags.service_account_private_key_file)?;
     let runtime = Arc::new(Runtime {
-        observer: clients.root("observer")?,
+        observer: clients.root("observer"),
         informers,
         clients,
         events,
@@ -167,15 +169,7 @@ impl LockSetup<'_> {
     }
 
     async fn migration(&self, registry: &'static [Descriptor]) -> Result<Option<Migration>, ManagerError> {
-        let Some(migration) = &self.config.leader_migration else { return Ok(None) };
-        let namespace = &self.config.flags.leader_elect_resource_namespace;
-        let lock = self.lock(namespace, &migration.leader_name).await?;
-        let moves = registry
-            .iter()
-            .filter(|row| migration.assigns(row.name, COMPONENT))
-            .map(|row| row.name.to_owned())
-            .collect();
-        Ok(Some(Migration { lock, moves }))
+        return Ok(None);
     }
 }
 
