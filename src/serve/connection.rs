@@ -175,7 +175,8 @@ fn builder(h2: bool, limits: &Limits, max_streams: u32) -> auto::Builder<TokioEx
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(limits.header_bytes.max(8 << 10))
-        .max_headers(MAX_HEADERS);
+        .max_headers(MAX_HEADERS)
+        .title_case_headers(true);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -22,7 +22,7 @@ async fn values_live_for_their_ttl() {
     cache.insert(key(2), "b", 2 * TTL);
     cache.insert(key(3), "c", Duration::ZERO);
     assert_eq!(cache.get(&key(3)), None);
-    advance(TTL - Duration::from_millis(1)).await;
+    advance(Duration::from_millis(9_999)).await;
     assert_eq!(cache.get(&key(1)), Some("a"));
     advance(Duration::from_millis(1)).await;
     assert_eq!(cache.get(&key(1)), None);
@@ -88,8 +88,6 @@ async fn calls_that_all_gave_up_leave_nothing_behind_and_are_made_anew() {
         assert!(call.now_or_never().is_none());
     }
     assert_eq!(started.load(Ordering::SeqCst), 200);
-    assert!(
-        format!("{flights:?}").contains("running: 64") || !format!("{flights:?}").contains("running: 200")
-    );
+    assert!(flights.len() <= 64, "{flights:?}");
     assert_eq!(flights.join(key(7), || async { 2 }.boxed()).await, 2);
 }

@@ -7,5 +7,6 @@ mod connections;
 mod fixtures;
 mod pages;
 mod parsing;
+mod reviews;
 mod rotation;
 mod tls;
