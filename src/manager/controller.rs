@@ -182,7 +182,7 @@ async fn wanted(
     wishes: &mut watch::Receiver<Wish>,
     shutdown: &CancellationToken,
 ) -> bool {
-    loop {
+    while !shutdown.is_cancelled() {
         let wish = *wishes.borrow_and_update();
         match wish {
             Wish { enabled: true, lead: true } => return true,
@@ -194,6 +194,7 @@ async fn wanted(
             () = shutdown.cancelled() => return false,
         }
     }
+    false
 }
 
 /// Starts the controller and keeps it until it is unwanted or fails.
