@@ -88,6 +88,10 @@ message! {
         4 => uid: Str,
         /// API version.
         5 => api_version: Str [interned],
+        /// Resource version.
+        6 => resource_version: Str,
+        /// The part of the object that is meant.
+        7 => field_path: Str,
     }
 
     /// A secret. Its content is only in its kept bytes, see [`Secret::data`].

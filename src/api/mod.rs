@@ -7,6 +7,7 @@
 pub mod apps;
 pub mod coordination;
 pub mod core;
+pub mod events;
 mod kind;
 pub mod kinds;
 pub mod meta;

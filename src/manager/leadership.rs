@@ -89,7 +89,7 @@ pub(super) fn identity() -> String {
     format!("{}_{}", hostname(), uuid::Uuid::new_v4())
 }
 
-fn hostname() -> String {
+pub(super) fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }

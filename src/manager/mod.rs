@@ -50,7 +50,7 @@ pub async fn run(config: Config, registry: &'static [Descriptor]) -> Result<(), 
         server.spawn(bound.run(serving.clone()));
     }
     let result = lead(&manager, &shutdown).await;
-    manager.events.shutdown(EVENT_FLUSH).await;
+    manager.runtime.events.shutdown(EVENT_FLUSH).await;
     manager.runtime.clients.shutdown().await;
     serving.cancel();
     server.join_all().await;
@@ -96,7 +96,7 @@ async fn under_lock(
     manager: &Completed,
     lock: Option<&Lock>,
     shutdown: &CancellationToken,
-    here: impl Fn(&Controller) -> bool + Send,
+    here: impl Fn(&Controller) -> bool + Sync,
 ) -> Result<(), ManagerError> {
     let stop = shutdown.child_token();
     let controllers = async {
@@ -132,8 +132,7 @@ async fn under_lock(
         return Err(ManagerError::LeadershipLost);
     }
     stop.cancel();
-    manager.controllers.stop(&here, lock, manager.shutdown_timeout).await;
-    manager.close_gate_when_idle(&here).await;
+    manager.drain().await;
     if let Some(lock) = lock {
         lock.release().await;
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::observe::ServeObserver;
+use crate::telemetry::CheckStatus;
 
 /// The three endpoints that report health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,25 +32,6 @@ impl Probe {
             Self::Healthz => "healthz",
             Self::Livez => "livez",
             Self::Readyz => "readyz",
-        }
-    }
-}
-
-/// How a check ended. The names are the label values of `kubernetes_healthchecks_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckStatus {
-    /// It passed.
-    Success,
-    /// It failed.
-    Error,
-}
-
-impl CheckStatus {
-    /// The label value.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Error => "error",
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::health::{CheckStatus, Probe};
+use super::health::Probe;
+use crate::telemetry::CheckStatus;
 
 /// How an attempt to authenticate or authorize ended. The names are the label values of the original's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

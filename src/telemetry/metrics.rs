@@ -20,7 +20,7 @@ impl MetricsError {
         &self.name
     }
 
-    pub(super) fn new(name: &str, source: prometheus::Error) -> Self {
+    pub(crate) fn new(name: &str, source: prometheus::Error) -> Self {
         Self { name: name.to_owned(), source }
     }
 }
@@ -87,7 +87,7 @@ impl<'a> Registrar<'a> {
     }
 
     fn register<M: Collector + Clone + 'static>(
-        &self,
+        self,
         name: &str,
         metric: prometheus::Result<M>,
     ) -> Result<M, MetricsError> {

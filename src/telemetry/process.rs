@@ -86,8 +86,8 @@ impl ProcessMetrics {
         // The second field, the command in brackets, may itself hold spaces and brackets.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        let (user, system, start) = (ticks(11)?, ticks(12)?, ticks(19)?);
-        Some(((user + system) as f64 / TICKS_PER_SECOND, start as f64 / TICKS_PER_SECOND))
+        let (user, kernel, begun) = (ticks(11)?, ticks(12)?, ticks(19)?);
+        Some(((user + kernel) as f64 / TICKS_PER_SECOND, begun as f64 / TICKS_PER_SECOND))
     }
 
     /// When the machine was booted, in seconds since 1970.

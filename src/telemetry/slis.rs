@@ -3,7 +3,6 @@
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
 use super::metrics::{MetricsError, Registrar};
-use super::text::encode_text;
 
 /// How a health check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +16,8 @@ pub enum CheckStatus {
 }
 
 impl CheckStatus {
-    fn name(self) -> &'static str {
+    /// The label value.
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Success => "success",
             Self::Error => "error",
@@ -55,7 +55,7 @@ impl SliMetrics {
     /// Counts a result of the check `name` under `endpoint`: `healthz`, `livez` or `readyz`.
     pub fn observe(&self, name: &str, endpoint: &str, status: CheckStatus) {
         self.last.with_label_values(&[name, endpoint]).set(i64::from(status == CheckStatus::Success));
-        self.total.with_label_values(&[name, status.name(), endpoint]).inc();
+        self.total.with_label_values(&[name, status.label(), endpoint]).inc();
     }
 
     /// Forgets all results, as the original does on a DELETE.
@@ -64,8 +64,8 @@ impl SliMetrics {
         self.total.reset();
     }
 
-    /// What `/metrics/slis` answers.
-    pub fn encode(&self) -> String {
-        encode_text(&self.registry)
+    /// The registry that `/metrics/slis` shows.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 }

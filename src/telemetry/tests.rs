@@ -127,7 +127,7 @@ fn health_checks_are_counted_by_result() {
     slis.observe("ping", "healthz", CheckStatus::Error);
     slis.observe("leader", "readyz", CheckStatus::Pending);
     slis.observe("leader", "readyz", CheckStatus::Success);
-    let text = slis.encode();
+    let text = encode_text(slis.registry());
     for line in [
         "kubernetes_healthcheck{name=\"ping\",type=\"healthz\"} 0",
         "kubernetes_healthcheck{name=\"leader\",type=\"readyz\"} 1",
@@ -138,7 +138,7 @@ fn health_checks_are_counted_by_result() {
         assert!(text.lines().any(|held| held == line), "{line}\nis not in\n{text}");
     }
     slis.reset();
-    assert_eq!(slis.encode(), "");
+    assert_eq!(encode_text(slis.registry()), "");
 }
 
 /// A `/proc` whose process has a command meant to confuse a parser.

@@ -127,6 +127,11 @@ impl ControlPlane {
         self.manager(name, "kube-controller-manager", args)
     }
 
+    /// Starts a manager of another build.
+    pub(crate) fn program(&self, name: &str, program: &str, args: &[&str]) -> Manager<'_> {
+        self.manager(name, program, args)
+    }
+
     fn manager(&self, name: &str, program: &str, args: &[&str]) -> Manager<'_> {
         let mut all = vec!["add-manager", name, program];
         all.extend(args);

@@ -1,0 +1,238 @@
+//! Completion: from flags to clients, metrics, events, locks and controllers. Nothing is started here, and nothing is
+//! written to the cluster.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use prometheus::Registry;
+
+use super::controllers::Controllers;
+use super::error::ManagerError;
+use super::leadership::{self, Lock};
+use crate::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
+use crate::controllers::serviceaccount_token::signer::PrivateKeySigner;
+use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
+use crate::events::{EventBroadcaster, EventMetrics};
+use crate::executor::TokenSigner;
+use crate::framework::{Descriptor, ReconcileMetrics, Runtime};
+use crate::informer::{Informers, InformersConfig};
+use crate::model::clock::{Clock, SharedClock, SystemClock};
+use crate::options::Config;
+use crate::queue::QueueMetrics;
+use crate::registry;
+use crate::serve::{HealthRegistry, Router};
+use crate::telemetry::{ManagerMetrics, SliMetrics};
+use crate::wire::Str;
+
+/// Everything that the manager runs with.
+pub(super) struct Completed {
+    pub(super) runtime: Arc<Runtime>,
+    pub(super) controllers: Controllers,
+    pub(super) main_lock: Option<Lock>,
+    pub(super) migration: Option<Migration>,
+    pub(super) health: Arc<HealthRegistry>,
+    pub(super) router: Arc<Router>,
+    pub(super) metrics: Registry,
+    pub(super) slis: Arc<SliMetrics>,
+    pub(super) client_metrics: ClientMetrics,
+    pub(super) started: jiff::Timestamp,
+    pub(super) shutdown_timeout: Duration,
+}
+
+/// Leader migration: the second lock, and which controllers run under it.
+pub(super) struct Migration {
+    pub(super) lock: Lock,
+    moves: Vec<String>,
+}
+
+impl Migration {
+    /// Whether a controller runs under the migration lock.
+    pub(super) fn moves(&self, controller: &str) -> bool {
+        self.moves.iter().any(|name| name == controller)
+    }
+}
+
+/// The name under which this manager takes part in leader migration, whatever its binary is called.
+const COMPONENT: &str = "kube-controller-manager";
+
+/// Completes a configuration.
+pub(super) async fn complete(
+    config: Config,
+    registry: &'static [Descriptor],
+) -> Result<Completed, ManagerError> {
+    registry::validate(registry)?;
+    let clock: SharedClock = Arc::new(SystemClock);
+    let started = SystemClock.now();
+    let flags = &config.flags;
+
+    let metrics = Registry::new();
+    super::serving::register_identity(&metrics, &config)?;
+    let connection = Connection::load(path(&flags.kubeconfig), text(&flags.master)).await?;
+    let client_metrics = ClientMetrics::register(&metrics)?;
+    let root_ca = root_ca(&config, &connection)?;
+    let options = ClientOptions {
+        qps: flags.kube_api_qps,
+        burst: flags.kube_api_burst.unsigned_abs(),
+        use_service_account_credentials: flags.use_service_account_credentials,
+        ..ClientOptions::default()
+    };
+    let clients = ClientBuilder::new(connection, options, client_metrics.clone()).await?;
+
+    let informers = Informers::new(
+        Arc::new(clients.root("shared-informers")),
+        InformersConfig {
+            watch_list: config.gates.enabled("WatchListClient"),
+            min_resync_period: flags.min_resync_period,
+            ..InformersConfig::default()
+        },
+        tokio::runtime::Handle::current(),
+        &metrics,
+    )?;
+    let events = EventBroadcaster::new(Arc::clone(&clock), EventMetrics::register(&metrics)?);
+    let manager_metrics = ManagerMetrics::register(&metrics)?;
+    let health = Arc::new(HealthRegistry::new());
+
+    let (main_lock, migration) = if flags.leader_elect {
+        let setup = LockSetup {
+            config: &config,
+            clients: &clients,
+            events: &events,
+            metrics: &manager_metrics,
+            clock: &clock,
+            health: &health,
+            identity: leadership::identity(),
+        };
+        let main =
+            setup.lock(&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name).await?;
+        (Some(main), setup.migration(registry).await?)
+    } else {
+        (None, None)
+    };
+
+    let signer = signer(&flags.service_account_private_key_file)?;
+    let runtime = Arc::new(Runtime {
+        observer: clients.root("observer"),
+        informers,
+        clients,
+        events,
+        clock,
+        queue_metrics: QueueMetrics::register(&metrics)?,
+        reconcile_metrics: ReconcileMetrics::register(&metrics)?,
+        signer,
+        root_ca,
+        config,
+    });
+    let controllers = Controllers::new(registry, Arc::clone(&runtime), Arc::clone(&health), manager_metrics);
+    controllers.announce();
+    Ok(Completed {
+        shutdown_timeout: runtime.config.flags.controller_shutdown_timeout,
+        runtime,
+        controllers,
+        main_lock,
+        migration,
+        health,
+        router: Arc::new(Router::new()),
+        metrics,
+        slis: Arc::new(SliMetrics::new()?),
+        client_metrics,
+        started,
+    })
+}
+
+struct LockSetup<'a> {
+    config: &'a Config,
+    clients: &'a ClientBuilder,
+    events: &'a EventBroadcaster,
+    metrics: &'a ManagerMetrics,
+    clock: &'a SharedClock,
+    health: &'a HealthRegistry,
+    identity: String,
+}
+
+impl LockSetup<'_> {
+    async fn lock(&self, namespace: &str, name: &str) -> Result<Lock, ManagerError> {
+        let flags = &self.config.flags;
+        let timing = Timing {
+            lease: flags.leader_elect_lease_duration,
+            renew_deadline: flags.leader_elect_renew_deadline,
+            retry: flags.leader_elect_retry_period,
+        };
+        let client = self.clients.leader_election(flags.leader_elect_renew_deadline).await?;
+        let lock = LeaseLock::new(client.clone(), namespace, name);
+        let elector = Arc::new(Elector::new(lock, self.identity.clone(), timing, Arc::clone(self.clock)));
+        self.health.add(Arc::new(ElectorHealth::new(Arc::clone(&elector), leadership::HEALTH_GRACE)));
+        let recorder = self.events.recorder(COMPONENT, client);
+        Ok(Lock { elector, name: name.to_owned(), metrics: self.metrics.clone(), recorder })
+    }
+
+    async fn migration(&self, registry: &'static [Descriptor]) -> Result<Option<Migration>, ManagerError> {
+        return Ok(None);
+    }
+}
+
+fn path(text: &str) -> Option<&Path> {
+    (!text.is_empty()).then(|| Path::new(text))
+}
+
+fn text(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, ManagerError> {
+    std::fs::read(path).map_err(|error| ManagerError::File {
+        flag,
+        path: path.to_owned(),
+        why: error.to_string(),
+    })
+}
+
+/// The CA bundle to publish: the file's content, or the authorities of the connection.
+fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, ManagerError> {
+    let flag = "root-ca-file";
+    if let Some(path) = path(&config.flags.root_ca_file) {
+        let content = read(flag, path)?;
+        let content = String::from_utf8(content).map_err(|_| ManagerError::File {
+            flag,
+            path: path.to_owned(),
+            why: "is not text; a CA bundle is in PEM".to_owned(),
+        })?;
+        return Ok(Some(content.into()));
+    }
+    Ok(connection.root_certificates().filter(|all| !all.is_empty()).map(|all| {
+        let pem: String = all.iter().map(|der| pem_certificate(der)).collect();
+        Str::from(pem)
+    }))
+}
+
+fn pem_certificate(der: &[u8]) -> String {
+    let encoded = STANDARD.encode(der);
+    let lines: Vec<&str> = encoded.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or("")).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
+fn signer(file: &str) -> Result<Option<Arc<dyn TokenSigner>>, ManagerError> {
+    let Some(path) = path(file) else { return Ok(None) };
+    let pem = read("service-account-private-key-file", path)?;
+    let signer = PrivateKeySigner::from_pem(&pem)
+        .map_err(|error| ManagerError::signing_key(PathBuf::from(path), &error))?;
+    Ok(Some(Arc::new(signer)))
+}
+
+impl Completed {
+    /// Waits for all controllers to end, then closes the gate behind the writes in flight, all within the
+    /// shutdown timeout.
+    pub(super) async fn drain(&self) {
+        let drained = async {
+            self.controllers.stopped().await;
+            self.runtime.clients.gate().close();
+            self.runtime.clients.gate().drained().await;
+        };
+        if tokio::time::timeout(self.shutdown_timeout, drained).await.is_err() {
+            self.runtime.clients.gate().close();
+            tracing::warn!(timeout = ?self.shutdown_timeout, "not everything ended in time");
+        }
+    }
+}

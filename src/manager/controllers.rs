@@ -1,0 +1,180 @@
+//! All controllers together: which are wanted, in what order they start, and how they stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rand::Rng;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::controller::{Controller, Phase, supervise};
+use crate::framework::{Descriptor, Runtime};
+use crate::options::{Config, Enablement};
+use crate::serve::HealthRegistry;
+use crate::telemetry::ManagerMetrics;
+
+/// The manager's name in `running_managed_controllers`.
+const MANAGER: &str = "kube-controller-manager";
+
+/// The controllers of a manager. Each has a supervisor from the start of leadership on.
+pub struct Controllers {
+    all: Vec<Arc<Controller>>,
+    runtime: Arc<Runtime>,
+    health: Arc<HealthRegistry>,
+    metrics: ManagerMetrics,
+    start_interval: Duration,
+    shutdown_timeout: Duration,
+    supervisors: Mutex<JoinSet<()>>,
+}
+
+impl Controllers {
+    /// One controller for each row of the registry, none started.
+    pub(super) fn new(
+        registry: &'static [Descriptor],
+        runtime: Arc<Runtime>,
+        health: Arc<HealthRegistry>,
+        metrics: ManagerMetrics,
+    ) -> Self {
+        let config = &runtime.config;
+        let all = registry.iter().map(|descriptor| {
+            let (phase, wanted) = initial(config, descriptor);
+            Arc::new(Controller::new(descriptor, phase, wanted))
+        });
+        Self {
+            all: all.collect(),
+            health,
+            metrics,
+            start_interval: config.flags.controller_start_interval,
+            shutdown_timeout: config.flags.controller_shutdown_timeout,
+            supervisors: Mutex::default(),
+            runtime,
+        }
+    }
+
+    /// All of them, in the registry's order.
+    pub fn all(&self) -> &[Arc<Controller>] {
+        &self.all
+    }
+
+    /// The controller of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Controller>> {
+        self.all.iter().find(|controller| controller.descriptor.name == name)
+    }
+
+    /// Says once which controllers will not run, and why.
+    pub(super) fn announce(&self) {
+        let mut missing = Vec::new();
+        for controller in &self.all {
+            let name = controller.descriptor.name;
+            match controller.phase() {
+                Phase::NotImplemented => missing.push(name),
+                Phase::Skipped(why) => tracing::warn!(controller = name, why, "skipped"),
+                Phase::Disabled => tracing::info!(controller = name, "disabled"),
+                _ => {}
+            }
+        }
+        if !missing.is_empty() {
+            tracing::warn!(
+                phase = Phase::NotImplemented.name(),
+                controllers = missing.join(","),
+                "these controllers are wanted but not implemented yet"
+            );
+        }
+    }
+
+    /// Starts the controllers that `here` selects, those that others depend on first, and returns when all are under
+    /// way. Controllers that run under another lock are left alone.
+    pub(super) async fn start(&self, here: &(impl Fn(&Controller) -> bool + Sync), stop: &CancellationToken) {
+        let (special, others): (Vec<_>, Vec<_>) =
+            self.startable(here).partition(|controller| controller.descriptor.special);
+        for controller in special {
+            self.start_one(controller, stop);
+            // The credentials of the others may hang on it.
+            let mut phases = controller.phases();
+            let under_way = phases.wait_for(|phase| !matches!(phase, Phase::Starting | Phase::Standby));
+            tokio::select! {
+                _ = under_way => {}
+                () = stop.cancelled() => return,
+            }
+        }
+        for controller in others {
+            let pause = self.start_interval.mul_f64(1.0 + rand::rng().random::<f64>());
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = stop.cancelled() => return,
+            }
+            self.start_one(controller, stop);
+        }
+    }
+
+    fn startable(&self, here: &impl Fn(&Controller) -> bool) -> impl Iterator<Item = &Arc<Controller>> {
+        self.all.iter().filter(move |controller| {
+            here(controller) && !matches!(controller.phase(), Phase::NotImplemented | Phase::Skipped(_))
+        })
+    }
+
+    fn start_one(&self, controller: &Arc<Controller>, stop: &CancellationToken) {
+        controller.wish(|wish| wish.lead = true);
+        self.health.add(Arc::clone(controller) as _);
+        let mut supervisors = self.supervisors.lock();
+        supervisors.spawn(supervise(
+            Arc::clone(controller),
+            Arc::clone(&self.runtime),
+            self.shutdown_timeout,
+            stop.clone(),
+        ));
+        supervisors.spawn(report_running(Arc::clone(controller), self.metrics.clone(), stop.clone()));
+    }
+
+    /// Returns once the token controller runs, or is not going to; `false` when the manager stops before.
+    pub(super) async fn token_controller_started(&self, stop: &CancellationToken) -> bool {
+        for controller in self.all.iter().filter(|controller| controller.descriptor.special) {
+            let mut phases = controller.phases();
+            let under_way = phases.wait_for(|phase| !matches!(phase, Phase::Starting | Phase::Standby));
+            tokio::select! {
+                _ = under_way => {}
+                () = stop.cancelled() => return false,
+            }
+        }
+        true
+    }
+
+    /// Waits until all supervisors have ended, after the token given to [`Controllers::start`] was cancelled.
+    pub(super) async fn stopped(&self) {
+        let mut supervisors = std::mem::take(&mut *self.supervisors.lock());
+        while let Some(ended) = supervisors.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a supervisor ended badly");
+            }
+        }
+    }
+}
+
+/// What a controller is before anything is started.
+fn initial(config: &Config, descriptor: &'static Descriptor) -> (Phase, bool) {
+    let wanted = match config.enablement(descriptor) {
+        Enablement::Disabled => return (Phase::Disabled, false),
+        Enablement::Skipped(why) => return (Phase::Skipped(why), false),
+        Enablement::Enabled => true,
+    };
+    let phase = if descriptor.build.is_some() { Phase::Standby } else { Phase::NotImplemented };
+    (phase, wanted)
+}
+
+/// Keeps `running_managed_controllers` as the controller's phase has it.
+async fn report_running(controller: Arc<Controller>, metrics: ManagerMetrics, stop: CancellationToken) {
+    let mut phases = controller.phases();
+    loop {
+        let running = *phases.borrow_and_update() == Phase::Running;
+        metrics.set_running(MANAGER, controller.descriptor.name, running);
+        tokio::select! {
+            changed = phases.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => {
+                metrics.set_running(MANAGER, controller.descriptor.name, false);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Why the manager did not start, or ended.
+
+use std::path::PathBuf;
+
+use crate::client::{ClientBuildError, ConfigError, NotReady};
+use crate::controllers::serviceaccount_token::signer::SigningKeyError;
+use crate::registry::RegistryError;
+use crate::serve::ServeError;
+use crate::telemetry::MetricsError;
+
+/// Why the manager did not start, or ended. All are fatal.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagerError {
+    /// The table of controllers contradicts itself.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The API server's address or credentials can't be made out.
+    #[error(transparent)]
+    Connection(#[from] ConfigError),
+    /// A client can't be made.
+    #[error(transparent)]
+    Client(#[from] ClientBuildError),
+    /// A metric is registered twice, or badly named.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// A metric of the client is registered twice.
+    #[error("metrics: {0}")]
+    Prometheus(#[from] prometheus::Error),
+    /// The secure port can't be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// A file that a flag names can't be used.
+    #[error("--{flag}: {}: {why}", path.display())]
+    File {
+        /// The flag.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The API server did not become ready.
+    #[error(transparent)]
+    ApiServer(#[from] NotReady),
+    /// The Lease could not be renewed, or another replica has it.
+    #[error("leadership lost")]
+    LeadershipLost,
+}
+
+impl ManagerError {
+    pub(super) fn signing_key(path: PathBuf, error: &SigningKeyError) -> Self {
+        Self::File { flag: "service-account-private-key-file", path, why: error.to_string() }
+    }
+}

@@ -1,0 +1,225 @@
+//! The secure port as the flags ask for it: its options, its pages, and whom it asks about callers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus::Registry;
+
+use super::complete::Completed;
+use super::error::ManagerError;
+use super::leadership::hostname;
+use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
+use crate::options::{Config, Flag, TABLE};
+use crate::options::versions::{COXSWAIN, KUBERNETES};
+use crate::serve::{
+    ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Outcome, Pages, Probe,
+    RequestHeaderOptions, Reviews, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey, StatusPage,
+    TlsOptions,
+};
+use crate::telemetry::{
+    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, ServeMetrics, SliMetrics, VersionInfo,
+};
+
+/// Metrics that say what this process is.
+pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<(), MetricsError> {
+    ProcessMetrics::register(registry)?;
+    let version = KUBERNETES;
+    let mut parts = version.trim_start_matches('v').split('.');
+    BuildInfo {
+        major: parts.next().unwrap_or_default().to_owned(),
+        minor: parts.next().unwrap_or_default().to_owned(),
+        git_version: version.to_owned(),
+        compiler: "rustc".to_owned(),
+        platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        ..BuildInfo::default()
+    }
+    .register(registry)?;
+    VersionInfo {
+        binary: COXSWAIN.to_owned(),
+        component: "kube".to_owned(),
+        emulation: config.versions.emulated.to_string(),
+        min_compat: config.versions.min_compatibility.to_string(),
+    }
+    .register(registry)?;
+    let states = FeatureStates::register(registry)?;
+    for gate in config.gates.iter() {
+        states.set(FeatureState { name: gate.name, stage: gate.stage.label(), enabled: gate.enabled });
+    }
+    Ok(())
+}
+
+/// Binds the secure port; `None` with `--secure-port=0`.
+pub(super) async fn bind(manager: &Completed) -> Result<Option<SecureServer>, ManagerError> {
+    let config = &manager.runtime.config;
+    let Ok(port @ 1..) = u16::try_from(config.flags.secure_port) else {
+        tracing::info!("--secure-port=0: nothing is served");
+        return Ok(None);
+    };
+    let observer: Arc<dyn ServeObserver> = Arc::new(Observer {
+        slis: Arc::clone(&manager.slis),
+        requests: ServeMetrics::register(&manager.metrics)?,
+    });
+    pages(manager, &observer).install(&manager.router);
+    let flags = &config.flags;
+    let deps = ServeDeps {
+        clock: Arc::clone(&manager.runtime.clock),
+        router: Arc::clone(&manager.router),
+        authentication: reviews(
+            manager,
+            "authentication-kubeconfig",
+            &flags.authentication_kubeconfig,
+            "delegated-authentication",
+        )
+        .await?,
+        authorization: reviews(
+            manager,
+            "authorization-kubeconfig",
+            &flags.authorization_kubeconfig,
+            "delegated-authorization",
+        )
+        .await?,
+        observer,
+    };
+    let options = options(config, port);
+    Ok(Some(SecureServer::bind(options, deps).await?))
+}
+
+fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>) -> Pages {
+    let runtime = Arc::clone(&manager.runtime);
+    let config = &manager.runtime.config;
+    let flags = {
+        let runtime = Arc::clone(&runtime);
+        Arc::new(move || {
+            let value = |flag: &Flag| (flag.name(), flag.show(&runtime.config.flags));
+            TABLE.iter().map(value).collect()
+        }) as Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>
+    };
+    Pages {
+        health: Arc::clone(&manager.health),
+        metrics: manager.metrics.clone(),
+        slis: manager.slis.registry().clone(),
+        config: Arc::new(move || runtime.config.configz()),
+        flags: config.gates.enabled("ComponentFlagz").then_some(flags),
+        status: config.gates.enabled("ComponentStatusz").then(|| StatusPage {
+            binary_version: COXSWAIN.to_owned(),
+            compatible_version: KUBERNETES.to_owned(),
+            emulation_version: config.versions.emulated.to_string(),
+        }),
+        debugging: config
+            .flags
+            .profiling
+            .then(|| Debugging { set_verbosity: Arc::new(|_| Ok(())) }),
+        started: manager.started,
+        observer: Arc::clone(observer),
+        clock: Arc::clone(&manager.runtime.clock),
+    }
+}
+
+/// Whom to ask about callers: the kubeconfig that the flag names, or, inside of a cluster, that cluster. Without either
+/// nobody is asked, as in the original: then only what flags name is trusted.
+async fn reviews(
+    manager: &Completed,
+    flag: &'static str,
+    file: &str,
+    name: &str,
+) -> Result<Option<Arc<dyn Reviews>>, ManagerError> {
+    let client = if !file.is_empty() && file == manager.runtime.config.flags.kubeconfig {
+        manager.runtime.clients.ungated(name)
+    } else {
+        let connection = if !file.is_empty() {
+            Connection::from_kubeconfig(flag, &PathBuf::from(file), None).await?
+        } else if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+            Connection::load(None, None).await?
+        } else {
+            tracing::warn!("--{flag} is not set: callers are not looked up in the cluster");
+            return Ok(None);
+        };
+        client_of(manager, connection, name).await?
+    };
+    Ok(Some(Arc::new(ApiReviews::new(client))))
+}
+
+async fn client_of(manager: &Completed, connection: Connection, name: &str) -> Result<ApiClient, ManagerError> {
+    let builder =
+        ClientBuilder::new(connection, ClientOptions::default(), manager.client_metrics.clone()).await?;
+    Ok(builder.ungated(name))
+}
+
+fn options(config: &Config, port: u16) -> ServeOptions {
+    let flags = &config.flags;
+    let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
+    ServeOptions {
+        address: SocketAddr::new(flags.bind_address, port),
+        permit_address_sharing: flags.permit_address_sharing,
+        permit_port_sharing: flags.permit_port_sharing,
+        disable_http2: flags.disable_http2_serving,
+        http2_max_streams: u32::try_from(flags.http2_max_streams_per_connection).unwrap_or_default(),
+        tls: TlsOptions {
+            cert_and_key: file(&flags.tls_cert_file).zip(file(&flags.tls_private_key_file)),
+            cert_dir: file(&flags.cert_dir),
+            self_signed_names: vec![hostname()],
+            sni: flags
+                .tls_sni_cert_key
+                .iter()
+                .map(|each| SniCertKey {
+                    cert_file: PathBuf::from(&each.cert_file),
+                    key_file: PathBuf::from(&each.key_file),
+                    names: each.names.clone(),
+                })
+                .collect(),
+            min_version: flags.tls_min_version.clone(),
+            cipher_suites: flags.tls_cipher_suites.clone(),
+            curve_preferences: flags
+                .tls_curve_preferences
+                .iter()
+                .filter_map(|curve| u16::try_from(*curve).ok())
+                .collect(),
+        },
+        authentication: AuthenticationOptions {
+            client_ca_file: file(&flags.client_ca_file),
+            request_header: RequestHeaderOptions {
+                ca_file: file(&flags.requestheader_client_ca_file),
+                allowed_names: flags.requestheader_allowed_names.clone(),
+                username_headers: flags.requestheader_username_headers.clone(),
+                uid_headers: flags.requestheader_uid_headers.clone(),
+                group_headers: flags.requestheader_group_headers.clone(),
+                extra_header_prefixes: flags.requestheader_extra_headers_prefix.clone(),
+            },
+            skip_lookup: flags.authentication_skip_lookup,
+            tolerate_lookup_failure: flags.authentication_tolerate_lookup_failure,
+            token_cache_ttl: flags.authentication_token_webhook_cache_ttl,
+        },
+        authorization: AuthorizationOptions {
+            always_allow_paths: flags.authorization_always_allow_paths.clone(),
+            authorized_ttl: flags.authorization_webhook_cache_authorized_ttl,
+            unauthorized_ttl: flags.authorization_webhook_cache_unauthorized_ttl,
+        },
+        ..ServeOptions::default()
+    }
+}
+
+/// Puts what happens at the port into metrics.
+struct Observer {
+    slis: Arc<SliMetrics>,
+    requests: ServeMetrics,
+}
+
+impl ServeObserver for Observer {
+    fn health_checked(&self, name: &str, probe: Probe, status: CheckStatus) {
+        self.slis.observe(name, probe.name(), status);
+    }
+
+    fn reset_slis(&self) {
+        self.slis.reset();
+    }
+
+    fn authenticated(&self, outcome: Outcome, user: Option<&str>, took: Duration) {
+        self.requests.authenticated(outcome.authentication_label(), user, took);
+    }
+
+    fn authorized(&self, outcome: Outcome, took: Duration) {
+        self.requests.authorized(outcome.authorization_label(), took);
+    }
+}

@@ -1,0 +1,376 @@
+//! Work queues: which keys are to be reconciled, in which order, and when again.
+//!
+//! ```text
+//!   add ────────────────► ready (FIFO, each key once) ──get──► in flight ──Item dropped──► gone
+//!                            ▲        ▲                            │
+//!   add_after ─► delayed ────┘        └──── added meanwhile ◄──────┘
+//!   add_rate_limited: the same, the delay growing with each failure until `forget`
+//! ```
+//!
+//! The semantics are those of client-go's queues. A key is worked on by one worker at a time: one that is added while it
+//! is in flight waits and is handed out again when its [`Item`] is dropped, by a panic too. Adding a key that waits
+//! costs a hash lookup. What waits is bounded by the number of keys.
+//!
+//! A queue runs no task of its own: of the workers that wait in [`WorkQueue::get`], one at a time watches the clock for
+//! the delayed keys. Time is tokio's, which tests can pause. Nothing here knows what a key stands for.
+
+mod limit;
+mod metrics;
+mod snapshot;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+pub use limit::{BucketConfig, QueueConfig};
+pub use metrics::QueueMetrics;
+pub use snapshot::{QueuedKey, Snapshot};
+
+use metrics::InFlight;
+use state::{Phase, State};
+
+/// A queue of keys. Cheap to clone; all clones are one queue.
+pub struct WorkQueue<K: Clone + Eq + Hash> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K: Clone + Eq + Hash> {
+    name: Arc<str>,
+    state: Mutex<State<K>>,
+    /// A key is ready, or a timekeeper is wanted: one permit per key.
+    ready: Notify,
+    /// The timekeeper sleeps too long.
+    earlier: Notify,
+    /// A closing queue has nothing left.
+    drained: Notify,
+}
+
+/// What a worker that asks for a key is told.
+enum Look<'a, K: Clone + Eq + Hash> {
+    Take(Item<K>),
+    Closed,
+    Wait,
+    /// Wait, and watch the clock for all.
+    WaitUntil(Instant, Timekeeper<'a, K>),
+}
+
+impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
+    /// An open, empty queue with the default rate limits. `name` labels its metrics.
+    pub fn new(name: &str, metrics: &QueueMetrics) -> Self {
+        Self::with_config(name, QueueConfig::default(), metrics)
+    }
+
+    /// An open, empty queue with rate limits of its own.
+    pub fn with_config(name: &str, config: QueueConfig, metrics: &QueueMetrics) -> Self {
+        let shared = Arc::new(Shared {
+            name: name.into(),
+            state: Mutex::new(State::new(config, metrics.meters(name))),
+            ready: Notify::new(),
+            earlier: Notify::new(),
+            drained: Notify::new(),
+        });
+        let weak: Weak<Shared<K>> = Arc::downgrade(&shared);
+        metrics.watch(name, weak);
+        Self { shared }
+    }
+}
+
+impl<K: Clone + Eq + Hash> WorkQueue<K> {
+    /// The queue's name, as in its metrics.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Adds a key that is to be worked on as soon as its turn comes. Never waits for anything; does nothing when the key
+    /// waits already or the queue is shutting down.
+    pub fn add(&self, key: K) {
+        let woken = self.shared.state.lock().add(key, Instant::now);
+        self.shared.wake(woken);
+    }
+
+    /// Adds a key after `delay`; of several delays of one key the one that ends first counts. Independent of
+    /// [`add`](Self::add): a key that waits now is added once more later.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        self.shared.schedule(|state, now| state.add_after(key, delay, now));
+    }
+
+    /// Counts a failure of the key and adds it after the delay that this earns it (see [`QueueConfig`]).
+    pub fn add_rate_limited(&self, key: K) {
+        self.shared.schedule(|state, now| state.add_rate_limited(key, now));
+    }
+
+    /// Forgets the key's failures: its next one earns the shortest delay. Does not take it off the queue.
+    pub fn forget(&self, key: &K) {
+        self.shared.state.lock().forget(key);
+    }
+
+    /// How often the key was added with [`add_rate_limited`](Self::add_rate_limited) since it was last forgotten.
+    pub fn retries(&self, key: &K) -> u32 {
+        self.shared.state.lock().retries(key)
+    }
+
+    /// Waits for a key. `None`: the queue was shut down and nothing waits any more. May be cancelled at any time without
+    /// losing a key.
+    pub async fn get(&self) -> Option<Item<K>> {
+        loop {
+            match self.look(false) {
+                Look::Take(item) => return Some(item),
+                Look::Closed => return None,
+                Look::Wait | Look::WaitUntil(..) => {}
+            }
+            // Registered before the second look: what is added after that look wakes this worker.
+            let mut notified = pin!(self.shared.ready.notified());
+            notified.as_mut().enable();
+            match self.look(true) {
+                Look::Take(item) => return Some(item),
+                Look::Closed => return None,
+                Look::Wait => notified.await,
+                Look::WaitUntil(deadline, timekeeper) => {
+                    tokio::select! {
+                        () = notified => {}
+                        () = self.shared.earlier.notified() => {}
+                        () = sleep_until(deadline) => {}
+                    }
+                    timekeeper.retire();
+                }
+            }
+        }
+    }
+
+    /// Takes nothing more in. Keys that wait are still handed out, those that are delayed are forgotten; when nothing
+    /// waits any more, [`get`](Self::get) returns `None`.
+    pub fn shut_down(&self) {
+        self.shared.close(Phase::Closed, false);
+    }
+
+    /// Takes nothing more in and forgets all keys that wait or are delayed, so that [`get`](Self::get) returns `None` at
+    /// once. Keys in flight are worked on to their end.
+    pub fn shut_down_now(&self) {
+        self.shared.close(Phase::Closed, true);
+    }
+
+    /// Shuts down as [`shut_down`](Self::shut_down) does and waits until workers have worked off what waits and what is
+    /// in flight, or until one of the other shutdowns is called.
+    pub async fn shut_down_with_drain(&self) {
+        self.shared.close(Phase::Draining, false);
+        loop {
+            let mut drained = pin!(self.shared.drained.notified());
+            drained.as_mut().enable();
+            {
+                let state = self.shared.state.lock();
+                if state.is_drained() || state.phase == Phase::Closed {
+                    return;
+                }
+            }
+            drained.await;
+        }
+    }
+
+    /// Whether the queue takes nothing more in.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shared.state.lock().phase != Phase::Open
+    }
+
+    /// How many keys could be taken now.
+    pub fn len(&self) -> usize {
+        let (woken, len) = {
+            let mut state = self.shared.state.lock();
+            (state.promote(Instant::now()), state.len())
+        };
+        self.shared.wake(woken);
+        len
+    }
+
+    /// Whether no key could be taken now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The queue as it is now, with the `oldest` keys that have waited longest. Takes time in proportion to the number of
+    /// waiting keys: for people, not for loops.
+    pub fn snapshot(&self, oldest: usize) -> Snapshot<K> {
+        let now = Instant::now();
+        let (woken, snapshot) = {
+            let mut state = self.shared.state.lock();
+            (state.promote(now), state.snapshot(&self.shared.name, oldest, now))
+        };
+        self.shared.wake(woken);
+        snapshot
+    }
+
+    /// Takes the first key if there is one. A worker that `stays` may be made the timekeeper.
+    fn look(&self, stays: bool) -> Look<'_, K> {
+        let now = Instant::now();
+        let mut state = self.shared.state.lock();
+        let mut woken = state.promote(now);
+        let look = if let Some(taken) = state.take(now) {
+            // This worker leaves: the delayed keys need another one to watch the clock.
+            woken += usize::from(!state.timed && state.next_due().is_some());
+            Look::Take(Item {
+                shared: Arc::clone(&self.shared),
+                key: taken.key,
+                slot: taken.slot,
+                waited: taken.waited,
+            })
+        } else if state.phase != Phase::Open {
+            Look::Closed
+        } else if let Some(due) = state.next_due().filter(|_| stays && !state.timed) {
+            state.timed = true;
+            Look::WaitUntil(due.at, Timekeeper(&self.shared))
+        } else {
+            Look::Wait
+        };
+        drop(state);
+        self.shared.wake(woken);
+        look
+    }
+}
+
+impl<K: Clone + Eq + Hash> Shared<K> {
+    fn wake(&self, waiters: usize) {
+        for _ in 0..waiters {
+            self.ready.notify_one();
+        }
+    }
+
+    /// Performs a transition that may delay a key, and sees to it that someone watches the clock for it.
+    fn schedule(&self, transition: impl FnOnce(&mut State<K>, Instant) -> usize) {
+        let mut state = self.state.lock();
+        let before = state.next_due();
+        let mut woken = transition(&mut state, Instant::now());
+        let is_earlier = state.next_due().is_some_and(|due| before.is_none_or(|before| due.at < before.at));
+        let timed = state.timed;
+        drop(state);
+        if is_earlier && timed {
+            self.earlier.notify_one();
+        } else if is_earlier {
+            woken += 1;
+        }
+        self.wake(woken);
+    }
+
+    fn finish(&self, slot: u32) {
+        let mut state = self.state.lock();
+        let woken = state.finish(slot, Instant::now());
+        let drained = state.phase != Phase::Open && state.is_drained();
+        drop(state);
+        self.wake(woken);
+        if drained {
+            self.drained.notify_waiters();
+        }
+    }
+
+    fn close(&self, phase: Phase, discard: bool) {
+        self.state.lock().close(phase, discard, Instant::now());
+        self.ready.notify_waiters();
+        self.drained.notify_waiters();
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send> InFlight for Shared<K> {
+    fn in_flight(&self) -> (Duration, Duration) {
+        let state = self.state.lock();
+        state
+            .in_flight_times(Instant::now())
+            .fold((Duration::ZERO, Duration::ZERO), |(sum, longest), time| (sum + time, longest.max(time)))
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for Shared<K> {
+    /// A queue of the same name may follow: this one's share of the depth goes with it.
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        state.meters.depth.sub(state.dirty() as i64);
+    }
+}
+
+impl<K: Clone + Eq + Hash> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K: Clone + Eq + Hash> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+/// The one waiter that watches the clock for the delayed keys.
+struct Timekeeper<'a, K: Clone + Eq + Hash>(&'a Shared<K>);
+
+impl<K: Clone + Eq + Hash> Timekeeper<'_, K> {
+    /// Ends the watch of a worker that looks at the queue next, and so finds a successor by itself.
+    fn retire(self) {
+        self.0.state.lock().timed = false;
+        std::mem::forget(self);
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for Timekeeper<'_, K> {
+    /// The worker was cancelled: another one has to watch.
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.timed = false;
+        let wanted = state.next_due().is_some();
+        drop(state);
+        self.0.wake(usize::from(wanted));
+    }
+}
+
+/// A key in flight. Until it is dropped, no other worker gets the key.
+#[must_use = "the key is no longer in flight when this is dropped"]
+pub struct Item<K: Clone + Eq + Hash> {
+    shared: Arc<Shared<K>>,
+    key: K,
+    slot: u32,
+    waited: Duration,
+}
+
+impl<K: Clone + Eq + Hash> Item<K> {
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// How long it waited in the queue, without the delay before.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Ends the work on the key, as dropping it does.
+    pub fn done(self) {
+        drop(self);
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for Item<K> {
+    fn drop(&mut self) {
+        self.shared.finish(self.slot);
+    }
+}
+
+impl<K: Clone + Eq + Hash> Deref for Item<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K: Clone + Eq + Hash + fmt::Debug> fmt::Debug for Item<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Item").field("key", &self.key).field("waited", &self.waited).finish_non_exhaustive()
+    }
+}

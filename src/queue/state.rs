@@ -1,0 +1,415 @@
+//! A queue's state and its transitions. Knows no locks, wakes nobody and reads no clock.
+//!
+//! Each key that plays any part (waits, is in flight, is delayed, has failed) has one slot, found by hash; the order of
+//! waiting keys and the heap of delayed ones hold slot numbers, so that a key is stored once. Transitions return how
+//! many keys became ready: as many waiters are to be woken.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::time::Duration;
+
+use hashbrown::HashTable;
+use tokio::time::Instant;
+
+use super::limit::{Bucket, QueueConfig};
+use super::metrics::Meters;
+use super::snapshot::{QueuedKey, Snapshot};
+
+/// Storage for fewer slots than this is kept when the queue is empty.
+const KEEP_SLOTS: usize = 256;
+/// Stale heap entries that are tolerated before they are swept.
+const KEEP_STALE: usize = 64;
+/// What a delay that no clock can express is cut to.
+const FOREVER: Duration = Duration::from_hours(24 * 365 * 30);
+
+pub(super) struct State<K> {
+    pub(super) config: QueueConfig,
+    pub(super) meters: Meters,
+    pub(super) phase: Phase,
+    /// Whether some waiter watches the delayed keys' clock.
+    pub(super) timed: bool,
+    hasher: RandomState,
+    index: HashTable<u32>,
+    slots: Vec<Option<Slot<K>>>,
+    vacant: Vec<u32>,
+    /// Keys that wait and are not in flight.
+    ready: VecDeque<u32>,
+    in_flight: Vec<u32>,
+    /// Keys that wait, those in flight that wait for their next turn included.
+    dirty: usize,
+    delayed: BinaryHeap<Reverse<Due>>,
+    delayed_keys: usize,
+    sequence: u64,
+    bucket: Option<Bucket>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// Nothing more is taken in.
+    Closed,
+    /// The same, and someone waits for the rest to be worked off.
+    Draining,
+}
+
+struct Slot<K> {
+    key: K,
+    hash: u64,
+    /// It waits since then.
+    dirty_since: Option<Instant>,
+    /// It is in flight since then.
+    taken_at: Option<Instant>,
+    /// The one valid heap entry.
+    due: Option<Due>,
+    failures: u32,
+}
+
+/// A heap entry. It is stale when its slot no longer names it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) at: Instant,
+    sequence: u64,
+    slot: u32,
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A key that was taken.
+pub(super) struct Taken<K> {
+    pub(super) key: K,
+    pub(super) slot: u32,
+    pub(super) waited: Duration,
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    pub(super) fn new(config: QueueConfig, meters: Meters) -> Self {
+        Self {
+            config,
+            meters,
+            phase: Phase::Open,
+            timed: false,
+            hasher: RandomState::new(),
+            index: HashTable::new(),
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            ready: VecDeque::new(),
+            in_flight: Vec::new(),
+            dirty: 0,
+            delayed: BinaryHeap::new(),
+            delayed_keys: 0,
+            sequence: 0,
+            bucket: config.bucket.map(Bucket::new),
+        }
+    }
+
+    /// Adds a key that is to be worked on now. `now` is called only when the key does not wait yet.
+    pub(super) fn add(&mut self, key: K, now: impl FnOnce() -> Instant) -> usize {
+        if self.phase != Phase::Open {
+            return 0;
+        }
+        let hash = self.hasher.hash_one(&key);
+        if let Some(id) = self.find(hash, &key)
+            && self.slot(id).is_some_and(|slot| slot.dirty_since.is_some())
+        {
+            return 0;
+        }
+        let now = now();
+        let woken = self.promote(now);
+        let id = self.find_or_insert(hash, key);
+        woken + usize::from(self.mark(id, now))
+    }
+
+    /// Adds a key when `delay` has passed, unless it is to be added before that already.
+    pub(super) fn add_after(&mut self, key: K, delay: Duration, now: Instant) -> usize {
+        if self.phase != Phase::Open {
+            return 0;
+        }
+        self.meters.retries.inc();
+        if delay.is_zero() {
+            return self.add(key, || now);
+        }
+        let woken = self.promote(now);
+        let hash = self.hasher.hash_one(&key);
+        let id = self.find_or_insert(hash, key);
+        let at = now.checked_add(delay).unwrap_or_else(|| now + FOREVER);
+        self.sequence += 1;
+        let due = Due { at, sequence: self.sequence, slot: id };
+        let Some(slot) = self.slot_mut(id) else { return woken };
+        match slot.due {
+            Some(held) if held.at <= at => return woken,
+            Some(_) => slot.due = Some(due),
+            None => {
+                slot.due = Some(due);
+                self.delayed_keys += 1;
+            }
+        }
+        self.delayed.push(Reverse(due));
+        if self.delayed.len() > 2 * self.delayed_keys + KEEP_STALE {
+            let mut heap = std::mem::take(&mut self.delayed);
+            heap.retain(|Reverse(due)| self.is_current(due));
+            self.delayed = heap;
+        }
+        woken
+    }
+
+    /// Counts a failure of the key, and adds it after the delay that this earns it.
+    pub(super) fn add_rate_limited(&mut self, key: K, now: Instant) -> usize {
+        if self.phase != Phase::Open {
+            return 0;
+        }
+        let hash = self.hasher.hash_one(&key);
+        let id = self.find_or_insert(hash, key.clone());
+        let Some(slot) = self.slot_mut(id) else { return 0 };
+        let failures = slot.failures;
+        slot.failures = failures.saturating_add(1);
+        let backoff = self.config.backoff(failures);
+        let reserved = self.bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.reserve(now));
+        self.add_after(key, backoff.max(reserved), now)
+    }
+
+    pub(super) fn forget(&mut self, key: &K) {
+        if let Some(id) = self.find(self.hasher.hash_one(key), key)
+            && let Some(slot) = self.slot_mut(id)
+        {
+            slot.failures = 0;
+            self.release(id);
+        }
+    }
+
+    pub(super) fn retries(&self, key: &K) -> u32 {
+        let id = self.find(self.hasher.hash_one(key), key);
+        id.and_then(|id| self.slot(id)).map_or(0, |slot| slot.failures)
+    }
+
+    /// Moves the keys whose delay is over to the end of the queue.
+    pub(super) fn promote(&mut self, now: Instant) -> usize {
+        let mut woken = 0;
+        while let Some(due) = self.next_due().filter(|due| due.at <= now) {
+            self.delayed.pop();
+            self.delayed_keys -= 1;
+            if let Some(slot) = self.slot_mut(due.slot) {
+                slot.due = None;
+            }
+            woken += usize::from(self.mark(due.slot, due.at));
+        }
+        woken
+    }
+
+    /// The delayed key that comes first.
+    pub(super) fn next_due(&mut self) -> Option<Due> {
+        while let Some(Reverse(due)) = self.delayed.peek() {
+            if self.is_current(due) {
+                return Some(*due);
+            }
+            self.delayed.pop();
+        }
+        None
+    }
+
+    /// Takes the key that comes first off the queue.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Taken<K>> {
+        let id = self.ready.pop_front()?;
+        let slot = self.slots.get_mut(id as usize)?.as_mut()?;
+        let since = slot.dirty_since.take().unwrap_or(now);
+        slot.taken_at = Some(now);
+        let waited = now.saturating_duration_since(since);
+        let taken = Taken { key: slot.key.clone(), slot: id, waited };
+        self.in_flight.push(id);
+        self.dirty -= 1;
+        self.meters.depth.dec();
+        self.meters.waited.observe(waited.as_secs_f64());
+        Some(taken)
+    }
+
+    /// Ends the work on a key. One that was added meanwhile waits again.
+    pub(super) fn finish(&mut self, id: u32, now: Instant) -> usize {
+        let woken = self.promote(now);
+        if let Some(at) = self.in_flight.iter().position(|&held| held == id) {
+            self.in_flight.swap_remove(at);
+        }
+        let Some(slot) = self.slot_mut(id) else { return woken };
+        let took = slot.taken_at.take().map(|at| now.saturating_duration_since(at));
+        let again = slot.dirty_since.is_some();
+        if let Some(took) = took {
+            self.meters.worked.observe(took.as_secs_f64());
+        }
+        if again {
+            self.ready.push_back(id);
+        } else {
+            self.release(id);
+        }
+        woken + usize::from(again)
+    }
+
+    /// Takes nothing more in, and forgets the keys whose delay is not over; with `discard` also those that wait.
+    pub(super) fn close(&mut self, phase: Phase, discard: bool, now: Instant) {
+        self.promote(now);
+        self.phase = phase;
+        for Reverse(due) in std::mem::take(&mut self.delayed) {
+            let current = self.is_current(&due);
+            if let Some(slot) = self.slot_mut(due.slot).filter(|_| current) {
+                slot.due = None;
+                self.release(due.slot);
+            }
+        }
+        self.delayed_keys = 0;
+        if discard {
+            self.discard();
+        }
+    }
+
+    fn discard(&mut self) {
+        for id in std::mem::take(&mut self.ready).into_iter().chain(self.in_flight.clone()) {
+            let waited = self.slot_mut(id).and_then(|slot| slot.dirty_since.take());
+            if waited.is_some() {
+                self.dirty -= 1;
+                self.meters.depth.dec();
+            }
+            self.release(id);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Keys that wait, counting those that are in flight as well.
+    pub(super) fn dirty(&self) -> usize {
+        self.dirty
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub(super) fn is_drained(&self) -> bool {
+        self.ready.is_empty() && self.in_flight.is_empty()
+    }
+
+    pub(super) fn in_flight_times(&self, now: Instant) -> impl Iterator<Item = Duration> {
+        self.in_flight
+            .iter()
+            .filter_map(|&id| self.slot(id)?.taken_at)
+            .map(move |at| now.saturating_duration_since(at))
+    }
+
+    pub(super) fn snapshot(&self, name: &str, limit: usize, now: Instant) -> Snapshot<K> {
+        let waiting = || self.ready.iter().chain(self.in_flight.iter());
+        let mut ages: Vec<(Instant, u32)> =
+            waiting().filter_map(|&id| Some((self.slot(id)?.dirty_since?, id))).collect();
+        let limit = limit.min(ages.len());
+        if limit < ages.len() {
+            ages.select_nth_unstable(limit);
+        }
+        // Told even when no key is asked for.
+        let oldest_age = ages.iter().map(|&(since, _)| now.saturating_duration_since(since)).max();
+        ages.truncate(limit);
+        ages.sort_unstable();
+        let row = |id: u32, since: Instant| {
+            self.slot(id).map(|slot| QueuedKey {
+                key: slot.key.clone(),
+                age: now.saturating_duration_since(since),
+                retries: slot.failures,
+            })
+        };
+        let mut running: Vec<_> =
+            self.in_flight.iter().filter_map(|&id| row(id, self.slot(id)?.taken_at?)).collect();
+        running.sort_by_key(|row| Reverse(row.age));
+        Snapshot {
+            name: name.into(),
+            depth: self.dirty,
+            in_flight: self.in_flight.len(),
+            delayed: self.delayed_keys,
+            oldest_age,
+            oldest: ages.into_iter().filter_map(|(since, id)| row(id, since)).collect(),
+            running,
+            shutting_down: self.phase != Phase::Open,
+        }
+    }
+
+    /// Lets a key wait, unless it does. Whether it became ready.
+    fn mark(&mut self, id: u32, since: Instant) -> bool {
+        let Some(slot) = self.slot_mut(id).filter(|slot| slot.dirty_since.is_none()) else { return false };
+        slot.dirty_since = Some(since);
+        let ready = slot.taken_at.is_none();
+        self.dirty += 1;
+        self.meters.adds.inc();
+        self.meters.depth.inc();
+        if ready {
+            self.ready.push_back(id);
+        }
+        ready
+    }
+
+    fn slot(&self, id: u32) -> Option<&Slot<K>> {
+        self.slots.get(id as usize)?.as_ref()
+    }
+
+    fn slot_mut(&mut self, id: u32) -> Option<&mut Slot<K>> {
+        self.slots.get_mut(id as usize)?.as_mut()
+    }
+
+    fn is_current(&self, due: &Due) -> bool {
+        self.slot(due.slot).is_some_and(|slot| slot.due == Some(*due))
+    }
+
+    fn find(&self, hash: u64, key: &K) -> Option<u32> {
+        let same = |&id: &u32| self.slot(id).is_some_and(|slot| slot.key == *key);
+        self.index.find(hash, same).copied()
+    }
+
+    fn find_or_insert(&mut self, hash: u64, key: K) -> u32 {
+        if let Some(id) = self.find(hash, &key) {
+            return id;
+        }
+        let slot = Some(Slot { key, hash, dirty_since: None, taken_at: None, due: None, failures: 0 });
+        let id = if let Some(id) = self.vacant.pop() {
+            self.slots[id as usize] = slot;
+            id
+        } else {
+            self.slots.push(slot);
+            (self.slots.len() - 1) as u32
+        };
+        let slots = &self.slots;
+        let rehash = |&id: &u32| slots.get(id as usize).and_then(Option::as_ref).map_or(0, |slot| slot.hash);
+        self.index.insert_unique(hash, id, rehash);
+        id
+    }
+
+    /// Frees a slot whose key plays no part any more.
+    fn release(&mut self, id: u32) {
+        let Some(slot) = self.slot(id) else { return };
+        let idle =
+            slot.dirty_since.is_none() && slot.taken_at.is_none() && slot.due.is_none() && slot.failures == 0;
+        if !idle {
+            return;
+        }
+        if let Ok(entry) = self.index.find_entry(slot.hash, |&held| held == id) {
+            entry.remove();
+        }
+        self.slots[id as usize] = None;
+        self.vacant.push(id);
+        // A burst is over: the memory that it took is given back.
+        if self.index.is_empty() && self.slots.len() > KEEP_SLOTS {
+            self.slots = Vec::new();
+            self.vacant = Vec::new();
+            self.index = HashTable::new();
+            self.ready = VecDeque::new();
+            self.delayed = BinaryHeap::new();
+        }
+    }
+
+    /// Slots that are in use or kept for use.
+    #[cfg(test)]
+    pub(super) fn footprint(&self) -> (usize, usize, usize) {
+        (self.index.len(), self.slots.len(), self.delayed.len())
+    }
+}
