@@ -11,6 +11,8 @@ mod instance;
 mod metrics;
 mod room;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use descriptor::{

@@ -209,7 +209,8 @@ fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, Mana
 
 fn pem_certificate(der: &[u8]) -> String {
     let encoded = STANDARD.encode(der);
-    let lines: Vec<&str> = encoded.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or("")).collect();
+    let lines: Vec<&str> =
+        encoded.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or("")).collect();
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 

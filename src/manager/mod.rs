@@ -16,7 +16,6 @@ mod leadership;
 mod serving;
 mod signals;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;

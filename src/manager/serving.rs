@@ -11,15 +11,16 @@ use super::complete::Completed;
 use super::error::ManagerError;
 use super::leadership::hostname;
 use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
-use crate::options::{Config, Flag, TABLE};
 use crate::options::versions::{COXSWAIN, KUBERNETES};
+use crate::options::{Config, Flag, TABLE};
 use crate::serve::{
     ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Outcome, Pages, Probe,
-    RequestHeaderOptions, Reviews, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey, StatusPage,
-    TlsOptions,
+    RequestHeaderOptions, Reviews, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey,
+    StatusPage, TlsOptions,
 };
 use crate::telemetry::{
-    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, ServeMetrics, SliMetrics, VersionInfo,
+    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, ServeMetrics,
+    SliMetrics, VersionInfo,
 };
 
 /// Metrics that say what this process is.
@@ -107,10 +108,7 @@ fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>) -> Pages {
             compatible_version: KUBERNETES.to_owned(),
             emulation_version: config.versions.emulated.to_string(),
         }),
-        debugging: config
-            .flags
-            .profiling
-            .then(|| Debugging { set_verbosity: Arc::new(|_| Ok(())) }),
+        debugging: config.flags.profiling.then(|| Debugging { set_verbosity: Arc::new(|_| Ok(())) }),
         started: manager.started,
         observer: Arc::clone(observer),
         clock: Arc::clone(&manager.runtime.clock),
@@ -141,7 +139,11 @@ async fn reviews(
     Ok(Some(Arc::new(ApiReviews::new(client))))
 }
 
-async fn client_of(manager: &Completed, connection: Connection, name: &str) -> Result<ApiClient, ManagerError> {
+async fn client_of(
+    manager: &Completed,
+    connection: Connection,
+    name: &str,
+) -> Result<ApiClient, ManagerError> {
     let builder =
         ClientBuilder::new(connection, ClientOptions::default(), manager.client_metrics.clone()).await?;
     Ok(builder.ungated(name))

@@ -37,15 +37,29 @@ pub struct Config {
 
 /// temporary
 #[derive(Debug)]
-pub enum Enablement { /// x
- Enabled, /// x
- Disabled, /// x
- Skipped(String) }
+pub enum Enablement {
+    /// x
+    Enabled,
+    /// x
+    Disabled,
+    /// x
+    Skipped(String),
+}
 impl Config {
     /// temporary
-    pub fn enablement(&self, _: &crate::framework::Descriptor) -> Enablement { Enablement::Enabled }
+    pub fn enablement(&self, _: &crate::framework::Descriptor) -> Enablement {
+        Enablement::Enabled
+    }
     /// temporary
-    pub fn configz(&self) -> serde_json::Value { serde_json::json!({}) }
+    pub fn configz(&self) -> serde_json::Value {
+        serde_json::json!({})
+    }
     /// temporary
-    pub fn temp(args: &[String]) -> Self { let p = parser::parse(args); for e in &p.errors { tracing::error!("{e:?}"); } Self { flags: p.flags, ..Self::default() } }
+    pub fn temp(args: &[String]) -> Self {
+        let p = parser::parse(args);
+        for e in &p.errors {
+            tracing::error!("{e:?}");
+        }
+        Self { flags: p.flags, ..Self::default() }
+    }
 }
