@@ -16,3 +16,6 @@ pub mod registry;
 pub mod serve;
 pub mod telemetry;
 pub mod wire;
+
+#[cfg(test)]
+mod tidy;
