@@ -11,4 +11,5 @@
 mod harness;
 
 mod deployments;
+mod faults;
 mod proto_fields;

@@ -5,8 +5,10 @@
 
 mod controlplane;
 mod kubernetes;
+mod rig;
 mod wait;
 
 pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace};
-pub(crate) use wait::{eventually, until};
+pub(crate) use rig::{faulty_clients, runtime, runtime_on};
+pub(crate) use wait::{eventually, turn, until};
