@@ -50,9 +50,10 @@ impl Churn {
                     },
                 } })
             }),
-            churned(ApiResource::erase::<Pod>(&()), || {
-                json!({ "spec": { "containers": [{ "name": "web", "image": "nginx" }] } })
-            }),
+            churned(
+                ApiResource::erase::<Pod>(&()),
+                || json!({ "spec": { "containers": [{ "name": "web", "image": "nginx" }] } }),
+            ),
         ];
         Self { kinds, dice: StdRng::seed_from_u64(5), count: 0 }
     }
