@@ -7,4 +7,5 @@ pub mod framework;
 pub mod informer;
 pub mod model;
 pub mod options;
+pub mod registry;
 pub mod wire;
