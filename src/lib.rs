@@ -11,8 +11,13 @@ pub mod informer;
 pub mod manager;
 pub mod model;
 pub mod options;
+pub mod queue;
 pub mod registry;
+pub mod serve;
+pub mod telemetry;
 pub mod wire;
 
+#[cfg(test)]
+mod docs;
 #[cfg(test)]
 mod tidy;

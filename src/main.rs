@@ -7,9 +7,14 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use coxswain::manager;
 use coxswain::model::clock::SystemClock;
 use coxswain::options::{self, Invocation, Startup, logging, versions};
 use coxswain::registry::{self, REGISTRY};
+
+/// Gives memory back after start-up and relists, and does not fragment over weeks.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -40,7 +45,7 @@ fn start(arguments: &[OsString]) -> anyhow::Result<()> {
 
 fn run(startup: Startup) -> anyhow::Result<()> {
     let Startup { config, warnings, given } = startup;
-    logging::init(&config, Arc::new(SystemClock))?;
+    let set_verbosity = logging::init(&config, Arc::new(SystemClock))?;
     tracing::info!(version = versions::COXSWAIN, kubernetes = config.kubernetes_version, "Starting");
     for (name, value) in given {
         tracing::debug!(flag = name, value, "Flag given");
@@ -48,7 +53,6 @@ fn run(startup: Startup) -> anyhow::Result<()> {
     for warning in warnings {
         tracing::warn!(flag = warning.flag, reason = warning.message, "Check this flag");
     }
-    anyhow::bail!(
-        "the manager is not built yet: the command line is valid, and there is nothing to run with it"
-    )
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    Ok(runtime.block_on(manager::run(config, REGISTRY, set_verbosity))?)
 }

@@ -11,6 +11,7 @@ mod tests;
 
 pub use check::{RegistryError, validate};
 
+use crate::controllers::{replicaset, root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::framework::{DefaultState, Descriptor};
 
 /// Every controller, by name. When a room is built, its row here becomes `crate::controllers::NAME::DESCRIPTOR`.
@@ -218,12 +219,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Keeps a PodGroup from being deleted while Pods belong to it.",
         )
     },
-    not_built(
-        "replicaset-controller",
-        &["replicaset"],
-        Some("replicaset-controller"),
-        "Keeps as many Pods of each ReplicaSet as it asks for.",
-    ),
+    replicaset::DESCRIPTOR,
     not_built(
         "replicationcontroller-controller",
         &["replicationcontroller"],
@@ -254,12 +250,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("resourcequota-controller"),
         "Counts what each ResourceQuota limits.",
     ),
-    not_built(
-        "root-ca-certificate-publisher-controller",
-        &["root-ca-cert-publisher"],
-        Some("root-ca-cert-publisher"),
-        "Publishes the authorities of the API server in every Namespace.",
-    ),
+    root_ca_certificate_publisher::DESCRIPTOR,
     Descriptor {
         gates: &["SELinuxChangePolicy"],
         default: DefaultState::Off,
@@ -288,21 +279,8 @@ pub static REGISTRY: &[Descriptor] = &[
             "Makes load balancers in the cloud for Services.",
         )
     },
-    not_built(
-        "serviceaccount-controller",
-        &["serviceaccount"],
-        Some("service-account-controller"),
-        "Keeps the default ServiceAccount in every Namespace.",
-    ),
-    Descriptor {
-        special: true,
-        ..not_built(
-            "serviceaccount-token-controller",
-            &["serviceaccount-token"],
-            None,
-            "Keeps service account tokens in Secrets for those who still ask for them.",
-        )
-    },
+    serviceaccount::DESCRIPTOR,
+    serviceaccount_token::DESCRIPTOR,
     not_built(
         "statefulset-controller",
         &["statefulset"],

@@ -175,32 +175,3 @@ fn warn_of_given(given: &[&'static Flag], flags: &Flags) -> Vec<OptionWarning> {
     }
     warnings
 }
-
-/// temporary
-#[derive(Debug)]
-pub enum Enablement {
-    /// x
-    Enabled,
-    /// x
-    Disabled,
-    /// x
-    Skipped(String),
-}
-impl Config {
-    /// temporary
-    pub fn enablement(&self, _: &crate::framework::Descriptor) -> Enablement {
-        Enablement::Enabled
-    }
-    /// temporary
-    pub fn configz(&self) -> serde_json::Value {
-        serde_json::json!({})
-    }
-    /// temporary
-    pub fn temp(args: &[String]) -> Self {
-        let p = parser::parse(args);
-        for e in &p.errors {
-            tracing::error!("{e:?}");
-        }
-        Self { flags: p.flags, ..Self::default() }
-    }
-}

@@ -1,3 +1,5 @@
+//! Command lines from end to end.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! What a registry must be, and that ours is what was observed of the original.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{REGISTRY, RegistryError, find, not_built, validate};

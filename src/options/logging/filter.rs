@@ -20,6 +20,11 @@ impl VerbosityFilter {
         Self { default, modules }
     }
 
+    /// The same filter with another `-v`.
+    pub(super) fn set_default(&mut self, verbosity: u32) {
+        self.default = Verbosity(verbosity);
+    }
+
     /// The least severe level that a module may log at.
     pub(super) fn level(&self, module: &str) -> LevelFilter {
         let named = self.modules.0.iter().find(|(pattern, _)| matches(pattern, module));

@@ -11,23 +11,30 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use tracing::{Level, Subscriber};
 use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
+use tracing_subscriber::layer::Filter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
-use tracing_subscriber::{Layer, fmt};
+use tracing_subscriber::{Layer, fmt, reload};
 
 pub use filter::VerbosityFilter;
 
 use super::Config;
 use crate::model::clock::SharedClock;
 
-/// The layer that writes log lines: for a subscriber that has other layers beside it.
-pub fn layer<S>(config: &Config, clock: SharedClock) -> Box<dyn Layer<S> + Send + Sync>
+/// Changes `-v` while the process runs; `Err` says why it could not.
+pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
+
+/// The layer that writes log lines which `filter` lets pass.
+fn layer<S, F>(config: &Config, clock: SharedClock, filter: F) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
+    F: Filter<S> + Send + Sync + 'static,
 {
     let flags = &config.flags;
     let json = flags.logging_format == "json";
@@ -37,14 +44,19 @@ where
     } else {
         BoxMakeWriter::new(std::io::stderr)
     };
-    layer_to(config, clock, writer)
+    layer_to(config, clock, writer, filter)
 }
 
-fn layer_to<S>(config: &Config, clock: SharedClock, writer: BoxMakeWriter) -> Box<dyn Layer<S> + Send + Sync>
+fn layer_to<S, F>(
+    config: &Config,
+    clock: SharedClock,
+    writer: BoxMakeWriter,
+    filter: F,
+) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
+    F: Filter<S> + Send + Sync + 'static,
 {
-    let filter = VerbosityFilter::new(config.flags.v, config.flags.vmodule.clone());
     if config.flags.logging_format == "json" {
         let format = json::JsonLine::new(clock);
         fmt::layer()
@@ -64,10 +76,15 @@ where
     }
 }
 
-/// Makes the process log as the configuration asks.
+/// Makes the process log as the configuration asks. What it returns changes the verbosity later.
 ///
 /// # Errors
 /// Something else in the process logs already.
-pub fn init(config: &Config, clock: SharedClock) -> Result<(), TryInitError> {
-    tracing_subscriber::registry().with(layer(config, clock)).try_init()
+pub fn init(config: &Config, clock: SharedClock) -> Result<SetVerbosity, TryInitError> {
+    let filter = VerbosityFilter::new(config.flags.v, config.flags.vmodule.clone());
+    let (filter, handle) = reload::Layer::new(filter);
+    tracing_subscriber::registry().with(layer(config, clock, filter)).try_init()?;
+    Ok(Arc::new(move |verbosity| {
+        handle.modify(|filter| filter.set_default(verbosity)).map_err(|error| error.to_string())
+    }))
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use super::filter::VerbosityFilter;
 use super::layer_to;
 use crate::model::clock::ManualClock;
 use crate::options::{Config, Flags, ModuleVerbosity, Verbosity};
@@ -31,7 +32,8 @@ fn logged(flags: Flags, run: impl FnOnce()) -> Vec<String> {
     let writer = lines.clone();
     let clock = Arc::new(ManualClock::new("2026-11-21T13:02:05.000001Z".parse::<Timestamp>().unwrap()));
     let config = Config { flags, ..Config::default() };
-    let layer = layer_to(&config, clock, BoxMakeWriter::new(move || writer.clone()));
+    let filter = VerbosityFilter::new(config.flags.v, config.flags.vmodule.clone());
+    let layer = layer_to(&config, clock, BoxMakeWriter::new(move || writer.clone()), filter);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), run);
     let bytes = lines.0.lock().clone();
     String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
