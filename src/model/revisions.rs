@@ -66,7 +66,9 @@ mod tests {
         let long = long.join(",");
         assert_eq!(long.len(), 1999);
         let longer = append(&long, "1400");
-        assert!(longer.len() <= HISTORY_LIMIT && longer.starts_with("1001,") && longer.ends_with(",1399,1400"));
+        assert!(
+            longer.len() <= HISTORY_LIMIT && longer.starts_with("1001,") && longer.ends_with(",1399,1400")
+        );
     }
 
     #[test]
