@@ -3,4 +3,5 @@
 mod harness;
 
 mod deployments;
+mod informers;
 mod proto_fields;
