@@ -11,4 +11,5 @@
 mod harness;
 
 mod deployments;
+mod informers;
 mod proto_fields;
