@@ -1,6 +1,5 @@
 //! The controllers, one room each, all of one shape.
 
-pub mod deployment;
 pub mod replicaset;
 pub mod root_ca_certificate_publisher;
 pub mod serviceaccount;
