@@ -32,7 +32,7 @@ fn stores() -> Stores {
         (&pods, pod_keys(listers.0.clone(), listers.1.clone())),
     ] {
         let heard = Arc::clone(&keys);
-        store.add_handler(Arc::new(move |delta| map(delta, &mut |key| heard.lock().push(key.to_string()))));
+        store.add_handler("test", Arc::new(move |delta| map(delta, &mut |key| heard.lock().push(key.to_string()))));
     }
     let room = Controller {
         deployments: listers.0,
@@ -246,7 +246,7 @@ fn an_invalid_selector_waits_for_a_change() {
 #[test]
 fn the_controller_is_built_as_its_descriptor_says() {
     let built = build(&Build {
-        config: &Config::default(),
+        config: &crate::options::Config::default(),
         gate: &|_| true,
         root_ca: None,
         can_sign_tokens: false,
