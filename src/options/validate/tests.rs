@@ -1,3 +1,5 @@
+//! What validation refuses, and how it says so.
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
