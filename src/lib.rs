@@ -8,9 +8,16 @@ pub mod events;
 pub mod executor;
 pub mod framework;
 pub mod informer;
+pub mod manager;
 pub mod model;
 pub mod options;
 pub mod queue;
+pub mod registry;
 pub mod serve;
 pub mod telemetry;
 pub mod wire;
+
+#[cfg(test)]
+mod docs;
+#[cfg(test)]
+mod tidy;

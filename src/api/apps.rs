@@ -4,6 +4,8 @@ use super::meta::{LabelSelector, ObjectMeta};
 use crate::wire::{IntOrString, Raw, Str, Time, message};
 
 message! {
+    schema SCHEMA;
+
     /// A deployment.
     pub struct Deployment + raw = "k8s.io.api.apps.v1.Deployment" {
         /// Metadata.

@@ -4,6 +4,8 @@ use super::meta::ObjectMeta;
 use crate::wire::{Str, message};
 
 message! {
+    schema SCHEMA;
+
     /// A lease.
     pub struct Lease + raw = "k8s.io.api.coordination.v1.Lease" {
         /// Metadata.

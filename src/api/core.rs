@@ -4,6 +4,8 @@ use super::meta::ObjectMeta;
 use crate::wire::{Labels, Reader, Str, Time, message};
 
 message! {
+    schema SCHEMA;
+
     /// A pod.
     pub struct Pod = "k8s.io.api.core.v1.Pod" {
         /// Metadata.

@@ -9,7 +9,7 @@ use super::coordination::Lease;
 use super::core::{ConfigMap, Namespace, Pod, Secret, ServiceAccount};
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
-use crate::wire::splice::{Edit, edit};
+use crate::wire::splice::{Edit, edit, without};
 use crate::wire::{Message, Str, WireError};
 
 /// Index of objects by the UID of their managing controller; objects without one are filed by
@@ -69,8 +69,7 @@ fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
 }
 
 fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    let mut pod = Pod::decode(bytes)?;
-    pod.metadata.annotations.retain_keys(POD_ANNOTATIONS);
+    let mut pod = Pod::decode_with_annotations(bytes, POD_ANNOTATIONS)?;
     keep_sidecars(&mut pod);
     Ok(Arc::new(pod))
 }
@@ -86,11 +85,11 @@ fn keep_sidecars(pod: &mut Pod) {
 }
 
 /// `metadata.managedFields`: dropped from what is kept. A write without them leaves the server's as they are.
-const MANAGED_FIELDS: [u32; 2] = [1, 17];
+const MANAGED_FIELDS: (u32, u32) = (1, 17);
 
 /// The object's own buffer, free of the response that it came in.
 fn own_bytes(bytes: &Bytes) -> Result<Bytes, WireError> {
-    edit(bytes, &[Edit::Clear(MANAGED_FIELDS.to_vec())]).map(|kept| Bytes::from(kept.into_boxed_slice()))
+    without(bytes, MANAGED_FIELDS.0, MANAGED_FIELDS.1).map(Bytes::from)
 }
 
 /// A message that keeps the bytes it was decoded from.
@@ -110,7 +109,7 @@ const CONFIG_MAP_DATA: [u32; 1] = [2];
 
 fn decode_config_map(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut config_map = ConfigMap::decode(bytes)?;
-    let kept = edit(bytes, &[Edit::Clear(MANAGED_FIELDS.to_vec()), Edit::Clear(CONFIG_MAP_DATA.to_vec())])?;
+    let kept = edit(&own_bytes(bytes)?, &[Edit::Clear(CONFIG_MAP_DATA.to_vec())])?;
     config_map.keep(Bytes::from(kept.into_boxed_slice()));
     Ok(Arc::new(config_map))
 }

@@ -3,6 +3,8 @@
 use crate::wire::{Labels, Str, Time, message};
 
 message! {
+    schema SCHEMA;
+
     /// Metadata of an object. `managedFields` are never decoded.
     pub struct ObjectMeta = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta" {
         /// Name, unique in its namespace.
@@ -26,7 +28,7 @@ message! {
         /// Labels.
         11 => labels: Labels,
         /// Annotations.
-        12 => annotations: Labels,
+        12 => annotations: Labels [selected],
         /// Owners; at most one of them is the controller.
         13 => owner_references: Vec<OwnerReference>,
         /// What must be done before it may go.
@@ -60,11 +62,11 @@ message! {
     /// One expression of a label query.
     pub struct LabelSelectorRequirement = "k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement" {
         /// Label key.
-        1 => key: Str,
+        1 => key: Str [interned],
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-        2 => operator: Str,
+        2 => operator: Str [interned],
         /// Values for `In` and `NotIn`.
-        3 => values: Vec<Str>,
+        3 => values: Vec<Str> [interned],
     }
 
     /// An object of which only metadata was asked.

@@ -13,3 +13,12 @@ pub mod kinds;
 pub mod meta;
 
 pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
+
+/// Full upstream name of a message, and the fields declared here: number and name in snake case.
+pub type MessageSchema = (&'static str, &'static [(u32, &'static str)]);
+
+/// Every message that is declared in this module's files, to be compared with upstream's definitions.
+pub fn schema() -> Vec<MessageSchema> {
+    [apps::SCHEMA, coordination::SCHEMA, core::SCHEMA, events::SCHEMA, meta::SCHEMA, crate::wire::SCHEMA]
+        .concat()
+}

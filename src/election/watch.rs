@@ -7,7 +7,7 @@ use crate::api::coordination::Lease;
 use crate::api::kinds::LEASES;
 use crate::client::{ApiClient, ApiError, WatchQuery};
 use crate::model::Key;
-use crate::wire::{Message, WatchFrame};
+use crate::wire::{EventType, Message, WatchFrame};
 
 /// The server ends the watch after this; the caller begins anew.
 const TIMEOUT_SECONDS: u32 = 300;
@@ -37,11 +37,11 @@ pub(super) async fn until(
         buffer.extend_from_slice(&data);
         while let Some(frame) = next_frame(&mut buffer)? {
             let event = WatchFrame::decode(&frame).map_err(|error| malformed(&error.to_string()))?;
-            if event.kind == "ERROR" {
+            if event.kind == EventType::Error {
                 return Err(malformed("the watch reported an error"));
             }
             let lease = Lease::decode(&event.object).map_err(|error| malformed(&error.to_string()))?;
-            if event.kind != "BOOKMARK" && condition(&lease) {
+            if event.kind != EventType::Bookmark && condition(&lease) {
                 return Ok(());
             }
         }

@@ -16,7 +16,7 @@ use super::metrics::ReconcileMetrics;
 use super::stats::LoopStats;
 use super::worker::Worker;
 use crate::api::Kind;
-use crate::client::{ApiClient, ClientBuilder, ClientError};
+use crate::client::{ApiClient, ClientBuildError, ClientBuilder};
 use crate::events::EventBroadcaster;
 use crate::executor::{Executor, TokenSigner};
 use crate::informer::{Delta, InformerHandle, Informers, Registration, Store};
@@ -24,6 +24,7 @@ use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
 use crate::queue::{QueueMetrics, WorkQueue};
+use crate::wire::Str;
 
 /// What all controllers are built from.
 pub struct Runtime {
@@ -45,6 +46,8 @@ pub struct Runtime {
     pub reconcile_metrics: ReconcileMetrics,
     /// Signs service-account tokens, when there is a key.
     pub signer: Option<Arc<dyn TokenSigner>>,
+    /// The CA bundle to publish.
+    pub root_ca: Option<Str>,
 }
 
 /// A controller that did not start.
@@ -58,7 +61,7 @@ pub enum StartError {
     Invalid(String),
     /// Its credentials can't be had (yet).
     #[error("no client: {0}")]
-    Client(#[from] ClientError),
+    Client(#[from] ClientBuildError),
     /// It was told to stop before its caches were filled.
     #[error("stopped before its caches were filled")]
     Stopped,
@@ -108,9 +111,11 @@ impl Instance {
         let Built { loops } = build(&Build {
             config: &runtime.config,
             gate: &|gate| runtime.config.gates.enabled(gate),
+            root_ca: runtime.root_ca.clone(),
+            can_sign_tokens: runtime.signer.is_some(),
             store: &|kind, selector| handles.lock().store(kind, selector),
         })?;
-        let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account).await?;
+        let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account)?;
         let mut executor =
             Executor::new(client.clone(), Arc::new(runtime.events.recorder(descriptor.name, client)));
         if let Some(signer) = &runtime.signer {
@@ -133,7 +138,7 @@ impl Instance {
 
         for handle in &instance.handles {
             tokio::select! {
-                () = handle.wait_synced() => {}
+                synced = handle.wait_synced() => synced.map_err(|_| StartError::Stopped)?,
                 () = stop.cancelled() => return Err(StartError::Stopped),
             }
         }
@@ -162,8 +167,9 @@ impl Instance {
             }
             let (queue, keys) = (Arc::clone(&queue), watch.keys);
             let handler = move |delta: Delta<'_>| keys(delta, &mut |key| queue.add(key));
-            self.registrations
-                .push(handles.handle(watch.kind, watch.field_selector).add_handler(Arc::new(handler)));
+            self.registrations.push(
+                handles.handle(watch.kind, watch.field_selector).add_handler(self.name, Arc::new(handler)),
+            );
         }
         self.loops.push(RunningLoop {
             queue: Arc::clone(&queue),
@@ -208,11 +214,15 @@ impl Instance {
     pub async fn stop(mut self, grace: Duration) {
         self.registrations.clear();
         for each in &self.loops {
-            each.queue.shut_down();
+            each.queue.shut_down_now();
         }
         let drained = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, drained).await.is_err() {
-            tracing::warn!(controller = self.name, ?grace, "reconciles in flight did not end in time, ending them");
+            tracing::warn!(
+                controller = self.name,
+                ?grace,
+                "reconciles in flight did not end in time, ending them"
+            );
             self.tasks.shutdown().await;
         }
         for handle in self.handles {
@@ -246,6 +256,6 @@ impl Handles<'_> {
     }
 
     fn store(&mut self, kind: &'static Kind, selector: Option<&'static str>) -> Arc<Store> {
-        self.handle(kind, selector).store()
+        Arc::clone(self.handle(kind, selector).store())
     }
 }

@@ -7,9 +7,20 @@
 
 mod descriptor;
 pub mod expectations;
+mod instance;
+mod metrics;
 mod room;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod worker;
 
 pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
+    workers,
 };
+pub use instance::{Instance, RunningLoop, Runtime, StartError};
+pub use metrics::ReconcileMetrics;
 pub use room::{ObserveError, Reconcile, Room, RoomAdapter};
+pub use stats::{LastError, LoopStats};
+pub use worker::Outcome;

@@ -11,6 +11,25 @@
 //!
 //! [`Kind`]: crate::api::Kind
 
+mod metrics;
+mod reflector;
+mod set;
+mod source;
+mod stats;
 mod store;
 
-pub use store::{Delta, Handler, HandlerId, Lister, Store, downcast};
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
+
+pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration};
+pub use source::Source;
+pub use stats::InformerStats;
+pub use store::{Delta, Handler, HandlerId, HandlerPanics, Lister, Store, downcast};
+
+/// What a panic said.
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

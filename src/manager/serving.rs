@@ -11,20 +11,23 @@ use super::complete::Completed;
 use super::error::ManagerError;
 use super::leadership::hostname;
 use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
-use crate::options::{Config, KUBERNETES_VERSION};
+use crate::options::logging::SetVerbosity;
+use crate::options::versions::COXSWAIN;
+use crate::options::{Config, Flag, TABLE};
 use crate::serve::{
     ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Outcome, Pages, Probe,
-    RequestHeaderOptions, Reviews, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey, StatusPage,
-    TlsOptions,
+    RequestHeaderOptions, Reviews, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey,
+    StatusPage, TlsOptions,
 };
 use crate::telemetry::{
-    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, ServeMetrics, SliMetrics, VersionInfo,
+    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, ServeMetrics,
+    SliMetrics, VersionInfo,
 };
 
 /// Metrics that say what this process is.
 pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<(), MetricsError> {
     ProcessMetrics::register(registry)?;
-    let version = KUBERNETES_VERSION;
+    let version = config.kubernetes_version.as_str();
     let mut parts = version.trim_start_matches('v').split('.');
     BuildInfo {
         major: parts.next().unwrap_or_default().to_owned(),
@@ -36,23 +39,26 @@ pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<
     }
     .register(registry)?;
     VersionInfo {
-        binary: config.versions.binary().to_string(),
+        binary: COXSWAIN.to_owned(),
         component: "kube".to_owned(),
-        emulation: config.versions.emulation().to_string(),
-        min_compat: config.versions.min_compatibility().to_string(),
+        emulation: config.versions.emulated.to_string(),
+        min_compat: config.versions.min_compatibility.to_string(),
     }
     .register(registry)?;
     let states = FeatureStates::register(registry)?;
-    for (name, stage, enabled) in config.gates.iter() {
-        states.set(FeatureState { name, stage, enabled });
+    for gate in config.gates.iter() {
+        states.set(FeatureState { name: gate.name, stage: gate.stage.label(), enabled: gate.enabled });
     }
     Ok(())
 }
 
 /// Binds the secure port; `None` with `--secure-port=0`.
-pub(super) async fn bind(manager: &Completed) -> Result<Option<SecureServer>, ManagerError> {
+pub(super) async fn bind(
+    manager: &Completed,
+    set_verbosity: SetVerbosity,
+) -> Result<Option<SecureServer>, ManagerError> {
     let config = &manager.runtime.config;
-    let Ok(port @ 1..) = u16::try_from(config.flags.secure_port) else {
+    let Some(port) = config.secure_port() else {
         tracing::info!("--secure-port=0: nothing is served");
         return Ok(None);
     };
@@ -60,7 +66,7 @@ pub(super) async fn bind(manager: &Completed) -> Result<Option<SecureServer>, Ma
         slis: Arc::clone(&manager.slis),
         requests: ServeMetrics::register(&manager.metrics)?,
     });
-    pages(manager, &observer).install(&manager.router);
+    pages(manager, &observer, set_verbosity).install(&manager.router);
     let flags = &config.flags;
     let deps = ServeDeps {
         clock: Arc::clone(&manager.runtime.clock),
@@ -85,12 +91,15 @@ pub(super) async fn bind(manager: &Completed) -> Result<Option<SecureServer>, Ma
     Ok(Some(SecureServer::bind(options, deps).await?))
 }
 
-fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>) -> Pages {
+fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>, set_verbosity: SetVerbosity) -> Pages {
     let runtime = Arc::clone(&manager.runtime);
     let config = &manager.runtime.config;
     let flags = {
         let runtime = Arc::clone(&runtime);
-        Arc::new(move || runtime.config.flags.all()) as Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>
+        Arc::new(move || {
+            let value = |flag: &Flag| (flag.name(), flag.show(&runtime.config.flags));
+            TABLE.iter().map(value).collect()
+        }) as Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>
     };
     Pages {
         health: Arc::clone(&manager.health),
@@ -99,14 +108,11 @@ fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>) -> Pages {
         config: Arc::new(move || runtime.config.configz()),
         flags: config.gates.enabled("ComponentFlagz").then_some(flags),
         status: config.gates.enabled("ComponentStatusz").then(|| StatusPage {
-            binary_version: config.versions.binary().to_string(),
-            compatible_version: KUBERNETES_VERSION.to_owned(),
-            emulation_version: config.versions.emulation().to_string(),
+            binary_version: COXSWAIN.to_owned(),
+            compatible_version: config.kubernetes_version.clone(),
+            emulation_version: config.versions.emulated.to_string(),
         }),
-        debugging: config
-            .flags
-            .profiling
-            .then(|| Debugging { set_verbosity: Arc::new(crate::telemetry::logging::set_verbosity) }),
+        debugging: config.flags.profiling.then(|| Debugging { set_verbosity }),
         started: manager.started,
         observer: Arc::clone(observer),
         clock: Arc::clone(&manager.runtime.clock),
@@ -122,7 +128,7 @@ async fn reviews(
     name: &str,
 ) -> Result<Option<Arc<dyn Reviews>>, ManagerError> {
     let client = if !file.is_empty() && file == manager.runtime.config.flags.kubeconfig {
-        manager.runtime.clients.ungated(name)?
+        manager.runtime.clients.ungated(name)
     } else {
         let connection = if !file.is_empty() {
             Connection::from_kubeconfig(flag, &PathBuf::from(file), None).await?
@@ -137,10 +143,14 @@ async fn reviews(
     Ok(Some(Arc::new(ApiReviews::new(client))))
 }
 
-async fn client_of(manager: &Completed, connection: Connection, name: &str) -> Result<ApiClient, ManagerError> {
+async fn client_of(
+    manager: &Completed,
+    connection: Connection,
+    name: &str,
+) -> Result<ApiClient, ManagerError> {
     let builder =
         ClientBuilder::new(connection, ClientOptions::default(), manager.client_metrics.clone()).await?;
-    Ok(builder.ungated(name)?)
+    Ok(builder.ungated(name))
 }
 
 fn options(config: &Config, port: u16) -> ServeOptions {

@@ -130,6 +130,11 @@ impl<V: Clone> Flights<V> {
         answer
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.running.lock().len()
+    }
+
     fn enter(&self, key: Digest, start: impl FnOnce() -> Flight<V>) -> Shared<Flight<V>> {
         let mut running = self.running.lock();
         if let Some(flight) = running.get(&key).and_then(WeakShared::upgrade) {

@@ -11,10 +11,10 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 
+use super::answers::{Handler, RequestBody, RequestHints, ResponseBody};
+use super::answers::{finish, forbidden, full, not_found, percent_decode, text, unauthorized};
 use super::authn::{Authenticator, ClientCerts};
 use super::authz::{Authorizer, Decision};
-use super::http::{Handler, RequestBody, RequestHints, ResponseBody};
-use super::http::{finish, forbidden, full, not_found, percent_decode, text, unauthorized};
 use super::options::Limits;
 use super::router::Router;
 use super::user::UserInfo;
@@ -121,7 +121,7 @@ impl Chain {
             Ok(user) => user,
             Err(reason) => {
                 tracing::warn!(path, %reason, "request not authenticated");
-                return (unauthorized(&hints), path, None);
+                return (unauthorized(hints), path, None);
             }
         };
         let verb = parts.method.as_str().to_ascii_lowercase();
@@ -138,7 +138,7 @@ impl Chain {
                 if !reason.is_empty() {
                     message = format!("{message}: {reason}");
                 }
-                forbidden(&hints, &message)
+                forbidden(hints, &message)
             }
             Err(error) => {
                 tracing::error!(path, user = user.name, %error, "request not authorized: no answer");

@@ -23,9 +23,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::answers::ResponseBody;
 use super::authn::ClientCerts;
 use super::chain::Chain;
-use super::http::ResponseBody;
 use super::options::Limits;
 use crate::client::BoxError;
 
@@ -45,8 +45,6 @@ const HANDSHAKE: u8 = 0x16;
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 /// More than any client has reason to send, and less than a flood needs.
 const MAX_HEADERS: usize = 256;
-/// How long a client that was told to go may take to do so.
-const PARTING: Duration = Duration::from_secs(5);
 /// How often a silent HTTP/2 client is asked whether it is still there, and how long it may take to say so.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_ANSWER: Duration = Duration::from_secs(15);
@@ -148,7 +146,7 @@ async fn carry(
             () = shutdown.cancelled(), if !parting => parting = true,
             () = activity.close.cancelled(), if !parting => parting = true,
             () = activity.changed.notified() => {
-                let wait = if parting { PARTING } else { limits.idle };
+                let wait = if parting { limits.parting } else { limits.idle };
                 idle.as_mut().reset(Instant::now() + wait);
                 continue;
             }
@@ -164,7 +162,7 @@ async fn carry(
             }
         }
         conn.as_mut().graceful_shutdown();
-        idle.as_mut().reset(Instant::now() + PARTING);
+        idle.as_mut().reset(Instant::now() + limits.parting);
     }
 }
 
@@ -177,7 +175,8 @@ fn builder(h2: bool, limits: &Limits, max_streams: u32) -> auto::Builder<TokioEx
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(limits.header_bytes.max(8 << 10))
-        .max_headers(MAX_HEADERS);
+        .max_headers(MAX_HEADERS)
+        .title_case_headers(true);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -12,6 +12,7 @@
 //! created but not stored), decides nothing about controllers, and holds no metric of its own: telemetry observes it
 //! through [`ServeObserver`]. No credential reaches a handler, a log line or an error.
 
+mod answers;
 mod authn;
 mod authz;
 mod cache;
@@ -20,7 +21,6 @@ mod connection;
 mod endpoints;
 mod error;
 mod health;
-mod http;
 mod observe;
 mod options;
 mod reload;
@@ -33,11 +33,11 @@ mod user;
 #[cfg(test)]
 mod tests;
 
+pub use answers::{Handler, RequestBody, ResponseBody, full, handler, respond, sync_handler, text};
 pub use authz::{AuthorizeError, Authorizer, Decision};
 pub use endpoints::{ConfigPage, Debugging, FlagsPage, Pages, SetVerbosity, StatusPage};
 pub use error::ServeError;
 pub use health::{HealthCheck, HealthRegistry, PingCheck, Probe, Report};
-pub use http::{Handler, RequestBody, ResponseBody, full, handler, respond, sync_handler, text};
 pub use observe::{Outcome, ServeObserver, Unobserved};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, Limits, RequestHeaderOptions, ServeOptions, SniCertKey,

@@ -49,7 +49,7 @@ impl Default for ServeOptions {
             authentication: AuthenticationOptions::default(),
             authorization: AuthorizationOptions::default(),
             limits: Limits::default(),
-            reload_interval: Duration::from_secs(60),
+            reload_interval: Duration::from_mins(1),
             shutdown_grace: Duration::from_secs(5),
         }
     }
@@ -177,6 +177,8 @@ pub struct Limits {
     pub header_bytes: usize,
     /// How long an HTTP/2 connection may carry no request.
     pub idle: Duration,
+    /// How long a client that was told to go may take to do so.
+    pub parting: Duration,
     /// Bytes of a request's body. gRPC calls have their own limits.
     pub body_bytes: usize,
     /// Time for a request's body. gRPC calls have their own limits.
@@ -191,6 +193,7 @@ impl Default for Limits {
             header_time: Duration::from_secs(32),
             header_bytes: 256 << 10,
             idle: Duration::from_secs(90),
+            parting: Duration::from_secs(5),
             body_bytes: 1 << 20,
             body_time: Duration::from_secs(10),
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Request, Uri, header};
 use parking_lot::RwLock;
 
-use super::http::{Handler, RequestBody};
+use super::answers::{Handler, RequestBody};
 
 #[derive(Clone)]
 struct Route {

@@ -130,9 +130,14 @@ impl SecureServer {
 
     /// Looks for rotated files at once, for tests that do not wait a minute.
     #[cfg(test)]
-    pub(super) fn reload(&self) -> impl AsyncFn() + use<> {
+    pub(super) fn reload(
+        &self,
+    ) -> impl Fn() -> futures::future::BoxFuture<'static, ()> + Send + Sync + use<> {
         let (reloader, tls) = (Arc::clone(&self.reloader), Arc::clone(&self.tls));
-        async move || reloader.turn(&tls).await
+        move || {
+            let (reloader, tls) = (Arc::clone(&reloader), Arc::clone(&tls));
+            Box::pin(async move { reloader.turn(&tls).await })
+        }
     }
 
     /// Serves until `shutdown`, then lets requests in flight end for as long as the options grant, and returns when

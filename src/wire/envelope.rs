@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 
+use super::labels::map_entry_of;
 use super::reader::{Reader, WireError};
 use super::splice::put_bytes;
 
@@ -71,12 +72,43 @@ pub fn decode_list(list: &Bytes) -> Result<ListPage, WireError> {
     Ok(page)
 }
 
+/// What a watch event says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventType {
+    /// The object appeared, or was there when the watch began.
+    Added,
+    /// It changed.
+    Modified,
+    /// It is gone; this is its final state.
+    Deleted,
+    /// No object: everything up to this resource version has been sent.
+    Bookmark,
+    /// A `meta/v1 Status`: the watch failed.
+    Error,
+    /// A word that we don't know.
+    #[default]
+    Unknown,
+}
+
+impl EventType {
+    fn parse(word: &[u8]) -> Self {
+        match word {
+            b"ADDED" => Self::Added,
+            b"MODIFIED" => Self::Modified,
+            b"DELETED" => Self::Deleted,
+            b"BOOKMARK" => Self::Bookmark,
+            b"ERROR" => Self::Error,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// One event of a protobuf watch: the frame behind its four-byte big-endian length.
 #[derive(Debug, Default)]
 pub struct WatchFrame {
-    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
-    pub kind: String,
-    /// The object without its envelope; for `ERROR` a `meta/v1 Status`.
+    /// What happened.
+    pub kind: EventType,
+    /// The object without its envelope; for an error a `meta/v1 Status`.
     pub object: Bytes,
 }
 
@@ -87,7 +119,7 @@ impl WatchFrame {
         let mut reader = Reader::new(frame);
         while let Some((number, value)) = reader.next_field()? {
             match number {
-                1 => value.text()?.clone_into(&mut event.kind),
+                1 => event.kind = EventType::parse(value.bytes()?),
                 2 => {
                     let mut extension = Reader::new(value.bytes()?);
                     while let Some((number, value)) = extension.next_field()? {
@@ -100,5 +132,55 @@ impl WatchFrame {
             }
         }
         Ok(event)
+    }
+}
+
+/// What identifies an encoded object, read without decoding it: to tell whether it is known already, and to name it
+/// when it can't be decoded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ObjectHead<'a> {
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: &'a str,
+    /// Name; empty in a bookmark.
+    pub name: &'a str,
+    /// UID.
+    pub uid: &'a str,
+    /// Resource version.
+    pub resource_version: &'a str,
+    metadata: &'a [u8],
+}
+
+impl<'a> ObjectHead<'a> {
+    /// Reads an object without envelope: its metadata is field 1, as in every Kubernetes object.
+    pub fn read(object: &'a [u8]) -> Result<Self, WireError> {
+        let mut head = Self::default();
+        let mut reader = Reader::new(object);
+        while let Some((number, value)) = reader.next_field()? {
+            if number == 1 {
+                head.metadata = value.bytes()?;
+            }
+        }
+        let mut reader = Reader::new(head.metadata);
+        while let Some((number, value)) = reader.next_field()? {
+            match number {
+                1 => head.name = value.text()?,
+                3 => head.namespace = value.text()?,
+                5 => head.uid = value.text()?,
+                6 => head.resource_version = value.text()?,
+                _ => {}
+            }
+        }
+        Ok(head)
+    }
+
+    /// Whether the annotation `key` has this value.
+    pub fn has_annotation(&self, key: &str, content: &str) -> Result<bool, WireError> {
+        let mut reader = Reader::new(self.metadata);
+        while let Some((number, value)) = reader.next_field()? {
+            if number == 12 && map_entry_of(value)? == (key, content) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -1,13 +1,14 @@
 //! One shared copy of what many cached objects repeat: strings and whole label sets.
 //!
 //! The pools hold strong references and are swept when they have doubled since the last sweep, so an entry that
-//! nobody uses any more is dropped and the cost stays constant per insertion. Nothing here is ever on a path that
-//! awaits.
+//! nobody uses any more is dropped and the cost stays constant per insertion. A lookup never allocates: a label set
+//! is found by the texts of the message being decoded, and only a new one is copied. Nothing here is ever on a path
+//! that awaits.
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use hashbrown::HashTable;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 
 use super::text::Str;
@@ -26,33 +27,38 @@ struct Shard<T: ?Sized> {
 }
 
 struct Pool<T: ?Sized> {
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     shards: [Mutex<Shard<T>>; SHARDS],
 }
 
-impl<T: ?Sized + Hash + Eq> Pool<T>
-where
-    for<'a> Arc<T>: From<&'a T>,
-{
+impl<T: ?Sized> Pool<T> {
     fn new() -> Self {
         let shard = || Mutex::new(Shard { table: HashTable::new(), sweep_at: SWEEP_FLOOR / SHARDS });
-        Self { hasher: RandomState::new(), shards: std::array::from_fn(|_| shard()) }
+        Self { hasher: DefaultHashBuilder::default(), shards: std::array::from_fn(|_| shard()) }
     }
 
-    fn get(&self, value: &T) -> Arc<T> {
-        let hash = self.hasher.hash_one(value);
-        let mut shard = self.shards[(hash >> 60) as usize % SHARDS].lock();
-        if let Some(found) = shard.table.find(hash, |held| **held == *value) {
+    /// The table takes its bucket from the lowest bits of the hash and its tag from the highest.
+    fn shard(&self, hash: u64) -> &Mutex<Shard<T>> {
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+
+    fn find(&self, hash: u64, same: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+        self.shard(hash).lock().table.find(hash, |held| same(held)).cloned()
+    }
+
+    /// Files `value`, unless another thread has filed its equal meanwhile, and returns the one that is filed.
+    fn put(&self, hash: u64, value: Arc<T>, same: impl Fn(&T) -> bool, rehash: impl Fn(&T) -> u64) -> Arc<T> {
+        let mut shard = self.shard(hash).lock();
+        if let Some(found) = shard.table.find(hash, |held| same(held)) {
             return Arc::clone(found);
         }
         if shard.table.len() >= shard.sweep_at {
             shard.table.retain(|held| Arc::strong_count(held) > 1);
             shard.sweep_at = (shard.table.len() * 2).max(SWEEP_FLOOR / SHARDS);
-            shard.table.shrink_to_fit(|held| self.hasher.hash_one(&**held));
+            shard.table.shrink_to_fit(|held| rehash(held));
         }
-        let held = Arc::<T>::from(value);
-        shard.table.insert_unique(hash, Arc::clone(&held), |held| self.hasher.hash_one(&**held));
-        held
+        shard.table.insert_unique(hash, Arc::clone(&value), |held| rehash(held));
+        value
     }
 
     fn len(&self) -> usize {
@@ -64,11 +70,35 @@ static TEXTS: LazyLock<Pool<str>> = LazyLock::new(Pool::new);
 static PAIRS: LazyLock<Pool<Pairs>> = LazyLock::new(Pool::new);
 
 pub(super) fn text(text: &str) -> Arc<str> {
-    TEXTS.get(text)
+    let pool = &*TEXTS;
+    let hash = pool.hasher.hash_one(text);
+    pool.find(hash, |held| held == text).unwrap_or_else(|| {
+        pool.put(hash, Arc::from(text), |held| held == text, |held| pool.hasher.hash_one(held))
+    })
 }
 
-pub(super) fn pairs(pairs: &Pairs) -> Arc<Pairs> {
-    PAIRS.get(pairs)
+/// The shared copy of a set of pairs; `pairs` are sorted and without duplicates.
+pub(super) fn pairs(pairs: &[(&str, &str)]) -> Arc<Pairs> {
+    let pool = &*PAIRS;
+    let hash = hash_pairs(pool.hasher, pairs.iter().copied());
+    let same = |held: &Pairs| {
+        held.len() == pairs.len()
+            && held.iter().zip(pairs).all(|(held, new)| held.0.as_str() == new.0 && held.1.as_str() == new.1)
+    };
+    if let Some(found) = pool.find(hash, same) {
+        return found;
+    }
+    let value =
+        pairs.iter().map(|(key, value)| (Str::interned(key), Str::interned(value))).collect::<Arc<Pairs>>();
+    pool.put(hash, value, same, |held| hash_pairs(pool.hasher, held.iter().map(|(k, v)| (&**k, &**v))))
+}
+
+fn hash_pairs<'a>(hasher: DefaultHashBuilder, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> u64 {
+    let mut state = hasher.build_hasher();
+    for pair in pairs {
+        pair.hash(&mut state);
+    }
+    state.finish()
 }
 
 /// How much the pools hold.

@@ -13,6 +13,7 @@
 
 mod envelope;
 mod intern;
+mod labels;
 mod reader;
 pub mod splice;
 mod text;
@@ -21,29 +22,48 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub use envelope::{ENVELOPE_MAGIC, ListPage, WatchFrame, decode_list, unwrap_envelope, wrap_envelope};
+pub use envelope::{
+    ENVELOPE_MAGIC, EventType, ListPage, ObjectHead, WatchFrame, decode_list, unwrap_envelope, wrap_envelope,
+};
 pub use intern::{InternStats, intern_stats};
+pub use labels::Labels;
 pub use reader::{RawField, Reader, Value, WireError};
 pub use text::Str;
-pub use types::{Data, IntOrString, Labels, Raw, Time};
+pub(crate) use types::SCHEMA;
+pub use types::{Data, IntOrString, Raw, Time};
 
-/// What a decode needs besides the bytes: the buffer they came from, which [`Raw`] fields share.
+/// What a decode needs besides the bytes of a field.
 #[derive(Clone, Copy)]
-pub struct Source<'a>(pub(crate) &'a bytes::Bytes);
+pub struct Source<'a> {
+    /// The buffer that they came from, which [`Raw`] fields share.
+    buffer: &'a bytes::Bytes,
+    /// The annotations that are worth keeping; all of them if `None`.
+    annotations: Option<&'static [&'static str]>,
+}
 
 /// A value that can be a field of a message.
 pub trait Field: Default {
     /// Takes in one occurrence of the field. Scalars keep the last one, lists and maps collect them.
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError>;
 
+    /// [`Field::merge`] for fields marked `[interned]`: strings are shared with their equals in other objects.
+    fn merge_interned(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        self.merge(value, source)
+    }
+
+    /// [`Field::merge`] for the annotations, marked `[selected]`: entries that nobody reads are left out.
+    fn merge_selected(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        self.merge(value, source)
+    }
+
     /// Appends the field, with its tag, to `out`; appends nothing for a default value.
     fn encode(&self, number: u32, out: &mut Vec<u8>);
 
-    /// Called once, when the enclosing message is complete: interns, sorts and gives spare capacity back.
-    fn finish(&mut self) {}
-
-    /// Replaces the field's strings by their interned twins.
-    fn intern(&mut self) {}
+    /// Called once, when the enclosing message is complete: sorts, shares and gives spare capacity back.
+    fn finish(&mut self, source: Source<'_>) -> Result<(), WireError> {
+        let _ = source;
+        Ok(())
+    }
 }
 
 /// A protobuf message: a struct declared with [`message!`].
@@ -60,12 +80,22 @@ pub trait Message: Default {
     fn encode_fields(&self, out: &mut Vec<u8>);
 
     /// Calls [`Field::finish`] on every field.
-    fn finish_fields(&mut self);
+    fn finish_fields(&mut self, source: Source<'_>) -> Result<(), WireError>;
 
     /// Decodes a whole message. `Raw` fields share `bytes`' buffer and keep it alive.
     fn decode(bytes: &bytes::Bytes) -> Result<Self, WireError> {
         let mut message = Self::default();
-        merge_message(&mut message, bytes, Source(bytes))?;
+        merge_message(&mut message, bytes, Source { buffer: bytes, annotations: None })?;
+        Ok(message)
+    }
+
+    /// Like [`Message::decode`], but of the metadata's annotations keeps only those named.
+    fn decode_with_annotations(
+        bytes: &bytes::Bytes,
+        annotations: &'static [&'static str],
+    ) -> Result<Self, WireError> {
+        let mut message = Self::default();
+        merge_message(&mut message, bytes, Source { buffer: bytes, annotations: Some(annotations) })?;
         Ok(message)
     }
 
@@ -87,15 +117,31 @@ pub(crate) fn merge_message<M: Message>(
     while let Some((number, value)) = reader.next_field()? {
         message.merge_field(number, value, source)?;
     }
-    message.finish_fields();
-    Ok(())
+    message.finish_fields(source)
 }
 
 /// Declares trimmed messages: `number => name: Type,`, with `[interned]` behind the type of a string that many
 /// objects share. `+ raw` behind its name adds the bytes that it was decoded from, for kinds that are rewritten.
+/// `schema NAME;` in front of the first makes a table of all of them, to be compared with upstream's definitions.
 macro_rules! message {
+    (@merge ($($argument:tt)*)) => { $crate::wire::Field::merge($($argument)*) };
+    (@merge interned ($($argument:tt)*)) => { $crate::wire::Field::merge_interned($($argument)*) };
+    (@merge selected ($($argument:tt)*)) => { $crate::wire::Field::merge_selected($($argument)*) };
+    (schema $schema:ident; $($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $raw:ident)? = $upstream:literal
+        $fields:tt)*
+    ) => {
+        /// Name and fields of every message declared here.
+        pub(crate) const $schema: &[$crate::api::MessageSchema] = &[$((
+            <$name as $crate::wire::Message>::UPSTREAM,
+            <$name as $crate::wire::Message>::FIELDS,
+        ),)*];
+
+        $crate::wire::message! {
+            $($(#[$meta])* $vis struct $name $(+ $raw)? = $upstream $fields)*
+        }
+    };
     ($($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $raw:ident)? = $upstream:literal {
-        $($(#[$field_meta:meta])* $number:literal => $field:ident : $ty:ty $([$interned:ident])? ,)*
+        $($(#[$field_meta:meta])* $number:literal => $field:ident : $ty:ty $([$mark:ident])? ,)*
     })*) => {$(
         $(#[$meta])*
         #[doc = concat!("\n\nA part of `", $upstream, "`, with its field numbers.")]
@@ -119,7 +165,7 @@ macro_rules! message {
                 source: $crate::wire::Source<'_>,
             ) -> Result<(), $crate::wire::WireError> {
                 match number {
-                    $($number => $crate::wire::Field::merge(&mut self.$field, value, source)
+                    $($number => $crate::wire::message!(@merge $($mark)? (&mut self.$field, value, source))
                         .map_err(|error| error.within(stringify!($field))),)*
                     _ => Ok(()),
                 }
@@ -130,9 +176,13 @@ macro_rules! message {
                 $($crate::wire::Field::encode(&self.$field, $number, out);)*
             }
 
-            fn finish_fields(&mut self) {
-                $($crate::wire::Field::finish(&mut self.$field);
-                  $($crate::wire::message!(@$interned self.$field);)?)*
+            fn finish_fields(
+                &mut self,
+                source: $crate::wire::Source<'_>,
+            ) -> Result<(), $crate::wire::WireError> {
+                $($crate::wire::Field::finish(&mut self.$field, source)
+                    .map_err(|error| error.within(stringify!($field)))?;)*
+                Ok(())
             }
         }
 
@@ -153,6 +203,5 @@ macro_rules! message {
             }
         }
     )*};
-    (@interned $($place:tt)*) => { $crate::wire::Field::intern(&mut $($place)*) };
 }
 pub(crate) use message;

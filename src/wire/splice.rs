@@ -42,11 +42,58 @@ impl Edit {
 
 /// `message` with all `edits` made, in order.
 pub fn edit(message: &[u8], edits: &[Edit]) -> Result<Vec<u8>, WireError> {
-    let mut current = message.to_vec();
+    let mut current: Option<Vec<u8>> = None;
     for edit in edits {
-        current = apply(&current, edit, edit.path())?;
+        current = Some(apply(current.as_deref().unwrap_or(message), edit, edit.path())?);
     }
-    Ok(current)
+    Ok(current.unwrap_or_else(|| message.to_vec()))
+}
+
+/// A copy of `message`, of exactly its size, without field `inner` of the messages in field `outer`.
+pub fn without(message: &[u8], outer: u32, inner: u32) -> Result<Vec<u8>, WireError> {
+    let mut size = 0;
+    let mut reader = Reader::new(message);
+    while let Some((number, value, raw)) = reader.next_raw()? {
+        size += if number == outer {
+            let kept = kept_size(value.bytes()?, inner)?;
+            varint_size(u64::from(outer) << 3) + varint_size(kept as u64) + kept
+        } else {
+            raw.len()
+        };
+    }
+    let mut out = Vec::with_capacity(size);
+    let mut reader = Reader::new(message);
+    while let Some((number, value, raw)) = reader.next_raw()? {
+        if number != outer {
+            out.extend_from_slice(raw);
+            continue;
+        }
+        let body = value.bytes()?;
+        put_varint(&mut out, u64::from(outer) << 3 | 2);
+        put_varint(&mut out, kept_size(body, inner)? as u64);
+        let mut body = Reader::new(body);
+        while let Some((number, _, raw)) = body.next_raw()? {
+            if number != inner {
+                out.extend_from_slice(raw);
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn kept_size(body: &[u8], dropped: u32) -> Result<usize, WireError> {
+    let mut size = 0;
+    let mut reader = Reader::new(body);
+    while let Some((number, _, raw)) = reader.next_raw()? {
+        if number != dropped {
+            size += raw.len();
+        }
+    }
+    Ok(size)
+}
+
+fn varint_size(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
 fn apply(message: &[u8], edit: &Edit, path: &[u32]) -> Result<Vec<u8>, WireError> {

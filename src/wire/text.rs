@@ -150,13 +150,14 @@ impl Field for Str {
         Ok(())
     }
 
+    fn merge_interned(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
+        *self = Self::interned(value.text()?);
+        Ok(())
+    }
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         if !self.is_empty() {
             splice::put_bytes(out, number, self.as_bytes());
         }
-    }
-
-    fn intern(&mut self) {
-        *self = Self::interned(self);
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroI64;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -11,7 +10,7 @@ use jiff::Timestamp;
 use super::reader::{Reader, Value, WireError};
 use super::splice::{put_bytes, put_varint_field};
 use super::text::Str;
-use super::{Field, Source, intern, message};
+use super::{Field, Source, message};
 
 macro_rules! varint_field {
     ($($ty:ty: $from:expr, $to:expr;)*) => {$(
@@ -55,15 +54,14 @@ impl Field for Option<Str> {
         Ok(())
     }
 
+    fn merge_interned(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
+        *self = Some(Str::interned(value.text()?));
+        Ok(())
+    }
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         if let Some(text) = self {
             put_bytes(out, number, text.as_bytes());
-        }
-    }
-
-    fn intern(&mut self) {
-        if let Some(text) = self {
-            text.intern();
         }
     }
 }
@@ -73,6 +71,13 @@ impl<T: Field + ListItem> Field for Vec<T> {
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         let mut item = T::default();
         item.merge(value, source)?;
+        self.push(item);
+        Ok(())
+    }
+
+    fn merge_interned(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        let mut item = T::default();
+        item.merge_interned(value, source)?;
         self.push(item);
         Ok(())
     }
@@ -87,12 +92,9 @@ impl<T: Field + ListItem> Field for Vec<T> {
         }
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, _: Source<'_>) -> Result<(), WireError> {
         self.shrink_to_fit();
-    }
-
-    fn intern(&mut self) {
-        self.iter_mut().for_each(Field::intern);
+        Ok(())
     }
 }
 
@@ -186,151 +188,6 @@ impl Field for Option<Time> {
     }
 }
 
-/// A map of strings, sorted by key and shared by all objects that carry the same one: labels, annotations.
-#[derive(Clone, Default)]
-pub struct Labels(Pairs);
-
-/// While it is decoded, a map grows in a list; finished, it is one interned slice, or nothing when empty.
-#[derive(Clone, Default)]
-enum Pairs {
-    #[default]
-    Empty,
-    Growing(Vec<(Str, Str)>),
-    Shared(Arc<intern::Pairs>),
-}
-
-impl Labels {
-    /// The value of `key`.
-    pub fn get(&self, key: &str) -> Option<&Str> {
-        let pairs = self.as_slice();
-        pairs.binary_search_by(|(held, _)| held.as_str().cmp(key)).ok().map(|at| &pairs[at].1)
-    }
-
-    /// Whether `key` is there.
-    pub fn contains_key(&self, key: &str) -> bool {
-        self.get(key).is_some()
-    }
-
-    /// All entries, by key.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Str)> {
-        self.as_slice().iter().map(|(key, value)| (key, value))
-    }
-
-    /// All entries, by key.
-    pub fn as_slice(&self) -> &[(Str, Str)] {
-        match &self.0 {
-            Pairs::Empty => &[],
-            Pairs::Growing(pairs) => pairs,
-            Pairs::Shared(pairs) => pairs,
-        }
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.as_slice().len()
-    }
-
-    /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.as_slice().is_empty()
-    }
-
-    /// The same map with `key` set to `value`.
-    #[must_use]
-    pub fn with(&self, key: &str, value: &str) -> Self {
-        let mut map: BTreeMap<Str, Str> = self.as_slice().iter().cloned().collect();
-        map.insert(Str::interned(key), Str::interned(value));
-        map.into_iter().collect()
-    }
-
-    /// The same map without `key`.
-    #[must_use]
-    pub fn without(&self, key: &str) -> Self {
-        self.as_slice().iter().filter(|(held, _)| held != key).cloned().collect()
-    }
-
-    /// Keeps only the entries whose key is in `keys`: for kinds of which only a few annotations are read.
-    pub fn retain_keys(&mut self, keys: &[&str]) {
-        if self.as_slice().iter().any(|(key, _)| !keys.contains(&key.as_str())) {
-            *self = self.as_slice().iter().filter(|(key, _)| keys.contains(&key.as_str())).cloned().collect();
-        }
-    }
-}
-
-impl FromIterator<(Str, Str)> for Labels {
-    /// Later entries win over earlier ones with the same key.
-    fn from_iter<I: IntoIterator<Item = (Str, Str)>>(entries: I) -> Self {
-        let mut labels = Self(Pairs::Growing(entries.into_iter().collect()));
-        labels.finish();
-        labels
-    }
-}
-
-impl<'a> FromIterator<(&'a str, &'a str)> for Labels {
-    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(entries: I) -> Self {
-        entries.into_iter().map(|(key, value)| (Str::interned(key), Str::interned(value))).collect()
-    }
-}
-
-impl PartialEq for Labels {
-    fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Pairs::Shared(a), Pairs::Shared(b)) if Arc::ptr_eq(a, b) => true,
-            _ => self.as_slice() == other.as_slice(),
-        }
-    }
-}
-
-impl Eq for Labels {}
-
-impl fmt::Debug for Labels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
-    }
-}
-
-impl Field for Labels {
-    fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
-        let mut reader = Reader::new(value.bytes()?);
-        let (mut key, mut content) = ("", "");
-        while let Some((number, value)) = reader.next_field()? {
-            match number {
-                1 => key = value.text()?,
-                2 => content = value.text()?,
-                _ => {}
-            }
-        }
-        let entry = (Str::interned(key), Str::interned(content));
-        match &mut self.0 {
-            Pairs::Growing(pairs) => pairs.push(entry),
-            held => {
-                let mut pairs = match held {
-                    Pairs::Shared(pairs) => pairs.to_vec(),
-                    _ => Vec::with_capacity(4),
-                };
-                pairs.push(entry);
-                *held = Pairs::Growing(pairs);
-            }
-        }
-        Ok(())
-    }
-
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        for (key, value) in self.iter() {
-            put_bytes(out, number, &map_entry(key, value));
-        }
-    }
-
-    fn finish(&mut self) {
-        if let Pairs::Growing(pairs) = &mut self.0 {
-            pairs.reverse();
-            pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
-            pairs.dedup_by(|(a, _), (b, _)| a == b);
-            self.0 = if pairs.is_empty() { Pairs::Empty } else { Pairs::Shared(intern::pairs(pairs)) };
-        }
-    }
-}
-
 /// The encoding of one map entry.
 pub(super) fn map_entry(key: &str, value: &str) -> Vec<u8> {
     let mut entry = Vec::with_capacity(key.len() + value.len() + 4);
@@ -369,7 +226,7 @@ impl Field for Raw {
         let bytes = value.bytes()?;
         // A message that occurs twice is, by protobuf's rules, the concatenation of both.
         self.0 = if self.0.is_empty() {
-            source.0.slice_ref(bytes)
+            source.buffer.slice_ref(bytes)
         } else {
             Bytes::from([self.0.as_ref(), bytes].concat())
         };
@@ -419,9 +276,11 @@ impl Field for Data {
 }
 
 message! {
+    schema SCHEMA;
+
     /// `intstr.IntOrString` as it is on the wire.
     pub(crate) struct WireIntOrString = "k8s.io.apimachinery.pkg.util.intstr.IntOrString" {
-        1 => kind: i64,
+        1 => r#type: i64,
         2 => int_val: i32,
         3 => str_val: Str,
     }
@@ -440,7 +299,7 @@ impl Field for Option<IntOrString> {
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         let mut wire = WireIntOrString::default();
         wire.merge(value, source)?;
-        *self = Some(if wire.kind == 0 {
+        *self = Some(if wire.r#type == 0 {
             IntOrString::Int(wire.int_val)
         } else {
             IntOrString::Str(wire.str_val)
@@ -453,7 +312,7 @@ impl Field for Option<IntOrString> {
             None => return,
             Some(IntOrString::Int(int_val)) => WireIntOrString { int_val: *int_val, ..Default::default() },
             Some(IntOrString::Str(text)) => {
-                WireIntOrString { kind: 1, str_val: text.clone(), ..Default::default() }
+                WireIntOrString { r#type: 1, str_val: text.clone(), ..Default::default() }
             }
         };
         put_bytes(out, number, &super::Message::to_bytes(&wire));

@@ -102,7 +102,7 @@ impl RequestHeader {
         for prefix in &rules.extra_prefixes {
             for (header, value) in headers {
                 if let Some(key) = header.as_str().strip_prefix(prefix.as_str()) {
-                    let key = crate::serve::http::percent_decode(key).unwrap_or_else(|| key.to_owned());
+                    let key = crate::serve::answers::percent_decode(key).unwrap_or_else(|| key.to_owned());
                     extra.entry(key).or_default().push(text(value)?.to_owned());
                 }
             }

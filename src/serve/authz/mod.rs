@@ -127,23 +127,22 @@ impl Authorizer {
             return Ok(Decision::Denied { reason: String::new() });
         };
         let key = self.key(user, &attributes);
-        let access = match self.cache.get(&key) {
-            Some(access) => access,
-            None => {
-                let start = || {
-                    let (reviews, user) = (Arc::clone(reviews), Arc::clone(user));
-                    let cache = Arc::clone(&self.cache);
-                    let (authorized, unauthorized) = (self.authorized_ttl, self.unauthorized_ttl);
-                    async move {
-                        let access = reviews.subject_access_review(&user, &attributes).await?;
-                        let ttl = if access.allowed { authorized } else { unauthorized };
-                        cache.insert(key, access.clone(), ttl);
-                        Ok(access)
-                    }
-                    .boxed()
-                };
-                self.flights.join(key, start).await?
-            }
+        let access = if let Some(access) = self.cache.get(&key) {
+            access
+        } else {
+            let start = || {
+                let (reviews, user) = (Arc::clone(reviews), Arc::clone(user));
+                let cache = Arc::clone(&self.cache);
+                let (authorized, unauthorized) = (self.authorized_ttl, self.unauthorized_ttl);
+                async move {
+                    let access = reviews.subject_access_review(&user, &attributes).await?;
+                    let ttl = if access.allowed { authorized } else { unauthorized };
+                    cache.insert(key, access.clone(), ttl);
+                    Ok(access)
+                }
+                .boxed()
+            };
+            self.flights.join(key, start).await?
         };
         Ok(if access.allowed { Decision::Allowed } else { Decision::Denied { reason: access.reason } })
     }
@@ -174,7 +173,7 @@ impl Authorizer {
                     &of.namespace,
                     &of.name,
                 ];
-                parts.extend(fields.map(|field| field.as_bytes()));
+                parts.extend(fields.map(String::as_bytes));
             }
         }
         self.hasher.digest(parts)

@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 
 use super::Debugging;
-use crate::serve::http::{RequestBody, ResponseBody, handler, respond, sync_handler, text};
+use crate::serve::answers::{RequestBody, ResponseBody, handler, respond, sync_handler, text};
 use crate::serve::router::Router;
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain");

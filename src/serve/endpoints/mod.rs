@@ -10,8 +10,8 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use jiff::Timestamp;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 
+use super::answers::{Handler, ResponseBody, respond, sync_handler, text};
 use super::health::{HealthRegistry, Probe, Report};
-use super::http::{Handler, ResponseBody, respond, sync_handler, text};
 use super::observe::ServeObserver;
 use super::router::Router;
 use crate::model::clock::SharedClock;
@@ -92,7 +92,7 @@ impl Pages {
         let config = Arc::clone(&self.config);
         router.add(
             "/configz",
-            sync_handler(move |_| respond(StatusCode::OK, super::http::JSON, config().to_string())),
+            sync_handler(move |_| respond(StatusCode::OK, super::answers::JSON, config().to_string())),
         );
         if let Some(flags) = &self.flags {
             let flags = Arc::clone(flags);
@@ -139,9 +139,9 @@ impl Pages {
         let (health, observer) = (Arc::clone(&self.health), Arc::clone(&self.observer));
         let prefix = format!("/{}/", probe.name());
         sync_handler(move |request| {
-            let name = super::http::percent_decode(request.uri().path());
+            let name = super::answers::percent_decode(request.uri().path());
             let name = name.as_deref().and_then(|path| path.strip_prefix(&prefix)).unwrap_or_default();
-            health.report_one(probe, name, &*observer).map_or_else(super::http::not_found, report)
+            health.report_one(probe, name, &*observer).map_or_else(super::answers::not_found, report)
         })
     }
 

@@ -19,8 +19,8 @@ use crate::serve::options::ServeOptions;
 
 /// The base name of the files in `--cert-dir`: the original's, so that either finds the other's.
 const PAIR_NAME: &str = "kube-controller-manager";
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-const HOUR: Duration = Duration::from_secs(3600);
+const YEAR: Duration = Duration::from_hours(365 * 24);
+const HOUR: Duration = Duration::from_hours(1);
 
 /// Where the serving certificate comes from.
 pub(in crate::serve) enum SelfSigned {
@@ -125,11 +125,12 @@ fn names(options: &ServeOptions) -> Result<Vec<SanType>, rcgen::Error> {
     }
     let mut dns = vec!["localhost".to_owned()];
     for name in &options.tls.self_signed_names {
-        match name.parse::<IpAddr>() {
-            Ok(ip) if !ips.contains(&ip) => ips.push(ip),
-            Ok(_) => {}
-            Err(_) if !name.is_empty() && !dns.contains(name) => dns.push(name.clone()),
-            Err(_) => {}
+        if let Ok(ip) = name.parse::<IpAddr>() {
+            if !ips.contains(&ip) {
+                ips.push(ip);
+            }
+        } else if !name.is_empty() && !dns.contains(name) {
+            dns.push(name.clone());
         }
     }
     let mut names = Vec::with_capacity(dns.len() + ips.len());

@@ -7,6 +7,6 @@ mod controlplane;
 mod kubernetes;
 mod wait;
 
-pub(crate) use controlplane::{ControlPlane, Manager, Options};
+pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace};
 pub(crate) use wait::{eventually, until};

@@ -89,12 +89,15 @@ impl Cluster {
             [(&bench.replica_sets, replica_set_keys()), (&bench.pods, pod_keys(replica_sets))]
         {
             let queued = Arc::clone(&queued);
-            store.add_handler(Arc::new(move |delta| {
-                keys(delta, &mut |key| {
-                    assert_eq!(key, Key::new("default", "web"));
-                    queued.store(true, Relaxed);
-                });
-            }));
+            store.add_handler(
+                "replicaset",
+                Arc::new(move |delta| {
+                    keys(delta, &mut |key| {
+                        assert_eq!(key, Key::new("default", "web"));
+                        queued.store(true, Relaxed);
+                    });
+                }),
+            );
         }
         Self {
             pods: BTreeMap::new(),

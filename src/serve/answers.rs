@@ -78,7 +78,7 @@ pub(super) fn finish(headers: &mut HeaderMap) {
 /// `meta/v1 Status`, as the API server writes errors.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Status<'a> {
+struct Failure<'a> {
     kind: &'a str,
     api_version: &'a str,
     metadata: serde_json::Map<String, serde_json::Value>,
@@ -91,8 +91,8 @@ struct Status<'a> {
 }
 
 /// An error as a `Status`, indented for people and their tools.
-fn status(headers: &RequestHints, code: StatusCode, reason: &str, message: &str) -> Response<ResponseBody> {
-    let status = Status {
+fn status(hints: RequestHints, code: StatusCode, reason: &str, message: &str) -> Response<ResponseBody> {
+    let status = Failure {
         kind: "Status",
         api_version: "v1",
         metadata: serde_json::Map::new(),
@@ -102,7 +102,7 @@ fn status(headers: &RequestHints, code: StatusCode, reason: &str, message: &str)
         details: (code == StatusCode::FORBIDDEN).then(serde_json::Map::new),
         code: code.as_u16(),
     };
-    let body = if headers.pretty {
+    let body = if hints.pretty {
         serde_json::to_string_pretty(&status)
     } else {
         serde_json::to_string(&status).map(|text| text + "\n")
@@ -114,12 +114,12 @@ fn status(headers: &RequestHints, code: StatusCode, reason: &str, message: &str)
 }
 
 /// 401: whoever it is, it could not be told.
-pub(super) fn unauthorized(hints: &RequestHints) -> Response<ResponseBody> {
+pub(super) fn unauthorized(hints: RequestHints) -> Response<ResponseBody> {
     status(hints, StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
 }
 
 /// 403: known, and not allowed.
-pub(super) fn forbidden(hints: &RequestHints, message: &str) -> Response<ResponseBody> {
+pub(super) fn forbidden(hints: RequestHints, message: &str) -> Response<ResponseBody> {
     status(hints, StatusCode::FORBIDDEN, "Forbidden", message)
 }
 

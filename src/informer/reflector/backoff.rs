@@ -1,0 +1,56 @@
+//! How long to wait after a failure: 800 ms, doubling up to 30 s, from the start again after two minutes of health.
+
+use std::time::Duration;
+
+/// The first wait.
+const FIRST: Duration = Duration::from_millis(800);
+/// The longest wait; the driver's jitter at most doubles it.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Health of this length makes earlier failures forgotten.
+const FORGIVEN_AFTER: Duration = Duration::from_mins(2);
+
+/// Failures so far. Times are durations since any fixed moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::informer) struct Backoff {
+    failures: u32,
+    free_used: bool,
+    well_since: Option<Duration>,
+}
+
+impl Backoff {
+    /// Something succeeded.
+    pub(in crate::informer) fn well(&mut self, at: Duration) {
+        self.well_since.get_or_insert(at);
+    }
+
+    /// Something new was received: whatever fails next is not a repetition of what failed before. It is waited for
+    /// again from the first pause, not from none.
+    pub(super) fn progress(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Something failed: how long to wait before the next try.
+    pub(in crate::informer) fn fail(&mut self, at: Duration) -> Duration {
+        self.forgive(at);
+        let wait = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        wait
+    }
+
+    /// What was well until now has come to an end: nothing to wait for the first time, [`Backoff::fail`] after that.
+    pub(super) fn lapse(&mut self, at: Duration) -> Option<Duration> {
+        self.forgive(at);
+        if self.failures == 0 && !self.free_used {
+            self.free_used = true;
+            return None;
+        }
+        Some(self.fail(at))
+    }
+
+    fn forgive(&mut self, at: Duration) {
+        if self.well_since.take().is_some_and(|since| at.saturating_sub(since) >= FORGIVEN_AFTER) {
+            self.failures = 0;
+            self.free_used = false;
+        }
+    }
+}

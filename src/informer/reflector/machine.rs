@@ -1,0 +1,383 @@
+//! What a reflector does next: a pure function of its state and of what just happened.
+//!
+//! ```text
+//!            ┌────────── expired, or stuck ──────────┐
+//!            ▼                                       │
+//! Idle ─► Asked(Stream) ─opened─► Receiving{initial} ─end of initial events─► Receiving ◄──opened── Asked(Watch)
+//!            │ refused                                                          │  ▲ ▲                  ▲
+//!            ▼                                                                  │  │ └─ events         │
+//!         Asked(List) ── page ─► Asked(List) … last page ──────────────────────┼──┼──────────────────►│
+//!                                                                               └──┴─ ended, lost ────►┘
+//! ```
+//! Every failure leads through `Waiting` back to what failed. A watch that ends, cleanly or not, goes on from the last
+//! resource version; only a version that the server has forgotten, or one that it cannot get past, makes a new list.
+//!
+//! No I/O, clock, randomness or objects here: the driver does as the effects say.
+
+use std::time::Duration;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::backoff::Backoff;
+use crate::wire::Str;
+
+/// A watch that ends sooner than this, even in order, is not a watch worth reopening without a pause.
+const SHORT_WATCH: Duration = Duration::from_secs(5);
+/// After this many refusals at one resource version, with nothing received in between, the list is made anew.
+const STUCK_LIMIT: u32 = 3;
+/// A server that asks for more patience than this is asked again anyway.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(2);
+
+/// What the reflector knows between two inputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    phase: Phase,
+    /// Where a watch goes on; empty while there is no complete list.
+    position: Str,
+    /// Whether the initial state may be had as a stream.
+    stream: bool,
+    /// Whether a list was ever wanted anew: the server's cache may not answer then, it may be older than what we had.
+    newest: bool,
+    backoff: Backoff,
+    /// Refusals within a watch since anything was received.
+    stuck: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not begun.
+    Idle,
+    /// This will be asked after a pause.
+    Waiting(Request),
+    /// This was asked; no answer yet.
+    Asked(Request),
+    /// A watch is open since then; the initial events have not ended, or it has none.
+    Receiving { initial: bool, since: Duration },
+}
+
+/// A request to the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// A watch that begins with the present state.
+    Stream,
+    /// A watch from the state's position.
+    Watch,
+    /// A page of a list.
+    List { newest: bool, page: Page },
+}
+
+/// Which part of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    /// The first page.
+    First,
+    /// The page at this token.
+    Next(String),
+    /// All of it at once: the tokens expired faster than they were used.
+    Whole,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    /// The reflector was started.
+    Begin,
+    /// The pause is over.
+    Elapsed,
+    /// A page of a list has come; `next` is the token of the following one, empty on the last.
+    Page { version: Str, next: String },
+    /// A watch was opened.
+    Opened,
+    /// An object was added, modified or deleted.
+    Object { version: Str },
+    /// A bookmark, which may mark the end of the initial events.
+    Bookmark { version: Str, ends_initial: bool },
+    /// The watch has ended in order.
+    Ended,
+    /// The request or the watch has failed.
+    Failed(Fault),
+}
+
+/// A failure, as far as it matters for what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) cause: Cause,
+    /// How long the server asked to wait.
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// Why something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The server no longer knows the resource version or the token (410).
+    Expired,
+    /// The server does not take the request as it is (400, 422 …).
+    Rejected,
+    /// The server answered with another error.
+    Refused,
+    /// No answer, or a connection that broke.
+    Lost,
+    /// Nothing came for too long.
+    Silent,
+    /// What came can't be read.
+    Corrupt,
+}
+
+/// What to do with what was received, and then.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Effects {
+    pub(super) on_store: SmallVec<[StoreEffect; 2]>,
+    pub(super) next: Next,
+}
+
+/// What to do with what was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StoreEffect {
+    /// Put it into the snapshot being collected.
+    Collect,
+    /// Change the store accordingly.
+    Apply,
+    /// Make the store hold the snapshot: the state at this version.
+    Commit(Str),
+    /// Everything up to this version has been received.
+    Mark(Str),
+    /// Forget the snapshot being collected.
+    Discard,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Send this.
+    Ask(Request),
+    /// Pause, for this long or, to spread the load, up to twice as long.
+    Wait(Duration),
+    /// Read on in the open watch.
+    Read,
+}
+
+type OnStore = SmallVec<[StoreEffect; 2]>;
+
+impl State {
+    /// A reflector that has not begun. `stream`: whether to ask for the initial state as a stream; `newest`: whether
+    /// the store may hold something already, so that a list from the server's cache could take it back in time.
+    pub(super) fn new(stream: bool, newest: bool) -> Self {
+        Self {
+            phase: Phase::Idle,
+            position: Str::EMPTY,
+            stream,
+            newest,
+            backoff: Backoff::default(),
+            stuck: 0,
+        }
+    }
+
+    /// Where a watch goes on.
+    pub(super) fn position(&self) -> &Str {
+        &self.position
+    }
+
+    /// Whether what is received next belongs to a list, not to a running watch.
+    pub(super) fn is_collecting(&self) -> bool {
+        matches!(self.phase, Phase::Asked(Request::List { .. }) | Phase::Receiving { initial: true, .. })
+    }
+
+    /// What becomes of the state when `input` happens `at` this long after the beginning, and what to do about it.
+    pub(super) fn step(mut self, input: Input, at: Duration) -> (Self, Effects) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        let effects = match (phase, input) {
+            (Phase::Idle, Input::Begin) => {
+                let request = self.initial_request();
+                self.ask(request, OnStore::new())
+            }
+            (Phase::Waiting(request), Input::Elapsed) => self.ask(request, OnStore::new()),
+            (Phase::Asked(Request::List { newest, .. }), Input::Page { version, next }) => {
+                self.page(newest, version, next, at)
+            }
+            (Phase::Asked(Request::Stream), Input::Opened) => self.opened(true, at),
+            (Phase::Asked(Request::Watch), Input::Opened) => self.opened(false, at),
+            (Phase::Asked(request), Input::Failed(fault)) => self.refused(request, fault, at),
+            (phase @ Phase::Receiving { .. }, Input::Object { version }) => self.object(phase, version),
+            (phase @ Phase::Receiving { .. }, Input::Bookmark { version, ends_initial }) => {
+                self.bookmark(phase, version, ends_initial)
+            }
+            (Phase::Receiving { initial, since }, Input::Ended) => self.ended(initial, since, at),
+            (Phase::Receiving { initial, .. }, Input::Failed(fault)) => self.broken(initial, fault, at),
+            // The driver is out of step with us, which no input from outside can bring about. Begin anew.
+            (_, _) => {
+                let pause = self.backoff.fail(at);
+                self.list_anew(Some(pause), at)
+            }
+        };
+        (self, effects)
+    }
+
+    fn initial_request(&self) -> Request {
+        if self.stream { Request::Stream } else { Request::List { newest: self.newest, page: Page::First } }
+    }
+
+    fn ask(&mut self, request: Request, on_store: OnStore) -> Effects {
+        self.phase = Phase::Asked(request.clone());
+        Effects { on_store, next: Next::Ask(request) }
+    }
+
+    fn wait(&mut self, pause: Duration, request: Request, on_store: OnStore) -> Effects {
+        self.phase = Phase::Waiting(request);
+        Effects { on_store, next: Next::Wait(pause) }
+    }
+
+    fn retry(&mut self, request: Request, fault: Fault, at: Duration, on_store: OnStore) -> Effects {
+        let asked_for = fault.retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
+        let pause = self.backoff.fail(at).max(asked_for);
+        self.wait(pause, request, on_store)
+    }
+
+    fn read(&mut self, phase: Phase, on_store: OnStore) -> Effects {
+        self.phase = phase;
+        Effects { on_store, next: Next::Read }
+    }
+
+    fn opened(&mut self, initial: bool, at: Duration) -> Effects {
+        self.backoff.well(at);
+        self.read(Phase::Receiving { initial, since: at }, OnStore::new())
+    }
+
+    /// The position is of no use any more: a new list, of the newest state.
+    fn list_anew(&mut self, pause: Option<Duration>, at: Duration) -> Effects {
+        self.position = Str::EMPTY;
+        self.newest = true;
+        self.stuck = 0;
+        let request = self.initial_request();
+        let pause = match pause {
+            Some(pause) => Some(pause),
+            None => self.backoff.lapse(at),
+        };
+        match pause {
+            Some(pause) => self.wait(pause, request, smallvec![StoreEffect::Discard]),
+            None => self.ask(request, smallvec![StoreEffect::Discard]),
+        }
+    }
+
+    fn page(&mut self, newest: bool, version: Str, next: String, at: Duration) -> Effects {
+        self.backoff.well(at);
+        if !next.is_empty() {
+            let request = Request::List { newest, page: Page::Next(next) };
+            return self.ask(request, smallvec![StoreEffect::Collect]);
+        }
+        self.synced(&version);
+        self.ask(Request::Watch, smallvec![StoreEffect::Collect, StoreEffect::Commit(version)])
+    }
+
+    fn synced(&mut self, version: &Str) {
+        self.position = version.clone();
+        self.newest = true;
+        self.stuck = 0;
+    }
+
+    fn progressed(&mut self) {
+        self.stuck = 0;
+        self.backoff.progress();
+    }
+
+    fn object(&mut self, phase: Phase, version: Str) -> Effects {
+        if let Phase::Receiving { initial: true, .. } = phase {
+            return self.read(phase, smallvec![StoreEffect::Collect]);
+        }
+        self.position = version;
+        self.progressed();
+        self.read(phase, smallvec![StoreEffect::Apply])
+    }
+
+    fn bookmark(&mut self, phase: Phase, version: Str, ends_initial: bool) -> Effects {
+        match phase {
+            Phase::Receiving { initial: true, since } if ends_initial => {
+                self.synced(&version);
+                let watching = Phase::Receiving { initial: false, since };
+                self.read(watching, smallvec![StoreEffect::Commit(version)])
+            }
+            // Progress of the server's cache, of no meaning while the snapshot is incomplete.
+            Phase::Receiving { initial: true, .. } => self.read(phase, OnStore::new()),
+            _ => {
+                self.position = version.clone();
+                self.progressed();
+                self.read(phase, smallvec![StoreEffect::Mark(version)])
+            }
+        }
+    }
+
+    fn refused(&mut self, request: Request, fault: Fault, at: Duration) -> Effects {
+        match (request, fault.cause) {
+            (Request::Stream, Cause::Rejected) => {
+                self.stream = false;
+                let request = self.initial_request();
+                self.ask(request, OnStore::new())
+            }
+            (Request::Watch, Cause::Expired) => self.list_anew(None, at),
+            // A version that the server does not understand: it is not the server that we listed from.
+            (Request::Watch, Cause::Rejected) => {
+                let pause = self.backoff.fail(at);
+                self.list_anew(Some(pause), at)
+            }
+            (Request::List { page: Page::Next(_), .. }, Cause::Expired | Cause::Rejected) => {
+                let whole = Request::List { newest: true, page: Page::Whole };
+                match self.backoff.lapse(at) {
+                    None => self.ask(whole, smallvec![StoreEffect::Discard]),
+                    Some(pause) => self.wait(pause, whole, smallvec![StoreEffect::Discard]),
+                }
+            }
+            (Request::List { .. }, Cause::Expired) => {
+                let newest = Request::List { newest: true, page: Page::First };
+                self.retry(newest, fault, at, smallvec![StoreEffect::Discard])
+            }
+            (request, _) => self.retry(request, fault, at, OnStore::new()),
+        }
+    }
+
+    fn ended(&mut self, initial: bool, since: Duration, at: Duration) -> Effects {
+        let lost = Fault { cause: Cause::Lost, retry_after: None };
+        if initial {
+            return self.retry(Request::Stream, lost, at, smallvec![StoreEffect::Discard]);
+        }
+        if at.saturating_sub(since) >= SHORT_WATCH {
+            return self.ask(Request::Watch, OnStore::new());
+        }
+        self.resume(lost, at)
+    }
+
+    fn broken(&mut self, initial: bool, fault: Fault, at: Duration) -> Effects {
+        match (initial, fault.cause) {
+            (true, Cause::Rejected) => {
+                self.stream = false;
+                let request = self.initial_request();
+                self.ask(request, smallvec![StoreEffect::Discard])
+            }
+            // A server that takes the request and knows nothing of initial events never marks their end. List this time.
+            (true, Cause::Silent) => {
+                let list = Request::List { newest: self.newest, page: Page::First };
+                self.ask(list, smallvec![StoreEffect::Discard])
+            }
+            (true, _) => self.retry(Request::Stream, fault, at, smallvec![StoreEffect::Discard]),
+            (false, Cause::Expired) => self.list_anew(None, at),
+            (false, Cause::Rejected | Cause::Refused | Cause::Corrupt) => {
+                self.stuck += 1;
+                if self.stuck >= STUCK_LIMIT {
+                    let pause = self.backoff.fail(at);
+                    return self.list_anew(Some(pause), at);
+                }
+                self.resume(fault, at)
+            }
+            (false, Cause::Lost | Cause::Silent) => self.resume(fault, at),
+        }
+    }
+
+    /// Watches on from the position, the first time at once.
+    fn resume(&mut self, fault: Fault, at: Duration) -> Effects {
+        if fault.retry_after.is_some() {
+            return self.retry(Request::Watch, fault, at, OnStore::new());
+        }
+        match self.backoff.lapse(at) {
+            None => self.ask(Request::Watch, OnStore::new()),
+            Some(pause) => self.wait(pause, Request::Watch, OnStore::new()),
+        }
+    }
+}

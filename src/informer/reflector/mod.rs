@@ -1,0 +1,455 @@
+//! The reflector: keeps one store equal to what the API server has, through every way in which a watch can end.
+//!
+//! [`machine`] decides, purely; this driver does the requests, decodes, and carries the effects out. It reads one event
+//! at a time and awaits nothing but the API server, so the events' order is the store's order.
+//!
+//! # An object that can't be decoded
+//! It has a name, since metadata is read first, so it is neither dropped in silence nor allowed to stop the others:
+//! the store keeps the last state that could be read (taking it out would tell controllers of a deletion that never
+//! was, and they would replace it), a write that rests on that state is refused by its precondition, and the
+//! object is logged, counted and makes the informer unhealthy until a state of it that can be read arrives, or it is
+//! gone. The resource version moves on past it. Bytes in which not even a name can be found mean that the stream
+//! itself can't be trusted: it is opened again at the last version, and if that does not help, the list is made anew.
+
+mod backoff;
+mod frames;
+mod machine;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use http_body_util::BodyExt;
+use tokio::task::coop::consume_budget;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::metrics::KindMetrics;
+use super::source::Source;
+use super::store::{Snapshot, Store};
+use crate::api::meta::Status as ApiStatus;
+use crate::api::{AnyObject, Kind};
+use crate::client::{ApiError, ListQuery, ResponseBody, WatchQuery};
+use crate::model::Key;
+use crate::wire::{EventType, Message, ObjectHead, Str, WatchFrame, WireError};
+pub(super) use backoff::Backoff;
+use frames::Frames;
+use machine::{Cause, Effects, Fault, Input, Next, Page, Request, State, StoreEffect};
+pub(super) use status::{Progress, Record, Status};
+
+/// The annotation of the bookmark that ends the initial events (KEP-3157).
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+/// Objects per page of a list.
+const PAGE_SIZE: u32 = 500;
+/// The server ends a watch after a time that we choose between these, so that not all watches end at once.
+const WATCH_SECONDS: std::ops::RangeInclusive<u32> = 300..=600;
+/// A watch that has been silent for this much longer than the time after which the server should have ended it is cut.
+const SILENCE_MARGIN: Duration = Duration::from_secs(30);
+/// Initial events that pause for this long will not end.
+const INITIAL_SILENCE: Duration = Duration::from_mins(1);
+/// Longest wait for the answer to a request. The API server's own limit for a list is a minute.
+const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+
+/// Keeps a store up to date.
+pub(super) struct Reflector {
+    pub(super) kind: &'static Kind,
+    pub(super) field_selector: Option<String>,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) store: Arc<Store>,
+    pub(super) status: Arc<Status>,
+    pub(super) metrics: KindMetrics,
+    /// Whether to ask for the initial state as a stream (the `WatchListClient` feature).
+    pub(super) stream: bool,
+}
+
+/// An open watch.
+struct Watch {
+    body: ResponseBody,
+    frames: Frames,
+    /// How long it may be silent once the initial events are through.
+    silence: Duration,
+}
+
+/// A list in progress.
+#[derive(Default)]
+struct Collected {
+    objects: Snapshot,
+    unreadable: HashMap<Key, String>,
+}
+
+/// What came with an input, for the store effects to work on.
+enum Received {
+    Nothing,
+    Page(Vec<Item>),
+    Event(EventType, Item),
+}
+
+/// One object received.
+enum Item {
+    Object(AnyObject),
+    Unreadable { key: Key, version: Str, error: String },
+}
+
+/// A failure, with what is to be said about it.
+struct Failure {
+    fault: Fault,
+    error: String,
+}
+
+impl Reflector {
+    /// Runs for ever; ends by being dropped.
+    pub(super) async fn run(&self) {
+        let begun = Instant::now();
+        let may_hold_something = !self.store.resource_version().is_empty();
+        let mut state = State::new(self.stream, may_hold_something);
+        let mut watch: Option<Watch> = None;
+        let mut collected = Collected::default();
+        let mut input = Input::Begin;
+        let mut received = Received::Nothing;
+        let mut received_at = begun;
+        loop {
+            let (after, Effects { on_store, next }) = state.step(input, begun.elapsed());
+            state = after;
+            let processing = !matches!(received, Received::Nothing);
+            for effect in on_store {
+                let committed = matches!(effect, StoreEffect::Commit(_));
+                self.carry_out(effect, &mut received, &mut collected);
+                if committed && let Some(watch) = &mut watch {
+                    watch.frames.release();
+                }
+            }
+            if processing {
+                self.metrics.latency.observe(received_at.elapsed().as_secs_f64());
+            }
+            if !matches!(next, Next::Read) {
+                watch = None;
+            }
+            let outcome = self.perform(next, &state, &mut watch).await;
+            received_at = Instant::now();
+            (input, received) = outcome.and_then(|raw| self.understand(raw, &state)).unwrap_or_else(|failure| {
+                tracing::warn!(kind = %self.kind, error = %failure.error, cause = ?failure.fault.cause, "watching failed");
+                self.status.failed(failure.error);
+                (Input::Failed(failure.fault), Received::Nothing)
+            });
+            consume_budget().await;
+        }
+    }
+
+    async fn perform(&self, next: Next, state: &State, watch: &mut Option<Watch>) -> Result<Raw, Failure> {
+        match next {
+            Next::Wait(pause) => {
+                sleep(pause.mul_f64(1.0 + rand::random::<f64>())).await;
+                Ok(Raw::Elapsed)
+            }
+            Next::Ask(Request::List { newest, page }) => self.list(newest, page).await,
+            Next::Ask(Request::Stream) => self.open(Str::EMPTY, true, watch).await,
+            Next::Ask(Request::Watch) => self.open(state.position().clone(), false, watch).await,
+            Next::Read => match watch {
+                Some(watch) => {
+                    let silence = if state.is_collecting() { INITIAL_SILENCE } else { watch.silence };
+                    let raw = watch.read(silence).await?;
+                    if matches!(raw, Raw::Ended) {
+                        self.status.ended();
+                    }
+                    Ok(raw)
+                }
+                // Only a state machine that reads before it opens could bring us here.
+                None => Ok(Raw::Ended),
+            },
+        }
+    }
+
+    async fn list(&self, newest: bool, page: Page) -> Result<Raw, Failure> {
+        let first = page == Page::First;
+        let query = ListQuery {
+            field_selector: self.field_selector.clone(),
+            limit: (page != Page::Whole).then_some(PAGE_SIZE),
+            // A token carries its version; "0" lets the server answer from its cache.
+            resource_version: (first && !newest).then(|| "0".to_owned()),
+            continue_token: if let Page::Next(token) = page { Some(token) } else { None },
+            ..ListQuery::default()
+        };
+        let page = within(ANSWER_WITHIN, self.source.list(self.kind, query)).await?;
+        Ok(Raw::Page { items: page.items, version: page.resource_version.into(), next: page.continue_token })
+    }
+
+    async fn open(&self, position: Str, initial: bool, watch: &mut Option<Watch>) -> Result<Raw, Failure> {
+        let timeout_seconds = rand::random_range(WATCH_SECONDS);
+        let query = WatchQuery {
+            field_selector: self.field_selector.clone(),
+            resource_version: position.into(),
+            send_initial_events: initial,
+            timeout_seconds,
+            ..WatchQuery::default()
+        };
+        let body = within(ANSWER_WITHIN, self.source.watch(self.kind, query)).await?;
+        let silence = Duration::from_secs(u64::from(timeout_seconds)) + SILENCE_MARGIN;
+        *watch = Some(Watch { body, frames: Frames::default(), silence });
+        self.status.opened();
+        Ok(Raw::Opened)
+    }
+
+    /// Makes an input of what came, decoding what has to be decoded.
+    fn understand(&self, raw: Raw, state: &State) -> Result<(Input, Received), Failure> {
+        match raw {
+            Raw::Elapsed => Ok((Input::Elapsed, Received::Nothing)),
+            Raw::Opened => Ok((Input::Opened, Received::Nothing)),
+            Raw::Ended => Ok((Input::Ended, Received::Nothing)),
+            Raw::Page { items, version, next } => {
+                let items = items.iter().map(|item| self.take_in(item, true)).collect::<Result<_, _>>()?;
+                Ok((Input::Page { version, next }, Received::Page(items)))
+            }
+            Raw::Frame(frame) => {
+                let frame = WatchFrame::decode(&frame).map_err(corrupt)?;
+                self.metrics.count(frame.kind);
+                match frame.kind {
+                    EventType::Added | EventType::Modified | EventType::Deleted => {
+                        let collecting = state.is_collecting() && frame.kind != EventType::Deleted;
+                        let item = self.take_in(&frame.object, collecting)?;
+                        let version = item.version().clone();
+                        Ok((Input::Object { version }, Received::Event(frame.kind, item)))
+                    }
+                    EventType::Bookmark => {
+                        let head = ObjectHead::read(&frame.object).map_err(corrupt)?;
+                        let ends_initial =
+                            head.has_annotation(INITIAL_EVENTS_END, "true").map_err(corrupt)?;
+                        let version = Str::from(head.resource_version);
+                        Ok((Input::Bookmark { version, ends_initial }, Received::Nothing))
+                    }
+                    EventType::Error => Err(error_event(&frame.object)),
+                    EventType::Unknown => Err(corrupt(WireError::new("a watch event of an unknown type"))),
+                }
+            }
+        }
+    }
+
+    /// Decodes an object; within a list, one that the store holds already is not decoded but shared.
+    fn take_in(&self, object: &Bytes, listed: bool) -> Result<Item, Failure> {
+        if listed && let Some(held) = self.known(object)? {
+            return Ok(Item::Object(held));
+        }
+        match (self.kind.decode)(object) {
+            Ok(object) if object.meta().name.is_empty() => Err(nameless()),
+            Ok(object) => Ok(Item::Object(object)),
+            Err(error) => {
+                let head = ObjectHead::read(object).map_err(corrupt)?;
+                if head.name.is_empty() {
+                    return Err(nameless());
+                }
+                Ok(Item::Unreadable {
+                    key: Key::new(head.namespace, head.name),
+                    version: head.resource_version.into(),
+                    error: error.to_string(),
+                })
+            }
+        }
+    }
+
+    /// The object that the store holds, if it is in the state that these bytes encode.
+    fn known(&self, object: &Bytes) -> Result<Option<AnyObject>, Failure> {
+        let head = ObjectHead::read(object).map_err(corrupt)?;
+        let held = self.store.find(head.namespace, head.name);
+        Ok(held.filter(|held| {
+            let meta = held.meta();
+            meta.uid == *head.uid && meta.resource_version == *head.resource_version
+        }))
+    }
+
+    fn carry_out(&self, effect: StoreEffect, received: &mut Received, collected: &mut Collected) {
+        match effect {
+            StoreEffect::Collect => {
+                match std::mem::replace(received, Received::Nothing) {
+                    Received::Nothing => {}
+                    Received::Page(items) => {
+                        for item in items {
+                            self.collect(item, collected);
+                        }
+                    }
+                    Received::Event(EventType::Deleted, item) => {
+                        let key = item.key();
+                        collected.objects.remove(&key.namespace, &key.name);
+                        collected.unreadable.remove(&key);
+                    }
+                    Received::Event(_, item) => self.collect(item, collected),
+                }
+                self.status.collecting(collected.objects.len());
+            }
+            StoreEffect::Apply => {
+                if let Received::Event(kind, item) = received {
+                    self.apply(*kind, item);
+                }
+            }
+            StoreEffect::Commit(version) => {
+                let Collected { objects, unreadable } = std::mem::take(collected);
+                tracing::info!(kind = %self.kind, objects = objects.len(), resource_version = %version, "listed");
+                self.store.replace_with(objects, &version);
+                self.status.committed(unreadable);
+            }
+            StoreEffect::Mark(version) => self.store.bookmark(&version),
+            StoreEffect::Discard => {
+                *collected = Collected::default();
+                self.status.collecting(0);
+            }
+        }
+    }
+
+    fn collect(&self, item: Item, collected: &mut Collected) {
+        match item {
+            Item::Object(object) => {
+                if !collected.unreadable.is_empty() {
+                    collected.unreadable.remove(&Key::of(object.meta()));
+                }
+                collected.objects.put(&object);
+            }
+            Item::Unreadable { key, error, .. } => {
+                self.report(&key, &error);
+                if let Some(held) = self.store.get(&key) {
+                    collected.objects.put(&held);
+                }
+                collected.unreadable.insert(key, error);
+            }
+        }
+    }
+
+    fn apply(&self, kind: EventType, item: &Item) {
+        match (kind, item) {
+            (EventType::Deleted, Item::Object(last)) => self.store.remove(last),
+            (_, Item::Object(object)) => self.store.upsert(object),
+            (EventType::Deleted, Item::Unreadable { key, version, error }) => {
+                self.report(key, error);
+                self.store.remove_key(key, version);
+            }
+            (_, Item::Unreadable { key, version, error }) => {
+                self.report(key, error);
+                self.store.bookmark(version);
+            }
+        }
+        match item {
+            Item::Unreadable { key, error, .. } if kind != EventType::Deleted => {
+                self.status.unreadable(key.clone(), error.clone());
+            }
+            item => self.status.readable(&item.key()),
+        }
+    }
+
+    fn report(&self, key: &Key, error: &str) {
+        self.metrics.unreadable.inc();
+        tracing::error!(kind = %self.kind, %key, error, "an object can't be decoded; its last readable state is kept");
+    }
+}
+
+impl Item {
+    fn version(&self) -> &Str {
+        match self {
+            Self::Object(object) => &object.meta().resource_version,
+            Self::Unreadable { version, .. } => version,
+        }
+    }
+
+    fn key(&self) -> Key {
+        match self {
+            Self::Object(object) => Key::of(object.meta()),
+            Self::Unreadable { key, .. } => key.clone(),
+        }
+    }
+}
+
+/// What a step of I/O brought, not yet decoded.
+enum Raw {
+    Elapsed,
+    Page { items: Vec<Bytes>, version: Str, next: String },
+    Opened,
+    Frame(Bytes),
+    Ended,
+}
+
+impl Watch {
+    /// The next frame, or how it ended.
+    async fn read(&mut self, silence: Duration) -> Result<Raw, Failure> {
+        loop {
+            match self.frames.next() {
+                Ok(Some(frame)) => return Ok(Raw::Frame(frame)),
+                Ok(None) => {}
+                Err(error) => return Err(failure(Cause::Corrupt, error.to_string())),
+            }
+            match timeout(silence, self.body.frame()).await {
+                Err(_) => {
+                    return Err(failure(Cause::Silent, format!("nothing came for {} s", silence.as_secs())));
+                }
+                Ok(None) if self.frames.is_at_boundary() => return Ok(Raw::Ended),
+                Ok(None) => return Err(failure(Cause::Lost, "the watch ended within an event".to_owned())),
+                Ok(Some(Err(error))) => return Err(failure(Cause::Lost, error.to_string())),
+                Ok(Some(Ok(frame))) => {
+                    // Trailers have no data.
+                    if let Ok(data) = frame.into_data() {
+                        self.frames.push(data);
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn within<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, Failure> {
+    match timeout(limit, request).await {
+        Ok(answer) => answer.map_err(|error| Failure {
+            fault: Fault { cause: cause_of(&error), retry_after: error.retry_after() },
+            error: error.to_string(),
+        }),
+        Err(_) => Err(failure(Cause::Lost, format!("no answer within {} s", limit.as_secs()))),
+    }
+}
+
+fn cause_of(error: &ApiError) -> Cause {
+    if error.is_expired() {
+        return Cause::Expired;
+    }
+    match error {
+        ApiError::Refused { code, .. } => cause_of_code(*code),
+        ApiError::Transport { .. } | ApiError::Timeout { .. } => Cause::Lost,
+        ApiError::Malformed { .. } => Cause::Corrupt,
+    }
+}
+
+fn cause_of_code(code: u16) -> Cause {
+    match code {
+        410 => Cause::Expired,
+        400 | 405 | 406 | 415 | 422 => Cause::Rejected,
+        _ => Cause::Refused,
+    }
+}
+
+/// The failure that an `ERROR` event reports.
+fn error_event(object: &Bytes) -> Failure {
+    let status = match ApiStatus::decode(object) {
+        Ok(status) => status,
+        Err(error) => return corrupt(error),
+    };
+    let cause = match status.reason.as_str() {
+        "Expired" | "Gone" => Cause::Expired,
+        _ => cause_of_code(u16::try_from(status.code).unwrap_or_default()),
+    };
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    let retry_after = u64::try_from(seconds).ok().filter(|&seconds| seconds > 0).map(Duration::from_secs);
+    let error = format!("the watch reported {} ({} {})", status.message, status.code, status.reason);
+    Failure { fault: Fault { cause, retry_after }, error }
+}
+
+fn failure(cause: Cause, error: String) -> Failure {
+    Failure { fault: Fault { cause, retry_after: None }, error }
+}
+
+fn corrupt(error: impl std::fmt::Display) -> Failure {
+    failure(Cause::Corrupt, error.to_string())
+}
+
+fn nameless() -> Failure {
+    failure(Cause::Corrupt, "an object without a name".to_owned())
+}

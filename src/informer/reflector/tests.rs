@@ -1,0 +1,397 @@
+//! Tables of the state machine, backoff, and the reassembly of frames.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use proptest::prelude::*;
+
+use super::backoff::Backoff;
+use super::frames::{Frames, MAX_FRAME};
+use super::machine::{Cause, Effects, Fault, Input, Next, Page, Request, State, StoreEffect};
+
+const FIRST_WAIT: Duration = Duration::from_millis(800);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn failed(cause: Cause) -> Input {
+    Input::Failed(Fault { cause, retry_after: None })
+}
+
+fn page(version: &str, next: &str) -> Input {
+    Input::Page { version: version.into(), next: next.to_owned() }
+}
+
+fn object(version: &str) -> Input {
+    Input::Object { version: version.into() }
+}
+
+fn bookmark(version: &str, ends_initial: bool) -> Input {
+    Input::Bookmark { version: version.into(), ends_initial }
+}
+
+fn list(newest: bool, page: Page) -> Next {
+    Next::Ask(Request::List { newest, page })
+}
+
+fn commit(version: &str) -> StoreEffect {
+    StoreEffect::Commit(version.into())
+}
+
+/// Steps through a table of (input, at milliseconds, effects expected) and returns the state at its end.
+fn walk(mut state: State, table: &[(Input, u64, &[StoreEffect], Next)]) -> State {
+    for (row, (input, at, on_store, next)) in table.iter().enumerate() {
+        let (after, effects) = state.step(input.clone(), ms(*at));
+        let expected = Effects { on_store: on_store.iter().cloned().collect(), next: next.clone() };
+        assert_eq!(effects, expected, "row {row}: {input:?}");
+        state = after;
+    }
+    state
+}
+
+const WATCH: Next = Next::Ask(Request::Watch);
+const STREAM: Next = Next::Ask(Request::Stream);
+
+/// A reflector that is watching from version 10 since the time 0.
+fn watching() -> State {
+    walk(
+        State::new(true, false),
+        &[
+            (Input::Begin, 0, &[], STREAM),
+            (Input::Opened, 0, &[], Next::Read),
+            (bookmark("10", true), 0, &[commit("10")], Next::Read),
+        ],
+    )
+}
+
+#[test]
+fn a_stream_is_collected_and_committed_at_its_mark() {
+    let state = walk(
+        State::new(true, false),
+        &[
+            (Input::Begin, 0, &[], STREAM),
+            (Input::Opened, 5, &[], Next::Read),
+            (object("3"), 6, &[StoreEffect::Collect], Next::Read),
+            (bookmark("9", false), 7, &[], Next::Read),
+            (object("7"), 8, &[StoreEffect::Collect], Next::Read),
+            (bookmark("10", true), 9, &[commit("10")], Next::Read),
+            (object("11"), 10, &[StoreEffect::Apply], Next::Read),
+            (bookmark("20", false), 11, &[StoreEffect::Mark("20".into())], Next::Read),
+        ],
+    );
+    assert_eq!(state.position(), "20");
+    assert!(!state.is_collecting());
+}
+
+#[test]
+fn the_position_stays_empty_while_initial_events_come() {
+    let state = walk(
+        State::new(true, false),
+        &[
+            (Input::Begin, 0, &[], STREAM),
+            (Input::Opened, 0, &[], Next::Read),
+            (object("3"), 0, &[StoreEffect::Collect], Next::Read),
+        ],
+    );
+    assert_eq!(state.position(), "");
+    assert!(state.is_collecting());
+}
+
+#[test]
+fn a_server_without_streams_is_asked_for_pages_for_good() {
+    let state = walk(
+        State::new(true, false),
+        &[
+            (Input::Begin, 0, &[], STREAM),
+            (failed(Cause::Rejected), 0, &[], list(false, Page::First)),
+            (page("8", "t1"), 0, &[StoreEffect::Collect], list(false, Page::Next("t1".into()))),
+            (page("8", ""), 0, &[StoreEffect::Collect, commit("8")], WATCH),
+            (Input::Opened, 0, &[], Next::Read),
+            (object("9"), 0, &[StoreEffect::Apply], Next::Read),
+            (failed(Cause::Expired), 10_000, &[StoreEffect::Discard], list(true, Page::First)),
+        ],
+    );
+    assert_eq!(state.position(), "");
+}
+
+#[test]
+fn a_refusal_within_the_stream_leads_to_pages_too() {
+    walk(
+        State::new(true, false),
+        &[
+            (Input::Begin, 0, &[], STREAM),
+            (Input::Opened, 0, &[], Next::Read),
+            (failed(Cause::Rejected), 0, &[StoreEffect::Discard], list(false, Page::First)),
+        ],
+    );
+}
+
+#[test]
+fn initial_events_that_never_end_are_given_up_for_a_list() {
+    walk(
+        State::new(true, false),
+        &[
+            (Input::Begin, 0, &[], STREAM),
+            (Input::Opened, 0, &[], Next::Read),
+            (object("1"), 0, &[StoreEffect::Collect], Next::Read),
+            (failed(Cause::Silent), 60_000, &[StoreEffect::Discard], list(false, Page::First)),
+        ],
+    );
+}
+
+#[test]
+fn a_stream_that_breaks_before_its_mark_begins_anew() {
+    walk(
+        State::new(true, false),
+        &[
+            (Input::Begin, 0, &[], STREAM),
+            (Input::Opened, 0, &[], Next::Read),
+            (object("1"), 0, &[StoreEffect::Collect], Next::Read),
+            (failed(Cause::Lost), 0, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT)),
+            (Input::Elapsed, 900, &[], STREAM),
+            (Input::Opened, 900, &[], Next::Read),
+            (Input::Ended, 900, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT * 2)),
+        ],
+    );
+}
+
+#[test]
+fn a_page_that_fails_is_asked_again_and_an_expired_token_asks_for_all() {
+    walk(
+        State::new(false, false),
+        &[
+            (Input::Begin, 0, &[], list(false, Page::First)),
+            (page("8", "t1"), 0, &[StoreEffect::Collect], list(false, Page::Next("t1".into()))),
+            (failed(Cause::Lost), 0, &[], Next::Wait(FIRST_WAIT)),
+            (Input::Elapsed, 900, &[], list(false, Page::Next("t1".into()))),
+            (failed(Cause::Expired), 900, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT * 2)),
+            (Input::Elapsed, 3000, &[], list(true, Page::Whole)),
+            (page("12", ""), 3000, &[StoreEffect::Collect, commit("12")], WATCH),
+        ],
+    );
+}
+
+#[test]
+fn a_clean_end_goes_on_from_the_last_version_and_never_lists() {
+    let state = walk(
+        watching(),
+        &[
+            (object("11"), 1, &[StoreEffect::Apply], Next::Read),
+            (Input::Ended, 300_000, &[], WATCH),
+            (Input::Opened, 300_000, &[], Next::Read),
+            (Input::Ended, 700_000, &[], WATCH),
+        ],
+    );
+    assert_eq!(state.position(), "11");
+}
+
+#[test]
+fn watches_that_end_at_once_back_off() {
+    walk(
+        watching(),
+        &[
+            (Input::Ended, 100, &[], WATCH),
+            (Input::Opened, 100, &[], Next::Read),
+            (Input::Ended, 101, &[], Next::Wait(FIRST_WAIT)),
+            (Input::Elapsed, 1000, &[], WATCH),
+            (Input::Opened, 1000, &[], Next::Read),
+            (Input::Ended, 1001, &[], Next::Wait(FIRST_WAIT * 2)),
+            (Input::Elapsed, 3000, &[], WATCH),
+            (Input::Opened, 3000, &[], Next::Read),
+            // What brought something new is no repetition.
+            (object("11"), 3000, &[StoreEffect::Apply], Next::Read),
+            (Input::Ended, 3001, &[], Next::Wait(FIRST_WAIT)),
+        ],
+    );
+}
+
+#[test]
+fn an_expired_version_lists_the_newest_state_either_way() {
+    for at_opening in [true, false] {
+        let mut state = watching();
+        if at_opening {
+            state = walk(state, &[(Input::Ended, 300_000, &[], WATCH)]);
+        }
+        let state = walk(
+            state,
+            &[
+                (failed(Cause::Expired), 300_000, &[StoreEffect::Discard], STREAM),
+                (Input::Opened, 300_000, &[], Next::Read),
+                (bookmark("50", true), 300_000, &[commit("50")], Next::Read),
+                // A second one soon after is no accident.
+                (failed(Cause::Expired), 300_001, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT)),
+            ],
+        );
+        assert_eq!(state.position(), "");
+    }
+}
+
+#[test]
+fn a_busy_server_is_given_the_time_it_asks_for() {
+    let busy = |seconds| {
+        Input::Failed(Fault { cause: Cause::Refused, retry_after: Some(Duration::from_secs(seconds)) })
+    };
+    walk(
+        watching(),
+        &[
+            (Input::Ended, 300_000, &[], WATCH),
+            (busy(7), 300_000, &[], Next::Wait(Duration::from_secs(7))),
+            (Input::Elapsed, 310_000, &[], WATCH),
+            (busy(86_400), 310_000, &[], Next::Wait(Duration::from_mins(2))),
+            (Input::Elapsed, 430_000, &[], WATCH),
+            (Input::Opened, 430_000, &[], Next::Read),
+            (busy(9), 430_000, &[], Next::Wait(Duration::from_secs(9))),
+        ],
+    );
+}
+
+#[test]
+fn an_event_that_cannot_be_got_past_makes_a_new_list() {
+    walk(
+        watching(),
+        &[
+            (failed(Cause::Corrupt), 10_000, &[], WATCH),
+            (Input::Opened, 10_000, &[], Next::Read),
+            (failed(Cause::Corrupt), 10_000, &[], Next::Wait(FIRST_WAIT)),
+            (Input::Elapsed, 11_000, &[], WATCH),
+            (Input::Opened, 11_000, &[], Next::Read),
+            (failed(Cause::Corrupt), 11_000, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT * 2)),
+            (Input::Elapsed, 13_000, &[], STREAM),
+        ],
+    );
+}
+
+#[test]
+fn an_outage_however_long_does_not_list() {
+    let mut state = walk(watching(), &[(failed(Cause::Lost), 10_000, &[], WATCH)]);
+    for at in 0..50 {
+        let (after, effects) = state.step(failed(Cause::Lost), ms(10_000 + at * 60_000));
+        assert!(matches!(effects.next, Next::Wait(pause) if pause <= Duration::from_secs(30)));
+        let (after, effects) = after.step(Input::Elapsed, ms(10_000 + at * 60_000 + 50_000));
+        assert_eq!(effects.next, WATCH);
+        state = after;
+    }
+    assert_eq!(state.position(), "10");
+}
+
+#[test]
+fn a_store_that_holds_something_is_not_taken_back_in_time() {
+    walk(State::new(false, true), &[(Input::Begin, 0, &[], list(true, Page::First))]);
+}
+
+#[test]
+fn backoff_doubles_to_a_limit_and_forgives_after_two_minutes() {
+    let mut backoff = Backoff::default();
+    let waits: Vec<_> = (0..8).map(|_| backoff.fail(ms(0)).as_millis()).collect();
+    assert_eq!(waits, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+    backoff.well(ms(1000));
+    assert_eq!(backoff.fail(ms(60_000)), Duration::from_secs(30));
+    backoff.well(ms(61_000));
+    assert_eq!(backoff.fail(ms(181_000)), FIRST_WAIT);
+}
+
+fn arbitrary_input() -> impl Strategy<Value = Input> {
+    let cause = prop::sample::select(vec![
+        Cause::Expired,
+        Cause::Rejected,
+        Cause::Refused,
+        Cause::Lost,
+        Cause::Silent,
+        Cause::Corrupt,
+    ]);
+    prop_oneof![
+        Just(Input::Begin),
+        Just(Input::Elapsed),
+        Just(Input::Opened),
+        Just(Input::Ended),
+        ("[0-9]", "t?").prop_map(|(version, next)| page(&version, &next)),
+        "[0-9]".prop_map(|version| object(&version)),
+        ("[0-9]", any::<bool>()).prop_map(|(version, ends)| bookmark(&version, ends)),
+        cause.prop_map(failed),
+    ]
+}
+
+proptest! {
+    /// Whatever happens, in whatever order: a watch is only asked for from a version that was committed or passed,
+    /// the position is never ahead of what was handed to the store, and a snapshot is never mixed of two lists.
+    #[test]
+    fn no_input_leads_astray(stream: bool, inputs in prop::collection::vec((arbitrary_input(), 0_u64..200_000), 0..60)) {
+        let (mut state, mut at) = (State::new(stream, false), 0);
+        let mut told = String::new();
+        let mut collecting_list = false;
+        for (input, later) in inputs {
+            at += later;
+            let version = match &input {
+                Input::Object { version } | Input::Bookmark { version, .. } | Input::Page { version, .. } => version.to_string(),
+                _ => String::new(),
+            };
+            let (after, effects) = state.step(input, ms(at));
+            for effect in &effects.on_store {
+                match effect {
+                    StoreEffect::Apply => told.clone_from(&version),
+                    StoreEffect::Commit(at) | StoreEffect::Mark(at) => told = at.to_string(),
+                    StoreEffect::Collect => collecting_list = true,
+                    StoreEffect::Discard => collecting_list = false,
+                }
+                if matches!(effect, StoreEffect::Commit(_)) {
+                    collecting_list = false;
+                }
+            }
+            if let Next::Ask(Request::Watch) = effects.next {
+                prop_assert!(!after.position().is_empty());
+            }
+            if !after.position().is_empty() {
+                prop_assert_eq!(after.position().as_str(), told.as_str());
+            }
+            if let Next::Ask(Request::Stream | Request::List { page: Page::First | Page::Whole, .. }) = effects.next {
+                prop_assert!(!collecting_list, "a new list begins with the remains of an old one");
+            }
+            state = after;
+        }
+    }
+
+    /// However frames are cut into chunks, the same frames come out.
+    #[test]
+    fn frames_survive_any_cutting(
+        frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
+        cuts in prop::collection::vec(1_usize..200, 1..50),
+    ) {
+        let mut stream = BytesMut::new();
+        for frame in &frames {
+            stream.put_u32(frame.len() as u32);
+            stream.extend_from_slice(frame);
+        }
+        let (mut stream, mut reader, mut got) = (stream.freeze(), Frames::default(), Vec::new());
+        for cut in cuts.iter().cycle() {
+            if stream.is_empty() {
+                break;
+            }
+            reader.push(stream.split_to((*cut).min(stream.len())));
+            while let Some(frame) = reader.next().unwrap() {
+                got.push(frame.to_vec());
+            }
+        }
+        prop_assert!(reader.is_at_boundary());
+        prop_assert_eq!(got, frames);
+    }
+}
+
+#[test]
+fn a_frame_within_a_chunk_is_not_copied() {
+    let chunk = Bytes::from_static(b"\0\0\0\x02ab\0\0\0\x01c\0\0");
+    let mut frames = Frames::default();
+    frames.push(chunk.clone());
+    let first = frames.next().unwrap().unwrap();
+    assert!(chunk.as_ptr_range().contains(&first.as_ptr()));
+    assert_eq!(frames.next().unwrap().unwrap().as_ref(), b"c");
+    assert_eq!(frames.next().unwrap(), None);
+    assert!(!frames.is_at_boundary(), "two bytes of a length are waiting");
+}
+
+#[test]
+fn an_unbelievable_length_is_an_error_before_anything_is_reserved() {
+    let mut frames = Frames::default();
+    frames.push(Bytes::copy_from_slice(&u32::try_from(MAX_FRAME + 1).unwrap().to_be_bytes()));
+    assert!(frames.next().is_err());
+}

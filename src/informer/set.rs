@@ -1,0 +1,311 @@
+//! [`Informers`]: the informers of the process, one per kind and field selector, shared by all that ask for them.
+//!
+//! An informer lives as long as somebody holds a handle: it is started by the first and, when the last is dropped,
+//! cancelled; its task then ends by itself, and with it goes its memory, unless somebody kept the store. Tasks are
+//! tracked and joined by [`Informers::shutdown`]. A panic of an informer's task is contained and reported, and the
+//! informer starts again on the same store, which a new list brings up to date.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use prometheus::Registry;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::metrics::{Gauges, Metrics};
+use super::panic_text;
+use super::reflector::{Backoff, Progress, Reflector, Status};
+use super::source::Source;
+use super::stats::InformerStats;
+use super::store::{Handler, HandlerId, Store};
+use crate::api::Kind;
+
+/// How informers work.
+#[derive(Clone, Debug)]
+pub struct InformersConfig {
+    /// The `name` label of the original's informer metrics.
+    pub name: String,
+    /// Whether to ask for the initial state as a stream (the `WatchListClient` feature gate). A server that refuses
+    /// is asked for lists.
+    pub watch_list: bool,
+    /// Every handler hears of every object again after between once and twice this time (`--min-resync-period`);
+    /// never if zero.
+    pub min_resync_period: Duration,
+}
+
+impl Default for InformersConfig {
+    fn default() -> Self {
+        Self {
+            name: "kube-controller-manager".to_owned(),
+            watch_list: true,
+            min_resync_period: Duration::from_hours(12),
+        }
+    }
+}
+
+/// The informers of the process. Cheap to clone; all clones are one set.
+#[derive(Clone)]
+pub struct Informers {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    source: Arc<dyn Source>,
+    config: InformersConfig,
+    runtime: Handle,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    metrics: Metrics,
+    active: Mutex<HashMap<Id, Weak<Active>>>,
+}
+
+type Id = (&'static Kind, Option<String>);
+
+/// A running informer; dropped with its last handle.
+struct Active {
+    id: Id,
+    store: Arc<Store>,
+    status: Arc<Status>,
+    stop: CancellationToken,
+    of: Weak<Shared>,
+}
+
+/// The informer has ended: the process is shutting down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the informer of {0} has stopped")]
+pub struct InformerStopped(pub &'static Kind);
+
+impl Informers {
+    /// An empty set that reads from `source`, runs its tasks on `runtime` and registers its metrics with `registry`;
+    /// an error if they are registered there already.
+    pub fn new(
+        source: Arc<dyn Source>,
+        config: InformersConfig,
+        runtime: Handle,
+        registry: &Registry,
+    ) -> Result<Self, prometheus::Error> {
+        let metrics = Metrics::register(registry, &config.name)?;
+        let shared = Arc::new(Shared {
+            source,
+            config,
+            runtime,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            metrics,
+            active: Mutex::default(),
+        });
+        let gauges = Gauges::new(Arc::downgrade(&shared), &shared.config.name)?;
+        registry.register(Box::new(gauges))?;
+        Ok(Self { shared })
+    }
+
+    /// A handle on the informer of the objects of `kind` that match `field_selector`, which is started if nobody holds
+    /// one yet.
+    pub fn acquire(&self, kind: &'static Kind, field_selector: Option<&str>) -> InformerHandle {
+        let id: Id = (kind, field_selector.map(str::to_owned));
+        let mut active = self.shared.active.lock();
+        if let Some(running) = active.get(&id).and_then(Weak::upgrade) {
+            return InformerHandle { active: running };
+        }
+        let started = Arc::new(self.shared.start(id.clone()));
+        active.insert(id, Arc::downgrade(&started));
+        InformerHandle { active: started }
+    }
+
+    /// All running informers, by resource and selector.
+    pub fn stats(&self) -> Vec<InformerStats> {
+        self.shared.stats()
+    }
+
+    /// What is wrong with which informers; nothing when all is well.
+    pub fn problems(&self) -> Vec<String> {
+        let problem =
+            |stats: &InformerStats| stats.problem().map(|problem| format!("{}: {problem}", stats.kind));
+        self.stats().iter().filter_map(problem).collect()
+    }
+
+    /// Stops every informer and waits until their tasks have ended. Handles stay valid and their stores readable.
+    pub async fn shutdown(&self) {
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl std::fmt::Debug for Informers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Informers").field("active", &self.shared.active.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn start(self: &Arc<Self>, id: Id) -> Active {
+        let (kind, field_selector) = id.clone();
+        let store = Arc::new(Store::new(kind));
+        let status = Arc::new(Status::new());
+        let stop = self.stop.child_token();
+        let reflector = Reflector {
+            kind,
+            field_selector,
+            source: Arc::clone(&self.source),
+            store: Arc::clone(&store),
+            status: Arc::clone(&status),
+            metrics: self.metrics.of(kind),
+            stream: self.config.watch_list,
+        };
+        let task = supervise(reflector, self.config.min_resync_period, stop.clone());
+        self.tasks.spawn_on(task, &self.runtime);
+        Active { id, store, status, stop, of: Arc::downgrade(self) }
+    }
+
+    pub(super) fn stats(&self) -> Vec<InformerStats> {
+        // A handle that is dropped meanwhile takes the lock, so none may be dropped under it.
+        let running: Vec<Arc<Active>> = self.active.lock().values().filter_map(Weak::upgrade).collect();
+        let mut stats: Vec<InformerStats> = running.iter().map(|active| active.stats()).collect();
+        stats.sort_by(|a, b| {
+            (a.kind.resource, a.kind.group, &a.field_selector).cmp(&(
+                b.kind.resource,
+                b.kind.group,
+                &b.field_selector,
+            ))
+        });
+        stats
+    }
+}
+
+impl Active {
+    fn stats(&self) -> InformerStats {
+        InformerStats::of(&self.store, self.id.1.as_deref(), self.status.progress(), &self.status.record())
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(shared) = self.of.upgrade() {
+            let mut active = shared.active.lock();
+            // By now there may be a successor of the same name.
+            if active.get(&self.id).is_some_and(|held| held.strong_count() == 0) {
+                active.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// A share in an informer: while there is one, the informer runs.
+#[derive(Clone)]
+pub struct InformerHandle {
+    active: Arc<Active>,
+}
+
+impl InformerHandle {
+    /// The informer's store. Kept beyond the last handle, it is readable and no longer kept up to date.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.active.store
+    }
+
+    /// Registers a handler and replays to it what is there; `name` says in reports whose it is. It is taken off when the
+    /// registration is dropped, which must not happen inside of a handler.
+    pub fn add_handler(&self, name: &str, handler: Handler) -> Registration {
+        let id = self.active.store.add_handler(name, handler);
+        Registration { store: Arc::downgrade(&self.active.store), id }
+    }
+
+    /// Whether the store has been complete at least once and every handler has been told.
+    pub fn has_synced(&self) -> bool {
+        self.active.status.progress() == Progress::Synced
+    }
+
+    /// Waits until the store has been complete once and every handler has been told.
+    pub async fn wait_synced(&self) -> Result<(), InformerStopped> {
+        let mut progress = self.active.status.subscribe();
+        let reached = progress.wait_for(|progress| *progress != Progress::Syncing).await.map(|at| *at);
+        match reached {
+            Ok(Progress::Synced) => Ok(()),
+            _ => Err(InformerStopped(self.active.id.0)),
+        }
+    }
+
+    /// Lets go of the informer and, if this was the last handle, waits until it has ended and its memory is free.
+    pub async fn release(self) {
+        let Some(last) = Arc::into_inner(self.active) else { return };
+        let mut progress = last.status.subscribe();
+        drop(last);
+        // An error means that the task is gone, and the sender with it.
+        let _ = progress.wait_for(|progress| *progress == Progress::Stopped).await;
+    }
+
+    /// How the informer is doing.
+    pub fn stats(&self) -> InformerStats {
+        self.active.stats()
+    }
+}
+
+impl std::fmt::Debug for InformerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("InformerHandle").field(&self.active.id).finish()
+    }
+}
+
+/// A registered handler, taken off when this is dropped: it is not called again once the drop returns. It does not
+/// keep the informer running.
+#[derive(Debug)]
+#[must_use = "a handler is taken off when its registration is dropped"]
+pub struct Registration {
+    store: Weak<Store>,
+    id: HandlerId,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if let Some(store) = self.store.upgrade() {
+            store.remove_handler(self.id);
+        }
+    }
+}
+
+/// Runs a reflector until it is stopped, again after every panic.
+async fn supervise(reflector: Reflector, min_resync_period: Duration, stop: CancellationToken) {
+    let begun = Instant::now();
+    let mut backoff = Backoff::default();
+    loop {
+        backoff.well(begun.elapsed());
+        let work = async {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = resync(&reflector.store, min_resync_period) => {}
+                () = reflector.run() => {}
+            }
+        };
+        let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else { break };
+        let panic = panic_text(panic.as_ref());
+        tracing::error!(kind = %reflector.kind, %panic, "an informer panicked; it starts again");
+        reflector.status.restarted(&panic);
+        let pause = backoff.fail(begun.elapsed());
+        if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+            break;
+        }
+    }
+    reflector.store.remove_all_handlers();
+    let status = Arc::clone(&reflector.status);
+    drop(reflector);
+    status.stopped();
+}
+
+/// Tells the handlers of everything once per period, which is drawn anew each time so that no two informers keep step.
+async fn resync(store: &Store, min_period: Duration) {
+    if min_period.is_zero() {
+        return std::future::pending().await;
+    }
+    loop {
+        sleep(min_period.mul_f64(1.0 + rand::random::<f64>())).await;
+        store.resync();
+    }
+}

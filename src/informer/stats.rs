@@ -1,0 +1,98 @@
+//! [`InformerStats`]: an informer as the admin API, health checks and metrics see it.
+
+use std::time::Duration;
+
+use super::reflector::{Progress, Record};
+use super::store::{HandlerPanics, Store};
+use crate::api::Kind;
+use crate::wire::Str;
+
+/// An informer that has had no answer for this long is unhealthy. Shorter outages are what backoff is for.
+const UNHEALTHY_AFTER: Duration = Duration::from_mins(1);
+
+/// An informer at one moment.
+#[derive(Clone, Debug)]
+pub struct InformerStats {
+    /// What it watches.
+    pub kind: &'static Kind,
+    /// Which of them; all if `None`.
+    pub field_selector: Option<String>,
+    /// Objects cached.
+    pub objects: usize,
+    /// Objects received for a list that is not complete yet.
+    pub collecting: usize,
+    /// Whether the store has been complete at least once, and is kept up to date.
+    pub synced: bool,
+    /// Up to where every change has been told; empty before the first list.
+    pub resource_version: Str,
+    /// Age of the open watch; `None` while there is none.
+    pub watch_age: Option<Duration>,
+    /// For how long no request has succeeded; `None` when the last one did.
+    pub failing_for: Option<Duration>,
+    /// Panics of the informer's task, after each of which it was started again.
+    pub restarts: u64,
+    /// Complete lists after the first.
+    pub relists: u64,
+    /// Watches opened after the first.
+    pub reconnects: u64,
+    /// What went wrong last, however long ago.
+    pub last_error: Option<String>,
+    /// Objects of which an older state is cached because the present one can't be decoded.
+    pub unreadable: usize,
+    /// One of them, and why.
+    pub unreadable_example: Option<String>,
+    /// Registered handlers.
+    pub handlers: usize,
+    /// Those that have panicked.
+    pub handler_panics: Vec<HandlerPanics>,
+}
+
+impl InformerStats {
+    pub(super) fn of(
+        store: &Store,
+        field_selector: Option<&str>,
+        progress: Progress,
+        record: &Record,
+    ) -> Self {
+        let example = record.unreadable.iter().next();
+        Self {
+            kind: store.kind(),
+            field_selector: field_selector.map(str::to_owned),
+            objects: store.len(),
+            collecting: record.collecting,
+            synced: progress == Progress::Synced,
+            resource_version: store.resource_version(),
+            watch_age: record.open_since.map(|since| since.elapsed()),
+            failing_for: record.failing_for(),
+            restarts: record.restarts,
+            relists: record.lists.saturating_sub(1),
+            reconnects: record.watches.saturating_sub(1),
+            last_error: record.last_error.clone(),
+            unreadable: record.unreadable.len(),
+            unreadable_example: example.map(|(key, error)| format!("{key}: {error}")),
+            handlers: store.handler_count(),
+            handler_panics: store.handler_panics(),
+        }
+    }
+
+    /// What is wrong with it, for a health check; `None` when nothing is.
+    pub fn problem(&self) -> Option<String> {
+        if let Some(panics) = self.handler_panics.first() {
+            return Some(format!(
+                "the handler of {} panicked {} times, at last: {}",
+                panics.handler, panics.count, panics.last
+            ));
+        }
+        if let Some(example) = &self.unreadable_example {
+            return Some(format!("{} objects can't be decoded, {example}", self.unreadable));
+        }
+        match self.failing_for {
+            Some(failing) if failing >= UNHEALTHY_AFTER => Some(format!(
+                "no answer for {} s: {}",
+                failing.as_secs(),
+                self.last_error.as_deref().unwrap_or("no error known")
+            )),
+            _ => None,
+        }
+    }
+}

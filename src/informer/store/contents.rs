@@ -1,0 +1,276 @@
+//! What a store holds: tables of shared objects, by namespace and under the kind's indexes.
+//!
+//! A table entry is one pointer pair and one tag byte: keys are not copied but read from the object's metadata, and an
+//! index value that files a single object (the usual case) costs no table at all. Tables that have become mostly empty
+//! are shrunk, so that a passing peak is not paid for ever. Nothing here locks or tells anyone.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+
+use crate::api::{AnyObject, Index, IndexKeys};
+use crate::wire::Str;
+
+/// Below this capacity a table is not worth shrinking.
+const SHRINK_FLOOR: usize = 64;
+
+/// Objects filed by namespace and name. The hash is the caller's: it is computed once for all tables.
+#[derive(Default)]
+struct Table(HashTable<AnyObject>);
+
+impl Table {
+    fn get(&self, hash: u64, namespace: &str, name: &str) -> Option<&AnyObject> {
+        self.0.find(hash, |held| is_at(held, namespace, name))
+    }
+
+    fn put(&mut self, hasher: DefaultHashBuilder, hash: u64, object: &AnyObject) -> Option<AnyObject> {
+        let meta = object.meta();
+        if let Some(held) = self.0.find_mut(hash, |held| is_at(held, &meta.namespace, &meta.name)) {
+            return Some(std::mem::replace(held, Arc::clone(object)));
+        }
+        self.0.insert_unique(hash, Arc::clone(object), |held| hash_of(hasher, held));
+        None
+    }
+
+    fn remove(
+        &mut self,
+        hasher: DefaultHashBuilder,
+        hash: u64,
+        namespace: &str,
+        name: &str,
+    ) -> Option<AnyObject> {
+        let entry = self.0.find_entry(hash, |held| is_at(held, namespace, name)).ok()?;
+        let (removed, _) = entry.remove();
+        if self.0.capacity() > SHRINK_FLOOR && self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to(self.0.len() * 2, |held| hash_of(hasher, held));
+        }
+        Some(removed)
+    }
+}
+
+fn is_at(object: &AnyObject, namespace: &str, name: &str) -> bool {
+    let meta = object.meta();
+    meta.name == *name && meta.namespace == *namespace
+}
+
+fn hash_of(hasher: DefaultHashBuilder, object: &AnyObject) -> u64 {
+    hash_key(hasher, &object.meta().namespace, &object.meta().name)
+}
+
+fn hash_key(hasher: DefaultHashBuilder, namespace: &str, name: &str) -> u64 {
+    struct Both<'a>(&'a str, &'a str);
+    impl Hash for Both<'_> {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+            self.1.hash(state);
+        }
+    }
+    hasher.hash_one(Both(namespace, name))
+}
+
+/// The objects that an index files under one value.
+enum Bucket {
+    One(AnyObject),
+    Many(Table),
+}
+
+impl Bucket {
+    fn as_iter(&self) -> impl Iterator<Item = &AnyObject> {
+        let (one, many) = match self {
+            Bucket::One(object) => (Some(object), None),
+            Bucket::Many(table) => (None, Some(table.0.iter())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+}
+
+/// All objects of a store.
+pub(super) struct Contents {
+    hasher: DefaultHashBuilder,
+    namespaces: HashMap<Str, Table>,
+    indexes: Vec<HashMap<Str, Bucket>>,
+    count: usize,
+}
+
+impl Contents {
+    pub(super) fn new(indexes: &[Index]) -> Self {
+        Self {
+            hasher: DefaultHashBuilder::default(),
+            namespaces: HashMap::new(),
+            indexes: indexes.iter().map(|_| HashMap::new()).collect(),
+            count: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&AnyObject> {
+        let table = self.namespaces.get(namespace)?;
+        table.get(hash_key(self.hasher, namespace, name), namespace, name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &AnyObject> {
+        self.namespaces.values().flat_map(|table| table.0.iter())
+    }
+
+    pub(super) fn namespace(&self, namespace: &str) -> impl Iterator<Item = &AnyObject> {
+        self.namespaces.get(namespace).into_iter().flat_map(|table| table.0.iter())
+    }
+
+    pub(super) fn filed(&self, index: usize, value: &str) -> impl Iterator<Item = &AnyObject> {
+        let bucket = self.indexes.get(index).and_then(|filed| filed.get(value));
+        bucket.into_iter().flat_map(Bucket::as_iter)
+    }
+
+    /// Files `object` and returns the one that it replaces.
+    pub(super) fn insert(&mut self, indexes: &[Index], object: &AnyObject) -> Option<AnyObject> {
+        let meta = object.meta();
+        let hash = hash_key(self.hasher, &meta.namespace, &meta.name);
+        let table = match self.namespaces.get_mut(meta.namespace.as_str()) {
+            Some(table) => table,
+            None => self.namespaces.entry(meta.namespace.clone()).or_default(),
+        };
+        let old = table.put(self.hasher, hash, object);
+        if old.is_none() {
+            self.count += 1;
+        }
+        for (index, filed) in indexes.iter().zip(&mut self.indexes) {
+            let values = (index.keys)(object.as_ref());
+            let stale: IndexKeys = old.as_ref().map_or_else(IndexKeys::new, |old| (index.keys)(old.as_ref()));
+            for value in stale.iter().filter(|value| !values.contains(value)) {
+                unfile(self.hasher, filed, value, hash, object);
+            }
+            for value in values {
+                file(self.hasher, filed, value, hash, object);
+            }
+        }
+        old
+    }
+
+    /// Takes an object out.
+    pub(super) fn remove(&mut self, indexes: &[Index], namespace: &str, name: &str) -> Option<AnyObject> {
+        let hash = hash_key(self.hasher, namespace, name);
+        let table = self.namespaces.get_mut(namespace)?;
+        let old = table.remove(self.hasher, hash, namespace, name)?;
+        if table.0.is_empty() {
+            self.namespaces.remove(namespace);
+        }
+        self.count -= 1;
+        for (index, filed) in indexes.iter().zip(&mut self.indexes) {
+            for value in (index.keys)(old.as_ref()) {
+                unfile(self.hasher, filed, &value, hash, &old);
+            }
+        }
+        Some(old)
+    }
+
+    /// Gives spare capacity back.
+    pub(super) fn shrink(&mut self) {
+        let hasher = self.hasher;
+        self.namespaces.shrink_to_fit();
+        for table in self.namespaces.values_mut() {
+            table.0.shrink_to_fit(|held| hash_of(hasher, held));
+        }
+        for filed in &mut self.indexes {
+            filed.shrink_to_fit();
+        }
+    }
+}
+
+fn file(
+    hasher: DefaultHashBuilder,
+    filed: &mut HashMap<Str, Bucket>,
+    value: Str,
+    hash: u64,
+    object: &AnyObject,
+) {
+    let meta = object.meta();
+    match filed.get_mut(value.as_str()) {
+        None => {
+            filed.insert(value, Bucket::One(Arc::clone(object)));
+        }
+        Some(Bucket::One(held)) if is_at(held, &meta.namespace, &meta.name) => *held = Arc::clone(object),
+        Some(bucket @ Bucket::One(_)) => {
+            let first = std::mem::replace(bucket, Bucket::Many(Table::default()));
+            if let (Bucket::One(first), Bucket::Many(table)) = (first, bucket) {
+                table.put(hasher, hash_of(hasher, &first), &first);
+                table.put(hasher, hash, object);
+            }
+        }
+        Some(Bucket::Many(table)) => {
+            table.put(hasher, hash, object);
+        }
+    }
+}
+
+fn unfile(
+    hasher: DefaultHashBuilder,
+    filed: &mut HashMap<Str, Bucket>,
+    value: &Str,
+    hash: u64,
+    object: &AnyObject,
+) {
+    let meta = object.meta();
+    let Some(bucket) = filed.get_mut(value.as_str()) else { return };
+    let last = match bucket {
+        Bucket::One(held) => is_at(held, &meta.namespace, &meta.name),
+        Bucket::Many(table) => {
+            table.remove(hasher, hash, &meta.namespace, &meta.name);
+            table.0.is_empty()
+        }
+    };
+    if last {
+        filed.remove(value.as_str());
+        if filed.capacity() > SHRINK_FLOOR && filed.len() < filed.capacity() / 4 {
+            filed.shrink_to(filed.len() * 2);
+        }
+    }
+}
+
+/// A set of objects that is being put together, at most one per namespace and name: a list in progress.
+#[derive(Default)]
+pub(crate) struct Snapshot {
+    hasher: DefaultHashBuilder,
+    table: Table,
+}
+
+impl Snapshot {
+    /// Adds an object; a later one replaces an earlier one of the same name.
+    pub(crate) fn put(&mut self, object: &AnyObject) {
+        let hash = hash_of(self.hasher, object);
+        self.table.put(self.hasher, hash, object);
+    }
+
+    /// Takes an object out again.
+    pub(crate) fn remove(&mut self, namespace: &str, name: &str) {
+        let hash = hash_key(self.hasher, namespace, name);
+        self.table.remove(self.hasher, hash, namespace, name);
+    }
+
+    /// Whether there is an object of this name.
+    pub(super) fn contains(&self, namespace: &str, name: &str) -> bool {
+        self.table.get(hash_key(self.hasher, namespace, name), namespace, name).is_some()
+    }
+
+    /// Number of objects.
+    pub(crate) fn len(&self) -> usize {
+        self.table.0.len()
+    }
+
+    pub(super) fn into_objects(self) -> impl Iterator<Item = AnyObject> {
+        self.table.0.into_iter()
+    }
+}
+
+impl FromIterator<AnyObject> for Snapshot {
+    fn from_iter<I: IntoIterator<Item = AnyObject>>(objects: I) -> Self {
+        let mut snapshot = Self::default();
+        for object in objects {
+            snapshot.put(&object);
+        }
+        snapshot
+    }
+}

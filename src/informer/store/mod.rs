@@ -1,0 +1,349 @@
+//! The store: what an informer holds, with its indexes and its handlers.
+//!
+//! Objects are filed by namespace and name, and under the kind's own indexes. Reads share a lock that is never held
+//! while anything else happens, and clone reference counts only.
+//!
+//! # Order
+//! Changes are made one at a time, under the *handlers'* lock: a change is first visible to readers, then told to
+//! every handler, and only then does [`Store::resource_version`] move on. So whoever sees a resource version there
+//! knows that every change up to it has been told; and a handler registered at any moment sees every object exactly
+//! once, then every change.
+//!
+//! # Locks
+//! A handler runs with the handlers' lock of its own store held and no other. It may read any store, its own too
+//! (which shows the change that it is told of, or, within a list that is being replaced, later ones). It must not
+//! block, and must not change a store, or register or drop a handler, its own or another's: that would wait for itself.
+//! Index functions run with the contents locked; they look at their argument only.
+
+mod contents;
+mod lister;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::api::{AnyObject, Kind, Object};
+use crate::model::Key;
+use crate::wire::Str;
+use contents::Contents;
+pub(crate) use contents::Snapshot;
+pub use lister::{Lister, downcast};
+
+/// A change of one object: `old` is absent when it appeared, `new` when it is gone. Both are there for an update and
+/// for a resync, where they are the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Delta<'a> {
+    /// The object before; for one that is gone, its final state.
+    pub old: Option<&'a AnyObject>,
+    /// The object now.
+    pub new: Option<&'a AnyObject>,
+    /// Whether it belongs to a replay of what was there already: at a handler's registration or the first list.
+    pub initial: bool,
+    /// Whether it is a periodic resync: nothing changed.
+    pub resync: bool,
+}
+
+impl<'a> Delta<'a> {
+    /// The object as it is now, or as it was last.
+    pub fn latest(&self) -> Option<&'a AnyObject> {
+        self.new.or(self.old)
+    }
+
+    /// `old` and `new` as a concrete kind.
+    pub fn typed<T: Object>(&self) -> (Option<&'a T>, Option<&'a T>) {
+        (self.old.and_then(cast), self.new.and_then(cast))
+    }
+}
+
+fn cast<T: Object>(object: &AnyObject) -> Option<&T> {
+    let any: &dyn std::any::Any = object.as_ref();
+    any.downcast_ref()
+}
+
+/// Hears of changes, in the informer's task: it must not block; it adds keys to queues. See "Locks" of this module for
+/// what it may touch. One that panics is reported and stays registered; the others go on.
+pub type Handler = Arc<dyn Fn(Delta<'_>) + Send + Sync>;
+
+/// Names a registered handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandlerId(u64);
+
+/// A handler's panics so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerPanics {
+    /// Whose handler it is, as it was registered.
+    pub handler: Arc<str>,
+    /// How many.
+    pub count: u64,
+    /// What the last one said.
+    pub last: String,
+}
+
+/// The cached objects of one kind.
+pub struct Store {
+    kind: &'static Kind,
+    contents: RwLock<Contents>,
+    handlers: Mutex<Handlers>,
+    /// Apart from the contents, because it moves after the handlers were told.
+    resource_version: RwLock<Str>,
+}
+
+#[derive(Default)]
+struct Handlers {
+    list: Vec<Registered>,
+    next: u64,
+}
+
+struct Registered {
+    id: HandlerId,
+    name: Arc<str>,
+    handler: Handler,
+    panics: Option<Box<HandlerPanics>>,
+}
+
+impl Store {
+    /// An empty store for objects of `kind`.
+    pub fn new(kind: &'static Kind) -> Self {
+        Self {
+            kind,
+            contents: RwLock::new(Contents::new(kind.indexes)),
+            handlers: Mutex::default(),
+            resource_version: RwLock::default(),
+        }
+    }
+
+    /// The kind of its objects.
+    pub fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+
+    /// Number of objects.
+    pub fn len(&self) -> usize {
+        self.contents.read().len()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The newest resource version up to which every change has been told to every handler; empty before the first
+    /// list. Readers may see objects that are newer, never ones that are older.
+    pub fn resource_version(&self) -> Str {
+        self.resource_version.read().clone()
+    }
+
+    /// The object at `key`.
+    pub fn get(&self, key: &Key) -> Option<AnyObject> {
+        self.find(&key.namespace, &key.name)
+    }
+
+    /// The object of this namespace and name.
+    pub fn find(&self, namespace: &str, name: &str) -> Option<AnyObject> {
+        self.contents.read().get(namespace, name).cloned()
+    }
+
+    /// All objects, in no order.
+    pub fn list(&self) -> Vec<AnyObject> {
+        let contents = self.contents.read();
+        let mut objects = Vec::with_capacity(contents.len());
+        objects.extend(contents.iter().cloned());
+        objects
+    }
+
+    /// All objects of a namespace, in no order.
+    pub fn list_namespace(&self, namespace: &str) -> Vec<AnyObject> {
+        self.contents.read().namespace(namespace).cloned().collect()
+    }
+
+    /// All objects that the index `name` files under `value`, in no order; none if the kind has no such index.
+    pub fn by_index(&self, name: &str, value: &str) -> Vec<AnyObject> {
+        let Some(at) = self.kind.indexes.iter().position(|index| index.name == name) else {
+            return Vec::new();
+        };
+        self.contents.read().filed(at, value).cloned().collect()
+    }
+
+    /// Adds or replaces one object, tells of it, and moves the resource version on. An object whose UID changed is told
+    /// as a deletion and an addition.
+    pub fn upsert(&self, object: &AnyObject) {
+        let mut handlers = self.handlers.lock();
+        let old = self.contents.write().insert(self.kind.indexes, object);
+        match &old {
+            Some(old) if old.meta().uid != object.meta().uid => {
+                handlers.tell(self.kind, change(Some(old), None));
+                handlers.tell(self.kind, change(None, Some(object)));
+            }
+            old => handlers.tell(self.kind, change(old.as_ref(), Some(object))),
+        }
+        self.advance(object.meta().resource_version.clone());
+    }
+
+    /// Removes one object, tells of it, and moves the resource version on. `last` is its final state, as the watch
+    /// delivered it, and it is what the handlers hear of, so that owners are found even if the last change was missed.
+    pub fn remove(&self, last: &AnyObject) {
+        let meta = last.meta();
+        let mut handlers = self.handlers.lock();
+        let held = self.contents.write().remove(self.kind.indexes, &meta.namespace, &meta.name);
+        if held.is_some() {
+            handlers.tell(self.kind, change(Some(last), None));
+        }
+        self.advance(meta.resource_version.clone());
+    }
+
+    /// Removes the object at `key`, of which no final state can be had; the handlers hear of the last state known.
+    pub fn remove_key(&self, key: &Key, resource_version: &str) {
+        let mut handlers = self.handlers.lock();
+        let held = self.contents.write().remove(self.kind.indexes, &key.namespace, &key.name);
+        if held.is_some() {
+            handlers.tell(self.kind, change(held.as_ref(), None));
+        }
+        self.advance(resource_version.into());
+    }
+
+    /// Makes the store hold exactly `objects`, the state at `resource_version`: tells of what appeared and changed,
+    /// and, for what is no longer there, a deletion with the last state known. An object whose UID changed is told as
+    /// a deletion and an addition; one whose UID and resource version are those of the object held is left as it is
+    /// and not told.
+    pub fn replace(&self, objects: Vec<AnyObject>, resource_version: &str) {
+        self.replace_with(objects.into_iter().collect(), resource_version);
+    }
+
+    /// [`Store::replace`] by objects that have been collected already.
+    pub(crate) fn replace_with(&self, objects: Snapshot, resource_version: &str) {
+        let mut handlers = self.handlers.lock();
+        let mut changes: Vec<(Option<AnyObject>, Option<AnyObject>)> = Vec::new();
+        {
+            let mut contents = self.contents.write();
+            let gone: Vec<AnyObject> = contents
+                .iter()
+                .map(|held| (held, held.meta()))
+                .filter(|(_, meta)| !objects.contains(&meta.namespace, &meta.name))
+                .map(|(held, _)| Arc::clone(held))
+                .collect();
+            for held in gone {
+                contents.remove(self.kind.indexes, &held.meta().namespace, &held.meta().name);
+                changes.push((Some(held), None));
+            }
+            for object in objects.into_objects() {
+                let meta = object.meta();
+                match contents.get(&meta.namespace, &meta.name).map(|held| held.meta()) {
+                    Some(held) if held.uid == meta.uid && held.resource_version == meta.resource_version => {}
+                    Some(held) if held.uid != meta.uid => {
+                        changes.push((contents.insert(self.kind.indexes, &object), None));
+                        changes.push((None, Some(object)));
+                    }
+                    _ => changes.push((contents.insert(self.kind.indexes, &object), Some(object))),
+                }
+            }
+            contents.shrink();
+        }
+        let initial = self.resource_version.read().is_empty();
+        for (old, new) in &changes {
+            handlers.tell(self.kind, Delta { old: old.as_ref(), new: new.as_ref(), initial, resync: false });
+        }
+        self.advance(resource_version.into());
+    }
+
+    /// A bookmark: everything up to `resource_version` has been delivered.
+    pub fn bookmark(&self, resource_version: &str) {
+        let _in_turn = self.handlers.lock();
+        self.advance(resource_version.into());
+    }
+
+    /// Tells every handler of every object as unchanged.
+    pub fn resync(&self) {
+        let mut handlers = self.handlers.lock();
+        if handlers.list.is_empty() {
+            return;
+        }
+        for object in self.list() {
+            handlers.tell(
+                self.kind,
+                Delta { old: Some(&object), new: Some(&object), initial: false, resync: true },
+            );
+        }
+    }
+
+    /// Registers a handler and replays to it what is there. `name` says in reports whose it is.
+    pub fn add_handler(&self, name: impl Into<Arc<str>>, handler: Handler) -> HandlerId {
+        let mut handlers = self.handlers.lock();
+        let id = HandlerId(handlers.next);
+        handlers.next += 1;
+        let mut registered = Registered { id, name: name.into(), handler, panics: None };
+        for object in self.list() {
+            registered.tell(self.kind, Delta { old: None, new: Some(&object), initial: true, resync: false });
+        }
+        handlers.list.push(registered);
+        id
+    }
+
+    /// Takes a handler off; it is not called again once this returns.
+    pub fn remove_handler(&self, id: HandlerId) {
+        let removed = {
+            let mut handlers = self.handlers.lock();
+            let at = handlers.list.iter().position(|registered| registered.id == id);
+            at.map(|at| handlers.list.remove(at))
+        };
+        // What the handler captured is dropped without the lock: it may well be a handle on a store.
+        drop(removed);
+    }
+
+    /// Takes all handlers off: the store is not kept up to date any more.
+    pub(crate) fn remove_all_handlers(&self) {
+        let removed = std::mem::take(&mut self.handlers.lock().list);
+        drop(removed);
+    }
+
+    /// Number of handlers.
+    pub fn handler_count(&self) -> usize {
+        self.handlers.lock().list.len()
+    }
+
+    /// The handlers that have panicked since they were registered: each may have missed a change.
+    pub fn handler_panics(&self) -> Vec<HandlerPanics> {
+        self.handlers.lock().list.iter().filter_map(|held| held.panics.as_deref().cloned()).collect()
+    }
+
+    /// Called with the handlers' lock held, when they have been told.
+    fn advance(&self, resource_version: Str) {
+        *self.resource_version.write() = resource_version;
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("kind", self.kind).field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+fn change<'a>(old: Option<&'a AnyObject>, new: Option<&'a AnyObject>) -> Delta<'a> {
+    Delta { old, new, initial: false, resync: false }
+}
+
+impl Handlers {
+    fn tell(&mut self, kind: &Kind, delta: Delta<'_>) {
+        for registered in &mut self.list {
+            registered.tell(kind, delta);
+        }
+    }
+}
+
+impl Registered {
+    fn tell(&mut self, kind: &Kind, delta: Delta<'_>) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.handler)(delta))) else { return };
+        let last = super::panic_text(panic.as_ref());
+        let object = delta.latest().map(|object| Key::of(object.meta()).to_string());
+        tracing::error!(handler = %self.name, %kind, object, panic = %last, "an event handler panicked");
+        let panics = self.panics.get_or_insert_with(|| {
+            Box::new(HandlerPanics { handler: Arc::clone(&self.name), count: 0, last: String::new() })
+        });
+        panics.count += 1;
+        panics.last = last;
+    }
+}

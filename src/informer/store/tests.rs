@@ -1,0 +1,254 @@
+//! The store against a naive map: whatever happens, it holds the same, files the same, and tells enough to rebuild it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use proptest::prelude::*;
+
+use super::super::fixture::{PODS, object};
+use super::{Delta, Handler, Store};
+use crate::api::core::Pod;
+use crate::api::kinds::{BY_CONTROLLER, orphan_key};
+use crate::api::meta::{ObjectMeta, OwnerReference};
+use crate::api::{AnyObject, kinds};
+use crate::model::Key;
+
+/// What identifies a pod's state: version, UID, owner.
+type Facts = (String, String, Option<String>);
+type Model = BTreeMap<(String, String), Facts>;
+
+#[derive(Clone, Debug)]
+struct Spec {
+    namespace: u8,
+    name: u8,
+    uid: u8,
+    owner: Option<u8>,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Upsert(Spec),
+    Remove(Spec),
+    RemoveKey(u8, u8),
+    Replace(Vec<Spec>),
+    Bookmark,
+    Resync,
+    AddHandler,
+}
+
+fn spec() -> impl Strategy<Value = Spec> {
+    (0_u8..3, 0_u8..6, 0_u8..2, prop::option::of(0_u8..3)).prop_map(|(namespace, name, uid, owner)| Spec {
+        namespace,
+        name,
+        uid,
+        owner,
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => spec().prop_map(Op::Upsert),
+        3 => spec().prop_map(Op::Remove),
+        1 => (0_u8..3, 0_u8..6).prop_map(|(namespace, name)| Op::RemoveKey(namespace, name)),
+        2 => prop::collection::vec(spec(), 0..12).prop_map(Op::Replace),
+        1 => Just(Op::Bookmark),
+        1 => Just(Op::Resync),
+        1 => Just(Op::AddHandler),
+    ]
+}
+
+fn pod(spec: &Spec, version: usize) -> AnyObject {
+    let owner = |uid: u8| OwnerReference {
+        kind: "ReplicaSet".into(),
+        uid: format!("owner-{uid}").into(),
+        controller: Some(true),
+        ..OwnerReference::default()
+    };
+    let metadata = ObjectMeta {
+        namespace: format!("ns-{}", spec.namespace).into(),
+        name: format!("pod-{}", spec.name).into(),
+        uid: format!("uid-{}", spec.uid).into(),
+        resource_version: version.to_string().into(),
+        owner_references: spec.owner.map(owner).into_iter().collect(),
+        ..ObjectMeta::default()
+    };
+    Arc::new(Pod { metadata, ..Pod::default() })
+}
+
+fn place(object: &AnyObject) -> (String, String) {
+    (object.meta().namespace.to_string(), object.meta().name.to_string())
+}
+
+fn facts(object: &AnyObject) -> Facts {
+    let meta = object.meta();
+    let owner = meta.controller().map(|owner| owner.uid.to_string());
+    (meta.resource_version.to_string(), meta.uid.to_string(), owner)
+}
+
+/// A handler that rebuilds the store from what it is told, and checks that what it is told fits.
+fn rebuilder() -> (Handler, Arc<Mutex<Model>>) {
+    let view: Arc<Mutex<Model>> = Arc::default();
+    let kept = Arc::clone(&view);
+    let handler: Handler = Arc::new(move |delta: Delta<'_>| {
+        let mut view = kept.lock();
+        let at = place(delta.latest().unwrap());
+        match (delta.old, delta.new) {
+            (None, Some(new)) => assert!(view.insert(at, facts(new)).is_none(), "added twice"),
+            (Some(old), Some(new)) => {
+                assert_eq!(old.meta().uid, new.meta().uid, "an update is of one object");
+                assert_eq!(delta.resync, Arc::ptr_eq(old, new));
+                assert_eq!(
+                    view.insert(at, facts(new)),
+                    Some(facts(old)),
+                    "the old state is the one told before"
+                );
+            }
+            (Some(_), None) => assert!(view.remove(&at).is_some(), "removed twice"),
+            (None, None) => panic!("a change of nothing"),
+        }
+    });
+    (handler, view)
+}
+
+fn check(store: &Store, model: &Model) {
+    let held: Model = store.list().iter().map(|object| (place(object), facts(object))).collect();
+    assert_eq!(&held, model);
+    assert_eq!(store.len(), model.len());
+    for namespace in ["ns-0", "ns-1", "ns-2"] {
+        let expected = model.keys().filter(|(held, _)| held == namespace).count();
+        assert_eq!(store.list_namespace(namespace).len(), expected);
+    }
+    for owner in ["owner-0", "owner-1", "owner-2"] {
+        let filed: Model = store
+            .by_index(BY_CONTROLLER, owner)
+            .iter()
+            .map(|object| (place(object), facts(object)))
+            .collect();
+        let expected: Model = model
+            .iter()
+            .filter(|(_, facts)| facts.2.as_deref() == Some(owner))
+            .map(|(at, facts)| (at.clone(), facts.clone()))
+            .collect();
+        assert_eq!(filed, expected, "index under {owner}");
+    }
+    for namespace in ["ns-0", "ns-1", "ns-2"] {
+        let expected = model.iter().filter(|(at, facts)| at.0 == namespace && facts.2.is_none()).count();
+        assert_eq!(store.by_index(BY_CONTROLLER, &orphan_key(namespace)).len(), expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_store_is_a_map_and_its_handlers_can_rebuild_it(ops in prop::collection::vec(op(), 0..60)) {
+        let store = Store::new(PODS);
+        let mut model = Model::new();
+        let mut views = Vec::new();
+        for (at, op) in ops.into_iter().enumerate() {
+            let version = at + 1;
+            match op {
+                Op::Upsert(spec) => {
+                    let object = pod(&spec, version);
+                    store.upsert(&object);
+                    model.insert(place(&object), facts(&object));
+                }
+                Op::Remove(spec) => {
+                    let object = pod(&spec, version);
+                    store.remove(&object);
+                    model.remove(&place(&object));
+                }
+                Op::RemoveKey(namespace, name) => {
+                    let key = Key::new(format!("ns-{namespace}"), format!("pod-{name}"));
+                    store.remove_key(&key, &version.to_string());
+                    model.remove(&(key.namespace.into(), key.name.into()));
+                }
+                Op::Replace(specs) => {
+                    let objects: Vec<AnyObject> = specs.iter().map(|spec| pod(spec, version)).collect();
+                    model = objects.iter().map(|object| (place(object), facts(object))).collect();
+                    store.replace(objects, &version.to_string());
+                }
+                Op::Bookmark => store.bookmark(&version.to_string()),
+                Op::Resync => store.resync(),
+                Op::AddHandler => {
+                    let (handler, view) = rebuilder();
+                    store.add_handler("rebuilder", handler);
+                    views.push(view);
+                }
+            }
+            check(&store, &model);
+            prop_assert_eq!(store.handler_panics(), Vec::new());
+            for view in &views {
+                prop_assert_eq!(&*view.lock(), &model);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_resource_version_moves_after_the_handlers_were_told() {
+    let store = Arc::new(Store::new(PODS));
+    let seen: Arc<Mutex<Vec<(String, usize)>>> = Arc::default();
+    let (reader, log) = (Arc::downgrade(&store), Arc::clone(&seen));
+    store.add_handler(
+        "reader",
+        Arc::new(move |_| {
+            let store = reader.upgrade().unwrap();
+            log.lock().push((store.resource_version().to_string(), store.len()));
+        }),
+    );
+    store.replace(vec![object("a", 1), object("b", 2)], "5");
+    store.upsert(&object("c", 6));
+    store.remove(&object("c", 7));
+    store.bookmark("9");
+    let seen: Vec<(String, usize)> = seen.lock().clone();
+    let before = |version: &str, objects| (version.to_owned(), objects);
+    assert_eq!(seen, [before("", 2), before("", 2), before("5", 3), before("6", 2)]);
+    assert_eq!(store.resource_version(), "9");
+}
+
+#[test]
+fn an_object_that_did_not_change_keeps_its_allocation() {
+    let store = Store::new(PODS);
+    let first = object("a", 1);
+    store.replace(vec![Arc::clone(&first)], "1");
+    store.replace(vec![object("a", 1), object("b", 2)], "2");
+    assert!(Arc::ptr_eq(&store.find("ns", "a").unwrap(), &first));
+}
+
+#[test]
+fn a_deletion_carries_the_final_state() {
+    let store = Store::new(PODS);
+    store.upsert(&object("a", 1));
+    let last: Arc<Mutex<Option<String>>> = Arc::default();
+    let heard = Arc::clone(&last);
+    store.add_handler(
+        "test",
+        Arc::new(move |delta| {
+            if delta.new.is_none() {
+                *heard.lock() = delta.old.map(|old| old.meta().resource_version.to_string());
+            }
+        }),
+    );
+    store.remove(&object("a", 4));
+    assert_eq!(last.lock().as_deref(), Some("4"));
+    assert!(store.by_index(BY_CONTROLLER, &orphan_key("ns")).is_empty());
+}
+
+#[test]
+fn handlers_of_two_stores_may_read_each_others() {
+    let stores = [Arc::new(Store::new(&kinds::PODS)), Arc::new(Store::new(&kinds::PODS))];
+    for at in 0..2 {
+        let other = Arc::clone(&stores[1 - at]);
+        stores[at].add_handler("reader", Arc::new(move |_| drop((other.list(), other.resource_version()))));
+    }
+    std::thread::scope(|scope| {
+        for store in &stores {
+            scope.spawn(move || {
+                for version in 0..2000 {
+                    store.upsert(&object(&format!("pod-{}", version % 7), version));
+                }
+            });
+        }
+    });
+    assert_eq!(stores.each_ref().map(|store| store.len()), [7, 7]);
+}

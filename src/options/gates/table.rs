@@ -1,0 +1,275 @@
+//! Every feature gate of Kubernetes 1.36's controller manager, with its history since the oldest release that can be
+//! emulated: from which minor release on, at which stage, on or off by default, and whether that is locked. In
+//! parentheses, the gates without which it can't be on.
+
+use super::{Gate, Phase, Stage};
+
+macro_rules! gates {
+    ($( $name:ident $(($($need:ident),+))? : $($since:literal $stage:ident $state:ident),+ ; )+) => {
+        /// Every gate, ordered by name.
+        pub static TABLE: &[Gate] = &[
+            $( Gate {
+                name: stringify!($name),
+                needs: &[$($(stringify!($need)),+)?],
+                history: &[$( gates!(@phase $since $stage $state) ),+],
+            }, )+
+        ];
+    };
+    (@phase $since:literal $stage:ident on) => {
+        Phase { since: $since, stage: Stage::$stage, default: true, locked: false }
+    };
+    (@phase $since:literal $stage:ident off) => {
+        Phase { since: $since, stage: Stage::$stage, default: false, locked: false }
+    };
+    (@phase $since:literal $stage:ident locked_on) => {
+        Phase { since: $since, stage: Stage::$stage, default: true, locked: true }
+    };
+    (@phase $since:literal $stage:ident locked_off) => {
+        Phase { since: $since, stage: Stage::$stage, default: false, locked: true }
+    };
+}
+
+gates! {
+    APIResponseCompression: 33 Beta on;
+    APIServerIdentity: 33 Beta on;
+    APIServerTracing: 33 Beta on, 34 Ga locked_on;
+    APIServingWithRoutine: 33 Alpha off;
+    AggregatedDiscoveryRemoveBetaType: 33 Deprecated on, 35 Deprecated locked_on;
+    AllAlpha: 33 Alpha off;
+    AllBeta: 33 Beta off;
+    AllowDNSOnlyNodeCSR: 33 Deprecated off;
+    AllowInsecureKubeletCertificateSigningRequests: 33 Deprecated off;
+    AllowOverwriteTerminationGracePeriodSeconds: 33 Deprecated off, 35 Deprecated locked_off;
+    AllowParsingUserUIDFromCertAuth: 33 Beta on;
+    AllowServiceExternalIPs: 33 Ga on;
+    AllowUnsafeMalformedObjectDeletion: 33 Alpha off;
+    AnonymousAuthConfigurableEndpoints: 33 Beta on, 34 Ga locked_on;
+    AnyVolumeDataSource: 33 Ga locked_on;
+    AtomicFIFO: 36 Beta on;
+    AuthorizeNodeWithSelectors (AuthorizeWithSelectors): 33 Beta on, 34 Ga locked_on;
+    AuthorizePodWebsocketUpgradeCreatePermission: 35 Beta on;
+    AuthorizeWithSelectors: 33 Beta on, 34 Ga locked_on;
+    BtreeWatchCache: 33 Ga locked_on;
+    CBORServingAndStorage: 33 Alpha off;
+    CPUManagerPolicyAlphaOptions: 33 Alpha off;
+    CPUManagerPolicyBetaOptions: 33 Beta on;
+    CPUManagerPolicyOptions: 33 Ga locked_on;
+    CRDObservedGenerationTracking: 35 Beta off, 36 Beta on;
+    CRDValidationRatcheting: 33 Ga locked_on;
+    CRIListStreaming: 36 Alpha off;
+    CSIServiceAccountTokenSecrets: 35 Beta on, 36 Ga locked_on;
+    CSIVolumeHealth: 33 Alpha off;
+    ChangeContainerStatusOnKubeletRestart: 33 Ga on, 35 Deprecated off;
+    ClearingNominatedNodeNameAfterBinding: 34 Alpha off, 35 Beta on;
+    ClientsAllowCARotation: 36 Beta on;
+    ClientsAllowCBOR: 33 Alpha off;
+    ClientsAllowTLSCacheGC: 36 Beta on;
+    ClientsPreferCBOR: 33 Alpha off;
+    CloudControllerManagerWatchBasedRoutesReconciliation: 35 Alpha off;
+    CloudControllerManagerWebhook: 33 Alpha off;
+    ClusterTrustBundle: 33 Beta off;
+    ClusterTrustBundleProjection (ClusterTrustBundle): 33 Beta off;
+    ComponentFlagz: 33 Alpha off, 36 Beta on;
+    ComponentStatusz: 33 Alpha off, 36 Beta on;
+    ConcurrentWatchObjectDecode: 33 Beta off;
+    ConsistentListFromCache: 33 Beta on, 34 Ga locked_on;
+    ConstrainedImpersonation: 35 Alpha off, 36 Beta on;
+    ContainerCheckpoint: 33 Beta on;
+    ContainerRestartRules: 34 Alpha off, 35 Beta on;
+    ContainerStopSignals: 33 Alpha off;
+    ContextualLogging: 33 Beta on;
+    ControllerManagerReleaseLeaderElectionLockOnExit: 36 Alpha off;
+    CoordinatedLeaderElection: 33 Beta off;
+    CrossNamespaceVolumeDataSource: 33 Alpha off;
+    CustomCPUCFSQuotaPeriod: 33 Alpha off, 36 Ga on;
+    CustomResourceFieldSelectors: 33 Ga locked_on;
+    DRAAdminAccess (DynamicResourceAllocation): 33 Alpha off, 34 Beta on, 36 Ga locked_on;
+    DRAConsumableCapacity (DynamicResourceAllocation): 34 Alpha off, 36 Beta on;
+    DRADeviceBindingConditions (DRAResourceClaimDeviceStatus, DynamicResourceAllocation): 34 Alpha off, 36 Beta on;
+    DRADeviceTaintRules (DRADeviceTaints): 35 Alpha off, 36 Beta off;
+    DRADeviceTaints (DynamicResourceAllocation): 33 Alpha off, 36 Beta on;
+    DRAExtendedResource (DynamicResourceAllocation): 34 Alpha off, 36 Beta on;
+    DRAListTypeAttributes: 36 Alpha off;
+    DRANodeAllocatableResources: 36 Alpha off;
+    DRAPartitionableDevices (DynamicResourceAllocation): 33 Alpha off, 36 Beta on;
+    DRAPrioritizedList (DynamicResourceAllocation): 33 Alpha off, 34 Beta on, 36 Ga on;
+    DRAResourceClaimDeviceStatus: 33 Beta on;
+    DRAResourceClaimGranularStatusAuthorization (DRAResourceClaimDeviceStatus): 36 Beta on;
+    DRAResourcePoolStatus: 36 Alpha off;
+    DRASchedulerFilterTimeout (DynamicResourceAllocation): 34 Beta on;
+    DRAWorkloadResourceClaims (GenericWorkload): 36 Alpha off;
+    DeclarativeValidation: 33 Beta on, 36 Ga locked_on;
+    DeclarativeValidationBeta: 36 Beta on;
+    DeclarativeValidationTakeover (DeclarativeValidation): 33 Beta off, 36 Deprecated off;
+    DeploymentReplicaSetTerminatingReplicas: 33 Alpha off, 35 Beta on;
+    DetectCacheInconsistency: 34 Beta on;
+    DisableAllocatorDualWrite (MultiCIDRServiceAllocator): 33 Beta off, 34 Ga on, 35 Ga locked_on;
+    DisableCPUQuotaWithExclusiveCPUs: 33 Beta on, 36 Deprecated on;
+    DisableNodeKubeProxyVersion: 33 Deprecated on, 36 Deprecated locked_on;
+    DynamicResourceAllocation: 33 Beta off, 34 Ga on, 35 Ga locked_on;
+    EnvFiles: 34 Alpha off, 35 Beta on;
+    EventedPLEG: 33 Alpha off;
+    ExecProbeTimeout: 33 Ga on, 35 Ga locked_on;
+    ExtendWebSocketsToKubelet (NodeDeclaredFeatures): 36 Beta on;
+    ExternalServiceAccountTokenSigner: 33 Alpha off, 34 Beta on, 36 Ga locked_on;
+    GangScheduling (GenericWorkload): 35 Alpha off;
+    GenericWorkload: 35 Alpha off;
+    GitRepoVolumeDriver: 33 Deprecated off, 36 Deprecated locked_off;
+    GracefulNodeShutdown: 33 Beta on;
+    GracefulNodeShutdownBasedOnPodPriority (GracefulNodeShutdown): 33 Beta on;
+    HPAConfigurableTolerance: 33 Alpha off, 35 Beta on;
+    HPAScaleToZero: 33 Alpha off;
+    HostnameOverride: 34 Alpha off, 35 Beta on;
+    ImageMaximumGCAge: 33 Beta on, 35 Ga locked_on;
+    ImageVolume: 33 Beta off, 35 Beta on, 36 Ga locked_on;
+    ImageVolumeWithDigest (ImageVolume): 35 Alpha off;
+    InOrderInformers: 33 Beta on, 36 Ga locked_on;
+    InOrderInformersBatchProcess: 35 Beta on;
+    InPlacePodLevelResourcesVerticalScaling (NodeDeclaredFeatures, PodLevelResources): 35 Alpha off, 36 Beta on;
+    InPlacePodVerticalScaling: 33 Beta on, 35 Ga locked_on;
+    InPlacePodVerticalScalingExclusiveCPUs (InPlacePodVerticalScaling): 33 Alpha off;
+    InPlacePodVerticalScalingExclusiveMemory (InPlacePodVerticalScaling): 34 Alpha off;
+    InPlacePodVerticalScalingInitContainers (NodeDeclaredFeatures): 36 Beta on;
+    InformerResourceVersion: 33 Alpha off, 35 Ga on;
+    JobBackoffLimitPerIndex: 33 Ga locked_on;
+    JobManagedBy: 33 Beta on, 35 Ga locked_on;
+    JobPodReplacementPolicy: 33 Beta on, 34 Ga locked_on;
+    JobSuccessPolicy: 33 Ga locked_on;
+    KMSv1: 33 Deprecated off;
+    KubeletCgroupDriverFromCRI: 33 Beta on, 34 Ga locked_on;
+    KubeletCrashLoopBackOffMax: 33 Alpha off, 35 Beta on;
+    KubeletEnsureSecretPulledImages: 33 Alpha off, 35 Beta on;
+    KubeletFineGrainedAuthz: 33 Beta on, 36 Ga locked_on;
+    KubeletInUserNamespace: 33 Alpha off;
+    KubeletPSI: 33 Alpha off, 34 Beta on, 36 Ga locked_on;
+    KubeletPodResourcesDynamicResources: 33 Alpha off, 34 Beta on, 36 Ga locked_on;
+    KubeletPodResourcesGet: 33 Alpha off, 34 Beta on, 36 Ga locked_on;
+    KubeletPodResourcesListUseActivePods: 33 Ga off, 34 Deprecated on;
+    KubeletRegistrationGetOnExistsOnly: 33 Deprecated off;
+    KubeletSeparateDiskGC: 33 Beta on;
+    KubeletServiceAccountTokenForCredentialProviders: 33 Alpha off, 34 Beta on;
+    KubeletTracing: 33 Beta on, 34 Ga locked_on;
+    ListFromCacheSnapshot: 33 Alpha off, 34 Beta on;
+    LocalStorageCapacityIsolationFSQuotaMonitoring: 33 Beta off;
+    LogarithmicScaleDown: 33 Ga locked_on;
+    LoggingAlphaOptions: 33 Alpha off;
+    LoggingBetaOptions: 33 Beta on;
+    ManifestBasedAdmissionControlConfig: 36 Alpha off;
+    MatchLabelKeysInPodAffinity: 33 Ga locked_on;
+    MatchLabelKeysInPodTopologySpread: 33 Beta on;
+    MatchLabelKeysInPodTopologySpreadSelectorMerge (MatchLabelKeysInPodTopologySpread): 34 Beta on;
+    MaxUnavailableStatefulSet: 33 Alpha off, 35 Beta off;
+    MemoryQoS: 33 Alpha off;
+    MultiCIDRServiceAllocator: 33 Ga on, 34 Ga locked_on;
+    MutableCSINodeAllocatableCount: 33 Alpha off, 34 Beta off, 35 Beta on, 36 Ga locked_on;
+    MutablePVNodeAffinity: 35 Alpha off;
+    MutablePodResourcesForSuspendedJobs: 35 Alpha off, 36 Beta on;
+    MutableSchedulingDirectivesForSuspendedJobs: 35 Alpha off, 36 Beta on;
+    MutatingAdmissionPolicy: 33 Alpha off, 34 Beta off, 36 Ga on;
+    NFTablesProxyMode: 33 Ga locked_on;
+    NativeHistograms: 36 Alpha off;
+    NodeDeclaredFeatures: 35 Alpha off, 36 Beta on;
+    NodeInclusionPolicyInPodTopologySpread: 33 Ga locked_on;
+    NodeLogQuery: 33 Beta off, 36 Ga locked_on;
+    NodeSwap: 33 Beta on, 34 Ga locked_on;
+    NominatedNodeNameForExpectation: 34 Alpha off, 35 Beta on;
+    OpenAPIEnums: 33 Beta on;
+    OpportunisticBatching: 35 Beta on;
+    OrderedNamespaceDeletion: 33 Beta on, 34 Ga locked_on;
+    PLEGOnDemandRelist: 36 Beta on;
+    PersistentVolumeClaimUnusedSinceTime: 36 Alpha off;
+    PodAndContainerStatsFromCRI: 33 Alpha off;
+    PodCertificateRequest: 34 Alpha off, 35 Beta off;
+    PodDeletionCost: 33 Beta on;
+    PodLevelResourceManagers (PodLevelResources): 36 Alpha off;
+    PodLevelResources: 33 Alpha off, 34 Beta on;
+    PodLifecycleSleepAction: 33 Beta on, 34 Ga locked_on;
+    PodLifecycleSleepActionAllowZero (PodLifecycleSleepAction): 33 Beta on, 34 Ga locked_on;
+    PodLogsQuerySplitStreams: 33 Alpha off;
+    PodObservedGenerationTracking: 33 Alpha off, 34 Beta on, 35 Ga locked_on;
+    PodReadyToStartContainersCondition: 33 Beta on;
+    PodSchedulingReadiness: 33 Ga locked_on;
+    PodTopologyLabelsAdmission: 33 Alpha off, 35 Beta on;
+    PodsAPI: 36 Alpha off;
+    PortForwardWebsockets: 33 Beta on;
+    PreferSameTrafficDistribution: 33 Alpha off, 34 Beta on, 35 Ga locked_on;
+    PreventStaticPodAPIReferences: 34 Beta on;
+    ProcMountType (UserNamespacesSupport): 33 Beta on, 36 Ga locked_on;
+    QOSReserved: 33 Alpha off;
+    RecoverVolumeExpansionFailure: 33 Beta on, 34 Ga locked_on;
+    RecursiveReadOnlyMounts: 33 Ga locked_on;
+    ReduceDefaultCrashLoopBackOffDecay: 33 Alpha off;
+    RelaxedDNSSearchValidation: 33 Beta on, 34 Ga locked_on;
+    RelaxedEnvironmentVariableValidation: 33 Beta on, 34 Ga locked_on;
+    RelaxedServiceNameValidation: 34 Alpha off, 36 Beta on;
+    ReloadKubeletClientCAFile: 36 Beta on;
+    ReloadKubeletServerCertificateFile: 33 Beta on;
+    RemoteRequestHeaderUID: 33 Beta on;
+    ResilientWatchCacheInitialization: 33 Beta on, 34 Ga locked_on;
+    ResourceHealthStatus (DynamicResourceAllocation): 33 Alpha off, 36 Beta on;
+    ResourceHealthStatusMessage (ResourceHealthStatus): 36 Beta on;
+    RestartAllContainersOnContainerExits (ContainerRestartRules, NodeDeclaredFeatures): 35 Alpha off, 36 Beta on;
+    RetryGenerateName: 33 Ga locked_on;
+    RotateKubeletServerCertificate: 33 Beta on;
+    RuntimeClassInImageCriApi: 33 Alpha off;
+    SELinuxChangePolicy: 33 Beta on, 36 Ga locked_on;
+    SELinuxMount: 33 Beta off;
+    SELinuxMountReadWriteOncePod: 33 Beta on, 36 Ga locked_on;
+    SchedulerAsyncAPICalls: 34 Beta off;
+    SchedulerAsyncPreemption: 33 Beta on;
+    SchedulerPopFromBackoffQ: 33 Beta on;
+    SchedulerQueueingHints: 33 Beta on, 34 Ga locked_on;
+    SeparateCacheWatchRPC: 33 Deprecated off, 36 Deprecated locked_off;
+    SeparateTaintEvictionController: 33 Beta on, 34 Ga locked_on;
+    ServiceAccountNodeAudienceRestriction: 33 Beta on;
+    ServiceAccountTokenJTI: 33 Ga locked_on;
+    ServiceAccountTokenNodeBinding: 33 Ga locked_on;
+    ServiceAccountTokenNodeBindingValidation: 33 Ga locked_on;
+    ServiceAccountTokenPodNodeInfo: 33 Ga locked_on;
+    ServiceCIDRStatusFieldWiping: 33 Ga off, 36 Deprecated on;
+    ShardedListAndWatch: 36 Alpha off;
+    SidecarContainers: 33 Ga locked_on;
+    SizeBasedListCostEstimate: 34 Beta on;
+    StaleControllerConsistencyDaemonSet (AtomicFIFO): 36 Beta on;
+    StaleControllerConsistencyJob (AtomicFIFO): 36 Beta on;
+    StaleControllerConsistencyReplicaSet (AtomicFIFO): 36 Beta on;
+    StaleControllerConsistencyStatefulSet (AtomicFIFO): 36 Beta on;
+    StatefulSetSemanticRevisionComparison: 33 Beta on;
+    StorageCapacityScoring: 33 Alpha off;
+    StorageNamespaceIndex: 33 Deprecated on;
+    StorageVersionAPI (APIServerIdentity): 33 Alpha off;
+    StorageVersionHash: 33 Beta on;
+    StorageVersionMigrator: 33 Alpha off, 35 Beta off;
+    StreamingCollectionEncodingToJSON: 33 Beta on, 34 Ga locked_on;
+    StreamingCollectionEncodingToProtobuf: 33 Beta on, 34 Ga locked_on;
+    StrictIPCIDRValidation: 33 Alpha off, 36 Beta on;
+    StructuredAuthenticationConfiguration: 33 Beta on, 34 Ga locked_on;
+    StructuredAuthenticationConfigurationEgressSelector: 34 Beta on;
+    StructuredAuthenticationConfigurationJWKSMetrics: 35 Beta on;
+    SupplementalGroupsPolicy: 33 Beta on, 35 Ga locked_on;
+    SystemdWatchdog: 33 Beta on, 35 Ga locked_on;
+    TaintTolerationComparisonOperators: 35 Alpha off;
+    TokenRequestServiceAccountUIDValidation: 34 Beta on;
+    TopologyAwareWorkloadScheduling (GenericWorkload): 36 Alpha off;
+    TopologyManagerPolicyAlphaOptions: 33 Alpha off;
+    TopologyManagerPolicyBetaOptions: 33 Beta on;
+    TopologyManagerPolicyOptions: 33 Ga locked_on;
+    TranslateStreamCloseWebsocketRequests: 33 Beta on;
+    UnauthenticatedHTTP2DOSMitigation: 33 Beta on;
+    UnknownVersionInteroperabilityProxy (APIServerIdentity): 33 Alpha off, 36 Beta on;
+    UnlockWhileProcessingFIFO: 36 Beta on;
+    UserNamespacesHostNetworkSupport (NodeDeclaredFeatures, UserNamespacesSupport): 35 Alpha off;
+    UserNamespacesSupport: 33 Beta on, 36 Ga locked_on;
+    VolumeAttributesClass: 33 Beta off, 34 Ga on, 36 Ga locked_on;
+    VolumeLimitScaling: 35 Alpha off;
+    WatchCacheInitializationPostStartHook: 33 Beta off, 36 Beta on;
+    WatchList: 33 Beta off, 34 Beta on;
+    WatchListClient: 33 Beta off, 35 Beta on;
+    WinDSR: 33 Beta on, 34 Ga locked_on;
+    WinOverlay: 33 Beta on, 34 Ga locked_on;
+    WindowsCPUAndMemoryAffinity: 33 Alpha off;
+    WindowsGracefulNodeShutdown (GracefulNodeShutdown): 33 Alpha off, 34 Beta on;
+    WindowsHostNetwork: 33 Deprecated off;
+    WorkloadAwarePreemption (GangScheduling): 36 Alpha off;
+    WorkloadWithJob (GenericWorkload): 36 Alpha off;
+}

@@ -1,0 +1,140 @@
+//! Every declared message has upstream's field names and numbers, as the `.proto` files of the pinned version have them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::harness;
+
+/// Full message name → field number → field name as upstream writes it.
+type Definitions = BTreeMap<String, BTreeMap<u32, String>>;
+
+#[test]
+fn declared_fields_are_upstreams() {
+    let mut definitions = Definitions::new();
+    read_directory(&harness::binaries().with_file_name("protos"), &mut definitions);
+    let schema = coxswain::api::schema();
+    let mut wrong = Vec::new();
+    for (message, fields) in schema {
+        let Some(upstream) = definitions.get(message) else {
+            wrong.push(format!("{message}: upstream has no such message"));
+            continue;
+        };
+        for (number, name) in fields {
+            let name = camel_case(name.trim_start_matches("r#"));
+            match upstream.get(number) {
+                Some(theirs) if same_name(theirs, &name) => {}
+                theirs => wrong.push(format!("{message}: {number} is {theirs:?} upstream, {name} here")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whoever adds a file of messages has to add its table to the schema.
+#[test]
+fn every_declared_message_is_in_the_schema() {
+    let schema = coxswain::api::schema();
+    let mut found = 0;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api")).unwrap() {
+        let path = entry.unwrap().path();
+        for line in fs::read_to_string(&path).unwrap().lines().filter(|line| line.contains("struct ")) {
+            let Some((_, name)) = line.split_once("= \"") else { continue };
+            let name = name.split('"').next().unwrap_or_default();
+            found += 1;
+            assert!(schema.iter().any(|(held, _)| *held == name), "{name} of {} is missing", path.display());
+        }
+    }
+    assert!(found > 20, "only {found} messages were found");
+}
+
+#[test]
+fn the_parser_understands_what_definitions_contain() {
+    let mut definitions = Definitions::new();
+    read_definitions(
+        r#"
+syntax = "proto2";
+package k8s.io.api.test.v1;
+option go_package = "x/y"; // not = 9;
+// message Ghost {
+message Thing {
+  // optional string ghost = 7;
+  optional .k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta metadata = 1;
+  map<string, bytes> data = 2;
+  repeated string finalizers = 14 [packed=false];
+
+  optional bool clusterIP = 3;
+}
+message Empty {
+}
+"#,
+        &mut definitions,
+    );
+    let fields = |pairs: &[(u32, &str)]| pairs.iter().map(|(n, name)| (*n, (*name).to_owned())).collect();
+    assert_eq!(
+        definitions,
+        Definitions::from([
+            (
+                "k8s.io.api.test.v1.Thing".to_owned(),
+                fields(&[(1, "metadata"), (2, "data"), (3, "clusterIP"), (14, "finalizers")])
+            ),
+            ("k8s.io.api.test.v1.Empty".to_owned(), fields(&[])),
+        ])
+    );
+    assert!(same_name("clusterIP", &camel_case("cluster_ip")));
+    assert!(!same_name("name", &camel_case("generate_name")));
+}
+
+fn read_directory(directory: &Path, definitions: &mut Definitions) {
+    let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_directory(&path, definitions);
+        } else if path.extension().is_some_and(|extension| extension == "proto") {
+            read_definitions(&fs::read_to_string(&path).unwrap(), definitions);
+        }
+    }
+}
+
+/// Reads the flat messages of which the API's definitions consist.
+fn read_definitions(text: &str, definitions: &mut Definitions) {
+    let mut package = String::new();
+    let mut message: Option<String> = None;
+    for line in text.lines() {
+        let line = line.split_once("//").map_or(line, |(code, _)| code).trim();
+        if let Some(name) = line.strip_prefix("package ") {
+            name.trim_end_matches(';').trim().clone_into(&mut package);
+        } else if let Some(name) = line.strip_prefix("message ") {
+            let name = format!("{package}.{}", name.trim_end_matches('{').trim());
+            definitions.entry(name.clone()).or_default();
+            message = Some(name);
+        } else if line == "}" {
+            message = None;
+        } else if let (Some(message), Some((left, right))) = (&message, line.split_once('=')) {
+            let digits: String = right.trim().chars().take_while(char::is_ascii_digit).collect();
+            let name = left.split_whitespace().next_back();
+            if let (Ok(number), Some(name), Some(fields)) =
+                (digits.parse(), name, definitions.get_mut(message))
+            {
+                fields.insert(number, name.to_owned());
+            }
+        }
+    }
+}
+
+fn camel_case(snake: &str) -> String {
+    let mut words = snake.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
+}
+
+/// Upstream writes abbreviations in capitals (`clusterIP`), which snake case can't tell.
+fn same_name(theirs: &str, ours: &str) -> bool {
+    theirs.eq_ignore_ascii_case(ours)
+}
