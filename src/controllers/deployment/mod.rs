@@ -139,15 +139,11 @@ fn replica_set_keys(deployments: Lister<Deployment>) -> KeyMap {
         if let Some(old) = old
             && (new.is_none() || owner_before != owner_now)
         {
-            managing(&deployments, &old.metadata)
-                .into_iter()
-                .for_each(|found| emit(Key::of(&found.metadata)));
+            managing_key(&deployments, &old.metadata).into_iter().for_each(&mut *emit);
         }
         let Some(new) = new else { return };
         if owner_now.is_some() {
-            managing(&deployments, &new.metadata)
-                .into_iter()
-                .for_each(|found| emit(Key::of(&found.metadata)));
+            managing_key(&deployments, &new.metadata).into_iter().for_each(emit);
             return;
         }
         let relabelled = old.is_none_or(|old| old.metadata.labels != new.metadata.labels);
@@ -188,6 +184,10 @@ fn managing(deployments: &Lister<Deployment>, object: &ObjectMeta) -> Option<Arc
     let owner = object.controller().filter(|owner| owner.kind == KIND.kind)?;
     let found = deployments.get(&Key::new(object.namespace.clone(), owner.name.clone()))?;
     (found.metadata.uid == owner.uid).then_some(found)
+}
+
+fn managing_key(deployments: &Lister<Deployment>, object: &ObjectMeta) -> Option<Key> {
+    managing(deployments, object).map(|found| Key::of(&found.metadata))
 }
 
 /// Whether the Deployment's selector is usable and selects the ReplicaSet.
