@@ -18,4 +18,6 @@ pub mod telemetry;
 pub mod wire;
 
 #[cfg(test)]
+mod docs;
+#[cfg(test)]
 mod tidy;

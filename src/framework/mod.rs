@@ -17,6 +17,7 @@ mod worker;
 
 pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
+    workers,
 };
 pub use instance::{Instance, RunningLoop, Runtime, StartError};
 pub use metrics::ReconcileMetrics;

@@ -32,6 +32,8 @@ pub struct MinorVersion {
 impl MinorVersion {
     fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.strip_prefix('v').unwrap_or(text).split_once('.')?;
+        // The original takes a patch number of 0, which says nothing, and no other.
+        let minor = minor.strip_suffix(".0").unwrap_or(minor);
         let number = |text: &str| text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
         Some(Self { major: number(major)?, minor: number(minor)? })
     }
@@ -84,17 +86,14 @@ fn one(
     for value in values {
         let (component, text) = value.split_once('=').unwrap_or((COMPONENT, value));
         let allowed = format!("{OLDEST} to {newest}, as MAJOR.MINOR or {COMPONENT}=MAJOR.MINOR, once");
-        let problem = if component != COMPONENT {
-            format!("there is no component {component:?} here")
-        } else {
-            match MinorVersion::parse(text) {
-                None => format!("{text:?} is not a version"),
-                Some(_) if found.is_some() => "it is given more than once".to_owned(),
-                Some(version) if version < OLDEST || version > newest => format!("{version} is out of range"),
-                Some(version) => {
-                    found = Some(version);
-                    continue;
-                }
+        let problem = match MinorVersion::parse(text) {
+            _ if component != COMPONENT => format!("there is no component {component:?} here"),
+            None => format!("{text:?} is not a version"),
+            Some(_) if found.is_some() => "it is given more than once".to_owned(),
+            Some(version) if version < OLDEST || version > newest => format!("{version} is out of range"),
+            Some(version) => {
+                found = Some(version);
+                continue;
             }
         };
         errors.push(OptionError::invalid(flag, problem, allowed));

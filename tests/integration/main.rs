@@ -12,4 +12,5 @@ mod harness;
 
 mod deployments;
 mod faults;
+mod informers;
 mod proto_fields;
