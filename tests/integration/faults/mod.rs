@@ -3,3 +3,4 @@
 
 mod caches;
 mod churn;
+mod duplicates;
