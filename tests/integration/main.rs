@@ -13,4 +13,5 @@ mod harness;
 mod deployments;
 mod faults;
 mod informers;
+mod panics;
 mod proto_fields;
