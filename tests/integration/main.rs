@@ -13,3 +13,4 @@ mod harness;
 mod deployments;
 mod informers;
 mod proto_fields;
+mod takeover;
