@@ -5,7 +5,7 @@
 //! many pods there are, and as many ConfigMaps and Secrets; `ROUNDS` (2) how often each is measured.
 
 #[path = "../tests/integration/harness/mod.rs"]
-#[allow(dead_code, reason = "the benchmark uses a part of what the tests do")]
+#[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
 
 use std::fs;
