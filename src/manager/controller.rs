@@ -182,7 +182,7 @@ async fn wanted(
     wishes: &mut watch::Receiver<Wish>,
     shutdown: &CancellationToken,
 ) -> bool {
-    loop {
+    while !shutdown.is_cancelled() {
         let wish = *wishes.borrow_and_update();
         match wish {
             Wish { enabled: true, lead: true } => return true,
@@ -194,6 +194,7 @@ async fn wanted(
             () = shutdown.cancelled() => return false,
         }
     }
+    false
 }
 
 /// Starts the controller and keeps it until it is unwanted or fails.
@@ -232,7 +233,9 @@ async fn run_once(
         message = instance.failed() => Some(message),
         () = unwanted(wishes, shutdown) => None,
     };
-    controller.set(failure.clone().map_or(Phase::Stopping, |message| Phase::Failed(format!("panicked: {message}"))));
+    controller.set(
+        failure.clone().map_or(Phase::Stopping, |message| Phase::Failed(format!("panicked: {message}"))),
+    );
     controller.loops.write().clear();
     instance.stop(grace).await;
     match failure {
@@ -254,4 +257,3 @@ async fn unwanted(wishes: &mut watch::Receiver<Wish>, shutdown: &CancellationTok
         () = shutdown.cancelled() => {}
     }
 }
-

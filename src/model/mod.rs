@@ -3,11 +3,13 @@
 //! Nothing here does I/O or awaits; everything can be tested with tables.
 
 pub mod clock;
+pub mod hash;
 pub mod key;
 pub mod owners;
 pub mod plan;
 pub mod pods;
 pub mod selector;
+pub mod template;
 
 pub use key::Key;
 pub use plan::{Failure, Patch, Plan, Step, Write};

@@ -1,0 +1,204 @@
+//! Deployments: a template of pods, rolled out step by step by way of ReplicaSets, one for each revision of the template.
+//!
+//! The room observes a Deployment with its ReplicaSets and those it could adopt ([`view`]), and decides on adoption and
+//! release, on the ReplicaSet of the present template, on the sizes of all of them, on the history to keep and on the
+//! status ([`plan`]). Which keys a change concerns:
+//!
+//! | change of | keys |
+//! |---|---|
+//! | a Deployment | its own |
+//! | a ReplicaSet with a managing Deployment, its deletion included | that Deployment's |
+//! | a ReplicaSet whose managing Deployment changed | the old and the new one's |
+//! | a ReplicaSet without a controller that appeared, was relabelled or released | every Deployment's that selects it |
+//! | a pod that is gone, of a ReplicaSet of a Deployment that recreates | that Deployment's |
+//!
+//! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote.
+//!
+//! It never writes pods, never decodes a pod template's spec, and reads nothing live but the Deployment itself before an
+//! adoption, and the ReplicaSet that bears the name of one it wanted to create.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::api::Kind;
+use crate::api::apps::{Deployment, ReplicaSet};
+use crate::api::core::Pod;
+use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS};
+use crate::api::meta::ObjectMeta;
+use crate::framework::{
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, ObserveError,
+    Room, RoomAdapter, Watch,
+};
+use crate::informer::{Delta, Lister};
+use crate::model::selector::Selector;
+use crate::model::{Failure, Key, Plan};
+use crate::options::Config;
+
+mod plan;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use view::{Gates, View};
+
+/// What this room rolls out.
+const KIND: &Kind = &DEPLOYMENTS;
+
+/// `spec.strategy.type` that takes all old pods away before it makes new ones.
+const RECREATE: &str = "Recreate";
+
+/// The Deployment controller's row of the registry.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "deployment-controller",
+    aliases: &["deployment"],
+    description: "Rolls out the template of a Deployment, step by step, by way of ReplicaSets.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: Some("deployment-controller"),
+    writes: &[
+        Grant { group: "apps", resource: "deployments", verbs: &["get", "list", "update", "watch"] },
+        Grant { group: "apps", resource: "deployments/status", verbs: &["update"] },
+        // Asked for by admission (OwnerReferencesPermissionEnforcement): ReplicaSets block their owner's deletion.
+        Grant { group: "apps", resource: "deployments/finalizers", verbs: &["update"] },
+        Grant {
+            group: "apps",
+            resource: "replicasets",
+            verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+        },
+        Grant { group: "", resource: "pods", verbs: &["get", "list", "update", "watch"] },
+        EVENTS_GRANT,
+    ],
+    build: Some(build),
+};
+
+/// Builds the controller.
+pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    let deployments = Lister::new((build.store)(&DEPLOYMENTS, None));
+    let replica_sets = Lister::new((build.store)(&REPLICA_SETS, None));
+    let pods = Lister::new((build.store)(&PODS, None));
+    let watches = vec![
+        Watch { kind: &DEPLOYMENTS, field_selector: None, keys: deployment_keys() },
+        Watch { kind: &REPLICA_SETS, field_selector: None, keys: replica_set_keys(deployments.clone()) },
+        Watch {
+            kind: &PODS,
+            field_selector: None,
+            keys: pod_keys(deployments.clone(), replica_sets.clone()),
+        },
+    ];
+    let gates = Gates { terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas") };
+    let room = Controller { deployments, replica_sets, pods, gates };
+    Ok(Built {
+        loops: vec![Loop {
+            queue: "deployment",
+            workers: workers(build.config),
+            watches,
+            reconcile: Arc::new(RoomAdapter(room)),
+        }],
+    })
+}
+
+/// Deployments that are reconciled at the same time.
+// WIRE: `config.flags.concurrent_deployment_syncs`, whose default this is, once `Config` holds the flags.
+fn workers(_config: &Config) -> usize {
+    5
+}
+
+/// The room: what it reads, and what is switched on.
+struct Controller {
+    deployments: Lister<Deployment>,
+    replica_sets: Lister<ReplicaSet>,
+    pods: Lister<Pod>,
+    gates: Gates,
+}
+
+impl Room for Controller {
+    type View = View;
+
+    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
+        view::observe(self, key, failures)
+    }
+
+    fn plan(view: &View, now: Timestamp) -> Plan {
+        plan::plan(view, now)
+    }
+}
+
+fn deployment_keys() -> KeyMap {
+    Arc::new(|delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
+        if let Some(deployment) = delta.latest() {
+            emit(Key::of(deployment.meta()));
+        }
+    })
+}
+
+fn replica_set_keys(deployments: Lister<Deployment>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
+        // What is there at the start, and at a resync, is told of Deployments too, and each looks at its ReplicaSets.
+        if delta.initial || delta.resync {
+            return;
+        }
+        let (old, new) = delta.typed::<ReplicaSet>();
+        let owner_before = old.and_then(|set| set.metadata.controller());
+        let owner_now = new.and_then(|set| set.metadata.controller());
+        if let Some(old) = old
+            && (new.is_none() || owner_before != owner_now)
+        {
+            managing(&deployments, &old.metadata)
+                .into_iter()
+                .for_each(|found| emit(Key::of(&found.metadata)));
+        }
+        let Some(new) = new else { return };
+        if owner_now.is_some() {
+            managing(&deployments, &new.metadata)
+                .into_iter()
+                .for_each(|found| emit(Key::of(&found.metadata)));
+            return;
+        }
+        let relabelled = old.is_none_or(|old| old.metadata.labels != new.metadata.labels);
+        if (relabelled || owner_before.is_some()) && !new.metadata.is_deleting() {
+            for deployment in deployments.list_namespace(&new.metadata.namespace) {
+                if selects(&deployment, new) {
+                    emit(Key::of(&deployment.metadata));
+                }
+            }
+        }
+    })
+}
+
+/// A Deployment that recreates waits for the last of its old pods to be gone, which no ReplicaSet's status tells.
+fn pod_keys(deployments: Lister<Deployment>, replica_sets: Lister<ReplicaSet>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
+        if delta.new.is_some() {
+            return;
+        }
+        let (Some(pod), _) = delta.typed::<Pod>() else { return };
+        let Some(owner) = pod.metadata.controller().filter(|owner| owner.kind == REPLICA_SETS.kind) else {
+            return;
+        };
+        let set = replica_sets.get(&Key::new(pod.metadata.namespace.clone(), owner.name.clone()));
+        let deployment = set
+            .filter(|set| set.metadata.uid == owner.uid)
+            .and_then(|set| managing(&deployments, &set.metadata))
+            .filter(|deployment| deployment.spec.strategy.r#type == RECREATE);
+        if let Some(deployment) = deployment {
+            emit(Key::of(&deployment.metadata));
+        }
+    })
+}
+
+/// The Deployment that manages an object, if one does and we know it. One that we don't know yet brings its own key when
+/// it arrives.
+fn managing(deployments: &Lister<Deployment>, object: &ObjectMeta) -> Option<Arc<Deployment>> {
+    let owner = object.controller().filter(|owner| owner.kind == KIND.kind)?;
+    let found = deployments.get(&Key::new(object.namespace.clone(), owner.name.clone()))?;
+    (found.metadata.uid == owner.uid).then_some(found)
+}
+
+/// Whether the Deployment's selector is usable and selects the ReplicaSet.
+fn selects(deployment: &Deployment, set: &ReplicaSet) -> bool {
+    Selector::compile(&deployment.spec.selector)
+        .is_ok_and(|selector| !selector.is_empty() && selector.matches(&set.metadata.labels))
+}

@@ -1,0 +1,14 @@
+//! The room's tables and properties.
+
+mod bytes;
+mod claims;
+mod cluster;
+mod failures;
+mod fixtures;
+mod history;
+mod keys;
+mod properties;
+mod recreate;
+mod rolling;
+mod scaling;
+mod statuses;
