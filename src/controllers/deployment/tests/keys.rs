@@ -32,7 +32,7 @@ fn stores() -> Stores {
         (&pods, pod_keys(listers.0.clone(), listers.1.clone())),
     ] {
         let heard = Arc::clone(&keys);
-        store.add_handler(Arc::new(move |delta| map(delta, &mut |key| heard.lock().push(key.to_string()))));
+        store.add_handler("deployment", Arc::new(move |delta| map(delta, &mut |key| heard.lock().push(key.to_string()))));
     }
     let room = Controller {
         deployments: listers.0,
