@@ -13,7 +13,7 @@
 )]
 
 #[path = "../tests/integration/harness/mod.rs"]
-#[allow(dead_code, reason = "the benchmark uses a part of what the tests do")]
+#[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
 
 use std::fs;
