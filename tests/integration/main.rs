@@ -2,5 +2,10 @@
 
 mod harness;
 
+mod credentials;
 mod deployments;
+mod leadership;
+mod lifecycle;
 mod proto_fields;
+mod rbac;
+mod serving;
