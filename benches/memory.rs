@@ -4,6 +4,14 @@
 //! printed are resident memory once it has settled, CPU seconds until then, and their ratios. `OBJECTS` (5000) says how
 //! many pods there are, and as many ConfigMaps and Secrets; `ROUNDS` (2) how often each is measured.
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a benchmark prints, and fails when it cannot go on"
+)]
+
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
@@ -64,7 +72,11 @@ async fn compare() {
 
     println!("\n| figure | Go | Coxswain | ratio |\n|---|---|---|---|");
     row("RSS, empty cluster, MiB", mib(empty[0].rss_kib), mib(empty[1].rss_kib));
-    row(&format!("RSS, {objects} pods and {} others, MiB", 2 * objects), mib(full[0].rss_kib), mib(full[1].rss_kib));
+    row(
+        &format!("RSS, {objects} pods and {} others, MiB", 2 * objects),
+        mib(full[0].rss_kib),
+        mib(full[1].rss_kib),
+    );
     let above = |at: usize| mib(full[at].rss_kib.saturating_sub(empty[at].rss_kib));
     row("RSS above the empty cluster's, MiB", above(0), above(1));
     let per_pod = |at: usize| above(at) * 1024.0 / objects as f64;
@@ -151,7 +163,11 @@ async fn fill(plane: &ControlPlane, cluster: &Cluster, objects: usize) {
     numbers.for_each_concurrent(PARALLEL, |at| create_pair(&namespace, at)).await;
     let running = || async {
         let pods = namespace.pods().await;
-        pods.iter().filter(|pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))).count()
+        pods.iter()
+            .filter(|pod| {
+                pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
+            })
+            .count()
     };
     until("all pods run", Duration::from_mins(10), running, |count| *count == objects).await;
     helper.stop();
@@ -160,10 +176,12 @@ async fn fill(plane: &ControlPlane, cluster: &Cluster, objects: usize) {
 async fn create_pair(namespace: &Namespace, at: usize) {
     let text = "x".repeat(1024);
     let name = format!("object-{at}");
-    let config_map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": name }, "data": { "k": text } }))
-        .expect("a ConfigMap");
+    let config_map: ConfigMap =
+        serde_json::from_value(json!({ "metadata": { "name": name }, "data": { "k": text } }))
+            .expect("a ConfigMap");
     namespace.api::<ConfigMap>().create(&PostParams::default(), &config_map).await.expect("created");
-    let mut secret: Secret = serde_json::from_value(json!({ "metadata": { "name": name } })).expect("a Secret");
+    let mut secret: Secret =
+        serde_json::from_value(json!({ "metadata": { "name": name } })).expect("a Secret");
     secret.data = Some([("k".to_owned(), ByteString(text.into_bytes()))].into());
     namespace.api::<Secret>().create(&PostParams::default(), &secret).await.expect("created");
 }

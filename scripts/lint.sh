@@ -13,7 +13,7 @@ tools="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/tools"
 deny="$tools/bin/cargo-deny"
 if [ ! -x "$deny" ]; then
     echo "lint: installing cargo-deny (once)" >&2
-    cargo install --quiet --locked --root "$tools" --version 0.18.5 cargo-deny
+    cargo install --quiet --locked --root "$tools" --version 0.20.2 cargo-deny
 fi
 "$deny" --log-level error check bans licenses sources
 

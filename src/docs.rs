@@ -11,7 +11,10 @@ const END: &str = "<!-- /controllers -->";
 
 fn controllers() -> String {
     let built = REGISTRY.iter().filter(|row| row.build.is_some()).count();
-    let mut table = format!("{built} of {} are built.\n\n| controller | alias | state |\n|---|---|---|\n", REGISTRY.len());
+    let mut table = format!(
+        "{built} of {} are built.\n\n| controller | alias | state |\n|---|---|---|\n",
+        REGISTRY.len()
+    );
     for row in REGISTRY {
         let mut state = if row.build.is_some() { "**built**".to_owned() } else { "not yet".to_owned() };
         if row.default == DefaultState::Off {
@@ -36,7 +39,8 @@ fn the_readme_lists_the_controllers_as_they_are() {
     let (held, after) = rest.split_once(END).expect("the end of the table");
     let expected = controllers();
     if std::env::var_os("COXSWAIN_REGENERATE").is_some() {
-        std::fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}")).expect("the README is written");
+        std::fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}"))
+            .expect("the README is written");
         return;
     }
     assert_eq!(held, expected, "README.md is out of date: run `make docs`");

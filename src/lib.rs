@@ -16,3 +16,8 @@ pub mod registry;
 pub mod serve;
 pub mod telemetry;
 pub mod wire;
+
+#[cfg(test)]
+mod docs;
+#[cfg(test)]
+mod tidy;

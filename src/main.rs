@@ -1,11 +1,58 @@
-//! temp
-use coxswain::{manager, options::Config, registry::REGISTRY};
+//! The program: reads its command line, then runs what it asks for.
+//!
+//! With flags only it is the manager. A first argument that is no flag is the name of a command of the admin client.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use coxswain::manager;
+use coxswain::model::clock::SystemClock;
+use coxswain::options::{self, Invocation, Startup, logging, versions};
+use coxswain::registry::{self, REGISTRY};
+
+/// Gives memory back after start-up and relists, and does not fragment over weeks.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-fn main() -> anyhow::Result<()> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(manager::run(Config::temp(&args), REGISTRY))?;
-    Ok(())
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match start(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // There is no one left to tell if even this can't be written.
+            let _ = writeln!(std::io::stderr(), "coxswain: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(arguments: &[OsString]) -> anyhow::Result<()> {
+    if let Some(command) = arguments.first().filter(|first| !first.to_string_lossy().starts_with('-')) {
+        anyhow::bail!(
+            "there is no command {}: the admin client is not built yet; with flags only, \
+                       coxswain is the manager (see --help)",
+            command.to_string_lossy()
+        );
+    }
+    registry::validate(REGISTRY)?;
+    match options::parse(arguments.iter().cloned(), REGISTRY)? {
+        Invocation::Print(text) => Ok(std::io::stdout().write_all(text.as_bytes())?),
+        Invocation::Run(startup) => run(*startup),
+    }
+}
+
+fn run(startup: Startup) -> anyhow::Result<()> {
+    let Startup { config, warnings, given } = startup;
+    let set_verbosity = logging::init(&config, Arc::new(SystemClock))?;
+    tracing::info!(version = versions::COXSWAIN, kubernetes = config.kubernetes_version, "Starting");
+    for (name, value) in given {
+        tracing::debug!(flag = name, value, "Flag given");
+    }
+    for warning in warnings {
+        tracing::warn!(flag = warning.flag, reason = warning.message, "Check this flag");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    Ok(runtime.block_on(manager::run(config, REGISTRY, set_verbosity))?)
 }

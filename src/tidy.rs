@@ -86,11 +86,14 @@ fn found(path: &Path, text: &str, words: &[&str]) -> Vec<String> {
 
 #[test]
 fn plans_are_pure() {
-    let is_plan = |path: &Path| path.file_name().is_some_and(|name| name == "plan.rs") || {
-        path.parent().is_some_and(|folder| folder.ends_with("plan"))
+    let is_plan = |path: &Path| {
+        path.file_name().is_some_and(|name| name == "plan.rs") || {
+            path.parent().is_some_and(|folder| folder.ends_with("plan"))
+        }
     };
     let in_controllers = sources("src/controllers").into_iter().filter(|(path, _)| is_plan(path));
-    let pure = in_controllers.chain(sources("src/model").into_iter().filter(|(path, _)| !path.ends_with("clock.rs")));
+    let pure = in_controllers
+        .chain(sources("src/model").into_iter().filter(|(path, _)| !path.ends_with("clock.rs")));
     complain(&pure.flat_map(|(path, text)| found(&path, &text, IMPURE)).collect::<Vec<_>>());
 }
 

@@ -1,5 +1,6 @@
 //! The controllers, one room each, all of one shape.
 
+pub mod deployment;
 pub mod replicaset;
 pub mod root_ca_certificate_publisher;
 pub mod serviceaccount;

@@ -102,6 +102,11 @@ pub struct Loop {
     pub reconcile: Arc<dyn Reconcile>,
 }
 
+/// How many workers a `--concurrent-…-syncs` flag asks for; at least one, so that nothing ever stands still.
+pub fn workers(configured: i32) -> usize {
+    usize::try_from(configured).unwrap_or(0).max(1)
+}
+
 /// A watch, and which keys a change concerns.
 pub struct Watch {
     /// What is watched.

@@ -167,8 +167,9 @@ impl Instance {
             }
             let (queue, keys) = (Arc::clone(&queue), watch.keys);
             let handler = move |delta: Delta<'_>| keys(delta, &mut |key| queue.add(key));
-            self.registrations
-                .push(handles.handle(watch.kind, watch.field_selector).add_handler(self.name, Arc::new(handler)));
+            self.registrations.push(
+                handles.handle(watch.kind, watch.field_selector).add_handler(self.name, Arc::new(handler)),
+            );
         }
         self.loops.push(RunningLoop {
             queue: Arc::clone(&queue),
@@ -217,7 +218,11 @@ impl Instance {
         }
         let drained = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, drained).await.is_err() {
-            tracing::warn!(controller = self.name, ?grace, "reconciles in flight did not end in time, ending them");
+            tracing::warn!(
+                controller = self.name,
+                ?grace,
+                "reconciles in flight did not end in time, ending them"
+            );
             self.tasks.shutdown().await;
         }
         for handle in self.handles {

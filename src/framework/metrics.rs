@@ -24,8 +24,11 @@ impl ReconcileMetrics {
             &["controller", "result"],
         )?;
         let duration = HistogramVec::new(
-            HistogramOpts::new("coxswain_reconcile_duration_seconds", "Duration of reconciles by controller.")
-                .buckets(prometheus::exponential_buckets(0.0001, 4.0, 10)?),
+            HistogramOpts::new(
+                "coxswain_reconcile_duration_seconds",
+                "Duration of reconciles by controller.",
+            )
+            .buckets(prometheus::exponential_buckets(0.0001, 4.0, 10)?),
             &["controller"],
         )?;
         registry.register(Box::new(total.clone()))?;

@@ -11,10 +11,13 @@ mod instance;
 mod metrics;
 mod room;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
+    workers,
 };
 pub use instance::{Instance, RunningLoop, Runtime, StartError};
 pub use metrics::ReconcileMetrics;

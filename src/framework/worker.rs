@@ -116,7 +116,10 @@ impl Worker {
         let mut readiness = self.expectations.check(key);
         while let Readiness::Uncertain(kind) = readiness {
             if let Err(error) = self.resolve(key, kind).await {
-                return Outcome::Failed { error: format!("cannot tell what a lost request did: {error}"), retry: true };
+                return Outcome::Failed {
+                    error: format!("cannot tell what a lost request did: {error}"),
+                    retry: true,
+                };
             }
             readiness = self.expectations.check(key);
         }
@@ -171,7 +174,8 @@ impl Worker {
 
     /// Bounds what a request whose answer was lost may have done by a live read made after it.
     async fn resolve(&self, key: &Key, kind: &'static Kind) -> Result<(), ApiError> {
-        let query = ListQuery { namespace: key.namespace.to_string(), limit: Some(1), ..ListQuery::default() };
+        let query =
+            ListQuery { namespace: key.namespace.to_string(), limit: Some(1), ..ListQuery::default() };
         let page = self.observer.list(kind, &query).await?;
         self.expectations.reach(key, kind, page.resource_version.parse().unwrap_or(0));
         Ok(())

@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use prometheus::Registry;
 
+use super::controller::Controller;
 use super::controllers::Controllers;
 use super::error::ManagerError;
 use super::leadership::{self, Lock};
@@ -20,7 +21,7 @@ use crate::executor::TokenSigner;
 use crate::framework::{Descriptor, ReconcileMetrics, Runtime};
 use crate::informer::{Informers, InformersConfig};
 use crate::model::clock::{Clock, SharedClock, SystemClock};
-use crate::options::Config;
+use crate::options::{Config, LeaderMigration, MigrationLock};
 use crate::queue::QueueMetrics;
 use crate::registry;
 use crate::serve::{HealthRegistry, Router};
@@ -45,13 +46,13 @@ pub(super) struct Completed {
 /// Leader migration: the second lock, and which controllers run under it.
 pub(super) struct Migration {
     pub(super) lock: Lock,
-    moves: Vec<String>,
+    shared: LeaderMigration,
 }
 
 impl Migration {
-    /// Whether a controller runs under the migration lock.
-    pub(super) fn moves(&self, controller: &str) -> bool {
-        self.moves.iter().any(|name| name == controller)
+    /// Under which lock a controller runs, if under any of ours.
+    pub(super) fn lock_of(&self, controller: &Controller) -> MigrationLock {
+        self.shared.lock_of(controller.descriptor)
     }
 }
 
@@ -107,7 +108,7 @@ pub(super) async fn complete(
         };
         let main =
             setup.lock(&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name).await?;
-        (Some(main), setup.migration(registry).await?)
+        (Some(main), setup.migration().await?)
     } else {
         (None, None)
     };
@@ -168,8 +169,11 @@ impl LockSetup<'_> {
         Ok(Lock { elector, name: name.to_owned(), metrics: self.metrics.clone(), recorder })
     }
 
-    async fn migration(&self, registry: &'static [Descriptor]) -> Result<Option<Migration>, ManagerError> {
-        return Ok(None);
+    async fn migration(&self) -> Result<Option<Migration>, ManagerError> {
+        let Some(shared) = &self.config.leader_migration else { return Ok(None) };
+        let namespace = &self.config.flags.leader_elect_resource_namespace;
+        let lock = self.lock(namespace, &shared.leader_name).await?;
+        Ok(Some(Migration { lock, shared: shared.clone() }))
     }
 }
 
@@ -209,7 +213,8 @@ fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, Mana
 
 fn pem_certificate(der: &[u8]) -> String {
     let encoded = STANDARD.encode(der);
-    let lines: Vec<&str> = encoded.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or("")).collect();
+    let lines: Vec<&str> =
+        encoded.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or("")).collect();
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 

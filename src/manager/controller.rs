@@ -233,7 +233,9 @@ async fn run_once(
         message = instance.failed() => Some(message),
         () = unwanted(wishes, shutdown) => None,
     };
-    controller.set(failure.clone().map_or(Phase::Stopping, |message| Phase::Failed(format!("panicked: {message}"))));
+    controller.set(
+        failure.clone().map_or(Phase::Stopping, |message| Phase::Failed(format!("panicked: {message}"))),
+    );
     controller.loops.write().clear();
     instance.stop(grace).await;
     match failure {
@@ -255,4 +257,3 @@ async fn unwanted(wishes: &mut watch::Receiver<Wish>, shutdown: &CancellationTok
         () = shutdown.cancelled() => {}
     }
 }
-

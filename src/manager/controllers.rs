@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::controller::{Controller, Phase, supervise};
 use crate::framework::{Descriptor, Runtime};
-use crate::options::{Config, Enablement};
+use crate::options::{Config, ControllerState};
 use crate::serve::HealthRegistry;
 use crate::telemetry::ManagerMetrics;
 
@@ -154,13 +154,17 @@ impl Controllers {
 
 /// What a controller is before anything is started.
 fn initial(config: &Config, descriptor: &'static Descriptor) -> (Phase, bool) {
-    let wanted = match config.enablement(descriptor) {
-        Enablement::Disabled => return (Phase::Disabled, false),
-        Enablement::Skipped(why) => return (Phase::Skipped(why), false),
-        Enablement::Enabled => true,
-    };
-    let phase = if descriptor.build.is_some() { Phase::Standby } else { Phase::NotImplemented };
-    (phase, wanted)
+    match config.controller_state(descriptor) {
+        ControllerState::DisabledByFlag | ControllerState::NotSelected => (Phase::Disabled, false),
+        ControllerState::MissingGates(gates) => {
+            (Phase::Skipped(format!("needs the feature gates {}", gates.join(", "))), false)
+        }
+        ControllerState::LeftToCloud => {
+            (Phase::Skipped("left to a cloud controller manager".to_owned()), false)
+        }
+        ControllerState::Enabled if descriptor.build.is_none() => (Phase::NotImplemented, true),
+        ControllerState::Enabled => (Phase::Standby, true),
+    }
 }
 
 /// Keeps `running_managed_controllers` as the controller's phase has it.

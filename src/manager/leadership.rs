@@ -29,8 +29,6 @@ pub(super) struct Lock {
 /// How a leadership ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It was never won before the manager was told to stop.
-    NotWon,
     /// The manager was told to stop; the Lease is still ours.
     Stopped,
     /// It could not be renewed, or another replica has it.

@@ -16,7 +16,6 @@ mod leadership;
 mod serving;
 mod signals;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -28,7 +27,8 @@ pub use error::ManagerError;
 
 use crate::client::wait_for_api_server;
 use crate::framework::Descriptor;
-use crate::options::Config;
+use crate::options::logging::SetVerbosity;
+use crate::options::{Config, MigrationLock};
 use complete::Completed;
 use leadership::{Ended, Lock};
 
@@ -38,7 +38,11 @@ const API_SERVER_WAIT: Duration = Duration::from_secs(10);
 const EVENT_FLUSH: Duration = Duration::from_secs(2);
 
 /// Runs the manager until a signal, or until leadership is lost.
-pub async fn run(config: Config, registry: &'static [Descriptor]) -> Result<(), ManagerError> {
+pub async fn run(
+    config: Config,
+    registry: &'static [Descriptor],
+    set_verbosity: SetVerbosity,
+) -> Result<(), ManagerError> {
     let shutdown = CancellationToken::new();
     let mut background = JoinSet::new();
     background.spawn(signals::cancel_on_signal(shutdown.clone()));
@@ -46,7 +50,7 @@ pub async fn run(config: Config, registry: &'static [Descriptor]) -> Result<(), 
     // The port outlives everything else, so that health and metrics can be read to the end.
     let serving = CancellationToken::new();
     let mut server = JoinSet::new();
-    if let Some(bound) = serving::bind(&manager).await? {
+    if let Some(bound) = serving::bind(&manager, set_verbosity).await? {
         server.spawn(bound.run(serving.clone()));
     }
     let result = lead(&manager, &shutdown).await;
@@ -69,8 +73,8 @@ async fn lead(manager: &Completed, shutdown: &CancellationToken) -> Result<(), M
     let Some(migration) = &manager.migration else {
         return under_lock(manager, Some(main), shutdown, |_| true).await;
     };
-    let stays = |controller: &Controller| !migration.moves(controller.descriptor.name);
-    let moves = |controller: &Controller| migration.moves(controller.descriptor.name);
+    let stays = |controller: &Controller| migration.lock_of(controller) == MigrationLock::Main;
+    let moves = |controller: &Controller| migration.lock_of(controller) == MigrationLock::Migration;
     // Whichever lock is lost first, the other ends with it.
     let both = shutdown.child_token();
     let first = async {

@@ -11,21 +11,23 @@ use super::complete::Completed;
 use super::error::ManagerError;
 use super::leadership::hostname;
 use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
+use crate::options::logging::SetVerbosity;
+use crate::options::versions::COXSWAIN;
 use crate::options::{Config, Flag, TABLE};
-use crate::options::versions::{COXSWAIN, KUBERNETES};
 use crate::serve::{
     ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Outcome, Pages, Probe,
-    RequestHeaderOptions, Reviews, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey, StatusPage,
-    TlsOptions,
+    RequestHeaderOptions, Reviews, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey,
+    StatusPage, TlsOptions,
 };
 use crate::telemetry::{
-    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, ServeMetrics, SliMetrics, VersionInfo,
+    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, ServeMetrics,
+    SliMetrics, VersionInfo,
 };
 
 /// Metrics that say what this process is.
 pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<(), MetricsError> {
     ProcessMetrics::register(registry)?;
-    let version = KUBERNETES;
+    let version = config.kubernetes_version.as_str();
     let mut parts = version.trim_start_matches('v').split('.');
     BuildInfo {
         major: parts.next().unwrap_or_default().to_owned(),
@@ -51,9 +53,12 @@ pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<
 }
 
 /// Binds the secure port; `None` with `--secure-port=0`.
-pub(super) async fn bind(manager: &Completed) -> Result<Option<SecureServer>, ManagerError> {
+pub(super) async fn bind(
+    manager: &Completed,
+    set_verbosity: SetVerbosity,
+) -> Result<Option<SecureServer>, ManagerError> {
     let config = &manager.runtime.config;
-    let Ok(port @ 1..) = u16::try_from(config.flags.secure_port) else {
+    let Some(port) = config.secure_port() else {
         tracing::info!("--secure-port=0: nothing is served");
         return Ok(None);
     };
@@ -61,7 +66,7 @@ pub(super) async fn bind(manager: &Completed) -> Result<Option<SecureServer>, Ma
         slis: Arc::clone(&manager.slis),
         requests: ServeMetrics::register(&manager.metrics)?,
     });
-    pages(manager, &observer).install(&manager.router);
+    pages(manager, &observer, set_verbosity).install(&manager.router);
     let flags = &config.flags;
     let deps = ServeDeps {
         clock: Arc::clone(&manager.runtime.clock),
@@ -86,7 +91,7 @@ pub(super) async fn bind(manager: &Completed) -> Result<Option<SecureServer>, Ma
     Ok(Some(SecureServer::bind(options, deps).await?))
 }
 
-fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>) -> Pages {
+fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>, set_verbosity: SetVerbosity) -> Pages {
     let runtime = Arc::clone(&manager.runtime);
     let config = &manager.runtime.config;
     let flags = {
@@ -104,13 +109,10 @@ fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>) -> Pages {
         flags: config.gates.enabled("ComponentFlagz").then_some(flags),
         status: config.gates.enabled("ComponentStatusz").then(|| StatusPage {
             binary_version: COXSWAIN.to_owned(),
-            compatible_version: KUBERNETES.to_owned(),
+            compatible_version: config.kubernetes_version.clone(),
             emulation_version: config.versions.emulated.to_string(),
         }),
-        debugging: config
-            .flags
-            .profiling
-            .then(|| Debugging { set_verbosity: Arc::new(|_| Ok(())) }),
+        debugging: config.flags.profiling.then(|| Debugging { set_verbosity }),
         started: manager.started,
         observer: Arc::clone(observer),
         clock: Arc::clone(&manager.runtime.clock),
@@ -141,7 +143,11 @@ async fn reviews(
     Ok(Some(Arc::new(ApiReviews::new(client))))
 }
 
-async fn client_of(manager: &Completed, connection: Connection, name: &str) -> Result<ApiClient, ManagerError> {
+async fn client_of(
+    manager: &Completed,
+    connection: Connection,
+    name: &str,
+) -> Result<ApiClient, ManagerError> {
     let builder =
         ClientBuilder::new(connection, ClientOptions::default(), manager.client_metrics.clone()).await?;
     Ok(builder.ungated(name))

@@ -3,10 +3,12 @@
 //! Nothing here does I/O or awaits; everything can be tested with tables.
 
 pub mod clock;
+pub mod hash;
 pub mod key;
 pub mod owners;
 pub mod plan;
 pub mod pods;
+pub mod revisions;
 pub mod selector;
 
 pub use key::Key;

@@ -22,6 +22,12 @@ pub enum OptionError {
         /// As it was written.
         argument: String,
     },
+    /// An argument that is not text.
+    #[error("{argument:?} is not valid UTF-8")]
+    Encoding {
+        /// As well as it can be shown.
+        argument: String,
+    },
     /// An argument that is neither a flag nor its value.
     #[error(
         "unexpected argument {argument:?}: the manager takes flags only (a boolean flag takes its value as --FLAG=false)"
@@ -73,7 +79,7 @@ impl OptionError {
             | Self::MissingValue { flag, .. }
             | Self::Value { flag, .. }
             | Self::Invalid { flag, .. } => Some(flag),
-            Self::Syntax { .. } | Self::Positional { .. } => None,
+            Self::Syntax { .. } | Self::Encoding { .. } | Self::Positional { .. } => None,
         }
     }
 }
@@ -86,17 +92,18 @@ fn suggestion(nearest: &[String]) -> String {
     }
 }
 
-/// Everything wrong with a command line; one line each.
+/// Everything wrong with a command line. Shown as one line if it is one thing, else as a line for each under a heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionErrors(pub Vec<OptionError>);
 
 impl fmt::Display for OptionErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, error) in self.0.iter().enumerate() {
-            if i > 0 {
-                writeln!(f)?;
-            }
-            write!(f, "{error}")?;
+        if let [only] = self.0.as_slice() {
+            return write!(f, "{only}");
+        }
+        write!(f, "{} things are wrong with the command line:", self.0.len())?;
+        for error in &self.0 {
+            write!(f, "\n  {error}")?;
         }
         Ok(())
     }

@@ -71,7 +71,6 @@ macro_rules! flags {
         $( $field:ident : $ty:ty = $default:expr, $effect:ident $(deprecated($why:literal))?, $help:literal; )+
     )+) => {
         /// The value of every flag; one field each, named as the flag with underscores for dashes.
-        #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the original's command line")]
         #[derive(Clone, Debug, PartialEq)]
         pub struct Flags {
             $($(

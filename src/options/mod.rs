@@ -5,47 +5,173 @@
 //! API server, and nothing but the files that flags name is read.
 
 mod composite;
+mod configz;
+mod controllers;
 pub mod duration;
 mod error;
 mod flag;
 mod flags;
 pub mod gates;
+mod help;
+pub mod logging;
+mod migration;
 mod parser;
+mod tls;
+mod validate;
 mod value;
 pub mod versions;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
 
 pub use composite::{
     ByteQuantity, ComponentSetting, ComponentSettings, ModuleVerbosity, NamedCertKey, VersionRequest,
 };
+pub use controllers::ControllerState;
 pub use error::{OptionError, OptionErrors, OptionWarning};
 pub use flag::{Effect, Flag};
 pub use flags::{Flags, TABLE};
-pub use gates::FeatureGates;
-pub use value::{ValueError, Verbosity};
-pub use versions::EffectiveVersions;
+pub use gates::{FeatureGates, FeatureState};
+pub use migration::{ControllerLeader, LeaderMigration, MigrationLock};
+pub use tls::ServingTls;
+pub use value::{FlagValue, Repetition, ValueError, Verbosity};
+pub use versions::{EffectiveVersions, MinorVersion};
+
+use crate::framework::Descriptor;
 
 /// The manager's configuration, complete and valid. It holds names of files, never what is secret in them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Config {
-    /// The value of every flag.
+    /// The value of every flag. Controllers are named by their names here, not by aliases.
     pub flags: Flags,
     /// Which features are on.
     pub gates: FeatureGates,
     /// Which releases the manager behaves as and works with.
     pub versions: EffectiveVersions,
+    /// The Kubernetes version to report: `v1.36.3`, or the build of it that `--version` names.
+    pub kubernetes_version: String,
+    /// What TLS the secure port speaks.
+    pub serving_tls: ServingTls,
+    /// How controllers are shared with another manager, if they are.
+    pub leader_migration: Option<LeaderMigration>,
 }
 
-/// temporary
-#[derive(Debug)]
-pub enum Enablement { /// x
- Enabled, /// x
- Disabled, /// x
- Skipped(String) }
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            flags: Flags::default(),
+            gates: FeatureGates::default(),
+            versions: EffectiveVersions::default(),
+            kubernetes_version: versions::KUBERNETES.to_owned(),
+            serving_tls: ServingTls::default(),
+            leader_migration: None,
+        }
+    }
+}
+
 impl Config {
-    /// temporary
-    pub fn enablement(&self, _: &crate::framework::Descriptor) -> Enablement { Enablement::Enabled }
-    /// temporary
-    pub fn configz(&self) -> serde_json::Value { serde_json::json!({}) }
-    /// temporary
-    pub fn temp(args: &[String]) -> Self { let p = parser::parse(args); for e in &p.errors { tracing::error!("{e:?}"); } Self { flags: p.flags, ..Self::default() } }
+    /// The port to serve HTTPS on, if any.
+    pub fn secure_port(&self) -> Option<u16> {
+        u16::try_from(self.flags.secure_port).ok().filter(|port| *port > 0)
+    }
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Run the manager.
+    Run(Box<Startup>),
+    /// Print this and stop.
+    Print(String),
+}
+
+/// What to run the manager with.
+#[derive(Debug)]
+pub struct Startup {
+    /// The configuration.
+    pub config: Config,
+    /// What its operator should know.
+    pub warnings: Vec<OptionWarning>,
+    /// The flags that were given, by name, with their values: for the log.
+    pub given: Vec<(String, String)>,
+}
+
+/// Reads a command line, without the program's name, against the controllers that there are.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    registry: &[Descriptor],
+) -> Result<Invocation, OptionErrors> {
+    let mut errors = Vec::new();
+    let arguments = decode(arguments, &mut errors);
+    let parser::Parsed { mut flags, given, errors: unreadable } = parser::parse(&arguments);
+    errors.extend(unreadable);
+    let kubernetes = match &flags.version {
+        VersionRequest::Report(version) => version.clone(),
+        _ => versions::KUBERNETES.to_owned(),
+    };
+    if errors.is_empty() {
+        match flags.version {
+            _ if flags.help => return Ok(Invocation::Print(help::text(registry))),
+            VersionRequest::Line => return Ok(Invocation::Print(versions::line(&kubernetes) + "\n")),
+            VersionRequest::Raw => return Ok(Invocation::Print(versions::raw(&kubernetes) + "\n")),
+            VersionRequest::No | VersionRequest::Report(_) => {}
+        }
+    }
+    let mut found = Vec::new();
+    let mut warnings = warn_of_given(&given, &flags);
+    controllers::complete(&mut flags.controllers, registry, &mut found);
+    let versions =
+        EffectiveVersions::complete(&flags.emulated_version, &flags.min_compatibility_version, &mut found);
+    let gates = FeatureGates::complete(&flags.feature_gates, versions.emulated, &mut found, &mut warnings);
+    let leader_migration = LeaderMigration::complete(&flags, &mut found);
+    let serving_tls = ServingTls::complete(&flags, &mut found, &mut warnings);
+    let mut check = validate::Check::new(&flags, &gates);
+    check.run();
+    found.extend(check.errors);
+    warnings.extend(check.warnings);
+    // A flag whose value could not be read stands at its default here, and there is nothing to add to that.
+    found.retain(|error| {
+        !errors.iter().any(|earlier| earlier.flag().is_some() && earlier.flag() == error.flag())
+    });
+    errors.extend(found);
+    if !errors.is_empty() {
+        return Err(OptionErrors(errors));
+    }
+    let given = given.iter().map(|flag| (flag.name(), flag.show(&flags))).collect();
+    let config =
+        Config { flags, gates, versions, kubernetes_version: kubernetes, serving_tls, leader_migration };
+    Ok(Invocation::Run(Box::new(Startup { config, warnings, given })))
+}
+
+fn decode(arguments: impl IntoIterator<Item = OsString>, errors: &mut Vec<OptionError>) -> Vec<String> {
+    let mut decoded = Vec::new();
+    for argument in arguments {
+        match argument.into_string() {
+            Ok(argument) => decoded.push(argument),
+            Err(argument) => {
+                errors.push(OptionError::Encoding { argument: argument.to_string_lossy().into_owned() });
+            }
+        }
+    }
+    decoded
+}
+
+/// Warns of flags that are deprecated, or that ask for something that is not built.
+fn warn_of_given(given: &[&'static Flag], flags: &Flags) -> Vec<OptionWarning> {
+    let mut warnings = Vec::new();
+    for flag in given {
+        if let Some(why) = flag.deprecated {
+            warnings.push(OptionWarning::new(&flag.name(), format!("is deprecated: {why}")));
+        }
+        if flag.effect == Effect::NotBuilt && flag.show(flags) != flag.default() {
+            let message = format!("{} has no effect yet: what it asks for is not built", flag.show(flags));
+            warnings.push(OptionWarning::new(&flag.name(), message));
+        }
+    }
+    warnings
 }

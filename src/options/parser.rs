@@ -26,7 +26,9 @@ pub(super) fn parse(arguments: &[String]) -> Parsed {
     while let [argument, after @ ..] = rest {
         rest = after;
         if argument == "--" {
-            rest.iter().for_each(|argument| parser.positional(argument));
+            for argument in rest {
+                parser.positional(argument);
+            }
             break;
         } else if let Some(body) = argument.strip_prefix("--") {
             parser.long(argument, body, &mut rest);

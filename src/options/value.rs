@@ -308,7 +308,7 @@ impl From<u32> for Verbosity {
 impl Verbosity {
     pub(super) fn parse(text: &str) -> Result<Self, ValueError> {
         // Rust reads a leading plus sign and Go doesn't.
-        let number = text.parse().ok().filter(|n| *n <= i32::MAX as u32 && !text.starts_with('+'));
+        let number = text.parse().ok().filter(|n| i32::try_from(*n).is_ok() && !text.starts_with('+'));
         number.map(Self).ok_or_else(|| ValueError::new("expected a level: 0, 1, 2, ..."))
     }
 }

@@ -84,17 +84,14 @@ fn one(
     for value in values {
         let (component, text) = value.split_once('=').unwrap_or((COMPONENT, value));
         let allowed = format!("{OLDEST} to {newest}, as MAJOR.MINOR or {COMPONENT}=MAJOR.MINOR, once");
-        let problem = if component != COMPONENT {
-            format!("there is no component {component:?} here")
-        } else {
-            match MinorVersion::parse(text) {
-                None => format!("{text:?} is not a version"),
-                Some(_) if found.is_some() => "it is given more than once".to_owned(),
-                Some(version) if version < OLDEST || version > newest => format!("{version} is out of range"),
-                Some(version) => {
-                    found = Some(version);
-                    continue;
-                }
+        let problem = match MinorVersion::parse(text) {
+            _ if component != COMPONENT => format!("there is no component {component:?} here"),
+            None => format!("{text:?} is not a version"),
+            Some(_) if found.is_some() => "it is given more than once".to_owned(),
+            Some(version) if version < OLDEST || version > newest => format!("{version} is out of range"),
+            Some(version) => {
+                found = Some(version);
+                continue;
             }
         };
         errors.push(OptionError::invalid(flag, problem, allowed));

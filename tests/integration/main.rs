@@ -1,5 +1,13 @@
 //! Coxswain against real control planes. One binary, so that it is linked once; see `harness` for what it starts.
 
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says why and fails"
+)]
+
 mod harness;
 
 mod credentials;

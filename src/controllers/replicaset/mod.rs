@@ -35,12 +35,11 @@ use crate::api::core::Pod;
 use crate::api::kinds::{PODS, REPLICA_SETS};
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, ObserveError, Room, RoomAdapter,
-    Watch,
+    Watch, workers,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key, Plan};
-use crate::options::Config;
 
 mod plan;
 mod status;
@@ -90,17 +89,11 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     Ok(Built {
         loops: vec![Loop {
             queue: "replicaset",
-            workers: workers(build.config),
+            workers: workers(build.config.flags.concurrent_replicaset_syncs),
             watches,
             reconcile: Arc::new(RoomAdapter(room)),
         }],
     })
-}
-
-/// ReplicaSets that are reconciled at the same time.
-// WIRE: `config.flags.concurrent_replicaset_syncs`, whose default this is, once `Config` holds the flags.
-fn workers(_config: &Config) -> usize {
-    5
 }
 
 /// The room: what it reads, and what is switched on.

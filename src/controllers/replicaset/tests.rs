@@ -1,6 +1,7 @@
 //! The ReplicaSet room's tables and properties.
 
 use super::*;
+use crate::options::Config;
 
 mod bytes;
 mod cluster;

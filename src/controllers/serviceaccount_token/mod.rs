@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 use crate::api::core::{Secret, ServiceAccount};
 use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
-use crate::framework::{Build, BuildError, Built, DefaultState, Descriptor, Grant, Loop, RoomAdapter, Watch};
+use crate::framework::{
+    Build, BuildError, Built, DefaultState, Descriptor, Grant, Loop, RoomAdapter, Watch, workers,
+};
 use crate::informer::{Delta, Lister, Store};
 use crate::model::Key;
 use view::{References, Tokens};
@@ -63,7 +65,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         accounts: Lister::new(Arc::clone(&accounts)),
         secrets: Lister::new(Arc::clone(&secrets)),
     };
-    let workers = 5;
+    let workers = workers(build.config.flags.concurrent_serviceaccount_token_syncs);
     Ok(Built {
         loops: vec![
             Loop {

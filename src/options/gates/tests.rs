@@ -1,3 +1,5 @@
+//! The gates against the observed table, and the rules of settings.
+
 use std::collections::BTreeMap;
 
 use super::{FeatureGates, Stage, TABLE};

@@ -1,3 +1,5 @@
+//! Who a caller is found to be.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! What a caller is allowed.
+
 use http::{Method, StatusCode};
 
 use super::fixtures::{FakeReviews, Setup, request};

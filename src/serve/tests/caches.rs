@@ -1,3 +1,5 @@
+//! The caches of reviews: bounds, lifetimes, one request for many callers.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Connections: limits, slow callers, both versions of HTTP.
+
 use std::sync::Arc;
 use std::time::Duration;
 

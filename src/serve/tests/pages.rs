@@ -1,3 +1,5 @@
+//! The pages, and what they answer.
+
 use crate::telemetry::CheckStatus;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! What is read from flags and files.
+
 use http::HeaderMap;
 use proptest::prelude::*;
 

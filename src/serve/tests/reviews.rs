@@ -1,3 +1,5 @@
+//! Reviews as they go over the wire.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

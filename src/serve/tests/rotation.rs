@@ -1,3 +1,5 @@
+//! Rotated certificates and authorities, without a restart.
+
 use http::StatusCode;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;

@@ -1,3 +1,5 @@
+//! Certificates, versions and suites.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustls::ProtocolVersion;

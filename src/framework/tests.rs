@@ -1,0 +1,212 @@
+//! The worker loop against a scripted API server and a scripted room, in paused time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use prometheus::Registry;
+use tower::util::BoxCloneSyncService;
+
+use super::expectations::Expectations;
+use super::metrics::ReconcileMetrics;
+use super::room::{ObserveError, Reconcile};
+use super::stats::LoopStats;
+use super::worker::{Outcome, Worker};
+use crate::api::core::Pod;
+use crate::api::kinds::PODS;
+use crate::api::meta::ObjectMeta;
+use crate::client::{ApiClient, BoxError};
+use crate::executor::{Events, Executor};
+use crate::informer::Store;
+use crate::model::Key;
+use crate::model::clock::{ManualClock, SharedClock};
+use crate::model::plan::{EventSpec, Failure, Plan, Step, Verb, Write};
+use crate::queue::{QueueMetrics, WorkQueue};
+use crate::wire::splice::put_bytes;
+use crate::wire::{Message, wrap_envelope};
+
+struct Silent;
+
+impl Events for Silent {
+    fn emit(&self, _: EventSpec) {}
+}
+
+/// Answers in the order given; none left means that the connection broke.
+#[derive(Default)]
+struct Server(Mutex<VecDeque<(u16, Vec<u8>)>>, Mutex<Vec<String>>);
+
+impl Server {
+    fn client(self: &Arc<Self>) -> ApiClient {
+        let server = Arc::clone(self);
+        let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let server = Arc::clone(&server);
+            async move {
+                server.1.lock().push(format!("{} {}", request.method(), request.uri()));
+                let (code, body) = server.0.lock().pop_front().ok_or("the connection broke")?;
+                let body = Full::new(Bytes::from(body)).map_err(BoxError::from).boxed_unsync();
+                Response::builder().status(code).body(body).map_err(BoxError::from)
+            }
+        });
+        ApiClient::new(BoxCloneSyncService::new(service), "test")
+    }
+
+    fn answer(&self, code: u16, body: Vec<u8>) {
+        self.0.lock().push_back((code, body));
+    }
+}
+
+/// Plans what it is told to, and remembers with which failures it was asked.
+#[derive(Default)]
+struct Script {
+    plans: Mutex<VecDeque<Plan>>,
+    asked: Mutex<Vec<Vec<String>>>,
+}
+
+impl Reconcile for Script {
+    fn plan(&self, _: &Key, failures: &[Failure], _: Timestamp) -> Result<Option<Plan>, ObserveError> {
+        self.asked.lock().push(failures.iter().map(|failure| failure.what.clone()).collect());
+        Ok(self.plans.lock().pop_front())
+    }
+}
+
+struct Bench {
+    worker: Worker,
+    server: Arc<Server>,
+    script: Arc<Script>,
+    store: Arc<Store>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let registry = Registry::new();
+        let clock: SharedClock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
+        let (server, script) = (Arc::new(Server::default()), Arc::new(Script::default()));
+        let store = Arc::new(Store::new(&PODS));
+        store.replace(Vec::new(), "1");
+        let worker = Worker {
+            controller: "test-controller",
+            queue: Arc::new(WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap())),
+            reconcile: Arc::clone(&script) as _,
+            executor: Executor::new(server.client(), Arc::new(Silent)),
+            expectations: Expectations::new(vec![Arc::clone(&store)]),
+            observer: server.client(),
+            stats: Arc::new(LoopStats::new(Arc::clone(&clock))),
+            clock,
+            metrics: ReconcileMetrics::register(&registry).unwrap(),
+        };
+        Self { worker, server, script, store }
+    }
+
+    fn plan(&self, steps: Vec<Step>) {
+        self.script.plans.lock().push_back(Plan { steps, ..Plan::default() });
+    }
+}
+
+fn key() -> Key {
+    Key::new("ns", "web")
+}
+
+fn create() -> Step {
+    Step::Write(Write::new(&PODS, Key::new("ns", ""), Verb::Create(Bytes::from_static(b"\x0a\x00"))))
+}
+
+fn pod(version: &str) -> Vec<u8> {
+    let metadata = ObjectMeta {
+        name: "web-1".into(),
+        namespace: "ns".into(),
+        resource_version: version.into(),
+        ..ObjectMeta::default()
+    };
+    wrap_envelope("v1", "Pod", &Pod { metadata, ..Pod::default() }.to_bytes())
+}
+
+fn list(version: &str) -> Vec<u8> {
+    let (mut meta, mut list) = (Vec::new(), Vec::new());
+    put_bytes(&mut meta, 2, version.as_bytes());
+    put_bytes(&mut list, 1, &meta);
+    wrap_envelope("v1", "PodList", &list)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_not_planned_again_before_the_cache_has_seen_its_writes() {
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    bench.server.answer(201, pod("5"));
+    let done = bench.worker.reconcile(&key()).await;
+    assert_eq!(done, Outcome::Done { writes: 1, requeue_after: None });
+    assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Waiting(&PODS));
+    assert_eq!(bench.script.asked.lock().len(), 1, "no plan was made meanwhile");
+    bench.store.bookmark("5");
+    bench.worker.reconcile(&key()).await;
+    assert_eq!(bench.script.asked.lock().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_planned_once_more_and_the_key_is_retried() {
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    bench.plan(vec![create()]);
+    bench.server.answer(403, b"no".to_vec());
+    bench.server.answer(201, pod("5"));
+    let outcome = bench.worker.reconcile(&key()).await;
+    let Outcome::Failed { error, retry: true } = outcome else { panic!("{outcome:?}") };
+    assert!(error.contains("403"), "{error}");
+    assert_eq!(*bench.script.asked.lock(), [vec![], vec!["create pods ns/".to_owned()]]);
+    // What the second pass wrote is waited for as well.
+    assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Waiting(&PODS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_bounded_by_a_live_read() {
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    let outcome = bench.worker.reconcile(&key()).await;
+    assert!(matches!(outcome, Outcome::Failed { retry: true, .. }), "{outcome:?}");
+    // The live read fails too: nothing is planned.
+    let planned = bench.script.asked.lock().len();
+    let outcome = bench.worker.reconcile(&key()).await;
+    assert!(
+        matches!(&outcome, Outcome::Failed { error, .. } if error.contains("lost request")),
+        "{outcome:?}"
+    );
+    bench.server.answer(200, list("9"));
+    assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Waiting(&PODS));
+    assert_eq!(bench.script.asked.lock().len(), planned);
+    assert!(bench.server.1.lock().last().unwrap().ends_with("/namespaces/ns/pods?limit=1"));
+    bench.store.bookmark("9");
+    assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Done { writes: 0, requeue_after: None });
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loop_retries_with_backoff_and_looks_again_when_asked() {
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    bench.server.answer(500, Vec::new());
+    bench.script.plans.lock().push_back(Plan::default());
+    bench
+        .script
+        .plans
+        .lock()
+        .push_back(Plan { requeue_after: Some(Duration::from_secs(30)), ..Plan::default() });
+    bench.server.answer(200, list("1"));
+    let (queue, stats, script) =
+        (Arc::clone(&bench.worker.queue), Arc::clone(&bench.worker.stats), Arc::clone(&bench.script));
+    queue.add(key());
+    let worker = Arc::new(bench.worker);
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    while script.asked.lock().len() < 4 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    // First pass, its failure, the retry, and the look that the retry's plan asked for.
+    assert_eq!((stats.errors(), stats.last_error().unwrap().key), (1, key()));
+    assert!(stats.syncs() >= 3);
+    assert_eq!(queue.retries(&key()), 0, "success forgets the failures");
+    queue.shut_down_now();
+    tasks.join_all().await;
+}

@@ -1,0 +1,113 @@
+//! The text of `--help`: every flag that is not deprecated, by section.
+
+use std::fmt::Write as _;
+
+use super::flag::{Effect, Flag};
+use super::flags::TABLE;
+use super::gates::{self, Stage};
+use super::versions::CURRENT;
+use crate::framework::{DefaultState, Descriptor};
+
+/// The width that text is wrapped at.
+const WIDTH: usize = 120;
+/// The least width left for what a flag does, however long its name.
+const LEAST: usize = 50;
+
+const INTRODUCTION: &str = "\
+Coxswain runs the controllers of Kubernetes 1.36: each watches the cluster and moves it towards what was asked for.
+Run with flags only it is the manager, and takes the place of kube-controller-manager with the same command line.
+
+Usage:
+  coxswain [flags]
+";
+
+/// All of it.
+pub(super) fn text(registry: &[Descriptor]) -> String {
+    let mut text = INTRODUCTION.to_owned();
+    let mut sections: Vec<(&str, Vec<&Flag>)> = Vec::new();
+    for flag in TABLE.iter().filter(|flag| flag.deprecated.is_none()) {
+        match sections.last_mut() {
+            Some((section, flags)) if *section == flag.section => flags.push(flag),
+            _ => sections.push((flag.section, vec![flag])),
+        }
+    }
+    for (section, flags) in sections {
+        let _ = write!(text, "\n{section} flags:\n\n");
+        let left = flags.iter().map(|flag| usage(flag).len()).max().unwrap_or(0) + 3;
+        for flag in flags {
+            row(&mut text, flag, left, registry);
+        }
+    }
+    text
+}
+
+/// How a flag is written: `  -v, --v Level`.
+fn usage(flag: &Flag) -> String {
+    let name = flag.name();
+    let shorthand = flag.shorthand().map_or_else(|| "      ".to_owned(), |letter| format!("  -{letter}, "));
+    match (flag.kind, flag.implied) {
+        ("bool", _) => format!("{shorthand}--{name}"),
+        (kind, None) => format!("{shorthand}--{name} {kind}"),
+        (kind, Some(implied)) => format!("{shorthand}--{name} {kind}[={implied}]"),
+    }
+}
+
+fn row(text: &mut String, flag: &Flag, left: usize, registry: &[Descriptor]) {
+    let mut help = flag.help.to_owned();
+    let default = flag.default();
+    if !matches!(default.as_str(), "" | "0" | "0s" | "false" | "[]") {
+        let quoted = if flag.kind == "string" { format!("{default:?}") } else { default };
+        let _ = write!(help, " (default {quoted})");
+    }
+    if flag.effect == Effect::NotBuilt {
+        help.push_str(" (no effect yet)");
+    }
+    let mut lines = wrap(&help, WIDTH.saturating_sub(left).max(LEAST));
+    lines.extend(more(flag, registry, WIDTH.saturating_sub(left).max(LEAST)));
+    for (i, line) in lines.iter().enumerate() {
+        let start = if i == 0 { usage(flag) } else { String::new() };
+        let _ = writeln!(text, "{start:left$}{line}");
+    }
+}
+
+/// What only the program knows: which controllers and which gates there are.
+fn more(flag: &Flag, registry: &[Descriptor], width: usize) -> Vec<String> {
+    match flag.name().as_str() {
+        "controllers" => {
+            let names: Vec<&str> = registry.iter().map(|descriptor| descriptor.name).collect();
+            let off: Vec<&str> = registry
+                .iter()
+                .filter(|d| d.default == DefaultState::Off)
+                .map(|descriptor| descriptor.name)
+                .collect();
+            let mut lines = wrap(&format!("All controllers: {}", names.join(", ")), width);
+            lines.extend(wrap(&format!("Off by default: {}", off.join(", ")), width));
+            lines
+        }
+        "feature-gates" => gates::TABLE
+            .iter()
+            .filter_map(|gate| {
+                let phase = gate.at(CURRENT)?;
+                let open = matches!(phase.stage, Stage::Alpha | Stage::Beta) && !phase.locked;
+                let default = if phase.default { "on" } else { "off" };
+                open.then(|| format!("{} ({}, {default})", gate.name, phase.stage.label()))
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Breaks a text at spaces so that no line is wider than `width`, unless a single word is.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

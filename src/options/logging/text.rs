@@ -1,0 +1,135 @@
+//! Text lines that klog's readers understand:
+//! `I1121 13:02:05.000001     123 coxswain::queue:42] "Message" key="value"`.
+
+use std::fmt;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormattedFields};
+use tracing_subscriber::registry::{LookupSpan, Scope};
+
+use crate::model::clock::SharedClock;
+
+/// Formats events as lines of text. Time is UTC.
+pub(super) struct TextLine {
+    clock: SharedClock,
+    process: u32,
+}
+
+impl TextLine {
+    pub(super) fn new(clock: SharedClock) -> Self {
+        Self { clock, process: std::process::id() }
+    }
+}
+
+impl<S> FormatEvent<S, TextFields> for TextLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, TextFields>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let metadata = event.metadata();
+        // klog has one letter for all that is no warning and no error, whatever its verbosity.
+        let letter = match *metadata.level() {
+            Level::ERROR => 'E',
+            Level::WARN => 'W',
+            _ => 'I',
+        };
+        let now = self.clock.now().strftime("%m%d %H:%M:%S%.6f");
+        let module = metadata.module_path().unwrap_or_else(|| metadata.target());
+        write!(line, "{letter}{now} {:>7} {module}", self.process)?;
+        if let Some(number) = metadata.line() {
+            write!(line, ":{number}")?;
+        }
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        write!(line, "] {:?}{}", fields.message, fields.pairs)?;
+        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
+            if let Some(pairs) = span.extensions().get::<FormattedFields<TextFields>>() {
+                write!(line, "{}", pairs.fields)?;
+            }
+        }
+        writeln!(line)
+    }
+}
+
+/// Formats the fields of spans as ` key="value"` pairs.
+pub(super) struct TextFields;
+
+impl<'writer> FormatFields<'writer> for TextFields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut pairs = Fields::default();
+        fields.record(&mut pairs);
+        writer.write_str(&pairs.pairs)
+    }
+
+    fn add_fields(
+        &self,
+        current: &'writer mut FormattedFields<Self>,
+        fields: &tracing::span::Record<'_>,
+    ) -> fmt::Result {
+        self.format_fields(current.as_writer(), fields)
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    pairs: String,
+}
+
+impl Fields {
+    fn pair(&mut self, field: &Field, value: impl fmt::Display) {
+        use fmt::Write as _;
+        // Writing to a String can't fail.
+        let _ = write!(self.pairs, " {}={value}", field.name());
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            value.clone_into(&mut self.message);
+        } else {
+            self.pair(field, format_args!("{value:?}"));
+        }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.pair(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.pair(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.pair(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.pair(field, value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.record_str(field, &value.to_string());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Text given by `%` arrives here without quotes, and text given by `?` with its own.
+        let text = format!("{value:?}");
+        if field.name() == "message" {
+            self.message = text;
+        } else if text.starts_with('"') || text.parse::<f64>().is_ok() {
+            self.pair(field, text);
+        } else {
+            self.pair(field, format_args!("{text:?}"));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The certificates, keys and authorities that flags name: read once to see that they can be used, then forgotten.
+//! No error here quotes what is in a file.
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+use super::Check;
+
+/// A certificate and its key, by the flags that name their files.
+pub(super) struct Pair<'a> {
+    pub(super) cert_flag: &'a str,
+    pub(super) cert_file: &'a str,
+    pub(super) key_flag: &'a str,
+    pub(super) key_file: &'a str,
+}
+
+impl Check<'_> {
+    /// Requires both files of a pair or neither, readable, and the key to be that of the certificate.
+    pub(super) fn pair(&mut self, pair: &Pair<'_>) {
+        match (pair.cert_file.is_empty(), pair.key_file.is_empty()) {
+            (true, true) => return,
+            (false, true) => {
+                let problem = format!("--{} is given without it", pair.cert_flag);
+                return self.fail(pair.key_flag, problem, "both or neither");
+            }
+            (true, false) => {
+                let problem = format!("--{} is given without it", pair.key_flag);
+                return self.fail(pair.cert_flag, problem, "both or neither");
+            }
+            (false, false) => {}
+        }
+        let chain = self.certificates(pair.cert_flag, pair.cert_file);
+        let key = self.private_key(pair.key_flag, pair.key_file);
+        let (Some(chain), Some(key)) = (chain, key) else { return };
+        let provider = rustls::crypto::ring::default_provider();
+        if let Err(error) = CertifiedKey::from_der(chain, key, &provider) {
+            let problem = match error {
+                rustls::Error::InconsistentKeys(_) => {
+                    format!(
+                        "the key in {:?} is not that of the certificate in {:?}",
+                        pair.key_file, pair.cert_file
+                    )
+                }
+                _ => format!("{:?} and {:?} can't be used together: {error}", pair.key_file, pair.cert_file),
+            };
+            self.fail(pair.key_flag, problem, format!("the private key of --{}", pair.cert_flag));
+        }
+    }
+
+    /// Requires a file, if one is named, to hold at least one certificate.
+    pub(super) fn authorities(&mut self, flag: &str, path: &str) {
+        if !path.is_empty() {
+            self.certificates(flag, path);
+        }
+    }
+
+    /// The certificates in a file, each of which can be parsed.
+    fn certificates(&mut self, flag: &str, path: &str) -> Option<Vec<CertificateDer<'static>>> {
+        let bytes = self.read(flag, path)?;
+        let allowed = "a PEM file with one certificate or more";
+        let chain = match CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>() {
+            Ok(chain) if !chain.is_empty() => chain,
+            Ok(_) => {
+                self.fail(flag, format!("{path:?} holds no certificate"), allowed);
+                return None;
+            }
+            Err(_) => {
+                self.fail(flag, format!("{path:?} is not a PEM file"), allowed);
+                return None;
+            }
+        };
+        for (i, certificate) in chain.iter().enumerate() {
+            if x509_parser::parse_x509_certificate(certificate).is_err() {
+                self.fail(flag, format!("certificate {} in {path:?} can't be read", i + 1), allowed);
+                return None;
+            }
+        }
+        Some(chain)
+    }
+
+    /// The private key in a file, of a kind that can sign.
+    pub(super) fn private_key(&mut self, flag: &str, path: &str) -> Option<PrivateKeyDer<'static>> {
+        let bytes = self.read(flag, path)?;
+        let allowed = "a PEM file with an RSA (2048 bits or more) or ECDSA (P-256, P-384) private key";
+        let Ok(key) = PrivateKeyDer::from_pem_slice(&bytes) else {
+            self.fail(flag, format!("{path:?} holds no private key"), allowed);
+            return None;
+        };
+        let provider: CryptoProvider = rustls::crypto::ring::default_provider();
+        if provider.key_provider.load_private_key(key.clone_key()).is_err() {
+            self.fail(flag, format!("the private key in {path:?} is of no kind that can be used"), allowed);
+            return None;
+        }
+        Some(key)
+    }
+
+    fn read(&mut self, flag: &str, path: &str) -> Option<Vec<u8>> {
+        match std::fs::read(path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                self.fail(flag, format!("can't read {path:?}: {error}"), "a file that the manager can read");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The secure port, and the certificates that controllers sign with.
+
+use super::Check;
+use super::files::Pair;
+
+impl Check<'_> {
+    pub(super) fn serving(&mut self) {
+        let flags = self.flags;
+        let port = flags.secure_port;
+        if !(0..=65535).contains(&port) {
+            self.fail("secure-port", format!("{port} is not a port"), "1 to 65535, or 0 to serve nothing");
+        }
+        self.range(
+            "http2-max-streams-per-connection",
+            flags.http2_max_streams_per_connection,
+            0..=i64::from(u32::MAX),
+        );
+        self.pair(&Pair {
+            cert_flag: "tls-cert-file",
+            cert_file: &flags.tls_cert_file,
+            key_flag: "tls-private-key-file",
+            key_file: &flags.tls_private_key_file,
+        });
+        for sni in &flags.tls_sni_cert_key {
+            self.pair(&Pair {
+                cert_flag: "tls-sni-cert-key",
+                cert_file: &sni.cert_file,
+                key_flag: "tls-sni-cert-key",
+                key_file: &sni.key_file,
+            });
+        }
+        if !flags.cert_dir.is_empty()
+            && flags.tls_cert_file.is_empty()
+            && std::path::Path::new(&flags.cert_dir).is_file()
+        {
+            let problem = format!("{:?} is a file", flags.cert_dir);
+            self.fail("cert-dir", problem, "a directory, which is made if it is not there");
+        }
+    }
+
+    pub(super) fn signing(&mut self) {
+        let flags = self.flags;
+        let general = Pair {
+            cert_flag: "cluster-signing-cert-file",
+            cert_file: &flags.cluster_signing_cert_file,
+            key_flag: "cluster-signing-key-file",
+            key_file: &flags.cluster_signing_key_file,
+        };
+        let single = [
+            Pair {
+                cert_flag: "cluster-signing-kubelet-serving-cert-file",
+                cert_file: &flags.cluster_signing_kubelet_serving_cert_file,
+                key_flag: "cluster-signing-kubelet-serving-key-file",
+                key_file: &flags.cluster_signing_kubelet_serving_key_file,
+            },
+            Pair {
+                cert_flag: "cluster-signing-kubelet-client-cert-file",
+                cert_file: &flags.cluster_signing_kubelet_client_cert_file,
+                key_flag: "cluster-signing-kubelet-client-key-file",
+                key_file: &flags.cluster_signing_kubelet_client_key_file,
+            },
+            Pair {
+                cert_flag: "cluster-signing-kube-apiserver-client-cert-file",
+                cert_file: &flags.cluster_signing_kube_apiserver_client_cert_file,
+                key_flag: "cluster-signing-kube-apiserver-client-key-file",
+                key_file: &flags.cluster_signing_kube_apiserver_client_key_file,
+            },
+            Pair {
+                cert_flag: "cluster-signing-legacy-unknown-cert-file",
+                cert_file: &flags.cluster_signing_legacy_unknown_cert_file,
+                key_flag: "cluster-signing-legacy-unknown-key-file",
+                key_file: &flags.cluster_signing_legacy_unknown_key_file,
+            },
+        ];
+        let any_general = !(general.cert_file.is_empty() && general.key_file.is_empty());
+        for pair in &single {
+            let flag = if pair.cert_file.is_empty() { pair.key_flag } else { pair.cert_flag };
+            if any_general && !(pair.cert_file.is_empty() && pair.key_file.is_empty()) {
+                let problem =
+                    "it is given together with --cluster-signing-cert-file or --cluster-signing-key-file";
+                self.fail(flag, problem, "one authority for all signers, or one for each");
+            }
+        }
+        // The original reads these files when its signing controller starts, and dies if it can't.
+        self.pair(&general);
+        for pair in &single {
+            self.pair(pair);
+        }
+    }
+
+    pub(super) fn service_accounts(&mut self) {
+        let flags = self.flags;
+        self.authorities("root-ca-file", &flags.root_ca_file);
+        if !flags.service_account_private_key_file.is_empty() {
+            self.private_key("service-account-private-key-file", &flags.service_account_private_key_file);
+        } else if flags.use_service_account_credentials {
+            // Since tokens come from TokenRequest, credentials need no key of the manager's; the original warns too.
+            self.warn(
+                "use-service-account-credentials",
+                "is given without --service-account-private-key-file: no token Secrets will be made",
+            );
+        }
+    }
+}
