@@ -11,7 +11,9 @@ mod tests;
 
 pub use check::{RegistryError, validate};
 
-use crate::controllers::{replicaset, root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
+use crate::controllers::{
+    deployment, replicaset, root_ca_certificate_publisher, serviceaccount, serviceaccount_token,
+};
 use crate::framework::{DefaultState, Descriptor};
 
 /// Every controller, by name. When a room is built, its row here becomes `crate::controllers::NAME::DESCRIPTOR`.
@@ -65,12 +67,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("daemon-set-controller"),
         "Keeps a Pod of each DaemonSet on every Node that should have one.",
     ),
-    not_built(
-        "deployment-controller",
-        &["deployment"],
-        Some("deployment-controller"),
-        "Rolls Deployments out over ReplicaSets.",
-    ),
+    deployment::DESCRIPTOR,
     Descriptor {
         gates: &["DynamicResourceAllocation", "DRADeviceTaints"],
         ..not_built(

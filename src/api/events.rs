@@ -13,6 +13,8 @@ use super::meta::ObjectMeta;
 use crate::wire::{Message, Str, Time, WireError, message};
 
 message! {
+    schema SCHEMA;
+
     /// An event.
     pub struct Event = "k8s.io.api.core.v1.Event" {
         /// Metadata.

@@ -19,5 +19,6 @@ pub type MessageSchema = (&'static str, &'static [(u32, &'static str)]);
 
 /// Every message that is declared in this module's files, to be compared with upstream's definitions.
 pub fn schema() -> Vec<MessageSchema> {
-    [apps::SCHEMA, coordination::SCHEMA, core::SCHEMA, meta::SCHEMA, crate::wire::SCHEMA].concat()
+    [apps::SCHEMA, coordination::SCHEMA, core::SCHEMA, events::SCHEMA, meta::SCHEMA, crate::wire::SCHEMA]
+        .concat()
 }

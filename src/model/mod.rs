@@ -8,8 +8,8 @@ pub mod key;
 pub mod owners;
 pub mod plan;
 pub mod pods;
-pub mod revisions;
 pub mod selector;
+pub mod template;
 
 pub use key::Key;
 pub use plan::{Failure, Patch, Plan, Step, Write};

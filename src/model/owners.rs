@@ -2,6 +2,9 @@
 //!
 //! See "Owners and dependents" in the Kubernetes documentation. Decisions only; the writes are a plan's steps.
 
+use serde_json::json;
+
+use super::Patch;
 use crate::api::Kind;
 use crate::api::meta::{ObjectMeta, OwnerReference};
 
@@ -42,4 +45,29 @@ pub fn claim(owner: &ObjectMeta, object: &ObjectMeta, matches: bool) -> Claim {
         None if owner.namespace != object.namespace => Claim::Ignore,
         None => Claim::Adopt,
     }
+}
+
+/// The patch by which `owner` takes `object` over. It carries the object's UID: another one of its name is not touched.
+pub fn adoption(owner: &ObjectMeta, kind: &Kind, object: &ObjectMeta) -> Patch {
+    let reference = controller_reference(owner, kind);
+    Patch::Strategic(json!({"metadata": {
+        "uid": object.uid,
+        "ownerReferences": [{
+            "apiVersion": reference.api_version,
+            "kind": reference.kind,
+            "name": reference.name,
+            "uid": reference.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        }],
+    }}))
+}
+
+/// The patch by which `owner` lets go of `object`. It is refused as not found when the object is gone, and as invalid when
+/// another one bears its name by now; either way there is nothing left to let go of.
+pub fn release(owner: &ObjectMeta, object: &ObjectMeta) -> Patch {
+    Patch::Strategic(json!({"metadata": {
+        "uid": object.uid,
+        "ownerReferences": [{"$patch": "delete", "uid": owner.uid}],
+    }}))
 }

@@ -118,12 +118,13 @@ async fn a_deployment_lives_its_life() {
     assert_eq!(annotations["deployment.kubernetes.io/revision"], "3");
 }
 
+/// The pods name a service account that does not exist, so admission refuses them until it does.
 #[tokio::test]
-async fn a_failed_rollout_says_so_and_a_quota_is_reported() {
+async fn a_failed_rollout_says_so_and_recovers() {
     let plane = ControlPlane::shared();
-    let namespace = plane.cluster().await.namespace("quota").await;
-    plane.kubectl(&["-n", &namespace.name, "create", "quota", "small", "--hard=pods=2"]);
-    namespace.deployment("web", 5, json!({ "progressDeadlineSeconds": 3 })).await;
+    let namespace = plane.cluster().await.namespace("failing").await;
+    let template = json!({ "spec": { "serviceAccountName": "later" } });
+    namespace.deployment("web", 5, json!({ "progressDeadlineSeconds": 3, "template": template })).await;
     let reason = |kind: &'static str| {
         move |deployment: &Deployment| {
             deployment
@@ -135,25 +136,14 @@ async fn a_failed_rollout_says_so_and_a_quota_is_reported() {
                 .unwrap_or_default()
         }
     };
-    let seen = until(
-        "the failure in the conditions",
-        LIMIT,
-        || namespace.get_deployment("web"),
-        |deployment| {
-            reason("Progressing")(deployment) == "ProgressDeadlineExceeded"
-                && reason("ReplicaFailure")(deployment) == "FailedCreate"
-        },
-    )
+    let observe = || namespace.get_deployment("web");
+    let seen = until("the failure in the conditions", LIMIT, observe, |deployment| {
+        reason("Progressing")(deployment) == "ProgressDeadlineExceeded"
+            && reason("ReplicaFailure")(deployment) == "FailedCreate"
+    })
     .await;
-    assert_eq!(seen.status.and_then(|status| status.replicas), Some(2));
-    plane.kubectl(&[
-        "-n",
-        &namespace.name,
-        "patch",
-        "quota",
-        "small",
-        "-p",
-        r#"{"spec":{"hard":{"pods":"9"}}}"#,
-    ]);
-    settled(&namespace, "web", 5).await;
+    assert_eq!(seen.status.and_then(|status| status.replicas), None);
+    plane.kubectl(&["-n", &namespace.name, "create", "serviceaccount", "later"]);
+    let settled = settled(&namespace, "web", 5).await;
+    assert_eq!(reason("ReplicaFailure")(&settled), "");
 }

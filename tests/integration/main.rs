@@ -12,6 +12,7 @@ mod harness;
 
 mod credentials;
 mod deployments;
+mod informers;
 mod leadership;
 mod lifecycle;
 mod proto_fields;

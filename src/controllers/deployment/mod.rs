@@ -1,8 +1,8 @@
-//! Deployments: one ReplicaSet per version of a pod template, and the passage from one version to the next.
+//! Deployments: a template of pods, rolled out step by step by way of ReplicaSets, one for each revision of the template.
 //!
-//! The room observes a Deployment with the ReplicaSets that it manages or could adopt ([`view`]), and decides on
-//! adoption and release, on the sizes of the ReplicaSets, on the one to make for a new template, on those to forget and
-//! on the status ([`plan`]). Which keys a change concerns:
+//! The room observes a Deployment with its ReplicaSets and those it could adopt ([`view`]), and decides on adoption and
+//! release, on the ReplicaSet of the present template, on the sizes of all of them, on the history to keep and on the
+//! status ([`plan`]). Which keys a change concerns:
 //!
 //! | change of | keys |
 //! |---|---|
@@ -10,15 +10,12 @@
 //! | a ReplicaSet with a managing Deployment, its deletion included | that Deployment's |
 //! | a ReplicaSet whose managing Deployment changed | the old and the new one's |
 //! | a ReplicaSet without a controller that appeared, was relabelled or released | every Deployment's that selects it |
-//! | a pod that is gone | the `Recreate` Deployment's that manages it through a ReplicaSet |
+//! | a pod that is gone, of a ReplicaSet of a Deployment that recreates | that Deployment's |
 //!
-//! What it rests on: a key is planned again only when the caches hold all that its last plan wrote. So each object is
-//! written at most once per plan, from the bytes in the cache, and the Deployment itself last: what the original writes
-//! to a Deployment in several updates of one pass (a condition, the revision, the counts) is one update here. After an
-//! adoption the plan ends, since what was adopted can only be written once it is seen again.
+//! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote.
 //!
-//! It never writes a Deployment's spec, never decodes a pod template's spec, never writes a pod, and reads nothing
-//! live but the Deployment itself before an adoption.
+//! It never writes pods, never decodes a pod template's spec, and reads nothing live but the Deployment itself before an
+//! adoption, and the ReplicaSet that bears the name of one it wanted to create.
 
 use std::sync::Arc;
 
@@ -30,51 +27,39 @@ use crate::api::core::Pod;
 use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use crate::api::meta::ObjectMeta;
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, ObserveError, Room, RoomAdapter,
-    Watch,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, ObserveError,
+    Room, RoomAdapter, Watch,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key, Plan};
 use crate::options::Config;
 
-mod cleanup;
-mod conditions;
-mod draft;
-mod fenceposts;
 mod plan;
-mod recreate;
-mod rolling;
-mod scale;
-mod status;
-mod sync_new_rs;
 #[cfg(test)]
 mod tests;
 mod view;
-mod write;
 
-use view::View;
+use view::{Gates, View};
 
 /// What this room rolls out.
 const KIND: &Kind = &DEPLOYMENTS;
 
-/// The strategy that stops all old pods before it starts new ones.
+/// `spec.strategy.type` that takes all old pods away before it makes new ones.
 const RECREATE: &str = "Recreate";
-/// The strategy that replaces old pods by new ones little by little.
-const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// The Deployment controller's row of the registry.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "deployment-controller",
     aliases: &["deployment"],
-    description: "Rolls a Deployment's pod template out, by way of one ReplicaSet per version of it.",
+    description: "Rolls out the template of a Deployment, step by step, by way of ReplicaSets.",
     gates: &[],
     default: DefaultState::On,
     cloud: false,
     special: false,
     service_account: Some("deployment-controller"),
     writes: &[
-        Grant { group: "apps", resource: "deployments", verbs: &["get", "list", "watch"] },
+        Grant { group: "apps", resource: "deployments", verbs: &["get", "list", "update", "watch"] },
         Grant { group: "apps", resource: "deployments/status", verbs: &["update"] },
         // Asked for by admission (OwnerReferencesPermissionEnforcement): ReplicaSets block their owner's deletion.
         Grant { group: "apps", resource: "deployments/finalizers", verbs: &["update"] },
@@ -83,8 +68,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             resource: "replicasets",
             verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
         },
-        Grant { group: "", resource: "pods", verbs: &["list", "watch"] },
-        Grant { group: "", resource: "events", verbs: &["create", "patch", "update"] },
+        Grant { group: "", resource: "pods", verbs: &["get", "list", "update", "watch"] },
+        EVENTS_GRANT,
     ],
     build: Some(build),
 };
@@ -103,8 +88,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             keys: pod_keys(deployments.clone(), replica_sets.clone()),
         },
     ];
-    let terminating_replicas = (build.gate)("DeploymentReplicaSetTerminatingReplicas");
-    let room = Controller { deployments, replica_sets, pods, terminating_replicas };
+    let gates = Gates { terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas") };
+    let room = Controller { deployments, replica_sets, pods, gates };
     Ok(Built {
         loops: vec![Loop {
             queue: "deployment",
@@ -126,8 +111,7 @@ struct Controller {
     deployments: Lister<Deployment>,
     replica_sets: Lister<ReplicaSet>,
     pods: Lister<Pod>,
-    /// The gate `DeploymentReplicaSetTerminatingReplicas`.
-    terminating_replicas: bool,
+    gates: Gates,
 }
 
 impl Room for Controller {
@@ -152,8 +136,7 @@ fn deployment_keys() -> KeyMap {
 
 fn replica_set_keys(deployments: Lister<Deployment>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        // What is there at the start, and at a resync, is told of Deployments too, and each of those looks at its
-        // ReplicaSets.
+        // What is there at the start, and at a resync, is told of Deployments too, and each looks at its ReplicaSets.
         if delta.initial || delta.resync {
             return;
         }
@@ -163,11 +146,15 @@ fn replica_set_keys(deployments: Lister<Deployment>) -> KeyMap {
         if let Some(old) = old
             && (new.is_none() || owner_before != owner_now)
         {
-            managing_key(&deployments, &old.metadata).into_iter().for_each(&mut *emit);
+            managing(&deployments, &old.metadata)
+                .into_iter()
+                .for_each(|found| emit(Key::of(&found.metadata)));
         }
         let Some(new) = new else { return };
         if owner_now.is_some() {
-            managing_key(&deployments, &new.metadata).into_iter().for_each(emit);
+            managing(&deployments, &new.metadata)
+                .into_iter()
+                .for_each(|found| emit(Key::of(&found.metadata)));
             return;
         }
         let relabelled = old.is_none_or(|old| old.metadata.labels != new.metadata.labels);
@@ -181,33 +168,37 @@ fn replica_set_keys(deployments: Lister<Deployment>) -> KeyMap {
     })
 }
 
+/// A Deployment that recreates waits for the last of its old pods to be gone, which no ReplicaSet's status tells.
 fn pod_keys(deployments: Lister<Deployment>, replica_sets: Lister<ReplicaSet>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        let (Some(gone), None) = delta.typed::<Pod>() else { return };
-        let Some(owner) = gone.metadata.controller().filter(|owner| owner.kind == REPLICA_SETS.kind) else {
+        if delta.new.is_some() {
+            return;
+        }
+        let (Some(pod), _) = delta.typed::<Pod>() else { return };
+        let Some(owner) = pod.metadata.controller().filter(|owner| owner.kind == REPLICA_SETS.kind) else {
             return;
         };
-        let key = Key::new(gone.metadata.namespace.clone(), owner.name.clone());
-        let replica_set = replica_sets.get(&key).filter(|found| found.metadata.uid == owner.uid);
-        let key = replica_set.and_then(|set| managing_key(&deployments, &set.metadata));
-        let recreates = |key: &Key| {
-            deployments.get(key).is_some_and(|deployment| deployment.spec.strategy.r#type == RECREATE)
-        };
-        key.filter(recreates).into_iter().for_each(emit);
+        let set = replica_sets.get(&Key::new(pod.metadata.namespace.clone(), owner.name.clone()));
+        let deployment = set
+            .filter(|set| set.metadata.uid == owner.uid)
+            .and_then(|set| managing(&deployments, &set.metadata))
+            .filter(|deployment| deployment.spec.strategy.r#type == RECREATE);
+        if let Some(deployment) = deployment {
+            emit(Key::of(&deployment.metadata));
+        }
     })
 }
 
-/// The key of the Deployment that manages `replica_set`, if one does and we know it. One that we don't know yet brings
-/// its own key when it arrives.
-fn managing_key(deployments: &Lister<Deployment>, replica_set: &ObjectMeta) -> Option<Key> {
-    let owner = replica_set.controller().filter(|owner| owner.kind == KIND.kind)?;
-    let key = Key::new(replica_set.namespace.clone(), owner.name.clone());
-    deployments.get(&key).filter(|found| found.metadata.uid == owner.uid)?;
-    Some(key)
+/// The Deployment that manages an object, if one does and we know it. One that we don't know yet brings its own key when
+/// it arrives.
+fn managing(deployments: &Lister<Deployment>, object: &ObjectMeta) -> Option<Arc<Deployment>> {
+    let owner = object.controller().filter(|owner| owner.kind == KIND.kind)?;
+    let found = deployments.get(&Key::new(object.namespace.clone(), owner.name.clone()))?;
+    (found.metadata.uid == owner.uid).then_some(found)
 }
 
 /// Whether the Deployment's selector is usable and selects the ReplicaSet.
-fn selects(deployment: &Deployment, replica_set: &ReplicaSet) -> bool {
+fn selects(deployment: &Deployment, set: &ReplicaSet) -> bool {
     Selector::compile(&deployment.spec.selector)
-        .is_ok_and(|selector| !selector.is_empty() && selector.matches(&replica_set.metadata.labels))
+        .is_ok_and(|selector| !selector.is_empty() && selector.matches(&set.metadata.labels))
 }

@@ -1,80 +1,14 @@
-//! The Deployment room's tables and properties.
-
-use super::*;
+//! The room's tables and properties.
 
 mod bytes;
+mod claims;
 mod cluster;
 mod failures;
 mod fixtures;
+mod history;
 mod keys;
 mod properties;
-mod rollouts;
+mod recreate;
+mod rolling;
 mod scaling;
 mod statuses;
-
-use fixtures::Bench;
-
-#[test]
-fn it_builds_and_watches_what_it_reads() {
-    let bench = Bench::new();
-    let asked = std::sync::Mutex::new(Vec::new());
-    let built = build(&Build {
-        config: &Config::default(),
-        gate: &|gate| {
-            asked.lock().unwrap().push(gate.to_owned());
-            true
-        },
-        root_ca: None,
-        can_sign_tokens: false,
-        store: &|kind, selector| {
-            assert_eq!(selector, None);
-            bench.store(kind)
-        },
-    })
-    .unwrap();
-    let [work] = built.loops.as_slice() else { panic!("one loop") };
-    assert_eq!((work.queue, work.workers), ("deployment", 5));
-    let watched: Vec<String> = work.watches.iter().map(|watch| watch.kind.to_string()).collect();
-    assert_eq!(watched, ["deployments.apps", "replicasets.apps", "pods"]);
-    assert_eq!(*asked.lock().unwrap(), ["DeploymentReplicaSetTerminatingReplicas"]);
-    let key = Key::new("default", "web");
-    assert!(work.reconcile.plan(&key, &[], fixtures::now()).unwrap().is_none());
-    bench.add(&fixtures::deployment(|_| {}));
-    assert!(!work.reconcile.plan(&key, &[], fixtures::now()).unwrap().unwrap().is_empty());
-}
-
-#[test]
-fn it_asks_only_for_what_its_role_grants() {
-    let role = [
-        ("apps", "deployments", ["get", "list", "update", "watch"].as_slice()),
-        ("apps", "deployments/status", &["update"]),
-        ("apps", "deployments/finalizers", &["update"]),
-        ("apps", "replicasets", &["create", "delete", "get", "list", "patch", "update", "watch"]),
-        ("", "pods", &["get", "list", "update", "watch"]),
-        ("", "events", &["create", "patch", "update"]),
-    ];
-    for grant in DESCRIPTOR.writes {
-        let (.., granted) = role
-            .iter()
-            .find(|(group, resource, _)| (*group, *resource) == (grant.group, grant.resource))
-            .unwrap_or_else(|| panic!("{} is not in the role", grant.resource));
-        assert!(grant.verbs.iter().all(|verb| granted.contains(verb)), "{grant:?}");
-    }
-}
-
-#[test]
-fn a_selector_that_is_invalid_waits_for_a_change() {
-    let bench = Bench::new();
-    bench.add(&fixtures::deployment(|deployment| {
-        deployment.spec.selector.match_expressions = vec![crate::api::meta::LabelSelectorRequirement {
-            key: "app".into(),
-            operator: "Like".into(),
-            values: Vec::new(),
-        }];
-    }));
-    let error = bench.room().observe(&Key::new("default", "web"), &[]).unwrap_err();
-    assert!(
-        matches!(&error, ObserveError::Terminal(text) if text.contains("default/web") && text.contains("Like")),
-        "{error:?}"
-    );
-}

@@ -1,41 +1,38 @@
 //! What a decision about one Deployment rests on, read from the stores. Decides nothing.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use super::{Controller, RECREATE};
+use crate::api::AnyObject;
 use crate::api::apps::{Deployment, ReplicaSet};
-use crate::api::core::Pod;
-use crate::api::kinds::{BY_CONTROLLER, REPLICA_SETS, orphan_key};
+use crate::api::kinds::{BY_CONTROLLER, orphan_key};
 use crate::framework::ObserveError;
-use crate::informer::downcast;
-use crate::model::hash;
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key};
+use crate::wire::Str;
+
+/// Feature gates that matter here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gates {
+    /// `DeploymentReplicaSetTerminatingReplicas`
+    pub(super) terminating_replicas: bool,
+}
 
 /// A Deployment and the ReplicaSets that concern it.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) deployment: Arc<Deployment>,
-    /// Its selector; one that selects everything has no ReplicaSets beside it.
+    /// Its selector; one that selects everything is left to the plan to refuse.
     pub(super) selector: Selector,
-    /// Its template, in the form in which templates are compared.
-    pub(super) template: Vec<u8>,
-    /// The ReplicaSets that it manages, and those that it selects and nobody manages, in no order.
-    pub(super) candidates: Vec<Candidate>,
-    /// The pods of the ReplicaSets that it manages, in no order; read for the strategy `Recreate` only.
-    pub(super) pods: Vec<Arc<Pod>>,
+    /// The ReplicaSets that it manages, and those of its namespace that nobody manages, in no order.
+    pub(super) replica_sets: Vec<Arc<ReplicaSet>>,
+    /// UIDs of those ReplicaSets that have pods which have not run to their end, be they on their way out or not. Only
+    /// read for a Deployment that recreates.
+    pub(super) running: Vec<Str>,
     /// What the first pass's plan met; empty on the first pass.
     pub(super) failures: Vec<Failure>,
-    /// The gate `DeploymentReplicaSetTerminatingReplicas`.
-    pub(super) terminating_replicas: bool,
-}
-
-/// A ReplicaSet that may belong to the Deployment.
-#[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    pub(super) set: Arc<ReplicaSet>,
-    /// Whether it has the Deployment's present template.
-    pub(super) is_current: bool,
+    pub(super) gates: Gates,
 }
 
 pub(super) fn observe(
@@ -46,56 +43,33 @@ pub(super) fn observe(
     let Some(deployment) = room.deployments.get(key) else {
         return Ok(None);
     };
-    let unusable = |what: String| ObserveError::Terminal(format!("Deployment {key}: {what}"));
-    let selector =
-        Selector::compile(&deployment.spec.selector).map_err(|error| unusable(error.to_string()))?;
-    let template =
-        hash::normal(&deployment.spec.template).map_err(|error| unusable(format!("template: {error}")))?;
-    let mut view = View {
-        deployment,
-        selector,
-        template,
-        candidates: Vec::new(),
-        pods: Vec::new(),
-        failures: failures.to_vec(),
-        terminating_replicas: room.terminating_replicas,
+    let selector = Selector::compile(&deployment.spec.selector)
+        .map_err(|error| ObserveError::Terminal(format!("Deployment {key}: {error}")))?;
+    let uid = &deployment.metadata.uid;
+    let mut replica_sets = room.replica_sets.by_index(BY_CONTROLLER, uid);
+    replica_sets.extend(room.replica_sets.by_index(BY_CONTROLLER, &orphan_key(&key.namespace)));
+    // One of ours that the cache has not shown yet, met by its name.
+    for met in failures.iter().filter_map(in_the_way).filter(|met| met.metadata.is_controlled_by(uid)) {
+        replica_sets.retain(|held| held.metadata.name != met.metadata.name);
+        replica_sets.push(met);
+    }
+    let running = if deployment.spec.strategy.r#type == RECREATE {
+        let sets = replica_sets.iter().map(|set| &set.metadata.uid);
+        sets.filter(|uid| has_running_pods(room, uid)).cloned().collect()
+    } else {
+        Vec::new()
     };
-    if view.selector.is_empty() {
-        return Ok(Some(view));
-    }
-    let mut sets = room.replica_sets.by_index(BY_CONTROLLER, &view.deployment.metadata.uid);
-    sets.extend(room.replica_sets.by_index(BY_CONTROLLER, &orphan_key(&key.namespace)));
-    for met in failures.iter().filter_map(|failure| existing(failure, &view.deployment)) {
-        if !sets.iter().any(|set| set.metadata.uid == met.metadata.uid) {
-            sets.push(met);
-        }
-    }
-    for set in sets {
-        if set.metadata.controller().is_none() && !view.selector.matches(&set.metadata.labels) {
-            continue;
-        }
-        let normal = hash::normal(&set.spec.template).map_err(|error| {
-            ObserveError::Terminal(format!("ReplicaSet {}: template: {error}", Key::of(&set.metadata)))
-        })?;
-        let is_current = normal == view.template;
-        view.candidates.push(Candidate { set, is_current });
-    }
-    if view.deployment.spec.strategy.r#type == RECREATE {
-        view.pods = pods(room, &view);
-    }
-    Ok(Some(view))
+    let failures = failures.to_vec();
+    Ok(Some(View { deployment, selector, replica_sets, running, failures, gates: room.gates }))
 }
 
-/// The ReplicaSet that a create of the first pass found in its way, if it is the Deployment's own: the cache has not
-/// seen it yet.
-fn existing(failure: &Failure, deployment: &Deployment) -> Option<Arc<ReplicaSet>> {
-    let met = failure.existing.clone().filter(|_| failure.kind == &REPLICA_SETS)?;
-    downcast(met).filter(|met: &Arc<ReplicaSet>| met.metadata.is_controlled_by(&deployment.metadata.uid))
+fn has_running_pods(room: &Controller, replica_set: &str) -> bool {
+    room.pods.by_index(BY_CONTROLLER, replica_set).iter().any(|pod| !pod.is_finished())
 }
 
-fn pods(room: &Controller, view: &View) -> Vec<Arc<Pod>> {
-    let uid = &view.deployment.metadata.uid;
-    let managed = view.candidates.iter().filter(|candidate| candidate.set.metadata.is_controlled_by(uid));
-    let pods = managed.flat_map(|candidate| room.pods.by_index(BY_CONTROLLER, &candidate.set.metadata.uid));
-    pods.filter(|pod| view.selector.matches(&pod.metadata.labels)).collect()
+/// The ReplicaSet that bears the name of one that was to be created.
+pub(super) fn in_the_way(failure: &Failure) -> Option<Arc<ReplicaSet>> {
+    let object: &AnyObject = failure.existing.as_ref()?;
+    let any: Arc<dyn Any + Send + Sync> = Arc::clone(object) as _;
+    any.downcast().ok()
 }

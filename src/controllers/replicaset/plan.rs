@@ -10,17 +10,17 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::KIND;
 use super::status::{self, Scaling};
 use super::view::View;
 use crate::api::core::Pod;
 use crate::api::kinds::PODS;
-use crate::model::owners::{Claim, claim, controller_reference};
+use crate::api::meta::ObjectMeta;
+use crate::model::owners::{self, Claim, claim, controller_reference};
 use crate::model::plan::{EventSpec, Expect, Regarding, Tolerate, Verb, Verify};
 use crate::model::pods::{self, Ranking};
-use crate::model::{Failure, Key, Patch, Plan, Step, Write};
+use crate::model::{Failure, Key, Plan, Step, Write};
 use crate::wire::{Str, WireError};
 
 /// Pods that are made or deleted in one go; the rest follows when these have been seen.
@@ -100,7 +100,7 @@ impl<'a> Claims<'a> {
     fn write(&self, view: &View, plan: &mut Plan) {
         let owner = &view.replica_set.metadata;
         if !self.released.is_empty() {
-            let released = self.released.iter().map(|pod| release(&owner.uid, pod));
+            let released = self.released.iter().map(|pod| release(owner, pod));
             plan.steps.push(Step::Batch(released.collect()));
         }
         if !self.adopted.is_empty() {
@@ -117,31 +117,15 @@ impl<'a> Claims<'a> {
 
 /// Nothing is tolerated here: a pod that is gone or taken would be counted, so the plan has to be made again.
 fn adopt(view: &View, pod: &Pod) -> Write {
-    let reference = controller_reference(&view.replica_set.metadata, KIND);
-    let patch = json!({"metadata": {
-        "uid": pod.metadata.uid,
-        "ownerReferences": [{
-            "apiVersion": reference.api_version,
-            "kind": reference.kind,
-            "name": reference.name,
-            "uid": reference.uid,
-            "controller": true,
-            "blockOwnerDeletion": true,
-        }],
-    }});
-    Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(Patch::Strategic(patch)))
+    let patch = owners::adoption(&view.replica_set.metadata, KIND, &pod.metadata);
+    Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
 }
 
-/// A pod that is gone, or whose name another pod bears by now (the server calls a change of the UID invalid), needs no
-/// release.
-fn release(owner: &Str, pod: &Pod) -> Write {
-    let patch = json!({"metadata": {
-        "uid": pod.metadata.uid,
-        "ownerReferences": [{"$patch": "delete", "uid": owner}],
-    }});
+/// A pod that is gone, or whose name another pod bears by now, needs no release.
+fn release(owner: &ObjectMeta, pod: &Pod) -> Write {
     Write {
         tolerate: Tolerate { absent: true, invalid: true, ..Tolerate::default() },
-        ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(Patch::Strategic(patch)))
+        ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(owners::release(owner, &pod.metadata)))
     }
 }
 

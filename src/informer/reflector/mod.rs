@@ -229,24 +229,34 @@ impl Reflector {
 
     /// Decodes an object; within a list, one that the store holds already is not decoded but shared.
     fn take_in(&self, object: &Bytes, listed: bool) -> Result<Item, Failure> {
-        let head = ObjectHead::read(object).map_err(corrupt)?;
-        if head.name.is_empty() {
-            return Err(corrupt(WireError::new("an object without a name")));
+        if listed && let Some(held) = self.known(object)? {
+            return Ok(Item::Object(held));
         }
-        if listed && let Some(held) = self.store.find(head.namespace, head.name) {
-            let meta = held.meta();
-            if meta.uid == *head.uid && meta.resource_version == *head.resource_version {
-                return Ok(Item::Object(held));
+        match (self.kind.decode)(object) {
+            Ok(object) if object.meta().name.is_empty() => Err(nameless()),
+            Ok(object) => Ok(Item::Object(object)),
+            Err(error) => {
+                let head = ObjectHead::read(object).map_err(corrupt)?;
+                if head.name.is_empty() {
+                    return Err(nameless());
+                }
+                Ok(Item::Unreadable {
+                    key: Key::new(head.namespace, head.name),
+                    version: head.resource_version.into(),
+                    error: error.to_string(),
+                })
             }
         }
-        Ok(match (self.kind.decode)(object) {
-            Ok(object) => Item::Object(object),
-            Err(error) => Item::Unreadable {
-                key: Key::new(head.namespace, head.name),
-                version: head.resource_version.into(),
-                error: error.to_string(),
-            },
-        })
+    }
+
+    /// The object that the store holds, if it is in the state that these bytes encode.
+    fn known(&self, object: &Bytes) -> Result<Option<AnyObject>, Failure> {
+        let head = ObjectHead::read(object).map_err(corrupt)?;
+        let held = self.store.find(head.namespace, head.name);
+        Ok(held.filter(|held| {
+            let meta = held.meta();
+            meta.uid == *head.uid && meta.resource_version == *head.resource_version
+        }))
     }
 
     fn carry_out(&self, effect: StoreEffect, received: &mut Received, collected: &mut Collected) {
@@ -438,4 +448,8 @@ fn failure(cause: Cause, error: String) -> Failure {
 
 fn corrupt(error: impl std::fmt::Display) -> Failure {
     failure(Cause::Corrupt, error.to_string())
+}
+
+fn nameless() -> Failure {
+    failure(Cause::Corrupt, "an object without a name".to_owned())
 }

@@ -1,20 +1,18 @@
-//! Objects, stores around a room, and plans as lines of text.
+//! Objects, and plans as lines of text.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::super::view::View;
+use super::super::view::{Gates, View};
 use super::super::*;
-use crate::api::apps::{DeploymentCondition, DeploymentStrategy, RollingUpdateDeployment};
+use crate::api::apps::{DeploymentCondition, RollingUpdateDeployment};
 use crate::api::meta::LabelSelector;
 use crate::api::{AnyObject, Object};
-use crate::informer::{Store, downcast};
-use crate::model::hash;
 use crate::model::owners::controller_reference;
 use crate::model::plan::{EventSpec, Patch, Step, Verb, Write};
-use crate::model::revisions::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION};
 use crate::wire::splice::put_bytes;
 use crate::wire::{IntOrString, Labels, Message, Raw, Time};
 
@@ -32,287 +30,206 @@ pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().copied().collect()
 }
 
-/// A template with the label `app=web`, and a spec that nobody here can read, which tells `version`.
-pub(super) fn template(version: &str) -> Raw {
-    let metadata = ObjectMeta { labels: labels(&[("app", "web")]), ..ObjectMeta::default() };
+/// A template with the label `app=web` and one container, as a server encodes it.
+pub(super) fn template(image: &str) -> Raw {
+    let mut metadata = Vec::new();
+    put_bytes(&mut metadata, 8, &[]);
+    metadata.extend(ObjectMeta { labels: labels(&[("app", "web")]), ..ObjectMeta::default() }.to_bytes());
+    let mut container = Vec::new();
+    put_bytes(&mut container, 1, b"c");
+    put_bytes(&mut container, 2, image.as_bytes());
+    let mut spec = Vec::new();
+    put_bytes(&mut spec, 2, &container);
     let mut template = Vec::new();
-    put_bytes(&mut template, 1, &metadata.to_bytes());
-    put_bytes(&mut template, 2, format!("\x0a{}{version}", char::from(version.len() as u8)).as_bytes());
+    put_bytes(&mut template, 1, &metadata);
+    put_bytes(&mut template, 2, &spec);
     Raw(template.into())
 }
 
-/// The name of the ReplicaSet that is made for `version`.
-pub(super) fn named(version: &str) -> String {
-    format!("web-{}", hash::of(&hash::normal(&template(version)).unwrap(), None))
-}
-
-pub(super) fn strategy(surge: i32, unavailable: i32) -> DeploymentStrategy {
-    DeploymentStrategy {
-        r#type: ROLLING_UPDATE.into(),
-        rolling_update: Some(Box::new(RollingUpdateDeployment {
-            max_surge: Some(IntOrString::Int(surge)),
-            max_unavailable: Some(IntOrString::Int(unavailable)),
-        })),
-    }
-}
-
-pub(super) fn recreate(deployment: &mut Deployment) {
-    deployment.spec.strategy = DeploymentStrategy { r#type: RECREATE.into(), rolling_update: None };
-}
-
-/// `default/web`: 3 pods of version `v2`, one too many or missing, ten minutes to progress, generation 2.
+/// `default/web`, 10 pods of `nginx:1`, rolled out by 25 % and 25 %, without a status.
 pub(super) fn deployment(change: impl FnOnce(&mut Deployment)) -> Arc<Deployment> {
-    let metadata = ObjectMeta {
+    let mut deployment = Deployment::default();
+    deployment.metadata = ObjectMeta {
         name: "web".into(),
         namespace: "default".into(),
         uid: "web-uid".into(),
-        resource_version: "100".into(),
-        generation: 2,
-        annotations: labels(&[(REVISION, "1")]),
+        resource_version: "10".into(),
+        generation: 1,
         ..ObjectMeta::default()
     };
-    let mut deployment = Deployment { metadata, ..Deployment::default() };
-    deployment.spec.replicas = Some(3);
-    deployment.spec.selector =
-        LabelSelector { match_labels: labels(&[("app", "web")]), ..Default::default() };
-    deployment.spec.template = template("v2");
-    deployment.spec.strategy = strategy(1, 1);
-    deployment.spec.progress_deadline_seconds = Some(600);
-    deployment.spec.revision_history_limit = Some(10);
+    let spec = &mut deployment.spec;
+    spec.replicas = Some(10);
+    spec.selector = LabelSelector { match_labels: labels(&[("app", "web")]), ..Default::default() };
+    spec.template = template("nginx:1");
+    spec.strategy.r#type = "RollingUpdate".into();
+    spec.strategy.rolling_update = Some(Box::new(RollingUpdateDeployment {
+        max_unavailable: Some(IntOrString::Str("25%".into())),
+        max_surge: Some(IntOrString::Str("25%".into())),
+    }));
+    spec.revision_history_limit = Some(10);
+    spec.progress_deadline_seconds = Some(600);
     change(&mut deployment);
-    decoded(&DEPLOYMENTS, deployment.to_bytes())
+    decoded(KIND, deployment.to_bytes())
 }
 
-/// An object as the API server would send these bytes.
-pub(super) fn decoded<T: Object>(kind: &Kind, bytes: Vec<u8>) -> Arc<T> {
-    downcast((kind.decode)(&Bytes::from(bytes)).unwrap()).unwrap()
+/// The same, with `surge` and `unavailable` as plain numbers.
+pub(super) fn bounded(replicas: i32, surge: i32, unavailable: i32) -> impl Fn(&mut Deployment) {
+    move |deployment| {
+        deployment.spec.replicas = Some(replicas);
+        deployment.spec.strategy.rolling_update = Some(Box::new(RollingUpdateDeployment {
+            max_unavailable: Some(IntOrString::Int(unavailable)),
+            max_surge: Some(IntOrString::Int(surge)),
+        }));
+    }
 }
 
-/// A ReplicaSet of `default/web` with `size` pods of `version`, all of them available, and revision 1; named
-/// `web-VERSION`.
-pub(super) fn set(version: &str, size: i32, change: impl FnOnce(&mut ReplicaSet)) -> Arc<ReplicaSet> {
-    let metadata = ObjectMeta {
-        name: format!("web-{version}").into(),
+/// The ReplicaSet `web-REVISION` of `nginx:REVISION`, as large as it should be and available, of the size's Deployment.
+/// The higher the revision, the younger it is.
+pub(super) fn replica_set(revision: i32, size: i32, change: impl FnOnce(&mut ReplicaSet)) -> Arc<ReplicaSet> {
+    let mut set = ReplicaSet::default();
+    let hash = format!("h{revision}");
+    set.metadata = ObjectMeta {
+        name: format!("web-{revision}").into(),
         namespace: "default".into(),
-        uid: format!("{version}-uid").into(),
-        resource_version: "50".into(),
-        generation: 1,
-        labels: labels(&[("app", "web"), ("pod-template-hash", version)]),
-        annotations: labels(&[(REVISION, "1"), (DESIRED_REPLICAS, "3"), (MAX_REPLICAS, "4")]),
-        creation_timestamp: ago(1000),
+        uid: format!("uid-{revision}").into(),
+        resource_version: format!("{revision}00").into(),
+        generation: 3,
+        creation_timestamp: ago(10_000 - i64::from(revision)),
+        labels: labels(&[("app", "web"), ("pod-template-hash", &hash)]),
+        annotations: annotations(revision, 10, 13),
         owner_references: vec![controller_reference(&deployment(|_| {}).metadata, KIND)],
         ..ObjectMeta::default()
     };
-    let mut set = ReplicaSet { metadata, ..ReplicaSet::default() };
     set.spec.replicas = Some(size);
-    set.spec.template = Raw(hash::labelled(&template(version), version).unwrap().into());
-    (set.status.replicas, set.status.ready_replicas, set.status.available_replicas) = (size, size, size);
-    (set.status.observed_generation, set.status.terminating_replicas) = (1, Some(0));
+    set.spec.template =
+        Raw(crate::model::template::Template::labelled(&template(&format!("nginx:{revision}")), &hash)
+            .unwrap()
+            .into());
+    set.status.observed_generation = 3;
+    set.status.replicas = size;
+    set.status.ready_replicas = size;
+    set.status.available_replicas = size;
+    set.status.terminating_replicas = Some(0);
     change(&mut set);
     decoded(&REPLICA_SETS, set.to_bytes())
 }
 
-/// The ReplicaSet of version `v2`, revision 2.
-pub(super) fn new_set(size: i32, change: impl FnOnce(&mut ReplicaSet)) -> Arc<ReplicaSet> {
-    set("v2", size, |set| {
-        set.metadata.creation_timestamp = ago(100);
-        annotate(set, REVISION, "2");
-        change(set);
+pub(super) fn annotations(revision: i32, desired: i32, most: i32) -> Labels {
+    labels(&[
+        ("deployment.kubernetes.io/revision", &revision.to_string()),
+        ("deployment.kubernetes.io/desired-replicas", &desired.to_string()),
+        ("deployment.kubernetes.io/max-replicas", &most.to_string()),
+    ])
+}
+
+/// An object as the API server would send these bytes.
+pub(super) fn decoded<T: Object>(kind: &Kind, bytes: Vec<u8>) -> Arc<T> {
+    typed((kind.decode)(&Bytes::from(bytes)).unwrap())
+}
+
+pub(super) fn typed<T: Object>(object: AnyObject) -> Arc<T> {
+    let any: Arc<dyn Any + Send + Sync> = object;
+    any.downcast().unwrap()
+}
+
+pub(super) fn condition(kind: &str, status: &str, reason: &str, since: i64) -> DeploymentCondition {
+    DeploymentCondition {
+        r#type: kind.into(),
+        status: status.into(),
+        reason: reason.into(),
+        message: "so it is".into(),
+        last_update_time: ago(since),
+        last_transition_time: ago(since),
+    }
+}
+
+pub(super) fn view(deployment: &Arc<Deployment>, replica_sets: &[Arc<ReplicaSet>]) -> View {
+    View {
+        deployment: Arc::clone(deployment),
+        selector: Selector::compile(&deployment.spec.selector).unwrap(),
+        replica_sets: replica_sets.to_vec(),
+        running: Vec::new(),
+        failures: Vec::new(),
+        gates: Gates { terminating_replicas: true },
+    }
+}
+
+/// The plan for these.
+pub(super) fn plan_of(deployment: &Arc<Deployment>, replica_sets: &[Arc<ReplicaSet>]) -> Plan {
+    plan::plan(&view(deployment, replica_sets), now())
+}
+
+/// The plan's steps but for the status, one line each.
+pub(super) fn steps(plan: &Plan) -> Vec<String> {
+    let is_status =
+        |step: &&Step| matches!(step, Step::Write(Write { verb: Verb::UpdateSubresource(..), .. }));
+    plan.steps.iter().filter(|step| !is_status(step)).map(line).collect()
+}
+
+/// All of the plan's steps, one line each.
+pub(super) fn all_steps(plan: &Plan) -> Vec<String> {
+    plan.steps.iter().map(line).collect()
+}
+
+/// The Deployment as the plan's last step leaves it, if that updates the status.
+pub(super) fn updated(plan: &Plan) -> Option<Arc<Deployment>> {
+    plan.steps.iter().find_map(|step| match step {
+        Step::Write(Write { verb: Verb::UpdateSubresource("status", body), .. }) => {
+            Some(decoded(KIND, body.to_vec()))
+        }
+        _ => None,
     })
 }
 
-pub(super) fn annotate(set: &mut ReplicaSet, key: &str, value: &str) {
-    set.metadata.annotations = set.metadata.annotations.with(key, value);
+/// The conditions that the plan writes: type, status, reason, and seconds since the last update and transition.
+pub(super) fn conditions(plan: &Plan) -> Vec<String> {
+    let deployment = updated(plan).expect("a status update");
+    let ago = |at: Option<Time>| at.map_or(-1, |at| NOW - at.seconds());
+    let show = |held: &DeploymentCondition| {
+        let (updated, changed) = (ago(held.last_update_time), ago(held.last_transition_time));
+        format!("{}={} {} {updated}/{changed}", held.r#type, held.status, held.reason)
+    };
+    deployment.status.conditions.iter().map(show).collect()
 }
 
-/// A pod of a ReplicaSet.
-pub(super) fn pod(name: &str, set: &ReplicaSet, change: impl FnOnce(&mut Pod)) -> Arc<Pod> {
-    let mut pod = Pod::default();
-    pod.metadata.name = name.into();
-    pod.metadata.namespace = "default".into();
-    pod.metadata.labels = labels(&[("app", "web")]);
-    pod.metadata.owner_references = vec![controller_reference(&set.metadata, &REPLICA_SETS)];
-    change(&mut pod);
-    Arc::new(pod)
-}
-
-/// A condition that was set a minute ago.
-pub(super) fn condition(r#type: &str, status: &str, reason: &str) -> DeploymentCondition {
-    DeploymentCondition {
-        r#type: r#type.into(),
-        status: status.into(),
-        reason: reason.into(),
-        message: "before".into(),
-        last_update_time: ago(60),
-        last_transition_time: ago(60),
-    }
-}
-
-/// The stores, and a room that reads them.
-pub(super) struct Bench {
-    pub(super) deployments: Arc<Store>,
-    pub(super) replica_sets: Arc<Store>,
-    pub(super) pods: Arc<Store>,
-    pub(super) terminating_replicas: bool,
-}
-
-impl Bench {
-    pub(super) fn new() -> Self {
-        Self {
-            deployments: Arc::new(Store::new(&DEPLOYMENTS)),
-            replica_sets: Arc::new(Store::new(&REPLICA_SETS)),
-            pods: Arc::new(Store::new(&PODS)),
-            terminating_replicas: true,
+fn line(step: &Step) -> String {
+    match step {
+        Step::Verify(verify) => format!("verify {} {} {:?}", verify.kind, verify.key, verify.expect),
+        Step::Emit(event) => show(event),
+        Step::Batch(_) => "batch".to_owned(),
+        Step::Write(write) => {
+            let event =
+                write.on_success.as_ref().map_or_else(String::new, |event| format!(" -> {}", show(event)));
+            assert!(write.on_failure.is_none());
+            format!("{}{event}", written(write))
         }
     }
-
-    pub(super) fn of(deployment: &Arc<Deployment>, sets: &[Arc<ReplicaSet>]) -> Self {
-        let bench = Self::new();
-        bench.add(deployment);
-        sets.iter().for_each(|set| bench.add(set));
-        bench
-    }
-
-    pub(super) fn store(&self, kind: &Kind) -> Arc<Store> {
-        let stores = [&self.deployments, &self.replica_sets, &self.pods];
-        Arc::clone(stores.into_iter().find(|store| store.kind() == kind).unwrap())
-    }
-
-    pub(super) fn add<T: Object>(&self, object: &Arc<T>) {
-        let object: AnyObject = Arc::clone(object) as AnyObject;
-        let any = object.as_ref() as &dyn std::any::Any;
-        let store = if any.is::<Pod>() {
-            &self.pods
-        } else if any.is::<ReplicaSet>() {
-            &self.replica_sets
-        } else {
-            &self.deployments
-        };
-        store.upsert(&object);
-    }
-
-    pub(super) fn room(&self) -> Controller {
-        Controller {
-            deployments: Lister::new(Arc::clone(&self.deployments)),
-            replica_sets: Lister::new(Arc::clone(&self.replica_sets)),
-            pods: Lister::new(Arc::clone(&self.pods)),
-            terminating_replicas: self.terminating_replicas,
-        }
-    }
-
-    pub(super) fn view(&self, failures: &[Failure]) -> View {
-        self.room().observe(&Key::new("default", "web"), failures).unwrap().unwrap()
-    }
-
-    pub(super) fn plan(&self) -> Plan {
-        plan::plan(&self.view(&[]), now())
-    }
-
-    pub(super) fn plan_after(&self, failures: &[Failure]) -> Plan {
-        plan::plan(&self.view(failures), now())
-    }
-
-    /// The plan's steps as text.
-    pub(super) fn lines(&self) -> Vec<String> {
-        lines(&self.plan())
-    }
-
-    /// The same without the update of the Deployment.
-    pub(super) fn set_lines(&self) -> Vec<String> {
-        let mut lines = self.lines();
-        lines.retain(|line| !line.starts_with("status "));
-        lines
-    }
 }
 
-pub(super) fn writes(plan: &Plan) -> Vec<&Write> {
-    let steps = plan.steps.iter();
-    steps
-        .flat_map(|step| match step {
-            Step::Write(write) => std::slice::from_ref(write),
-            Step::Batch(writes) => writes.as_slice(),
-            Step::Verify(_) | Step::Emit(_) => &[],
-        })
-        .collect()
+fn show(event: &EventSpec) -> String {
+    assert_eq!(event.regarding.kind, KIND);
+    let warning = if event.warning { "Warning " } else { "" };
+    format!("{warning}{}: {}", event.reason, event.message)
 }
 
-pub(super) fn lines(plan: &Plan) -> Vec<String> {
-    let mut lines = Vec::new();
-    for step in &plan.steps {
-        match step {
-            Step::Verify(verify) => lines.push(format!("verify {} {:?}", verify.key, verify.expect)),
-            Step::Write(write) => tell(&mut lines, write),
-            Step::Batch(writes) => writes.iter().for_each(|write| tell(&mut lines, write)),
-            Step::Emit(event) => lines.push(event_line(event)),
-        }
-    }
-    lines
-}
-
-fn tell(lines: &mut Vec<String>, write: &Write) {
+fn written(write: &Write) -> String {
     let name = &write.key.name;
-    lines.push(match &write.verb {
-        Verb::Create(object) => {
-            let made: Arc<ReplicaSet> = decoded(&REPLICA_SETS, object.to_vec());
-            format!("create {name} {}", made.spec.replicas.unwrap())
+    match &write.verb {
+        Verb::Create(body) => format!("create {}", set_line(&decoded(&REPLICA_SETS, body.to_vec()))),
+        Verb::Update(body) => format!("update {}", set_line(&decoded(&REPLICA_SETS, body.to_vec()))),
+        Verb::UpdateSubresource(..) => format!("status {name}"),
+        Verb::Patch(patch @ Patch::Strategic(_)) => format!("patch {name} {}", patch.value()),
+        Verb::Delete { uid, resource_version, propagation: None } => {
+            format!("delete {name} {uid} {}", resource_version.as_deref().unwrap_or("any"))
         }
-        Verb::Update(object) => {
-            let updated: Arc<ReplicaSet> = decoded(&REPLICA_SETS, object.to_vec());
-            format!("update {name} {}", updated.spec.replicas.unwrap())
-        }
-        Verb::UpdateSubresource("status", object) => {
-            format!("status {}", told(&decoded(&DEPLOYMENTS, object.to_vec())))
-        }
-        Verb::Patch(Patch::Strategic(patch)) => format!("patch {name} {patch}"),
-        Verb::Delete { uid, resource_version, .. } => {
-            format!("delete {name} {uid} {}", resource_version.as_ref().unwrap())
-        }
-        other => panic!("{other:?} is not a write of this room"),
-    });
-    lines.extend(write.on_success.as_ref().map(event_line));
-}
-
-fn event_line(event: &EventSpec) -> String {
-    assert_eq!(event.regarding.uid, "web-uid");
-    format!("{} {}: {}", if event.warning { "Warning" } else { "Normal" }, event.reason, event.message)
-}
-
-/// `revision@generation: replicas/updated/ready/available-unavailable+terminating TYPE=STATUS(REASON) …`
-pub(super) fn told(deployment: &Deployment) -> String {
-    let status = &deployment.status;
-    let mut text = format!(
-        "{}@{}: {}/{}/{}/{}-{}",
-        deployment.metadata.annotations.get(REVISION).map_or("", |revision| revision),
-        status.observed_generation,
-        status.replicas,
-        status.updated_replicas,
-        status.ready_replicas,
-        status.available_replicas,
-        status.unavailable_replicas,
-    );
-    if let Some(terminating) = status.terminating_replicas {
-        text = format!("{text}+{terminating}");
+        other => panic!("unexpected {other:?}"),
     }
-    for condition in &status.conditions {
-        text = format!("{text} {}={}({})", condition.r#type, condition.status, condition.reason);
-    }
-    text
 }
 
-/// The Deployment that the plan's status update makes.
-pub(super) fn planned(plan: &Plan) -> Arc<Deployment> {
-    let planned = writes(plan).into_iter().find_map(|write| match &write.verb {
-        Verb::UpdateSubresource("status", object) => Some(decoded(&DEPLOYMENTS, object.to_vec())),
-        _ => None,
-    });
-    planned.expect("a status update")
-}
-
-/// The ReplicaSet that the plan's first create or update makes.
-pub(super) fn planned_set(plan: &Plan) -> Arc<ReplicaSet> {
-    let planned = writes(plan).into_iter().find_map(|write| match &write.verb {
-        Verb::Create(object) | Verb::Update(object) => Some(decoded(&REPLICA_SETS, object.to_vec())),
-        _ => None,
-    });
-    planned.expect("a create or update")
+/// Name, size, and annotations without their common prefix.
+fn set_line(set: &ReplicaSet) -> String {
+    let short = |key: &str| key.trim_start_matches("deployment.kubernetes.io/").to_owned();
+    let annotations: Vec<_> =
+        set.metadata.annotations.iter().map(|(key, value)| format!("{}={value}", short(key))).collect();
+    format!("{} size={} {}", set.metadata.name, set.spec.replicas.unwrap(), annotations.join(" "))
 }

@@ -1,0 +1,73 @@
+//! `RollingUpdate`: the new ReplicaSet grows as far as the surge allows, the old ones shrink as far as availability does,
+//! one of the two in each plan.
+
+use super::draft::Draft;
+use super::{Unplannable, cleanup, revisions, status};
+
+pub(super) fn roll_out(draft: &mut Draft<'_>) -> Result<(), Unplannable> {
+    let at = match draft.new {
+        Some(at) => at,
+        None => {
+            let at = revisions::create(draft)?;
+            let size = new_size(draft, at);
+            draft.resize(at, size);
+            at
+        }
+    };
+    let target = if draft.members[at].replicas > draft.bounds.replicas {
+        draft.bounds.replicas
+    } else {
+        new_size(draft, at)
+    };
+    if draft.resize(at, target) || shrink_old(draft, at) {
+        return Ok(());
+    }
+    if status::is_complete(draft.view, &draft.status) {
+        cleanup::clean_up(draft);
+    }
+    Ok(())
+}
+
+/// How large the new ReplicaSet may be, given the size of all others.
+fn new_size(draft: &Draft<'_>, at: usize) -> i32 {
+    let present = draft.members[at].replicas;
+    let room = draft.bounds.most().saturating_sub(draft.total());
+    let wanting = draft.bounds.replicas - present;
+    present + room.min(wanting).max(0)
+}
+
+/// Takes pods of old ReplicaSets away, first those that are not available, which would only stand in the way, then as many
+/// as can be spared. Whether there were any.
+fn shrink_old(draft: &mut Draft<'_>, new: usize) -> bool {
+    let old = draft.active_old();
+    // Where a ReplicaSet shrank and grew again, pods may be counted as available that went in between. Its controller tells
+    // better as soon as it has seen the last size, and that brings the Deployment back.
+    if old.is_empty() || draft.members.iter().any(|member| member.is_active() && !member.is_observed()) {
+        return false;
+    }
+    let least = draft.bounds.least_available();
+    let pending = draft.members[new].replicas - draft.members[new].available();
+    let mut spare = draft.total().saturating_sub(least).saturating_sub(pending);
+    if spare <= 0 {
+        return false;
+    }
+    let before = draft.total();
+    for &at in &old {
+        let unavailable = draft.members[at].replicas - draft.members[at].available();
+        spare -= take(draft, at, unavailable.min(spare));
+    }
+    let available: i32 = draft.members.iter().fold(0, |sum, member| member.available().saturating_add(sum));
+    let mut surplus = available.saturating_sub(least);
+    for &at in &old {
+        surplus -= take(draft, at, surplus);
+    }
+    draft.total() < before
+}
+
+/// Takes up to `count` pods away; how many it were.
+fn take(draft: &mut Draft<'_>, at: usize, count: i32) -> i32 {
+    let present = draft.members[at].replicas;
+    let count = count.clamp(0, present);
+    draft.resize(at, present - count);
+    count
+}

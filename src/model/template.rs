@@ -1,0 +1,144 @@
+//! Pod templates, compared as what they mean and named by a hash.
+//!
+//! A template reaches us as protobuf bytes, and its copy in a ReplicaSet carries one label more, `pod-template-hash`.
+//! Two templates are the same when their **canonical forms** are: fields in the order of their numbers, map entries in the
+//! order of their keys, without that label, without an unset creation time, and without fields that are newer than this
+//! program ([`shapes`]). What the canonical form must never do is differ for equal templates, since every difference is a
+//! roll-out of all pods:
+//!
+//! - An API server encodes a field that is not a pointer even when it is empty. While a control plane is upgraded, a
+//!   Deployment may come from the old API server and its ReplicaSet from the new one, which knows more fields. So those
+//!   that this program doesn't know don't count, exactly as in the original, which never sees them.
+//! - Apart from these, presence counts: `runAsUser: 0` is not the same as none, nor is `affinity: {}`.
+//!
+//! The name of a ReplicaSet holds a hash of the canonical form. It is not the original's, which hashes a dump of its own
+//! in-memory structures and changes with them; clients depend on its uniqueness and stability only. A ReplicaSet that
+//! exists is recognised by its template, never by its hash, so that those the original made are taken over as they are.
+
+use super::hash;
+use crate::wire::splice::{Edit, edit, put_bytes};
+use crate::wire::{Raw, RawField, Reader, WireError};
+
+pub mod shapes;
+#[cfg(test)]
+mod tests;
+
+use shapes::Shape;
+
+/// Label of ReplicaSets, their selectors, templates and pods: tells the templates of one Deployment apart.
+pub const HASH_LABEL: &str = "pod-template-hash";
+
+/// `PodTemplateSpec.metadata.labels`
+const LABELS: [u32; 2] = [1, 11];
+/// `ObjectMeta.creationTimestamp`, which templates never have and servers encode as an empty message.
+const CREATION_TIMESTAMP: u32 = 8;
+
+/// A template to compare others with.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// Its bytes without the hash label.
+    plain: Raw,
+    canonical: Raw,
+}
+
+impl Template {
+    /// Reads an encoded `PodTemplateSpec`.
+    pub fn new(encoded: &[u8]) -> Result<Self, WireError> {
+        let plain = without_hash(encoded)?;
+        let canonical = canonical(&plain)?;
+        Ok(Self { plain: Raw(plain.into()), canonical: Raw(canonical.into()) })
+    }
+
+    /// Whether `encoded` is the same template, but for the hash label.
+    pub fn is_same_as(&self, encoded: &[u8]) -> Result<bool, WireError> {
+        let plain = without_hash(encoded)?;
+        // One server encodes equal templates equally, so this is nearly always the answer for equal ones.
+        Ok(plain == self.plain.as_ref() || canonical(&plain)? == self.canonical.as_ref())
+    }
+
+    /// The value of the hash label: differs with the template, and with the number of collisions met so far.
+    pub fn hash(&self, collisions: Option<i32>) -> String {
+        let salt = collisions.map(|count| u64::from(count as u32).to_le_bytes());
+        let salt: &[u8] = salt.as_ref().map_or(&[], |bytes| bytes);
+        hash::encode(hash::fnv1a([self.canonical.as_ref(), salt]))
+    }
+
+    /// The template's bytes, every field of them, with the hash label set.
+    pub fn labelled(encoded: &[u8], hash: &str) -> Result<Vec<u8>, WireError> {
+        edit(encoded, &[Edit::MapSet(LABELS.to_vec(), HASH_LABEL.to_owned(), hash.to_owned())])
+    }
+}
+
+fn without_hash(encoded: &[u8]) -> Result<Vec<u8>, WireError> {
+    edit(encoded, &[Edit::MapRemove(LABELS.to_vec(), HASH_LABEL.to_owned())])
+}
+
+fn canonical(encoded: &[u8]) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::with_capacity(encoded.len());
+    put_canonical(encoded, shapes::POD_TEMPLATE, &mut out)?;
+    Ok(out)
+}
+
+/// Appends the canonical form of a message to `out`.
+fn put_canonical(encoded: &[u8], shape: &Shape, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let mut fields: Vec<RawField<'_>> = Vec::with_capacity(16);
+    let mut reader = Reader::new(encoded);
+    while let Some(field) = reader.next_raw()? {
+        if field.0 <= shape.last {
+            fields.push(field);
+        }
+    }
+    fields.sort_by_key(|(number, ..)| *number);
+    for occurrences in fields.chunk_by(|(a, ..), (b, ..)| a == b) {
+        let number = occurrences[0].0;
+        if shape.maps.contains(&number) {
+            put_map(occurrences, out)?;
+        } else if let Some(inner) = shape.message(number) {
+            for (_, value, _) in occurrences {
+                put_message(number, value.bytes()?, shape, inner, out)?;
+            }
+        } else {
+            occurrences.iter().for_each(|(_, _, raw)| out.extend_from_slice(raw));
+        }
+    }
+    Ok(())
+}
+
+fn put_message(
+    number: u32,
+    encoded: &[u8],
+    of: &Shape,
+    shape: &Shape,
+    out: &mut Vec<u8>,
+) -> Result<(), WireError> {
+    let mut body = Vec::with_capacity(encoded.len());
+    put_canonical(encoded, shape, &mut body)?;
+    let is_meta = of.name == "ObjectMeta";
+    let is_unset = body.is_empty() && (shape.name == "ObjectMeta" || is_meta && number == CREATION_TIMESTAMP);
+    if !is_unset {
+        put_bytes(out, number, &body);
+    }
+    Ok(())
+}
+
+/// Appends the entries of a map in the order of their keys; of entries with the same key the last one counts.
+fn put_map(entries: &[RawField<'_>], out: &mut Vec<u8>) -> Result<(), WireError> {
+    let mut by_key = Vec::with_capacity(entries.len());
+    for (_, value, raw) in entries {
+        let mut key: &[u8] = &[];
+        let mut reader = Reader::new(value.bytes()?);
+        while let Some((number, value)) = reader.next_field()? {
+            if number == 1 {
+                key = value.bytes()?;
+            }
+        }
+        by_key.push((key, *raw));
+    }
+    by_key.sort_by_key(|(key, _)| *key);
+    for (at, (key, raw)) in by_key.iter().enumerate() {
+        if by_key.get(at + 1).is_none_or(|(next, _)| next != key) {
+            out.extend_from_slice(raw);
+        }
+    }
+    Ok(())
+}

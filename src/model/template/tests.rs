@@ -1,0 +1,163 @@
+//! Which templates are the same, and how they are named.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::splice::{get, put_varint_field};
+
+/// Labels in the given order, then a spec with a node selector and one container.
+fn template(labels: &[(&str, &str)], image: &str) -> Vec<u8> {
+    let mut meta = Vec::new();
+    put_bytes(&mut meta, 8, &[]);
+    for (key, value) in labels {
+        put_entry(&mut meta, 11, key, value);
+    }
+    let mut container = Vec::new();
+    put_bytes(&mut container, 1, b"c");
+    put_bytes(&mut container, 2, image.as_bytes());
+    put_bytes(&mut container, 8, &[]);
+    let mut spec = Vec::new();
+    put_bytes(&mut spec, 2, &container);
+    put_bytes(&mut spec, 3, b"Always");
+    put_entry(&mut spec, 7, "disk", "fast");
+    put_entry(&mut spec, 7, "arch", "arm");
+    let mut template = Vec::new();
+    put_bytes(&mut template, 1, &meta);
+    put_bytes(&mut template, 2, &spec);
+    template
+}
+
+fn put_entry(out: &mut Vec<u8>, number: u32, key: &str, value: &str) {
+    let mut entry = Vec::new();
+    put_bytes(&mut entry, 1, key.as_bytes());
+    put_bytes(&mut entry, 2, value.as_bytes());
+    put_bytes(out, number, &entry);
+}
+
+fn base() -> Vec<u8> {
+    template(&[("app", "web"), ("tier", "front")], "nginx")
+}
+
+#[track_caller]
+fn check(other: &[u8], same: bool) {
+    let base = Template::new(&base()).unwrap();
+    assert_eq!(base.is_same_as(other).unwrap(), same);
+    let other = Template::new(other).unwrap();
+    assert_eq!(other.is_same_as(&self::base()).unwrap(), same, "it is symmetrical");
+    assert_eq!(base.hash(None) == other.hash(None), same, "equal templates have equal hashes");
+}
+
+#[test]
+fn the_hash_label_does_not_count() {
+    check(&Template::labelled(&base(), "abc").unwrap(), true);
+    check(&Template::labelled(&template(&[], "nginx"), "abc").unwrap(), false);
+}
+
+#[test]
+fn order_does_not_count_where_it_means_nothing() {
+    check(&template(&[("tier", "front"), ("app", "web")], "nginx"), true);
+    let mut swapped = Vec::new();
+    put_bytes(&mut swapped, 2, get(&base(), &[2]).unwrap().unwrap().bytes().unwrap());
+    put_bytes(&mut swapped, 1, get(&base(), &[1]).unwrap().unwrap().bytes().unwrap());
+    check(&swapped, true);
+}
+
+#[test]
+fn what_is_newer_than_this_program_does_not_count() {
+    for path in [vec![3], vec![1, 18], vec![2, 44], vec![2, 2, 26], vec![2, 2, 8, 9]] {
+        check(&edit(&base(), &[Edit::SetBytes(path.clone(), Vec::new())]).unwrap(), true);
+        check(&edit(&base(), &[Edit::SetVarint(path, 7)]).unwrap(), true);
+    }
+}
+
+#[test]
+fn an_unset_creation_time_is_no_difference() {
+    check(&edit(&base(), &[Edit::Clear(vec![1, 8])]).unwrap(), true);
+    let bare = edit(&base(), &[Edit::Clear(vec![1])]).unwrap();
+    let empty = edit(&bare, &[Edit::SetBytes(vec![1], b"\x42\x00".to_vec())]).unwrap();
+    assert!(Template::new(&bare).unwrap().is_same_as(&empty).unwrap());
+}
+
+#[test]
+fn every_other_difference_counts() {
+    check(&template(&[("app", "web"), ("tier", "front")], "nginx:2"), false);
+    check(&template(&[("app", "web")], "nginx"), false);
+    for (path, why) in [
+        (vec![2, 5], "terminationGracePeriodSeconds: 0 is not none"),
+        (vec![2, 2, 15, 4], "runAsUser: 0 is not none"),
+    ] {
+        let changed = edit(&base(), &[Edit::SetVarint(path, 0)]).unwrap();
+        assert!(!Template::new(&base()).unwrap().is_same_as(&changed).unwrap(), "{why}");
+    }
+    for (path, why) in [(vec![2, 14], "securityContext: {} is not none"), (vec![2, 18], "affinity: {}")] {
+        let changed = edit(&base(), &[Edit::SetBytes(path, Vec::new())]).unwrap();
+        assert!(!Template::new(&base()).unwrap().is_same_as(&changed).unwrap(), "{why}");
+    }
+}
+
+#[test]
+fn the_order_of_a_list_counts() {
+    let mut args = Vec::new();
+    put_bytes(&mut args, 4, b"a");
+    put_bytes(&mut args, 4, b"b");
+    let mut swapped = Vec::new();
+    put_bytes(&mut swapped, 4, b"b");
+    put_bytes(&mut swapped, 4, b"a");
+    let of = |args: Vec<u8>| edit(&base(), &[Edit::SetBytes(vec![2, 2], args)]).unwrap();
+    assert!(!Template::new(&of(args)).unwrap().is_same_as(&of(swapped)).unwrap());
+}
+
+#[test]
+fn a_collision_changes_the_hash_and_nothing_else_does() {
+    let template = Template::new(&base()).unwrap();
+    let hashes: Vec<_> = [None, Some(1), Some(2)].map(|count| template.hash(count)).into();
+    assert_eq!(hashes, [None, Some(1), Some(2)].map(|count| template.hash(count)));
+    assert!(hashes[0] != hashes[1] && hashes[1] != hashes[2] && hashes[0] != hashes[2], "{hashes:?}");
+    assert!(hashes.iter().all(|hash| hash.len() <= 10));
+}
+
+/// A name that was given once is the name for ever: this value must not change between versions.
+#[test]
+fn the_hash_is_stable() {
+    assert_eq!(Template::new(&base()).unwrap().hash(None), "d77cc7bf8");
+}
+
+#[test]
+fn unknown_fields_stay_in_the_copy() {
+    let mut newer = base();
+    put_varint_field(&mut newer, 900, 1);
+    let copy = Template::labelled(&newer, "abc").unwrap();
+    assert!(get(&copy, &[900]).unwrap().is_some());
+}
+
+#[test]
+fn the_table_is_in_order() {
+    for shape in shapes::ALL {
+        let numbers: Vec<_> = shape.messages.iter().map(|(number, _)| *number).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{}", shape.name);
+        assert!(numbers.iter().chain(shape.maps).all(|number| *number <= shape.last), "{}", shape.name);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(template) = Template::new(&bytes) {
+            prop_assert!(template.is_same_as(&bytes).unwrap());
+            template.hash(Some(i32::MAX));
+        }
+    }
+
+    #[test]
+    fn shuffled_labels_are_the_same(labels in prop::collection::btree_map("[a-z]{1,8}", "[a-z]{0,8}", 0..6).prop_flat_map(|map| {
+        let pairs: Vec<_> = map.into_iter().collect();
+        (Just(pairs.clone()), Just(pairs).prop_shuffle())
+    })) {
+        let of = |pairs: &[(String, String)]| {
+            let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            template(&pairs, "nginx")
+        };
+        let (sorted, shuffled) = labels;
+        prop_assert!(Template::new(&of(&sorted)).unwrap().is_same_as(&of(&shuffled)).unwrap());
+    }
+}
