@@ -10,7 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use tokio::sync::Mutex;
 
-use crate::harness::{AuditEvent, Caller, Cluster, ControlPlane, Held, LeaseHistory, Manager, Options, until};
+use crate::harness::{
+    AuditEvent, Caller, Cluster, ControlPlane, Held, LeaseHistory, Manager, Options, until,
+};
 
 /// How long anything may take: several times a lease's duration.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -75,15 +77,16 @@ async fn works(cluster: &Cluster) {
     let namespace = cluster.namespace("led").await;
     let accounts = namespace.api::<ServiceAccount>();
     let account = || accounts.get_opt("default");
-    until("a leader's work", LIMIT, account, |account| matches!(account, Ok(Some(_)))).await;
+    until("a leader's work", LIMIT, account, |account| matches!(account, Ok(Some(_)))).await.expect("seen");
 }
 
 /// Waits until the Lease is another's than `last`'s, and gives the first version that says so.
 async fn taken_over(history: &LeaseHistory, last: &Held) -> Held {
     let next = || async {
-        history.seen().into_iter().find(|held| {
-            held.version > last.version && !held.holder.is_empty() && held.holder != last.holder
-        })
+        history
+            .seen()
+            .into_iter()
+            .find(|held| held.version > last.version && !held.holder.is_empty() && held.holder != last.holder)
     };
     until("another leader", LIMIT, next, Option::is_some).await.expect("just seen")
 }
@@ -122,8 +125,9 @@ fn terms(history: &[Held], audit: &[AuditEvent]) -> Vec<Term> {
             holder = &held.holder;
         }
     }
-    let is_lease =
-        |event: &&AuditEvent| event.is_write() && event.object_ref.resource == "leases" && event.object_ref.name == LEASE;
+    let is_lease = |event: &&AuditEvent| {
+        event.is_write() && event.object_ref.resource == "leases" && event.object_ref.name == LEASE
+    };
     // The write that made a takeover true was sent after the time that it carries.
     let commit = |acquired: Timestamp| {
         let mut writes = audit.iter().filter(is_lease).filter(|event| event.response_status.code < 300);
@@ -202,7 +206,8 @@ async fn three_managers_share_one_lease() {
     let next = taken_over(&history, &before).await;
     assert!(next.acquired.duration_since(sent) < HANDOVER, "asked to end at {sent}, followed by {next:?}");
     assert!(leader.exit().starts_with("exit status 0"), "{}", leader.exit());
-    let released = history.seen().into_iter().any(|held| held.version > before.version && held.holder.is_empty());
+    let released =
+        history.seen().into_iter().any(|held| held.version > before.version && held.holder.is_empty());
     assert!(released, "{:?}", history.seen());
     leader.start_again();
 
@@ -248,4 +253,56 @@ async fn three_managers_share_one_lease() {
     let audit = plane.audit();
     let written = assert_no_late_write(&terms(&history, &audit), &audit);
     assert!(written >= 4, "Coxswain led and wrote in {written} terms only");
+}
+
+/// A standby follows the Lease itself: with tries this far apart, only that can be quick.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_released_lease_is_followed_and_a_lost_server_ends_the_leader() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let plane = ControlPlane::start(&options(&[]));
+    let cluster = plane.cluster().await;
+    let history = LeaseHistory::follow(&cluster, LEASE).await;
+    let patient = [
+        "--leader-elect-lease-duration=60s",
+        "--leader-elect-renew-deadline=45s",
+        "--leader-elect-retry-period=20s",
+    ];
+    let first = plane.coxswain("patient-a", &patient);
+    agree(&history, &[&first]).await;
+    let second = plane.coxswain("patient-b", &patient);
+    assert_eq!(agree(&history, &[&first, &second]).await.0, 0);
+    let before = history.last().expect("a leader");
+    let sent = SystemClock.now();
+    first.stop();
+    let next = taken_over(&history, &before).await;
+    assert!(next.acquired.duration_since(sent) < HANDOVER, "asked to end at {sent}, followed by {next:?}");
+    assert_eq!(agree(&history, &[&second]).await.1.holder, next.holder);
+    works(&cluster).await;
+    second.stop();
+    assert!(second.exit().starts_with("exit status 0"), "{}", second.exit());
+
+    // Without an election the Lease is nothing to it, whoever has it.
+    let free = history.last().expect("released");
+    assert_eq!(free.holder, "");
+    let alone = plane.coxswain("alone", &["--leader-elect=false"]);
+    works(&cluster).await;
+    let health = alone.page(Caller::Anonymous, "/healthz?verbose").await;
+    assert!(!health.text.contains("leaderElection"), "{}", health.text);
+    alone.stop();
+    assert!(alone.exit().starts_with("exit status 0"), "{}", alone.exit());
+    assert_eq!(history.last().expect("as it was"), free);
+
+    // A leader that cannot reach the server ends within the renew deadline; a standby waits for the server to return.
+    let cut_off = plane.coxswain("cut-off", TIMING);
+    let (_, held) = agree(&history, &[&cut_off]).await;
+    let waiting = plane.coxswain("waiting", TIMING);
+    plane.operate("pause", "kube-apiserver");
+    let exit = cut_off.exited(LIMIT).await;
+    assert!(exit.starts_with("exit status 1 "), "{exit}");
+    assert_eq!(waiting.exit(), "", "a standby has nothing to lose");
+    plane.operate("resume", "kube-apiserver");
+    let next = taken_over(&history, &held).await;
+    assert_eq!(agree(&history, &[&waiting]).await.1.holder, next.holder);
+    works(&cluster).await;
+    assert_lawful(&history.finish().await);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
@@ -145,6 +146,19 @@ impl ControlPlane {
         self.running(name)
     }
 
+    /// Starts Coxswain with the cluster's usual flags and `args` on a port of the test's own choice, and does not wait
+    /// until it serves: for a certificate that the launcher would not trust.
+    pub(crate) fn coxswain_unawaited(&self, name: &str, args: &[&str]) -> Manager<'_> {
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+        let secure_port = format!("--secure-port={port}");
+        let mut all = vec!["add", name, env!("CARGO_BIN_EXE_coxswain")];
+        all.extend(self.report.manager_args.iter().map(String::as_str));
+        all.push(&secure_port);
+        all.extend(args);
+        self.ctl(&all);
+        Manager { url: format!("https://127.0.0.1:{port}"), ..self.running(name) }
+    }
+
     /// A manager that was started before.
     pub(crate) fn running(&self, name: &str) -> Manager<'_> {
         let component = self.component(name);
@@ -277,6 +291,15 @@ impl Manager<'_> {
     pub(crate) async fn page(&self, caller: Caller<'_>, path: &str) -> Page {
         let page = self.try_page(caller, path).await;
         page.unwrap_or_else(|| panic!("{} does not answer {path}", self.name))
+    }
+
+    /// The errors in its log.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        // As klog writes them: E, month and day.
+        let is_error = |line: &&str| {
+            line.strip_prefix('E').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+        };
+        self.log().lines().filter(is_error).map(str::to_owned).collect()
     }
 
     /// Its log.

@@ -42,7 +42,10 @@ impl LeaseHistory {
     pub(crate) async fn follow(cluster: &Cluster, name: &'static str) -> Self {
         let api: Api<Lease> = Api::namespaced(cluster.client.clone(), "kube-system");
         let from = api.list(&kube::api::ListParams::default()).await.expect("leases");
-        assert!(from.items.iter().all(|lease| lease.metadata.name.as_deref() != Some(name)), "{name} is there");
+        assert!(
+            from.items.iter().all(|lease| lease.metadata.name.as_deref() != Some(name)),
+            "{name} is there"
+        );
         let version = from.metadata.resource_version.expect("a version");
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut follower = JoinSet::new();
