@@ -98,7 +98,7 @@ fn put_canonical(encoded: &[u8], shape: &Shape, out: &mut Vec<u8>) -> Result<(),
                 put_message(number, value.bytes()?, shape, inner, out)?;
             }
         } else {
-            occurrences.iter().for_each(|(_, _, raw)| out.extend_from_slice(raw));
+            out.extend(occurrences.iter().flat_map(|(_, _, raw)| *raw));
         }
     }
     Ok(())

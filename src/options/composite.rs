@@ -108,6 +108,8 @@ pub struct ComponentSettings(pub Vec<ComponentSetting>);
 pub struct ComponentSetting {
     /// The component; `kube` when none was named.
     pub component: String,
+    /// Whether the component was named.
+    pub named: bool,
     /// The name.
     pub name: String,
     /// The value.
@@ -120,12 +122,14 @@ impl FlagValue for ComponentSettings {
     fn set(&mut self, text: &str, repetition: Repetition) -> Result<(), ValueError> {
         let mut settings = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (component, setting) = part.split_once(':').unwrap_or((versions::COMPONENT, part));
+            let named = part.split_once(':');
+            let (component, setting) = named.unwrap_or((versions::COMPONENT, part));
             let (name, value) = setting.split_once('=').ok_or_else(|| {
                 ValueError::new(format!("{setting} has no value: expected {setting}=true or {setting}=false"))
             })?;
             settings.push(ComponentSetting {
                 component: component.trim().to_owned(),
+                named: named.is_some(),
                 name: name.trim().to_owned(),
                 value: value.trim().to_owned(),
             });

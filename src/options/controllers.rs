@@ -1,7 +1,7 @@
 //! Which controllers run: `--controllers` read against the registry.
 
 use super::Config;
-use super::error::{OptionError, nearest};
+use super::error::{OptionError, OptionWarning, nearest};
 use crate::framework::{DefaultState, Descriptor};
 
 const FLAG: &str = "controllers";
@@ -22,11 +22,13 @@ pub enum ControllerState {
 }
 
 impl Config {
-    /// Whether a controller runs. The first mention of its name in `--controllers`, with or without a dash, decides;
+    /// Whether a controller runs. A special one does, whatever `--controllers` says: observed of the original, and what
+    /// keeps a manager that runs a few controllers able to make their tokens. Of others, the first mention of its name in `--controllers`, with or without a dash, decides;
     /// without one, `*` and its default do; then its gates and whether it needs a cloud provider. Whether it is built
     /// is not asked here.
     pub fn controller_state(&self, descriptor: &Descriptor) -> ControllerState {
         match mention(&self.flags.controllers, descriptor) {
+            _ if descriptor.special => {}
             Some(true) => {}
             Some(false) => return ControllerState::DisabledByFlag,
             None if descriptor.default == DefaultState::On
@@ -53,7 +55,12 @@ fn mention(selectors: &[String], descriptor: &Descriptor) -> Option<bool> {
 }
 
 /// Replaces aliases by names. Unknown controllers are added to `errors`.
-pub(super) fn complete(selectors: &mut [String], registry: &[Descriptor], errors: &mut Vec<OptionError>) {
+pub(super) fn complete(
+    selectors: &mut [String],
+    registry: &[Descriptor],
+    errors: &mut Vec<OptionError>,
+    warnings: &mut Vec<OptionWarning>,
+) {
     for selector in selectors.iter_mut().filter(|selector| *selector != "*") {
         let (sign, name) = match selector.strip_prefix('-') {
             Some(name) => ("-", name),
@@ -61,6 +68,11 @@ pub(super) fn complete(selectors: &mut [String], registry: &[Descriptor], errors
         };
         let is = |descriptor: &&Descriptor| descriptor.name == name || descriptor.aliases.contains(&name);
         if let Some(descriptor) = registry.iter().find(is) {
+            if descriptor.special && sign == "-" {
+                let message =
+                    format!("{name} can't be left out: it starts whenever it has a key to sign with");
+                warnings.push(OptionWarning::new(FLAG, message));
+            }
             *selector = format!("{sign}{}", descriptor.name);
             continue;
         }
@@ -81,7 +93,7 @@ mod tests {
     fn state(selectors: &[&str], name: &str) -> ControllerState {
         let mut controllers: Vec<String> = selectors.iter().map(|s| (*s).to_owned()).collect();
         let mut errors = Vec::new();
-        complete(&mut controllers, REGISTRY, &mut errors);
+        complete(&mut controllers, REGISTRY, &mut errors, &mut Vec::new());
         assert_eq!(errors, []);
         let config = Config { flags: Flags { controllers, ..Flags::default() }, ..Config::default() };
         config.controller_state(find(name).unwrap())
@@ -106,6 +118,8 @@ mod tests {
             (&["*"], "podcertificaterequest-cleaner-controller", MissingGates(vec!["PodCertificateRequest"])),
             (&["*"], "storageversion-garbage-collector-controller", MissingGates(vec!["StorageVersionAPI"])),
             (&["*"], "resourceclaim-controller", Enabled),
+            (&["ttl"], "serviceaccount-token-controller", Enabled),
+            (&["*", "-serviceaccount-token"], "serviceaccount-token-controller", Enabled),
         ] {
             assert_eq!(state(selectors, name), expected, "{selectors:?} {name}");
         }
@@ -115,7 +129,7 @@ mod tests {
     fn aliases_become_names_and_what_is_unknown_is_refused() {
         let mut controllers = ["*", "-podgc", "ttl", "deploymnet", "-*", ""].map(str::to_owned);
         let mut errors = Vec::new();
-        complete(&mut controllers, REGISTRY, &mut errors);
+        complete(&mut controllers, REGISTRY, &mut errors, &mut Vec::new());
         assert_eq!(controllers[..3], ["*", "-pod-garbage-collector-controller", "ttl-controller"]);
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(errors.len(), 3, "{errors:?}");

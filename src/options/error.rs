@@ -139,7 +139,7 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         .into_iter()
         .map(|candidate| {
             // A part of a name, or the beginning of one, is likelier meant than its spelling alone would say.
-            let bonus = if !name.is_empty() && candidate.contains(name) { 0.15 } else { 0.0 };
+            let bonus = if name.len() > 2 && candidate.contains(name) { 0.15 } else { 0.0 };
             (strsim::jaro_winkler(name, candidate) + bonus, candidate)
         })
         .filter(|(score, _)| *score > 0.8)

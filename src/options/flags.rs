@@ -227,7 +227,7 @@ concurrent_validating_admission_policy_status_syncs: i32 = 5, NotBuilt, "Validat
 
 ["Metrics"]
 allow_metric_labels: BTreeMap<String, String> = BTreeMap::new(), NotBuilt, "Values that a metric's label may take, others being counted together: METRIC,LABEL=VALUE,VALUE.";
-allow_metric_labels_manifest: String = "", NotBuilt, "File with the same in YAML, under allowListMapping. --allow-metric-labels wins over it.";
+allow_metric_labels_manifest: String = "", NotBuilt, "File with the same in YAML, a map of METRIC,LABEL to VALUE,VALUE. --allow-metric-labels wins over it.";
 disabled_metrics: Vec<String> = list(&[]), NotBuilt, "Metrics not to serve, by their full names.";
 show_hidden_metrics_for_version: String = "", NotBuilt, "Release whose hidden metrics to serve after all. Only the previous one, 1.35, is possible.";
 

@@ -124,13 +124,21 @@ pub fn parse(
     }
     let mut found = Vec::new();
     let mut warnings = warn_of_given(&given, &flags);
-    controllers::complete(&mut flags.controllers, registry, &mut found);
+    controllers::complete(&mut flags.controllers, registry, &mut found, &mut warnings);
     let versions =
         EffectiveVersions::complete(&flags.emulated_version, &flags.min_compatibility_version, &mut found);
     let gates = FeatureGates::complete(&flags.feature_gates, versions.emulated, &mut found, &mut warnings);
     let leader_migration = LeaderMigration::complete(&flags, &mut found);
-    let serving_tls = ServingTls::complete(&flags, &mut found, &mut warnings);
-    let mut check = validate::Check::new(&flags, &gates);
+    // Without a port nothing is served, and the original looks at none of the flags for it.
+    let serving_tls = if flags.secure_port == 0 {
+        ServingTls::default()
+    } else {
+        ServingTls::complete(&flags, &mut found, &mut warnings)
+    };
+    let shown: Vec<_> = given.iter().map(|flag| (flag.name(), flag.show(&flags))).collect();
+    let config =
+        Config { flags, gates, versions, kubernetes_version: kubernetes, serving_tls, leader_migration };
+    let mut check = validate::Check::new(&config, registry);
     check.run();
     found.extend(check.errors);
     warnings.extend(check.warnings);
@@ -142,10 +150,7 @@ pub fn parse(
     if !errors.is_empty() {
         return Err(OptionErrors(errors));
     }
-    let given = given.iter().map(|flag| (flag.name(), flag.show(&flags))).collect();
-    let config =
-        Config { flags, gates, versions, kubernetes_version: kubernetes, serving_tls, leader_migration };
-    Ok(Invocation::Run(Box::new(Startup { config, warnings, given })))
+    Ok(Invocation::Run(Box::new(Startup { config, warnings, given: shown })))
 }
 
 fn decode(arguments: impl IntoIterator<Item = OsString>, errors: &mut Vec<OptionError>) -> Vec<String> {

@@ -65,8 +65,8 @@ pub(super) fn parse_bool(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-/// Reads a whole number as Go does with base 0: decimal, or `0x`, `0o`, `0b`, or octal after a leading zero, with
-/// underscores between digits only where a base prefix is written.
+/// Reads a whole number as Go does with base 0: decimal, or `0x`, `0o`, `0b`, or octal after a leading zero, and
+/// underscores between digits.
 fn parse_int(text: &str, min: i64, max: i64) -> Result<i64, ValueError> {
     let expected = || ValueError::new(format!("expected a whole number from {min} to {max}"));
     let (negative, digits) = match text.as_bytes().first() {
@@ -86,8 +86,10 @@ fn parse_int(text: &str, min: i64, max: i64) -> Result<i64, ValueError> {
     } else {
         (10, lower.as_str())
     };
-    let underscores_ok = radix != 10 && !body.ends_with('_') && !body.contains("__");
-    if body.contains('_') && !underscores_ok || body.starts_with(['+', '-']) {
+    // Between two digits, or between a prefix and a digit.
+    let bare = radix == 10 || body.is_empty();
+    let stray = body.ends_with('_') || body.contains("__") || bare && body.starts_with('_');
+    if stray || body.starts_with(['+', '-']) {
         return Err(expected());
     }
     let magnitude = i128::from_str_radix(&body.replace('_', ""), radix).map_err(|_| expected())?;
@@ -213,7 +215,6 @@ impl FlagValue for Vec<i32> {
     fn set(&mut self, text: &str, repetition: Repetition) -> Result<(), ValueError> {
         let numbers: Vec<i32> = text
             .split(',')
-            .filter(|_| !text.is_empty())
             .map(|part| parse_int(part, i32::MIN.into(), i32::MAX.into()).map(|n| n as i32))
             .collect::<Result<_, _>>()?;
         if repetition == Repetition::First {

@@ -28,12 +28,11 @@ use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use crate::api::meta::ObjectMeta;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, ObserveError,
-    Room, RoomAdapter, Watch,
+    Room, RoomAdapter, Watch, workers,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key, Plan};
-use crate::options::Config;
 
 mod plan;
 #[cfg(test)]
@@ -93,17 +92,11 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     Ok(Built {
         loops: vec![Loop {
             queue: "deployment",
-            workers: workers(build.config),
+            workers: workers(build.config.flags.concurrent_deployment_syncs),
             watches,
             reconcile: Arc::new(RoomAdapter(room)),
         }],
     })
-}
-
-/// Deployments that are reconciled at the same time.
-// WIRE: `config.flags.concurrent_deployment_syncs`, whose default this is, once `Config` holds the flags.
-fn workers(_config: &Config) -> usize {
-    5
 }
 
 /// The room: what it reads, and what is switched on.
@@ -146,15 +139,11 @@ fn replica_set_keys(deployments: Lister<Deployment>) -> KeyMap {
         if let Some(old) = old
             && (new.is_none() || owner_before != owner_now)
         {
-            managing(&deployments, &old.metadata)
-                .into_iter()
-                .for_each(|found| emit(Key::of(&found.metadata)));
+            managing_key(&deployments, &old.metadata).into_iter().for_each(&mut *emit);
         }
         let Some(new) = new else { return };
         if owner_now.is_some() {
-            managing(&deployments, &new.metadata)
-                .into_iter()
-                .for_each(|found| emit(Key::of(&found.metadata)));
+            managing_key(&deployments, &new.metadata).into_iter().for_each(emit);
             return;
         }
         let relabelled = old.is_none_or(|old| old.metadata.labels != new.metadata.labels);
@@ -195,6 +184,10 @@ fn managing(deployments: &Lister<Deployment>, object: &ObjectMeta) -> Option<Arc
     let owner = object.controller().filter(|owner| owner.kind == KIND.kind)?;
     let found = deployments.get(&Key::new(object.namespace.clone(), owner.name.clone()))?;
     (found.metadata.uid == owner.uid).then_some(found)
+}
+
+fn managing_key(deployments: &Lister<Deployment>, object: &ObjectMeta) -> Option<Key> {
+    managing(deployments, object).map(|found| Key::of(&found.metadata))
 }
 
 /// Whether the Deployment's selector is usable and selects the ReplicaSet.

@@ -73,7 +73,7 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan, Unplannable> {
         // An adopted ReplicaSet has another resource version than the one at hand, so nothing else is planned now.
         return Ok(claims.plan(view));
     }
-    let mut draft = Draft::new(view, claims, now)?;
+    let mut draft = Draft::new(view, &claims, now)?;
     if deployment.metadata.is_deleting() {
         return if view.failures.is_empty() { status_only(draft) } else { Ok(Plan::default()) };
     }
@@ -93,8 +93,8 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan, Unplannable> {
         draft.status = status::calculated(&draft);
     } else {
         match deployment.spec.strategy.r#type.as_str() {
-            "RollingUpdate" => rolling::roll_out(&mut draft)?,
-            RECREATE => recreate::roll_out(&mut draft)?,
+            "RollingUpdate" => rolling::roll_out(&mut draft),
+            RECREATE => recreate::roll_out(&mut draft),
             other => return Err(Unplannable::Strategy(format!("unknown type {other:?}"))),
         }
         progress::conclude(&mut draft);

@@ -148,6 +148,15 @@ impl FeatureGates {
                 Err(error) => errors.push(error),
             }
         }
+        let of_kube = |named| settings.0.iter().any(|s| s.component == COMPONENT && s.named == named);
+        if of_kube(true) && of_kube(false) {
+            let problem = format!("some gates are written with {COMPONENT}: before them and some without");
+            errors.push(OptionError::invalid(
+                FLAG,
+                problem,
+                format!("{COMPONENT}: before all of them, or none"),
+            ));
+        }
         let mut gates = Self::defaults(version);
         gates.apply(&explicit);
         for (i, value) in &explicit {

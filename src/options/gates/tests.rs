@@ -103,7 +103,7 @@ fn a_setting_wins_over_all_of_its_stage_in_any_order() {
 
 #[test]
 fn the_last_setting_of_a_gate_wins() {
-    assert!(valid("HPAScaleToZero=false,kube:HPAScaleToZero=true", 36).enabled("HPAScaleToZero"));
+    assert!(valid("kube:HPAScaleToZero=false,kube:HPAScaleToZero=true", 36).enabled("HPAScaleToZero"));
 }
 
 #[test]
@@ -115,6 +115,7 @@ fn what_can_not_be_is_refused() {
     assert!(error("other:HPAScaleToZero=true", 36).contains("no component \"other\""));
     assert!(error("AtomicFIFO=true", 33).contains("from 1.36 on"));
     assert!(error("GangScheduling=true", 36).contains("GenericWorkload=true"));
+    assert!(error("HPAScaleToZero=true,kube:AllAlpha=false", 36).contains("before all of them"));
     let (_, errors, _) = complete("A=true,B=true,DynamicResourceAllocation=false", 36);
     assert_eq!(errors.len(), 3, "all are reported together");
 }

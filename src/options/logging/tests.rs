@@ -1,3 +1,5 @@
+//! Lines as klog writes them, by verbosity and module.
+
 use std::io;
 use std::sync::Arc;
 

@@ -17,20 +17,27 @@ pub(super) struct Pair<'a> {
 }
 
 impl Check<'_> {
-    /// Requires both files of a pair or neither, readable, and the key to be that of the certificate.
+    /// Requires both files of a pair or neither. Says whether there are both.
+    pub(super) fn whole(&mut self, pair: &Pair<'_>) -> bool {
+        let (absent, present) = match (pair.cert_file.is_empty(), pair.key_file.is_empty()) {
+            (true, true) => return false,
+            (false, false) => return true,
+            (false, true) => (pair.key_flag, pair.cert_flag),
+            (true, false) => (pair.cert_flag, pair.key_flag),
+        };
+        self.fail(absent, format!("--{present} is given without it"), "both or neither");
+        false
+    }
+
+    /// Requires both files of a pair or neither; if both, that they can be used.
     pub(super) fn pair(&mut self, pair: &Pair<'_>) {
-        match (pair.cert_file.is_empty(), pair.key_file.is_empty()) {
-            (true, true) => return,
-            (false, true) => {
-                let problem = format!("--{} is given without it", pair.cert_flag);
-                return self.fail(pair.key_flag, problem, "both or neither");
-            }
-            (true, false) => {
-                let problem = format!("--{} is given without it", pair.key_flag);
-                return self.fail(pair.cert_flag, problem, "both or neither");
-            }
-            (false, false) => {}
+        if self.whole(pair) {
+            self.usable(pair);
         }
+    }
+
+    /// Requires both files to be readable, and the key to be that of the certificate.
+    pub(super) fn usable(&mut self, pair: &Pair<'_>) {
         let chain = self.certificates(pair.cert_flag, pair.cert_file);
         let key = self.private_key(pair.key_flag, pair.key_file);
         let (Some(chain), Some(key)) = (chain, key) else { return };

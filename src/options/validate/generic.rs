@@ -29,9 +29,9 @@ impl Check<'_> {
             let problem = format!("the API server is not spoken to in {:?}", flags.kube_api_content_type);
             self.fail("kube-api-content-type", problem, CONTENT_TYPES.join(", "));
         }
-        if flags.kube_api_qps >= 0.0 && flags.kube_api_burst < 0 {
+        if flags.kube_api_qps > 0.0 && flags.kube_api_burst < 1 {
             let problem = format!("a burst of {} would let no request pass", flags.kube_api_burst);
-            self.fail("kube-api-burst", problem, "0 or more; a negative --kube-api-qps for no limit at all");
+            self.fail("kube-api-burst", problem, "1 or more while --kube-api-qps is above 0");
         }
         self.file_if_named("kubeconfig", &flags.kubeconfig);
         if !flags.master.is_empty() && !is_server_address(&flags.master) {

@@ -1,8 +1,13 @@
 //! Validation: what the manager can work with. Everything wrong is found before anything is reported.
 //!
-//! Three rules decide. What the original refuses is refused. What the original takes and then can't work with, once a
-//! controller or the server starts, is refused here at once. What the original takes and never uses is taken, with a
-//! warning, so that every command line that works there works here.
+//! Three rules decide. What the original refuses is refused. What it takes and then dies of, once a controller or the
+//! server that uses it starts, is refused here at once - and only if that controller or server does start. What it
+//! takes and never uses is taken.
+//!
+//! It is stricter than the original where a value can't mean anything: a CIDR or a server address that can't be read
+//! (also where the original would ignore it), a prefix longer than an address, a negative duration, a number that is
+//! not finite, a media type that no API server speaks, and a lock that could not be written. And it can't serve TLS
+//! with nothing but what rustls leaves out.
 
 mod access;
 mod files;
@@ -20,18 +25,30 @@ use std::ops::RangeInclusive;
 use super::error::{OptionError, OptionWarning};
 use super::flags::Flags;
 use super::gates::FeatureGates;
+use super::{Config, ControllerState};
+use crate::framework::Descriptor;
 
 /// What validation reads, and what it finds.
 pub(super) struct Check<'a> {
     flags: &'a Flags,
     gates: &'a FeatureGates,
+    config: &'a Config,
+    registry: &'a [Descriptor],
     pub(super) errors: Vec<OptionError>,
     pub(super) warnings: Vec<OptionWarning>,
 }
 
 impl<'a> Check<'a> {
-    pub(super) fn new(flags: &'a Flags, gates: &'a FeatureGates) -> Self {
-        Self { flags, gates, errors: Vec::new(), warnings: Vec::new() }
+    pub(super) fn new(config: &'a Config, registry: &'a [Descriptor]) -> Self {
+        let (flags, gates) = (&config.flags, &config.gates);
+        Self { flags, gates, config, registry, errors: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Whether a controller is to run, so that what only it uses matters.
+    fn runs(&self, name: &str) -> bool {
+        let descriptor = self.registry.iter().find(|descriptor| descriptor.name == name);
+        descriptor
+            .is_some_and(|descriptor| self.config.controller_state(descriptor) == ControllerState::Enabled)
     }
 
     /// Checks everything that takes no more than the flags and the files they name.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-
 use super::Check;
 use crate::options::versions::CURRENT;
 
@@ -11,12 +9,6 @@ use crate::options::versions::CURRENT;
 const ALPHA_LOGGING: &str = "LoggingAlphaOptions";
 /// The gate of the JSON format.
 const BETA_LOGGING: &str = "LoggingBetaOptions";
-
-#[derive(Deserialize)]
-struct AllowListManifest {
-    #[serde(rename = "allowListMapping", default)]
-    _mapping: BTreeMap<String, String>,
-}
 
 impl Check<'_> {
     pub(super) fn logs(&mut self) {
@@ -62,27 +54,36 @@ impl Check<'_> {
             let problem = format!("{asked:?} is not the previous release");
             self.fail("show-hidden-metrics-for-version", problem, format!("{previous}, or empty"));
         }
-        for key in flags.allow_metric_labels.keys() {
-            let named =
-                key.split_once(',').is_some_and(|(metric, label)| is_name(metric, ":") && is_name(label, ""));
-            if !named {
-                let problem = format!("{key:?} does not name a metric and a label");
-                self.fail("allow-metric-labels", problem, "METRIC,LABEL=VALUE,VALUE");
-            }
-        }
+        self.labels("allow-metric-labels", &flags.allow_metric_labels);
         let path = &flags.allow_metric_labels_manifest;
         if path.is_empty() {
             return;
         }
-        let problem = match std::fs::read_to_string(path) {
-            Err(error) => error.to_string(),
-            Ok(text) => match serde_yaml_ng::from_str::<AllowListManifest>(&text) {
-                Ok(_) => return,
-                Err(error) => error.to_string(),
-            },
-        };
-        let allowed = "a YAML file with a map allowListMapping";
-        self.fail("allow-metric-labels-manifest", format!("can't read {path:?}: {problem}"), allowed);
+        // What the original reads, observed, is the map itself; an empty file is an empty map.
+        let flag = "allow-metric-labels-manifest";
+        let read = std::fs::read_to_string(path).map_err(|error| error.to_string()).and_then(|text| {
+            serde_yaml_ng::from_str::<Option<BTreeMap<String, String>>>(&text)
+                .map_err(|error| error.to_string())
+        });
+        match read {
+            Ok(labels) => self.labels(flag, &labels.unwrap_or_default()),
+            Err(problem) => {
+                let allowed = "a YAML file with lines such as \"METRIC,LABEL\": \"VALUE,VALUE\"";
+                self.fail(flag, format!("can't read {path:?}: {problem}"), allowed);
+            }
+        }
+    }
+
+    /// Requires keys that name a metric and a label.
+    fn labels(&mut self, flag: &str, labels: &BTreeMap<String, String>) {
+        for key in labels.keys() {
+            let named =
+                key.split_once(',').is_some_and(|(metric, label)| is_name(metric, ":") && is_name(label, ""));
+            if !named {
+                let problem = format!("{key:?} does not name a metric and a label");
+                self.fail(flag, problem, "METRIC,LABEL=VALUE,VALUE");
+            }
+        }
     }
 }
 

@@ -10,11 +10,16 @@ impl Check<'_> {
         if !(0..=65535).contains(&port) {
             self.fail("secure-port", format!("{port} is not a port"), "1 to 65535, or 0 to serve nothing");
         }
-        self.range(
-            "http2-max-streams-per-connection",
-            flags.http2_max_streams_per_connection,
-            0..=i64::from(u32::MAX),
-        );
+        if port == 0 {
+            let message =
+                "0 serves nothing: no health checks and no metrics; flags for serving are not looked at";
+            self.warn("secure-port", message);
+            return;
+        }
+        if !(0..=i64::from(u32::MAX)).contains(&flags.http2_max_streams_per_connection) {
+            let message = "is no number of streams: the usual limit is used";
+            self.warn("http2-max-streams-per-connection", message);
+        }
         self.pair(&Pair {
             cert_flag: "tls-cert-file",
             cert_file: &flags.tls_cert_file,
@@ -81,17 +86,29 @@ impl Check<'_> {
                 self.fail(flag, problem, "one authority for all signers, or one for each");
             }
         }
-        // The original reads these files when its signing controller starts, and dies if it can't.
-        self.pair(&general);
+        // Half a pair for one signer stops the original; half a general one makes its controller skip itself. The
+        // files themselves matter only to that controller.
+        let runs = self.runs("certificatesigningrequest-signing-controller");
         for pair in &single {
-            self.pair(pair);
+            if self.whole(pair) && runs {
+                self.usable(pair);
+            }
+        }
+        if general.cert_file.is_empty() != general.key_file.is_empty() {
+            let flag = if general.cert_file.is_empty() { general.key_flag } else { general.cert_flag };
+            self.warn(flag, "is half a pair: without the other nothing is signed");
+        } else if any_general && runs {
+            self.usable(&general);
         }
     }
 
     pub(super) fn service_accounts(&mut self) {
         let flags = self.flags;
-        self.authorities("root-ca-file", &flags.root_ca_file);
-        if !flags.service_account_private_key_file.is_empty() {
+        let makes_tokens = !flags.service_account_private_key_file.is_empty();
+        if makes_tokens || self.runs("root-ca-certificate-publisher-controller") {
+            self.authorities("root-ca-file", &flags.root_ca_file);
+        }
+        if makes_tokens {
             self.private_key("service-account-private-key-file", &flags.service_account_private_key_file);
         } else if flags.use_service_account_credentials {
             // Since tokens come from TokenRequest, credentials need no key of the manager's; the original warns too.

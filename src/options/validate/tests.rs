@@ -1,3 +1,5 @@
+//! What validation refuses, and how it says so.
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -86,7 +88,8 @@ fn ports_and_addresses() {
     assert_eq!(valid(&["--secure-port=0"]).config.secure_port(), None);
     refused(&["--secure-port=65536"], "secure-port", &["65536 is not a port", "1 to 65535"]);
     refused(&["--secure-port=-1"], "secure-port", &["-1 is not a port"]);
-    refused(&["--http2-max-streams-per-connection=-1"], "http2-max-streams-per-connection", &["-1"]);
+    warned(&["--http2-max-streams-per-connection=-1"], "http2-max-streams-per-connection", "usual limit");
+    warned(&["--secure-port=0"], "secure-port", "serves nothing");
     for good in ["https://10.0.0.1:6443", "http://localhost:8080", "10.0.0.1:6443", "https://[::1]:6443"] {
         valid(&[&format!("--master={good}")]);
     }
@@ -102,8 +105,10 @@ fn clouds_and_content_types() {
     refused(&["--cidr-allocator-type=CloudAllocator"], "cidr-allocator-type", &["RangeAllocator"]);
     valid(&["--kube-api-content-type=application/json"]);
     refused(&["--kube-api-content-type=text/xml"], "kube-api-content-type", &["application/json"]);
-    refused(&["--kube-api-burst=-1"], "kube-api-burst", &["0 or more"]);
+    refused(&["--kube-api-burst=-1"], "kube-api-burst", &["1 or more"]);
+    refused(&["--kube-api-burst=0"], "kube-api-burst", &["1 or more"]);
     valid(&["--kube-api-burst=-1", "--kube-api-qps=-1"]);
+    valid(&["--kube-api-burst=0", "--kube-api-qps=0"]);
 }
 
 #[test]
@@ -147,8 +152,16 @@ fn networks() {
     );
     refused(&["--cluster-cidr=10.0.0.0"], "cluster-cidr", &["\"10.0.0.0\" is not a CIDR", "10.0.0.0/16"]);
     refused(&["--service-cluster-ip-range=10.0.0.0/33"], "service-cluster-ip-range", &["10.0.0.0/33"]);
-    refused(&["--cluster-cidr=10.0.0.0/16,10.1.0.0/16"], "cluster-cidr", &["more than one CIDR of a family"]);
-    refused(&["--node-cidr-mask-size-ipv4=33"], "node-cidr-mask-size-ipv4", &["0 to 32"]);
+    let two = "--cluster-cidr=10.0.0.0/16,10.1.0.0/16";
+    refused(&[allocate, two], "cluster-cidr", &["more than one CIDR of a family"]);
+    valid(&[two]);
+    valid(&[allocate, two, "--controllers=ttl"]);
+    valid(&[allocate, "--controllers=*,-nodeipam"]);
+    valid(&["--node-cidr-mask-size=99"]);
+    valid(&[allocate, "--cluster-cidr=10.0.0.0/7"]);
+    valid(&[allocate, "--cluster-cidr=10.0.0.0/8", "--node-cidr-mask-size-ipv4=32"]);
+    let mask = "node-cidr-mask-size-ipv4";
+    refused(&[allocate, "--cluster-cidr=10.0.0.0/16", "--node-cidr-mask-size-ipv4=33"], mask, &["0 to 32"]);
     refused(&[allocate], "cluster-cidr", &["nothing to allocate from"]);
     refused(
         &[allocate, "--cluster-cidr=10.0.0.0/16,fd00::/48", "--node-cidr-mask-size=24"],
@@ -269,10 +282,12 @@ fn requests() {
     for bad in ["/a*b", "**", "*/a", "/healthz,/a*b"] {
         refused(&[&format!("--{paths}={bad}")], paths, &["not at its end"]);
     }
-    refused(&["--requestheader-username-headers=a, ,b"], "requestheader-username-headers", &["\" \""]);
-    refused(&["--requestheader-group-headers=a b"], "requestheader-group-headers", &["\"a b\""]);
+    refused(&["--requestheader-username-headers=a, ,b"], "requestheader-username-headers", &["empty"]);
+    warned(&["--requestheader-group-headers=a b"], "requestheader-group-headers", "never be one");
     refused(&["--requestheader-allowed-names= "], "requestheader-allowed-names", &["empty"]);
-    valid(&["--requestheader-uid-headers=x-remote-uid"]);
+    valid(&["--requestheader-uid-headers=X-Remote-Uid,b"]);
+    refused(&["--requestheader-uid-headers=b"], "requestheader-uid-headers", &["x-remote-uid among them"]);
+    warned(&["--requestheader-username-headers=b"], "requestheader-username-headers", "x-remote-user is not");
     refused(
         &["--requestheader-uid-headers=x-remote-uid", "--feature-gates=RemoteRequestHeaderUID=false"],
         "requestheader-uid-headers",
@@ -327,10 +342,14 @@ fn logs_and_metrics() {
     refused(&["--allow-metric-labels=a=d"], "allow-metric-labels", &["METRIC,LABEL"]);
     refused(&["--allow-metric-labels=a,b:c=d"], "allow-metric-labels", &["a,b:c"]);
     let pki = Pki::new();
-    pki.write("labels", "allowListMapping:\n  \"m,l\": \"a,b\"\n");
+    pki.write("labels", "\"m,l\": \"a,b\"\n");
+    pki.write("nested", "allowListMapping:\n  \"m,l\": \"a,b\"\n");
+    pki.write("empty", "");
     let manifest = "allow-metric-labels-manifest";
     valid(&[&pki.flag(manifest, "labels")]);
-    refused(&[&pki.flag(manifest, "text")], manifest, &["allowListMapping"]);
+    refused(&[&pki.flag(manifest, "text")], manifest, &["METRIC,LABEL"]);
+    valid(&[&pki.flag(manifest, "empty")]);
+    refused(&[&pki.flag(manifest, "nested")], manifest, &["can't read"]);
     refused(&[&pki.flag(manifest, "absent")], manifest, &["can't read"]);
 }
 
@@ -340,9 +359,10 @@ fn releases() {
     assert_eq!(startup.config.versions.emulated.to_string(), "1.35");
     assert_eq!(startup.config.versions.min_compatibility.to_string(), "1.34");
     assert_eq!(valid(&[]).config.versions.min_compatibility.to_string(), "1.35");
+    valid(&["--emulated-version=1.36.0"]);
     valid(&["--emulated-version=1.34", "--min-compatibility-version=1.33"]);
     let emulated = "emulated-version";
-    for bad in ["1.32", "1.37", "abc", "1", "1.36.0", "other=1.35", "2.36", "1.35,1.34"] {
+    for bad in ["1.32", "1.37", "abc", "1", "1.36.3", "other=1.35", "2.36", "1.35,1.34"] {
         refused(&[&format!("--emulated-version={bad}")], emulated, &["1.33 to 1.36"]);
     }
     refused(
@@ -383,11 +403,47 @@ fn every_error_names_a_flag_that_exists() {
         "--logging-format=x",
         "--emulated-version=x",
         "--feature-gates=X=true",
-        "--root-ca-file=/nonexistent",
+        "--client-ca-file=/nonexistent",
     ];
     let errors = validate(&line).unwrap_err();
     assert_eq!(errors.0.len(), line.len(), "{errors}");
     for (error, given) in errors.0.iter().map(|error| error.flag().unwrap()).map(|flag| (flag, &line)) {
         assert!(given.iter().any(|argument| argument.split('=').next() == Some(error)), "{error}");
     }
+}
+
+#[test]
+fn what_is_not_used_is_not_looked_at() {
+    let pki = Pki::new();
+    let absent = |flag: &str| pki.flag(flag, "absent");
+    for flag in
+        ["client-ca-file", "requestheader-client-ca-file", "authentication-kubeconfig", "tls-cert-file"]
+    {
+        valid(&["--secure-port=0", &absent(flag)]);
+    }
+    for argument in
+        ["--tls-min-version=x", "--tls-cipher-suites=x", "--authorization-always-allow-paths=/a*b"]
+    {
+        valid(&["--secure-port=0", argument]);
+    }
+    valid(&["--controllers=ttl", &absent("root-ca-file")]);
+    valid(&["--controllers=ttl", &absent("cluster-signing-cert-file"), &absent("cluster-signing-key-file")]);
+    let template = "pv-recycler-pod-template-filepath-nfs";
+    valid(&["--controllers=ttl", &absent(template)]);
+    refused(&[&absent(template)], template, &["can't read"]);
+    warned(&[&absent("cluster-signing-cert-file")], "cluster-signing-cert-file", "half a pair");
+}
+
+#[test]
+fn the_token_controller_starts_whatever_is_selected() {
+    let pki = Pki::new();
+    let key = "service-account-private-key-file";
+    for selection in ["--controllers=ttl", "--controllers=*,-serviceaccount-token-controller"] {
+        refused(&[selection, &pki.flag(key, "absent")], key, &["can't read"]);
+        let line = [selection, &pki.flag(key, "a.key"), &pki.flag("root-ca-file", "absent")];
+        refused(&[line[0], line[1], line[2]], "root-ca-file", &["can't read"]);
+    }
+    warned(&["--controllers=*,-serviceaccount-token"], "controllers", "can't be left out");
+    let half = pki.flag("cluster-signing-kubelet-client-cert-file", "a.crt");
+    refused(&["--controllers=ttl", &half], "cluster-signing-kubelet-client-key-file", &["both or neither"]);
 }

@@ -63,6 +63,9 @@ impl Check<'_> {
             let problem = format!("{} is too short", format(flags.attach_detach_reconcile_sync_period));
             self.fail("attach-detach-reconcile-sync-period", problem, "1s or more");
         }
+        if !self.runs("persistentvolume-binder-controller") {
+            return;
+        }
         self.file_if_named(
             "pv-recycler-pod-template-filepath-nfs",
             &flags.pv_recycler_pod_template_filepath_nfs,

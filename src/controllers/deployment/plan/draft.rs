@@ -19,6 +19,7 @@ use crate::api::kinds::REPLICA_SETS;
 use crate::model::plan::{EventSpec, Regarding, Tolerate, Verb};
 use crate::model::template::Template;
 use crate::model::{Key, Plan, Step, Write};
+use crate::wire::Str;
 
 /// A ReplicaSet of the Deployment, as it is and as it is to be.
 pub(super) struct Member {
@@ -73,7 +74,7 @@ impl Member {
     /// The annotation as it is to be.
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
         let changed = self.annotations.get(key).or_else(|| self.inherited.get(key)).map(String::as_str);
-        changed.or_else(|| self.object.metadata.annotations.get(key).map(|value| value.as_str()))
+        changed.or_else(|| self.object.metadata.annotations.get(key).map(Str::as_str))
     }
 
     /// Sets an annotation of the controller's own.
@@ -133,7 +134,7 @@ pub(super) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// Everything as it is.
-    pub(super) fn new(view: &'a View, claims: Claims<'a>, now: Timestamp) -> Result<Self, Unplannable> {
+    pub(super) fn new(view: &'a View, claims: &Claims<'a>, now: Timestamp) -> Result<Self, Unplannable> {
         let spec = &view.deployment.spec;
         let template = Template::new(&spec.template)?;
         let mut new = None;

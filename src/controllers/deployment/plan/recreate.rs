@@ -1,25 +1,21 @@
 //! `Recreate`: all old pods go, and when the last of them is gone, the new ones come.
 
 use super::draft::Draft;
-use super::{Unplannable, cleanup, revisions, status};
+use super::{cleanup, revisions, status};
 
-pub(super) fn roll_out(draft: &mut Draft<'_>) -> Result<(), Unplannable> {
+pub(super) fn roll_out(draft: &mut Draft<'_>) {
     let old = draft.active_old();
     for &at in &old {
         draft.resize(at, 0);
     }
     if !old.is_empty() || old_pods_run(draft) {
-        return Ok(());
+        return;
     }
-    let at = match draft.new {
-        Some(at) => at,
-        None => revisions::create(draft)?,
-    };
+    let at = draft.new.unwrap_or_else(|| revisions::create(draft));
     draft.resize(at, draft.bounds.replicas);
     if status::is_complete(draft.view, &draft.status) {
         cleanup::clean_up(draft);
     }
-    Ok(())
 }
 
 /// Whether there is still a pod of an old ReplicaSet, on its way out or not.

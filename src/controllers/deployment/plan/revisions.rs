@@ -4,7 +4,7 @@
 //! ReplicaSet gets the next revision and remembers the one it had.
 
 use super::draft::{Draft, Member};
-use super::{Unplannable, conditions, progress};
+use super::{conditions, progress};
 use crate::api::apps::ReplicaSet;
 
 /// The revision of a ReplicaSet, and at a Deployment that of its present template.
@@ -54,7 +54,7 @@ pub(super) fn settle(draft: &mut Draft<'_>) {
 }
 
 /// Adds the ReplicaSet of the present template, without pods yet. Its position.
-pub(super) fn create(draft: &mut Draft<'_>) -> Result<usize, Unplannable> {
+pub(super) fn create(draft: &mut Draft<'_>) -> usize {
     let mut set = ReplicaSet::default();
     let hash = draft.template.hash(draft.status.collision_count);
     set.metadata.name = name(&draft.view.deployment.metadata.name, &hash).into();
@@ -68,7 +68,7 @@ pub(super) fn create(draft: &mut Draft<'_>) -> Result<usize, Unplannable> {
         let created = conditions::progressing("True", "NewReplicaSetCreated", message, draft.now);
         conditions::set(&mut draft.status, created);
     }
-    Ok(at)
+    at
 }
 
 /// `deployment-hash`; of a deployment with a very long name only as much as leaves room for the hash.

@@ -2,38 +2,33 @@
 //! one of the two in each plan.
 
 use super::draft::Draft;
-use super::{Unplannable, cleanup, revisions, status};
+use super::{cleanup, revisions, status};
 
-pub(super) fn roll_out(draft: &mut Draft<'_>) -> Result<(), Unplannable> {
-    let at = match draft.new {
-        Some(at) => at,
-        None => {
-            let at = revisions::create(draft)?;
-            let size = new_size(draft, at);
-            draft.resize(at, size);
-            at
-        }
-    };
-    let target = if draft.members[at].replicas > draft.bounds.replicas {
-        draft.bounds.replicas
-    } else {
-        new_size(draft, at)
-    };
+pub(super) fn roll_out(draft: &mut Draft<'_>) {
+    let at = draft.new.unwrap_or_else(|| {
+        let at = revisions::create(draft);
+        let size = new_size(draft, at);
+        draft.resize(at, size);
+        at
+    });
+    let target = new_size(draft, at);
     if draft.resize(at, target) || shrink_old(draft, at) {
-        return Ok(());
+        return;
     }
     if status::is_complete(draft.view, &draft.status) {
         cleanup::clean_up(draft);
     }
-    Ok(())
 }
 
-/// How large the new ReplicaSet may be, given the size of all others.
+/// The size of the new ReplicaSet: what is asked for, as far as the others leave room.
 fn new_size(draft: &Draft<'_>, at: usize) -> i32 {
     let present = draft.members[at].replicas;
-    let room = draft.bounds.most().saturating_sub(draft.total());
     let wanting = draft.bounds.replicas - present;
-    present + room.min(wanting).max(0)
+    if wanting <= 0 {
+        return draft.bounds.replicas;
+    }
+    let room = draft.bounds.most().saturating_sub(draft.total());
+    present + room.clamp(0, wanting)
 }
 
 /// Takes pods of old ReplicaSets away, first those that are not available, which would only stand in the way, then as many

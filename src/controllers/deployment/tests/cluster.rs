@@ -13,11 +13,20 @@ use crate::model::template::Template;
 use crate::wire::splice::{Edit, edit, get};
 use crate::wire::{Message, Raw, Str};
 
+/// A pod; those that are worth least come first, and go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PodState {
+    Waiting,
+    /// Available, but no status says so yet. What nobody can know, nobody can spare.
+    Available,
+    /// Available, and a status has said so.
+    Reported,
+}
+
 /// A ReplicaSet and its pods.
 pub(super) struct Set {
     pub(super) object: Arc<ReplicaSet>,
-    /// Whether each of its pods is available.
-    pub(super) pods: Vec<bool>,
+    pub(super) pods: Vec<PodState>,
     /// Pods on their way out.
     pub(super) leaving: usize,
 }
@@ -95,7 +104,7 @@ impl Cluster {
                 let held = &self.sets[at].object;
                 assert_eq!(new.metadata.resource_version, held.metadata.resource_version);
                 let bump = i64::from(new.spec != held.spec);
-                self.store(at, new, bump);
+                self.store(at, &new, bump);
             }
             Verb::UpdateSubresource("status", body) => {
                 let new: Arc<Deployment> = decoded(KIND, body.to_vec());
@@ -121,7 +130,7 @@ impl Cluster {
                 assert!(patch["metadata"]["ownerReferences"][0]["controller"].as_bool().unwrap());
                 let owner = crate::model::owners::controller_reference(&self.deployment.metadata, KIND);
                 set.metadata.owner_references = vec![owner];
-                self.store(at, decoded(&REPLICA_SETS, set.to_bytes()), 0);
+                self.store(at, &decoded::<ReplicaSet>(&REPLICA_SETS, set.to_bytes()), 0);
             }
             other => panic!("unexpected {other:?}"),
         }
@@ -131,7 +140,7 @@ impl Cluster {
         self.sets.iter().position(|set| set.object.metadata.name == name).expect("a ReplicaSet of that name")
     }
 
-    fn store(&mut self, at: usize, set: Arc<ReplicaSet>, bump: i64) {
+    fn store(&mut self, at: usize, set: &ReplicaSet, bump: i64) {
         let generation = set.metadata.generation + bump;
         let version = self.next_version();
         let edits = [
@@ -154,24 +163,29 @@ impl Cluster {
         let status = &mut object.status;
         status.observed_generation = object.metadata.generation;
         status.replicas = set.pods.len() as i32;
-        status.ready_replicas = set.pods.iter().filter(|available| **available).count() as i32;
+        status.ready_replicas = set.pods.iter().filter(|pod| **pod != PodState::Waiting).count() as i32;
         status.available_replicas = status.ready_replicas;
         status.terminating_replicas = Some(set.leaving as i32);
         let size = usize::try_from(object.spec.replicas.unwrap()).unwrap();
         let resized = set.pods.len() != size;
-        set.pods.sort_unstable_by_key(|available| !available);
-        set.leaving += set.pods.len().saturating_sub(size);
-        set.pods.resize(size, false);
+        set.pods.sort_unstable();
+        let surplus = set.pods.len().saturating_sub(size);
+        set.leaving += surplus;
+        set.pods.drain(..surplus);
+        set.pods.resize(size, PodState::Waiting);
+        for pod in &mut set.pods {
+            *pod = if *pod == PodState::Waiting { PodState::Waiting } else { PodState::Reported };
+        }
         let reported = object.status != set.object.status;
         if reported {
-            self.store(at, decoded(&REPLICA_SETS, object.to_bytes()), 0);
+            self.store(at, &decoded::<ReplicaSet>(&REPLICA_SETS, object.to_bytes()), 0);
         }
         reported || resized
     }
 
-    /// Available pods, as they really are.
+    /// Pods that are available and were known to be at some time.
     pub(super) fn available(&self) -> i32 {
-        self.sets.iter().flat_map(|set| &set.pods).filter(|available| **available).count() as i32
+        self.sets.iter().flat_map(|set| &set.pods).filter(|pod| **pod == PodState::Reported).count() as i32
     }
 
     /// Pods that all ReplicaSets together ask for.
@@ -192,9 +206,9 @@ impl Cluster {
             for at in 0..self.sets.len() {
                 moved |= self.sync(at);
                 let set = &mut self.sets[at];
-                moved |= set.leaving > 0 || set.pods.contains(&false);
+                moved |= set.leaving > 0 || set.pods.contains(&PodState::Waiting);
                 set.leaving = 0;
-                set.pods.fill(true);
+                set.pods.iter_mut().for_each(|pod| *pod = PodState::Available.max(*pod));
             }
             if written == 0 && !moved {
                 return;

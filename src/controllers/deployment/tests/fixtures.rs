@@ -48,8 +48,7 @@ pub(super) fn template(image: &str) -> Raw {
 
 /// `default/web`, 10 pods of `nginx:1`, rolled out by 25 % and 25 %, without a status.
 pub(super) fn deployment(change: impl FnOnce(&mut Deployment)) -> Arc<Deployment> {
-    let mut deployment = Deployment::default();
-    deployment.metadata = ObjectMeta {
+    let metadata = ObjectMeta {
         name: "web".into(),
         namespace: "default".into(),
         uid: "web-uid".into(),
@@ -57,6 +56,7 @@ pub(super) fn deployment(change: impl FnOnce(&mut Deployment)) -> Arc<Deployment
         generation: 1,
         ..ObjectMeta::default()
     };
+    let mut deployment = Deployment { metadata, ..Deployment::default() };
     let spec = &mut deployment.spec;
     spec.replicas = Some(10);
     spec.selector = LabelSelector { match_labels: labels(&[("app", "web")]), ..Default::default() };
@@ -86,9 +86,8 @@ pub(super) fn bounded(replicas: i32, surge: i32, unavailable: i32) -> impl Fn(&m
 /// The ReplicaSet `web-REVISION` of `nginx:REVISION`, as large as it should be and available, of the size's Deployment.
 /// The higher the revision, the younger it is.
 pub(super) fn replica_set(revision: i32, size: i32, change: impl FnOnce(&mut ReplicaSet)) -> Arc<ReplicaSet> {
-    let mut set = ReplicaSet::default();
     let hash = format!("h{revision}");
-    set.metadata = ObjectMeta {
+    let metadata = ObjectMeta {
         name: format!("web-{revision}").into(),
         namespace: "default".into(),
         uid: format!("uid-{revision}").into(),
@@ -100,6 +99,7 @@ pub(super) fn replica_set(revision: i32, size: i32, change: impl FnOnce(&mut Rep
         owner_references: vec![controller_reference(&deployment(|_| {}).metadata, KIND)],
         ..ObjectMeta::default()
     };
+    let mut set = ReplicaSet { metadata, ..ReplicaSet::default() };
     set.spec.replicas = Some(size);
     set.spec.template =
         Raw(crate::model::template::Template::labelled(&template(&format!("nginx:{revision}")), &hash)

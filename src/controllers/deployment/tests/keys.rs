@@ -32,7 +32,10 @@ fn stores() -> Stores {
         (&pods, pod_keys(listers.0.clone(), listers.1.clone())),
     ] {
         let heard = Arc::clone(&keys);
-        store.add_handler(Arc::new(move |delta| map(delta, &mut |key| heard.lock().push(key.to_string()))));
+        store.add_handler(
+            "test",
+            Arc::new(move |delta| map(delta, &mut |key| heard.lock().push(key.to_string()))),
+        );
     }
     let room = Controller {
         deployments: listers.0,
@@ -51,22 +54,22 @@ impl Stores {
         keys
     }
 
-    fn put<T: Object>(&self, store: &Arc<Store>, object: &Arc<T>) {
-        let object: AnyObject = Arc::clone(object) as _;
-        store.upsert(&object);
-    }
-
-    fn take<T: Object>(&self, store: &Arc<Store>, object: &Arc<T>) {
-        let object: AnyObject = Arc::clone(object) as _;
-        store.remove(&object);
-    }
-
     fn with(deployment: &Arc<Deployment>) -> Self {
         let stores = stores();
-        stores.put(&stores.deployments, deployment);
+        put(&stores.deployments, deployment);
         stores.heard();
         stores
     }
+}
+
+fn put<T: Object>(store: &Arc<Store>, object: &Arc<T>) {
+    let object: AnyObject = Arc::clone(object) as _;
+    store.upsert(&object);
+}
+
+fn take<T: Object>(store: &Arc<Store>, object: &Arc<T>) {
+    let object: AnyObject = Arc::clone(object) as _;
+    store.remove(&object);
 }
 
 fn named(name: &str) -> Arc<Deployment> {
@@ -87,9 +90,9 @@ fn orphan(change: impl FnOnce(&mut ReplicaSet)) -> Arc<ReplicaSet> {
 fn a_deployment_concerns_itself() {
     let stores = stores();
     let web = named("web");
-    stores.put(&stores.deployments, &web);
-    stores.put(&stores.deployments, &web);
-    stores.take(&stores.deployments, &web);
+    put(&stores.deployments, &web);
+    put(&stores.deployments, &web);
+    take(&stores.deployments, &web);
     assert_eq!(stores.heard(), ["default/web"; 3]);
 }
 
@@ -97,26 +100,20 @@ fn a_deployment_concerns_itself() {
 fn a_replica_set_concerns_its_owner() {
     let stores = Stores::with(&named("web"));
     let set = replica_set(1, 1, |_| {});
-    stores.put(&stores.replica_sets, &set);
-    stores.put(&stores.replica_sets, &set);
-    stores.take(&stores.replica_sets, &set);
+    put(&stores.replica_sets, &set);
+    put(&stores.replica_sets, &set);
+    take(&stores.replica_sets, &set);
     assert_eq!(stores.heard(), ["default/web"; 3]);
-    stores.put(
-        &stores.replica_sets,
-        &replica_set(2, 1, |set| set.metadata.owner_references[0].uid = "old".into()),
-    );
-    stores.put(
-        &stores.replica_sets,
-        &replica_set(3, 1, |set| set.metadata.owner_references[0].kind = "Odd".into()),
-    );
+    put(&stores.replica_sets, &replica_set(2, 1, |set| set.metadata.owner_references[0].uid = "old".into()));
+    put(&stores.replica_sets, &replica_set(3, 1, |set| set.metadata.owner_references[0].kind = "Odd".into()));
     assert_eq!(stores.heard(), [""; 0], "the owner is not the one of that name");
 }
 
 #[test]
 fn one_that_changes_hands_concerns_both() {
     let stores = Stores::with(&named("web"));
-    stores.put(&stores.deployments, &named("other"));
-    stores.put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
+    put(&stores.deployments, &named("other"));
+    put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
     stores.heard();
     let reference = controller_reference(&named("other").metadata, KIND);
     stores
@@ -127,15 +124,15 @@ fn one_that_changes_hands_concerns_both() {
 #[test]
 fn an_orphan_concerns_all_that_select_it() {
     let stores = Stores::with(&named("web"));
-    stores.put(&stores.deployments, &named("twin"));
-    stores.put(
+    put(&stores.deployments, &named("twin"));
+    put(
         &stores.deployments,
         &deployment(|deployment| {
             deployment.metadata.name = "else".into();
             deployment.spec.selector.match_labels = labels(&[("app", "else")]);
         }),
     );
-    stores.put(
+    put(
         &stores.deployments,
         &deployment(|deployment| {
             deployment.metadata.name = "all".into();
@@ -143,15 +140,15 @@ fn an_orphan_concerns_all_that_select_it() {
         }),
     );
     stores.heard();
-    stores.put(&stores.replica_sets, &orphan(|_| {}));
+    put(&stores.replica_sets, &orphan(|_| {}));
     assert_eq!(stores.heard(), ["default/twin", "default/web"]);
-    stores.put(&stores.replica_sets, &orphan(|set| set.spec.replicas = Some(7)));
+    put(&stores.replica_sets, &orphan(|set| set.spec.replicas = Some(7)));
     assert_eq!(stores.heard(), [""; 0], "nothing that matters changed");
-    stores.put(&stores.replica_sets, &orphan(|set| set.metadata.labels = labels(&[("app", "else")])));
+    put(&stores.replica_sets, &orphan(|set| set.metadata.labels = labels(&[("app", "else")])));
     assert_eq!(stores.heard(), ["default/else"]);
-    stores.put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
+    put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
     stores.heard();
-    stores.put(&stores.replica_sets, &orphan(|_| {}));
+    put(&stores.replica_sets, &orphan(|_| {}));
     assert_eq!(stores.heard(), ["default/twin", "default/web", "default/web"], "released");
 }
 
@@ -176,11 +173,11 @@ fn only_a_pod_that_is_gone_concerns_only_a_deployment_that_recreates() {
     let pod = pod(&set, "Running");
     for (deployment, expected) in [(recreating(), vec!["default/web"]), (named("web"), vec![])] {
         let stores = Stores::with(&deployment);
-        stores.put(&stores.replica_sets, &set);
+        put(&stores.replica_sets, &set);
         stores.heard();
-        stores.put(&stores.pods, &pod);
+        put(&stores.pods, &pod);
         assert_eq!(stores.heard(), [""; 0]);
-        stores.take(&stores.pods, &pod);
+        take(&stores.pods, &pod);
         assert_eq!(stores.heard(), expected);
     }
 }
@@ -191,11 +188,11 @@ fn running_pods_are_looked_for_only_where_they_matter() {
     let key = Key::new("default", "web");
     let running = |deployment: &Arc<Deployment>, phase: &str| {
         let stores = Stores::with(deployment);
-        stores.put(&stores.replica_sets, &set);
-        stores.put(&stores.pods, &pod(&set, phase));
+        put(&stores.replica_sets, &set);
+        put(&stores.pods, &pod(&set, phase));
         stores.room.observe(&key, &[]).unwrap().unwrap().running
     };
-    assert_eq!(running(&recreating(), "Running"), [set.metadata.uid.clone()]);
+    assert_eq!(running(&recreating(), "Running"), std::slice::from_ref(&set.metadata.uid));
     assert!(running(&recreating(), "Succeeded").is_empty());
     assert!(running(&named("web"), "Running").is_empty());
 }
@@ -204,12 +201,9 @@ fn running_pods_are_looked_for_only_where_they_matter() {
 fn its_own_and_nobodys_replica_sets_are_observed() {
     let stores = Stores::with(&named("web"));
     assert!(stores.room.observe(&Key::new("default", "none"), &[]).unwrap().is_none());
-    stores.put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
-    stores.put(&stores.replica_sets, &replica_set(2, 1, |set| set.metadata.owner_references.clear()));
-    stores.put(
-        &stores.replica_sets,
-        &replica_set(3, 1, |set| set.metadata.owner_references[0].uid = "x".into()),
-    );
+    put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
+    put(&stores.replica_sets, &replica_set(2, 1, |set| set.metadata.owner_references.clear()));
+    put(&stores.replica_sets, &replica_set(3, 1, |set| set.metadata.owner_references[0].uid = "x".into()));
     let names = |failures: &[Failure]| {
         let view = stores.room.observe(&Key::new("default", "web"), failures).unwrap().unwrap();
         let mut names: Vec<_> = view.replica_sets.iter().map(|set| set.metadata.name.to_string()).collect();
@@ -246,7 +240,7 @@ fn an_invalid_selector_waits_for_a_change() {
 #[test]
 fn the_controller_is_built_as_its_descriptor_says() {
     let built = build(&Build {
-        config: &Config::default(),
+        config: &crate::options::Config::default(),
         gate: &|_| true,
         root_ca: None,
         can_sign_tokens: false,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::plan::{self, Bounds};
-use super::cluster::{Cluster, image};
+use super::cluster::{Cluster, PodState, image};
 use super::fixtures::*;
 use crate::wire::IntOrString;
 
@@ -25,6 +25,11 @@ enum Event {
     Strategy(bool),
     /// One of the ReplicaSets loses its owner.
     Orphan(prop::sample::Index),
+}
+
+/// Each case is a whole life of a Deployment: fewer do, unless more are asked for.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48)
 }
 
 fn index() -> impl Strategy<Value = prop::sample::Index> {
@@ -89,20 +94,20 @@ fn happen(cluster: &mut Cluster, event: &Event) {
         }
         Event::Ready(at, count) => {
             if let Some(at) = pick(cluster, *at) {
-                let waiting = cluster.sets[at].pods.iter_mut().filter(|available| !**available);
-                waiting.take(*count).for_each(|available| *available = true);
+                let waiting = cluster.sets[at].pods.iter_mut().filter(|pod| **pod == PodState::Waiting);
+                waiting.take(*count).for_each(|pod| *pod = PodState::Available);
             }
         }
         Event::Fail(at) => {
             if let Some(at) = pick(cluster, *at)
-                && let Some(available) = cluster.sets[at].pods.iter_mut().find(|available| **available)
+                && let Some(pod) = cluster.sets[at].pods.iter_mut().max()
             {
-                *available = false;
+                *pod = PodState::Waiting;
             }
         }
         Event::Gone => cluster.sets.iter_mut().for_each(|set| set.leaving = 0),
         Event::Image(tag) => {
-            cluster.edit(|deployment| deployment.spec.template = template(&format!("nginx:{tag}")))
+            cluster.edit(|deployment| deployment.spec.template = template(&format!("nginx:{tag}")));
         }
         Event::Scale(replicas) => cluster.edit(|deployment| deployment.spec.replicas = Some(*replicas)),
         Event::Pause(paused) => cluster.edit(|deployment| deployment.spec.paused = *paused),
@@ -129,6 +134,8 @@ fn is_scaled(cluster: &Cluster) -> bool {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
     /// As long as no pod fails by itself, a roll-out keeps its bounds at every moment, however late everyone is.
     #[test]
     fn a_roll_out_keeps_its_bounds(
