@@ -10,7 +10,12 @@
 
 mod harness;
 
+mod credentials;
 mod deployments;
 mod informers;
+mod leadership;
+mod lifecycle;
 mod proto_fields;
+mod rbac;
+mod serving;
 mod takeover;

@@ -3,10 +3,16 @@
 //! A control plane is the launcher in `tests/controlplane`, built once and cached outside of the checkout. It lives as long
 //! as the test binary: its standard input is ours, and it ends with it. Everything listens on loopback, on free ports.
 
+mod audit;
 mod controlplane;
 mod kubernetes;
+mod lease;
+mod port;
 mod wait;
 
+pub(crate) use audit::AuditEvent;
 pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace};
+pub(crate) use lease::{Held, LeaseHistory};
+pub(crate) use port::{Caller, Port};
 pub(crate) use wait::{eventually, until};
