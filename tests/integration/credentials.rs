@@ -77,13 +77,13 @@ async fn work_for_all(plane: &ControlPlane, cluster: &Cluster) {
 fn assert_identities(audit: &[AuditEvent]) {
     for event in audit.iter().filter(|event| event.user_agent.starts_with("coxswain")) {
         let name = event.coxswain().unwrap_or_else(|| panic!("user agent {:?}", event.user_agent));
-        let expected = match descriptor(name) {
-            Some(controller) => user(controller),
-            None => {
+        let expected = descriptor(name).map_or_else(
+            || {
                 assert!(OWN_CLIENTS.contains(&name), "user agent {:?}", event.user_agent);
                 MANAGER.to_owned()
-            }
-        };
+            },
+            user,
+        );
         let what = format!("{name}: {} {} as {}", event.verb, event.uri, event.user.username);
         assert_eq!(event.user.username, expected, "{what}");
         assert!(!event.is_forbidden(), "{what}");

@@ -26,7 +26,7 @@ impl Roles {
 
     /// The rules of the bootstrap role that is made for a controller.
     fn of(&self, controller: &Descriptor) -> Vec<&PolicyRule> {
-        let (role, is_subject): (String, Box<dyn Fn(&Subject) -> bool>) = match controller.service_account {
+        let (role, is_subject): (String, IsSubject) = match controller.service_account {
             Some(account) => (
                 format!("system:controller:{account}"),
                 Box::new(move |subject| {
@@ -45,7 +45,7 @@ impl Roles {
         let bound = self.bindings.iter().any(|binding| {
             binding.role_ref.kind == "ClusterRole"
                 && binding.role_ref.name == role
-                && binding.subjects.iter().flatten().any(|subject| is_subject(subject))
+                && binding.subjects.iter().flatten().any(&is_subject)
         });
         assert!(bound, "{}: the role {role} is not bound to it", controller.name);
         let found = self.roles.iter().find(|each| each.metadata.name.as_deref() == Some(role.as_str()));
@@ -53,6 +53,9 @@ impl Roles {
         found.rules.iter().flatten().collect()
     }
 }
+
+/// Tells whether a subject is the one looked for.
+type IsSubject = Box<dyn Fn(&Subject) -> bool>;
 
 /// Whether rules let their subject do one thing to all objects of a resource.
 fn covered(rules: &[&PolicyRule], group: &str, resource: &str, verb: &str) -> bool {
@@ -78,19 +81,19 @@ async fn bootstrap_roles_cover_what_controllers_ask_for() {
     let roles = Roles::read(&plane.cluster().await).await;
     let mut missing = Vec::new();
     let mut checked = 0;
-    for controller in REGISTRY.iter().filter(|each| each.build.is_some()) {
-        assert!(!controller.writes.is_empty(), "{} names no grants", controller.name);
-        let rules = roles.of(controller);
-        for Grant { group, resource, verbs } in controller.writes {
+    for row in REGISTRY.iter().filter(|each| each.build.is_some()) {
+        assert!(!row.writes.is_empty(), "{} names no grants", row.name);
+        let rules = roles.of(row);
+        for Grant { group, resource, verbs } in row.writes {
             for verb in *verbs {
                 checked += 1;
                 if !covered(&rules, group, resource, verb) {
-                    missing.push(format!("{}: {verb} {resource} in group {group:?}", controller.name));
+                    missing.push(format!("{}: {verb} {resource} in group {group:?}", row.name));
                 }
             }
         }
         // What no controller may do, the judgement must deny.
-        assert!(!covered(&rules, "certificates.k8s.io", "signers", "escalate"), "{}", controller.name);
+        assert!(!covered(&rules, "certificates.k8s.io", "signers", "escalate"), "{}", row.name);
     }
     assert_eq!(missing, Vec::<String>::new());
     assert!(checked > 20, "only {checked} grants");
