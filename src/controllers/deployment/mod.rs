@@ -28,12 +28,11 @@ use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use crate::api::meta::ObjectMeta;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, ObserveError,
-    Room, RoomAdapter, Watch,
+    Room, RoomAdapter, Watch, workers,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key, Plan};
-use crate::options::Config;
 
 mod plan;
 #[cfg(test)]
@@ -93,17 +92,11 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     Ok(Built {
         loops: vec![Loop {
             queue: "deployment",
-            workers: workers(build.config),
+            workers: workers(build.config.flags.concurrent_deployment_syncs),
             watches,
             reconcile: Arc::new(RoomAdapter(room)),
         }],
     })
-}
-
-/// Deployments that are reconciled at the same time.
-// WIRE: `config.flags.concurrent_deployment_syncs`, whose default this is, once `Config` holds the flags.
-fn workers(_config: &Config) -> usize {
-    5
 }
 
 /// The room: what it reads, and what is switched on.

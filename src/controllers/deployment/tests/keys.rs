@@ -10,6 +10,7 @@ use crate::api::core::PodStatus;
 use crate::api::{AnyObject, Object};
 use crate::informer::Store;
 use crate::model::owners::controller_reference;
+use crate::options::Config;
 use crate::wire::Message;
 
 struct Stores {
@@ -32,7 +33,10 @@ fn stores() -> Stores {
         (&pods, pod_keys(listers.0.clone(), listers.1.clone())),
     ] {
         let heard = Arc::clone(&keys);
-        store.add_handler(Arc::new(move |delta| map(delta, &mut |key| heard.lock().push(key.to_string()))));
+        store.add_handler(
+            "test",
+            Arc::new(move |delta| map(delta, &mut |key| heard.lock().push(key.to_string()))),
+        );
     }
     let room = Controller {
         deployments: listers.0,
@@ -113,8 +117,7 @@ fn one_that_changes_hands_concerns_both() {
     put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
     stores.heard();
     let reference = controller_reference(&named("other").metadata, KIND);
-    stores
-        .put(&stores.replica_sets, &replica_set(1, 1, |set| set.metadata.owner_references = vec![reference]));
+    put(&stores.replica_sets, &replica_set(1, 1, |set| set.metadata.owner_references = vec![reference]));
     assert_eq!(stores.heard(), ["default/other", "default/web"]);
 }
 
