@@ -34,8 +34,6 @@ pub(crate) struct Options {
 pub(crate) struct Report {
     pub(crate) dir: PathBuf,
     pub(crate) log_dir: PathBuf,
-    pub(crate) bin_dir: PathBuf,
-    pub(crate) proto_dir: PathBuf,
     pub(crate) kubeconfigs: BTreeMap<String, PathBuf>,
     pub(crate) audit_log: PathBuf,
     pub(crate) manager_args: Vec<String>,
@@ -67,7 +65,6 @@ struct Component {
     pid: Option<u32>,
     #[serde(default)]
     url: String,
-    state: String,
     /// How its process ended, as `os/exec` words it; empty while it runs.
     #[serde(default)]
     exit: String,
@@ -126,17 +123,14 @@ impl ControlPlane {
 
     /// Starts Coxswain with the cluster's usual flags and `args`, and waits until it serves.
     pub(crate) fn coxswain(&self, name: &str, args: &[&str]) -> Manager<'_> {
-        self.manager(name, env!("CARGO_BIN_EXE_coxswain"), args)
+        // `COXSWAIN` names another build, such as the one that ships.
+        let binary = std::env::var("COXSWAIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_coxswain").to_owned());
+        self.manager(name, &binary, args)
     }
 
     /// Starts the Go manager with the cluster's usual flags and `args`, and waits until it serves.
     pub(crate) fn go_manager(&self, name: &str, args: &[&str]) -> Manager<'_> {
         self.manager(name, "kube-controller-manager", args)
-    }
-
-    /// Starts a manager of another build.
-    pub(crate) fn program(&self, name: &str, program: &str, args: &[&str]) -> Manager<'_> {
-        self.manager(name, program, args)
     }
 
     fn manager(&self, name: &str, program: &str, args: &[&str]) -> Manager<'_> {
@@ -181,11 +175,6 @@ impl ControlPlane {
         let all: Vec<Named> = serde_json::from_str(&self.ctl(&["--json", "list"])).expect("components");
         let found = all.into_iter().find(|each| each.name == name);
         found.unwrap_or_else(|| panic!("there is no component {name}")).component
-    }
-
-    /// Whether a component's process is there.
-    pub(crate) fn is_running(&self, name: &str) -> bool {
-        matches!(self.component(name).state.as_str(), "ready" | "starting" | "paused")
     }
 
     /// Every request that the API server has answered so far, in the order of its audit log.
