@@ -125,6 +125,21 @@ impl ApiClient {
 
     /// Reads one page of a collection.
     pub async fn list(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
+        let accept = if kind.metadata_only { PROTOBUF_METADATA_LIST } else { PROTOBUF };
+        self.list_as(accept, kind, query).await
+    }
+
+    /// Reads one page of a collection, of each object the metadata alone (`PartialObjectMetadata`).
+    pub async fn list_metadata(&self, kind: &'static Kind, query: &ListQuery) -> Result<ListPage, ApiError> {
+        self.list_as(PROTOBUF_METADATA_LIST, kind, query).await
+    }
+
+    async fn list_as(
+        &self,
+        accept: HeaderValue,
+        kind: &'static Kind,
+        query: &ListQuery,
+    ) -> Result<ListPage, ApiError> {
         let mut pairs: Vec<(&str, String)> = Vec::new();
         push(&mut pairs, "fieldSelector", query.field_selector.as_ref());
         push(&mut pairs, "labelSelector", query.label_selector.as_ref());
@@ -132,7 +147,6 @@ impl ApiClient {
         push(&mut pairs, "continue", query.continue_token.as_ref());
         push(&mut pairs, "resourceVersion", query.resource_version.as_ref());
         let path = kind.collection_path(&query.namespace);
-        let accept = if kind.metadata_only { PROTOBUF_METADATA_LIST } else { PROTOBUF };
         let (label, body) = self.unary(Method::GET, &path, &encode_query(&pairs), accept, None).await?;
         let list = unwrap_envelope(&body).map_err(|error| ApiError::malformed(&label, &error))?;
         decode_list(&list).map_err(|error| ApiError::malformed(&label, &error))

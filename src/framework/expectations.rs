@@ -4,7 +4,9 @@
 //! expected events, as controllers traditionally do, errs when an event is missed or belongs to something else; this
 //! compares resource versions instead (KEP-5504: they are comparable integers). After a write the cache of that kind must
 //! have reached the version in the server's answer; after a delete the object must be gone from the cache or be seen
-//! terminating; after a write whose answer was lost, the cache must have reached the version of a live read made later.
+//! terminating; after a write whose answer was lost, it must have seen what a live read made later finds: the newest of
+//! the objects there, and that those which are not there are gone. (Not the version of the read itself, which moves on
+//! with every write of any kind: where nothing else happens to the kind, a cache only hears of it by the next bookmark.)
 //!
 //! Nothing here waits: a check is a look into the stores.
 
@@ -38,8 +40,17 @@ struct Pending {
     versions: Vec<(usize, u64)>,
     /// Objects that must be gone or terminating.
     gone: Vec<(usize, Key, Str)>,
-    /// Kinds of which something may have been written without an answer.
-    uncertain: Vec<&'static Kind>,
+    /// What may have been written without an answer: its kind and where; without a name where the server gives one.
+    uncertain: Vec<(&'static Kind, Key)>,
+}
+
+/// What a live read found of the objects that a lost write may have touched.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Resource version of the read.
+    pub version: u64,
+    /// UID and resource version of each object.
+    pub objects: Vec<(Str, u64)>,
 }
 
 /// Whether a key may be reconciled.
@@ -49,9 +60,9 @@ pub enum Readiness {
     Ready,
     /// They have not yet; the first kind that is behind.
     Waiting(&'static Kind),
-    /// Something of this kind may have been written without an answer: its present version must be read live and
-    /// given to [`Expectations::reach`].
-    Uncertain(&'static Kind),
+    /// This may have been written without an answer; without a name, any object of the namespace. It must be read live
+    /// and what is there given to [`Expectations::found`].
+    Uncertain(&'static Kind, Key),
     /// They did not within [`EXPECTATION_TIMEOUT`]; the expectation is dropped.
     GivenUp(&'static Kind),
 }
@@ -87,8 +98,9 @@ impl Expectations {
                 Change::Unknown => {
                     let mut pending = self.pending.lock();
                     let uncertain = &mut pending.entry(key.clone()).or_insert_with(Pending::new).uncertain;
-                    if !uncertain.contains(&effect.kind) {
-                        uncertain.push(effect.kind);
+                    let written = (effect.kind, effect.key.clone());
+                    if !uncertain.contains(&written) {
+                        uncertain.push(written);
                     }
                 }
                 Change::Nothing => {}
@@ -96,14 +108,20 @@ impl Expectations {
         }
     }
 
-    /// A live read has found `kind` at `version`: whatever was written without an answer is in it, so the cache must
-    /// reach it before `key` is reconciled.
-    pub fn reach(&self, key: &Key, kind: &'static Kind, version: u64) {
+    /// A live read has found this of what was `written` without an answer. The cache must have seen it before `key` is
+    /// reconciled.
+    pub fn found(&self, key: &Key, kind: &'static Kind, written: &Key, found: &Found) {
+        let at = self.store_of(kind);
+        let missing = at.map(|at| missing(&self.stores[at], written, found)).unwrap_or_default();
         if let Some(pending) = self.pending.lock().get_mut(key) {
-            pending.uncertain.retain(|held| *held != kind);
+            pending.uncertain.retain(|(held, at)| *held != kind || at != written);
+            pending.gone.extend(
+                at.into_iter()
+                    .flat_map(|at| missing.iter().map(move |(key, uid)| (at, key.clone(), uid.clone()))),
+            );
         }
-        if let Some(at) = self.store_of(kind) {
-            self.require(key, at, version);
+        if let (Some(at), Some(newest)) = (at, found.objects.iter().map(|(_, version)| *version).max()) {
+            self.require(key, at, newest);
         }
     }
 
@@ -120,8 +138,8 @@ impl Expectations {
     pub fn check(&self, key: &Key) -> Readiness {
         let mut all = self.pending.lock();
         let Some(pending) = all.get_mut(key) else { return Readiness::Ready };
-        if let Some(&kind) = pending.uncertain.first() {
-            return Readiness::Uncertain(kind);
+        if let Some((kind, written)) = pending.uncertain.first() {
+            return Readiness::Uncertain(kind, written.clone());
         }
         pending.versions.retain(|&(at, version)| !has_reached(&self.stores[at], version));
         pending.gone.retain(|(at, key, uid)| {
@@ -158,6 +176,20 @@ impl Pending {
     fn new() -> Self {
         Self { since: Instant::now(), versions: Vec::new(), gone: Vec::new(), uncertain: Vec::new() }
     }
+}
+
+/// What the store holds of the `written` objects and a later live read did not find.
+fn missing(store: &Store, written: &Key, found: &Found) -> Vec<(Key, Str)> {
+    let held = if written.name.is_empty() {
+        store.list_namespace(&written.namespace)
+    } else {
+        store.get(written).into_iter().collect()
+    };
+    let older = |version: &str| version.parse().is_ok_and(|version: u64| version <= found.version);
+    let is_found = |uid: &Str| found.objects.iter().any(|(live, _)| live == uid);
+    let metas = held.iter().map(|object| object.meta());
+    let missing = metas.filter(|meta| older(&meta.resource_version) && !is_found(&meta.uid));
+    missing.map(|meta| (Key::of(meta), meta.uid.clone())).collect()
 }
 
 /// A store without a comparable version can't be waited for.
@@ -224,18 +256,59 @@ mod tests {
         assert_eq!(expectations.check(&key), Readiness::Ready);
     }
 
+    fn lost(name: &str) -> Effect {
+        Effect { key: Key::new("ns", name), ..effect(&PODS, Change::Unknown) }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_lost_answer_asks_for_a_live_read() {
+    async fn a_lost_create_waits_for_what_a_live_read_found() {
         let store = Arc::new(Store::new(&PODS));
         let expectations = Expectations::new(vec![Arc::clone(&store)]);
         let key = Key::new("ns", "rs");
-        let unknown = effect(&PODS, Change::Unknown);
-        expectations.record(&key, &[unknown.clone(), unknown]);
-        assert_eq!(expectations.check(&key), Readiness::Uncertain(&PODS));
-        expectations.reach(&key, &PODS, 20);
-        store.replace(vec![], "19");
+        store.replace(vec![pod("a", "11", false)], "19");
+        expectations.record(&key, &[lost(""), lost("")]);
+        assert_eq!(expectations.check(&key), Readiness::Uncertain(&PODS, Key::new("ns", "")));
+        // The read is at 30, and nothing will happen to pods after 20.
+        let objects = vec![("a".into(), 11), ("b".into(), 20)];
+        expectations.found(&key, &PODS, &Key::new("ns", ""), &Found { version: 30, objects });
         assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
-        store.bookmark("20");
+        store.upsert(&pod("b", "20", false));
+        assert_eq!(expectations.check(&key), Readiness::Ready);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_create_that_was_not_carried_out_waits_for_nothing() {
+        let store = Arc::new(Store::new(&PODS));
+        let expectations = Expectations::new(vec![Arc::clone(&store)]);
+        let key = Key::new("ns", "rs");
+        store.replace(vec![pod("a", "11", false)], "19");
+        expectations.record(&key, &[lost("")]);
+        let objects = vec![("a".into(), 11)];
+        expectations.found(&key, &PODS, &Key::new("ns", ""), &Found { version: 30, objects });
+        assert_eq!(expectations.check(&key), Readiness::Ready);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_delete_waits_until_what_is_not_there_is_gone() {
+        let store = Arc::new(Store::new(&PODS));
+        let expectations = Expectations::new(vec![Arc::clone(&store)]);
+        let key = Key::new("ns", "rs");
+        store.replace(vec![pod("a", "5", false), pod("b", "6", false)], "9");
+        expectations.record(&key, &[lost("a")]);
+        expectations.found(&key, &PODS, &Key::new("ns", "a"), &Found { version: 12, objects: Vec::new() });
+        assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
+        store.remove(&pod("a", "10", true));
+        assert_eq!(expectations.check(&key), Readiness::Ready);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_newer_than_the_live_read_need_not_go() {
+        let store = Arc::new(Store::new(&PODS));
+        let expectations = Expectations::new(vec![Arc::clone(&store)]);
+        let key = Key::new("ns", "rs");
+        store.replace(vec![pod("a", "40", false)], "40");
+        expectations.record(&key, &[lost("")]);
+        expectations.found(&key, &PODS, &Key::new("ns", ""), &Found { version: 30, objects: Vec::new() });
         assert_eq!(expectations.check(&key), Readiness::Ready);
     }
 

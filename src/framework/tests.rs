@@ -125,10 +125,15 @@ fn pod(version: &str) -> Vec<u8> {
     wrap_envelope("v1", "Pod", &Pod { metadata, ..Pod::default() }.to_bytes())
 }
 
-fn list(version: &str) -> Vec<u8> {
+/// A list at this version of pods at those.
+fn list(version: &str, pods: &[&str]) -> Vec<u8> {
     let (mut meta, mut list) = (Vec::new(), Vec::new());
     put_bytes(&mut meta, 2, version.as_bytes());
     put_bytes(&mut list, 1, &meta);
+    for at in pods {
+        let metadata = ObjectMeta { resource_version: (*at).into(), ..ObjectMeta::default() };
+        put_bytes(&mut list, 2, &Pod { metadata, ..Pod::default() }.to_bytes());
+    }
     wrap_envelope("v1", "PodList", &list)
 }
 
@@ -174,11 +179,11 @@ async fn a_lost_answer_is_bounded_by_a_live_read() {
         matches!(&outcome, Outcome::Failed { error, .. } if error.contains("lost request")),
         "{outcome:?}"
     );
-    bench.server.answer(200, list("9"));
+    bench.server.answer(200, list("9", &["7"]));
     assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Waiting(&PODS));
     assert_eq!(bench.script.asked.lock().len(), planned);
-    assert!(bench.server.1.lock().last().unwrap().ends_with("/namespaces/ns/pods?limit=1"));
-    bench.store.bookmark("9");
+    assert!(bench.server.1.lock().last().unwrap().ends_with("/namespaces/ns/pods?limit=500"));
+    bench.store.bookmark("7");
     assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Done { writes: 0, requeue_after: None });
 }
 
@@ -193,7 +198,7 @@ async fn the_loop_retries_with_backoff_and_looks_again_when_asked() {
         .plans
         .lock()
         .push_back(Plan { requeue_after: Some(Duration::from_secs(30)), ..Plan::default() });
-    bench.server.answer(200, list("1"));
+    bench.server.answer(200, list("1", &[]));
     let (queue, stats, script) =
         (Arc::clone(&bench.worker.queue), Arc::clone(&bench.worker.stats), Arc::clone(&bench.script));
     queue.add(key());

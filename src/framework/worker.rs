@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::expectations::{Expectations, Readiness};
+use super::expectations::{Expectations, Found, Readiness};
 use super::metrics::ReconcileMetrics;
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
@@ -26,9 +26,13 @@ use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::model::plan::{Failure, Plan};
 use crate::queue::{Item, WorkQueue};
+use crate::wire::ObjectHead;
 
 /// How long a key whose expectations are not met rests if no event wakes it before.
 const EXPECTATION_POLL: Duration = Duration::from_secs(1);
+
+/// Objects per page of a live read.
+const LIVE_PAGE: u32 = 500;
 
 /// What the workers of one loop share.
 pub(super) struct Worker {
@@ -114,8 +118,8 @@ impl Worker {
     /// Reconciles one key now.
     pub(super) async fn reconcile(&self, key: &Key) -> Outcome {
         let mut readiness = self.expectations.check(key);
-        while let Readiness::Uncertain(kind) = readiness {
-            if let Err(error) = self.resolve(key, kind).await {
+        while let Readiness::Uncertain(kind, written) = readiness {
+            if let Err(error) = self.resolve(key, kind, &written).await {
                 return Outcome::Failed {
                     error: format!("cannot tell what a lost request did: {error}"),
                     retry: true,
@@ -124,7 +128,7 @@ impl Worker {
             readiness = self.expectations.check(key);
         }
         match readiness {
-            Readiness::Ready | Readiness::Uncertain(_) => {}
+            Readiness::Ready | Readiness::Uncertain(..) => {}
             Readiness::Waiting(kind) => return Outcome::Waiting(kind),
             Readiness::GivenUp(kind) => {
                 tracing::error!(controller = self.controller, object = %key, %kind, "the cache never saw the last writes");
@@ -172,12 +176,31 @@ impl Worker {
         }
     }
 
-    /// Bounds what a request whose answer was lost may have done by a live read made after it.
-    async fn resolve(&self, key: &Key, kind: &'static Kind) -> Result<(), ApiError> {
-        let query =
-            ListQuery { namespace: key.namespace.to_string(), limit: Some(1), ..ListQuery::default() };
-        let page = self.observer.list(kind, &query).await?;
-        self.expectations.reach(key, kind, page.resource_version.parse().unwrap_or(0));
+    /// Finds out by a live read what a request whose answer was lost may have done.
+    async fn resolve(&self, key: &Key, kind: &'static Kind, written: &Key) -> Result<(), ApiError> {
+        let mut query = ListQuery {
+            namespace: written.namespace.to_string(),
+            field_selector: (!written.name.is_empty()).then(|| format!("metadata.name={}", written.name)),
+            limit: Some(LIVE_PAGE),
+            ..ListQuery::default()
+        };
+        let mut found = Found::default();
+        loop {
+            let page = self.observer.list_metadata(kind, &query).await?;
+            found.version = page.resource_version.parse().unwrap_or(0);
+            for item in &page.items {
+                let head = ObjectHead::read(item).map_err(|error| ApiError::Malformed {
+                    request: format!("list {kind}"),
+                    what: error.to_string(),
+                })?;
+                found.objects.push((head.uid.into(), head.resource_version.parse().unwrap_or(0)));
+            }
+            if page.continue_token.is_empty() {
+                break;
+            }
+            query.continue_token = Some(page.continue_token);
+        }
+        self.expectations.found(key, kind, written, &found);
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ mod fixture;
 #[cfg(test)]
 mod tests;
 
-pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration};
+pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration, WatchTiming};
 pub use source::Source;
 pub use stats::InformerStats;
 pub use store::{Delta, Handler, HandlerId, HandlerPanics, Lister, Store, downcast};

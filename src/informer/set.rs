@@ -5,6 +5,7 @@
 //! tracked and joined by [`Informers::shutdown`]. A panic of an informer's task is contained and reported, and the
 //! informer starts again on the same store, which a new list brings up to date.
 
+use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -37,6 +38,32 @@ pub struct InformersConfig {
     /// Every handler hears of every object again after between once and twice this time (`--min-resync-period`);
     /// never if zero.
     pub min_resync_period: Duration,
+    /// How long watches last and how long they may be silent.
+    pub timing: WatchTiming,
+}
+
+/// How long a watch lasts, and after what silence it is taken for dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchTiming {
+    /// Seconds after which the server is asked to end a watch: drawn between these, so that not all end at once.
+    pub seconds: RangeInclusive<u32>,
+    /// A watch that is silent for this much longer than the time after which the server should have ended it is cut.
+    pub margin: Duration,
+    /// Initial events that pause for this long will not end.
+    pub initial: Duration,
+    /// The longest pause between tries, up to twice as long with jitter.
+    pub pause: Duration,
+}
+
+impl Default for WatchTiming {
+    fn default() -> Self {
+        Self {
+            seconds: 300..=600,
+            margin: Duration::from_secs(30),
+            initial: Duration::from_mins(1),
+            pause: Duration::from_secs(30),
+        }
+    }
 }
 
 impl Default for InformersConfig {
@@ -45,6 +72,7 @@ impl Default for InformersConfig {
             name: "kube-controller-manager".to_owned(),
             watch_list: true,
             min_resync_period: Duration::from_hours(12),
+            timing: WatchTiming::default(),
         }
     }
 }
@@ -158,6 +186,7 @@ impl Shared {
             status: Arc::clone(&status),
             metrics: self.metrics.of(kind),
             stream: self.config.watch_list,
+            timing: self.config.timing.clone(),
         };
         let task = supervise(reflector, self.config.min_resync_period, stop.clone());
         self.tasks.spawn_on(task, &self.runtime);

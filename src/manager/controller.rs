@@ -138,8 +138,9 @@ impl HealthCheck for Controller {
     }
 }
 
-/// Supervises one controller until `shutdown`; returns when its instance is gone.
-pub(super) async fn supervise(
+/// Supervises one controller until `shutdown`; returns when its instance is gone. `grace` is what reconciles in flight
+/// get to finish when it stops.
+pub async fn supervise(
     controller: Arc<Controller>,
     runtime: Arc<Runtime>,
     grace: Duration,

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use controller::{Controller, Phase, Wish};
+pub use controller::{Controller, Phase, Wish, supervise};
 pub use controllers::Controllers;
 pub use error::ManagerError;
 

@@ -12,6 +12,7 @@ mod harness;
 
 mod credentials;
 mod deployments;
+mod faults;
 mod informers;
 mod leadership;
 mod lifecycle;

@@ -10,14 +10,26 @@ const LONGEST: Duration = Duration::from_secs(30);
 const FORGIVEN_AFTER: Duration = Duration::from_mins(2);
 
 /// Failures so far. Times are durations since any fixed moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::informer) struct Backoff {
+    longest: Duration,
     failures: u32,
     free_used: bool,
     well_since: Option<Duration>,
 }
 
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::up_to(LONGEST)
+    }
+}
+
 impl Backoff {
+    /// One that never waits for longer than `longest`.
+    pub(in crate::informer) fn up_to(longest: Duration) -> Self {
+        Self { longest, failures: 0, free_used: false, well_since: None }
+    }
+
     /// Something succeeded.
     pub(in crate::informer) fn well(&mut self, at: Duration) {
         self.well_since.get_or_insert(at);
@@ -32,7 +44,7 @@ impl Backoff {
     /// Something failed: how long to wait before the next try.
     pub(in crate::informer) fn fail(&mut self, at: Duration) -> Duration {
         self.forgive(at);
-        let wait = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+        let wait = FIRST.saturating_mul(1 << self.failures.min(16)).min(self.longest);
         self.failures = self.failures.saturating_add(1);
         wait
     }

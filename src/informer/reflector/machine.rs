@@ -161,15 +161,8 @@ type OnStore = SmallVec<[StoreEffect; 2]>;
 impl State {
     /// A reflector that has not begun. `stream`: whether to ask for the initial state as a stream; `newest`: whether
     /// the store may hold something already, so that a list from the server's cache could take it back in time.
-    pub(super) fn new(stream: bool, newest: bool) -> Self {
-        Self {
-            phase: Phase::Idle,
-            position: Str::EMPTY,
-            stream,
-            newest,
-            backoff: Backoff::default(),
-            stuck: 0,
-        }
+    pub(super) fn new(stream: bool, newest: bool, backoff: Backoff) -> Self {
+        Self { phase: Phase::Idle, position: Str::EMPTY, stream, newest, backoff, stuck: 0 }
     }
 
     /// Where a watch goes on.

@@ -29,6 +29,7 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::metrics::KindMetrics;
+use super::set::WatchTiming;
 use super::source::Source;
 use super::store::{Snapshot, Store};
 use crate::api::meta::Status as ApiStatus;
@@ -45,12 +46,6 @@ pub(super) use status::{Progress, Record, Status};
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 500;
-/// The server ends a watch after a time that we choose between these, so that not all watches end at once.
-const WATCH_SECONDS: std::ops::RangeInclusive<u32> = 300..=600;
-/// A watch that has been silent for this much longer than the time after which the server should have ended it is cut.
-const SILENCE_MARGIN: Duration = Duration::from_secs(30);
-/// Initial events that pause for this long will not end.
-const INITIAL_SILENCE: Duration = Duration::from_mins(1);
 /// Longest wait for the answer to a request. The API server's own limit for a list is a minute.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
@@ -64,6 +59,7 @@ pub(super) struct Reflector {
     pub(super) metrics: KindMetrics,
     /// Whether to ask for the initial state as a stream (the `WatchListClient` feature).
     pub(super) stream: bool,
+    pub(super) timing: WatchTiming,
 }
 
 /// An open watch.
@@ -105,7 +101,7 @@ impl Reflector {
     pub(super) async fn run(&self) {
         let begun = Instant::now();
         let may_hold_something = !self.store.resource_version().is_empty();
-        let mut state = State::new(self.stream, may_hold_something);
+        let mut state = State::new(self.stream, may_hold_something, Backoff::up_to(self.timing.pause));
         let mut watch: Option<Watch> = None;
         let mut collected = Collected::default();
         let mut input = Input::Begin;
@@ -150,7 +146,7 @@ impl Reflector {
             Next::Ask(Request::Watch) => self.open(state.position().clone(), false, watch).await,
             Next::Read => match watch {
                 Some(watch) => {
-                    let silence = if state.is_collecting() { INITIAL_SILENCE } else { watch.silence };
+                    let silence = if state.is_collecting() { self.timing.initial } else { watch.silence };
                     let raw = watch.read(silence).await?;
                     if matches!(raw, Raw::Ended) {
                         self.status.ended();
@@ -178,7 +174,7 @@ impl Reflector {
     }
 
     async fn open(&self, position: Str, initial: bool, watch: &mut Option<Watch>) -> Result<Raw, Failure> {
-        let timeout_seconds = rand::random_range(WATCH_SECONDS);
+        let timeout_seconds = rand::random_range(self.timing.seconds.clone());
         let query = WatchQuery {
             field_selector: self.field_selector.clone(),
             resource_version: position.into(),
@@ -187,7 +183,7 @@ impl Reflector {
             ..WatchQuery::default()
         };
         let body = within(ANSWER_WITHIN, self.source.watch(self.kind, query)).await?;
-        let silence = Duration::from_secs(u64::from(timeout_seconds)) + SILENCE_MARGIN;
+        let silence = Duration::from_secs(u64::from(timeout_seconds)) + self.timing.margin;
         *watch = Some(Watch { body, frames: Frames::default(), silence });
         self.status.opened();
         Ok(Raw::Opened)

@@ -56,7 +56,7 @@ const STREAM: Next = Next::Ask(Request::Stream);
 /// A reflector that is watching from version 10 since the time 0.
 fn watching() -> State {
     walk(
-        State::new(true, false),
+        State::new(true, false, Backoff::default()),
         &[
             (Input::Begin, 0, &[], STREAM),
             (Input::Opened, 0, &[], Next::Read),
@@ -68,7 +68,7 @@ fn watching() -> State {
 #[test]
 fn a_stream_is_collected_and_committed_at_its_mark() {
     let state = walk(
-        State::new(true, false),
+        State::new(true, false, Backoff::default()),
         &[
             (Input::Begin, 0, &[], STREAM),
             (Input::Opened, 5, &[], Next::Read),
@@ -87,7 +87,7 @@ fn a_stream_is_collected_and_committed_at_its_mark() {
 #[test]
 fn the_position_stays_empty_while_initial_events_come() {
     let state = walk(
-        State::new(true, false),
+        State::new(true, false, Backoff::default()),
         &[
             (Input::Begin, 0, &[], STREAM),
             (Input::Opened, 0, &[], Next::Read),
@@ -101,7 +101,7 @@ fn the_position_stays_empty_while_initial_events_come() {
 #[test]
 fn a_server_without_streams_is_asked_for_pages_for_good() {
     let state = walk(
-        State::new(true, false),
+        State::new(true, false, Backoff::default()),
         &[
             (Input::Begin, 0, &[], STREAM),
             (failed(Cause::Rejected), 0, &[], list(false, Page::First)),
@@ -118,7 +118,7 @@ fn a_server_without_streams_is_asked_for_pages_for_good() {
 #[test]
 fn a_refusal_within_the_stream_leads_to_pages_too() {
     walk(
-        State::new(true, false),
+        State::new(true, false, Backoff::default()),
         &[
             (Input::Begin, 0, &[], STREAM),
             (Input::Opened, 0, &[], Next::Read),
@@ -130,7 +130,7 @@ fn a_refusal_within_the_stream_leads_to_pages_too() {
 #[test]
 fn initial_events_that_never_end_are_given_up_for_a_list() {
     walk(
-        State::new(true, false),
+        State::new(true, false, Backoff::default()),
         &[
             (Input::Begin, 0, &[], STREAM),
             (Input::Opened, 0, &[], Next::Read),
@@ -143,7 +143,7 @@ fn initial_events_that_never_end_are_given_up_for_a_list() {
 #[test]
 fn a_stream_that_breaks_before_its_mark_begins_anew() {
     walk(
-        State::new(true, false),
+        State::new(true, false, Backoff::default()),
         &[
             (Input::Begin, 0, &[], STREAM),
             (Input::Opened, 0, &[], Next::Read),
@@ -159,7 +159,7 @@ fn a_stream_that_breaks_before_its_mark_begins_anew() {
 #[test]
 fn a_page_that_fails_is_asked_again_and_an_expired_token_asks_for_all() {
     walk(
-        State::new(false, false),
+        State::new(false, false, Backoff::default()),
         &[
             (Input::Begin, 0, &[], list(false, Page::First)),
             (page("8", "t1"), 0, &[StoreEffect::Collect], list(false, Page::Next("t1".into()))),
@@ -277,7 +277,7 @@ fn an_outage_however_long_does_not_list() {
 
 #[test]
 fn a_store_that_holds_something_is_not_taken_back_in_time() {
-    walk(State::new(false, true), &[(Input::Begin, 0, &[], list(true, Page::First))]);
+    walk(State::new(false, true, Backoff::default()), &[(Input::Begin, 0, &[], list(true, Page::First))]);
 }
 
 #[test]
@@ -317,7 +317,7 @@ proptest! {
     /// the position is never ahead of what was handed to the store, and a snapshot is never mixed of two lists.
     #[test]
     fn no_input_leads_astray(stream: bool, inputs in prop::collection::vec((arbitrary_input(), 0_u64..200_000), 0..60)) {
-        let (mut state, mut at) = (State::new(stream, false), 0);
+        let (mut state, mut at) = (State::new(stream, false, Backoff::default()), 0);
         let mut told = String::new();
         let mut collecting_list = false;
         for (input, later) in inputs {

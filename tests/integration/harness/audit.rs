@@ -83,6 +83,14 @@ impl AuditEvent {
         if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
     }
 
+    /// Whether Coxswain asked for this, and got it.
+    pub(crate) fn is_done_by_us(&self, verb: &str, resource: &str, namespace: &str) -> bool {
+        self.user_agent.starts_with("coxswain/")
+            && self.verb == verb
+            && (200..300).contains(&self.response_status.code)
+            && (self.resource().as_str(), self.object_ref.namespace.as_str()) == (resource, namespace)
+    }
+
     /// Whether the authorizer refused it. (Admission refuses with the same code: a quota, a namespace that ends.)
     pub(crate) fn is_forbidden(&self) -> bool {
         self.annotations.get("authorization.k8s.io/decision").is_some_and(|decision| decision == "forbid")

@@ -8,6 +8,7 @@ mod controlplane;
 mod kubernetes;
 mod lease;
 mod port;
+mod rig;
 mod wait;
 
 pub(crate) use audit::AuditEvent;
@@ -15,4 +16,5 @@ pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use port::{Caller, Port};
-pub(crate) use wait::{eventually, until};
+pub(crate) use rig::{faulty_clients, runtime_on};
+pub(crate) use wait::{eventually, turn, until};

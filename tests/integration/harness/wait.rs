@@ -1,9 +1,10 @@
-//! Waiting for conditions, never for time.
+//! Waiting for conditions, never for time; and for one's turn.
 
 use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 /// How often a condition is looked at.
@@ -38,4 +39,11 @@ where
     F: Future<Output = bool>,
 {
     until(what, limit, holds, |held| *held).await;
+}
+
+/// A turn among the tests that start a control plane of their own: one of them at a time is enough for a small
+/// machine. Held until it is dropped.
+pub(crate) async fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    TURN.lock().await
 }

@@ -1,0 +1,58 @@
+//! The manager's machinery in the test's own process, on a real control plane, with faults in between.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coxswain::client::{ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Faults};
+use coxswain::events::{EventBroadcaster, EventMetrics};
+use coxswain::framework::{ReconcileMetrics, Runtime};
+use coxswain::informer::{Informers, InformersConfig, Source};
+use coxswain::model::clock::{SharedClock, SystemClock};
+use coxswain::options::Config;
+use coxswain::queue::QueueMetrics;
+use prometheus::Registry;
+
+/// How long a request may take: short, so that stalls end soon.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Clients with faults, before anything is built on them.
+pub(crate) async fn faulty_clients(kubeconfig: &Path, faults: &Faults) -> ClientBuilder {
+    let connection = Connection::load(Some(kubeconfig), None).await.expect("the kubeconfig");
+    let options = ClientOptions {
+        qps: -1.0,
+        request_timeout: REQUEST_TIMEOUT,
+        faults: Some(faults.clone()),
+        ..ClientOptions::default()
+    };
+    let metrics = ClientMetrics::register(&Registry::new()).expect("metrics");
+    ClientBuilder::new(connection, options, metrics).await.expect("clients")
+}
+
+/// What controllers are built from: informers that read from `source`, everything else through `clients`.
+pub(crate) fn runtime(clients: ClientBuilder, source: Arc<dyn Source>, config: InformersConfig) -> Runtime {
+    let metrics = Registry::new();
+    let clock: SharedClock = Arc::new(SystemClock);
+    let handle = tokio::runtime::Handle::current();
+    Runtime {
+        config: Config::default(),
+        informers: Informers::new(source, config, handle, &metrics).expect("informers"),
+        events: EventBroadcaster::new(
+            Arc::clone(&clock),
+            EventMetrics::register(&metrics).expect("event metrics"),
+        ),
+        observer: clients.root("observer"),
+        clients,
+        clock,
+        queue_metrics: QueueMetrics::register(&metrics).expect("queue metrics"),
+        reconcile_metrics: ReconcileMetrics::register(&metrics).expect("reconcile metrics"),
+        signer: None,
+        root_ca: Some("a bundle".into()),
+    }
+}
+
+/// [`runtime`] on the API server alone.
+pub(crate) fn runtime_on(clients: ClientBuilder) -> Runtime {
+    let source: ApiClient = clients.root("shared-informers");
+    runtime(clients, Arc::new(source), InformersConfig::default())
+}
