@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{ControlPlane, Namespace, Options, faulty_clients, runtime_on, turn, until};
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 /// What reconciles in flight get to finish.
 const GRACE: Duration = Duration::from_secs(10);
 
