@@ -60,13 +60,16 @@ fn decode(kind: &Kind, bytes: &Bytes) -> AnyObject {
     (kind.decode)(bytes).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
+/// Makes the encoding of the object of this number.
+type Encode<'a> = &'a dyn Fn(usize) -> Bytes;
+
 /// Live bytes per cached object, its share of tables, indexes and pools included; the bytes it was decoded from are
 /// gone by then.
 #[expect(clippy::print_stdout, reason = "this is the benchmark's report")]
 fn print_memory() {
     println!("live heap bytes per cached object, {MANY} objects (encoded size in parentheses)");
     let pod = |at: usize| objects::pod(at / REPLICAS, at % REPLICAS, 1);
-    let rows: [(&str, &'static Kind, &dyn Fn(usize) -> Bytes); 4] = [
+    let rows: [(&str, &'static Kind, Encode<'_>); 4] = [
         ("Pod, 50 per ReplicaSet", &kinds::PODS, &pod),
         ("ReplicaSet", &kinds::REPLICA_SETS, &objects::replica_set),
         ("Secret, metadata only", &SECRET_METADATA, &objects::secret),

@@ -13,7 +13,7 @@
 )]
 
 #[path = "../tests/integration/harness/mod.rs"]
-#[allow(dead_code, reason = "the benchmark uses a part of what the tests do")]
+#[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
 
 use std::fs;
@@ -108,17 +108,12 @@ async fn rounds_of(plane: &ControlPlane, rounds: usize, state: &str) -> [Figures
 async fn measure(plane: &ControlPlane, program: Program, name: &str) -> Figures {
     let manager = match program {
         Program::Go => plane.go_manager(name, &[CONTROLLERS]),
-        Program::Coxswain => plane.program(name, &binary(), &[CONTROLLERS]),
+        Program::Coxswain => plane.coxswain(name, &[CONTROLLERS]),
     };
     let figures = settle(&manager).await;
     println!("{name}: {:.1} MiB, {:.2} CPU seconds", mib(figures.rss_kib), figures.cpu_seconds);
     manager.stop();
     figures
-}
-
-/// The binary under test: what `cargo bench` built, or `COXSWAIN`.
-fn binary() -> String {
-    std::env::var("COXSWAIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_coxswain").to_owned())
 }
 
 async fn settle(manager: &Manager<'_>) -> Figures {

@@ -53,9 +53,9 @@ fn managed_fields(out: &mut Vec<u8>, fields: usize) {
             time(out, 4, CREATED);
             text(out, 6, "FieldsV1");
             message(out, 7, |out| {
-                let names: String =
-                    (0..fields).map(|at| format!("\"f:field{at:03}\":{{\".\":{{}}}},")).collect();
-                text(out, 1, &format!("{{{names}}}"));
+                let names: Vec<String> =
+                    (0..fields).map(|at| format!("\"f:field{at:03}\":{{\".\":{{}}}}")).collect();
+                text(out, 1, &format!("{{{}}}", names.join(",")));
             });
         });
     }

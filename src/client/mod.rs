@@ -39,7 +39,7 @@ pub use discovery::{
 pub use error::ApiError;
 pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, TraceParent, WriteGate,
-    WritesStopped,
+    WriteGuard, WritesStopped,
 };
 pub use transport::{KeepAlive, Transport, TransportError};
 

@@ -56,6 +56,8 @@ struct Seen {
     observed: Option<Observed>,
     /// When the record was last seen to change.
     at: Option<Instant>,
+    /// Until when it is ours for sure; set by each of our own writes.
+    ours_until: Option<Instant>,
 }
 
 impl<L: LeaseApi> Elector<L> {
@@ -84,9 +86,11 @@ impl<L: LeaseApi> Elector<L> {
     /// Returns once this replica leads, or `false` when `stop` came first.
     pub async fn acquire(&self, stop: &CancellationToken) -> bool {
         loop {
+            let mut attempt = std::pin::pin!(self.try_once());
             let acquired = tokio::select! {
-                acquired = self.try_once() => acquired,
-                () = stop.cancelled() => return false,
+                acquired = &mut attempt => acquired,
+                // Cut short at once it might take the Lease without our knowing, and nobody would release it.
+                () = stop.cancelled() => timeout(self.timing.retry, attempt).await == Ok(true),
             };
             if acquired {
                 return true;
@@ -115,7 +119,7 @@ impl<L: LeaseApi> Elector<L> {
             });
             tokio::select! {
                 renewed = renewed => if renewed != Ok(true) {
-                    self.set_leading(false);
+                    self.stop_leading();
                     return false;
                 },
                 () = stop.cancelled() => return true,
@@ -131,12 +135,29 @@ impl<L: LeaseApi> Elector<L> {
     pub async fn release(&self) {
         let held = self.seen.lock().observed.clone();
         let Some(held) = held.filter(|held| held.record.holder == self.identity) else { return };
-        self.set_leading(false);
-        let record = held.record.released(self.clock.now());
-        match timeout(self.timing.renew_deadline, self.lock.update(&held, &record)).await {
-            Ok(Ok(observed)) => self.observe(observed),
+        self.stop_leading();
+        match timeout(self.timing.renew_deadline, self.give_up(held)).await {
+            Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the Lease was not released, it will expire"),
             Err(_) => tracing::warn!("the Lease was not released in time, it will expire"),
+        }
+    }
+
+    async fn give_up(&self, mut held: Observed) -> Result<(), ApiError> {
+        loop {
+            let record = held.record.released(self.clock.now());
+            match self.lock.update(&held, &record).await {
+                Ok(observed) => {
+                    self.observe(observed);
+                    return Ok(());
+                }
+                // A renewal that the stop cut short may have been carried out all the same.
+                Err(error) if error.is_conflict() => match self.lock.get().await? {
+                    Some(found) if found.record.holder == self.identity => held = found,
+                    _ => return Ok(()),
+                },
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -156,13 +177,15 @@ impl<L: LeaseApi> Elector<L> {
 
     async fn take_or_renew(&self) -> Result<bool, ApiError> {
         let duration = i32::try_from(self.timing.lease.as_secs()).unwrap_or(i32::MAX);
+        // The others wait from when they see our write, which is after this.
+        let asked = Instant::now();
         // A leader renews what it wrote last, without reading first: half the requests.
         let held = self.seen.lock().observed.clone();
         if let Some(held) = held.filter(|held| held.record.holder == self.identity && self.is_leading()) {
             let record = Record::next(Some(&held.record), &self.identity, duration, self.clock.now());
             match self.lock.update(&held, &record).await {
                 Ok(observed) => {
-                    self.observe(observed);
+                    self.observe_ours(observed, asked);
                     return Ok(true);
                 }
                 Err(error) if error.is_conflict() || error.is_not_found() => {}
@@ -171,7 +194,7 @@ impl<L: LeaseApi> Elector<L> {
         }
         let Some(found) = self.lock.get().await? else {
             let record = Record::next(None, &self.identity, duration, self.clock.now());
-            self.observe(self.lock.create(&record).await?);
+            self.observe_ours(self.lock.create(&record).await?, asked);
             return Ok(true);
         };
         self.observe(found.clone());
@@ -181,7 +204,7 @@ impl<L: LeaseApi> Elector<L> {
         let record = Record::next(Some(&found.record), &self.identity, duration, self.clock.now());
         match self.lock.update(&found, &record).await {
             Ok(observed) => {
-                self.observe(observed);
+                self.observe_ours(observed, asked);
                 Ok(true)
             }
             Err(error) if error.is_conflict() => Ok(false),
@@ -192,6 +215,13 @@ impl<L: LeaseApi> Elector<L> {
     /// Whether this replica leads.
     pub fn is_leading(&self) -> bool {
         self.state.borrow().leading
+    }
+
+    /// Whether no other replica can lead by now: this one has the Lease, and its last renewal still protects it. Unlike
+    /// [`Elector::is_leading`], this turns false by itself, at the time at which the elector would give up, even if the
+    /// process was frozen meanwhile. (Suspending the whole machine stops the clock that it goes by.)
+    pub fn is_protected(&self) -> bool {
+        self.seen.lock().ours_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Metadata of the Lease as it was last seen; `None` before the first answer.
@@ -217,6 +247,13 @@ impl<L: LeaseApi> Elector<L> {
         at.elapsed() < lifetime
     }
 
+    /// Takes note of our own write, which was sent after `asked`.
+    fn observe_ours(&self, observed: Observed, asked: Instant) {
+        let Timing { lease, renew_deadline, retry } = self.timing;
+        self.seen.lock().ours_until = Some(asked + lease.min(renew_deadline + retry));
+        self.observe(observed);
+    }
+
     fn observe(&self, observed: Observed) {
         let mut seen = self.seen.lock();
         let changed = seen.observed.as_ref().is_none_or(|held| held.record != observed.record);
@@ -229,6 +266,11 @@ impl<L: LeaseApi> Elector<L> {
         if changed {
             self.state.send_modify(|state| state.record = Some(record));
         }
+    }
+
+    fn stop_leading(&self) {
+        self.seen.lock().ours_until = None;
+        self.set_leading(false);
     }
 
     fn set_leading(&self, leading: bool) {

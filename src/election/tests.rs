@@ -192,6 +192,62 @@ async fn a_released_lease_is_taken_at_once() {
     assert_eq!(holder(&server), "b");
 }
 
+/// A renewal that was under way when the manager was told to stop.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_renewed_without_an_answer_is_released() {
+    let server = Arc::new(Server::default());
+    let (a, stop) = (candidate(&server, "a"), CancellationToken::new());
+    assert!(a.acquire(&stop).await);
+    let found = Fake(Arc::clone(&server)).get().await.unwrap().unwrap();
+    let renewed = Record::next(Some(&found.record), "a", 15, found.record.renewed);
+    Fake(Arc::clone(&server)).update(&found, &renewed).await.unwrap();
+    a.release().await;
+    assert_eq!(holder(&server), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_leaders_lease_is_not_released() {
+    let server = Arc::new(Server::default());
+    let (a, stop) = (candidate(&server, "a"), CancellationToken::new());
+    assert!(a.acquire(&stop).await);
+    let found = Fake(Arc::clone(&server)).get().await.unwrap().unwrap();
+    let theirs = Record::next(Some(&found.record), "b", 15, found.record.renewed);
+    Fake(Arc::clone(&server)).update(&found, &theirs).await.unwrap();
+    a.release().await;
+    assert_eq!(holder(&server), "b");
+}
+
+/// Two replicas are told to stop at once: the second may just be taking what the first released.
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_under_way_at_the_stop_is_known() {
+    let server = Arc::new(Server::default());
+    let (a, stop) = (candidate(&server, "a"), CancellationToken::new());
+    stop.cancel();
+    let acquired = a.acquire(&stop).await;
+    assert_eq!(acquired, server.lease.lock().is_some());
+    a.release().await;
+    assert!(server.lease.lock().is_none() || holder(&server).is_empty());
+}
+
+/// A leader whose elector is frozen, not failing.
+#[tokio::test(start_paused = true)]
+async fn a_frozen_leaders_lease_does_not_protect_it() {
+    let server = Arc::new(Server::default());
+    let (a, stop) = (candidate(&server, "a"), CancellationToken::new());
+    assert!(!a.is_protected());
+    assert!(a.acquire(&stop).await);
+    assert!(a.is_protected());
+    assert!(timeout(Duration::from_mins(1), a.hold(&stop)).await.is_err());
+    assert!(a.is_protected(), "each renewal counts");
+    advance(TIMING.renew_deadline + TIMING.retry).await;
+    assert!(a.is_leading(), "nothing has run since");
+    assert!(!a.is_protected());
+    assert!(timeout(Duration::from_secs(1), a.hold(&stop)).await.is_err());
+    assert!(a.is_protected(), "nobody took it");
+    a.release().await;
+    assert!(!a.is_protected());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_leading_before_the_lease_is_over() {
     let server = Arc::new(Server::default());

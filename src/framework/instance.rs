@@ -162,11 +162,11 @@ impl Instance {
     ) -> Arc<Worker> {
         let queue = Arc::new(WorkQueue::new(each.queue, &runtime.queue_metrics));
         let stats = Arc::new(LoopStats::new(Arc::clone(&runtime.clock)));
-        let mut stores: Vec<Arc<Store>> = Vec::new();
+        let mut read: Vec<Arc<Store>> = Vec::new();
         for watch in each.watches {
             let store = handles.store(watch.kind, watch.field_selector);
-            if !stores.iter().any(|held| Arc::ptr_eq(held, &store)) {
-                stores.push(store);
+            if !read.iter().any(|held| Arc::ptr_eq(held, &store)) {
+                read.push(store);
             }
             let (queue, keys) = (Arc::clone(&queue), watch.keys);
             let handler = move |delta: Delta<'_>| keys(delta, &mut |key| queue.add(key));
@@ -184,7 +184,7 @@ impl Instance {
             queue,
             reconcile: each.reconcile,
             executor: executor.clone(),
-            expectations: Expectations::new(stores),
+            expectations: Expectations::new(read),
             observer: runtime.observer.clone(),
             clock: Arc::clone(&runtime.clock),
             stats,

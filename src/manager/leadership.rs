@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::kinds::LEASES;
+use crate::client::WriteGuard;
 use crate::election::{Elector, LeaseLock};
 use crate::events::Recorder;
 use crate::model::plan::{EventSpec, Regarding};
@@ -58,6 +59,12 @@ impl Lock {
             tracing::error!(lease = self.name, "leadership lost");
         }
         ended
+    }
+
+    /// Lets writes pass only as long as no other replica can lead.
+    pub(super) fn guard(&self) -> WriteGuard {
+        let elector = Arc::clone(&self.elector);
+        Arc::new(move || elector.is_protected())
     }
 
     /// Gives the Lease back.

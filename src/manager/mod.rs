@@ -118,6 +118,7 @@ async fn under_lock(
             }
         }
         Some(lock) => {
+            manager.runtime.clients.gate().guard(lock.guard());
             let held = async { lock.hold(&stop).await };
             let mut held = std::pin::pin!(held);
             tokio::select! {

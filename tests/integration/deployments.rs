@@ -47,17 +47,17 @@ async fn extremes(
         |pods: &std::collections::HashMap<String, bool>| pods.values().filter(|held| **held).count();
     let (mut least, mut most) = (available(&pods), pods.len());
     let mut end = Some(end);
-    let mut last = None;
+    let mut final_version = None;
     loop {
         if let Some(receiver) = end.as_mut()
             && let Ok(version) = receiver.try_recv()
         {
-            last = Some(version);
+            final_version = Some(version);
             end = None;
         }
         let event = tokio::time::timeout(Duration::from_millis(500), events.try_next()).await;
         let Ok(event) = event else {
-            if last.is_some() {
+            if final_version.is_some() {
                 return (least, most);
             }
             continue;

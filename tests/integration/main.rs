@@ -10,8 +10,14 @@
 
 mod harness;
 
+mod credentials;
 mod deployments;
 mod faults;
 mod informers;
+mod leadership;
+mod lifecycle;
 mod panics;
 mod proto_fields;
+mod rbac;
+mod serving;
+mod takeover;

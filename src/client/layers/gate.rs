@@ -1,10 +1,14 @@
 //! The write gate: losing the lease stops every write.
+//!
+//! It is closed when the loss is known, and guarded for the time before: a process that was frozen for longer than its
+//! lease wakes up with work in hand and does not know yet that another leads.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Method;
+use parking_lot::RwLock;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt;
@@ -17,6 +21,9 @@ use crate::client::api::BoxError;
 #[error("not sent: writes have stopped, for leadership is lost or the manager is shutting down")]
 pub struct WritesStopped;
 
+/// Says of this moment whether writes may pass. It must not block.
+pub type WriteGuard = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// A gate that all clients of controllers share. Open at first; once closed it stays closed. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct WriteGate(Arc<State>);
@@ -24,6 +31,7 @@ pub struct WriteGate(Arc<State>);
 #[derive(Default)]
 struct State {
     closed: AtomicBool,
+    guards: RwLock<Vec<WriteGuard>>,
     writes: TaskTracker,
 }
 
@@ -40,6 +48,11 @@ impl WriteGate {
     /// An open gate.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// From now on a write passes only while `guard` says so at the moment before it is sent, and all guards before it.
+    pub fn guard(&self, guard: WriteGuard) {
+        self.0.guards.write().push(guard);
     }
 
     /// Lets no further write through. Those on their way are left to end; [`Self::drained`] waits for them.
@@ -68,7 +81,8 @@ impl WriteGate {
     /// either sees it, or it sees the gate closed.
     fn enter(&self) -> Result<TaskTrackerToken, WritesStopped> {
         let pass = self.0.writes.token();
-        if self.is_closed() { Err(WritesStopped) } else { Ok(pass) }
+        let open = !self.is_closed() && self.0.guards.read().iter().all(|guard| guard());
+        if open { Ok(pass) } else { Err(WritesStopped) }
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) use bearer::{Bearer, authorization};
 pub use bearer::{TokenError, TokenSource};
 pub(super) use body::{Hook, hook};
 pub use faults::{Fault, FaultRule, Faults};
-pub use gate::{WriteGate, WritesStopped};
+pub use gate::{WriteGate, WriteGuard, WritesStopped};
 pub use headers::TraceParent;
 pub(super) use headers::{TraceContext, UserAgent};
 pub use metrics::ClientMetrics;

@@ -1,6 +1,7 @@
 //! Tests of the layers over a service that answers as told.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -171,6 +172,28 @@ async fn a_closed_gate_stops_writes_before_they_are_sent() {
     assert!(seen.lock().is_empty());
     send(gate.clone(), below, get("/x")).await.unwrap();
     assert_eq!(seen.lock().len(), 1, "reads go on");
+}
+
+#[tokio::test]
+async fn a_guarded_gate_asks_its_guards_before_every_write() {
+    let (below, seen) = mock(|_| async { Ok(answer(200, "")) });
+    let gate = WriteGate::new();
+    let leads: [Arc<AtomicBool>; 2] = Default::default();
+    for each in &leads {
+        let each = Arc::clone(each);
+        gate.guard(Arc::new(move || each.load(Ordering::SeqCst)));
+    }
+    for (first, second) in [(false, false), (true, false), (false, true), (true, true), (true, false)] {
+        leads[0].store(first, Ordering::SeqCst);
+        leads[1].store(second, Ordering::SeqCst);
+        let sent = send(gate.clone(), below.clone(), request(Method::PATCH, "/x", "")).await;
+        assert_eq!(sent.is_ok(), first && second);
+        assert!(sent.err().is_none_or(|error| error.is::<WritesStopped>()));
+        send(gate.clone(), below.clone(), get("/x")).await.unwrap();
+    }
+    assert_eq!(seen.lock().len(), 6, "five reads and the one write");
+    assert_eq!(gate.in_flight(), 0);
+    assert!(!gate.is_closed(), "a guard may change its mind");
 }
 
 #[tokio::test]

@@ -1,66 +1,109 @@
-//! The API server's audit log: who asked for what, and with what outcome.
+//! The API server's audit log: who asked for what, and what was answered.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::ControlPlane;
-
-/// A request that was answered.
+/// One request that was answered, or a watch that has begun to be.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Audited {
-    stage: String,
-    /// `create`, `update` …
+pub(crate) struct AuditEvent {
     pub(crate) verb: String,
+    #[serde(rename = "requestURI")]
+    pub(crate) uri: String,
+    pub(crate) user: User,
     #[serde(default)]
     pub(crate) user_agent: String,
     #[serde(default)]
-    pub(crate) object_ref: Target,
+    pub(crate) object_ref: ObjectRef,
     #[serde(default)]
-    response_status: Outcome,
+    pub(crate) response_status: ResponseStatus,
+    pub(crate) request_received_timestamp: Timestamp,
+    pub(crate) stage_timestamp: Timestamp,
+    #[serde(default)]
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// What was asked for.
+/// Who asked.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct User {
+    #[serde(default)]
+    pub(crate) username: String,
+    #[serde(default)]
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+/// What was asked about.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Target {
+pub(crate) struct ObjectRef {
+    #[serde(default)]
+    pub(crate) api_group: String,
     #[serde(default)]
     pub(crate) resource: String,
+    #[serde(default)]
+    pub(crate) subresource: String,
     #[serde(default)]
     pub(crate) namespace: String,
     #[serde(default)]
     pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) subresource: String,
 }
 
+/// What was answered.
 #[derive(Clone, Debug, Default, Deserialize)]
-struct Outcome {
+pub(crate) struct ResponseStatus {
     #[serde(default)]
-    code: u16,
+    pub(crate) code: u16,
 }
 
-impl Audited {
-    /// HTTP status of the answer.
-    pub(crate) fn code(&self) -> u16 {
-        self.response_status.code
+impl AuditEvent {
+    /// Whether it asked for a change.
+    pub(crate) fn is_write(&self) -> bool {
+        !matches!(self.verb.as_str(), "get" | "list" | "watch")
     }
 
-    /// Whether Coxswain asked, and got what it wanted.
+    /// The name at the end of Coxswain's user agents: a controller's, or what the manager does as itself. `None` for
+    /// requests of others.
+    pub(crate) fn coxswain(&self) -> Option<&str> {
+        self.user_agent.strip_prefix("coxswain/")?.rsplit_once(" /").map(|(_, name)| name)
+    }
+
+    /// What tells the caller's credential from all others: a token's id, or the hash of a certificate.
+    pub(crate) fn credential(&self) -> &str {
+        let ids = self.user.extra.get("authentication.kubernetes.io/credential-id");
+        ids.and_then(|ids| ids.first()).map_or("", String::as_str)
+    }
+
+    /// `RESOURCE` or `RESOURCE/SUBRESOURCE`.
+    pub(crate) fn resource(&self) -> String {
+        let ObjectRef { resource, subresource, .. } = &self.object_ref;
+        if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
+    }
+
+    /// Whether Coxswain asked for this, and got it.
     pub(crate) fn is_done_by_us(&self, verb: &str, resource: &str, namespace: &str) -> bool {
-        let target = &self.object_ref;
         self.user_agent.starts_with("coxswain/")
             && self.verb == verb
-            && (200..300).contains(&self.code())
-            && (target.resource.as_str(), target.namespace.as_str()) == (resource, namespace)
-            && target.subresource.is_empty()
+            && (200..300).contains(&self.response_status.code)
+            && (self.resource().as_str(), self.object_ref.namespace.as_str()) == (resource, namespace)
+    }
+
+    /// Whether the authorizer refused it. (Admission refuses with the same code: a quota, a namespace that ends.)
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.annotations.get("authorization.k8s.io/decision").is_some_and(|decision| decision == "forbid")
     }
 }
 
-/// The requests answered so far. A line that is being written is left out.
-pub(crate) fn audit(plane: &ControlPlane) -> Vec<Audited> {
-    let text = fs::read_to_string(&plane.report.audit_log).expect("the audit log: start with --audit");
-    let entries = text.lines().filter_map(|line| serde_json::from_str::<Audited>(line).ok());
-    entries.filter(|entry| entry.stage == "ResponseComplete").collect()
+/// Reads the log as far as it is written.
+pub(super) fn read(path: &Path) -> Vec<AuditEvent> {
+    let text = fs::read_to_string(path).expect("the audit log");
+    // The server may be in the middle of a line.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("audit log: {error}: {line}")))
+        .collect()
 }

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use super::Cluster;
+use super::audit::{self, AuditEvent};
+use super::port::{Caller, Page, Port};
+use super::{Cluster, until};
 
 /// Lines of a component's log that a failed test prints.
 const LOG_TAIL: usize = 60;
@@ -30,8 +34,6 @@ pub(crate) struct Options {
 pub(crate) struct Report {
     pub(crate) dir: PathBuf,
     pub(crate) log_dir: PathBuf,
-    pub(crate) bin_dir: PathBuf,
-    pub(crate) proto_dir: PathBuf,
     pub(crate) kubeconfigs: BTreeMap<String, PathBuf>,
     pub(crate) audit_log: PathBuf,
     pub(crate) manager_args: Vec<String>,
@@ -63,7 +65,9 @@ struct Component {
     pid: Option<u32>,
     #[serde(default)]
     url: String,
-    state: String,
+    /// How its process ended, as `os/exec` words it; empty while it runs.
+    #[serde(default)]
+    exit: String,
 }
 
 /// The directory of the control plane's binaries, which are built on first use.
@@ -119,7 +123,9 @@ impl ControlPlane {
 
     /// Starts Coxswain with the cluster's usual flags and `args`, and waits until it serves.
     pub(crate) fn coxswain(&self, name: &str, args: &[&str]) -> Manager<'_> {
-        self.manager(name, env!("CARGO_BIN_EXE_coxswain"), args)
+        // `COXSWAIN` names another build, such as the one that ships.
+        let binary = std::env::var("COXSWAIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_coxswain").to_owned());
+        self.manager(name, &binary, args)
     }
 
     /// Starts the Go manager with the cluster's usual flags and `args`, and waits until it serves.
@@ -127,15 +133,28 @@ impl ControlPlane {
         self.manager(name, "kube-controller-manager", args)
     }
 
-    /// Starts a manager of another build.
-    pub(crate) fn program(&self, name: &str, program: &str, args: &[&str]) -> Manager<'_> {
-        self.manager(name, program, args)
-    }
-
     fn manager(&self, name: &str, program: &str, args: &[&str]) -> Manager<'_> {
         let mut all = vec!["add-manager", name, program];
         all.extend(args);
         self.ctl(&all);
+        self.running(name)
+    }
+
+    /// Starts Coxswain with the cluster's usual flags and `args` on a port of the test's own choice, and does not wait
+    /// until it serves: for a certificate that the launcher would not trust.
+    pub(crate) fn coxswain_unawaited(&self, name: &str, args: &[&str]) -> Manager<'_> {
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+        let secure_port = format!("--secure-port={port}");
+        let mut all = vec!["add", name, env!("CARGO_BIN_EXE_coxswain")];
+        all.extend(self.report.manager_args.iter().map(String::as_str));
+        all.push(&secure_port);
+        all.extend(args);
+        self.ctl(&all);
+        Manager { url: format!("https://127.0.0.1:{port}"), ..self.running(name) }
+    }
+
+    /// A manager that was started before.
+    pub(crate) fn running(&self, name: &str) -> Manager<'_> {
         let component = self.component(name);
         let pid = component.pid.expect("a manager that serves has a process");
         Manager { plane: self, name: name.to_owned(), url: component.url, pid }
@@ -158,9 +177,10 @@ impl ControlPlane {
         found.unwrap_or_else(|| panic!("there is no component {name}")).component
     }
 
-    /// Whether a component's process is there.
-    pub(crate) fn is_running(&self, name: &str) -> bool {
-        matches!(self.component(name).state.as_str(), "ready" | "starting" | "paused")
+    /// Every request that the API server has answered so far, in the order of its audit log.
+    pub(crate) fn audit(&self) -> Vec<AuditEvent> {
+        assert!(self.report.audit_log.is_absolute(), "this control plane was started without --audit");
+        audit::read(&self.report.audit_log)
     }
 
     fn ctl(&self, args: &[&str]) -> String {
@@ -223,6 +243,52 @@ impl Manager<'_> {
     /// Ends it with SIGKILL.
     pub(crate) fn kill(&self) {
         self.plane.operate("kill", &self.name);
+    }
+
+    /// Starts it anew, with the same command line, after it has ended.
+    pub(crate) fn start_again(&self) {
+        self.plane.operate("start", &self.name);
+    }
+
+    /// Freezes it with SIGSTOP.
+    pub(crate) fn pause(&self) {
+        self.plane.operate("pause", &self.name);
+    }
+
+    /// Lets it go on after [`Manager::pause`].
+    pub(crate) fn resume(&self) {
+        self.plane.operate("resume", &self.name);
+    }
+
+    /// How its process ended (`exit status 1 after 3s`); empty while it runs.
+    pub(crate) fn exit(&self) -> String {
+        self.plane.component(&self.name).exit
+    }
+
+    /// Waits until it has ended by itself, and says how.
+    pub(crate) async fn exited(&self, limit: Duration) -> String {
+        until(&format!("the end of {}", self.name), limit, || async { self.exit() }, |exit| !exit.is_empty())
+            .await
+    }
+
+    /// What a page of its secure port answers; `None` when it does not.
+    pub(crate) async fn try_page(&self, caller: Caller<'_>, path: &str) -> Option<Page> {
+        Port::open(&self.plane.report, &self.url, caller).await.try_get(path).await
+    }
+
+    /// What a page of its secure port answers.
+    pub(crate) async fn page(&self, caller: Caller<'_>, path: &str) -> Page {
+        let page = self.try_page(caller, path).await;
+        page.unwrap_or_else(|| panic!("{} does not answer {path}", self.name))
+    }
+
+    /// The errors in its log.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        // As klog writes them: E, month and day.
+        let is_error = |line: &&str| {
+            line.strip_prefix('E').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+        };
+        self.log().lines().filter(is_error).map(str::to_owned).collect()
     }
 
     /// Its log.

@@ -6,11 +6,15 @@
 mod audit;
 mod controlplane;
 mod kubernetes;
+mod lease;
+mod port;
 mod rig;
 mod wait;
 
-pub(crate) use audit::audit;
+pub(crate) use audit::AuditEvent;
 pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace};
+pub(crate) use lease::{Held, LeaseHistory};
+pub(crate) use port::{Caller, Port};
 pub(crate) use rig::{faulty_clients, runtime, runtime_on};
 pub(crate) use wait::{eventually, turn, until};

@@ -10,6 +10,7 @@ use crate::api::core::PodStatus;
 use crate::api::{AnyObject, Object};
 use crate::informer::Store;
 use crate::model::owners::controller_reference;
+use crate::options::Config;
 use crate::wire::Message;
 
 struct Stores {
@@ -239,7 +240,7 @@ fn an_invalid_selector_waits_for_a_change() {
 #[test]
 fn the_controller_is_built_as_its_descriptor_says() {
     let built = build(&Build {
-        config: &crate::options::Config::default(),
+        config: &Config::default(),
         gate: &|_| true,
         root_ca: None,
         can_sign_tokens: false,

@@ -1,0 +1,113 @@
+//! What controllers ask for in the registry against what the API server's bootstrap roles give them.
+
+use coxswain::framework::{Descriptor, Grant};
+use coxswain::registry::REGISTRY;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
+use kube::api::{Api, ListParams};
+
+use crate::harness::{Cluster, ControlPlane};
+
+/// The roles of a cluster, by whom they are bound to.
+struct Roles {
+    roles: Vec<ClusterRole>,
+    bindings: Vec<ClusterRoleBinding>,
+}
+
+impl Roles {
+    async fn read(cluster: &Cluster) -> Self {
+        let all = ListParams::default();
+        let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
+        let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
+        Self {
+            roles: roles.list(&all).await.expect("roles").items,
+            bindings: bindings.list(&all).await.expect("bindings").items,
+        }
+    }
+
+    /// The rules of the bootstrap role that is made for a controller.
+    fn of(&self, controller: &Descriptor) -> Vec<&PolicyRule> {
+        let (role, is_subject): (String, IsSubject) = match controller.service_account {
+            Some(account) => (
+                format!("system:controller:{account}"),
+                Box::new(move |subject| {
+                    subject.kind == "ServiceAccount"
+                        && subject.name == account
+                        && subject.namespace.as_deref() == Some("kube-system")
+                }),
+            ),
+            None => (
+                "system:kube-controller-manager".to_owned(),
+                Box::new(|subject| {
+                    subject.kind == "User" && subject.name == "system:kube-controller-manager"
+                }),
+            ),
+        };
+        let bound = self.bindings.iter().any(|binding| {
+            binding.role_ref.kind == "ClusterRole"
+                && binding.role_ref.name == role
+                && binding.subjects.iter().flatten().any(&is_subject)
+        });
+        assert!(bound, "{}: the role {role} is not bound to it", controller.name);
+        let found = self.roles.iter().find(|each| each.metadata.name.as_deref() == Some(role.as_str()));
+        let found = found.unwrap_or_else(|| panic!("{}: there is no role {role}", controller.name));
+        found.rules.iter().flatten().collect()
+    }
+}
+
+/// Tells whether a subject is the one looked for.
+type IsSubject = Box<dyn Fn(&Subject) -> bool>;
+
+/// Whether rules let their subject do one thing to all objects of a resource.
+fn covered(rules: &[&PolicyRule], group: &str, resource: &str, verb: &str) -> bool {
+    let names = |listed: &Option<Vec<String>>, wanted: &str| {
+        listed.iter().flatten().any(|each| each == "*" || each == wanted)
+    };
+    let resource_matches = |rule: &PolicyRule| {
+        let by_subresource = resource.split_once('/').map(|(_, subresource)| format!("*/{subresource}"));
+        names(&rule.resources, resource)
+            || by_subresource.is_some_and(|pattern| names(&rule.resources, &pattern))
+    };
+    rules.iter().any(|rule| {
+        rule.resource_names.iter().flatten().next().is_none()
+            && names(&rule.api_groups, group)
+            && resource_matches(rule)
+            && names(&Some(rule.verbs.clone()), verb)
+    })
+}
+
+#[tokio::test]
+async fn bootstrap_roles_cover_what_controllers_ask_for() {
+    let plane = ControlPlane::shared();
+    let roles = Roles::read(&plane.cluster().await).await;
+    let mut missing = Vec::new();
+    let mut checked = 0;
+    for row in REGISTRY.iter().filter(|each| each.build.is_some()) {
+        assert!(!row.writes.is_empty(), "{} names no grants", row.name);
+        let rules = roles.of(row);
+        for Grant { group, resource, verbs } in row.writes {
+            for verb in *verbs {
+                checked += 1;
+                if !covered(&rules, group, resource, verb) {
+                    missing.push(format!("{}: {verb} {resource} in group {group:?}", row.name));
+                }
+            }
+        }
+        // What no controller may do, the judgement must deny.
+        assert!(!covered(&rules, "certificates.k8s.io", "signers", "escalate"), "{}", row.name);
+    }
+    assert_eq!(missing, Vec::<String>::new());
+    assert!(checked > 20, "only {checked} grants");
+}
+
+#[tokio::test]
+async fn the_judgement_knows_roles_apart() {
+    let plane = ControlPlane::shared();
+    let roles = Roles::read(&plane.cluster().await).await;
+    let find = |name: &str| REGISTRY.iter().find(|each| each.name == name).expect("a row");
+    let replicasets = roles.of(find("replicaset-controller"));
+    assert!(covered(&replicasets, "", "pods", "create"));
+    assert!(!covered(&replicasets, "", "pods", "update"), "it may patch, not update");
+    assert!(!covered(&replicasets, "apps", "pods", "create"), "another group");
+    assert!(!covered(&replicasets, "", "pods/exec", "create"), "a subresource is another resource");
+    assert!(!covered(&replicasets, "", "secrets", "get"));
+}
