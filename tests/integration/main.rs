@@ -21,3 +21,4 @@ mod proto_fields;
 mod rbac;
 mod serving;
 mod takeover;
+mod unknown_fields;

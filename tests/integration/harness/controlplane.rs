@@ -39,6 +39,16 @@ pub(crate) struct Report {
     pub(crate) manager_args: Vec<String>,
     #[serde(rename = "caFile")]
     pub(crate) ca_file: PathBuf,
+    /// A serving certificate for the loopback address, by the authority of the API server's.
+    pub(crate) manager_serving: KeyPair,
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct KeyPair {
+    pub(crate) cert_file: PathBuf,
+    pub(crate) key_file: PathBuf,
 }
 
 /// A running control plane.

@@ -8,6 +8,7 @@ mod controlplane;
 mod kubernetes;
 mod lease;
 mod port;
+mod proxy;
 mod rig;
 mod wait;
 
@@ -16,5 +17,6 @@ pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use port::{Caller, Port};
+pub(crate) use proxy::{Proxy, Tamper};
 pub(crate) use rig::{faulty_clients, runtime, runtime_on};
 pub(crate) use wait::{eventually, turn, until};

@@ -1,0 +1,185 @@
+//! A reverse proxy between a manager and the API server, over TLS and HTTP/2 as the server's own, that may rewrite what
+//! passes in protobuf.
+//!
+//! Requests without a bearer token go on as the controller manager (the proxy has its certificate), the others as
+//! whoever the token says.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures::{StreamExt, TryStreamExt, stream};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Request, Response};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use kube::client::Body;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::ControlPlane;
+
+/// What becomes of protobuf bodies on their way.
+pub(crate) trait Tamper: Send + Sync + 'static {
+    /// A request's body; empty where there is none.
+    fn request(&self, method: &Method, path: &str, body: Bytes) -> Bytes;
+
+    /// An answer's body, in its envelope.
+    fn answer(&self, body: Bytes) -> Bytes;
+
+    /// An event of a watch, without the length in front of it.
+    fn event(&self, frame: Bytes) -> Bytes;
+}
+
+/// A running proxy; it ends when this is dropped.
+pub(crate) struct Proxy {
+    /// Where it listens.
+    pub(crate) url: String,
+    _connections: JoinSet<()>,
+}
+
+struct Upstream {
+    manager: Client,
+    nobody: Client,
+    tamper: Arc<dyn Tamper>,
+}
+
+impl Proxy {
+    /// Starts in front of the API server of `plane`.
+    pub(crate) async fn start(plane: &ControlPlane, tamper: Arc<dyn Tamper>) -> Self {
+        let report = &plane.report;
+        let kubeconfig =
+            Kubeconfig::read_from(&report.kubeconfigs["controller-manager"]).expect("the kubeconfig");
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .expect("the kubeconfig is complete");
+        config.default_retry = false;
+        let manager = Client::try_from(config.clone()).expect("a client");
+        config.auth_info = AuthInfo::default();
+        let nobody = Client::try_from(config).expect("a client");
+        let upstream = Arc::new(Upstream { manager, nobody, tamper });
+
+        let pair = &report.manager_serving;
+        let chain: Vec<_> = CertificateDer::pem_file_iter(&pair.cert_file)
+            .expect("a certificate")
+            .map(|der| der.expect("a certificate"))
+            .collect();
+        let key = PrivateKeyDer::from_pem_file(&pair.key_file).expect("a key");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("protocol versions")
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .expect("the certificate and its key");
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let url = format!("https://{}", listener.local_addr().expect("an address"));
+        let mut connections = JoinSet::new();
+        connections.spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                open.spawn(serve(stream, acceptor.clone(), Arc::clone(&upstream)));
+                while open.try_join_next().is_some() {}
+            }
+        });
+        Self { url, _connections: connections }
+    }
+}
+
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, upstream: Arc<Upstream>) {
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let service = hyper::service::service_fn(move |request| {
+        let upstream = Arc::clone(&upstream);
+        async move { upstream.forward(request).await }
+    });
+    // Whoever hangs up has its reasons.
+    drop(auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await);
+}
+
+impl Upstream {
+    async fn forward(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<UnsyncBoxBody<Bytes, kube::Error>>, anyhow::Error> {
+        let (head, body) = request.into_parts();
+        let mut body = body.collect().await?.to_bytes();
+        if is_protobuf(&head.headers) {
+            body = self.tamper.request(&head.method, head.uri.path(), body);
+        }
+        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+        let mut onward = Request::builder().method(head.method.clone()).uri(target).body(Body::from(body))?;
+        *onward.headers_mut() = end_to_end(&head.headers);
+        let client = if head.headers.contains_key(AUTHORIZATION) { &self.nobody } else { &self.manager };
+        let (answer, body) = client.send(onward).await?.into_parts();
+
+        let tampered = if !is_protobuf(&answer.headers) {
+            body.boxed_unsync()
+        } else if is_watch(&answer.headers) {
+            self.watch(body)
+        } else {
+            let body = self.tamper.answer(body.collect().await?.to_bytes());
+            Full::new(body).map_err(|never| match never {}).boxed_unsync()
+        };
+        let mut response = Response::new(tampered);
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = end_to_end(&answer.headers);
+        Ok(response)
+    }
+
+    /// Takes the stream apart into events and puts it together again.
+    fn watch(&self, body: Body) -> UnsyncBoxBody<Bytes, kube::Error> {
+        let tamper = Arc::clone(&self.tamper);
+        let mut waiting = BytesMut::new();
+        let events = body.into_data_stream().map_ok(move |chunk| {
+            waiting.extend_from_slice(&chunk);
+            let mut out = BytesMut::new();
+            while let Some(length) = waiting.get(..4).map(|mut bytes| bytes.get_u32() as usize) {
+                if waiting.len() < 4 + length {
+                    break;
+                }
+                let mut frame = waiting.split_to(4 + length);
+                frame.advance(4);
+                let frame = tamper.event(frame.freeze());
+                let length = u32::try_from(frame.len()).expect("a frame of less than 4 GiB");
+                out.extend_from_slice(&length.to_be_bytes());
+                out.extend_from_slice(&frame);
+            }
+            out.freeze()
+        });
+        // An empty chunk would end an HTTP/1.1 body.
+        let chunks = events.try_filter(|chunk| std::future::ready(!chunk.is_empty()));
+        let chunks = chunks.chain(stream::empty());
+        StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync()
+    }
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn is_protobuf(headers: &HeaderMap) -> bool {
+    content_type(headers).starts_with("application/vnd.kubernetes.protobuf")
+}
+
+fn is_watch(headers: &HeaderMap) -> bool {
+    content_type(headers).contains("stream=watch")
+}
+
+fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    for hop in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
+        headers.remove(hop);
+    }
+    headers
+}

@@ -1,0 +1,210 @@
+//! An API server that is newer than this program: every object that it sends has fields which nobody here knows, at every
+//! level and of every wire type. No write may lose one, and what is made from a template has the template's.
+
+mod fields;
+mod newer;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Secret, ServiceAccount};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::harness::{ControlPlane, Namespace, Options, Proxy, eventually, turn, until};
+use newer::Newer;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn template(app: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "app": app } },
+        "spec": {
+            "securityContext": { "runAsNonRoot": false },
+            "initContainers": [{ "name": "first", "image": "busybox" }],
+            "containers": [{
+                "name": "web",
+                "image": "nginx",
+                "ports": [{ "containerPort": 80 }],
+                "env": [{ "name": "A", "value": "b" }],
+                "resources": { "requests": { "cpu": "1m" } },
+            }],
+        },
+    })
+}
+
+async fn merge<K>(namespace: &Namespace, name: &str, patch: Value)
+where
+    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>
+        + serde::de::DeserializeOwned
+        + Clone
+        + std::fmt::Debug,
+    K::DynamicType: Default,
+{
+    let patched = namespace.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.expect("the object is patched");
+}
+
+async fn scale(namespace: &Namespace, name: &str, replicas: i32) {
+    merge::<ReplicaSet>(namespace, name, json!({ "spec": { "replicas": replicas } })).await;
+}
+
+/// Waits for this many available pods and this many conditions.
+async fn settled(namespace: &Namespace, name: &str, available: i32, conditions: usize) {
+    let observe = async || namespace.api::<ReplicaSet>().get(name).await.expect("the ReplicaSet").status;
+    until(&format!("{available} pods of {name}"), LIMIT, observe, |status| {
+        let status = status.clone().unwrap_or_default();
+        status.available_replicas.unwrap_or(0) == available
+            && status.replicas == available
+            && status.conditions.unwrap_or_default().len() == conditions
+    })
+    .await;
+}
+
+/// A ReplicaSet grows, shrinks, adopts, is refused pods by a quota, and recovers.
+async fn replica_set(namespace: &Namespace) {
+    let spec = json!({
+        "replicas": 3,
+        "selector": {
+            "matchLabels": { "app": "set" },
+            "matchExpressions": [{ "key": "app", "operator": "Exists" }],
+        },
+        "template": template("set"),
+    });
+    let _: ReplicaSet = namespace.create(json!({ "metadata": { "name": "set" }, "spec": spec })).await;
+    settled(namespace, "set", 3, 0).await;
+    scale(namespace, "set", 6).await;
+    settled(namespace, "set", 6, 0).await;
+    scale(namespace, "set", 2).await;
+    settled(namespace, "set", 2, 0).await;
+
+    let mut orphan = template("set");
+    orphan["metadata"]["name"] = json!("orphan");
+    let _: Pod = namespace.create(orphan).await;
+    let adopted = async || {
+        let orphan = namespace.api::<Pod>().get_opt("orphan").await.expect("an answer");
+        orphan.is_none_or(|pod| pod.metadata.owner_references.is_some())
+    };
+    eventually("the orphan is adopted", LIMIT, adopted).await;
+    settled(namespace, "set", 2, 0).await;
+
+    let quota = json!({ "metadata": { "name": "small" }, "spec": { "hard": { "pods": "3" } } });
+    let _: ResourceQuota = namespace.create(quota).await;
+    // Without a quota controller nobody counts what was there before.
+    let usage = json!({ "status": { "hard": { "pods": "3" }, "used": { "pods": "2" } } });
+    let quotas = namespace.api::<ResourceQuota>();
+    quotas
+        .patch_status("small", &PatchParams::default(), &Patch::Merge(usage))
+        .await
+        .expect("the quota's status");
+    scale(namespace, "set", 5).await;
+    settled(namespace, "set", 3, 1).await;
+    quotas.delete("small", &DeleteParams::default()).await.expect("the quota goes");
+    settled(namespace, "set", 5, 0).await;
+}
+
+/// A Deployment rolls to another template, grows, and rolls back.
+async fn deployment(namespace: &Namespace) {
+    namespace
+        .deployment(
+            "web",
+            3,
+            json!({ "template": template("web"), "strategy": { "rollingUpdate": { "maxSurge": 1 } } }),
+        )
+        .await;
+    let available = async |replicas: i32| {
+        let observe = async || namespace.get_deployment("web").await;
+        until("the Deployment is rolled out", LIMIT, observe, |deployment| {
+            let status = deployment.status.clone().unwrap_or_default();
+            status.observed_generation == deployment.metadata.generation
+                && status.replicas == Some(replicas)
+                && status.updated_replicas == Some(replicas)
+                && status.available_replicas == Some(replicas)
+        })
+        .await;
+    };
+    available(3).await;
+    namespace.set_image("web", "nginx:2").await;
+    available(3).await;
+    namespace.patch_deployment("web", json!({ "spec": { "replicas": 5 } })).await;
+    available(5).await;
+    namespace.set_image("web", "nginx").await;
+    available(5).await;
+    assert_eq!(namespace.replica_sets().await.keys().filter(|name| name.starts_with("web-")).count(), 2);
+}
+
+/// The published bundle is put right.
+async fn bundle(namespace: &Namespace) {
+    let get = async || namespace.api::<ConfigMap>().get_opt("kube-root-ca.crt").await.expect("an answer");
+    let published = until("the bundle", LIMIT, get, Option::is_some).await.and_then(|found| found.data);
+    merge::<ConfigMap>(namespace, "kube-root-ca.crt", json!({ "data": { "ca.crt": "not it" } })).await;
+    until("the bundle as it was", LIMIT, get, |found| {
+        found.as_ref().is_some_and(|found| found.data == published)
+    })
+    .await;
+}
+
+/// Token secrets are filled; one that is gone is no longer named by its account, another still is.
+async fn tokens(namespace: &Namespace) {
+    for name in ["first", "second"] {
+        let body = json!({
+            "metadata": { "name": name, "annotations": { "kubernetes.io/service-account.name": "default" } },
+            "type": "kubernetes.io/service-account-token",
+        });
+        let _: Secret = namespace.create(body).await;
+        let filled = async || {
+            let secret = namespace.api::<Secret>().get(name).await.expect("the secret");
+            secret.data.is_some_and(|data| data.contains_key("token"))
+        };
+        eventually("the secret is filled", LIMIT, filled).await;
+    }
+    let references = json!({
+        "secrets": [{ "name": "first" }, { "name": "second" }],
+        "imagePullSecrets": [{ "name": "registry" }],
+    });
+    merge::<ServiceAccount>(namespace, "default", references).await;
+    namespace.api::<Secret>().delete("first", &DeleteParams::default()).await.expect("the secret goes");
+    let forgotten = async || {
+        let account = namespace.api::<ServiceAccount>().get("default").await.expect("the account");
+        let names = account.secrets.unwrap_or_default().into_iter().filter_map(|secret| secret.name);
+        names.collect::<Vec<_>>() == ["second"]
+    };
+    eventually("the account has forgotten the secret", LIMIT, forgotten).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_write_loses_what_it_does_not_know() {
+    let _turn = turn().await;
+    let plane = ControlPlane::start(&Options { nodes: 2, args: Vec::new() });
+    let newer = Arc::new(Newer::default());
+    let proxy = Proxy::start(&plane, Arc::clone(&newer) as _).await;
+    let master = format!("--master={}", proxy.url);
+    let coxswain = plane.coxswain("coxswain", &[&master, "--kube-api-qps=100", "--kube-api-burst=100"]);
+    let namespace = plane.cluster().await.namespace("newer").await;
+    let account = async || namespace.api::<ServiceAccount>().get_opt("default").await.expect("an answer");
+    until("the default account", LIMIT, account, Option::is_some).await;
+    bundle(&namespace).await;
+    tokens(&namespace).await;
+    replica_set(&namespace).await;
+    deployment(&namespace).await;
+    coxswain.stop();
+
+    let checked = newer.checked();
+    let least = BTreeMap::from([
+        ("POST Pod", 15),
+        ("POST ReplicaSet", 2),
+        ("PUT ConfigMap", 1),
+        ("PUT Deployment/status", 5),
+        ("PUT Lease", 2),
+        ("PUT ReplicaSet", 3),
+        ("PUT ReplicaSet/status", 8),
+        ("PUT Secret", 2),
+        ("PUT ServiceAccount", 1),
+    ]);
+    for (what, least) in least {
+        let count = checked.get(what).copied().unwrap_or(0);
+        assert!(count >= least, "{what}: {count} of at least {least} in {checked:?}");
+    }
+}
