@@ -123,7 +123,7 @@ impl Worker {
                 self.queue.add_rate_limited(key.clone());
             }
             Outcome::Failed { error, retry: false } => {
-                tracing::warn!(%error, "reconciling failed, only a change of the object can help");
+                tracing::warn!(%error, "reconciling failed, it is not tried again by itself");
                 self.queue.forget(&key);
             }
         });

@@ -222,11 +222,14 @@ impl Bench {
         tokio::task::spawn_blocking(move || plane.operate(operation, "kube-apiserver")).await.expect("done");
     }
 
-    /// The caches are what somebody else lists, and so is what the handlers made of what they heard.
+    /// All informers watch again; the caches are what somebody else lists, and so is what the handlers made of what
+    /// they heard.
     async fn agrees(&self) {
         for each in &self.watched {
             let stats = each.stats();
             let (kind, selector) = (stats.kind, stats.field_selector.as_deref());
+            let watches = async || each.stats().watch_age.is_some();
+            eventually(&format!("a watch of {kind} {selector:?}"), LIMIT, watches).await;
             eventually(&format!("{kind} {selector:?} as listed"), LIMIT, async || {
                 let fresh = listed(&self.client, kind, selector).await;
                 each.cache().is_some_and(|cache| cache == fresh)
