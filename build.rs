@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use prost::Message as _;
 use prost_types::FileDescriptorSet;
-use prost_types::prost::Message as _;
 
 type AnyError = Box<dyn std::error::Error>;
 

@@ -1,17 +1,11 @@
 //! The admin API's messages, clients and servers, generated from `proto/coxswain/admin/v1` by `build.rs`.
 
-#[expect(
-    missing_docs,
-    unreachable_pub,
-    clippy::pedantic,
-    clippy::allow_attributes_without_reason,
-    reason = "generated code"
-)]
+#[expect(clippy::pedantic, reason = "generated code")]
 mod messages {
     include!(concat!(env!("OUT_DIR"), "/messages/coxswain.admin.v1.rs"));
 }
 
-#[expect(missing_docs, unreachable_pub, clippy::pedantic, reason = "generated code")]
+#[expect(clippy::pedantic, reason = "generated code")]
 mod servers {
     include!(concat!(env!("OUT_DIR"), "/servers/coxswain.admin.v1.rs"));
 }
