@@ -38,10 +38,7 @@ fn main() -> Result<(), AnyError> {
         .build_client(false)
         .emit_rerun_if_changed(false)
         .extern_path(PACKAGE, MESSAGES)
-        .extern_path(
-            format!("{PACKAGE}.StreamEventsResponse"),
-            "crate::admin::events::EncodedResponse",
-        )
+        .extern_path(format!("{PACKAGE}.StreamEventsResponse"), "crate::admin::events::EncodedResponse")
         .out_dir(folder(&out, "servers")?)
         .compile_fds(described.clone())?;
 

@@ -140,7 +140,8 @@ pub async fn check(
         Ok(Decision::Denied { reason }) => {
             let mut message = format!("user {:?} may not {verb} {resource} in group {GROUP:?}", user.name);
             if !name.is_empty() {
-                message = format!("user {:?} may not {verb} {resource} {name:?} in group {GROUP:?}", user.name);
+                message =
+                    format!("user {:?} may not {verb} {resource} {name:?} in group {GROUP:?}", user.name);
             }
             if !reason.is_empty() {
                 message = format!("{message}: {reason}");

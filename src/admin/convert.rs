@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::manager::{
-    ActionResult, ActionState, ActionVerb, ControllerState, Counts, FailureState, LeaseState, Phase, QueueState,
-    ReplicaState, SyncOutcome, TraceId,
+    ActionResult, ActionState, ActionVerb, ControllerState, Counts, FailureState, LeaseState, Phase,
+    QueueState, ReplicaState, SyncOutcome, TraceId,
 };
 use super::overrides::{Entry, Order, OverrideSet, Problem, Source};
 use super::proto;
@@ -80,7 +80,11 @@ pub(super) fn invalid(problem: &Problem) -> proto::InvalidOverride {
     proto::InvalidOverride { key: problem.key.clone(), message: problem.message.clone() }
 }
 
-pub(super) fn controller(state: &ControllerState, overrides: &OverrideSet, now: Timestamp) -> proto::Controller {
+pub(super) fn controller(
+    state: &ControllerState,
+    overrides: &OverrideSet,
+    now: Timestamp,
+) -> proto::Controller {
     let (health, health_message) = health(state);
     let desired = overrides.desired(state.name, state.flags, now);
     let counts = &state.counts;

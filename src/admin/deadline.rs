@@ -69,7 +69,9 @@ where
             let Some(deadline) = deadline else { return answer.await };
             match timeout_at(deadline, answer).await {
                 Ok(answer) => answer.map(|response| {
-                    response.map(|body| Body::new(UntilBody { body, end: Box::pin(sleep_until(deadline)), ended: false }))
+                    response.map(|body| {
+                        Body::new(UntilBody { body, end: Box::pin(sleep_until(deadline)), ended: false })
+                    })
                 }),
                 Err(_elapsed) => Ok(timed_out("the deadline of the call has passed").into_http()),
             }
@@ -136,19 +138,57 @@ impl http_body::Body for UntilBody {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
     use super::*;
+
+    /// Calls a service that takes a second to answer, and a second more for its body.
+    async fn call(timeout: Option<&'static str>) -> (Option<i32>, Option<i32>) {
+        let slow = tower::service_fn(|_: Request<Body>| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let body = futures::stream::once(async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<_, tonic::Status>(Frame::data(Bytes::from_static(b"late")))
+            });
+            Ok::<_, Infallible>(Response::new(Body::new(http_body_util::StreamBody::new(body))))
+        });
+        let mut request = Request::new(Body::empty());
+        if let Some(timeout) = timeout {
+            request.headers_mut().insert(TIMEOUT, HeaderValue::from_static(timeout));
+        }
+        let response = DeadlineLayer.layer(slow).oneshot(request).await.unwrap();
+        let status = |headers: &HeaderMap| headers.get("grpc-status")?.to_str().ok()?.parse().ok();
+        let head = status(response.headers());
+        let body = response.into_body().collect().await.unwrap();
+        (head, body.trailers().and_then(status))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_with_its_deadline_wherever_it_is() {
+        assert_eq!(call(None).await, (None, None));
+        assert_eq!(call(Some("3S")).await, (None, None));
+        assert_eq!(call(Some("99999999H")).await, (None, None));
+        assert_eq!(call(Some("500m")).await, (Some(4), None));
+        assert_eq!(call(Some("1500m")).await, (None, Some(4)));
+        assert_eq!(call(Some("soon")).await, (Some(3), None));
+    }
 
     #[test]
     fn timeouts_are_a_number_and_a_unit() {
         let parsed = |text: &str| parse(&HeaderValue::from_str(text).unwrap());
-        assert_eq!(parsed("1H"), Some(Duration::from_secs(3600)));
-        assert_eq!(parsed("2M"), Some(Duration::from_secs(120)));
+        assert_eq!(parsed("1H"), Some(Duration::from_hours(1)));
+        assert_eq!(parsed("2M"), Some(Duration::from_mins(2)));
         assert_eq!(parsed("99999999S"), Some(Duration::from_secs(99_999_999)));
         assert_eq!(parsed("5m"), Some(Duration::from_millis(5)));
         assert_eq!(parsed("0u"), Some(Duration::ZERO));
         assert_eq!(parsed("7n"), Some(Duration::from_nanos(7)));
         for wrong in ["", "S", "1", "1s", "-1S", "+1S", "123456789S", "1 S", "1é"] {
-            assert_eq!(HeaderValue::from_bytes(wrong.as_bytes()).ok().and_then(|value| parse(&value)), None, "{wrong:?}");
+            assert_eq!(
+                HeaderValue::from_bytes(wrong.as_bytes()).ok().and_then(|value| parse(&value)),
+                None,
+                "{wrong:?}"
+            );
         }
     }
 }

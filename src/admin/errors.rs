@@ -28,6 +28,8 @@ pub enum Reason {
     LeaseNotFound,
     /// There is no such replica.
     ReplicaNotFound,
+    /// There is nothing of that name whose health could be told.
+    ServiceNotFound,
     /// Something has changed since the caller looked.
     VersionMismatch,
     /// Somebody else changed the same while the caller waited.
@@ -85,6 +87,7 @@ impl Reason {
             Self::QueueNotFound => ("QUEUE_NOT_FOUND", Code::NotFound),
             Self::LeaseNotFound => ("LEASE_NOT_FOUND", Code::NotFound),
             Self::ReplicaNotFound => ("REPLICA_NOT_FOUND", Code::NotFound),
+            Self::ServiceNotFound => ("SERVICE_NOT_FOUND", Code::NotFound),
             Self::VersionMismatch => ("VERSION_MISMATCH", Code::Aborted),
             Self::Superseded => ("SUPERSEDED", Code::Aborted),
             Self::Contention => ("CONTENTION", Code::Aborted),
@@ -297,6 +300,9 @@ mod tests {
         let violations = &status.get_error_details().precondition_failure().unwrap().violations.clone();
         assert_eq!((violations.len(), violations[0].subject.as_str()), (1, "Gate"));
         let status: Status = Failure::new(Reason::ApiServer, "m").retry_after(Duration::from_secs(2)).into();
-        assert_eq!(status.get_error_details().retry_info().unwrap().retry_delay, Some(Duration::from_secs(2)));
+        assert_eq!(
+            status.get_error_details().retry_info().unwrap().retry_delay,
+            Some(Duration::from_secs(2))
+        );
     }
 }

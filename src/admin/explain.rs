@@ -53,9 +53,9 @@ pub fn executed(mut actions: Vec<ActionState>, executed: &Executed) -> Vec<Actio
         };
     }
     if executed.error.is_some() {
-        let last = actions.iter().rposition(|action| {
-            matches!(action.result, ActionResult::Failed(_) | ActionResult::Unknown)
-        });
+        let last = actions
+            .iter()
+            .rposition(|action| matches!(action.result, ActionResult::Failed(_) | ActionResult::Unknown));
         actions.truncate(last.map_or(actions.len(), |last| last + 1));
         actions.retain(|action| action.result != ActionResult::Planned);
     }
@@ -100,7 +100,10 @@ fn emitted(event: &EventSpec) -> ActionState {
         key: event.regarding.key.clone(),
         uid: event.regarding.uid.clone(),
         subresource: "",
-        summary: format!("event {} on {} {}: {}", event.reason, event.regarding.kind, event.regarding.key, event.message),
+        summary: format!(
+            "event {} on {} {}: {}",
+            event.reason, event.regarding.kind, event.regarding.key, event.message
+        ),
         result: ActionResult::Planned,
     }
 }
@@ -120,7 +123,11 @@ mod tests {
         let create = || write("", Verb::Create(Bytes::from_static(b"a secret")));
         Plan {
             steps: vec![
-                Step::Verify(Verify { kind: &REPLICA_SETS, key: Key::new("ns", "rs"), expect: Expect::Absent }),
+                Step::Verify(Verify {
+                    kind: &REPLICA_SETS,
+                    key: Key::new("ns", "rs"),
+                    expect: Expect::Absent,
+                }),
                 Step::Batch(vec![create(), create()]),
                 Step::Write(write(
                     "old",
@@ -171,8 +178,16 @@ mod tests {
         };
         let actions = executed(planned(&plan()), &done);
         let results: Vec<_> = actions.iter().map(|action| action.result.clone()).collect();
-        use ActionResult::{Done, Unneeded};
-        assert_eq!(results, [Done, Done, Done, Unneeded, Done]);
+        assert_eq!(
+            results,
+            [
+                ActionResult::Done,
+                ActionResult::Done,
+                ActionResult::Done,
+                ActionResult::Unneeded,
+                ActionResult::Done,
+            ]
+        );
         assert_eq!((actions[1].key.name.as_str(), actions[2].key.name.as_str()), ("a", "b"));
     }
 

@@ -66,7 +66,9 @@ impl Page {
     /// Cuts the page out of `items`, which are ordered by `name`.
     pub fn cut<T>(&self, items: Vec<T>, name: impl Fn(&T) -> &str) -> Paged<T> {
         let total = items.len();
-        let mut rest = items.into_iter().skip_while(|item| self.after.as_deref().is_some_and(|after| name(item) <= after));
+        let mut rest = items
+            .into_iter()
+            .skip_while(|item| self.after.as_deref().is_some_and(|after| name(item) <= after));
         let items: Vec<T> = rest.by_ref().take(self.size).collect();
         let next = match (items.last(), rest.next()) {
             (Some(last), Some(_)) => token(name(last), self.filter),

@@ -59,7 +59,11 @@ fn within(
     most: Duration,
     violations: &mut Violations,
 ) -> Option<Duration> {
-    let parsed = Duration::try_from(*value).ok().filter(|parsed| (least..=most).contains(parsed));
+    // The conversion that comes with the message overflows on the smallest of numbers.
+    let seconds = u64::try_from(value.seconds).ok();
+    let nanos = u32::try_from(value.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
+    let parsed = seconds.zip(nanos).map(|(seconds, nanos)| Duration::new(seconds, nanos));
+    let parsed = parsed.filter(|parsed| (least..=most).contains(parsed));
     if parsed.is_none() {
         violations.add(field, format!("must be between {}s and {}s", least.as_secs(), most.as_secs()));
     }
@@ -67,7 +71,10 @@ fn within(
 }
 
 /// How often mere counts are worth a message.
-pub fn counts_interval(value: Option<&prost_types::Duration>, violations: &mut Violations) -> Option<Duration> {
+pub fn counts_interval(
+    value: Option<&prost_types::Duration>,
+    violations: &mut Violations,
+) -> Option<Duration> {
     within("counts_interval", value?, MIN_COUNTS_INTERVAL, Duration::from_hours(24), violations)
 }
 
@@ -249,7 +256,8 @@ pub fn event_filter(
     };
     EventFilter {
         controllers: resolve_all(&filter.controllers, controllers).map(|names| names.into_iter().collect()),
-        types: (!types.is_empty()).then(|| types.into_iter().fold(0, |bits, each| bits | super::events::bit(each))),
+        types: (!types.is_empty())
+            .then(|| types.into_iter().fold(0, |bits, each| bits | super::events::bit(each))),
         namespaces: (!filter.namespaces.is_empty()).then(|| filter.namespaces.iter().cloned().collect()),
         objects: filter.objects.clone(),
         min_severity,
@@ -284,8 +292,10 @@ mod tests {
 
     #[test]
     fn durations_have_bounds() {
-        assert_eq!(lasts(1800, 0), (Some(Duration::from_secs(1800)), vec![]));
-        for (seconds, nanos) in [(0, 0), (0, 999_999_999), (-5, 0), (366 * 86400, 1), (i64::MAX, 0), (i64::MIN, -1)] {
+        assert_eq!(lasts(1800, 0), (Some(Duration::from_mins(30)), vec![]));
+        for (seconds, nanos) in
+            [(0, 0), (0, 999_999_999), (-5, 0), (366 * 86400, 1), (i64::MAX, 0), (i64::MIN, -1)]
+        {
             assert_eq!(lasts(seconds, nanos), (None, vec!["duration".to_owned()]), "{seconds} {nanos}");
         }
         assert_eq!(complaints(|violations| assert!(lasting(None, violations).is_none())), [""; 0]);
@@ -302,15 +312,22 @@ mod tests {
 
     #[test]
     fn a_version_is_of_one_controller() {
-        assert_eq!(complaints(|violations| expected_version("*", Some("1"), violations)), ["expected_version"]);
-        assert_eq!(complaints(|violations| expected_version("a", Some(""), violations)), ["expected_version"]);
+        assert_eq!(
+            complaints(|violations| expected_version("*", Some("1"), violations)),
+            ["expected_version"]
+        );
+        assert_eq!(
+            complaints(|violations| expected_version("a", Some(""), violations)),
+            ["expected_version"]
+        );
         assert_eq!(complaints(|violations| expected_version("a", Some("1"), violations)), [""; 0]);
         assert_eq!(complaints(|violations| expected_version("*", None, violations)), [""; 0]);
     }
 
     #[test]
     fn keys_are_keys() {
-        let key = |namespace: &str, name: &str| proto::ObjectKey { namespace: namespace.into(), name: name.into() };
+        let key =
+            |namespace: &str, name: &str| proto::ObjectKey { namespace: namespace.into(), name: name.into() };
         let check = |key: Option<proto::ObjectKey>| {
             complaints(|violations| {
                 object_key("object", key.as_ref(), violations);

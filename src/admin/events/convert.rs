@@ -39,7 +39,9 @@ impl Event {
                 }
                 text
             }
-            Body::ReconcileStarted(attempt) if attempt.number > 1 => format!("started, try {}", attempt.number),
+            Body::ReconcileStarted(attempt) if attempt.number > 1 => {
+                format!("started, try {}", attempt.number)
+            }
             Body::ReconcileStarted(_) => "started".to_owned(),
             Body::ReconcileFinished { duration, actions, .. } => match actions.len() {
                 0 => format!("nothing to do ({duration:.1?})"),
@@ -69,7 +71,9 @@ impl Event {
                     format!("{holder} leads by {lease}")
                 }
             }
-            Body::OverrideChanged { change, entry, user, problem } => override_words(*change, entry.as_ref(), user, problem),
+            Body::OverrideChanged { change, entry, user, problem } => {
+                override_words(*change, entry.as_ref(), user, problem)
+            }
         }
     }
 }

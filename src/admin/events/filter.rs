@@ -33,9 +33,10 @@ impl Filter {
                 event.object.as_ref().is_some_and(|object| namespaces.contains(object.key.namespace.as_str()))
             })
             && (self.objects.is_empty()
-                || event.object.as_ref().is_some_and(|object| {
-                    self.objects.iter().any(|wanted| is_meant(wanted, object))
-                }))
+                || event
+                    .object
+                    .as_ref()
+                    .is_some_and(|object| self.objects.iter().any(|wanted| is_meant(wanted, object))))
     }
 }
 

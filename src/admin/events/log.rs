@@ -161,7 +161,12 @@ impl EventLog {
     }
 
     /// A reader from `start` on, of what matches `filter`. With `replay_only` it ends where the past does.
-    pub fn read(self: &Arc<Self>, filter: Filter, start: Start, replay_only: bool) -> Result<Reader, CannotStart> {
+    pub fn read(
+        self: &Arc<Self>,
+        filter: Filter,
+        start: Start,
+        replay_only: bool,
+    ) -> Result<Reader, CannotStart> {
         let wakes = self.wakes.subscribe();
         self.readers.fetch_add(1, Ordering::SeqCst);
         // From here on the drop of `reader` takes it off the count.

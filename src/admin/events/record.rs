@@ -197,16 +197,15 @@ impl Body {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::ReconcileStarted(_) => Severity::Debug,
-            Self::ReconcileRequeued { cause: RequeueCause::Failure, .. } => Severity::Warning,
-            Self::ReconcileRequeued { .. } => Severity::Debug,
-            Self::ReconcileFailed { retry: true, .. } => Severity::Warning,
-            Self::ReconcileFailed { retry: false, .. } => Severity::Error,
-            Self::PhaseChanged { current: Phase::Failed(_), .. } => Severity::Error,
-            Self::PhaseChanged { current: Phase::Skipped(_), .. } => Severity::Warning,
-            Self::OverrideChanged { change: OverrideChange::Invalid, .. } => Severity::Error,
+            Self::ReconcileFailed { retry: false, .. }
+            | Self::PhaseChanged { current: Phase::Failed(_), .. }
+            | Self::OverrideChanged { change: OverrideChange::Invalid, .. } => Severity::Error,
+            Self::ReconcileFailed { retry: true, .. }
+            | Self::ReconcileRequeued { cause: RequeueCause::Failure, .. }
+            | Self::PhaseChanged { current: Phase::Skipped(_), .. } => Severity::Warning,
             // A refusal is the reconcile's to judge.
             Self::ApiWrite(write) if write.code == 0 || write.code >= 400 => Severity::Warning,
+            Self::ReconcileStarted(_) | Self::ReconcileRequeued { .. } => Severity::Debug,
             _ => Severity::Info,
         }
     }

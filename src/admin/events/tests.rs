@@ -57,7 +57,10 @@ async fn the_past_is_replayed_from_where_it_was_asked() {
     assert_eq!(replay(&log, Start::Since(0)).await, ["log 1-0", "replayed 0"]);
     publish(&log, 6);
     assert_eq!(replay(&log, Start::Since(0)).await, ["log 3-6", "3", "4", "5", "6", "replayed 6"]);
-    assert_eq!(replay(&log, Start::Since(1)).await, ["log 3-6", "dropped 2-2", "3", "4", "5", "6", "replayed 6"]);
+    assert_eq!(
+        replay(&log, Start::Since(1)).await,
+        ["log 3-6", "dropped 2-2", "3", "4", "5", "6", "replayed 6"]
+    );
     assert_eq!(replay(&log, Start::Since(4)).await, ["log 3-6", "5", "6", "replayed 6"]);
     assert_eq!(replay(&log, Start::Since(6)).await, ["log 3-6", "replayed 6"]);
     assert_eq!(replay(&log, Start::Last(2)).await, ["log 3-6", "5", "6", "replayed 6"]);
@@ -237,12 +240,28 @@ fn sample() -> Vec<Arc<Event>> {
     let web = || Some(object("shop", "web"));
     let deployment = Some("deployment-controller");
     log.publish(deployment, web(), Some([0xab; 16]), Body::ReconcileStarted(attempt));
-    log.publish(deployment, web(), None, Body::ReconcileFinished { attempt, duration, actions: vec![action(); 120] });
+    log.publish(
+        deployment,
+        web(),
+        None,
+        Body::ReconcileFinished { attempt, duration, actions: vec![action(); 120] },
+    );
     let error = "quota".to_owned();
-    log.publish(deployment, web(), None, Body::ReconcileFailed { attempt, duration, actions: vec![], error, retry: true });
+    log.publish(
+        deployment,
+        web(),
+        None,
+        Body::ReconcileFailed { attempt, duration, actions: vec![], error, retry: true },
+    );
     let (queue, cause, delay) = ("deployment", RequeueCause::Failure, Duration::from_secs(1));
     log.publish(deployment, web(), None, Body::ReconcileRequeued { queue, cause, delay });
-    let write = ApiWrite { action: action(), code: 409, reason: "Conflict".into(), duration, resource_version: "".into() };
+    let write = ApiWrite {
+        action: action(),
+        code: 409,
+        reason: "Conflict".into(),
+        duration,
+        resource_version: "".into(),
+    };
     log.publish(deployment, Some(object("other", "web")), None, Body::ApiWrite(Box::new(write)));
     log.publish(Some("job-controller"), None, None, phase(Phase::Failed("no client".to_owned())));
     log.publish(
@@ -333,8 +352,12 @@ fn what_is_sent_is_what_a_client_reads() {
     assert_eq!(read[0].severity(), proto::Severity::Debug);
     assert_eq!(read[5].severity(), proto::Severity::Error);
     assert_eq!(read[0].object.as_ref().unwrap().resource, "deployments.apps");
-    let Some(proto::event::Details::ReconcileFinished(finished)) = &read[1].details else { panic!("{:?}", read[1]) };
+    let Some(proto::event::Details::ReconcileFinished(finished)) = &read[1].details else {
+        panic!("{:?}", read[1])
+    };
     assert_eq!((finished.actions.len(), finished.actions_omitted, finished.attempt), (100, 20, 3));
-    let Some(proto::event::Details::OverrideChanged(changed)) = &read[7].details else { panic!("{:?}", read[7]) };
+    let Some(proto::event::Details::OverrideChanged(changed)) = &read[7].details else {
+        panic!("{:?}", read[7])
+    };
     assert!(!changed.r#override.as_ref().unwrap().enabled);
 }

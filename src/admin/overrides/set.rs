@@ -75,9 +75,11 @@ impl OverrideSet {
                         set.entries.insert(name.to_owned(), entry);
                         continue;
                     }
-                    Err(error) => {
-                        Problem { key: key.to_owned(), controller: name.to_owned(), message: error.to_string() }
-                    }
+                    Err(error) => Problem {
+                        key: key.to_owned(),
+                        controller: name.to_owned(),
+                        message: error.to_string(),
+                    },
                 }
             } else {
                 let message = format!("there is no controller {name:?} (aliases don't count here)");
@@ -105,7 +107,10 @@ impl OverrideSet {
 
     /// Why a controller's entry has no effect.
     pub fn problem_of(&self, controller: &str) -> Option<&str> {
-        self.problems.iter().find(|problem| problem.controller == controller).map(|problem| problem.message.as_str())
+        self.problems
+            .iter()
+            .find(|problem| problem.controller == controller)
+            .map(|problem| problem.message.as_str())
     }
 
     /// Flags ⊕ overrides.

@@ -62,7 +62,8 @@ impl OverrideStore {
 
     /// What a Lease says, as a watch or a read delivers it.
     pub fn decode(&self, lease: &Lease) -> HeldOverrides {
-        let annotations = lease.metadata.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let annotations =
+            lease.metadata.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         HeldOverrides { set: OverrideSet::parse(annotations, &*self.is_known), raw: lease.raw() }
     }
 
@@ -81,7 +82,9 @@ impl OverrideStore {
         held: &HeldOverrides,
         changes: &[(String, Entry)],
     ) -> Result<HeldOverrides, StoreError> {
-        let unfit = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("the Lease can't be edited: {error}"));
+        let unfit = |error: &dyn std::fmt::Display| {
+            StoreError::Unavailable(format!("the Lease can't be edited: {error}"))
+        };
         let edits = edits(changes).map_err(|error| unfit(&error))?;
         let written = if held.raw.is_empty() {
             let metadata = ObjectMeta {

@@ -68,7 +68,10 @@ fn what_can_not_be_read_is_reported_and_has_no_effect() {
         (r#"{"desired":"disabled","time":"yesterday"}"#, r#"time "yesterday" is not an RFC 3339 time"#),
         (r#"{"desired":"disabled","time":"2026-11-21T12:00:00Z","until":"soon"}"#, r#"until "soon""#),
         (r#"{"desired":"disabled","time":"2026-11-21T12:00:00Z","version":-1}"#, "not an override"),
-        (&format!(r#"{{"desired":"disabled","time":"2026-11-21T12:00:00Z","reason":"{long}"}}"#), "reason has 1025"),
+        (
+            &format!(r#"{{"desired":"disabled","time":"2026-11-21T12:00:00Z","reason":"{long}"}}"#),
+            "reason has 1025",
+        ),
         (&" ".repeat(20_000), "20000 bytes"),
     ];
     for (value, complaint) in cases {
@@ -162,7 +165,9 @@ fn stored(changes: &[(String, Entry)], version: &str) -> Bytes {
 type Asked = Arc<Mutex<Vec<Request<Bytes>>>>;
 
 /// An API server that answers by `answer`, and what it was asked.
-fn server(answer: impl Fn(&Request<Bytes>) -> (u16, Vec<u8>) + Clone + Send + Sync + 'static) -> (HttpService, Asked) {
+fn server(
+    answer: impl Fn(&Request<Bytes>) -> (u16, Vec<u8>) + Clone + Send + Sync + 'static,
+) -> (HttpService, Asked) {
     let asked = Asked::default();
     let kept = Arc::clone(&asked);
     let service = tower::service_fn(move |request: Request<Full<Bytes>>| {

@@ -174,17 +174,21 @@ impl ControllerFeed {
         };
         let mut gone = std::mem::take(sent);
         for controller in found {
-            let same = gone.remove(&controller.name).is_some_and(|before| {
+            let before = gone.remove(&controller.name);
+            let is_same = |before: &proto::Controller| {
                 if counts {
-                    before == controller
+                    *before == controller
                 } else {
-                    convert::without_counts(before) == convert::without_counts(controller.clone())
+                    convert::without_counts(before.clone()) == convert::without_counts(controller.clone())
                 }
-            });
-            sent.insert(controller.name.clone(), controller.clone());
-            if !same {
-                self.pending.push_back(Update::Changed(controller));
-            }
+            };
+            // What is kept is what was sent: counts that were not sent are still news when counts matter.
+            let (kept, news) = match before {
+                Some(before) if is_same(&before) => (before, None),
+                _ => (controller.clone(), Some(controller)),
+            };
+            sent.insert(kept.name.clone(), kept);
+            self.pending.extend(news.map(Update::Changed));
         }
         self.pending.extend(gone.into_keys().map(Update::Unmatched));
     }

@@ -75,4 +75,3 @@ impl Feed for EventFeed {
         Some(EncodedResponse::of(item))
     }
 }
-

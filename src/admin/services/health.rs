@@ -46,13 +46,11 @@ impl Health for Service {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let name = request.into_inner().service;
-        match self.0.status_of(&name) {
-            Some(status) => Ok(Response::new(HealthCheckResponse { status: status.into() })),
-            None => {
-                let message = "there is no such service, nor controller; `leader` is the leadership";
-                Err(Failure::new(Reason::ControllerNotFound, message).into())
-            }
-        }
+        let status = self.0.status_of(&name).ok_or_else(|| {
+            let message = "there is no such service, nor controller; `leader` is the leadership";
+            Status::from(Failure::new(Reason::ServiceNotFound, message))
+        })?;
+        Ok(Response::new(HealthCheckResponse { status: status.into() }))
     }
 
     async fn watch(

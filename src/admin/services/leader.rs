@@ -200,7 +200,7 @@ impl Shared {
                 return Ok(());
             }
             tokio::select! {
-                changed = changes.changed() => changed.map_err(|_| shutting_down())?,
+                woken = changes.changed() => woken.map_err(|_| shutting_down())?,
                 () = self.shutdown.cancelled() => return Err(shutting_down()),
                 () = sleep_until(until) => {
                     return Err(timed_out(format!("leadership was given up, and nobody has taken it within {WAIT:?}")));
@@ -243,7 +243,10 @@ impl Feed for LeaderFeed {
             let compared = if self.renewals { view.clone() } else { view.clone().without_renewals() };
             if self.sent.as_ref() != Some(&compared) {
                 self.sent = Some(compared);
-                return Some(proto::WatchLeaderResponse { leader: Some(view.leader), replicas: view.replicas });
+                return Some(proto::WatchLeaderResponse {
+                    leader: Some(view.leader),
+                    replicas: view.replicas,
+                });
             }
             tokio::select! {
                 changed = self.changes.changed() => changed.ok()?,

@@ -83,7 +83,12 @@ struct Shared {
 
 impl Shared {
     /// Who calls, if they may.
-    async fn allow(&self, extensions: &Extensions, method: Method, name: &str) -> Result<Arc<UserInfo>, Status> {
+    async fn allow(
+        &self,
+        extensions: &Extensions,
+        method: Method,
+        name: &str,
+    ) -> Result<Arc<UserInfo>, Status> {
         check(&*self.authorizer, extensions, method, name).await
     }
 
@@ -109,7 +114,10 @@ impl Shared {
             (holder, "") => format!("{holder} leads, not this replica"),
             (holder, address) => format!("{holder} leads, not this replica: call it at {address}"),
         };
-        Err(Failure::new(Reason::NotLeader, message).with("leader", holder).with("leader_address", address).into())
+        Err(Failure::new(Reason::NotLeader, message)
+            .with("leader", holder)
+            .with("leader_address", address)
+            .into())
     }
 }
 
@@ -140,8 +148,10 @@ pub fn routes(deps: AdminDeps, options: AdminOptions) -> Result<Routes, RoutesEr
     let mut services = Routes::builder();
     services
         .add_service(
-            proto::controller_service_server::ControllerServiceServer::new(controllers::Service(shared.clone()))
-                .max_decoding_message_size(limit),
+            proto::controller_service_server::ControllerServiceServer::new(controllers::Service(
+                shared.clone(),
+            ))
+            .max_decoding_message_size(limit),
         )
         .add_service(
             proto::event_service_server::EventServiceServer::new(events::Service(shared.clone()))

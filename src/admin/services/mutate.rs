@@ -26,6 +26,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const WAIT: Duration = Duration::from_mins(2);
 
 /// A request to enable or disable.
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the request")]
 pub(super) struct Asked {
     pub(super) method: Method,
     pub(super) enable: bool,
@@ -92,10 +93,11 @@ impl Shared {
             user,
         };
 
-        let audit = (!asked.dry_run).then(|| Audit::begin(&checked.user, asked.method, scope, &checked.reason));
+        let audit =
+            (!asked.dry_run).then(|| Audit::begin(&checked.user, asked.method, scope, &checked.reason));
         let done = self.write(&checked, &candidates, all, asked.dry_run).await;
         if let Some(audit) = audit {
-            audit.end(done.as_ref().map(|written| written.changed()));
+            audit.end(done.as_ref().map(Written::changed));
         }
         let written = done?;
         if !asked.dry_run {
@@ -182,7 +184,7 @@ impl Shared {
                 return Ok(());
             }
             tokio::select! {
-                changed = changes.changed() => changed.map_err(|_| shutting_down())?,
+                woken = changes.changed() => woken.map_err(|_| shutting_down())?,
                 () = self.shutdown.cancelled() => return Err(shutting_down()),
                 () = sleep_until(until) => {
                     let verb = if enable { "run" } else { "stopped" };
@@ -198,17 +200,19 @@ impl Shared {
         let mut reached = true;
         for state in self.manager.controllers().iter().filter(|state| names.contains(&state.name)) {
             if overrides.desired(state.name, state.flags, now).enabled != enable {
-                let message = format!("{} was ordered otherwise meanwhile, or the order has ended", state.name);
+                let message =
+                    format!("{} was ordered otherwise meanwhile, or the order has ended", state.name);
                 return Err(Failure::new(Reason::Superseded, message).into());
             }
             reached &= match &state.phase {
                 Phase::Running => enable,
-                Phase::Disabled => !enable,
-                Phase::NotImplemented => !enable,
+                Phase::Disabled | Phase::NotImplemented => !enable,
                 Phase::Skipped(_) if !enable => true,
                 Phase::Failed(why) if enable => {
                     let message = format!("{} failed: {why}; it will be tried again", state.name);
-                    return Err(Failure::new(Reason::ControllerFailed, message).violates(state.name, why).into());
+                    return Err(Failure::new(Reason::ControllerFailed, message)
+                        .violates(state.name, why)
+                        .into());
                 }
                 Phase::Skipped(why) => {
                     let message = format!("{} is skipped: {why}", state.name);

@@ -148,9 +148,7 @@ impl Shared {
                 violations.add("queue", format!("must be one of {}", names.join(", ")));
                 return Err(violations.check().err().unwrap_or_else(|| no_queue("", &own)));
             }
-            (name, own) => {
-                own.iter().find(|queue| queue.name == name).ok_or_else(|| no_queue(name, own))?
-            }
+            (name, own) => own.iter().find(|queue| queue.name == name).ok_or_else(|| no_queue(name, own))?,
         };
         Ok(SyncRequest { controller: state.name, queue: queue.name, key: Key::default(), explain: false })
     }
