@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,7 @@ use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
 use super::expectations::Expectations;
 use super::metrics::ReconcileMetrics;
 use super::stats::LoopStats;
-use super::worker::Worker;
+use super::worker::{Worker, panic_message};
 use crate::api::Kind;
 use crate::client::{ApiClient, ClientBuildError, ClientBuilder};
 use crate::events::EventBroadcaster;
@@ -86,6 +87,7 @@ pub struct Instance {
     tasks: JoinSet<()>,
     registrations: Vec<Registration>,
     handles: Vec<InformerHandle>,
+    panicked: watch::Sender<Option<String>>,
 }
 
 /// One loop of a running controller.
@@ -129,6 +131,7 @@ impl Instance {
             tasks: JoinSet::new(),
             registrations: Vec::new(),
             handles: Vec::new(),
+            panicked: watch::Sender::new(None),
         };
         let mut workers = Vec::new();
         for each in loops {
@@ -186,6 +189,8 @@ impl Instance {
             clock: Arc::clone(&runtime.clock),
             stats,
             metrics: runtime.reconcile_metrics.clone(),
+            parked: Mutex::default(),
+            panicked: self.panicked.clone(),
         })
     }
 
@@ -199,14 +204,31 @@ impl Instance {
         &self.handles
     }
 
-    /// Returns, with the reason, when one of its workers has panicked; never otherwise.
+    /// Returns, with the reason, when a reconcile has panicked; never otherwise. The others go on until
+    /// [`Instance::stop`].
     pub async fn failed(&mut self) -> String {
-        loop {
-            match self.tasks.join_next().await {
-                Some(Err(error)) if error.is_panic() => return panic_message(error.into_panic().as_ref()),
-                Some(_) => {}
-                None => std::future::pending().await,
+        let mut panicked = self.panicked.subscribe();
+        let reported = async {
+            match panicked.wait_for(Option::is_some).await.map(|said| said.clone()) {
+                Ok(Some(message)) => message,
+                _ => std::future::pending().await,
             }
+        };
+        // Reconciles are contained; this is for what goes wrong around them.
+        let ended = async {
+            loop {
+                match self.tasks.join_next().await {
+                    Some(Err(error)) if error.is_panic() => {
+                        return panic_message(error.into_panic().as_ref());
+                    }
+                    Some(_) => {}
+                    None => std::future::pending().await,
+                }
+            }
+        };
+        tokio::select! {
+            message = reported => message,
+            message = ended => message,
         }
     }
 
@@ -229,14 +251,6 @@ impl Instance {
             handle.release().await;
         }
     }
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 /// The informers that a controller under construction has asked for.

@@ -68,7 +68,8 @@ struct Script {
 }
 
 impl Reconcile for Script {
-    fn plan(&self, _: &Key, failures: &[Failure], _: Timestamp) -> Result<Option<Plan>, ObserveError> {
+    fn plan(&self, key: &Key, failures: &[Failure], _: Timestamp) -> Result<Option<Plan>, ObserveError> {
+        assert!(key.name != "poison", "cannot bear this");
         self.asked.lock().push(failures.iter().map(|failure| failure.what.clone()).collect());
         Ok(self.plans.lock().pop_front())
     }
@@ -98,6 +99,8 @@ impl Bench {
             stats: Arc::new(LoopStats::new(Arc::clone(&clock))),
             clock,
             metrics: ReconcileMetrics::register(&registry).unwrap(),
+            parked: Mutex::default(),
+            panicked: tokio::sync::watch::Sender::new(None),
         };
         Self { worker, server, script, store }
     }
@@ -212,6 +215,35 @@ async fn the_loop_retries_with_backoff_and_looks_again_when_asked() {
     assert_eq!((stats.errors(), stats.last_error().unwrap().key), (1, key()));
     assert!(stats.syncs() >= 3);
     assert_eq!(queue.retries(&key()), 0, "success forgets the failures");
+    queue.shut_down_now();
+    tasks.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_puts_its_key_aside_and_the_others_go_on() {
+    let bench = Bench::new();
+    let (queue, stats, script) =
+        (Arc::clone(&bench.worker.queue), Arc::clone(&bench.worker.stats), Arc::clone(&bench.script));
+    let mut panicked = bench.worker.panicked.subscribe();
+    queue.add(Key::new("ns", "poison"));
+    queue.add(key());
+    let worker = Arc::new(bench.worker);
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    let said = panicked.wait_for(Option::is_some).await.unwrap().clone();
+    assert_eq!(said.as_deref(), Some("ns/poison: cannot bear this"));
+    while script.asked.lock().is_empty() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!((stats.syncs(), stats.errors()), (2, 1));
+    assert_eq!(stats.last_error().unwrap().key, Key::new("ns", "poison"));
+    // It is not tried again, whatever happens to the object.
+    queue.add(Key::new("ns", "poison"));
+    queue.add(key());
+    while script.asked.lock().len() < 2 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(stats.syncs(), 3);
     queue.shut_down_now();
     tasks.join_all().await;
 }

@@ -7,11 +7,18 @@
 //!        come back later
 //! ```
 //!
-//! Decides nothing about objects and knows no kind.
+//! A panic ends the reconcile of its key, never the worker: the key is put aside, the others go on, and the controller is
+//! reported as failed, to be started anew. Decides nothing about objects and knows no kind.
 
+use std::any::Any;
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -46,6 +53,10 @@ pub(super) struct Worker {
     pub(super) clock: SharedClock,
     pub(super) stats: Arc<LoopStats>,
     pub(super) metrics: ReconcileMetrics,
+    /// Keys on which reconciling has panicked. They are left alone as long as this worker lives, while all others go on.
+    pub(super) parked: Mutex<HashSet<Key>>,
+    /// Told of panics; the controller is to be started anew.
+    pub(super) panicked: watch::Sender<Option<String>>,
 }
 
 /// How a reconcile ended.
@@ -77,8 +88,11 @@ impl Worker {
         }
     }
 
-    async fn process(&self, item: Item<Key>) {
+    pub(super) async fn process(&self, item: Item<Key>) {
         let key = item.key().clone();
+        if self.parked.lock().contains(&key) {
+            return;
+        }
         let attempt = self.queue.retries(&key);
         let span = tracing::info_span!(
             "reconcile",
@@ -88,7 +102,8 @@ impl Worker {
             queue_wait_us = item.waited().as_micros() as u64,
         );
         let started = Instant::now();
-        let outcome = self.reconcile(&key).instrument(span.clone()).await;
+        let reconciled = AssertUnwindSafe(self.reconcile(&key).instrument(span.clone())).catch_unwind().await;
+        let outcome = reconciled.unwrap_or_else(|panic| self.park(&key, panic.as_ref()));
         let took = started.elapsed();
         self.metrics.observe(self.controller, &outcome, took);
         self.stats.record(&key, &outcome, took);
@@ -113,6 +128,16 @@ impl Worker {
             }
         });
         drop(item);
+    }
+
+    /// Puts a key aside on which reconciling has panicked: what it had written may be unknown, and the next try might
+    /// panic just as well.
+    fn park(&self, key: &Key, panic: &(dyn Any + Send)) -> Outcome {
+        let message = format!("{key}: {}", panic_message(panic));
+        self.parked.lock().insert(key.clone());
+        let error = format!("panicked: {message}");
+        self.panicked.send_replace(Some(message));
+        Outcome::Failed { error, retry: false }
     }
 
     /// Reconciles one key now.
@@ -207,4 +232,12 @@ impl Worker {
 
 fn failed(error: &ExecuteError) -> Outcome {
     Outcome::Failed { error: error.to_string(), retry: error.is_retriable() }
+}
+
+pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
 }

@@ -1,8 +1,9 @@
 //! The lifecycle of all controllers: one supervisor each, which starts it, restarts it after a failure and stops it.
 //!
 //! A supervisor follows two wishes: whether this replica leads (under the controller's lock), and whether the
-//! controller is wanted (flags, later overrides). A controller that fails or panics is contained: its instance is torn
-//! down, it is reported unhealthy, and it is started anew after a growing delay; the others go on.
+//! controller is wanted (flags, later overrides). A controller that fails or panics is contained: it is reported
+//! unhealthy and started anew after a growing delay; the others go on. One that panicked over an object works on until
+//! then, without that object: so that one which it can't bear does not keep it from all others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,22 +149,11 @@ pub async fn supervise(
 ) {
     let mut wishes = controller.wish.subscribe();
     let mut delay = RESTART_MIN;
-    loop {
-        if !wanted(&controller, &mut wishes, &shutdown).await {
-            return;
-        }
-        let began = Instant::now();
-        match run_once(&controller, &runtime, grace, &mut wishes, &shutdown).await {
+    while wanted(&controller, &mut wishes, &shutdown).await {
+        match run_once(&controller, &runtime, grace, &mut delay, &mut wishes, &shutdown).await {
             Ended::Unwanted => delay = RESTART_MIN,
             Ended::Skipped => return,
             Ended::Failed => {
-                if began.elapsed() >= RESTART_RESET {
-                    delay = RESTART_MIN;
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(delay) => {}
-                    () = shutdown.cancelled() => return,
-                }
                 delay = (delay * 2).min(RESTART_MAX);
                 *controller.restarts.lock() += 1;
             }
@@ -198,11 +188,12 @@ async fn wanted(
     false
 }
 
-/// Starts the controller and keeps it until it is unwanted or fails.
+/// Starts the controller and keeps it until it is unwanted, or has failed and its delay is over.
 async fn run_once(
     controller: &Controller,
     runtime: &Runtime,
     grace: Duration,
+    delay: &mut Duration,
     wishes: &mut watch::Receiver<Wish>,
     shutdown: &CancellationToken,
 ) -> Ended {
@@ -224,30 +215,42 @@ async fn run_once(
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
             controller.set(Phase::Failed(error.to_string()));
-            return Ended::Failed;
+            return rest(*delay, wishes, shutdown).await;
         }
     };
     tracing::info!(controller = name, "started");
     *controller.loops.write() = instance.loops().to_vec();
     controller.set(Phase::Running);
+    let began = Instant::now();
     let failure = tokio::select! {
         message = instance.failed() => Some(message),
         () = unwanted(wishes, shutdown) => None,
     };
-    controller.set(
-        failure.clone().map_or(Phase::Stopping, |message| Phase::Failed(format!("panicked: {message}"))),
-    );
+    let ended = match failure {
+        None => Ended::Unwanted,
+        Some(message) => {
+            if began.elapsed() >= RESTART_RESET {
+                *delay = RESTART_MIN;
+            }
+            tracing::error!(controller = name, message, after = ?*delay, "panicked, it will be started again");
+            controller.set(Phase::Failed(format!("panicked: {message}")));
+            rest(*delay, wishes, shutdown).await
+        }
+    };
+    if matches!(ended, Ended::Unwanted) {
+        controller.set(Phase::Stopping);
+    }
     controller.loops.write().clear();
     instance.stop(grace).await;
-    match failure {
-        None => {
-            tracing::info!(controller = name, "stopped");
-            Ended::Unwanted
-        }
-        Some(message) => {
-            tracing::error!(controller = name, message, "panicked, it will be started again");
-            Ended::Failed
-        }
+    tracing::info!(controller = name, "stopped");
+    ended
+}
+
+/// Lets a failed controller be for `delay`, or until it is unwanted.
+async fn rest(delay: Duration, wishes: &mut watch::Receiver<Wish>, shutdown: &CancellationToken) -> Ended {
+    tokio::select! {
+        () = tokio::time::sleep(delay) => Ended::Failed,
+        () = unwanted(wishes, shutdown) => Ended::Unwanted,
     }
 }
 

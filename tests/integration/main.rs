@@ -16,6 +16,7 @@ mod faults;
 mod informers;
 mod leadership;
 mod lifecycle;
+mod panics;
 mod proto_fields;
 mod rbac;
 mod serving;

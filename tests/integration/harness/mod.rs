@@ -16,5 +16,5 @@ pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use port::{Caller, Port};
-pub(crate) use rig::{faulty_clients, runtime_on};
+pub(crate) use rig::{faulty_clients, runtime, runtime_on};
 pub(crate) use wait::{eventually, turn, until};

@@ -1,0 +1,300 @@
+//! A controller that panics is contained: the others go on, health says so, it is started again, and nothing of its
+//! earlier lives is left.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use coxswain::api::Kind;
+use coxswain::api::core::ConfigMap as CachedConfigMap;
+use coxswain::api::kinds::CONFIG_MAPS;
+use coxswain::api::meta::ObjectMeta;
+use coxswain::client::{
+    ApiError, ClientBuilder, ClientMetrics, ClientOptions, Connection, Faults, ListQuery, ResponseBody,
+    WatchQuery,
+};
+use coxswain::controllers::{root_ca_certificate_publisher, serviceaccount};
+use coxswain::framework::{
+    Build, BuildError, Built, DefaultState, Descriptor, Loop, ObserveError, Room, RoomAdapter, Runtime, Watch,
+};
+use coxswain::informer::{InformersConfig, Lister, Source};
+use coxswain::manager::{Controller, Phase, supervise};
+use coxswain::model::plan::{Patch, Step, Verb, Write};
+use coxswain::model::{Failure, Key, Plan};
+use coxswain::serve::HealthCheck;
+use coxswain::wire::{ListPage, Message};
+use futures::future::BoxFuture;
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use parking_lot::Mutex;
+use prometheus::Registry;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{ControlPlane, Options, eventually, faulty_clients, runtime, runtime_on, turn};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(5);
+/// The object on which the room panics.
+const POISON: &str = "poison";
+
+/// What the test and a room share. A descriptor has no state, so each is a static.
+struct Shared {
+    poisoned: AtomicBool,
+    seen: Mutex<BTreeSet<String>>,
+}
+
+impl Shared {
+    const fn new(poisoned: bool) -> Self {
+        Self { poisoned: AtomicBool::new(poisoned), seen: Mutex::new(BTreeSet::new()) }
+    }
+
+    fn seen(&self) -> BTreeSet<String> {
+        self.seen.lock().clone()
+    }
+
+    /// What was seen since the last time that all of `expected` had been, which is forgotten then.
+    fn saw(&self, expected: &BTreeSet<String>) -> bool {
+        let mut seen = self.seen.lock();
+        let all = *seen == *expected;
+        if all {
+            seen.clear();
+        }
+        all
+    }
+}
+
+/// Labels every ConfigMap that it sees, and panics on one.
+struct Fragile {
+    shared: &'static Shared,
+    config_maps: Lister<CachedConfigMap>,
+}
+
+impl Room for Fragile {
+    type View = Arc<CachedConfigMap>;
+
+    fn observe(&self, key: &Key, _: &[Failure]) -> Result<Option<Self::View>, ObserveError> {
+        let Some(config_map) = self.config_maps.get(key) else { return Ok(None) };
+        assert!(
+            key.name != POISON || !self.shared.poisoned.load(Ordering::SeqCst),
+            "cannot bear {}",
+            key.name
+        );
+        self.shared.seen.lock().insert(key.name.to_string());
+        Ok(Some(config_map))
+    }
+
+    fn plan(view: &Self::View, _: Timestamp) -> Plan {
+        let mut plan = Plan::default();
+        // Those of the scripted server have no labels and are not to be written.
+        if view.metadata.labels.get("seen").is_some_and(|seen| seen == "no") {
+            let patch = Patch::Merge(json!({ "metadata": { "labels": { "seen": "yes" } } }));
+            let write = Write::new(&CONFIG_MAPS, Key::of(&view.metadata), Verb::Patch(patch));
+            plan.steps.push(Step::Write(write));
+        }
+        plan
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the shape of every room's build")]
+fn fragile(build: &Build<'_>, shared: &'static Shared, workers: usize) -> Result<Built, BuildError> {
+    let room = Fragile { shared, config_maps: Lister::new((build.store)(&CONFIG_MAPS, None)) };
+    let watch = Watch {
+        kind: &CONFIG_MAPS,
+        field_selector: None,
+        keys: Arc::new(|delta, add| {
+            if let Some(config_map) = delta.new {
+                add(Key::of(config_map.meta()));
+            }
+        }),
+    };
+    let reconcile = Arc::new(RoomAdapter(room));
+    Ok(Built { loops: vec![Loop { queue: "fragile", workers, watches: vec![watch], reconcile }] })
+}
+
+const fn descriptor(name: &'static str, build: fn(&Build<'_>) -> Result<Built, BuildError>) -> Descriptor {
+    Descriptor {
+        name,
+        aliases: &[],
+        description: "Serves a test.",
+        gates: &[],
+        default: DefaultState::On,
+        cloud: false,
+        special: false,
+        service_account: None,
+        writes: &[],
+        build: Some(build),
+    }
+}
+
+/// Controllers under supervision.
+struct Supervised {
+    runtime: Arc<Runtime>,
+    tasks: JoinSet<()>,
+    stop: CancellationToken,
+}
+
+impl Supervised {
+    fn new(runtime: Runtime) -> Self {
+        Self { runtime: Arc::new(runtime), tasks: JoinSet::new(), stop: CancellationToken::new() }
+    }
+
+    fn start(&mut self, descriptor: &'static Descriptor) -> Arc<Controller> {
+        let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true));
+        let (supervised, runtime) = (Arc::clone(&controller), Arc::clone(&self.runtime));
+        self.tasks.spawn(supervise(supervised, runtime, GRACE, self.stop.clone()));
+        controller.wish(|wish| wish.lead = true);
+        controller
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.join_all().await;
+        self.runtime.events.shutdown(Duration::ZERO).await;
+        self.runtime.clients.shutdown().await;
+        assert!(self.runtime.informers.stats().is_empty(), "informers that nobody holds");
+        self.runtime.informers.shutdown().await;
+    }
+}
+
+/// A server with a few ConfigMaps, whose watches say nothing.
+struct Still(Vec<&'static str>);
+
+impl Source for Still {
+    fn list(&self, _: &'static Kind, _: ListQuery) -> BoxFuture<'_, Result<ListPage, ApiError>> {
+        let encoded = |name: &&'static str| {
+            let metadata = ObjectMeta {
+                name: (*name).into(),
+                namespace: "ns".into(),
+                uid: (*name).into(),
+                resource_version: "5".into(),
+                ..ObjectMeta::default()
+            };
+            CachedConfigMap { metadata, ..CachedConfigMap::default() }.to_bytes().into()
+        };
+        let items = self.0.iter().map(encoded).collect();
+        let page = ListPage { items, resource_version: "5".to_owned(), continue_token: String::new() };
+        Box::pin(async { Ok(page) })
+    }
+
+    fn watch(&self, _: &'static Kind, _: WatchQuery) -> BoxFuture<'_, Result<ResponseBody, ApiError>> {
+        let silence = futures::stream::pending::<Result<http_body::Frame<bytes::Bytes>, std::io::Error>>();
+        let body = http_body_util::StreamBody::new(silence).map_err(Into::into).boxed_unsync();
+        Box::pin(async { Ok(body) })
+    }
+}
+
+async fn unused_clients() -> ClientBuilder {
+    let connection = Connection::load(None, Some("http://127.0.0.1:9")).await.expect("an address");
+    let metrics = ClientMetrics::register(&Registry::new()).expect("metrics");
+    ClientBuilder::new(connection, ClientOptions::default(), metrics).await.expect("clients")
+}
+
+/// Waits in paused time.
+async fn reach(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..1_000_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what}: never");
+}
+
+fn alive() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+static LONG_ILL: Shared = Shared::new(true);
+static LONG_WELL: Shared = Shared::new(false);
+static FRAGILE: Descriptor = descriptor("fragile-controller", |build| fragile(build, &LONG_ILL, 1));
+static STEADY: Descriptor = descriptor("steady-controller", |build| fragile(build, &LONG_WELL, 1));
+
+#[tokio::test(start_paused = true)]
+async fn fifty_restarts_leave_nothing_behind() {
+    let names = vec!["a", "b", "c", "d", POISON, "e", "f", "g", "h"];
+    let all: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let healthy: BTreeSet<String> = all.iter().filter(|name| *name != POISON).cloned().collect();
+    let before = alive();
+    let config = InformersConfig { watch_list: false, ..InformersConfig::default() };
+    let mut supervised = Supervised::new(runtime(unused_clients().await, Arc::new(Still(names)), config));
+    let steady = supervised.start(&STEADY);
+    reach("the steady one has seen all", || LONG_WELL.seen() == all).await;
+    let fragile = supervised.start(&FRAGILE);
+
+    let mut tasks = BTreeSet::new();
+    for restarts in 0..50 {
+        let failed = || matches!(fragile.phase(), Phase::Failed(_)) && fragile.restarts() == restarts;
+        reach("a panic", failed).await;
+        let problem = fragile.check().expect_err("health says so");
+        assert!(problem.contains("cannot bear poison"), "{problem}");
+        reach("the others have had their turn", || LONG_ILL.saw(&healthy)).await;
+        let informers = supervised.runtime.informers.stats();
+        assert_eq!((informers.len(), informers[0].handlers, informers[0].restarts), (1, 2, 0));
+        tasks.insert(alive());
+        assert_eq!((steady.phase(), steady.restarts()), (Phase::Running, 0));
+    }
+    assert_eq!(tasks.len(), 1, "tasks from life to life: {tasks:?}");
+
+    LONG_ILL.poisoned.store(false, Ordering::SeqCst);
+    reach("it has seen all", || LONG_ILL.seen() == all).await;
+    assert_eq!(fragile.phase(), Phase::Running);
+    assert_eq!(fragile.check(), Ok(()));
+    assert_eq!(steady.restarts(), 0);
+    supervised.stop().await;
+    reach("no task is left", || alive() == before).await;
+}
+
+static REAL_ILL: Shared = Shared::new(true);
+static REAL: Descriptor = descriptor("fragile-controller", |build| fragile(build, &REAL_ILL, 2));
+static ACCOUNTS: Descriptor = serviceaccount::DESCRIPTOR;
+static ROOT_CA: Descriptor = root_ca_certificate_publisher::DESCRIPTOR;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_others_go_on_and_it_recovers() {
+    let _turn = turn().await;
+    let plane = ControlPlane::start(&Options { nodes: 0, args: vec!["--scheduler=false", "--kwok=false"] });
+    let cluster = plane.cluster().await;
+    let namespace = cluster.namespace("panics").await;
+    let config_map = async |name: &str| {
+        let _: ConfigMap =
+            namespace.create(json!({ "metadata": { "name": name, "labels": { "seen": "no" } } })).await;
+    };
+    let is_labelled = async |name: &str| {
+        let found = namespace.api::<ConfigMap>().get(name).await.expect("the ConfigMap");
+        found.metadata.labels.unwrap_or_default()["seen"] == "yes"
+    };
+    config_map("before").await;
+    config_map(POISON).await;
+    let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &Faults::new(0)).await;
+    let mut supervised = Supervised::new(runtime_on(clients));
+    let fragile = supervised.start(&REAL);
+    let others = [supervised.start(&ACCOUNTS), supervised.start(&ROOT_CA)];
+    eventually("it has panicked twice", LIMIT, async || fragile.restarts() >= 2).await;
+
+    let later = cluster.namespace("later").await;
+    config_map("after").await;
+    let others_go_on = async || {
+        let account = later.api::<ServiceAccount>().get_opt("default").await.expect("an answer");
+        let bundle = later.api::<ConfigMap>().get_opt("kube-root-ca.crt").await.expect("an answer");
+        account.is_some() && bundle.is_some()
+    };
+    eventually("the others go on", LIMIT, others_go_on).await;
+    eventually("what it can bear is done", LIMIT, async || {
+        is_labelled("before").await && is_labelled("after").await
+    })
+    .await;
+    assert!(!is_labelled(POISON).await);
+    eventually("health says so", LIMIT, async || fragile.check().is_err()).await;
+    for other in &others {
+        assert_eq!((other.check(), other.phase(), other.restarts()), (Ok(()), Phase::Running, 0));
+    }
+
+    REAL_ILL.poisoned.store(false, Ordering::SeqCst);
+    eventually("it recovers", LIMIT, async || is_labelled(POISON).await).await;
+    assert_eq!((fragile.check(), fragile.phase()), (Ok(()), Phase::Running));
+    supervised.stop().await;
+}
