@@ -1,6 +1,6 @@
 //! The admin API's messages, clients and servers, generated from `proto/coxswain/admin/v1` by `build.rs`.
 
-#[expect(clippy::pedantic, reason = "generated code")]
+#[expect(clippy::pedantic, clippy::large_enum_variant, reason = "generated code")]
 mod messages {
     include!(concat!(env!("OUT_DIR"), "/messages/coxswain.admin.v1.rs"));
 }

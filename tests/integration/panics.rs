@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{ControlPlane, Options, eventually, faulty_clients, runtime, runtime_on, turn};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 const GRACE: Duration = Duration::from_secs(5);
 /// The object on which the room panics.
 const POISON: &str = "poison";
