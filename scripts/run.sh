@@ -15,9 +15,13 @@ done
 
 step "building the control plane (ten minutes the first time, then cached)"
 bin=$(tests/controlplane/build.sh)
-step "building Coxswain (some minutes the first time)"
-cargo build --release --bin coxswain
-coxswain=$PWD/target/release/coxswain
+# COXSWAIN names another build to run.
+coxswain=${COXSWAIN:-}
+if [ -z "$coxswain" ]; then
+    step "building Coxswain (some minutes the first time)"
+    cargo build --release --bin coxswain
+    coxswain=$PWD/target/release/coxswain
+fi
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/coxswain-run-XXXXXX")
 launcher=""

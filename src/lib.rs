@@ -1,5 +1,6 @@
 //! Coxswain: a kube-controller-manager in Rust. `ARCHITECTURE.md` is the map.
 
+pub mod admin;
 pub mod api;
 pub mod client;
 pub mod controllers;

@@ -110,6 +110,11 @@ impl Controller {
         });
     }
 
+    /// Whether it is wanted.
+    pub fn is_enabled(&self) -> bool {
+        self.wish.borrow().enabled
+    }
+
     /// Its loops while it runs.
     pub fn loops(&self) -> Vec<RunningLoop> {
         self.loops.read().clone()

@@ -69,7 +69,7 @@ impl Controllers {
         for controller in &self.all {
             let name = controller.descriptor.name;
             match controller.phase() {
-                Phase::NotImplemented => missing.push(name),
+                Phase::NotImplemented if controller.is_enabled() => missing.push(name),
                 Phase::Skipped(why) => tracing::warn!(controller = name, why, "skipped"),
                 Phase::Disabled => tracing::info!(controller = name, "disabled"),
                 _ => {}
@@ -117,7 +117,9 @@ impl Controllers {
 
     fn start_one(&self, controller: &Arc<Controller>, stop: &CancellationToken) {
         controller.wish(|wish| wish.lead = true);
-        self.health.add(Arc::clone(controller) as _);
+        if controller.is_enabled() {
+            self.health.add(Arc::clone(controller) as _);
+        }
         let mut supervisors = self.supervisors.lock();
         supervisors.spawn(supervise(
             Arc::clone(controller),
@@ -154,7 +156,11 @@ impl Controllers {
 
 /// What a controller is before anything is started.
 fn initial(config: &Config, descriptor: &'static Descriptor) -> (Phase, bool) {
-    match config.controller_state(descriptor) {
+    let state = config.controller_state(descriptor);
+    if descriptor.build.is_none() {
+        return (Phase::NotImplemented, state == ControllerState::Enabled);
+    }
+    match state {
         ControllerState::DisabledByFlag | ControllerState::NotSelected => (Phase::Disabled, false),
         ControllerState::MissingGates(gates) => {
             (Phase::Skipped(format!("needs the feature gates {}", gates.join(", "))), false)
@@ -162,7 +168,6 @@ fn initial(config: &Config, descriptor: &'static Descriptor) -> (Phase, bool) {
         ControllerState::LeftToCloud => {
             (Phase::Skipped("left to a cloud controller manager".to_owned()), false)
         }
-        ControllerState::Enabled if descriptor.build.is_none() => (Phase::NotImplemented, true),
         ControllerState::Enabled => (Phase::Standby, true),
     }
 }

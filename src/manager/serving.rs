@@ -29,12 +29,14 @@ pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<
     ProcessMetrics::register(registry)?;
     let version = config.kubernetes_version.as_str();
     let mut parts = version.trim_start_matches('v').split('.');
+    // Go's names, by which dashboards know platforms.
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
     BuildInfo {
         major: parts.next().unwrap_or_default().to_owned(),
         minor: parts.next().unwrap_or_default().to_owned(),
         git_version: version.to_owned(),
         compiler: "rustc".to_owned(),
-        platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        platform: format!("{}/{arch}", std::env::consts::OS),
         ..BuildInfo::default()
     }
     .register(registry)?;

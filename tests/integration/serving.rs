@@ -49,7 +49,7 @@ async fn pages_are_for_those_who_may_see_them() {
     let config = manager.page(Caller::Admin, "/configz").await;
     let config: Value = serde_json::from_str(&config.text).expect("JSON");
     let generic = &config["kubecontrollermanager.config.k8s.io"]["Generic"];
-    assert_eq!(generic["LeaderElection"]["LeaderElect"], true, "{config}");
+    assert_eq!(generic["LeaderElection"]["leaderElect"], true, "{config}");
     for page in ["/debug/controllers/none", "/debug/controllers/replicaset-controller", "/nowhere"] {
         assert_eq!(status(&manager, Caller::Admin, page).await, 404, "{page}");
     }

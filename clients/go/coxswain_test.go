@@ -1,0 +1,122 @@
+package coxswain
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	adminv1 "github.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1"
+)
+
+// server answers GetLeader with the token that it was shown.
+type server struct {
+	adminv1.UnimplementedLeaderServiceServer
+}
+
+func (server) GetLeader(ctx context.Context, _ *adminv1.GetLeaderRequest) (*adminv1.GetLeaderResponse, error) {
+	shown, _ := metadata.FromIncomingContext(ctx)
+	tokens := shown.Get("authorization")
+	if len(tokens) != 1 {
+		return nil, status.Error(codes.Unauthenticated, "no token")
+	}
+	return &adminv1.GetLeaderResponse{Leader: &adminv1.Leader{HolderIdentity: tokens[0]}}, nil
+}
+
+func serve(t *testing.T) (address, ca string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		NotAfter:              time.Now().Add(time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}
+	grpcServer := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
+	adminv1.RegisterLeaderServiceServer(grpcServer, server{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := grpcServer.Serve(listener); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { grpcServer.Stop(); <-done })
+	return listener.Addr().String(), ca
+}
+
+func holder(t *testing.T, address string, options Options) (string, error) {
+	t.Helper()
+	client, err := Connect(address, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	answer, err := client.Leader.GetLeader(t.Context(), &adminv1.GetLeaderRequest{})
+	return answer.GetLeader().GetHolderIdentity(), err
+}
+
+func TestCredentials(t *testing.T) {
+	address, ca := serve(t)
+	if found, err := holder(t, address, Options{CAFile: ca, Token: "secret"}); err != nil || found != "Bearer secret" {
+		t.Errorf("token: %q, %v", found, err)
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("rotated\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := holder(t, address, Options{CAFile: ca, TokenFile: file}); err != nil || found != "Bearer rotated" {
+		t.Errorf("token file: %q, %v", found, err)
+	}
+	if _, err := holder(t, address, Options{CAFile: ca}); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("no token: %v", err)
+	}
+	if _, err := holder(t, address, Options{Token: "secret"}); status.Code(err) != codes.Unavailable {
+		t.Errorf("a server that nobody trusts was called: %v", err)
+	}
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	for name, options := range map[string]Options{
+		"two tokens":        {Token: "a", TokenFile: "b"},
+		"half a pair":       {CertFile: "a"},
+		"no such authority": {CAFile: "/nonexistent"},
+		"no such pair":      {CertFile: "/nonexistent", KeyFile: "/nonexistent"},
+	} {
+		if _, err := Connect("localhost:1", options); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

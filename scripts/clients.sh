@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The clients in Go, Python and TypeScript.
+#
+#   clients.sh generate                                        makes the generated code anew
+#   clients.sh check                                           fails if that changes anything, then lints and unit-tests
+#   clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]    runs the same scenario in each language on a live manager
+set -euo pipefail
+start=$PWD
+cd "$(dirname "${BASH_SOURCE[0]}")/../clients"
+
+step() { printf 'clients: %s\n' "$*" >&2; }
+packages() { (cd typescript && { [ -d node_modules/.bin ] || npm ci --ignore-scripts --loglevel=error >/dev/null; }); }
+
+generate() {
+    for language in go python typescript; do
+        step "generating $language"
+        "./$language/generate.sh"
+    done
+}
+
+check() {
+    local before after
+    # What is there by name and content, whether or not it is committed.
+    before=$(snapshot)
+    generate
+    after=$(snapshot)
+    if [ "$before" != "$after" ]; then
+        diff <(printf '%s\n' "$before") <(printf '%s\n' "$after") | grep '^[<>]' >&2 || true
+        echo "clients: the generated code is not what proto/ gives: run scripts/clients.sh generate and commit" >&2
+        exit 1
+    fi
+    if grep -l '"resolved"' typescript/package-lock.json ../scripts/buf/package-lock.json; then
+        echo "clients: a lock file names a registry's host" >&2
+        exit 1
+    fi
+    step "checking go"
+    unformatted=$(cd go && gofmt -l .)
+    [ -z "$unformatted" ] || { printf 'clients: not formatted by gofmt: %s\n' "$unformatted" >&2; exit 1; }
+    (cd go && go vet ./... && go test ./... && cd internal/generate && go vet ./...)
+    step "checking python"
+    python=$(python/environment.sh)
+    (cd python && "$python" -m mypy && "$python" -m unittest)
+    step "checking typescript"
+    packages
+    (cd typescript && npm test --silent)
+}
+
+snapshot() {
+    find go/coxswain python/coxswain/admin/v1 typescript/src/gen -type f -not -path '*/__pycache__/*' -print0 \
+        | sort -z | xargs -0 sha256sum
+}
+
+scenarios() {
+    [ $# -ge 3 ] || { echo "usage: clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]" >&2; exit 2; }
+    # Paths are the caller's; the scenarios run elsewhere.
+    set -- "$1" "$(cd "$start" && realpath "$2")" "$(cd "$start" && realpath "$3")" "${@:4}"
+    (cd go && go run ./scenario "$@")
+    python=$(python/environment.sh)
+    (cd python && "$python" scenario.py "$@")
+    packages
+    (cd typescript && npm run --silent scenario -- "$@")
+}
+
+case "${1:-}" in
+    generate) generate ;;
+    check) check ;;
+    test) scenarios "${@:2}" ;;
+    *) echo "usage: clients.sh generate | check | test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]" >&2; exit 2 ;;
+esac

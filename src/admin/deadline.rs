@@ -1,0 +1,194 @@
+//! Deadlines of calls: a client's `grpc-timeout`, for answers as well as for streams.
+//!
+//! A call whose time is over is dropped where it waits, and its client told `DEADLINE_EXCEEDED`.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body::Frame;
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tonic::body::Body;
+use tower::{Layer, Service};
+
+use super::errors::timed_out;
+
+/// The header: a number of at most eight digits and a unit.
+const TIMEOUT: &str = "grpc-timeout";
+
+/// Puts deadlines on a service's calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DeadlineLayer;
+
+impl<S> Layer<S> for DeadlineLayer {
+    type Service = Deadlines<S>;
+
+    fn layer(&self, inner: S) -> Deadlines<S> {
+        Deadlines { inner }
+    }
+}
+
+/// A service whose calls have deadlines.
+#[derive(Clone, Debug)]
+pub(super) struct Deadlines<S> {
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Deadlines<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let header = request.headers().get(TIMEOUT).map(parse);
+        let deadline = match header {
+            None => return Box::pin(self.inner.call(request)),
+            Some(Some(timeout)) => Instant::now().checked_add(timeout),
+            Some(None) => {
+                let mut violations = super::errors::Violations::default();
+                violations.add(TIMEOUT, "is not a timeout");
+                let status = violations.check().err().unwrap_or_else(|| timed_out("no timeout"));
+                return Box::pin(std::future::ready(Ok(status.into_http())));
+            }
+        };
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            // So far in the future that there is none.
+            let Some(deadline) = deadline else { return answer.await };
+            match timeout_at(deadline, answer).await {
+                Ok(answer) => answer.map(|response| {
+                    response.map(|body| {
+                        Body::new(UntilBody { body, end: Box::pin(sleep_until(deadline)), ended: false })
+                    })
+                }),
+                Err(_elapsed) => Ok(timed_out("the deadline of the call has passed").into_http()),
+            }
+        })
+    }
+}
+
+/// `17m`: seventeen milliseconds. `None` if it is not of this form.
+fn parse(value: &HeaderValue) -> Option<Duration> {
+    let (number, unit) = value.to_str().ok()?.split_at_checked(value.len().checked_sub(1)?)?;
+    if number.len() > 8 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = number.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+/// A body that ends with `DEADLINE_EXCEEDED` when its time is over.
+struct UntilBody {
+    body: Body,
+    end: Pin<Box<Sleep>>,
+    ended: bool,
+}
+
+impl http_body::Body for UntilBody {
+    type Data = Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        // The deadline first: a stream that always has something to say must end too.
+        if self.end.as_mut().poll(context).is_pending() {
+            return Pin::new(&mut self.body).poll_frame(context);
+        }
+        self.ended = true;
+        self.body = Body::empty();
+        let mut trailers = HeaderMap::new();
+        let status = timed_out("the deadline of the call has passed");
+        // Only a message that is no header could fail, and then the error ends the stream all the same.
+        Poll::Ready(Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    /// Calls a service that takes a second to answer, and a second more for its body.
+    async fn call(timeout: Option<&'static str>) -> (Option<i32>, Option<i32>) {
+        let slow = tower::service_fn(|_: Request<Body>| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let body = futures::stream::once(async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok::<_, tonic::Status>(Frame::data(Bytes::from_static(b"late")))
+            });
+            Ok::<_, Infallible>(Response::new(Body::new(http_body_util::StreamBody::new(body))))
+        });
+        let mut request = Request::new(Body::empty());
+        if let Some(timeout) = timeout {
+            request.headers_mut().insert(TIMEOUT, HeaderValue::from_static(timeout));
+        }
+        let response = DeadlineLayer.layer(slow).oneshot(request).await.unwrap();
+        let status = |headers: &HeaderMap| headers.get("grpc-status")?.to_str().ok()?.parse().ok();
+        let head = status(response.headers());
+        let body = response.into_body().collect().await.unwrap();
+        (head, body.trailers().and_then(status))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_with_its_deadline_wherever_it_is() {
+        assert_eq!(call(None).await, (None, None));
+        assert_eq!(call(Some("3S")).await, (None, None));
+        assert_eq!(call(Some("99999999H")).await, (None, None));
+        assert_eq!(call(Some("500m")).await, (Some(4), None));
+        assert_eq!(call(Some("1500m")).await, (None, Some(4)));
+        assert_eq!(call(Some("soon")).await, (Some(3), None));
+    }
+
+    #[test]
+    fn timeouts_are_a_number_and_a_unit() {
+        let parsed = |text: &str| parse(&HeaderValue::from_str(text).unwrap());
+        assert_eq!(parsed("1H"), Some(Duration::from_hours(1)));
+        assert_eq!(parsed("2M"), Some(Duration::from_mins(2)));
+        assert_eq!(parsed("99999999S"), Some(Duration::from_secs(99_999_999)));
+        assert_eq!(parsed("5m"), Some(Duration::from_millis(5)));
+        assert_eq!(parsed("0u"), Some(Duration::ZERO));
+        assert_eq!(parsed("7n"), Some(Duration::from_nanos(7)));
+        for wrong in ["", "S", "1", "1s", "-1S", "+1S", "123456789S", "1 S", "1é"] {
+            assert_eq!(
+                HeaderValue::from_bytes(wrong.as_bytes()).ok().and_then(|value| parse(&value)),
+                None,
+                "{wrong:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Plans and what came of them, as actions to show. Bodies are left out: they may hold secrets.
+
+use super::manager::{ActionResult, ActionState, ActionVerb};
+use crate::executor::{Change, Executed};
+use crate::model::plan::{EventSpec, Plan, Step, Verb, Verify, Write};
+use crate::wire::Str;
+
+/// What a plan would do, in order.
+pub fn planned(plan: &Plan) -> Vec<ActionState> {
+    let mut actions = Vec::new();
+    for step in &plan.steps {
+        match step {
+            Step::Verify(verify) => actions.push(verified(verify)),
+            Step::Write(write) => actions.push(written(write)),
+            Step::Batch(writes) => actions.extend(writes.iter().map(written)),
+            Step::Emit(event) => actions.push(emitted(event)),
+        }
+    }
+    actions
+}
+
+/// What a plan did: its actions with their results. Steps after the one that failed were not tried and are left out.
+pub fn executed(mut actions: Vec<ActionState>, executed: &Executed) -> Vec<ActionState> {
+    let mut effects: Vec<_> = executed.effects.iter().collect();
+    let mut failures: Vec<_> = executed.failures.iter().collect();
+    for action in &mut actions {
+        let failed = failures.iter().position(|failure| failure.what == action.summary);
+        let done = effects.iter().position(|effect| effect.what == action.summary);
+        action.result = match (failed, done) {
+            // A lost answer is a failure and an effect.
+            (Some(failed), done) => {
+                let error = failures.remove(failed).message.clone();
+                match done.map(|done| effects.remove(done)) {
+                    Some(effect) if effect.change == Change::Unknown => ActionResult::Unknown,
+                    _ => ActionResult::Failed(error),
+                }
+            }
+            (None, Some(done)) => {
+                let effect = effects.remove(done);
+                if action.key.name.is_empty() {
+                    action.key = effect.key.clone();
+                }
+                match effect.change {
+                    Change::Stored(_) | Change::Deleted(_) => ActionResult::Done,
+                    Change::Nothing => ActionResult::Unneeded,
+                    Change::Unknown => ActionResult::Unknown,
+                }
+            }
+            (None, None) => match action.verb {
+                ActionVerb::Verify | ActionVerb::Event => ActionResult::Done,
+                _ => ActionResult::Planned,
+            },
+        };
+    }
+    if executed.error.is_some() {
+        let last = actions
+            .iter()
+            .rposition(|action| matches!(action.result, ActionResult::Failed(_) | ActionResult::Unknown));
+        actions.truncate(last.map_or(actions.len(), |last| last + 1));
+        actions.retain(|action| action.result != ActionResult::Planned);
+    }
+    actions
+}
+
+fn verified(verify: &Verify) -> ActionState {
+    ActionState {
+        verb: ActionVerb::Verify,
+        kind: verify.kind,
+        key: verify.key.clone(),
+        uid: Str::EMPTY,
+        subresource: "",
+        summary: format!("read {} {}", verify.kind, verify.key),
+        result: ActionResult::Planned,
+    }
+}
+
+fn written(write: &Write) -> ActionState {
+    let (verb, subresource, uid) = match &write.verb {
+        Verb::Create(_) => (ActionVerb::Create, "", Str::EMPTY),
+        Verb::Update(_) | Verb::UpdateWithToken { .. } => (ActionVerb::Update, "", Str::EMPTY),
+        Verb::UpdateSubresource(subresource, _) => (ActionVerb::Update, *subresource, Str::EMPTY),
+        Verb::Patch(_) => (ActionVerb::Patch, "", Str::EMPTY),
+        Verb::Delete { uid, .. } => (ActionVerb::Delete, "", uid.clone()),
+    };
+    ActionState {
+        verb,
+        kind: write.kind,
+        key: write.key.clone(),
+        uid,
+        subresource,
+        summary: write.to_string(),
+        result: ActionResult::Planned,
+    }
+}
+
+fn emitted(event: &EventSpec) -> ActionState {
+    ActionState {
+        verb: ActionVerb::Event,
+        kind: event.regarding.kind,
+        key: event.regarding.key.clone(),
+        uid: event.regarding.uid.clone(),
+        subresource: "",
+        summary: format!(
+            "event {} on {} {}: {}",
+            event.reason, event.regarding.kind, event.regarding.key, event.message
+        ),
+        result: ActionResult::Planned,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::api::kinds::{PODS, REPLICA_SETS};
+    use crate::executor::{Effect, ExecuteError};
+    use crate::model::Key;
+    use crate::model::plan::{Expect, Failure};
+
+    fn plan() -> Plan {
+        let write = |name: &str, verb| Write::new(&PODS, Key::new("ns", name), verb);
+        let create = || write("", Verb::Create(Bytes::from_static(b"a secret")));
+        Plan {
+            steps: vec![
+                Step::Verify(Verify {
+                    kind: &REPLICA_SETS,
+                    key: Key::new("ns", "rs"),
+                    expect: Expect::Absent,
+                }),
+                Step::Batch(vec![create(), create()]),
+                Step::Write(write(
+                    "old",
+                    Verb::Delete { uid: "u".into(), resource_version: None, propagation: None },
+                )),
+                Step::Write(Write::new(
+                    &REPLICA_SETS,
+                    Key::new("ns", "rs"),
+                    Verb::UpdateSubresource("status", Bytes::new()),
+                )),
+            ],
+            ..Plan::default()
+        }
+    }
+
+    fn effect(what: &str, name: &str, change: Change) -> Effect {
+        Effect { kind: &PODS, key: Key::new("ns", name), change, what: what.to_owned() }
+    }
+
+    #[test]
+    fn a_plan_is_told_without_its_bodies() {
+        let actions = planned(&plan());
+        let summaries: Vec<_> = actions.iter().map(|action| action.summary.as_str()).collect();
+        assert_eq!(
+            summaries,
+            [
+                "read replicasets.apps ns/rs",
+                "create pods ns/",
+                "create pods ns/",
+                "delete pods ns/old",
+                "update replicasets.apps/status ns/rs",
+            ]
+        );
+        assert!(actions.iter().all(|action| action.result == ActionResult::Planned));
+        assert!(!format!("{actions:?}").contains("secret"));
+    }
+
+    #[test]
+    fn results_find_their_actions() {
+        let done = Executed {
+            effects: vec![
+                effect("create pods ns/", "a", Change::Stored("1".into())),
+                effect("create pods ns/", "b", Change::Stored("2".into())),
+                effect("delete pods ns/old", "old", Change::Nothing),
+                effect("update replicasets.apps/status ns/rs", "rs", Change::Stored("3".into())),
+            ],
+            ..Executed::default()
+        };
+        let actions = executed(planned(&plan()), &done);
+        let results: Vec<_> = actions.iter().map(|action| action.result.clone()).collect();
+        assert_eq!(
+            results,
+            [
+                ActionResult::Done,
+                ActionResult::Done,
+                ActionResult::Done,
+                ActionResult::Unneeded,
+                ActionResult::Done,
+            ]
+        );
+        assert_eq!((actions[1].key.name.as_str(), actions[2].key.name.as_str()), ("a", "b"));
+    }
+
+    #[test]
+    fn what_came_after_a_failure_is_not_told() {
+        let failure = Failure {
+            what: "delete pods ns/old".to_owned(),
+            kind: &PODS,
+            key: Key::new("ns", "old"),
+            code: 403,
+            reason: "Forbidden".into(),
+            message: "no".to_owned(),
+            existing: None,
+        };
+        let done = Executed {
+            effects: vec![
+                effect("create pods ns/", "a", Change::Stored("1".into())),
+                effect("create pods ns/", "b", Change::Stored("2".into())),
+            ],
+            failures: vec![failure],
+            error: Some(ExecuteError::Unfit { what: String::new(), why: String::new() }),
+        };
+        let actions = executed(planned(&plan()), &done);
+        assert_eq!(actions.len(), 4);
+        assert_eq!(actions[3].result, ActionResult::Failed("no".to_owned()));
+    }
+}

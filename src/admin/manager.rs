@@ -1,0 +1,410 @@
+//! What the admin API needs of the manager, and the states that it hands over.
+//!
+//! The services know the manager through [`Manager`] alone. Its reads are snapshots, cheap and never blocking; its
+//! writes are futures. A caller may hang up at any time, so a future may be dropped at any time: what it has set going
+//! (a reconcile, an orderly release) must be carried to its end by the manager itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::overrides::{Entry, Flags, HeldOverrides, OverrideSet, StoreError};
+use crate::api::Kind;
+use crate::model::Key;
+use crate::serve::UserInfo;
+use crate::wire::Str;
+
+/// The running manager, as the admin API sees it.
+pub trait Manager: Send + Sync + 'static {
+    /// The present time.
+    fn now(&self) -> Timestamp;
+
+    /// This replica's identity in the leader election.
+    fn identity(&self) -> &str;
+
+    /// All controllers of the registry, by name, those that are not implemented included.
+    fn controllers(&self) -> Vec<ControllerState>;
+
+    /// The overrides as this replica last saw them, by its watch or its own writes.
+    fn overrides(&self) -> Arc<OverrideSet>;
+
+    /// Changes whenever a controller's phase, health, failure or restarts, the overrides (their expiry included),
+    /// leadership or the replicas change; not with mere counts or renewals. The number means nothing.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Reads the overrides from the API server, not from the watch.
+    fn read_overrides(&self) -> BoxFuture<'_, Result<HeldOverrides, StoreError>>;
+
+    /// Writes entries into the overrides that were `held`, and takes note of them at once, before its watch does.
+    fn write_overrides<'a>(
+        &'a self,
+        held: &'a HeldOverrides,
+        changes: &'a [(String, Entry)],
+    ) -> BoxFuture<'a, Result<HeldOverrides, StoreError>>;
+
+    /// The Leases that this replica fights for, the main one first; empty if leader election is off, in which case
+    /// this replica leads.
+    fn leases(&self) -> Vec<LeaseState>;
+
+    /// All replicas that have announced themselves, this one included, by identity.
+    fn replicas(&self) -> Vec<ReplicaState>;
+
+    /// Begins to give up all Leases that this replica holds, in an orderly way: stops its controllers, lets their
+    /// reconciles in flight end, releases. Returns when they are released, or why they are not. `successor`, an
+    /// identity of [`Self::replicas`], is to be next: the others are to hold back.
+    fn step_down<'a>(&'a self, successor: Option<&'a str>) -> BoxFuture<'a, Result<(), StepDownError>>;
+
+    /// The queues of all running controllers, by name.
+    fn queues(&self) -> Vec<QueueState>;
+
+    /// One queue in detail, with at most `max_keys` keys of each sort; `None` if no running controller has it.
+    fn queue(&self, name: &str, max_keys: usize) -> Option<QueueDetail>;
+
+    /// Reconciles an object, or explains what a reconcile would do.
+    fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>>;
+
+    /// Records a mutation as a Kubernetes Event about the Lease concerned. Never blocks. (The audit log line is
+    /// written by the services.)
+    fn announce(&self, mutation: &Mutation);
+}
+
+/// A controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerState {
+    /// Permanent name.
+    pub name: &'static str,
+    /// Other names.
+    pub aliases: &'static [&'static str],
+    /// What it does.
+    pub description: &'static str,
+    /// Feature gates that it needs, and whether each is on.
+    pub gates: Vec<(&'static str, bool)>,
+    /// Whether it runs by default.
+    pub enabled_by_default: bool,
+    /// Whether it is left to a cloud controller manager when there is one.
+    pub cloud: bool,
+    /// Whether it is started by rules of its own.
+    pub special: bool,
+    /// What the flags say.
+    pub flags: Flags,
+    /// What stands against running it, whoever wants it.
+    pub obstacle: Option<Obstacle>,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Since when.
+    pub phase_since: Timestamp,
+    /// What is wrong although it runs (its health check); `None` if nothing is.
+    pub unhealthy: Option<String>,
+    /// Service account in `kube-system`; `None` for the manager's own credentials.
+    pub service_account: Option<&'static str>,
+    /// What it watches, while it runs.
+    pub watches: Vec<WatchState>,
+    /// How often it was started anew after a failure.
+    pub restarts: u32,
+    /// Its queues' figures, added up while it runs.
+    pub counts: Counts,
+    /// The last reconcile that failed.
+    pub last_error: Option<FailureState>,
+}
+
+/// What stands against running a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// A feature gate that it needs is off.
+    Gate(&'static str),
+    /// The cloud provider is external, or none.
+    CloudProvider(String),
+    /// Another flag.
+    Setting(String),
+    /// This version has no such controller yet.
+    NotImplemented,
+}
+
+/// What a controller is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Wanted, but another replica leads.
+    Standby,
+    /// Its caches are being filled.
+    Starting,
+    /// It reconciles.
+    Running,
+    /// It lets go.
+    Stopping,
+    /// It is not wanted.
+    Disabled,
+    /// It is wanted, but something stands against it.
+    Skipped(String),
+    /// It failed and will be started again.
+    Failed(String),
+    /// There is no such controller yet.
+    NotImplemented,
+}
+
+/// A watch of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchState {
+    /// What is watched.
+    pub kind: &'static Kind,
+    /// Restricts it.
+    pub field_selector: Option<&'static str>,
+    /// Objects in the store.
+    pub cached: usize,
+    /// Whether the store has been filled.
+    pub synced: bool,
+}
+
+/// Figures of one queue, or of several added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Keys taken at the same time.
+    pub workers: usize,
+    /// Keys that wait.
+    pub depth: usize,
+    /// Keys that are being reconciled.
+    pub in_flight: usize,
+    /// Keys that come back later.
+    pub delayed: usize,
+    /// Keys whose last reconcile failed.
+    pub failing: usize,
+    /// For how long the oldest waiting key has waited.
+    pub oldest: Option<Duration>,
+    /// For how long the longest reconcile has been running.
+    pub longest_running: Option<Duration>,
+    /// Reconciles, failed ones included.
+    pub syncs: u64,
+    /// Reconciles that failed.
+    pub errors: u64,
+}
+
+/// A reconcile that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureState {
+    /// The object.
+    pub key: Key,
+    /// What went wrong.
+    pub error: String,
+    /// When.
+    pub at: Timestamp,
+    /// Failures in a row; 0 where that is not known.
+    pub attempts: u32,
+}
+
+/// A Lease that is fought for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseState {
+    /// Where it is.
+    pub lease: Key,
+    /// Whether this replica leads.
+    pub leading: bool,
+    /// What it says; `None` before it was read.
+    pub record: Option<crate::election::Record>,
+}
+
+/// A replica that has announced itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaState {
+    /// Its identity in the leader election.
+    pub identity: String,
+    /// Where it serves the admin API; empty if nowhere.
+    pub admin_address: String,
+    /// Its version.
+    pub version: String,
+    /// When it started.
+    pub started: Timestamp,
+    /// When it last gave a sign of life.
+    pub renewed: Timestamp,
+    /// For how long a sign of life counts.
+    pub lease_duration: Duration,
+    /// Whether it gave one within that, measured with this machine's clock.
+    pub live: bool,
+}
+
+/// Leadership that was not given up.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StepDownError {
+    /// It was lost, or given up by somebody else, meanwhile.
+    #[error("this replica does not lead any more")]
+    NotLeader,
+    /// The Lease could not be released.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// A queue of a running controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueState {
+    /// Name, as in the metrics.
+    pub name: &'static str,
+    /// The controller.
+    pub controller: &'static str,
+    /// The kind of object that its keys name; `None` if they name none.
+    pub kind: Option<&'static Kind>,
+    /// Figures.
+    pub counts: Counts,
+}
+
+/// A queue in detail.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueDetail {
+    /// The queue.
+    pub state: QueueState,
+    /// The keys that have waited longest, oldest first.
+    pub oldest: Vec<(Key, Duration)>,
+    /// Keys being reconciled, and for how long.
+    pub in_flight: Vec<(Key, Duration)>,
+    /// Keys whose last reconcile failed, those with most failures first.
+    pub failing: Vec<FailureState>,
+}
+
+/// What to reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncRequest {
+    /// Permanent name of the controller.
+    pub controller: &'static str,
+    /// Queue, one of [`Manager::queues`].
+    pub queue: &'static str,
+    /// The object.
+    pub key: Key,
+    /// Write nothing: observe and plan only.
+    pub explain: bool,
+}
+
+/// What came of a reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncReport {
+    /// How it ended.
+    pub outcome: SyncOutcome,
+    /// What was done, or would be.
+    pub actions: Vec<ActionState>,
+    /// What went wrong or is waited for.
+    pub message: String,
+    /// When the controller wants to look again.
+    pub requeue_after: Option<Duration>,
+    /// How long it took.
+    pub duration: Duration,
+    /// Its trace.
+    pub trace_id: Option<TraceId>,
+}
+
+/// How a reconcile on demand ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncOutcome {
+    /// All is as it should be.
+    Done,
+    /// It failed and is tried again.
+    Retrying,
+    /// It failed and only a change can help.
+    Failed,
+    /// The cache has not seen the last writes.
+    StaleCache,
+    /// There is no such object.
+    NoObject,
+    /// Nothing was to be done but explain.
+    Explained,
+}
+
+/// A reconcile on demand that could not be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyncError {
+    /// The controller stopped meanwhile.
+    #[error("the controller does not run any more")]
+    NotRunning,
+}
+
+/// The id of a W3C trace.
+pub type TraceId = [u8; 16];
+
+/// One step that a controller took, or would take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionState {
+    /// What sort of step.
+    pub verb: ActionVerb,
+    /// Kind of the object.
+    pub kind: &'static Kind,
+    /// The object.
+    pub key: Key,
+    /// Its UID, or empty.
+    pub uid: Str,
+    /// Subresource, or empty.
+    pub subresource: &'static str,
+    /// The step for people.
+    pub summary: String,
+    /// What became of it.
+    pub result: ActionResult,
+}
+
+/// Sorts of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionVerb {
+    /// A live read.
+    Verify,
+    /// A create.
+    Create,
+    /// A replacement.
+    Update,
+    /// A patch.
+    Patch,
+    /// A delete.
+    Delete,
+    /// A Kubernetes Event.
+    Event,
+}
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActionResult {
+    /// Planned only.
+    Planned,
+    /// Carried out.
+    Done,
+    /// Nothing was left to do.
+    Unneeded,
+    /// It failed, and why.
+    Failed(String),
+    /// No answer came.
+    Unknown,
+}
+
+/// Something that a caller changed, for the audit log and a Kubernetes Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mutation {
+    /// Who.
+    pub user: Arc<UserInfo>,
+    /// What sort of change.
+    pub action: MutationKind,
+    /// What was changed: a controller's name, a Lease, a queue and key.
+    pub target: String,
+    /// Why.
+    pub reason: String,
+    /// The whole for people: `jane disabled deployment-controller until …: a storm`.
+    pub message: String,
+}
+
+/// Sorts of mutations. [`Self::reason`] is an Event's reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MutationKind {
+    /// A controller was enabled.
+    Enabled,
+    /// A controller was disabled.
+    Disabled,
+    /// Leadership was given up.
+    SteppedDown,
+    /// An object was reconciled on demand.
+    Synced,
+}
+
+impl MutationKind {
+    /// As an Event's reason.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Enabled => "ControllerEnabled",
+            Self::Disabled => "ControllerDisabled",
+            Self::SteppedDown => "LeaderSteppedDown",
+            Self::Synced => "ObjectSynced",
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The admin API: everything about the running manager, listed, watched and changed through typed gRPC.
+//!
+//! ```text
+//! secure port ─► Deadlines ─► Guard (who needs credentials) ─► services ─► authorize (SubjectAccessReview)
+//!                                                                 └─► Manager (a trait), EventLog
+//! ```
+//!
+//! `proto/coxswain/admin/v1` is the public face and says what each RPC does. The services know the manager through the
+//! trait [`manager::Manager`] alone; overrides are a pure model with a small store. Nothing here reconciles, elects, or
+//! holds a connection: it asks the manager and says what came of it.
+
+mod audit;
+pub mod authorize;
+mod convert;
+mod deadline;
+pub mod errors;
+pub mod events;
+pub mod explain;
+pub mod manager;
+pub mod overrides;
+pub mod paging;
+pub mod proto;
+mod services;
+pub mod validate;
+
+pub use manager::Manager;
+pub use services::{AdminDeps, AdminOptions, RoutesError, admin_handler, routes, service};

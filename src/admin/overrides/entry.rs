@@ -1,0 +1,134 @@
+//! One override as an annotation.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A longer reason is refused.
+pub const MAX_REASON_BYTES: usize = 1024;
+/// A longer user name is cut when an entry is made, and refused in one that was edited by hand.
+pub const MAX_USER_BYTES: usize = 256;
+/// A longer annotation is not looked into. Far beyond what an entry within its limits can take, escapes included.
+const MAX_ENTRY_BYTES: usize = 16 << 10;
+
+/// What an entry orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Run the controller.
+    Enabled,
+    /// Stop it.
+    Disabled,
+    /// Nothing: an earlier order was withdrawn, and the flags hold.
+    Default,
+}
+
+/// One override.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it orders.
+    pub order: Order,
+    /// Who gave the order.
+    pub user: String,
+    /// When.
+    pub time: Timestamp,
+    /// Why.
+    pub reason: String,
+    /// When it ends by itself.
+    pub until: Option<Timestamp>,
+    /// Grows with every entry that is written, over all controllers.
+    pub version: u64,
+}
+
+/// An annotation that is no override.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EntryError {
+    /// It is longer than any override.
+    #[error("{0} bytes, at most {MAX_ENTRY_BYTES}")]
+    TooLong(usize),
+    /// It is not JSON of the form expected.
+    #[error("not an override: {0}")]
+    Form(String),
+    /// A time in it is not one.
+    #[error("{field} {value:?} is not an RFC 3339 time")]
+    Time {
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        value: String,
+    },
+    /// A field is longer than it may be.
+    #[error("{field} has {bytes} bytes, at most {most}")]
+    FieldTooLong {
+        /// The field.
+        field: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+}
+
+/// The JSON of an annotation. Fields that a newer version may add are passed over.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    desired: Order,
+    #[serde(default)]
+    user: String,
+    time: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+    #[serde(default)]
+    version: u64,
+}
+
+impl Entry {
+    /// Reads an annotation's value.
+    pub fn parse(value: &str) -> Result<Self, EntryError> {
+        if value.len() > MAX_ENTRY_BYTES {
+            return Err(EntryError::TooLong(value.len()));
+        }
+        let written: Written =
+            serde_json::from_str(value).map_err(|error| EntryError::Form(error.to_string()))?;
+        within("reason", &written.reason, MAX_REASON_BYTES)?;
+        within("user", &written.user, MAX_USER_BYTES)?;
+        Ok(Self {
+            order: written.desired,
+            time: time("time", &written.time)?,
+            until: written.until.as_deref().map(|until| time("until", until)).transpose()?,
+            user: written.user,
+            reason: written.reason,
+            version: written.version,
+        })
+    }
+
+    /// The annotation's value.
+    pub fn to_value(&self) -> Result<String, EntryError> {
+        let written = Written {
+            desired: self.order,
+            user: self.user.clone(),
+            time: self.time.to_string(),
+            reason: self.reason.clone(),
+            until: self.until.map(|until| until.to_string()),
+            version: self.version,
+        };
+        serde_json::to_string(&written).map_err(|error| EntryError::Form(error.to_string()))
+    }
+
+    /// Whether it counts: it orders something and its time is not over.
+    pub fn is_in_force(&self, now: Timestamp) -> bool {
+        self.order != Order::Default && self.until.is_none_or(|until| now < until)
+    }
+}
+
+fn time(field: &'static str, value: &str) -> Result<Timestamp, EntryError> {
+    value.parse().map_err(|_| EntryError::Time { field, value: value.chars().take(64).collect() })
+}
+
+fn within(field: &'static str, value: &str, most: usize) -> Result<(), EntryError> {
+    if value.len() > most {
+        return Err(EntryError::FieldTooLong { field, bytes: value.len(), most });
+    }
+    Ok(())
+}

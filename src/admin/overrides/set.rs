@@ -1,0 +1,175 @@
+//! All overrides, and what they make of the flags.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::ANNOTATION_PREFIX;
+use super::entry::{Entry, EntryError, Order};
+use crate::wire::splice::Edit;
+
+/// `Lease.metadata` and `ObjectMeta.annotations`.
+const ANNOTATIONS: [u32; 2] = [1, 12];
+
+/// What the flags say of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags {
+    /// Whether it is wanted.
+    pub enabled: bool,
+    /// Whether `--controllers` names it, rather than its default holding.
+    pub named: bool,
+}
+
+/// Who says whether a controller is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Its default.
+    Default,
+    /// A flag.
+    Flag,
+    /// An override.
+    Override,
+}
+
+/// Whether a controller is wanted, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DesiredState<'a> {
+    /// Whether it is wanted.
+    pub enabled: bool,
+    /// Who says so.
+    pub source: Source,
+    /// The override, where it is one.
+    pub entry: Option<&'a Entry>,
+}
+
+/// An annotation that has no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The annotation's key.
+    pub key: String,
+    /// The controller that it is about; empty if it names none.
+    pub controller: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// All overrides that could be read, and what is wrong with the others. The default is no override at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverrideSet {
+    entries: BTreeMap<String, Entry>,
+    problems: Vec<Problem>,
+}
+
+impl OverrideSet {
+    /// Reads the annotations of the Lease; those of others are passed over. `is_known` tells controllers' names.
+    pub fn parse<'a>(
+        annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
+        is_known: &dyn Fn(&str) -> bool,
+    ) -> Self {
+        let mut set = Self::default();
+        for (key, value) in annotations {
+            let Some(name) = key.strip_prefix(ANNOTATION_PREFIX) else { continue };
+            let problem = if is_known(name) {
+                match Entry::parse(value) {
+                    Ok(entry) => {
+                        set.entries.insert(name.to_owned(), entry);
+                        continue;
+                    }
+                    Err(error) => Problem {
+                        key: key.to_owned(),
+                        controller: name.to_owned(),
+                        message: error.to_string(),
+                    },
+                }
+            } else {
+                let message = format!("there is no controller {name:?} (aliases don't count here)");
+                Problem { key: key.to_owned(), controller: String::new(), message }
+            };
+            set.problems.push(problem);
+        }
+        set
+    }
+
+    /// The entry of a controller, whether or not it is in force.
+    pub fn entry(&self, controller: &str) -> Option<&Entry> {
+        self.entries.get(controller)
+    }
+
+    /// The entries by controller, whether or not they are in force.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// What has no effect, by key.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Why a controller's entry has no effect.
+    pub fn problem_of(&self, controller: &str) -> Option<&str> {
+        self.problems
+            .iter()
+            .find(|problem| problem.controller == controller)
+            .map(|problem| problem.message.as_str())
+    }
+
+    /// Flags ⊕ overrides.
+    pub fn desired(&self, controller: &str, flags: Flags, now: Timestamp) -> DesiredState<'_> {
+        match self.entries.get(controller).filter(|entry| entry.is_in_force(now)) {
+            Some(entry) => DesiredState {
+                enabled: entry.order == Order::Enabled,
+                source: Source::Override,
+                entry: Some(entry),
+            },
+            None => DesiredState {
+                enabled: flags.enabled,
+                source: if flags.named { Source::Flag } else { Source::Default },
+                entry: None,
+            },
+        }
+    }
+
+    /// The version of a controller's desired state, as requests expect it: opaque, and different after every change.
+    pub fn version(&self, controller: &str) -> String {
+        match self.entries.get(controller) {
+            Some(entry) => entry.version.to_string(),
+            None if self.problem_of(controller).is_some() => "invalid".to_owned(),
+            None => "0".to_owned(),
+        }
+    }
+
+    /// The version of the next entry. Never goes back as long as the Lease lives.
+    pub fn next_version(&self) -> u64 {
+        self.entries.values().map(|entry| entry.version).max().unwrap_or(0).saturating_add(1)
+    }
+
+    /// When the next override ends by itself, after which [`Self::desired`] must be asked again.
+    pub fn next_expiry(&self, now: Timestamp) -> Option<Timestamp> {
+        let in_force = self.entries.values().filter(|entry| entry.is_in_force(now));
+        in_force.filter_map(|entry| entry.until).min()
+    }
+
+    /// Overrides whose time ended after `since` and not after `now`, by controller.
+    pub fn expired(&self, since: Timestamp, now: Timestamp) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries().filter(move |(_, entry)| entry.is_in_force(since) && !entry.is_in_force(now))
+    }
+
+    /// The set as it will be once `changes` are written.
+    #[must_use]
+    pub fn with(&self, changes: &[(String, Entry)]) -> Self {
+        let mut set = self.clone();
+        for (name, entry) in changes {
+            set.problems.retain(|problem| problem.controller != *name);
+            set.entries.insert(name.clone(), entry.clone());
+        }
+        set
+    }
+}
+
+/// The edits to an encoded Lease that write `changes`, all else in it untouched.
+pub(super) fn edits(changes: &[(String, Entry)]) -> Result<Vec<Edit>, EntryError> {
+    let edit = |(name, entry): &(String, Entry)| {
+        Ok(Edit::MapSet(ANNOTATIONS.to_vec(), format!("{ANNOTATION_PREFIX}{name}"), entry.to_value()?))
+    };
+    changes.iter().map(edit).collect()
+}

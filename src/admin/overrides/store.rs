@@ -1,0 +1,124 @@
+//! Reading and writing the Lease that holds the overrides.
+//!
+//! Writes carry the resource version that was read: of two replicas that write at once, one is told to look again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::entry::Entry;
+use super::set::{OverrideSet, edits};
+use super::{LEASE_NAME, LEASE_NAMESPACE};
+use crate::api::coordination::Lease;
+use crate::api::kinds::LEASES;
+use crate::api::meta::ObjectMeta;
+use crate::api::{AnyObject, Object};
+use crate::client::{ApiClient, ApiError};
+use crate::informer::downcast;
+use crate::model::Key;
+use crate::wire::Message;
+use crate::wire::splice::edit;
+
+/// The overrides as they were read.
+#[derive(Clone, Debug, Default)]
+pub struct HeldOverrides {
+    /// What they say.
+    pub set: OverrideSet,
+    /// The whole Lease, for a write that drops nothing; empty when there is none yet.
+    pub raw: Bytes,
+}
+
+/// Overrides that could not be read or written.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Somebody else wrote in between: read again.
+    #[error("the overrides have changed meanwhile")]
+    Conflict,
+    /// The API server refused, or can't be reached. Nothing has changed.
+    #[error("{0}")]
+    Unavailable(String),
+    /// No answer came: the write may have been carried out.
+    #[error("no answer, the overrides may have been written: {0}")]
+    Unknown(String),
+}
+
+/// The Lease on the API server.
+#[derive(Clone)]
+pub struct OverrideStore {
+    client: ApiClient,
+    is_known: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+impl OverrideStore {
+    /// The Lease, reached through `client`; `is_known` tells controllers' names.
+    pub fn new(client: ApiClient, is_known: Arc<dyn Fn(&str) -> bool + Send + Sync>) -> Self {
+        Self { client, is_known }
+    }
+
+    /// Where the Lease is.
+    pub fn key() -> Key {
+        Key::new(LEASE_NAMESPACE, LEASE_NAME)
+    }
+
+    /// What a Lease says, as a watch or a read delivers it.
+    pub fn decode(&self, lease: &Lease) -> HeldOverrides {
+        let annotations =
+            lease.metadata.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        HeldOverrides { set: OverrideSet::parse(annotations, &*self.is_known), raw: lease.raw() }
+    }
+
+    /// Reads the Lease.
+    pub async fn read(&self) -> Result<HeldOverrides, StoreError> {
+        match self.client.get(&LEASES, &Self::key()).await {
+            Ok(object) => self.decode_object(object),
+            Err(error) if error.is_not_found() => Ok(HeldOverrides::default()),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    /// Writes `changes` into the Lease that was `held`.
+    pub async fn write(
+        &self,
+        held: &HeldOverrides,
+        changes: &[(String, Entry)],
+    ) -> Result<HeldOverrides, StoreError> {
+        let unfit = |error: &dyn std::fmt::Display| {
+            StoreError::Unavailable(format!("the Lease can't be edited: {error}"))
+        };
+        let edits = edits(changes).map_err(|error| unfit(&error))?;
+        let written = if held.raw.is_empty() {
+            let metadata = ObjectMeta {
+                name: LEASE_NAME.into(),
+                namespace: LEASE_NAMESPACE.into(),
+                ..ObjectMeta::default()
+            };
+            let lease = Lease { metadata, ..Lease::default() }.to_bytes();
+            let object = edit(&lease, &edits).map_err(|error| unfit(&error))?;
+            self.client.create(&LEASES, LEASE_NAMESPACE, &object).await
+        } else {
+            let object = edit(&held.raw, &edits).map_err(|error| unfit(&error))?;
+            self.client.update(&LEASES, &Self::key(), None, &object).await
+        };
+        match written {
+            Ok(object) => self.decode_object(object),
+            Err(error) => Err(refused(&error)),
+        }
+    }
+
+    fn decode_object(&self, object: AnyObject) -> Result<HeldOverrides, StoreError> {
+        let lease: Arc<Lease> = downcast(object)
+            .ok_or_else(|| StoreError::Unavailable("the answer to a Lease request is no Lease".to_owned()))?;
+        Ok(self.decode(&lease))
+    }
+}
+
+fn refused(error: &ApiError) -> StoreError {
+    // A Lease that vanished or came up since the read is a change like any other.
+    if error.is_conflict() || error.is_already_exists() || error.is_not_found() {
+        StoreError::Conflict
+    } else if error.is_ambiguous() {
+        StoreError::Unknown(error.to_string())
+    } else {
+        StoreError::Unavailable(error.to_string())
+    }
+}

@@ -1,0 +1,77 @@
+//! `EventService`.
+
+use tonic::{Request, Response, Status};
+
+use super::watch::{Feed, answers};
+use super::{Answers, Shared};
+use crate::admin::authorize::STREAM_EVENTS;
+use crate::admin::errors::{Failure, Reason, Violations};
+use crate::admin::events::{EncodedResponse, Item, Reader};
+use crate::admin::proto;
+use crate::admin::proto::event_service_server::EventService;
+use crate::admin::proto::stream_events_response as response;
+use crate::admin::validate;
+
+pub(super) struct Service(pub(super) Shared);
+
+#[tonic::async_trait]
+impl EventService for Service {
+    type StreamEventsStream = Answers<EncodedResponse>;
+
+    async fn stream_events(
+        &self,
+        request: Request<proto::StreamEventsRequest>,
+    ) -> Result<Response<Self::StreamEventsStream>, Status> {
+        let shared = &self.0;
+        shared.allow(request.extensions(), STREAM_EVENTS, "").await?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let controllers = shared.manager.controllers();
+        let filter = validate::event_filter(request.filter.as_ref(), &controllers, &mut violations);
+        validate::optional_name("log_id", &request.log_id, &mut violations);
+        violations.check()?;
+
+        let log = &shared.events;
+        if !request.log_id.is_empty() && request.log_id != log.id() {
+            let message = "the log asked for is another process': its events are not here";
+            return Err(Failure::new(Reason::EventLogChanged, message).with("log_id", log.id()).into());
+        }
+        let start = validate::event_start(request.start.as_ref());
+        let reader = log.read(filter, start, request.replay_only).map_err(|error| {
+            Failure::new(Reason::SequenceInFuture, error.to_string())
+                .with("log_id", log.id())
+                .with("newest_sequence", error.newest.to_string())
+        })?;
+        let feed = EventFeed { reader, log_id: log.id().to_owned() };
+        Ok(Response::new(answers(shared, feed)?))
+    }
+}
+
+struct EventFeed {
+    reader: Reader,
+    log_id: String,
+}
+
+impl Feed for EventFeed {
+    type Message = EncodedResponse;
+
+    async fn next(&mut self) -> Option<EncodedResponse> {
+        let item = match self.reader.next().await? {
+            Item::Event(event) => return Some(EncodedResponse::of_event(&event)),
+            Item::Started { oldest, newest } => response::Item::Started(proto::StreamStarted {
+                log_id: self.log_id.clone(),
+                oldest_sequence: oldest,
+                newest_sequence: newest,
+            }),
+            Item::Dropped { first, last } => response::Item::Dropped(proto::EventsDropped {
+                count: last + 1 - first,
+                first_sequence: first,
+                last_sequence: last,
+            }),
+            Item::ReplayFinished(sequence) => {
+                response::Item::ReplayFinished(proto::ReplayFinished { sequence })
+            }
+        };
+        Some(EncodedResponse::of(item))
+    }
+}

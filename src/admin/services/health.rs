@@ -1,0 +1,90 @@
+//! `grpc.health.v1`: the server (the empty name), each service, each controller, and `leader`.
+//!
+//! A controller serves when it runs here and is well; `leader` when this replica leads.
+
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_server::Health;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+use super::watch::{Feed, answers};
+use super::{Answers, Shared};
+use crate::admin::authorize::METHODS;
+use crate::admin::convert;
+use crate::admin::errors::{Failure, Reason};
+use crate::admin::proto;
+use crate::admin::validate::resolve;
+
+pub(super) struct Service(pub(super) Shared);
+
+impl Shared {
+    /// How something is; `None` if there is no such thing.
+    fn status_of(&self, name: &str) -> Option<ServingStatus> {
+        let serving = |yes: bool| if yes { ServingStatus::Serving } else { ServingStatus::NotServing };
+        let service = name.strip_prefix("coxswain.admin.v1.").is_some_and(|service| {
+            METHODS.iter().any(|method| method.rpc.split_once('/').is_some_and(|(found, _)| found == service))
+        });
+        if name.is_empty() || service {
+            return Some(serving(!self.shutdown.is_cancelled()));
+        }
+        if name == "leader" {
+            return Some(serving(self.must_lead().is_ok()));
+        }
+        let controllers = self.manager.controllers();
+        let (health, _) = convert::health(resolve(name, &controllers)?);
+        Some(serving(health == proto::Health::Healthy))
+    }
+}
+
+#[tonic::async_trait]
+impl Health for Service {
+    type WatchStream = Answers<HealthCheckResponse>;
+
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        let name = request.into_inner().service;
+        let status = self.0.status_of(&name).ok_or_else(|| {
+            let message = "there is no such service, nor controller; `leader` is the leadership";
+            Status::from(Failure::new(Reason::ServiceNotFound, message))
+        })?;
+        Ok(Response::new(HealthCheckResponse { status: status.into() }))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let feed = HealthFeed {
+            shared: self.0.clone(),
+            name: request.into_inner().service,
+            changes: self.0.manager.changes(),
+            sent: None,
+        };
+        Ok(Response::new(answers(&self.0, feed)?))
+    }
+}
+
+struct HealthFeed {
+    shared: Shared,
+    name: String,
+    changes: watch::Receiver<u64>,
+    sent: Option<ServingStatus>,
+}
+
+impl Feed for HealthFeed {
+    type Message = HealthCheckResponse;
+
+    async fn next(&mut self) -> Option<HealthCheckResponse> {
+        loop {
+            self.changes.mark_unchanged();
+            let status = self.shared.status_of(&self.name).unwrap_or(ServingStatus::ServiceUnknown);
+            if self.sent.replace(status) != Some(status) {
+                return Some(HealthCheckResponse { status: status.into() });
+            }
+            self.changes.changed().await.ok()?;
+        }
+    }
+}

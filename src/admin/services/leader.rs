@@ -1,0 +1,257 @@
+//! `LeaderService`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, interval_at, sleep_until};
+use tonic::{Request, Response, Status};
+
+use super::watch::{Feed, answers};
+use super::{Answers, Shared, shutting_down};
+use crate::admin::audit::Audit;
+use crate::admin::authorize::{GET_LEADER, STEP_DOWN, WATCH_LEADER};
+use crate::admin::convert;
+use crate::admin::errors::{Failure, Reason, Violations, not_found, timed_out};
+use crate::admin::manager::{LeaseState, Manager, Mutation, MutationKind, ReplicaState, StepDownError};
+use crate::admin::proto;
+use crate::admin::proto::leader_service_server::LeaderService;
+use crate::admin::validate;
+
+/// How often a watch looks for renewals, which are no changes to the manager.
+const RENEWALS: Duration = Duration::from_secs(1);
+/// For how long a call without a deadline waits for the next leader.
+const WAIT: Duration = Duration::from_mins(2);
+/// When to try again if the Lease could not be released.
+const RETRY: Duration = Duration::from_secs(2);
+
+pub(super) struct Service(pub(super) Shared);
+
+/// Who leads, by one Lease.
+#[derive(Clone, Debug, PartialEq)]
+struct View {
+    leader: proto::Leader,
+    replicas: Vec<proto::Replica>,
+}
+
+impl View {
+    /// Looks; `lease` is `namespace/name`, or empty for the main one.
+    fn of(manager: &dyn Manager, lease: &str) -> Result<Self, Status> {
+        let leases = manager.leases();
+        let state = match lease {
+            "" => leases.first(),
+            lease => Some(find(lease, &leases)?),
+        };
+        let (replicas, identity) = (manager.replicas(), manager.identity());
+        let leader = convert::leader(state, identity, &replicas);
+        let replicas = replicas.iter().map(|each| convert::replica(each, identity, &leader.holder_identity));
+        Ok(Self { replicas: replicas.collect(), leader })
+    }
+
+    /// The same without signs of life.
+    fn without_renewals(mut self) -> Self {
+        self.leader.renew_time = None;
+        for replica in &mut self.replicas {
+            replica.renew_time = None;
+        }
+        self
+    }
+}
+
+fn find<'a>(lease: &str, leases: &'a [LeaseState]) -> Result<&'a LeaseState, Status> {
+    leases.iter().find(|state| state.lease.to_string() == lease).ok_or_else(|| {
+        let names: Vec<_> = leases.iter().map(|state| state.lease.to_string()).collect();
+        let none: &[&str] = &[];
+        not_found(Reason::LeaseNotFound, "lease", lease, names.iter().map(|name| (name.as_str(), none)))
+    })
+}
+
+#[tonic::async_trait]
+impl LeaderService for Service {
+    type WatchLeaderStream = Answers<proto::WatchLeaderResponse>;
+
+    async fn get_leader(
+        &self,
+        request: Request<proto::GetLeaderRequest>,
+    ) -> Result<Response<proto::GetLeaderResponse>, Status> {
+        self.0.allow(request.extensions(), GET_LEADER, "").await?;
+        let lease = request.into_inner().lease;
+        check_lease(&lease)?;
+        let View { leader, replicas } = View::of(&*self.0.manager, &lease)?;
+        Ok(Response::new(proto::GetLeaderResponse { leader: Some(leader), replicas }))
+    }
+
+    async fn watch_leader(
+        &self,
+        request: Request<proto::WatchLeaderRequest>,
+    ) -> Result<Response<Self::WatchLeaderStream>, Status> {
+        self.0.allow(request.extensions(), WATCH_LEADER, "").await?;
+        let request = request.into_inner();
+        check_lease(&request.lease)?;
+        View::of(&*self.0.manager, &request.lease)?;
+        let feed = LeaderFeed {
+            manager: Arc::clone(&self.0.manager),
+            changes: self.0.manager.changes(),
+            lease: request.lease,
+            renewals: request.include_renewals,
+            sent: None,
+        };
+        Ok(Response::new(answers(&self.0, feed)?))
+    }
+
+    async fn step_down(
+        &self,
+        request: Request<proto::StepDownRequest>,
+    ) -> Result<Response<proto::StepDownResponse>, Status> {
+        let shared = &self.0;
+        let user = shared.allow(request.extensions(), STEP_DOWN, "").await?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        validate::reason(&request.reason, &mut violations);
+        validate::optional_name("successor_identity", &request.successor_identity, &mut violations);
+        if let Some(expected) = &request.expected_leader_identity {
+            validate::name("expected_leader_identity", expected, &mut violations);
+        }
+        if request.successor_identity == shared.manager.identity() {
+            violations.add("successor_identity", "is the replica that is to step down");
+        }
+        violations.check()?;
+        shared.may_step_down(&request)?;
+        if request.dry_run {
+            let View { leader, .. } = View::of(&*shared.manager, "")?;
+            return Ok(Response::new(proto::StepDownResponse { leader: Some(leader) }));
+        }
+
+        let identity = shared.manager.identity();
+        let audit = Audit::begin(&user, STEP_DOWN, identity, &request.reason);
+        // Before the deed: a process that no longer leads may end before it gets to speak.
+        shared.manager.announce(&Mutation {
+            message: format!("{} made {identity} step down{}", user.name, why(&request.reason)),
+            user,
+            action: MutationKind::SteppedDown,
+            target: identity.to_owned(),
+            reason: request.reason.clone(),
+        });
+        let successor = Some(request.successor_identity.as_str()).filter(|identity| !identity.is_empty());
+        let done = shared.manager.step_down(successor).await.map_err(|error| match error {
+            StepDownError::NotLeader => shared.must_lead().err().unwrap_or_else(shutting_down),
+            StepDownError::Unavailable(_) => {
+                Failure::new(Reason::ApiServer, error.to_string()).retry_after(RETRY).into()
+            }
+        });
+        audit.end(done.as_ref().map(|()| true));
+        done?;
+        if request.wait {
+            shared.wait_for_another_leader().await?;
+        }
+        let View { leader, .. } = View::of(&*shared.manager, "")?;
+        Ok(Response::new(proto::StepDownResponse { leader: Some(leader) }))
+    }
+}
+
+fn check_lease(lease: &str) -> Result<(), Status> {
+    let mut violations = Violations::default();
+    validate::optional_name("lease", lease, &mut violations);
+    violations.check()
+}
+
+fn why(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
+}
+
+impl Shared {
+    /// Whether this replica leads and another one could.
+    fn may_step_down(&self, request: &proto::StepDownRequest) -> Result<(), Status> {
+        let identity = self.manager.identity();
+        let leases = self.manager.leases();
+        let Some(main) = leases.first() else {
+            let message = "leader election is off: there is nothing to give up";
+            return Err(Failure::new(Reason::NoLeaderElection, message).into());
+        };
+        let holder = main.record.as_ref().map(|record| record.holder.to_string()).unwrap_or_default();
+        if let Some(expected) = &request.expected_leader_identity
+            && *expected != holder
+        {
+            let message = format!("{holder:?} leads, not {expected:?}");
+            return Err(Failure::new(Reason::LeaderChanged, message).with("leader", holder).into());
+        }
+        self.must_lead()?;
+        let replicas = self.manager.replicas();
+        let successor = request.successor_identity.as_str();
+        if !successor.is_empty() {
+            return may_succeed(successor, &replicas);
+        }
+        if replicas.iter().any(|replica| replica.live && replica.identity != identity) {
+            return Ok(());
+        }
+        let message = "no other replica shows signs of life: nobody would lead";
+        Err(Failure::new(Reason::NoCandidate, message).into())
+    }
+
+    /// Returns once another replica leads.
+    async fn wait_for_another_leader(&self) -> Result<(), Status> {
+        let until = Instant::now() + WAIT;
+        let mut changes = self.manager.changes();
+        loop {
+            changes.mark_unchanged();
+            let leases = self.manager.leases();
+            let holder = leases.first().and_then(|main| main.record.as_ref()).map(|record| &record.holder);
+            if holder.is_some_and(|holder| !holder.is_empty() && holder != self.manager.identity()) {
+                return Ok(());
+            }
+            tokio::select! {
+                woken = changes.changed() => woken.map_err(|_| shutting_down())?,
+                () = self.shutdown.cancelled() => return Err(shutting_down()),
+                () = sleep_until(until) => {
+                    return Err(timed_out(format!("leadership was given up, and nobody has taken it within {WAIT:?}")));
+                }
+            }
+        }
+    }
+}
+
+fn may_succeed(successor: &str, replicas: &[ReplicaState]) -> Result<(), Status> {
+    let Some(replica) = replicas.iter().find(|replica| replica.identity == successor) else {
+        let none: &[&str] = &[];
+        let names = replicas.iter().map(|replica| (replica.identity.as_str(), none));
+        return Err(not_found(Reason::ReplicaNotFound, "replica", successor, names));
+    };
+    if replica.live {
+        return Ok(());
+    }
+    let message = format!("{successor} has given no sign of life since {}", replica.renewed);
+    Err(Failure::new(Reason::SuccessorNotLive, message).violates(successor, "gives no sign of life").into())
+}
+
+struct LeaderFeed {
+    manager: Arc<dyn Manager>,
+    changes: watch::Receiver<u64>,
+    lease: String,
+    renewals: bool,
+    sent: Option<View>,
+}
+
+impl Feed for LeaderFeed {
+    type Message = proto::WatchLeaderResponse;
+
+    async fn next(&mut self) -> Option<proto::WatchLeaderResponse> {
+        let mut renewals = interval_at(Instant::now() + RENEWALS, RENEWALS);
+        loop {
+            self.changes.mark_unchanged();
+            // A Lease that is fought for does not cease to be as long as the process lives.
+            let view = View::of(&*self.manager, &self.lease).ok()?;
+            let compared = if self.renewals { view.clone() } else { view.clone().without_renewals() };
+            if self.sent.as_ref() != Some(&compared) {
+                self.sent = Some(compared);
+                return Some(proto::WatchLeaderResponse {
+                    leader: Some(view.leader),
+                    replicas: view.replicas,
+                });
+            }
+            tokio::select! {
+                changed = self.changes.changed() => changed.ok()?,
+                _ = renewals.tick(), if self.renewals => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `QueueService`.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+use tonic::{Request, Response, Status};
+
+use super::Shared;
+use super::controllers::no_controller;
+use crate::admin::audit::Audit;
+use crate::admin::authorize::{EXPLAIN_OBJECT, GET_QUEUE, LIST_QUEUES, SYNC_OBJECT};
+use crate::admin::convert;
+use crate::admin::errors::{Failure, Reason, Violations, not_found};
+use crate::admin::manager::{Mutation, MutationKind, QueueState, SyncReport, SyncRequest};
+use crate::admin::paging::Page;
+use crate::admin::proto;
+use crate::admin::proto::queue_service_server::QueueService;
+use crate::admin::validate::{self, QueueFilter};
+use crate::model::Key;
+
+pub(super) struct Service(pub(super) Shared);
+
+#[tonic::async_trait]
+impl QueueService for Service {
+    async fn list_queues(
+        &self,
+        request: Request<proto::ListQueuesRequest>,
+    ) -> Result<Response<proto::ListQueuesResponse>, Status> {
+        self.0.allow(request.extensions(), LIST_QUEUES, "").await?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        let controllers = self.0.manager.controllers();
+        let filter = QueueFilter::parse(request.filter.as_ref(), &controllers, &mut violations);
+        let encoded = request.filter.map(|filter| filter.encode_to_vec()).unwrap_or_default();
+        let page = Page::parse(request.page_size, &request.page_token, &encoded, &mut violations);
+        violations.check()?;
+
+        let all = self.0.manager.queues();
+        let matching = all.iter().map(convert::queue).filter(|queue| filter.matches(queue)).collect();
+        let paged = page.cut(matching, |queue: &proto::Queue| &queue.name);
+        Ok(Response::new(proto::ListQueuesResponse {
+            queues: paged.items,
+            next_page_token: paged.next,
+            total_size: paged.total as i32,
+        }))
+    }
+
+    async fn get_queue(
+        &self,
+        request: Request<proto::GetQueueRequest>,
+    ) -> Result<Response<proto::GetQueueResponse>, Status> {
+        self.0.allow(request.extensions(), GET_QUEUE, &request.get_ref().name).await?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        validate::name("name", &request.name, &mut violations);
+        let max_keys = validate::max_keys(request.max_keys, &mut violations);
+        violations.check()?;
+        let Some(detail) = self.0.manager.queue(&request.name, max_keys) else {
+            // Elsewhere it may exist.
+            self.0.must_lead()?;
+            return Err(no_queue(&request.name, &self.0.manager.queues()));
+        };
+        Ok(Response::new(proto::GetQueueResponse {
+            queue: Some(convert::queue(&detail.state)),
+            oldest_keys: detail.oldest.iter().map(convert::queued).collect(),
+            in_flight_keys: detail.in_flight.iter().map(convert::queued).collect(),
+            failing_keys: detail.failing.iter().map(convert::failing).collect(),
+        }))
+    }
+
+    async fn sync_object(
+        &self,
+        request: Request<proto::SyncObjectRequest>,
+    ) -> Result<Response<proto::SyncObjectResponse>, Status> {
+        let shared = &self.0;
+        let method = if request.get_ref().explain { EXPLAIN_OBJECT } else { SYNC_OBJECT };
+        // The queue is what is authorized; the request may leave it out, so it is looked up first. What that tells an
+        // unauthorized caller is nothing: without a queue it is asked for all of them.
+        let chosen = shared.choose(request.get_ref());
+        let scope = chosen.as_ref().map_or(request.get_ref().queue.as_str(), |chosen| chosen.queue);
+        let user = shared.allow(request.extensions(), method, scope).await?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        validate::name("controller", &request.controller, &mut violations);
+        validate::optional_name("queue", &request.queue, &mut violations);
+        let key = validate::object_key("object", request.object.as_ref(), &mut violations);
+        violations.check()?;
+        let sync = SyncRequest { key, explain: request.explain, ..chosen? };
+
+        let target = format!("{} {}", sync.queue, sync.key);
+        let audit = (!sync.explain).then(|| Audit::begin(&user, method, &target, ""));
+        let done = shared.manager.sync(&sync).await.map_err(|error| {
+            let failure = Failure::new(Reason::NotRunning, format!("{}: {error}", sync.controller));
+            Status::from(failure.with("controller", sync.controller))
+        });
+        if let Some(audit) = audit {
+            audit.end(done.as_ref().map(|report| !report.actions.is_empty()));
+        }
+        let report = done?;
+        if !sync.explain {
+            shared.manager.announce(&Mutation {
+                message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
+                user: Arc::clone(&user),
+                action: MutationKind::Synced,
+                target,
+                reason: String::new(),
+            });
+        }
+        Ok(Response::new(answer(report, sync.queue)))
+    }
+}
+
+fn answer(report: SyncReport, queue: &str) -> proto::SyncObjectResponse {
+    proto::SyncObjectResponse {
+        outcome: convert::sync_outcome(report.outcome).into(),
+        actions: report.actions.iter().map(convert::action).collect(),
+        message: report.message,
+        requeue_after: report.requeue_after.map(convert::duration),
+        duration: Some(convert::duration(report.duration)),
+        trace_id: convert::trace_id(report.trace_id),
+        queue: queue.to_owned(),
+    }
+}
+
+fn no_queue(name: &str, queues: &[QueueState]) -> Status {
+    let none: &[&str] = &[];
+    not_found(Reason::QueueNotFound, "queue", name, queues.iter().map(|queue| (queue.name, none)))
+}
+
+impl Shared {
+    /// The controller and the queue that a request means.
+    fn choose(&self, request: &proto::SyncObjectRequest) -> Result<SyncRequest, Status> {
+        let controllers = self.manager.controllers();
+        let state = validate::resolve(&request.controller, &controllers)
+            .ok_or_else(|| no_controller(&request.controller, &controllers))?;
+        let all = self.manager.queues();
+        let own: Vec<_> = all.into_iter().filter(|queue| queue.controller == state.name).collect();
+        if own.is_empty() {
+            self.must_lead()?;
+            let failure = Failure::new(Reason::NotRunning, format!("{} does not run", state.name));
+            return Err(failure.with("controller", state.name).into());
+        }
+        let queue = match (request.queue.as_str(), own.as_slice()) {
+            ("", [only]) => only,
+            ("", _) => {
+                let names: Vec<_> = own.iter().map(|queue| queue.name).collect();
+                let mut violations = Violations::default();
+                violations.add("queue", format!("must be one of {}", names.join(", ")));
+                return Err(violations.check().err().unwrap_or_else(|| no_queue("", &own)));
+            }
+            (name, own) => own.iter().find(|queue| queue.name == name).ok_or_else(|| no_queue(name, own))?,
+        };
+        Ok(SyncRequest { controller: state.name, queue: queue.name, key: Key::default(), explain: false })
+    }
+}

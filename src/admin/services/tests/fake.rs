@@ -1,0 +1,336 @@
+//! A manager that is data: controllers that change their phase when told to, overrides in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::admin::manager::*;
+use crate::admin::overrides::{Entry, Flags, HeldOverrides, OverrideSet, StoreError};
+use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
+use crate::election::Record;
+use crate::model::Key;
+use crate::model::clock::{Clock as _, ManualClock, SharedClock};
+
+/// How the next write of overrides ends.
+pub(super) enum NextWrite {
+    /// A conflict; whoever caused it wrote this.
+    Conflict(Vec<(String, Entry)>),
+    /// A refusal.
+    Refused,
+    /// Carried out, and its answer lost.
+    LostAnswer,
+    /// Lost, and its answer too.
+    Lost,
+}
+
+pub(super) struct Fake {
+    clock: Arc<ManualClock>,
+    changes: watch::Sender<u64>,
+    pub(super) state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) controllers: Vec<ControllerState>,
+    pub(super) overrides: OverrideSet,
+    pub(super) next_writes: Vec<NextWrite>,
+    pub(super) writes: usize,
+    pub(super) away: bool,
+    pub(super) leases: Vec<LeaseState>,
+    pub(super) replicas: Vec<ReplicaState>,
+    pub(super) stepped_down: Vec<Option<String>>,
+    pub(super) synced: Vec<SyncRequest>,
+    pub(super) announced: Vec<Mutation>,
+    pub(super) sync_stops: bool,
+}
+
+pub(super) const ME: &str = "node-a_1";
+pub(super) const OTHER: &str = "node-b_2";
+
+pub(super) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn controller(name: &'static str, aliases: &'static [&'static str]) -> ControllerState {
+    ControllerState {
+        name,
+        aliases,
+        description: "Keeps things as they should be.",
+        gates: vec![],
+        enabled_by_default: true,
+        cloud: false,
+        special: false,
+        flags: Flags { enabled: true, named: false },
+        obstacle: None,
+        phase: Phase::Running,
+        phase_since: at(0),
+        unhealthy: None,
+        service_account: Some(name),
+        watches: vec![WatchState { kind: &PODS, field_selector: None, cached: 7, synced: true }],
+        restarts: 0,
+        counts: Counts { workers: 5, depth: 2, oldest: Some(Duration::from_secs(1)), ..Counts::default() },
+        last_error: None,
+    }
+}
+
+fn replica(identity: &str, address: &str) -> ReplicaState {
+    ReplicaState {
+        identity: identity.to_owned(),
+        admin_address: address.to_owned(),
+        version: "v0.1.0".to_owned(),
+        started: at(-100),
+        renewed: at(0),
+        lease_duration: Duration::from_secs(15),
+        live: true,
+    }
+}
+
+pub(super) fn record(holder: &str) -> Record {
+    Record { holder: holder.into(), duration_seconds: 15, acquired: at(-50), renewed: at(0), transitions: 3 }
+}
+
+impl Fake {
+    pub(super) fn new() -> Self {
+        let gated = ControllerState {
+            gates: vec![("ClusterTrustBundle", false)],
+            obstacle: Some(Obstacle::Gate("ClusterTrustBundle")),
+            phase: Phase::Skipped("the feature gate ClusterTrustBundle is off".to_owned()),
+            ..controller("bundle-controller", &[])
+        };
+        let off = ControllerState {
+            enabled_by_default: false,
+            flags: Flags { enabled: false, named: false },
+            phase: Phase::Disabled,
+            ..controller("token-cleaner-controller", &["tokencleaner"])
+        };
+        let cloud = ControllerState {
+            cloud: true,
+            obstacle: Some(Obstacle::CloudProvider("there is no cloud provider".to_owned())),
+            phase: Phase::Skipped("there is no cloud provider".to_owned()),
+            ..controller("service-lb-controller", &["service"])
+        };
+        let missing = ControllerState {
+            obstacle: Some(Obstacle::NotImplemented),
+            phase: Phase::NotImplemented,
+            ..controller("job-controller", &["job"])
+        };
+        let controllers = vec![
+            gated,
+            controller("deployment-controller", &["deployment"]),
+            missing,
+            controller("replicaset-controller", &["replicaset"]),
+            cloud,
+            ControllerState {
+                special: true,
+                ..controller("serviceaccount-token-controller", &["serviceaccount-token"])
+            },
+            off,
+        ];
+        let lease = LeaseState {
+            lease: Key::new("kube-system", "kube-controller-manager"),
+            leading: true,
+            record: Some(record(ME)),
+        };
+        Self {
+            clock: Arc::new(ManualClock::new(at(0))),
+            changes: watch::Sender::new(0),
+            state: Mutex::new(State {
+                controllers,
+                overrides: OverrideSet::default(),
+                next_writes: vec![],
+                writes: 0,
+                away: false,
+                leases: vec![lease],
+                replicas: vec![replica(ME, "10.0.0.1:10257"), replica(OTHER, "10.0.0.2:10257")],
+                stepped_down: vec![],
+                synced: vec![],
+                announced: vec![],
+                sync_stops: false,
+            }),
+        }
+    }
+
+    pub(super) fn clock(&self) -> SharedClock {
+        Arc::clone(&self.clock) as _
+    }
+
+    pub(super) fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    /// Changes something, as something that is watched.
+    pub(super) fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    pub(super) fn set_phase(&self, name: &str, phase: Phase) {
+        self.set(|state| state.controller(name).phase = phase);
+    }
+
+    /// Makes another replica the leader.
+    pub(super) fn lose(&self, holder: &str) {
+        self.set(|state| {
+            state.leases[0].leading = false;
+            state.leases[0].record = Some(record(holder));
+        });
+    }
+}
+
+impl State {
+    pub(super) fn controller(&mut self, name: &str) -> &mut ControllerState {
+        self.controllers.iter_mut().find(|state| state.name == name).unwrap()
+    }
+}
+
+fn queue(
+    name: &'static str,
+    controller: &'static str,
+    kind: &'static crate::api::Kind,
+    depth: usize,
+) -> QueueState {
+    QueueState {
+        name,
+        controller,
+        kind: Some(kind),
+        counts: Counts { workers: 5, depth, ..Counts::default() },
+    }
+}
+
+impl Manager for Fake {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn identity(&self) -> &str {
+        ME
+    }
+
+    fn controllers(&self) -> Vec<ControllerState> {
+        self.state.lock().controllers.clone()
+    }
+
+    fn overrides(&self) -> Arc<OverrideSet> {
+        Arc::new(self.state.lock().overrides.clone())
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn read_overrides(&self) -> BoxFuture<'_, Result<HeldOverrides, StoreError>> {
+        let state = self.state.lock();
+        let held = if state.away {
+            Err(StoreError::Unavailable("connection refused".to_owned()))
+        } else {
+            Ok(HeldOverrides { set: state.overrides.clone(), raw: Bytes::new() })
+        };
+        Box::pin(std::future::ready(held))
+    }
+
+    fn write_overrides<'a>(
+        &'a self,
+        held: &'a HeldOverrides,
+        changes: &'a [(String, Entry)],
+    ) -> BoxFuture<'a, Result<HeldOverrides, StoreError>> {
+        let mut state = self.state.lock();
+        state.writes += 1;
+        let next = if state.next_writes.is_empty() { None } else { Some(state.next_writes.remove(0)) };
+        let written = held.set.with(changes);
+        let outcome = match next {
+            None if state.overrides == held.set => {
+                state.overrides = written.clone();
+                Ok(HeldOverrides { set: written, raw: Bytes::new() })
+            }
+            None => Err(StoreError::Conflict),
+            Some(NextWrite::Conflict(others)) => {
+                state.overrides = state.overrides.with(&others);
+                Err(StoreError::Conflict)
+            }
+            Some(NextWrite::Refused) => Err(StoreError::Unavailable("403 Forbidden".to_owned())),
+            Some(NextWrite::LostAnswer) => {
+                state.overrides = written;
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::Lost) => Err(StoreError::Unknown("timeout".to_owned())),
+        };
+        drop(state);
+        self.changes.send_modify(|changes| *changes += 1);
+        Box::pin(std::future::ready(outcome))
+    }
+
+    fn leases(&self) -> Vec<LeaseState> {
+        self.state.lock().leases.clone()
+    }
+
+    fn replicas(&self) -> Vec<ReplicaState> {
+        self.state.lock().replicas.clone()
+    }
+
+    fn step_down<'a>(&'a self, successor: Option<&'a str>) -> BoxFuture<'a, Result<(), StepDownError>> {
+        self.state.lock().stepped_down.push(successor.map(str::to_owned));
+        self.lose("");
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn queues(&self) -> Vec<QueueState> {
+        if !self.state.lock().leases.first().is_none_or(|lease| lease.leading) {
+            return vec![];
+        }
+        vec![
+            queue("deployment", "deployment-controller", &DEPLOYMENTS, 2),
+            queue("replicaset", "replicaset-controller", &REPLICA_SETS, 0),
+            queue("serviceaccount_tokens_secret", "serviceaccount-token-controller", &SECRETS, 0),
+            queue("serviceaccount_tokens_service", "serviceaccount-token-controller", &SERVICE_ACCOUNTS, 0),
+        ]
+    }
+
+    fn queue(&self, name: &str, max_keys: usize) -> Option<QueueDetail> {
+        let state = self.queues().into_iter().find(|queue| queue.name == name)?;
+        let keys = (0..3).map(|each| (Key::new("ns", format!("key-{each}")), Duration::from_secs(9 - each)));
+        let failure =
+            FailureState { key: Key::new("ns", "bad"), error: "quota".to_owned(), at: at(0), attempts: 4 };
+        Some(QueueDetail {
+            state,
+            oldest: keys.take(max_keys).collect(),
+            in_flight: vec![],
+            failing: vec![failure],
+        })
+    }
+
+    fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>> {
+        let mut state = self.state.lock();
+        state.synced.push(request.clone());
+        let (outcome, result) = if request.explain {
+            (SyncOutcome::Explained, ActionResult::Planned)
+        } else {
+            (SyncOutcome::Done, ActionResult::Done)
+        };
+        let action = ActionState {
+            verb: ActionVerb::Update,
+            kind: &DEPLOYMENTS,
+            key: request.key.clone(),
+            uid: "u".into(),
+            subresource: "status",
+            summary: format!("update deployments.apps/status {}", request.key),
+            result,
+        };
+        let report = SyncReport {
+            outcome,
+            actions: vec![action],
+            message: String::new(),
+            requeue_after: Some(Duration::from_secs(10)),
+            duration: Duration::from_millis(2),
+            trace_id: Some([1; 16]),
+        };
+        Box::pin(std::future::ready(if state.sync_stops { Err(SyncError::NotRunning) } else { Ok(report) }))
+    }
+
+    fn announce(&self, mutation: &Mutation) {
+        self.state.lock().announced.push(mutation.clone());
+    }
+}

@@ -1,0 +1,115 @@
+//! `QueueService`: looking into queues, reconciling on demand, explaining.
+
+use tonic::Code;
+
+use super::fake::OTHER;
+use super::*;
+use crate::admin::manager::MutationKind;
+use crate::admin::proto::queue_service_client::QueueServiceClient;
+use crate::admin::proto::{self, ActionResult, SyncOutcome};
+
+impl Bench {
+    fn queues(&self) -> QueueServiceClient<Channel> {
+        QueueServiceClient::new(self.channel.clone())
+    }
+}
+
+fn sync(controller: &str) -> proto::SyncObjectRequest {
+    proto::SyncObjectRequest {
+        controller: controller.to_owned(),
+        object: Some(proto::ObjectKey { namespace: "shop".into(), name: "web".into() }),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn queues_are_listed_and_looked_into() {
+    let bench = Bench::new().await;
+    let mut client = bench.queues();
+    let mut list = async |filter: proto::QueueFilter| {
+        let request = proto::ListQueuesRequest { filter: Some(filter), ..Default::default() };
+        let page = client.list_queues(jane(request)).await.unwrap().into_inner();
+        page.queues.into_iter().map(|queue| queue.name).collect::<Vec<_>>()
+    };
+    let filter = proto::QueueFilter::default;
+    assert_eq!(list(filter()).await.len(), 4);
+    assert_eq!(list(proto::QueueFilter { busy: true, ..filter() }).await, ["deployment"]);
+    let controllers = vec!["replicaset".to_owned()];
+    assert_eq!(list(proto::QueueFilter { controllers, ..filter() }).await, ["replicaset"]);
+    let controllers = vec!["nobody".to_owned()];
+    assert!(list(proto::QueueFilter { controllers, ..filter() }).await.is_empty());
+    let resource = "secrets".to_owned();
+    assert_eq!(list(proto::QueueFilter { resource, ..filter() }).await, ["serviceaccount_tokens_secret"]);
+
+    let request = proto::GetQueueRequest { name: "deployment".into(), max_keys: 2 };
+    let queue = client.get_queue(jane(request)).await.unwrap().into_inner();
+    assert_eq!(queue.oldest_keys.len(), 2);
+    assert_eq!(queue.queue.unwrap().resource, "deployments.apps");
+    assert_eq!((queue.failing_keys[0].attempts, queue.failing_keys[0].message.as_str()), (4, "quota"));
+
+    let wrong = proto::GetQueueRequest { name: String::new(), max_keys: -1 };
+    assert_eq!(fields(client.get_queue(jane(wrong)).await), ["name", "max_keys"]);
+    let unknown = || jane(proto::GetQueueRequest { name: "deploymnt".into(), max_keys: 0 });
+    assert_eq!(fact(client.get_queue(unknown()).await, "closest"), "deployment");
+    bench.manager.lose(OTHER);
+    assert_eq!(why(client.get_queue(unknown()).await), (Code::FailedPrecondition, "NOT_LEADER".into()));
+}
+
+#[tokio::test]
+async fn an_object_is_reconciled_on_demand() {
+    let bench = Bench::new().await;
+    let mut client = bench.queues();
+    let done = client.sync_object(jane(sync("deployment"))).await.unwrap().into_inner();
+    assert_eq!((done.outcome(), done.queue.as_str()), (SyncOutcome::Done, "deployment"));
+    assert_eq!(done.actions[0].result(), ActionResult::Done);
+    assert_eq!(done.trace_id, "01".repeat(16));
+    let state = bench.manager.state.lock();
+    assert_eq!(state.synced[0].key.to_string(), "shop/web");
+    assert_eq!(state.announced[0].action, MutationKind::Synced);
+    assert_eq!(state.announced[0].message, "jane had deployment-controller reconcile shop/web");
+}
+
+#[tokio::test]
+async fn explaining_is_for_viewers_and_is_no_mutation() {
+    let bench = Bench::new().await;
+    let mut client = bench.queues();
+    let explain = proto::SyncObjectRequest { explain: true, ..sync("deployment") };
+    let done = client.sync_object(by("viewer", explain)).await.unwrap().into_inner();
+    assert_eq!((done.outcome(), done.actions[0].result()), (SyncOutcome::Explained, ActionResult::Planned));
+    assert!(bench.manager.state.lock().announced.is_empty());
+    let asked = bench.judge.asked.lock().last().unwrap().1.clone();
+    assert_eq!(
+        (asked.verb.as_str(), asked.resource.as_str(), asked.name.as_str()),
+        ("get", "queues", "deployment")
+    );
+    assert_eq!(why(client.sync_object(by("viewer", sync("deployment"))).await).0, Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn a_sync_that_can_not_be_is_refused() {
+    let bench = Bench::new().await;
+    let mut client = bench.queues();
+    // Two queues: one must be named.
+    assert_eq!(fields(client.sync_object(jane(sync("serviceaccount-token"))).await), ["queue"]);
+    let named = proto::SyncObjectRequest {
+        queue: "serviceaccount_tokens_secret".into(),
+        ..sync("serviceaccount-token")
+    };
+    assert!(client.sync_object(jane(named)).await.is_ok());
+    let foreign = proto::SyncObjectRequest { queue: "replicaset".into(), ..sync("deployment") };
+    assert_eq!(why(client.sync_object(jane(foreign)).await), (Code::NotFound, "QUEUE_NOT_FOUND".into()));
+    assert_eq!(
+        why(client.sync_object(jane(sync("deploymnt"))).await),
+        (Code::NotFound, "CONTROLLER_NOT_FOUND".into())
+    );
+    assert_eq!(
+        why(client.sync_object(jane(sync("job"))).await),
+        (Code::FailedPrecondition, "NOT_RUNNING".into())
+    );
+    let without = proto::SyncObjectRequest { object: None, ..sync("deployment") };
+    assert_eq!(fields(client.sync_object(jane(without)).await), ["object"]);
+    bench.manager.state.lock().sync_stops = true;
+    assert_eq!(why(client.sync_object(jane(sync("deployment"))).await).1, "NOT_RUNNING");
+    bench.manager.lose(OTHER);
+    assert_eq!(why(client.sync_object(jane(sync("deployment"))).await).1, "NOT_LEADER");
+}

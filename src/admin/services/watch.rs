@@ -1,0 +1,40 @@
+//! What all streams have in common: they hold a place, and they end when the process does.
+
+use futures::stream::unfold;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::{Answers, Shared, shutting_down};
+
+/// What makes the messages of a stream.
+pub(super) trait Feed: Send + 'static {
+    /// A message.
+    type Message: Send + 'static;
+
+    /// The next message; `None` at the end. May be dropped while it waits, and must not lose anything by it.
+    fn next(&mut self) -> impl Future<Output = Option<Self::Message>> + Send;
+}
+
+struct Running<F> {
+    feed: F,
+    shutdown: CancellationToken,
+    _place: OwnedSemaphorePermit,
+}
+
+/// A stream of what `feed` makes, until its end or that of the process.
+pub(super) fn answers<F: Feed>(shared: &Shared, feed: F) -> Result<Answers<F::Message>, Status> {
+    let running = Running { feed, shutdown: shared.shutdown.clone(), _place: shared.stream_place()? };
+    let stream = unfold(Some(running), |running| async {
+        let mut running = running?;
+        let next = tokio::select! {
+            biased;
+            () = running.shutdown.cancelled() => Some(Err(shutting_down())),
+            message = running.feed.next() => message.map(Ok),
+        }?;
+        // After an error there is nothing more.
+        let rest = next.is_ok().then_some(running);
+        Some((next, rest))
+    });
+    Ok(Box::pin(stream))
+}
