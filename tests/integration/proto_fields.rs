@@ -4,10 +4,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use coxswain::model::template::shapes;
+
 use crate::harness;
 
-/// Full message name → field number → field name as upstream writes it.
-type Definitions = BTreeMap<String, BTreeMap<u32, String>>;
+/// Full message name → field number → field as upstream declares it.
+type Definitions = BTreeMap<String, BTreeMap<u32, Declared>>;
+
+#[derive(Debug, PartialEq)]
+struct Declared {
+    /// What stands before the name: `optional string`, `map<string, bytes>` …
+    kind: String,
+    name: String,
+}
 
 #[test]
 fn declared_fields_are_upstreams() {
@@ -23,9 +32,50 @@ fn declared_fields_are_upstreams() {
         for (number, name) in fields {
             let name = camel_case(name.trim_start_matches("r#"));
             match upstream.get(number) {
-                Some(theirs) if same_name(theirs, &name) => {}
+                Some(theirs) if same_name(&theirs.name, &name) => {}
                 theirs => wrong.push(format!("{message}: {number} is {theirs:?} upstream, {name} here")),
             }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The messages of a pod template, by which templates are compared: fields that are missing in the table would not count.
+#[test]
+fn the_shapes_of_templates_are_upstreams() {
+    let mut definitions = Definitions::new();
+    read_directory(&harness::binaries().with_file_name("protos"), &mut definitions);
+    let packages = [
+        "api.core.v1",
+        "apimachinery.pkg.apis.meta.v1",
+        "apimachinery.pkg.api.resource",
+        "apimachinery.pkg.util.intstr",
+    ];
+    let mut wrong = Vec::new();
+    for shape in shapes::ALL {
+        let full = packages.map(|package| format!("k8s.io.{package}.{}", shape.name));
+        let Some(upstream) = full.iter().find_map(|name| definitions.get(name)) else {
+            wrong.push(format!("{}: upstream has no such message", shape.name));
+            continue;
+        };
+        let base = |kind: &str| kind.rsplit([' ', '.']).next().unwrap_or_default().to_owned();
+        let is_message = |kind: &str| {
+            !kind.starts_with("map<") && base(kind).starts_with(|first: char| first.is_ascii_uppercase())
+        };
+        let maps = upstream.iter().filter(|(_, field)| field.kind.starts_with("map<"));
+        let messages = upstream.iter().filter(|(_, field)| is_message(&field.kind));
+        let theirs = (
+            upstream.keys().max().copied(),
+            maps.map(|(number, _)| *number).collect::<Vec<_>>(),
+            messages.map(|(number, field)| (*number, base(&field.kind))).collect::<Vec<_>>(),
+        );
+        let ours = (
+            Some(shape.last),
+            shape.maps.to_vec(),
+            shape.messages.iter().map(|(number, inner)| (*number, inner.name.to_owned())).collect(),
+        );
+        if ours != theirs {
+            wrong.push(format!("{}: {ours:?} here, {theirs:?} upstream", shape.name));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -70,13 +120,21 @@ message Empty {
 "#,
         &mut definitions,
     );
-    let fields = |pairs: &[(u32, &str)]| pairs.iter().map(|(n, name)| (*n, (*name).to_owned())).collect();
+    let fields = |fields: &[(u32, &str, &str)]| {
+        let declared = |kind: &str, name: &str| Declared { kind: kind.to_owned(), name: name.to_owned() };
+        fields.iter().map(|(number, kind, name)| (*number, declared(kind, name))).collect()
+    };
     assert_eq!(
         definitions,
         Definitions::from([
             (
                 "k8s.io.api.test.v1.Thing".to_owned(),
-                fields(&[(1, "metadata"), (2, "data"), (3, "clusterIP"), (14, "finalizers")])
+                fields(&[
+                    (1, "optional .k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta", "metadata"),
+                    (2, "map<string, bytes>", "data"),
+                    (3, "optional bool", "clusterIP"),
+                    (14, "repeated string", "finalizers"),
+                ])
             ),
             ("k8s.io.api.test.v1.Empty".to_owned(), fields(&[])),
         ])
@@ -113,11 +171,10 @@ fn read_definitions(text: &str, definitions: &mut Definitions) {
             message = None;
         } else if let (Some(message), Some((left, right))) = (&message, line.split_once('=')) {
             let digits: String = right.trim().chars().take_while(char::is_ascii_digit).collect();
-            let name = left.split_whitespace().next_back();
-            if let (Ok(number), Some(name), Some(fields)) =
-                (digits.parse(), name, definitions.get_mut(message))
+            if let (Ok(number), Some((kind, name)), Some(fields)) =
+                (digits.parse(), left.trim().rsplit_once(' '), definitions.get_mut(message))
             {
-                fields.insert(number, name.to_owned());
+                fields.insert(number, Declared { kind: kind.trim().to_owned(), name: name.to_owned() });
             }
         }
     }
