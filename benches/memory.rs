@@ -30,6 +30,8 @@ use harness::{Cluster, ControlPlane, Manager, Namespace, Options, until};
 
 const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller";
+/// Each acts at once: a Lease that the one before did not release would be waited for.
+const NO_ELECTION: &str = "--leader-elect=false";
 /// Pods of one ReplicaSet.
 const PODS_PER_SET: usize = 100;
 /// Requests under way at the same time while the cluster is filled.
@@ -107,8 +109,8 @@ async fn rounds_of(plane: &ControlPlane, rounds: usize, state: &str) -> [Figures
 
 async fn measure(plane: &ControlPlane, program: Program, name: &str) -> Figures {
     let manager = match program {
-        Program::Go => plane.go_manager(name, &[CONTROLLERS]),
-        Program::Coxswain => plane.coxswain(name, &[CONTROLLERS]),
+        Program::Go => plane.go_manager(name, &[CONTROLLERS, NO_ELECTION]),
+        Program::Coxswain => plane.coxswain(name, &[CONTROLLERS, NO_ELECTION]),
     };
     let figures = settle(&manager).await;
     println!("{name}: {:.1} MiB, {:.2} CPU seconds", mib(figures.rss_kib), figures.cpu_seconds);
