@@ -13,9 +13,10 @@ use tokio::sync::watch;
 
 use super::overrides::{Entry, Flags, HeldOverrides, OverrideSet, StoreError};
 use crate::api::Kind;
+pub use crate::executor::{ActionResult, ActionState, ActionVerb};
+pub use crate::framework::Phase;
 use crate::model::Key;
 use crate::serve::UserInfo;
-use crate::wire::Str;
 
 /// The running manager, as the admin API sees it.
 pub trait Manager: Send + Sync + 'static {
@@ -120,27 +121,6 @@ pub enum Obstacle {
     /// Another flag.
     Setting(String),
     /// This version has no such controller yet.
-    NotImplemented,
-}
-
-/// What a controller is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Wanted, but another replica leads.
-    Standby,
-    /// Its caches are being filled.
-    Starting,
-    /// It reconciles.
-    Running,
-    /// It lets go.
-    Stopping,
-    /// It is not wanted.
-    Disabled,
-    /// It is wanted, but something stands against it.
-    Skipped(String),
-    /// It failed and will be started again.
-    Failed(String),
-    /// There is no such controller yet.
     NotImplemented,
 }
 
@@ -317,57 +297,6 @@ pub enum SyncError {
 
 /// The id of a W3C trace.
 pub type TraceId = [u8; 16];
-
-/// One step that a controller took, or would take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActionState {
-    /// What sort of step.
-    pub verb: ActionVerb,
-    /// Kind of the object.
-    pub kind: &'static Kind,
-    /// The object.
-    pub key: Key,
-    /// Its UID, or empty.
-    pub uid: Str,
-    /// Subresource, or empty.
-    pub subresource: &'static str,
-    /// The step for people.
-    pub summary: String,
-    /// What became of it.
-    pub result: ActionResult,
-}
-
-/// Sorts of steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ActionVerb {
-    /// A live read.
-    Verify,
-    /// A create.
-    Create,
-    /// A replacement.
-    Update,
-    /// A patch.
-    Patch,
-    /// A delete.
-    Delete,
-    /// A Kubernetes Event.
-    Event,
-}
-
-/// What became of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ActionResult {
-    /// Planned only.
-    Planned,
-    /// Carried out.
-    Done,
-    /// Nothing was left to do.
-    Unneeded,
-    /// It failed, and why.
-    Failed(String),
-    /// No answer came.
-    Unknown,
-}
 
 /// Something that a caller changed, for the audit log and a Kubernetes Event.
 #[derive(Clone, Debug, PartialEq, Eq)]

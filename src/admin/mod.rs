@@ -15,7 +15,6 @@ mod convert;
 mod deadline;
 pub mod errors;
 pub mod events;
-pub mod explain;
 pub mod manager;
 pub mod overrides;
 pub mod paging;

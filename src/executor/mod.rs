@@ -4,6 +4,7 @@
 //! the key back until the caches have seen it; what failed is reported, so that the room can plan once more with the
 //! failure in hand. Nothing here reads a cache or retries.
 
+mod actions;
 mod batch;
 mod perform;
 
@@ -11,17 +12,45 @@ mod perform;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
+
+pub use actions::{ActionResult, ActionState, ActionVerb, executed, planned, planned_write};
 
 use crate::api::Kind;
 use crate::client::{ApiClient, ApiError};
 use crate::model::Key;
-use crate::model::plan::{EventSpec, Failure};
+use crate::model::plan::{EventSpec, Failure, Write};
 use crate::wire::Str;
 
 /// Where events go. Emitting never blocks and never fails the plan.
 pub trait Events: Send + Sync {
     /// Takes an event in.
     fn emit(&self, event: EventSpec);
+}
+
+/// Hears of every write when its answer is there, or is known not to come. Must not block.
+pub trait ObserveWrites: Send + Sync {
+    /// A write was answered.
+    fn wrote(&self, write: &Written<'_>);
+}
+
+/// A write and its answer.
+#[derive(Debug)]
+pub struct Written<'a> {
+    /// What was asked.
+    pub write: &'a Write,
+    /// The object, under the name that it got.
+    pub key: &'a Key,
+    /// HTTP status code; 0 when no answer came.
+    pub code: u16,
+    /// The server's reason, where it refused.
+    pub reason: Str,
+    /// What became of it.
+    pub result: ActionResult,
+    /// Resource version as written; empty where there is none.
+    pub resource_version: Str,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// Signs service-account tokens for [`Verb::UpdateWithToken`](crate::model::plan::Verb).
@@ -36,6 +65,7 @@ pub struct Executor {
     client: ApiClient,
     events: Arc<dyn Events>,
     signer: Option<Arc<dyn TokenSigner>>,
+    writes: Option<Arc<dyn ObserveWrites>>,
 }
 
 /// What a plan did.
@@ -112,13 +142,19 @@ impl ExecuteError {
 impl Executor {
     /// An executor that writes through `client`.
     pub fn new(client: ApiClient, events: Arc<dyn Events>) -> Self {
-        Self { client, events, signer: None }
+        Self { client, events, signer: None, writes: None }
     }
 
     /// The same, able to sign service-account tokens.
     #[must_use]
     pub fn with_signer(mut self, signer: Arc<dyn TokenSigner>) -> Self {
         self.signer = Some(signer);
+        self
+    }
+    /// The same, telling `writes` of what it writes.
+    #[must_use]
+    pub fn observed_by(mut self, writes: Arc<dyn ObserveWrites>) -> Self {
+        self.writes = Some(writes);
         self
     }
 }

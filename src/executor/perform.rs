@@ -1,9 +1,12 @@
 //! Performing the steps of a plan.
 
+use std::time::Duration;
+
 use futures::future::join_all;
+use tokio::time::Instant;
 
 use super::batch::slow_start;
-use super::{Change, Effect, ExecuteError, Executed, Executor};
+use super::{ActionResult, Change, Effect, ExecuteError, Executed, Executor, Written};
 use crate::api::AnyObject;
 use crate::client::{ApiError, DeleteOptions};
 use crate::model::Key;
@@ -38,17 +41,17 @@ impl Executor {
     }
 
     async fn write_one(&self, write: Write, executed: &mut Executed) {
-        let outcome = self.write(&write).await;
-        self.settle(write, outcome, executed).await;
+        let answer = self.timed(&write).await;
+        self.settle(write, answer, executed).await;
     }
 
     async fn write_batch(&self, writes: Vec<Write>, executed: &mut Executed) {
         let mut rest = writes.into_iter();
         for size in slow_start(rest.len()) {
             let group: Vec<Write> = rest.by_ref().take(size).collect();
-            let outcomes = join_all(group.iter().map(|write| self.write(write))).await;
-            for (write, outcome) in group.into_iter().zip(outcomes) {
-                self.settle(write, outcome, executed).await;
+            let answers = join_all(group.iter().map(|write| self.timed(write))).await;
+            for (write, answer) in group.into_iter().zip(answers) {
+                self.settle(write, answer, executed).await;
             }
             if executed.error.is_some() {
                 break;
@@ -86,6 +89,12 @@ impl Executor {
             },
             found,
         })
+    }
+
+    async fn timed(&self, write: &Write) -> Answer {
+        let asked = Instant::now();
+        let outcome = self.write(write).await;
+        Answer { outcome, took: asked.elapsed() }
     }
 
     async fn write(&self, write: &Write) -> Result<Done, ExecuteError> {
@@ -140,9 +149,10 @@ impl Executor {
     }
 
     /// Records what a write did and emits its event.
-    async fn settle(&self, write: Write, outcome: Result<Done, ExecuteError>, executed: &mut Executed) {
+    async fn settle(&self, write: Write, answer: Answer, executed: &mut Executed) {
+        self.tell(&write, &answer);
         let what = write.to_string();
-        let (key, change) = match outcome {
+        let (key, change) = match answer.outcome {
             Ok(Done::Stored(object)) => {
                 if let Some(event) = write.on_success {
                     self.events.emit(filled(event, "{name}", &object.meta().name));
@@ -174,6 +184,45 @@ impl Executor {
         executed.effects.push(Effect { kind: write.kind, key, change, what });
     }
 
+    fn tell(&self, write: &Write, answer: &Answer) {
+        let Some(writes) = &self.writes else { return };
+        let mut written = Written {
+            write,
+            key: &write.key,
+            code: 200,
+            reason: Str::EMPTY,
+            result: ActionResult::Done,
+            resource_version: Str::EMPTY,
+            took: answer.took,
+        };
+        let stored;
+        match &answer.outcome {
+            Ok(Done::Stored(object)) => {
+                stored = Key::of(object.meta());
+                written.key = &stored;
+                written.resource_version = object.meta().resource_version.clone();
+                if matches!(write.verb, Verb::Create(_)) {
+                    written.code = 201;
+                }
+            }
+            Ok(Done::Deleted(_)) => {}
+            Err(ExecuteError::Api(error)) => {
+                written.code = error.code();
+                written.reason = error.reason().into();
+                written.result = if tolerated(write.tolerate, &write.verb, error) {
+                    ActionResult::Unneeded
+                } else if error.is_ambiguous() {
+                    ActionResult::Unknown
+                } else {
+                    ActionResult::Failed(error.message())
+                };
+            }
+            // Nothing was sent.
+            Err(_) => return,
+        }
+        writes.wrote(&written);
+    }
+
     async fn describe_write(&self, write: &Write, what: &str, error: &ExecuteError) -> Failure {
         let mut failure = describe(write.kind, &write.key, what, error);
         let named_create = matches!(write.verb, Verb::Create(_)) && !write.key.name.is_empty();
@@ -188,6 +237,12 @@ impl Executor {
         }
         failure
     }
+}
+
+/// What came of a write, and after how long.
+struct Answer {
+    outcome: Result<Done, ExecuteError>,
+    took: Duration,
 }
 
 enum Done {

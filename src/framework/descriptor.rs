@@ -94,6 +94,8 @@ pub struct Built {
 pub struct Loop {
     /// Name of the queue in `workqueue_*` metrics, as the original names it.
     pub queue: &'static str,
+    /// The kind of object that its keys name; `None` if they name none.
+    pub kind: Option<&'static Kind>,
     /// Workers that take keys at the same time.
     pub workers: usize,
     /// The watches whose changes concern it.

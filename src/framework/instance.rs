@@ -11,15 +11,17 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::demand::{Demands, Explained, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
 use super::expectations::Expectations;
 use super::metrics::ReconcileMetrics;
+use super::report::Report;
 use super::stats::LoopStats;
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
 use crate::client::{ApiClient, ClientBuildError, ClientBuilder};
 use crate::events::EventBroadcaster;
-use crate::executor::{Executor, TokenSigner};
+use crate::executor::{Executor, ObserveWrites, TokenSigner, Written};
 use crate::informer::{Delta, InformerHandle, Informers, Registration, Store};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
@@ -49,6 +51,28 @@ pub struct Runtime {
     pub signer: Option<Arc<dyn TokenSigner>>,
     /// The CA bundle to publish.
     pub root_ca: Option<Str>,
+    /// Hears of every reconcile.
+    pub report: Arc<dyn Report>,
+    /// Hears of every write.
+    pub writes: Option<Arc<dyn WriteReport>>,
+}
+
+/// Hears of every write, and whose it is. Must not block.
+pub trait WriteReport: Send + Sync {
+    /// `controller` has written, or tried to.
+    fn wrote(&self, controller: &'static str, write: &Written<'_>);
+}
+
+/// The writes of one controller.
+struct WritesOf {
+    controller: &'static str,
+    report: Arc<dyn WriteReport>,
+}
+
+impl ObserveWrites for WritesOf {
+    fn wrote(&self, write: &Written<'_>) {
+        self.report.wrote(self.controller, write);
+    }
 }
 
 /// A controller that did not start.
@@ -86,6 +110,7 @@ pub struct Instance {
     loops: Vec<RunningLoop>,
     tasks: JoinSet<()>,
     registrations: Vec<Registration>,
+    watched: Vec<Watched>,
     handles: Vec<InformerHandle>,
     panicked: watch::Sender<Option<String>>,
 }
@@ -93,21 +118,69 @@ pub struct Instance {
 /// One loop of a running controller.
 #[derive(Clone)]
 pub struct RunningLoop {
-    /// Its queue.
-    pub queue: Arc<WorkQueue<Key>>,
-    /// Its counts.
-    pub stats: Arc<LoopStats>,
     /// Keys taken at the same time.
     pub workers: usize,
+    worker: Arc<Worker>,
+}
+
+impl RunningLoop {
+    /// Name of its queue.
+    pub fn name(&self) -> &'static str {
+        self.worker.queue_name
+    }
+
+    /// The kind of object that its keys name; `None` if they name none.
+    pub fn kind(&self) -> Option<&'static Kind> {
+        self.worker.kind
+    }
+
+    /// Its queue.
+    pub fn queue(&self) -> &WorkQueue<Key> {
+        &self.worker.queue
+    }
+
+    /// Its counts.
+    pub fn stats(&self) -> &LoopStats {
+        &self.worker.stats
+    }
+
+    /// Reconciles a key before all others that wait; `None` if the controller stops before. May be dropped at any time:
+    /// the reconcile takes place all the same.
+    pub async fn sync(&self, key: Key) -> Option<Synced> {
+        self.worker.sync(key).await
+    }
+
+    /// What a reconcile of this key would do.
+    pub fn explain(&self, key: &Key) -> Explained {
+        self.worker.explain(key)
+    }
+}
+
+/// Something that a controller watches.
+#[derive(Clone)]
+pub struct Watched {
+    /// The kind.
+    pub kind: &'static Kind,
+    /// Restricts it.
+    pub field_selector: Option<&'static str>,
+    store: Arc<Store>,
+}
+
+impl Watched {
+    /// Objects in the store.
+    pub fn cached(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether the store has been filled.
+    pub fn is_synced(&self) -> bool {
+        !self.store.resource_version().is_empty()
+    }
 }
 
 impl Instance {
-    /// Builds the controller, fills its caches and starts its workers. `stop` ends the wait for caches.
-    pub async fn start(
-        descriptor: &'static Descriptor,
-        runtime: &Runtime,
-        stop: &CancellationToken,
-    ) -> Result<Self, StartError> {
+    /// Builds the controller and begins to fill its caches. Nothing is reconciled before [`Instance::start`].
+    pub fn prepare(descriptor: &'static Descriptor, runtime: &Runtime) -> Result<Self, StartError> {
         let build = descriptor.build.ok_or(StartError::NotImplemented)?;
         let handles = Mutex::new(Handles { informers: &runtime.informers, held: Vec::new() });
         let Built { loops } = build(&Build {
@@ -123,6 +196,10 @@ impl Instance {
         if let Some(signer) = &runtime.signer {
             executor = executor.with_signer(Arc::clone(signer));
         }
+        if let Some(report) = &runtime.writes {
+            let writes = WritesOf { controller: descriptor.name, report: Arc::clone(report) };
+            executor = executor.observed_by(Arc::new(writes));
+        }
 
         let mut handles = handles.into_inner();
         let mut instance = Self {
@@ -130,36 +207,38 @@ impl Instance {
             loops: Vec::new(),
             tasks: JoinSet::new(),
             registrations: Vec::new(),
+            watched: Vec::new(),
             handles: Vec::new(),
             panicked: watch::Sender::new(None),
         };
-        let mut workers = Vec::new();
         for each in loops {
-            workers.push((each.workers, instance.prepare(each, &mut handles, runtime, &executor)));
+            instance.add_loop(each, &mut handles, runtime, &executor);
         }
-        instance.handles = handles.held.into_iter().map(|(.., handle)| handle).collect();
+        for (kind, field_selector, handle) in handles.held {
+            let store = Arc::clone(handle.store());
+            instance.watched.push(Watched { kind, field_selector, store });
+            instance.handles.push(handle);
+        }
+        Ok(instance)
+    }
 
-        for handle in &instance.handles {
+    /// Waits for its caches, or for `stop`, and starts its workers.
+    pub async fn start(&mut self, stop: &CancellationToken) -> Result<(), StartError> {
+        for handle in &self.handles {
             tokio::select! {
                 synced = handle.wait_synced() => synced.map_err(|_| StartError::Stopped)?,
                 () = stop.cancelled() => return Err(StartError::Stopped),
             }
         }
-        for (count, worker) in workers {
-            for _ in 0..count {
-                instance.tasks.spawn(Arc::clone(&worker).run());
+        for each in &self.loops {
+            for _ in 0..each.workers {
+                self.tasks.spawn(Arc::clone(&each.worker).run());
             }
         }
-        Ok(instance)
+        Ok(())
     }
 
-    fn prepare(
-        &mut self,
-        each: Loop,
-        handles: &mut Handles<'_>,
-        runtime: &Runtime,
-        executor: &Executor,
-    ) -> Arc<Worker> {
+    fn add_loop(&mut self, each: Loop, handles: &mut Handles<'_>, runtime: &Runtime, executor: &Executor) {
         let queue = Arc::new(WorkQueue::new(each.queue, &runtime.queue_metrics));
         let stats = Arc::new(LoopStats::new(Arc::clone(&runtime.clock)));
         let mut read: Vec<Arc<Store>> = Vec::new();
@@ -174,13 +253,10 @@ impl Instance {
                 handles.handle(watch.kind, watch.field_selector).add_handler(self.name, Arc::new(handler)),
             );
         }
-        self.loops.push(RunningLoop {
-            queue: Arc::clone(&queue),
-            stats: Arc::clone(&stats),
-            workers: each.workers,
-        });
-        Arc::new(Worker {
+        let worker = Arc::new(Worker {
             controller: self.name,
+            queue_name: each.queue,
+            kind: each.kind,
             queue,
             reconcile: each.reconcile,
             executor: executor.clone(),
@@ -191,7 +267,10 @@ impl Instance {
             metrics: runtime.reconcile_metrics.clone(),
             parked: Mutex::default(),
             panicked: self.panicked.clone(),
-        })
+            demands: Demands::default(),
+            report: Arc::clone(&runtime.report),
+        });
+        self.loops.push(RunningLoop { workers: each.workers, worker });
     }
 
     /// Its loops.
@@ -200,8 +279,8 @@ impl Instance {
     }
 
     /// What it watches.
-    pub fn informers(&self) -> &[InformerHandle] {
-        &self.handles
+    pub fn watched(&self) -> &[Watched] {
+        &self.watched
     }
 
     /// Returns, with the reason, when a reconcile has panicked; never otherwise. The others go on until
@@ -236,7 +315,8 @@ impl Instance {
     pub async fn stop(mut self, grace: Duration) {
         self.registrations.clear();
         for each in &self.loops {
-            each.queue.shut_down_now();
+            each.worker.queue.shut_down_now();
+            each.worker.demands.close();
         }
         let drained = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, drained).await.is_err() {
@@ -247,6 +327,9 @@ impl Instance {
             );
             self.tasks.shutdown().await;
         }
+        // Before the informers: what they hold is freed with the last that looks into it.
+        self.loops.clear();
+        self.watched.clear();
         for handle in self.handles {
             handle.release().await;
         }

@@ -38,7 +38,7 @@ impl ReconcileMetrics {
 
     pub(super) fn observe(&self, controller: &str, outcome: &Outcome, took: Duration) {
         let result = match outcome {
-            Outcome::Done { .. } => "done",
+            Outcome::Done { .. } | Outcome::Absent => "done",
             Outcome::Waiting(_) => "waiting",
             Outcome::Failed { retry: true, .. } => "retried",
             Outcome::Failed { retry: false, .. } => "failed",

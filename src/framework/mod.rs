@@ -5,22 +5,28 @@
 //! framework owns queues, workers, retries, expectations, metrics, spans, events and shutdown; a room repeats none
 //! of it.
 
+mod demand;
 mod descriptor;
 pub mod expectations;
 mod instance;
 mod metrics;
+mod phase;
+mod report;
 mod room;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod worker;
 
+pub use demand::{Explained, Synced};
 pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
     workers,
 };
-pub use instance::{Instance, RunningLoop, Runtime, StartError};
+pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
 pub use metrics::ReconcileMetrics;
+pub use phase::Phase;
+pub use report::{Report, Requeue, Turn, Unreported};
 pub use room::{ObserveError, Reconcile, Room, RoomAdapter};
-pub use stats::{LastError, LoopStats};
+pub use stats::{KeyFailure, LoopStats};
 pub use worker::Outcome;

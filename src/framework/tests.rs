@@ -12,8 +12,10 @@ use parking_lot::Mutex;
 use prometheus::Registry;
 use tower::util::BoxCloneSyncService;
 
+use super::demand::Demands;
 use super::expectations::Expectations;
 use super::metrics::ReconcileMetrics;
+use super::report::Unreported;
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
 use super::worker::{Outcome, Worker};
@@ -21,7 +23,7 @@ use crate::api::core::Pod;
 use crate::api::kinds::PODS;
 use crate::api::meta::ObjectMeta;
 use crate::client::{ApiClient, BoxError};
-use crate::executor::{Events, Executor};
+use crate::executor::{ActionResult, Events, Executor};
 use crate::informer::Store;
 use crate::model::Key;
 use crate::model::clock::{ManualClock, SharedClock};
@@ -91,6 +93,8 @@ impl Bench {
         store.replace(Vec::new(), "1");
         let worker = Worker {
             controller: "test-controller",
+            queue_name: "test",
+            kind: Some(&PODS),
             queue: Arc::new(WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap())),
             reconcile: Arc::clone(&script) as _,
             executor: Executor::new(server.client(), Arc::new(Silent)),
@@ -101,8 +105,14 @@ impl Bench {
             metrics: ReconcileMetrics::register(&registry).unwrap(),
             parked: Mutex::default(),
             panicked: tokio::sync::watch::Sender::new(None),
+            demands: Demands::default(),
+            report: Arc::new(Unreported),
         };
         Self { worker, server, script, store }
+    }
+
+    async fn reconcile(&self) -> Outcome {
+        self.worker.reconcile(&key()).await.0
     }
 
     fn plan(&self, steps: Vec<Step>) {
@@ -145,12 +155,12 @@ async fn a_key_is_not_planned_again_before_the_cache_has_seen_its_writes() {
     let bench = Bench::new();
     bench.plan(vec![create()]);
     bench.server.answer(201, pod("5"));
-    let done = bench.worker.reconcile(&key()).await;
+    let done = bench.reconcile().await;
     assert_eq!(done, Outcome::Done { writes: 1, requeue_after: None });
-    assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Waiting(&PODS));
+    assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
     assert_eq!(bench.script.asked.lock().len(), 1, "no plan was made meanwhile");
     bench.store.bookmark("5");
-    bench.worker.reconcile(&key()).await;
+    bench.reconcile().await;
     assert_eq!(bench.script.asked.lock().len(), 2);
 }
 
@@ -161,33 +171,33 @@ async fn a_failure_is_planned_once_more_and_the_key_is_retried() {
     bench.plan(vec![create()]);
     bench.server.answer(403, b"no".to_vec());
     bench.server.answer(201, pod("5"));
-    let outcome = bench.worker.reconcile(&key()).await;
+    let outcome = bench.reconcile().await;
     let Outcome::Failed { error, retry: true } = outcome else { panic!("{outcome:?}") };
     assert!(error.contains("403"), "{error}");
     assert_eq!(*bench.script.asked.lock(), [vec![], vec!["create pods ns/".to_owned()]]);
     // What the second pass wrote is waited for as well.
-    assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Waiting(&PODS));
+    assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_bounded_by_a_live_read() {
     let bench = Bench::new();
     bench.plan(vec![create()]);
-    let outcome = bench.worker.reconcile(&key()).await;
+    let outcome = bench.reconcile().await;
     assert!(matches!(outcome, Outcome::Failed { retry: true, .. }), "{outcome:?}");
     // The live read fails too: nothing is planned.
     let planned = bench.script.asked.lock().len();
-    let outcome = bench.worker.reconcile(&key()).await;
+    let outcome = bench.reconcile().await;
     assert!(
         matches!(&outcome, Outcome::Failed { error, .. } if error.contains("lost request")),
         "{outcome:?}"
     );
     bench.server.answer(200, list("9", &["7"]));
-    assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Waiting(&PODS));
+    assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
     assert_eq!(bench.script.asked.lock().len(), planned);
     assert!(bench.server.1.lock().last().unwrap().ends_with("/namespaces/ns/pods?limit=500"));
     bench.store.bookmark("7");
-    assert_eq!(bench.worker.reconcile(&key()).await, Outcome::Done { writes: 0, requeue_after: None });
+    assert_eq!(bench.reconcile().await, Outcome::Absent);
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,4 +256,80 @@ async fn a_panic_puts_its_key_aside_and_the_others_go_on() {
     assert_eq!(stats.syncs(), 3);
     queue.shut_down_now();
     tasks.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_gets_the_first_reconcile_that_begins_then() {
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    bench.server.answer(201, pod("5"));
+    for name in ["a", "b", "c"] {
+        bench.worker.queue.add(Key::new("ns", name));
+    }
+    let worker = Arc::new(bench.worker);
+    let asking = tokio::spawn({
+        let worker = Arc::clone(&worker);
+        async move { worker.sync(key()).await }
+    });
+    tokio::task::yield_now().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    let synced = asking.await.unwrap().unwrap();
+    assert_eq!(synced.outcome, Outcome::Done { writes: 1, requeue_after: None }, "before all that waited");
+    assert_eq!(synced.actions[0].result, ActionResult::Done);
+    assert_eq!(synced.actions[0].key, Key::new("ns", "web-1"), "by the name that it got");
+
+    worker.queue.shut_down_now();
+    worker.demands.close();
+    assert!(worker.sync(key()).await.is_none(), "a controller that stops lets go of those who ask");
+    tasks.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_a_key_that_was_put_aside_is_told_so() {
+    let bench = Bench::new();
+    let worker = Arc::new(bench.worker);
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    for said in ["panicked: ns/poison: cannot bear this", "it is put aside: reconciling it has panicked"] {
+        let synced = worker.sync(Key::new("ns", "poison")).await.unwrap();
+        assert_eq!(synced.outcome, Outcome::Failed { error: said.to_owned(), retry: false });
+    }
+    worker.queue.shut_down_now();
+    tasks.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_explanation_plans_and_does_nothing() {
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    let explained = bench.worker.explain(&key());
+    let actions = explained.actions.unwrap().unwrap();
+    assert_eq!((actions.len(), &actions[0].result), (1, &ActionResult::Planned));
+    assert!(bench.server.1.lock().is_empty(), "nothing was sent");
+    assert_eq!(bench.worker.explain(&key()).actions, Ok(None), "there is nothing more to plan");
+
+    bench.plan(vec![create()]);
+    bench.server.answer(201, pod("5"));
+    bench.reconcile().await;
+    assert_eq!(bench.worker.explain(&key()).waiting_for, Some(&PODS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_keys_are_known_until_they_succeed() {
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    bench.server.answer(500, Vec::new());
+    bench.script.plans.lock().extend([Plan::default(), Plan::default()]);
+    bench.server.answer(200, list("1", &[]));
+    let (worker, stats) = (Arc::new(bench.worker), Arc::clone(&bench.script));
+    worker.queue.add(key());
+    let item = worker.queue.get().await.unwrap();
+    worker.process(item).await;
+    let failing = worker.stats.failing(10);
+    assert_eq!((failing.len(), failing[0].attempts, &failing[0].key), (1, 1, &key()));
+    let item = worker.queue.get().await.unwrap();
+    worker.process(item).await;
+    assert_eq!((worker.stats.failing_keys(), worker.stats.failing(10)), (0, Vec::new()));
+    assert!(stats.plans.lock().is_empty());
 }

@@ -18,17 +18,19 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::demand::{Demands, Synced};
 use super::expectations::{Expectations, Found, Readiness};
 use super::metrics::ReconcileMetrics;
+use super::report::{Report, Requeue, Turn};
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
 use crate::api::Kind;
 use crate::client::{ApiClient, ApiError, ListQuery};
-use crate::executor::{ExecuteError, Executor};
+use crate::executor::{ActionState, ExecuteError, Executor, executed, planned};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::model::plan::{Failure, Plan};
@@ -44,6 +46,9 @@ const LIVE_PAGE: u32 = 500;
 /// What the workers of one loop share.
 pub(super) struct Worker {
     pub(super) controller: &'static str,
+    /// Name of the queue, and the kind of object that its keys name.
+    pub(super) queue_name: &'static str,
+    pub(super) kind: Option<&'static Kind>,
     pub(super) queue: Arc<WorkQueue<Key>>,
     pub(super) reconcile: Arc<dyn Reconcile>,
     pub(super) executor: Executor,
@@ -57,11 +62,17 @@ pub(super) struct Worker {
     pub(super) parked: Mutex<HashSet<Key>>,
     /// Told of panics; the controller is to be started anew.
     pub(super) panicked: watch::Sender<Option<String>>,
+    /// Those who asked for a reconcile.
+    pub(super) demands: Demands,
+    /// Told of every reconcile.
+    pub(super) report: Arc<dyn Report>,
 }
 
 /// How a reconcile ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// There is nothing at this key.
+    Absent,
     /// Nothing is left to do, or look again after a while.
     Done {
         /// What was written.
@@ -90,44 +101,74 @@ impl Worker {
 
     pub(super) async fn process(&self, item: Item<Key>) {
         let key = item.key().clone();
+        // Whoever asks from here on gets the next reconcile.
+        let asked = self.demands.take(&key);
         if self.parked.lock().contains(&key) {
+            let error = "it is put aside: reconciling it has panicked".to_owned();
+            let outcome = Outcome::Failed { error, retry: false };
+            answer(asked, || Synced { outcome, actions: Vec::new(), took: Duration::ZERO });
             return;
         }
-        let attempt = self.queue.retries(&key);
+        let retries = self.queue.retries(&key);
+        let turn = Turn {
+            controller: self.controller,
+            queue: self.queue_name,
+            kind: self.kind,
+            key: &key,
+            attempt: retries.saturating_add(1),
+            queue_wait: item.waited(),
+        };
         let span = tracing::info_span!(
             "reconcile",
             controller = self.controller,
             object = %key,
-            attempt,
+            attempt = retries,
             queue_wait_us = item.waited().as_micros() as u64,
         );
+        self.report.started(&turn);
         let started = Instant::now();
         let reconciled = AssertUnwindSafe(self.reconcile(&key).instrument(span.clone())).catch_unwind().await;
-        let outcome = reconciled.unwrap_or_else(|panic| self.park(&key, panic.as_ref()));
+        let (outcome, actions) =
+            reconciled.unwrap_or_else(|panic| (self.park(&key, panic.as_ref()), Vec::new()));
         let took = started.elapsed();
         self.metrics.observe(self.controller, &outcome, took);
-        self.stats.record(&key, &outcome, took);
-        span.in_scope(|| match &outcome {
+        self.stats.record(&key, &outcome, turn.attempt);
+        answer(asked, || Synced { outcome: outcome.clone(), actions: actions.clone(), took });
+        self.report.ended(&turn, &outcome, actions, took);
+        if let Some((cause, delay)) = span.in_scope(|| self.follow_up(&key, &outcome)) {
+            self.report.requeued(&turn, cause, delay);
+        }
+        drop(item);
+    }
+
+    /// Sees to it that the key comes back where it must; when and why it does.
+    fn follow_up(&self, key: &Key, outcome: &Outcome) -> Option<(Requeue, Duration)> {
+        match outcome {
+            Outcome::Absent => {
+                self.queue.forget(key);
+                None
+            }
             Outcome::Done { requeue_after, .. } => {
-                self.queue.forget(&key);
-                if let Some(after) = requeue_after {
-                    self.queue.add_after(key.clone(), *after);
-                }
+                self.queue.forget(key);
+                let after = (*requeue_after)?;
+                self.queue.add_after(key.clone(), after);
+                Some((Requeue::Planned, after))
             }
             Outcome::Waiting(kind) => {
                 tracing::debug!(%kind, "the cache has not seen the last writes yet");
                 self.queue.add_after(key.clone(), EXPECTATION_POLL);
+                Some((Requeue::StaleCache, EXPECTATION_POLL))
             }
             Outcome::Failed { error, retry: true } => {
                 tracing::warn!(%error, "reconciling failed, it will be tried again");
-                self.queue.add_rate_limited(key.clone());
+                Some((Requeue::Failure, self.queue.add_rate_limited(key.clone())))
             }
             Outcome::Failed { error, retry: false } => {
                 tracing::warn!(%error, "reconciling failed, it is not tried again by itself");
-                self.queue.forget(&key);
+                self.queue.forget(key);
+                None
             }
-        });
-        drop(item);
+        }
     }
 
     /// Puts a key aside on which reconciling has panicked: what it had written may be unknown, and the next try might
@@ -140,41 +181,50 @@ impl Worker {
         Outcome::Failed { error, retry: false }
     }
 
-    /// Reconciles one key now.
-    pub(super) async fn reconcile(&self, key: &Key) -> Outcome {
+    /// Reconciles one key now: how it ended, and the steps that it took.
+    pub(super) async fn reconcile(&self, key: &Key) -> (Outcome, Vec<ActionState>) {
+        if let Some(outcome) = self.not_yet(key).await {
+            return (outcome, Vec::new());
+        }
+        let plan = match self.plan(key, &[]) {
+            Ok(Some(plan)) => plan,
+            Ok(None) => return (Outcome::Absent, Vec::new()),
+            Err(failed) => return (failed, Vec::new()),
+        };
+        let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
+        let actions = planned(&plan);
+        let done = self.executor.execute(plan).await;
+        self.expectations.record(key, &done.effects);
+        let mut actions = executed(actions, &done);
+        let Some(error) = done.error else {
+            let outcome = match unfinished {
+                Some(error) => Outcome::Failed { error, retry: true },
+                None => Outcome::Done { writes: done.effects.len(), requeue_after },
+            };
+            return (outcome, actions);
+        };
+        actions.extend(self.record_failure(key, &done.failures).await);
+        (failed(&error), actions)
+    }
+
+    /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.
+    async fn not_yet(&self, key: &Key) -> Option<Outcome> {
         let mut readiness = self.expectations.check(key);
         while let Readiness::Uncertain(kind, written) = readiness {
             if let Err(error) = self.resolve(key, kind, &written).await {
-                return Outcome::Failed {
-                    error: format!("cannot tell what a lost request did: {error}"),
-                    retry: true,
-                };
+                let error = format!("cannot tell what a lost request did: {error}");
+                return Some(Outcome::Failed { error, retry: true });
             }
             readiness = self.expectations.check(key);
         }
         match readiness {
-            Readiness::Ready | Readiness::Uncertain(..) => {}
-            Readiness::Waiting(kind) => return Outcome::Waiting(kind),
+            Readiness::Ready | Readiness::Uncertain(..) => None,
+            Readiness::Waiting(kind) => Some(Outcome::Waiting(kind)),
             Readiness::GivenUp(kind) => {
                 tracing::error!(controller = self.controller, object = %key, %kind, "the cache never saw the last writes");
+                None
             }
         }
-        let plan = match self.plan(key, &[]) {
-            Ok(Some(plan)) => plan,
-            Ok(None) => return Outcome::Done { writes: 0, requeue_after: None },
-            Err(failed) => return failed,
-        };
-        let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
-        let executed = self.executor.execute(plan).await;
-        self.expectations.record(key, &executed.effects);
-        let Some(error) = executed.error else {
-            return match unfinished {
-                Some(error) => Outcome::Failed { error, retry: true },
-                None => Outcome::Done { writes: executed.effects.len(), requeue_after },
-            };
-        };
-        self.record_failure(key, &executed.failures).await;
-        failed(&error)
     }
 
     fn plan(&self, key: &Key, failures: &[Failure]) -> Result<Option<Plan>, Outcome> {
@@ -185,20 +235,22 @@ impl Worker {
     }
 
     /// The second pass: lets the room write down what failed (a condition, a collision count).
-    async fn record_failure(&self, key: &Key, failures: &[Failure]) {
+    async fn record_failure(&self, key: &Key, failures: &[Failure]) -> Vec<ActionState> {
         let plan = match self.plan(key, failures) {
             Ok(Some(plan)) => plan,
-            Ok(None) => return,
+            Ok(None) => return Vec::new(),
             Err(outcome) => {
                 tracing::warn!(controller = self.controller, object = %key, ?outcome, "no plan for a failure");
-                return;
+                return Vec::new();
             }
         };
-        let executed = self.executor.execute(plan).await;
-        self.expectations.record(key, &executed.effects);
-        if let Some(error) = executed.error {
+        let actions = planned(&plan);
+        let done = self.executor.execute(plan).await;
+        self.expectations.record(key, &done.effects);
+        if let Some(error) = &done.error {
             tracing::warn!(controller = self.controller, object = %key, %error, "a failure could not be recorded");
         }
+        executed(actions, &done)
     }
 
     /// Finds out by a live read what a request whose answer was lost may have done.
@@ -227,6 +279,18 @@ impl Worker {
         }
         self.expectations.found(key, kind, written, &found);
         Ok(())
+    }
+}
+
+/// Answers all who asked.
+fn answer(asked: Vec<oneshot::Sender<Synced>>, synced: impl FnOnce() -> Synced) {
+    if asked.is_empty() {
+        return;
+    }
+    let synced = synced();
+    for each in asked {
+        // Whoever hung up does not want to know any more.
+        let _ = each.send(synced.clone());
     }
 }
 

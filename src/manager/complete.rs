@@ -9,17 +9,21 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use prometheus::Registry;
 
+use super::chronicle::Chronicle;
 use super::controller::Controller;
 use super::controllers::Controllers;
 use super::error::ManagerError;
 use super::leadership::{self, Lock};
+use super::overrides::Overrides;
+use crate::admin::overrides::OverrideStore;
 use crate::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
 use crate::controllers::serviceaccount_token::signer::PrivateKeySigner;
 use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
-use crate::events::{EventBroadcaster, EventMetrics};
+use crate::events::{EventBroadcaster, EventMetrics, Recorder};
 use crate::executor::TokenSigner;
 use crate::framework::{Descriptor, ReconcileMetrics, Runtime};
 use crate::informer::{Informers, InformersConfig};
+use crate::model::Key;
 use crate::model::clock::{Clock, SharedClock, SystemClock};
 use crate::options::{Config, LeaderMigration, MigrationLock};
 use crate::queue::QueueMetrics;
@@ -39,6 +43,12 @@ pub(super) struct Completed {
     pub(super) metrics: Registry,
     pub(super) slis: Arc<SliMetrics>,
     pub(super) client_metrics: ClientMetrics,
+    /// This replica's name in elections.
+    pub(super) identity: String,
+    pub(super) chronicle: Arc<Chronicle>,
+    pub(super) overrides: Arc<Overrides>,
+    /// Of events about what callers of the admin API changed.
+    pub(super) recorder: Recorder,
     pub(super) started: jiff::Timestamp,
     pub(super) shutdown_timeout: Duration,
 }
@@ -96,6 +106,7 @@ pub(super) async fn complete(
     let manager_metrics = ManagerMetrics::register(&metrics)?;
     let health = Arc::new(HealthRegistry::new());
 
+    let identity = leadership::identity();
     let (main_lock, migration) = if flags.leader_elect {
         let setup = LockSetup {
             config: &config,
@@ -104,7 +115,7 @@ pub(super) async fn complete(
             metrics: &manager_metrics,
             clock: &clock,
             health: &health,
-            identity: leadership::identity(),
+            identity: identity.clone(),
         };
         let main =
             setup.lock(&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name).await?;
@@ -113,6 +124,12 @@ pub(super) async fn complete(
         (None, None)
     };
 
+    let chronicle = Arc::new(Chronicle::new(Arc::clone(&clock)));
+    let admin = clients.ungated("coxswain-admin");
+    let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
+    let store = OverrideStore::new(admin.clone(), Arc::new(is_known));
+    let overrides = Arc::new(Overrides::new(store, Arc::clone(&chronicle)));
+    let recorder = events.recorder(COMPONENT, admin);
     let signer = signer(&flags.service_account_private_key_file)?;
     let runtime = Arc::new(Runtime {
         observer: clients.root("observer"),
@@ -124,9 +141,12 @@ pub(super) async fn complete(
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         signer,
         root_ca,
+        report: Arc::clone(&chronicle) as _,
+        writes: Some(Arc::clone(&chronicle) as _),
         config,
     });
-    let controllers = Controllers::new(registry, Arc::clone(&runtime), Arc::clone(&health), manager_metrics);
+    let controllers =
+        Controllers::new(registry, Arc::clone(&runtime), Arc::clone(&health), manager_metrics, &chronicle);
     controllers.announce();
     Ok(Completed {
         shutdown_timeout: runtime.config.flags.controller_shutdown_timeout,
@@ -139,6 +159,10 @@ pub(super) async fn complete(
         metrics,
         slis: Arc::new(SliMetrics::new()?),
         client_metrics,
+        identity,
+        chronicle,
+        overrides,
+        recorder,
         started,
     })
 }
@@ -166,7 +190,8 @@ impl LockSetup<'_> {
         let elector = Arc::new(Elector::new(lock, self.identity.clone(), timing, Arc::clone(self.clock)));
         self.health.add(Arc::new(ElectorHealth::new(Arc::clone(&elector), leadership::HEALTH_GRACE)));
         let recorder = self.events.recorder(COMPONENT, client);
-        Ok(Lock { elector, name: name.to_owned(), metrics: self.metrics.clone(), recorder })
+        let lease = Key::new(namespace, name);
+        Ok(Lock { elector, lease, name: name.to_owned(), metrics: self.metrics.clone(), recorder })
     }
 
     async fn migration(&self) -> Result<Option<Migration>, ManagerError> {

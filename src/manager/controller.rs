@@ -6,14 +6,18 @@
 //! then, without that object: so that one which it can't bear does not keep it from all others.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::framework::{Descriptor, Instance, RunningLoop, Runtime, StartError};
+use super::chronicle::Chronicle;
+pub use crate::framework::Phase;
+use crate::framework::{Descriptor, Instance, RunningLoop, Runtime, StartError, Watched};
 use crate::serve::HealthCheck;
 
 /// First delay before a failed controller is started again.
@@ -22,43 +26,6 @@ const RESTART_MIN: Duration = Duration::from_secs(1);
 const RESTART_MAX: Duration = Duration::from_mins(2);
 /// A controller that ran this long has recovered: its next failure waits [`RESTART_MIN`] again.
 const RESTART_RESET: Duration = Duration::from_mins(10);
-
-/// What a controller is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Wanted, but another replica leads.
-    Standby,
-    /// Its caches are being filled.
-    Starting,
-    /// It reconciles.
-    Running,
-    /// It lets go.
-    Stopping,
-    /// It is not wanted.
-    Disabled,
-    /// It is wanted, but a flag, a feature gate or the cloud provider stands against it.
-    Skipped(String),
-    /// It failed and will be started again.
-    Failed(String),
-    /// There is no such controller yet.
-    NotImplemented,
-}
-
-impl Phase {
-    /// The phase's permanent name.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Standby => "STANDBY",
-            Self::Starting => "STARTING",
-            Self::Running => "RUNNING",
-            Self::Stopping => "STOPPING",
-            Self::Disabled => "DISABLED",
-            Self::Skipped(_) => "SKIPPED",
-            Self::Failed(_) => "FAILED",
-            Self::NotImplemented => "NOT_IMPLEMENTED",
-        }
-    }
-}
 
 /// What a controller is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,20 +41,36 @@ pub struct Controller {
     /// Its row in the registry.
     pub descriptor: &'static Descriptor,
     phase: watch::Sender<Phase>,
+    since: Mutex<Timestamp>,
     wish: watch::Sender<Wish>,
-    loops: RwLock<Vec<RunningLoop>>,
-    restarts: Mutex<u32>,
+    running: RwLock<Parts>,
+    restarts: AtomicU32,
+    chronicle: Arc<Chronicle>,
+}
+
+/// What a controller is made of while it runs, or is about to.
+#[derive(Default)]
+struct Parts {
+    loops: Vec<RunningLoop>,
+    watched: Vec<Watched>,
 }
 
 impl Controller {
     /// A controller that waits for leadership; `enabled`: whether the flags want it.
-    pub fn new(descriptor: &'static Descriptor, initial: Phase, enabled: bool) -> Self {
+    pub fn new(
+        descriptor: &'static Descriptor,
+        initial: Phase,
+        enabled: bool,
+        chronicle: Arc<Chronicle>,
+    ) -> Self {
         Self {
             descriptor,
             phase: watch::Sender::new(initial),
+            since: Mutex::new(chronicle.now()),
             wish: watch::Sender::new(Wish { lead: false, enabled }),
-            loops: RwLock::default(),
-            restarts: Mutex::default(),
+            running: RwLock::default(),
+            restarts: AtomicU32::new(0),
+            chronicle,
         }
     }
 
@@ -115,19 +98,47 @@ impl Controller {
         self.wish.borrow().enabled
     }
 
+    /// Since when it does what it is doing.
+    pub fn since(&self) -> Timestamp {
+        *self.since.lock()
+    }
+
     /// Its loops while it runs.
     pub fn loops(&self) -> Vec<RunningLoop> {
-        self.loops.read().clone()
+        self.running.read().loops.clone()
+    }
+
+    /// What it watches while it runs, or is about to.
+    pub fn watched(&self) -> Vec<Watched> {
+        self.running.read().watched.clone()
     }
 
     /// How often it was started anew after a failure.
     pub fn restarts(&self) -> u32 {
-        *self.restarts.lock()
+        self.restarts.load(Ordering::Relaxed)
+    }
+
+    /// Shows what was wished as the phase of a controller that nobody supervises: this replica does not lead.
+    pub(super) fn show_wish(&self) {
+        let Wish { lead, enabled } = *self.wish.borrow();
+        let idle = matches!(self.phase(), Phase::Standby | Phase::Disabled);
+        if !lead && idle {
+            self.set(if enabled { Phase::Standby } else { Phase::Disabled });
+        }
     }
 
     fn set(&self, phase: Phase) {
+        let previous = {
+            let mut since = self.since.lock();
+            let previous = self.phase.send_replace(phase.clone());
+            if previous == phase {
+                return;
+            }
+            *since = self.chronicle.now();
+            previous
+        };
         tracing::debug!(controller = self.descriptor.name, phase = phase.name(), "phase");
-        self.phase.send_replace(phase);
+        self.chronicle.phase_changed(self.descriptor.name, previous, phase);
     }
 }
 
@@ -160,7 +171,7 @@ pub async fn supervise(
             Ended::Skipped => return,
             Ended::Failed => {
                 delay = (delay * 2).min(RESTART_MAX);
-                *controller.restarts.lock() += 1;
+                controller.restarts.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -204,14 +215,8 @@ async fn run_once(
 ) -> Ended {
     let name = controller.descriptor.name;
     controller.set(Phase::Starting);
-    let stop = shutdown.child_token();
-    let started = tokio::select! {
-        started = Instance::start(controller.descriptor, runtime, &stop) => started,
-        () = unwanted(wishes, shutdown) => Err(StartError::Stopped),
-    };
-    let mut instance = match started {
+    let mut instance = match Instance::prepare(controller.descriptor, runtime) {
         Ok(instance) => instance,
-        Err(StartError::Stopped) => return Ended::Unwanted,
         Err(StartError::Skipped(why)) => {
             tracing::warn!(controller = name, why, "skipped");
             controller.set(Phase::Skipped(why));
@@ -223,15 +228,48 @@ async fn run_once(
             return rest(*delay, wishes, shutdown).await;
         }
     };
+    *controller.running.write() =
+        Parts { loops: instance.loops().to_vec(), watched: instance.watched().to_vec() };
+    let ended = work(controller, &mut instance, delay, wishes, shutdown).await;
+    if matches!(ended, Ended::Unwanted) {
+        controller.set(Phase::Stopping);
+    }
+    *controller.running.write() = Parts::default();
+    instance.stop(grace).await;
+    tracing::info!(controller = name, "stopped");
+    ended
+}
+
+/// Lets an instance fill its caches and work until it is unwanted, or has failed and its delay is over.
+async fn work(
+    controller: &Controller,
+    instance: &mut Instance,
+    delay: &mut Duration,
+    wishes: &mut watch::Receiver<Wish>,
+    shutdown: &CancellationToken,
+) -> Ended {
+    let name = controller.descriptor.name;
+    let started = tokio::select! {
+        started = instance.start(shutdown) => started,
+        () = unwanted(wishes, shutdown) => return Ended::Unwanted,
+    };
+    match started {
+        Ok(()) => {}
+        Err(StartError::Stopped) if shutdown.is_cancelled() => return Ended::Unwanted,
+        Err(error) => {
+            tracing::error!(controller = name, %error, "did not start, it will be tried again");
+            controller.set(Phase::Failed(error.to_string()));
+            return rest(*delay, wishes, shutdown).await;
+        }
+    }
     tracing::info!(controller = name, "started");
-    *controller.loops.write() = instance.loops().to_vec();
     controller.set(Phase::Running);
     let began = Instant::now();
     let failure = tokio::select! {
         message = instance.failed() => Some(message),
         () = unwanted(wishes, shutdown) => None,
     };
-    let ended = match failure {
+    match failure {
         None => Ended::Unwanted,
         Some(message) => {
             if began.elapsed() >= RESTART_RESET {
@@ -241,14 +279,7 @@ async fn run_once(
             controller.set(Phase::Failed(format!("panicked: {message}")));
             rest(*delay, wishes, shutdown).await
         }
-    };
-    if matches!(ended, Ended::Unwanted) {
-        controller.set(Phase::Stopping);
     }
-    controller.loops.write().clear();
-    instance.stop(grace).await;
-    tracing::info!(controller = name, "stopped");
-    ended
 }
 
 /// Lets a failed controller be for `delay`, or until it is unwanted.

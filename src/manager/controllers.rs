@@ -3,20 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use rand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::chronicle::Chronicle;
 use super::controller::{Controller, Phase, supervise};
+use crate::admin::manager::Obstacle;
+use crate::admin::overrides::{Flags, OverrideSet};
 use crate::framework::{Descriptor, Runtime};
-use crate::options::{Config, ControllerState};
+use crate::options::{Config, ControllerState, Selection};
 use crate::serve::HealthRegistry;
 use crate::telemetry::ManagerMetrics;
 
 /// The manager's name in `running_managed_controllers`.
 const MANAGER: &str = "kube-controller-manager";
+/// Why controllers of cloud providers do not run.
+const LEFT_TO_CLOUD: &str = "left to a cloud controller manager";
 
 /// The controllers of a manager. Each has a supervisor from the start of leadership on.
 pub struct Controllers {
@@ -36,11 +42,12 @@ impl Controllers {
         runtime: Arc<Runtime>,
         health: Arc<HealthRegistry>,
         metrics: ManagerMetrics,
+        chronicle: &Arc<Chronicle>,
     ) -> Self {
         let config = &runtime.config;
         let all = registry.iter().map(|descriptor| {
             let (phase, wanted) = initial(config, descriptor);
-            Arc::new(Controller::new(descriptor, phase, wanted))
+            Arc::new(Controller::new(descriptor, phase, wanted, Arc::clone(chronicle)))
         });
         Self {
             all: all.collect(),
@@ -61,6 +68,23 @@ impl Controllers {
     /// The controller of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Controller>> {
         self.all.iter().find(|controller| controller.descriptor.name == name)
+    }
+
+    /// Tells every controller whether it is wanted: flags ⊕ overrides.
+    pub(super) fn apply(&self, overrides: &OverrideSet, now: Timestamp) {
+        for controller in &self.all {
+            let descriptor = controller.descriptor;
+            let free = descriptor.build.is_some() && obstacle(&self.runtime.config, descriptor).is_none();
+            let desired = overrides.desired(descriptor.name, self.flags(descriptor), now);
+            controller.wish(|wish| wish.enabled = desired.enabled && free);
+            controller.show_wish();
+        }
+    }
+
+    /// What the flags say of a controller.
+    pub(super) fn flags(&self, descriptor: &Descriptor) -> Flags {
+        let Selection { selected, named } = self.runtime.config.selection(descriptor);
+        Flags { enabled: selected, named }
     }
 
     /// Says once which controllers will not run, and why.
@@ -117,9 +141,6 @@ impl Controllers {
 
     fn start_one(&self, controller: &Arc<Controller>, stop: &CancellationToken) {
         controller.wish(|wish| wish.lead = true);
-        if controller.is_enabled() {
-            self.health.add(Arc::clone(controller) as _);
-        }
         let mut supervisors = self.supervisors.lock();
         supervisors.spawn(supervise(
             Arc::clone(controller),
@@ -127,7 +148,8 @@ impl Controllers {
             self.shutdown_timeout,
             stop.clone(),
         ));
-        supervisors.spawn(report_running(Arc::clone(controller), self.metrics.clone(), stop.clone()));
+        let (metrics, health) = (self.metrics.clone(), Arc::clone(&self.health));
+        supervisors.spawn(report_running(Arc::clone(controller), metrics, health, stop.clone()));
     }
 
     /// Returns once the token controller runs, or is not going to; `false` when the manager stops before.
@@ -165,23 +187,43 @@ fn initial(config: &Config, descriptor: &'static Descriptor) -> (Phase, bool) {
         ControllerState::MissingGates(gates) => {
             (Phase::Skipped(format!("needs the feature gates {}", gates.join(", "))), false)
         }
-        ControllerState::LeftToCloud => {
-            (Phase::Skipped("left to a cloud controller manager".to_owned()), false)
-        }
+        ControllerState::LeftToCloud => (Phase::Skipped(LEFT_TO_CLOUD.to_owned()), false),
         ControllerState::Enabled => (Phase::Standby, true),
     }
 }
 
-/// Keeps `running_managed_controllers` as the controller's phase has it.
-async fn report_running(controller: Arc<Controller>, metrics: ManagerMetrics, stop: CancellationToken) {
+/// What stands against running a controller, whoever wants it.
+pub(super) fn obstacle(config: &Config, descriptor: &Descriptor) -> Option<Obstacle> {
+    if let Some(gate) = config.missing_gates(descriptor).first() {
+        return Some(Obstacle::Gate(gate));
+    }
+    descriptor.cloud.then(|| Obstacle::CloudProvider(LEFT_TO_CLOUD.to_owned()))
+}
+
+/// Keeps `running_managed_controllers` and the health check as the controller's phase has it.
+async fn report_running(
+    controller: Arc<Controller>,
+    metrics: ManagerMetrics,
+    health: Arc<HealthRegistry>,
+    stop: CancellationToken,
+) {
+    let name = controller.descriptor.name;
     let mut phases = controller.phases();
+    let mut checked = false;
     loop {
-        let running = *phases.borrow_and_update() == Phase::Running;
-        metrics.set_running(MANAGER, controller.descriptor.name, running);
+        let phase = phases.borrow_and_update().clone();
+        metrics.set_running(MANAGER, name, phase == Phase::Running);
+        let check = !matches!(phase, Phase::Disabled | Phase::Skipped(_) | Phase::NotImplemented);
+        if check && !checked {
+            health.add(Arc::clone(&controller) as _);
+        } else if checked && !check {
+            health.remove(name);
+        }
+        checked = check;
         tokio::select! {
             changed = phases.changed() => if changed.is_err() { return },
             () = stop.cancelled() => {
-                metrics.set_running(MANAGER, controller.descriptor.name, false);
+                metrics.set_running(MANAGER, name, false);
                 return;
             }
         }

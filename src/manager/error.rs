@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::admin::RoutesError;
 use crate::client::{ClientBuildError, ConfigError, NotReady};
 use crate::controllers::serviceaccount_token::signer::SigningKeyError;
 use crate::registry::RegistryError;
@@ -29,6 +30,9 @@ pub enum ManagerError {
     /// The secure port can't be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// The admin API can't be put together.
+    #[error("the admin API: {0}")]
+    Admin(#[from] RoutesError),
     /// A file that a flag names can't be used.
     #[error("--{flag}: {}: {why}", path.display())]
     File {

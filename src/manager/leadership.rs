@@ -15,12 +15,15 @@ use crate::api::kinds::LEASES;
 use crate::client::WriteGuard;
 use crate::election::{Elector, LeaseLock};
 use crate::events::Recorder;
+use crate::model::Key;
 use crate::model::plan::{EventSpec, Regarding};
 use crate::telemetry::ManagerMetrics;
 
 /// One lock for which this replica stands.
 pub(super) struct Lock {
     pub(super) elector: Arc<Elector<LeaseLock>>,
+    /// Where the Lease is.
+    pub(super) lease: Key,
     /// Name of the Lease, as metrics carry it.
     pub(super) name: String,
     pub(super) metrics: ManagerMetrics,

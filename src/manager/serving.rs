@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
+use tokio_util::sync::CancellationToken;
 
 use super::complete::Completed;
 use super::error::ManagerError;
+use super::facade::Facade;
 use super::leadership::hostname;
+use crate::admin::{AdminDeps, AdminOptions, admin_handler};
 use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
 use crate::options::logging::SetVerbosity;
 use crate::options::versions::COXSWAIN;
 use crate::options::{Config, Flag, TABLE};
 use crate::serve::{
     ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Outcome, Pages, Probe,
-    RequestHeaderOptions, Reviews, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey,
+    RequestHeaderOptions, Reviews, Router, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey,
     StatusPage, TlsOptions,
 };
 use crate::telemetry::{
@@ -54,22 +57,24 @@ pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<
     Ok(())
 }
 
-/// Binds the secure port; `None` with `--secure-port=0`.
+/// Binds the secure port, with the admin API on it unless that has a port of its own, and that port; nothing with
+/// `--secure-port=0` and no `--admin-port`.
 pub(super) async fn bind(
-    manager: &Completed,
+    manager: &Arc<Completed>,
+    shutdown: &CancellationToken,
     set_verbosity: SetVerbosity,
-) -> Result<Option<SecureServer>, ManagerError> {
+) -> Result<Vec<SecureServer>, ManagerError> {
     let config = &manager.runtime.config;
-    let Some(port) = config.secure_port() else {
+    let mut servers = Vec::new();
+    if config.secure_port().is_none() && config.admin_port().is_none() {
         tracing::info!("--secure-port=0: nothing is served");
-        return Ok(None);
-    };
+        return Ok(servers);
+    }
+    let flags = &config.flags;
     let observer: Arc<dyn ServeObserver> = Arc::new(Observer {
         slis: Arc::clone(&manager.slis),
         requests: ServeMetrics::register(&manager.metrics)?,
     });
-    pages(manager, &observer, set_verbosity).install(&manager.router);
-    let flags = &config.flags;
     let deps = ServeDeps {
         clock: Arc::clone(&manager.runtime.clock),
         router: Arc::clone(&manager.router),
@@ -87,10 +92,51 @@ pub(super) async fn bind(
             "delegated-authorization",
         )
         .await?,
-        observer,
+        observer: Arc::clone(&observer),
     };
-    let options = options(config, port);
-    Ok(Some(SecureServer::bind(options, deps).await?))
+    if let Some(port) = config.secure_port() {
+        pages(manager, &observer, set_verbosity).install(&manager.router);
+        let address = SocketAddr::new(flags.bind_address, port);
+        servers.push(SecureServer::bind(options(config, address), deps.clone()).await?);
+    }
+    let admin = if let Some(port) = config.admin_port() {
+        let router = Arc::new(Router::new());
+        let address = SocketAddr::new(flags.admin_bind_address, port);
+        let deps = ServeDeps { router: Arc::clone(&router), ..deps };
+        servers.push(SecureServer::bind(options(config, address), deps).await?);
+        router
+    } else {
+        Arc::clone(&manager.router)
+    };
+    if let Some(server) = servers.last() {
+        mount(manager, server, &admin, shutdown)?;
+    }
+    Ok(servers)
+}
+
+/// Puts the admin API on a port.
+fn mount(
+    manager: &Arc<Completed>,
+    server: &SecureServer,
+    router: &Router,
+    shutdown: &CancellationToken,
+) -> Result<(), ManagerError> {
+    let flags = &manager.runtime.config.flags;
+    let deps = AdminDeps {
+        manager: Arc::new(Facade(Arc::clone(manager))),
+        authorizer: server.authorizer(),
+        events: Arc::clone(manager.chronicle.log()),
+        shutdown: shutdown.clone(),
+    };
+    let options = AdminOptions {
+        anonymous_reflection: flags.admin_anonymous_reflection,
+        grpc_web: flags.admin_grpc_web,
+        allowed_origins: flags.admin_cors_allowed_origins.clone(),
+        ..AdminOptions::default()
+    };
+    router.mount_grpc(admin_handler(deps, &options)?, flags.admin_grpc_web);
+    tracing::info!(address = %server.local_addr(), "the admin API is served");
+    Ok(())
 }
 
 fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>, set_verbosity: SetVerbosity) -> Pages {
@@ -155,11 +201,11 @@ async fn client_of(
     Ok(builder.ungated(name))
 }
 
-fn options(config: &Config, port: u16) -> ServeOptions {
+fn options(config: &Config, address: SocketAddr) -> ServeOptions {
     let flags = &config.flags;
     let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
     ServeOptions {
-        address: SocketAddr::new(flags.bind_address, port),
+        address,
         permit_address_sharing: flags.permit_address_sharing,
         permit_port_sharing: flags.permit_port_sharing,
         disable_http2: flags.disable_http2_serving,

@@ -21,26 +21,49 @@ pub enum ControllerState {
     LeftToCloud,
 }
 
+/// What `--controllers` says of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Whether it is to run.
+    pub selected: bool,
+    /// Whether it is named, rather than its default holding.
+    pub named: bool,
+}
+
 impl Config {
-    /// Whether a controller runs. A special one does, whatever `--controllers` says: observed of the original, and what
-    /// keeps a manager that runs a few controllers able to make their tokens. Of others, the first mention of its name in `--controllers`, with or without a dash, decides;
-    /// without one, `*` and its default do; then its gates and whether it needs a cloud provider. Whether it is built
+    /// What `--controllers` says of a controller. A special one is selected whatever it says: observed of the original,
+    /// and what keeps a manager that runs a few controllers able to make their tokens. Of others, the first mention of
+    /// its name, with or without a dash, decides; without one, `*` and its default do.
+    pub fn selection(&self, descriptor: &Descriptor) -> Selection {
+        let selectors = &self.flags.controllers;
+        match mention(selectors, descriptor) {
+            Some(selected) if !descriptor.special => Selection { selected, named: true },
+            mention => {
+                let star = selectors.iter().any(|selector| selector == "*");
+                let by_default = star && descriptor.default == DefaultState::On;
+                Selection { selected: descriptor.special || by_default, named: mention == Some(true) }
+            }
+        }
+    }
+
+    /// Whether a controller runs: it is selected, its gates are on, and it needs no cloud provider. Whether it is built
     /// is not asked here.
     pub fn controller_state(&self, descriptor: &Descriptor) -> ControllerState {
-        match mention(&self.flags.controllers, descriptor) {
-            _ if descriptor.special => {}
-            Some(true) => {}
-            Some(false) => return ControllerState::DisabledByFlag,
-            None if descriptor.default == DefaultState::On
-                && self.flags.controllers.iter().any(|c| c == "*") => {}
-            None => return ControllerState::NotSelected,
+        match self.selection(descriptor) {
+            Selection { selected: true, .. } => {}
+            Selection { named: true, .. } => return ControllerState::DisabledByFlag,
+            Selection { named: false, .. } => return ControllerState::NotSelected,
         }
-        let missing: Vec<&'static str> =
-            descriptor.gates.iter().copied().filter(|gate| !self.gates.enabled(gate)).collect();
+        let missing = self.missing_gates(descriptor);
         if !missing.is_empty() {
             return ControllerState::MissingGates(missing);
         }
         if descriptor.cloud { ControllerState::LeftToCloud } else { ControllerState::Enabled }
+    }
+
+    /// The feature gates that a controller needs and that are off.
+    pub fn missing_gates(&self, descriptor: &Descriptor) -> Vec<&'static str> {
+        descriptor.gates.iter().copied().filter(|gate| !self.gates.enabled(gate)).collect()
     }
 }
 

@@ -81,6 +81,13 @@ tls_min_version: String = "", Built, "Oldest TLS version to serve: VersionTLS12 
 tls_private_key_file: String = "", Built, "Private key of --tls-cert-file.";
 tls_sni_cert_key: Vec<NamedCertKey> = Vec::<NamedCertKey>::new(), Built, "Another serving certificate, chosen by the name that the client asks for: CERT,KEY for the names in it, CERT,KEY:NAME,*.NAME for others. May be repeated; exact names win over wildcards.";
 
+["Admin API"]
+admin_anonymous_reflection: bool = false, Built, "Let callers without credentials ask which services there are (gRPC reflection).";
+admin_bind_address: IpAddr = Ipv4Addr::UNSPECIFIED, Built, "Address of --admin-port. Blank or unspecified for all addresses, IPv4 and IPv6.";
+admin_cors_allowed_origins: Vec<String> = list(&[]), Built, "Origins (SCHEME://HOST[:PORT]) whose pages may call the admin API with --admin-grpc-web; * for all. Empty for none.";
+admin_grpc_web: bool = false, Built, "Take gRPC-Web calls too, as browsers make them.";
+admin_port: i64 = 0, Built, "Port of its own for the admin API, with the certificates and the authentication of the secure port. 0 to serve it on the secure port.";
+
 ["Authentication"]
 authentication_kubeconfig: String = "", Built, "Kubeconfig of the API server that checks tokens (TokenReview). Empty to take every token as anonymous.";
 authentication_skip_lookup: bool = false, Built, "Do not look up missing authentication settings in the cluster.";

@@ -29,7 +29,7 @@ use std::ffi::OsString;
 pub use composite::{
     ByteQuantity, ComponentSetting, ComponentSettings, ModuleVerbosity, NamedCertKey, VersionRequest,
 };
-pub use controllers::ControllerState;
+pub use controllers::{ControllerState, Selection};
 pub use error::{OptionError, OptionErrors, OptionWarning};
 pub use flag::{Effect, Flag};
 pub use flags::{Flags, TABLE};
@@ -75,6 +75,11 @@ impl Config {
     /// The port to serve HTTPS on, if any.
     pub fn secure_port(&self) -> Option<u16> {
         u16::try_from(self.flags.secure_port).ok().filter(|port| *port > 0)
+    }
+
+    /// The port that the admin API has of its own, if any.
+    pub fn admin_port(&self) -> Option<u16> {
+        u16::try_from(self.flags.admin_port).ok().filter(|port| *port > 0)
     }
 }
 

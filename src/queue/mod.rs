@@ -99,15 +99,29 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.wake(woken);
     }
 
+    /// Adds a key that is to be worked on before all others that wait. For people who ask, not for loops: it takes time in
+    /// proportion to the number of waiting keys.
+    pub fn add_first(&self, key: K) {
+        let woken = self.shared.state.lock().add_first(key, Instant::now());
+        self.shared.wake(woken);
+    }
+
     /// Adds a key after `delay`; of several delays of one key the one that ends first counts. Independent of
     /// [`add`](Self::add): a key that waits now is added once more later.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.shared.schedule(|state, now| state.add_after(key, delay, now));
     }
 
-    /// Counts a failure of the key and adds it after the delay that this earns it (see [`QueueConfig`]).
-    pub fn add_rate_limited(&self, key: K) {
-        self.shared.schedule(|state, now| state.add_rate_limited(key, now));
+    /// Counts a failure of the key and adds it after the delay that this earns it (see [`QueueConfig`]), which is
+    /// returned.
+    pub fn add_rate_limited(&self, key: K) -> Duration {
+        let mut delay = Duration::ZERO;
+        self.shared.schedule(|state, now| {
+            let (woken, earned) = state.add_rate_limited(key, now);
+            delay = earned;
+            woken
+        });
+        delay
     }
 
     /// Forgets the key's failures: its next one earns the shortest delay. Does not take it off the queue.

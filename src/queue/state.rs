@@ -130,6 +130,18 @@ impl<K: Clone + Eq + Hash> State<K> {
         woken + usize::from(self.mark(id, now))
     }
 
+    /// Adds a key that is to be worked on before all others that wait. Takes time in proportion to their number.
+    pub(super) fn add_first(&mut self, key: K, now: Instant) -> usize {
+        let woken = self.add(key.clone(), || now);
+        if let Some(id) = self.find(self.hasher.hash_one(&key), &key)
+            && let Some(at) = self.ready.iter().position(|&held| held == id)
+        {
+            self.ready.remove(at);
+            self.ready.push_front(id);
+        }
+        woken
+    }
+
     /// Adds a key when `delay` has passed, unless it is to be added before that already.
     pub(super) fn add_after(&mut self, key: K, delay: Duration, now: Instant) -> usize {
         if self.phase != Phase::Open {
@@ -163,19 +175,20 @@ impl<K: Clone + Eq + Hash> State<K> {
         woken
     }
 
-    /// Counts a failure of the key, and adds it after the delay that this earns it.
-    pub(super) fn add_rate_limited(&mut self, key: K, now: Instant) -> usize {
+    /// Counts a failure of the key, and adds it after the delay that this earns it, which is told too.
+    pub(super) fn add_rate_limited(&mut self, key: K, now: Instant) -> (usize, Duration) {
         if self.phase != Phase::Open {
-            return 0;
+            return (0, Duration::ZERO);
         }
         let hash = self.hasher.hash_one(&key);
         let id = self.find_or_insert(hash, key.clone());
-        let Some(slot) = self.slot_mut(id) else { return 0 };
+        let Some(slot) = self.slot_mut(id) else { return (0, Duration::ZERO) };
         let failures = slot.failures;
         slot.failures = failures.saturating_add(1);
         let backoff = self.config.backoff(failures);
         let reserved = self.bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.reserve(now));
-        self.add_after(key, backoff.max(reserved), now)
+        let delay = backoff.max(reserved);
+        (self.add_after(key, delay, now), delay)
     }
 
     pub(super) fn forget(&mut self, key: &K) {

@@ -46,7 +46,8 @@ impl Chain {
         B::Error: Into<BoxError>,
     {
         let head = request.method() == Method::HEAD;
-        let Answer { mut response, close } = match self.router.find_grpc(request.headers()) {
+        let Answer { mut response, close } = match self.router.find_grpc(request.method(), request.headers())
+        {
             Some(handler) => self.answer_grpc(request, certs, &handler).await,
             None => self.answer_page(request, certs).await,
         };

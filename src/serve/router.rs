@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use http::{HeaderMap, Request, Uri, header};
+use http::{HeaderMap, Method, Request, Uri, header};
 use parking_lot::RwLock;
 
 use super::answers::{Handler, RequestBody};
@@ -18,11 +18,16 @@ struct Route {
     listed: bool,
 }
 
+struct Grpc {
+    handler: Handler,
+    browsers: bool,
+}
+
 #[derive(Default)]
 struct Routes {
     exact: BTreeMap<String, Route>,
     prefixes: BTreeMap<String, Route>,
-    grpc: Option<Handler>,
+    grpc: Option<Grpc>,
 }
 
 /// The table of handlers. Share it in an `Arc`.
@@ -85,9 +90,11 @@ impl Router {
         self.remove(&base) || prefix
     }
 
-    /// Answers every gRPC call (`content-type: application/grpc…`), behind authentication; the service authorizes.
-    pub fn mount_grpc(&self, handler: Handler) {
-        self.routes.write().grpc = Some(handler);
+    /// Answers every gRPC call (`content-type: application/grpc…`), behind authentication; the service authorizes. With
+    /// `browsers` also their question whether a page of another origin may call (CORS preflight), which carries no
+    /// credentials.
+    pub fn mount_grpc(&self, handler: Handler, browsers: bool) {
+        self.routes.write().grpc = Some(Grpc { handler, browsers });
     }
 
     /// The paths that are listed, in order.
@@ -107,11 +114,18 @@ impl Router {
     }
 
     /// Who answers gRPC calls, if this is one.
-    pub(super) fn find_grpc(&self, headers: &HeaderMap) -> Option<Handler> {
+    pub(super) fn find_grpc(&self, method: &Method, headers: &HeaderMap) -> Option<Handler> {
         let is_grpc = headers
             .get(header::CONTENT_TYPE)
             .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
-        if is_grpc { self.routes.read().grpc.clone() } else { None }
+        let is_preflight =
+            method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        if !is_grpc && !is_preflight {
+            return None;
+        }
+        let routes = self.routes.read();
+        let grpc = routes.grpc.as_ref().filter(|grpc| is_grpc || grpc.browsers)?;
+        Some(Arc::clone(&grpc.handler))
     }
 }
 

@@ -34,7 +34,9 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{ControlPlane, Options, eventually, faulty_clients, runtime, runtime_on, turn};
+use crate::harness::{
+    ControlPlane, Options, chronicle, eventually, faulty_clients, runtime, runtime_on, turn,
+};
 
 const LIMIT: Duration = Duration::from_mins(1);
 const GRACE: Duration = Duration::from_secs(5);
@@ -112,7 +114,15 @@ fn fragile(build: &Build<'_>, shared: &'static Shared, workers: usize) -> Result
         }),
     };
     let reconcile = Arc::new(RoomAdapter(room));
-    Ok(Built { loops: vec![Loop { queue: "fragile", workers, watches: vec![watch], reconcile }] })
+    Ok(Built {
+        loops: vec![Loop {
+            queue: "fragile",
+            kind: Some(&CONFIG_MAPS),
+            workers,
+            watches: vec![watch],
+            reconcile,
+        }],
+    })
 }
 
 const fn descriptor(name: &'static str, build: fn(&Build<'_>) -> Result<Built, BuildError>) -> Descriptor {
@@ -143,7 +153,7 @@ impl Supervised {
     }
 
     fn start(&mut self, descriptor: &'static Descriptor) -> Arc<Controller> {
-        let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true));
+        let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true, chronicle()));
         let (supervised, runtime) = (Arc::clone(&controller), Arc::clone(&self.runtime));
         self.tasks.spawn(supervise(supervised, runtime, GRACE, self.stop.clone()));
         controller.wish(|wish| wish.lead = true);

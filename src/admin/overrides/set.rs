@@ -154,6 +154,18 @@ impl OverrideSet {
         self.entries().filter(move |(_, entry)| entry.is_in_force(since) && !entry.is_in_force(now))
     }
 
+    /// The same, with what `previous` says of those controllers whose entries can't be read: a slip of the hand in an
+    /// annotation must not change what runs.
+    #[must_use]
+    pub fn keeping(mut self, previous: &Self) -> Self {
+        for problem in &self.problems {
+            if let Some(entry) = previous.entries.get(&problem.controller) {
+                self.entries.entry(problem.controller.clone()).or_insert_with(|| entry.clone());
+            }
+        }
+        self
+    }
+
     /// The set as it will be once `changes` are written.
     #[must_use]
     pub fn with(&self, changes: &[(String, Entry)]) -> Self {

@@ -15,16 +15,20 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
+use http::HeaderName;
+use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::{Extensions, Status};
 use tower::{Layer as _, Service, ServiceExt as _};
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::authorize::{Authorize, Method, check};
 use super::convert::address_of;
@@ -49,7 +53,7 @@ pub struct AdminDeps {
 }
 
 /// What callers are allowed to use up, and what they see without credentials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminOptions {
     /// Streams that may be open at the same time, of all services and callers together.
     pub streams: usize,
@@ -57,16 +61,29 @@ pub struct AdminOptions {
     pub request_bytes: usize,
     /// Whether reflection needs no credentials.
     pub anonymous_reflection: bool,
+    /// Whether gRPC-Web calls are taken too.
+    pub grpc_web: bool,
+    /// Origins whose pages may call; `*` for all.
+    pub allowed_origins: Vec<String>,
 }
 
 impl Default for AdminOptions {
     fn default() -> Self {
-        Self { streams: 4096, request_bytes: 64 << 10, anonymous_reflection: false }
+        Self {
+            streams: 4096,
+            request_bytes: 64 << 10,
+            anonymous_reflection: false,
+            grpc_web: false,
+            allowed_origins: Vec::new(),
+        }
     }
 }
 
 /// When to come back if too many streams are open.
 const STREAM_RETRY: Duration = Duration::from_secs(5);
+
+/// For how long browsers may remember that they may call.
+const PREFLIGHT: Duration = Duration::from_hours(1);
 
 /// The answers of a streaming RPC.
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -131,7 +148,7 @@ fn shutting_down() -> Status {
 pub struct RoutesError(#[from] tonic_reflection::server::Error);
 
 /// All services.
-pub fn routes(deps: AdminDeps, options: AdminOptions) -> Result<Routes, RoutesError> {
+pub fn routes(deps: AdminDeps, options: &AdminOptions) -> Result<Routes, RoutesError> {
     let shared = Shared {
         manager: deps.manager,
         authorizer: deps.authorizer,
@@ -180,7 +197,7 @@ pub fn routes(deps: AdminDeps, options: AdminOptions) -> Result<Routes, RoutesEr
 /// port. The caller is expected in the requests' extensions, as an `Arc<UserInfo>`; without it nobody is let in.
 pub fn service(
     deps: AdminDeps,
-    options: AdminOptions,
+    options: &AdminOptions,
 ) -> Result<
     impl Service<
         http::Request<tonic::body::Body>,
@@ -197,20 +214,52 @@ pub fn service(
     Ok(DeadlineLayer.layer(guard::Guard::new(routes, options.anonymous_reflection)))
 }
 
-/// The same as a handler of the secure port's router.
-pub fn admin_handler(deps: AdminDeps, options: AdminOptions) -> Result<Handler, RoutesError> {
+/// The same as a handler of the secure port's router, for browsers too if that is asked for.
+pub fn admin_handler(deps: AdminDeps, options: &AdminOptions) -> Result<Handler, RoutesError> {
     let service = service(deps, options)?;
-    Ok(handler(move |request: http::Request<crate::serve::RequestBody>| {
+    if options.grpc_web {
+        let translated = tonic_web::GrpcWebLayer::new().layer(service);
+        return Ok(as_handler(cors(options).layer(translated)));
+    }
+    Ok(as_handler(service))
+}
+
+/// Which pages may call, and what they may send and see.
+fn cors(options: &AdminOptions) -> CorsLayer {
+    let origins = if options.allowed_origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        // Those that are no header values were refused with the flags.
+        AllowOrigin::list(options.allowed_origins.iter().filter_map(|origin| origin.parse().ok()))
+    };
+    let header = HeaderName::from_static;
+    CorsLayer::new()
+        .allow_origin(origins)
+        .allow_methods([http::Method::POST])
+        .allow_headers(
+            ["authorization", "content-type", "x-grpc-web", "x-user-agent", "grpc-timeout"].map(header),
+        )
+        .expose_headers(["grpc-status", "grpc-message", "grpc-status-details-bin"].map(header))
+        .max_age(PREFLIGHT)
+}
+
+fn as_handler<S, B>(service: S) -> Handler
+where
+    S: Service<http::Request<tonic::body::Body>, Response = http::Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = bytes::Bytes, Error = Status> + Send + 'static,
+{
+    handler(move |request: http::Request<crate::serve::RequestBody>| {
         let service = service.clone();
         async move {
-            let request = request.map(tonic::body::Body::new);
-            match service.oneshot(request).await {
-                Ok(response) => response.map(|body| {
-                    use http_body_util::BodyExt as _;
-                    body.map_err(Into::into).boxed_unsync()
-                }),
+            match service.oneshot(request.map(tonic::body::Body::new)).await {
+                Ok(response) => response.map(|body| body.map_err(Into::into).boxed_unsync()),
                 Err(never) => match never {},
             }
         }
-    }))
+    })
 }

@@ -92,6 +92,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     Ok(Built {
         loops: vec![Loop {
             queue: "deployment",
+            kind: Some(&DEPLOYMENTS),
             workers: workers(build.config.flags.concurrent_deployment_syncs),
             watches,
             reconcile: Arc::new(RoomAdapter(room)),

@@ -89,6 +89,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     Ok(Built {
         loops: vec![Loop {
             queue: "replicaset",
+            kind: Some(&REPLICA_SETS),
             workers: workers(build.config.flags.concurrent_replicaset_syncs),
             watches,
             reconcile: Arc::new(RoomAdapter(room)),

@@ -71,6 +71,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     Ok(Built {
         loops: vec![Loop {
             queue: "root_ca_cert_publisher",
+            kind: Some(&NAMESPACES),
             workers: 1,
             watches: vec![namespaces, config_maps],
             reconcile: Arc::new(RoomAdapter(room)),

@@ -64,6 +64,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     Ok(Built {
         loops: vec![Loop {
             queue: "serviceaccount",
+            kind: Some(&NAMESPACES),
             workers: 1,
             watches: vec![namespaces, accounts],
             reconcile: Arc::new(RoomAdapter(room)),

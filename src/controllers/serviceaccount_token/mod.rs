@@ -70,12 +70,14 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![
             Loop {
                 queue: "serviceaccount_tokens_secret",
+                kind: Some(&SECRETS),
                 workers,
                 watches: vec![watch_secrets(), watch_accounts(secrets)],
                 reconcile: Arc::new(RoomAdapter(tokens)),
             },
             Loop {
                 queue: "serviceaccount_tokens_service",
+                kind: Some(&SERVICE_ACCOUNTS),
                 workers,
                 watches: vec![watch_gone_secrets(), observe_accounts()],
                 reconcile: Arc::new(RoomAdapter(references)),

@@ -10,7 +10,8 @@ impl Check<'_> {
         if !(0..=65535).contains(&port) {
             self.fail("secure-port", format!("{port} is not a port"), "1 to 65535, or 0 to serve nothing");
         }
-        if port == 0 {
+        self.admin();
+        if port == 0 && flags.admin_port == 0 {
             let message =
                 "0 serves nothing: no health checks and no metrics; flags for serving are not looked at";
             self.warn("secure-port", message);
@@ -40,6 +41,28 @@ impl Check<'_> {
         {
             let problem = format!("{:?} is a file", flags.cert_dir);
             self.fail("cert-dir", problem, "a directory, which is made if it is not there");
+        }
+    }
+
+    fn admin(&mut self) {
+        let flags = self.flags;
+        let port = flags.admin_port;
+        if !(0..=65535).contains(&port) {
+            let allowed = "1 to 65535, or 0 to serve the admin API on the secure port";
+            self.fail("admin-port", format!("{port} is not a port"), allowed);
+        }
+        if port != 0 && port == flags.secure_port {
+            let allowed = "another port, or 0 to serve the admin API on the secure port";
+            self.fail("admin-port", format!("{port} is the secure port"), allowed);
+        }
+        for origin in flags.admin_cors_allowed_origins.iter().filter(|origin| *origin != "*") {
+            if !is_origin(origin) {
+                let allowed = "SCHEME://HOST[:PORT] as browsers send it, without a path, or * for all";
+                self.fail("admin-cors-allowed-origins", format!("{origin:?} is not an origin"), allowed);
+            }
+        }
+        if !flags.admin_cors_allowed_origins.is_empty() && !flags.admin_grpc_web {
+            self.warn("admin-cors-allowed-origins", "has no effect without --admin-grpc-web");
         }
     }
 
@@ -118,4 +141,14 @@ impl Check<'_> {
             );
         }
     }
+}
+
+/// Whether a text is what browsers send as an origin: a scheme and an authority, nothing after.
+fn is_origin(text: &str) -> bool {
+    text.parse::<http::Uri>().is_ok_and(|uri| {
+        let authority = uri.authority().map(http::uri::Authority::as_str);
+        uri.scheme_str().zip(authority).is_some_and(|(scheme, authority)| {
+            !authority.contains('@') && text == format!("{scheme}://{authority}")
+        })
+    })
 }

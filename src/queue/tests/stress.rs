@@ -52,7 +52,9 @@ async fn every_key_is_worked_on_after_its_last_add() {
                     cells[key].added.fetch_add(1, Ordering::SeqCst);
                     match (random >> 60) & 0xf {
                         0 => queue.add_after(key, Duration::from_micros(random >> 54)),
-                        1 => queue.add_rate_limited(key),
+                        1 => {
+                            queue.add_rate_limited(key);
+                        }
                         2 => {
                             queue.forget(&key);
                             queue.add(key);

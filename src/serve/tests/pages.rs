@@ -283,12 +283,16 @@ async fn a_grpc_service_is_behind_authentication_and_authorizes_by_itself() {
     let reply = running.client().send(call(None)).await;
     assert_eq!(reply.status, StatusCode::FORBIDDEN, "with no service mounted it is a path like any other");
 
-    setup.router.mount_grpc(sync_handler(|request| {
-        let user = UserInfo::of(request.extensions()).unwrap().name.clone();
-        let mut response = respond(StatusCode::OK, http::HeaderValue::from_static("application/grpc"), user);
-        response.headers_mut().insert("grpc-status", http::HeaderValue::from_static("0"));
-        response
-    }));
+    setup.router.mount_grpc(
+        sync_handler(|request| {
+            let user = UserInfo::of(request.extensions()).unwrap().name.clone();
+            let mut response =
+                respond(StatusCode::OK, http::HeaderValue::from_static("application/grpc"), user);
+            response.headers_mut().insert("grpc-status", http::HeaderValue::from_static("0"));
+            response
+        }),
+        false,
+    );
     assert_eq!(running.client().send(call(None)).await.body, "system:anonymous");
     assert_eq!(running.client().send(call(Some("good"))).await.body, "robot");
     let reply = running.client().send(call(Some("bad"))).await;

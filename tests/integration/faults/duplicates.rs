@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{ControlPlane, Namespace, Options, faulty_clients, runtime_on, turn, until};
+use crate::harness::{ControlPlane, Namespace, Options, chronicle, faulty_clients, runtime_on, turn, until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 /// What reconciles in flight get to finish.
@@ -116,7 +116,7 @@ async fn lost_answers(plane: &ControlPlane) {
     suffer(&faults);
     let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &faults).await;
     let runtime = Arc::new(runtime_on(clients));
-    let controller = Arc::new(Controller::new(&REPLICA_SETS, Phase::Standby, true));
+    let controller = Arc::new(Controller::new(&REPLICA_SETS, Phase::Standby, true, chronicle()));
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&runtime), GRACE, stop.clone()));

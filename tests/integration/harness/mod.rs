@@ -18,5 +18,5 @@ pub(crate) use kubernetes::{Cluster, Namespace};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use port::{Caller, Port};
 pub(crate) use proxy::{Proxy, Tamper};
-pub(crate) use rig::{faulty_clients, runtime, runtime_on};
+pub(crate) use rig::{chronicle, faulty_clients, runtime, runtime_on};
 pub(crate) use wait::{eventually, turn, until};

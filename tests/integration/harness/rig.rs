@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use coxswain::client::{ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Faults};
 use coxswain::events::{EventBroadcaster, EventMetrics};
-use coxswain::framework::{ReconcileMetrics, Runtime};
+use coxswain::framework::{ReconcileMetrics, Runtime, Unreported};
 use coxswain::informer::{Informers, InformersConfig, Source};
+use coxswain::manager::Chronicle;
 use coxswain::model::clock::{SharedClock, SystemClock};
 use coxswain::options::Config;
 use coxswain::queue::QueueMetrics;
@@ -48,6 +49,8 @@ pub(crate) fn runtime(clients: ClientBuilder, source: Arc<dyn Source>, config: I
         reconcile_metrics: ReconcileMetrics::register(&metrics).expect("reconcile metrics"),
         signer: None,
         root_ca: Some("a bundle".into()),
+        report: Arc::new(Unreported),
+        writes: None,
     }
 }
 
@@ -55,4 +58,9 @@ pub(crate) fn runtime(clients: ClientBuilder, source: Arc<dyn Source>, config: I
 pub(crate) fn runtime_on(clients: ClientBuilder) -> Runtime {
     let source: ApiClient = clients.root("shared-informers");
     runtime(clients, Arc::new(source), InformersConfig::default())
+}
+
+/// What controllers tell of themselves, to nobody.
+pub(crate) fn chronicle() -> Arc<Chronicle> {
+    Arc::new(Chronicle::new(Arc::new(SystemClock)))
 }

@@ -116,7 +116,7 @@ impl Bench {
             events: Arc::clone(&events),
             shutdown: shutdown.clone(),
         };
-        let service = Identify(service(deps, options).unwrap());
+        let service = Identify(service(deps, &options).unwrap());
         let (client, server) = tokio::io::duplex(64 << 10);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {

@@ -1,9 +1,62 @@
-//! Plans and what came of them, as actions to show. Bodies are left out: they may hold secrets.
+//! Plans and what came of them, as actions to show to people. Bodies are left out: they may hold secrets. Performs
+//! nothing.
 
-use super::manager::{ActionResult, ActionState, ActionVerb};
-use crate::executor::{Change, Executed};
+use super::{Change, Executed};
+use crate::api::Kind;
+use crate::model::Key;
 use crate::model::plan::{EventSpec, Plan, Step, Verb, Verify, Write};
 use crate::wire::Str;
+
+/// One step that a controller took, or would take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionState {
+    /// What sort of step.
+    pub verb: ActionVerb,
+    /// Kind of the object.
+    pub kind: &'static Kind,
+    /// The object.
+    pub key: Key,
+    /// Its UID, or empty.
+    pub uid: Str,
+    /// Subresource, or empty.
+    pub subresource: &'static str,
+    /// The step for people.
+    pub summary: String,
+    /// What became of it.
+    pub result: ActionResult,
+}
+
+/// Sorts of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionVerb {
+    /// A live read.
+    Verify,
+    /// A create.
+    Create,
+    /// A replacement.
+    Update,
+    /// A patch.
+    Patch,
+    /// A delete.
+    Delete,
+    /// A Kubernetes Event.
+    Event,
+}
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActionResult {
+    /// Planned only.
+    Planned,
+    /// Carried out.
+    Done,
+    /// Nothing was left to do.
+    Unneeded,
+    /// It failed, and why.
+    Failed(String),
+    /// No answer came.
+    Unknown,
+}
 
 /// What a plan would do, in order.
 pub fn planned(plan: &Plan) -> Vec<ActionState> {
@@ -11,8 +64,8 @@ pub fn planned(plan: &Plan) -> Vec<ActionState> {
     for step in &plan.steps {
         match step {
             Step::Verify(verify) => actions.push(verified(verify)),
-            Step::Write(write) => actions.push(written(write)),
-            Step::Batch(writes) => actions.extend(writes.iter().map(written)),
+            Step::Write(write) => actions.push(planned_write(write)),
+            Step::Batch(writes) => actions.extend(writes.iter().map(planned_write)),
             Step::Emit(event) => actions.push(emitted(event)),
         }
     }
@@ -74,7 +127,8 @@ fn verified(verify: &Verify) -> ActionState {
     }
 }
 
-fn written(write: &Write) -> ActionState {
+/// What a write would do.
+pub fn planned_write(write: &Write) -> ActionState {
     let (verb, subresource, uid) = match &write.verb {
         Verb::Create(_) => (ActionVerb::Create, "", Str::EMPTY),
         Verb::Update(_) | Verb::UpdateWithToken { .. } => (ActionVerb::Update, "", Str::EMPTY),
@@ -115,7 +169,6 @@ mod tests {
     use super::*;
     use crate::api::kinds::{PODS, REPLICA_SETS};
     use crate::executor::{Effect, ExecuteError};
-    use crate::model::Key;
     use crate::model::plan::{Expect, Failure};
 
     fn plan() -> Plan {

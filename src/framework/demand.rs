@@ -1,0 +1,93 @@
+//! Reconciles that somebody asked for: one key now, or what a reconcile would do.
+//!
+//! A key is never reconciled by two at once: who asks is put before the queue and gets the answer of the first reconcile
+//! that begins after that. An explanation runs observe and plan only, and writes nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::expectations::Readiness;
+use super::worker::{Outcome, Worker};
+use crate::api::Kind;
+use crate::executor::{ActionState, planned};
+use crate::model::Key;
+
+/// What came of a reconcile that somebody asked for.
+#[derive(Clone, Debug)]
+pub struct Synced {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The steps that it took.
+    pub actions: Vec<ActionState>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What a reconcile would do.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The steps that it would take; an error where the object can't be reconciled, `None` where there is no object.
+    pub actions: Result<Option<Vec<ActionState>>, String>,
+    /// When the controller would look again.
+    pub requeue_after: Option<Duration>,
+    /// The kind whose cache has not seen the last writes yet: until it has, nothing would be done.
+    pub waiting_for: Option<&'static Kind>,
+}
+
+/// Who waits for which key.
+#[derive(Default)]
+pub(super) struct Demands(Mutex<HashMap<Key, Vec<oneshot::Sender<Synced>>>>);
+
+impl Demands {
+    fn ask(&self, key: &Key) -> oneshot::Receiver<Synced> {
+        let (answer, answered) = oneshot::channel();
+        let mut waiting = self.0.lock();
+        let all = waiting.entry(key.clone()).or_default();
+        // Those who hung up meanwhile.
+        all.retain(|each| !each.is_closed());
+        all.push(answer);
+        answered
+    }
+
+    /// Takes those who wait for a key whose reconcile begins now.
+    pub(super) fn take(&self, key: &Key) -> Vec<oneshot::Sender<Synced>> {
+        let mut waiting = self.0.lock();
+        if waiting.is_empty() { Vec::new() } else { waiting.remove(key).unwrap_or_default() }
+    }
+
+    /// Lets all go who wait; their keys are not reconciled any more.
+    pub(super) fn close(&self) {
+        self.0.lock().clear();
+    }
+}
+
+impl Worker {
+    /// Reconciles a key now; `None` if the controller stops before.
+    pub(super) async fn sync(&self, key: Key) -> Option<Synced> {
+        let answered = self.demands.ask(&key);
+        self.queue.add_first(key);
+        if self.queue.is_shutting_down() {
+            self.demands.close();
+        }
+        answered.await.ok()
+    }
+
+    /// Observes and plans, and does nothing.
+    pub(super) fn explain(&self, key: &Key) -> Explained {
+        let waiting_for = match self.expectations.check(key) {
+            Readiness::Waiting(kind) | Readiness::Uncertain(kind, _) => Some(kind),
+            Readiness::Ready | Readiness::GivenUp(_) => None,
+        };
+        match self.reconcile.plan(key, &[], self.clock.now()) {
+            Ok(plan) => Explained {
+                requeue_after: plan.as_ref().and_then(|plan| plan.requeue_after),
+                actions: Ok(plan.map(|plan| planned(&plan))),
+                waiting_for,
+            },
+            Err(error) => Explained { actions: Err(error.to_string()), requeue_after: None, waiting_for },
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The manager as the admin API sees it.
+//!
+//! Reads are snapshots of what the parts know; writes go to the part that owns the matter. Nothing is decided here.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::chronicle::LeadershipChange;
+use super::complete::Completed;
+use super::controller::Controller;
+use super::controllers::obstacle;
+use super::leadership::Lock;
+use crate::admin::Manager;
+use crate::admin::manager::{
+    ControllerState, Counts, FailureState, LeaseState, Mutation, MutationKind, Obstacle, QueueDetail,
+    QueueState, ReplicaState, StepDownError, SyncError, SyncOutcome, SyncReport, SyncRequest, WatchState,
+};
+use crate::admin::overrides::{Entry, HeldOverrides, OverrideSet, StoreError};
+use crate::api::kinds::LEASES;
+use crate::framework::{DefaultState, Explained, KeyFailure, Outcome, Phase, RunningLoop, Synced, Watched};
+use crate::informer::InformerStats;
+use crate::model::Key;
+use crate::model::plan::{EventSpec, Regarding};
+
+/// The whole manager behind the admin API's trait.
+pub(super) struct Facade(pub(super) Arc<Completed>);
+
+impl Facade {
+    fn controller(&self, controller: &Controller, informers: &[InformerStats]) -> ControllerState {
+        let descriptor = controller.descriptor;
+        let runtime = &self.0.runtime;
+        let loops = controller.loops();
+        let phase = controller.phase();
+        let watched = controller.watched();
+        let missing = descriptor.build.is_none().then_some(Obstacle::NotImplemented);
+        ControllerState {
+            name: descriptor.name,
+            aliases: descriptor.aliases,
+            description: descriptor.description,
+            gates: descriptor.gates.iter().map(|&gate| (gate, runtime.config.gates.enabled(gate))).collect(),
+            enabled_by_default: descriptor.default == DefaultState::On,
+            cloud: descriptor.cloud,
+            special: descriptor.special,
+            flags: self.0.controllers.flags(descriptor),
+            obstacle: missing.or_else(|| obstacle(&runtime.config, descriptor)).or_else(|| match &phase {
+                Phase::Skipped(why) => Some(Obstacle::Setting(why.clone())),
+                _ => None,
+            }),
+            unhealthy: watched.iter().find_map(|watched| trouble(watched, informers)),
+            phase,
+            phase_since: controller.since(),
+            service_account: descriptor
+                .service_account
+                .filter(|_| runtime.config.flags.use_service_account_credentials),
+            watches: watched.iter().map(watch_state).collect(),
+            restarts: controller.restarts(),
+            counts: loops.iter().map(counts).fold(Counts::default(), add),
+            last_error: loops
+                .iter()
+                .filter_map(|each| each.stats().last_error())
+                .max_by_key(|failure| failure.at)
+                .map(failure_state),
+        }
+    }
+
+    fn loops(&self) -> impl Iterator<Item = (&'static str, RunningLoop)> {
+        let all = self.0.controllers.all().iter();
+        all.flat_map(|controller| {
+            let name = controller.descriptor.name;
+            controller.loops().into_iter().map(move |each| (name, each))
+        })
+    }
+
+    fn locks(&self) -> impl Iterator<Item = &Lock> {
+        self.0.main_lock.iter().chain(self.0.migration.as_ref().map(|migration| &migration.lock))
+    }
+
+    /// The Lease that a mutation is about: that of the overrides, or the one by which this replica leads.
+    fn lease_of(&self, mutation: MutationKind) -> Regarding {
+        match mutation {
+            MutationKind::Enabled | MutationKind::Disabled => self.0.overrides.lease(),
+            MutationKind::SteppedDown | MutationKind::Synced => {
+                let meta = self.0.main_lock.as_ref().and_then(|lock| lock.elector.lease_meta());
+                meta.map_or_else(|| self.0.overrides.lease(), |meta| Regarding::of(&LEASES, &meta))
+            }
+        }
+    }
+}
+
+impl Manager for Facade {
+    fn now(&self) -> Timestamp {
+        self.0.runtime.clock.now()
+    }
+
+    fn identity(&self) -> &str {
+        &self.0.identity
+    }
+
+    fn controllers(&self) -> Vec<ControllerState> {
+        let informers = self.0.runtime.informers.stats();
+        let all = self.0.controllers.all().iter();
+        let mut states: Vec<_> = all.map(|controller| self.controller(controller, &informers)).collect();
+        states.sort_by_key(|state| state.name);
+        states
+    }
+
+    fn overrides(&self) -> Arc<OverrideSet> {
+        self.0.overrides.set()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.0.chronicle.changes()
+    }
+
+    fn read_overrides(&self) -> BoxFuture<'_, Result<HeldOverrides, StoreError>> {
+        Box::pin(self.0.overrides.read())
+    }
+
+    fn write_overrides<'a>(
+        &'a self,
+        held: &'a HeldOverrides,
+        changes: &'a [(String, Entry)],
+    ) -> BoxFuture<'a, Result<HeldOverrides, StoreError>> {
+        Box::pin(self.0.overrides.write(held, changes))
+    }
+
+    fn leases(&self) -> Vec<LeaseState> {
+        self.locks().map(Lock::state).collect()
+    }
+
+    fn replicas(&self) -> Vec<ReplicaState> {
+        Vec::new()
+    }
+
+    fn step_down<'a>(&'a self, _successor: Option<&'a str>) -> BoxFuture<'a, Result<(), StepDownError>> {
+        Box::pin(std::future::ready(Err(StepDownError::NotLeader)))
+    }
+
+    fn queues(&self) -> Vec<QueueState> {
+        let mut queues: Vec<_> = self.loops().map(|(name, each)| queue_state(name, &each)).collect();
+        queues.sort_by_key(|queue| queue.name);
+        queues
+    }
+
+    fn queue(&self, name: &str, max_keys: usize) -> Option<QueueDetail> {
+        let (controller, each) = self.loops().find(|(_, each)| each.name() == name)?;
+        let snapshot = each.queue().snapshot(max_keys);
+        let keys = |rows: Vec<crate::queue::QueuedKey<Key>>| {
+            rows.into_iter().take(max_keys).map(|row| (row.key, row.age)).collect()
+        };
+        Some(QueueDetail {
+            state: queue_state(controller, &each),
+            oldest: keys(snapshot.oldest),
+            in_flight: keys(snapshot.running),
+            failing: each.stats().failing(max_keys).into_iter().map(failure_state).collect(),
+        })
+    }
+
+    fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>> {
+        Box::pin(async move {
+            let found = self
+                .loops()
+                .find(|(controller, each)| *controller == request.controller && each.name() == request.queue);
+            let (_, each) = found.ok_or(SyncError::NotRunning)?;
+            if request.explain {
+                let began = Instant::now();
+                let explained = each.explain(&request.key);
+                return Ok(SyncReport { duration: began.elapsed(), ..explanation(explained) });
+            }
+            each.sync(request.key.clone()).await.map(report).ok_or(SyncError::NotRunning)
+        })
+    }
+
+    fn announce(&self, mutation: &Mutation) {
+        self.0.recorder.emit(EventSpec {
+            regarding: self.lease_of(mutation.action),
+            warning: false,
+            reason: mutation.action.reason(),
+            message: mutation.message.clone(),
+        });
+    }
+}
+
+impl Lock {
+    fn state(&self) -> LeaseState {
+        let leadership = self.elector.leadership().borrow().clone();
+        LeaseState { lease: self.lease.clone(), leading: leadership.leading, record: leadership.record }
+    }
+
+    /// Tells the chronicle of every change of leadership, until the process ends.
+    pub(super) async fn follow(&self, tell: impl Fn(LeadershipChange)) {
+        let mut leadership = self.elector.leadership();
+        let (mut holder, mut led) = (crate::wire::Str::EMPTY, false);
+        loop {
+            let (now, leads, transitions) = {
+                let state = leadership.borrow_and_update();
+                let record = state.record.as_ref();
+                let now = record.map(|record| record.holder.clone()).unwrap_or_default();
+                (now, state.leading, record.map_or(0, |record| record.transitions))
+            };
+            if now != holder || leads != led {
+                tell(LeadershipChange {
+                    lease: self.lease.clone(),
+                    previous: std::mem::replace(&mut holder, now.clone()),
+                    holder: now,
+                    leading: leads,
+                    transitions,
+                });
+                led = leads;
+            }
+            if leadership.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn watch_state(watched: &Watched) -> WatchState {
+    WatchState {
+        kind: watched.kind,
+        field_selector: watched.field_selector,
+        cached: watched.cached(),
+        synced: watched.is_synced(),
+    }
+}
+
+/// What is wrong with an informer that a controller reads.
+fn trouble(watched: &Watched, informers: &[InformerStats]) -> Option<String> {
+    let same = |stats: &&InformerStats| {
+        stats.kind == watched.kind && stats.field_selector.as_deref() == watched.field_selector
+    };
+    let stats = informers.iter().find(same)?;
+    stats.problem().map(|problem| format!("{}: {problem}", stats.kind))
+}
+
+fn counts(each: &RunningLoop) -> Counts {
+    let snapshot = each.queue().snapshot(0);
+    Counts {
+        workers: each.workers,
+        depth: snapshot.depth,
+        in_flight: snapshot.in_flight,
+        delayed: snapshot.delayed,
+        failing: each.stats().failing_keys(),
+        oldest: snapshot.oldest_age,
+        longest_running: snapshot.running.first().map(|row| row.age),
+        syncs: each.stats().syncs(),
+        errors: each.stats().errors(),
+    }
+}
+
+fn add(sum: Counts, each: Counts) -> Counts {
+    Counts {
+        workers: sum.workers + each.workers,
+        depth: sum.depth + each.depth,
+        in_flight: sum.in_flight + each.in_flight,
+        delayed: sum.delayed + each.delayed,
+        failing: sum.failing + each.failing,
+        oldest: sum.oldest.max(each.oldest),
+        longest_running: sum.longest_running.max(each.longest_running),
+        syncs: sum.syncs + each.syncs,
+        errors: sum.errors + each.errors,
+    }
+}
+
+fn queue_state(controller: &'static str, each: &RunningLoop) -> QueueState {
+    QueueState { name: each.name(), controller, kind: each.kind(), counts: counts(each) }
+}
+
+fn failure_state(failure: KeyFailure) -> FailureState {
+    let KeyFailure { key, error, at, attempts } = failure;
+    FailureState { key, error, at, attempts }
+}
+
+fn report(synced: Synced) -> SyncReport {
+    let Synced { outcome, actions, took: duration } = synced;
+    let mut report = SyncReport {
+        outcome: SyncOutcome::Done,
+        actions,
+        message: String::new(),
+        requeue_after: None,
+        duration,
+        trace_id: None,
+    };
+    match outcome {
+        Outcome::Absent => report.outcome = SyncOutcome::NoObject,
+        Outcome::Done { requeue_after, .. } => report.requeue_after = requeue_after,
+        Outcome::Waiting(kind) => {
+            report.outcome = SyncOutcome::StaleCache;
+            report.message = format!("the cache of {kind} has not seen the last writes yet");
+        }
+        Outcome::Failed { error, retry } => {
+            report.outcome = if retry { SyncOutcome::Retrying } else { SyncOutcome::Failed };
+            report.message = error;
+        }
+    }
+    report
+}
+
+/// All but its duration.
+fn explanation(explained: Explained) -> SyncReport {
+    let Explained { actions, requeue_after, waiting_for } = explained;
+    let waiting = waiting_for
+        .map(|kind| format!("nothing is done before the cache of {kind} has seen the last writes"))
+        .unwrap_or_default();
+    let (outcome, actions, message) = match actions {
+        Ok(Some(actions)) => (SyncOutcome::Explained, actions, waiting),
+        Ok(None) => (SyncOutcome::NoObject, Vec::new(), String::new()),
+        Err(error) => (SyncOutcome::Failed, Vec::new(), error),
+    };
+    SyncReport {
+        outcome,
+        actions,
+        message,
+        requeue_after,
+        duration: std::time::Duration::ZERO,
+        trace_id: None,
+    }
+}

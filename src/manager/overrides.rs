@@ -1,0 +1,206 @@
+//! The overrides at work: what the Lease says, followed by every replica, becomes what the controllers are told.
+//!
+//! An entry that can't be read never changes what runs: the last one that could be read holds on. Writing is the admin
+//! API's, through [`Overrides::write`]; what it wrote is in force here at once, before the watch brings it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::chronicle::Chronicle;
+use super::controllers::Controllers;
+use crate::admin::events::OverrideChange;
+use crate::admin::overrides::{Entry, HeldOverrides, Order, OverrideSet, OverrideStore, StoreError};
+use crate::api::coordination::Lease;
+use crate::api::kinds::LEASES;
+use crate::informer::{Delta, InformerHandle, Informers, Registration};
+use crate::model::plan::Regarding;
+use crate::wire::{Message, Str};
+
+/// The one Lease that is watched.
+const SELECTOR: &str = "metadata.namespace=kube-system,metadata.name=coxswain-overrides";
+/// For how long a leader waits to learn of the overrides before it starts controllers by its flags alone.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// However far off the next end of an override is, the clock is looked at this often: it may be set.
+const LOOK_AT_CLOCK: Duration = Duration::from_mins(1);
+
+/// The overrides, as this replica knows them.
+pub(super) struct Overrides {
+    store: OverrideStore,
+    set: ArcSwap<OverrideSet>,
+    seen: Mutex<Seen>,
+    news: Notify,
+    chronicle: Arc<Chronicle>,
+}
+
+/// Which Lease was seen last.
+#[derive(Default)]
+struct Seen {
+    uid: Str,
+    version: u64,
+    resource_version: Str,
+}
+
+impl Overrides {
+    pub(super) fn new(store: OverrideStore, chronicle: Arc<Chronicle>) -> Self {
+        Self { store, set: ArcSwap::default(), seen: Mutex::default(), news: Notify::new(), chronicle }
+    }
+
+    /// What they say.
+    pub(super) fn set(&self) -> Arc<OverrideSet> {
+        self.set.load_full()
+    }
+
+    /// The Lease, for events about it.
+    pub(super) fn lease(&self) -> Regarding {
+        let seen = self.seen.lock();
+        Regarding {
+            kind: &LEASES,
+            key: OverrideStore::key(),
+            uid: seen.uid.clone(),
+            resource_version: seen.resource_version.clone(),
+        }
+    }
+
+    /// Reads them from the API server.
+    pub(super) async fn read(&self) -> Result<HeldOverrides, StoreError> {
+        self.store.read().await
+    }
+
+    /// Writes entries, and takes note of them.
+    pub(super) async fn write(
+        &self,
+        held: &HeldOverrides,
+        changes: &[(String, Entry)],
+    ) -> Result<HeldOverrides, StoreError> {
+        let written = self.store.write(held, changes).await?;
+        if let Ok(lease) = Lease::decode(&written.raw) {
+            self.take_in(&lease, written.set.clone());
+        }
+        Ok(written)
+    }
+
+    /// Takes in what a Lease says, unless a newer one was seen.
+    fn take_in(&self, lease: &Lease, set: OverrideSet) {
+        let meta = &lease.metadata;
+        let version = meta.resource_version.parse().unwrap_or(0);
+        let mut seen = self.seen.lock();
+        if version < seen.version {
+            return;
+        }
+        *seen = Seen { uid: meta.uid.clone(), version, resource_version: meta.resource_version.clone() };
+        let set = set.keeping(&self.set.load());
+        self.set.store(Arc::new(set));
+        drop(seen);
+        self.news.notify_one();
+    }
+
+    /// The Lease is gone, and all overrides with it, unless that was an older one.
+    fn forget(&self, lease: &Lease) {
+        let mut seen = self.seen.lock();
+        if seen.uid != lease.metadata.uid {
+            return;
+        }
+        seen.uid = Str::EMPTY;
+        self.set.store(Arc::default());
+        drop(seen);
+        self.news.notify_one();
+    }
+
+    /// Begins to watch the Lease.
+    pub(super) fn watch(self: &Arc<Self>, informers: &Informers) -> OverridesWatch {
+        let handle = informers.acquire(&LEASES, Some(SELECTOR));
+        let overrides = Arc::clone(self);
+        let handler = move |delta: Delta<'_>| match delta.typed::<Lease>() {
+            (_, Some(now)) => overrides.take_in(now, overrides.store.decode(now).set),
+            (Some(last), None) => overrides.forget(last),
+            (None, None) => {}
+        };
+        let registration = handle.add_handler("overrides", Arc::new(handler));
+        OverridesWatch { handle, _registration: registration }
+    }
+
+    /// Tells the controllers what the overrides order, now and whenever they change or one ends, until `stop`.
+    pub(super) async fn run(&self, controllers: &Controllers, stop: &CancellationToken) {
+        let mut applied = Applied { set: Arc::default(), at: self.chronicle.now() };
+        loop {
+            let now = self.chronicle.now();
+            let set = self.set();
+            self.report(controllers, &applied, &set, now);
+            controllers.apply(&set, now);
+            let next = set.next_expiry(now).and_then(|at| Duration::try_from(at.duration_since(now)).ok());
+            applied = Applied { set, at: now };
+            tokio::select! {
+                () = self.news.notified() => {}
+                () = sleep(next.map_or(LOOK_AT_CLOCK, |next| next.min(LOOK_AT_CLOCK))) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Tells of what is different from what was applied last.
+    fn report(&self, controllers: &Controllers, before: &Applied, set: &OverrideSet, now: Timestamp) {
+        let name_of = |name: &str| controllers.get(name).map(|controller| controller.descriptor.name);
+        for (name, entry) in set.entries() {
+            let known = before.set.entry(name);
+            if known == Some(entry) {
+                continue;
+            }
+            // At the start of the process nothing has changed by reading what is there: old ends are no news.
+            let change = match entry.order {
+                Order::Default if known.is_none() => continue,
+                Order::Default => OverrideChange::Cleared,
+                _ if !entry.is_in_force(now) => continue,
+                _ => OverrideChange::Set,
+            };
+            tracing::info!(controller = name, change = ?change, user = entry.user, reason = entry.reason, "override");
+            self.chronicle.override_changed(name_of(name), change, Some(entry.clone()), String::new());
+        }
+        for (name, entry) in before.set.entries() {
+            if set.entry(name).is_none() && entry.is_in_force(now) {
+                tracing::info!(controller = name, "override removed");
+                let change = OverrideChange::Cleared;
+                self.chronicle.override_changed(name_of(name), change, None, String::new());
+            }
+        }
+        for (name, entry) in set.expired(before.at, now) {
+            tracing::info!(controller = name, "override ended: its time is over");
+            let change = OverrideChange::Expired;
+            self.chronicle.override_changed(name_of(name), change, Some(entry.clone()), String::new());
+        }
+        for problem in set.problems().iter().filter(|problem| !before.set.problems().contains(problem)) {
+            tracing::error!(key = problem.key, problem = problem.message, "override has no effect");
+            let controller = name_of(&problem.controller);
+            let text = format!("{}: {}", problem.key, problem.message);
+            self.chronicle.override_changed(controller, OverrideChange::Invalid, None, text);
+        }
+    }
+}
+
+/// What the controllers were told last, and when.
+struct Applied {
+    set: Arc<OverrideSet>,
+    at: Timestamp,
+}
+
+/// The watch of the Lease; it ends with this.
+pub(super) struct OverridesWatch {
+    handle: InformerHandle,
+    _registration: Registration,
+}
+
+impl OverridesWatch {
+    /// Waits until the overrides are known: a leader must not start what they disable. Not forever: without them the
+    /// flags hold.
+    pub(super) async fn first_look(&self) {
+        if !matches!(timeout(FIRST_LOOK, self.handle.wait_synced()).await, Ok(Ok(()))) {
+            tracing::error!("the overrides can't be read, the flags alone decide until they can");
+        }
+    }
+}
