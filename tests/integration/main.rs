@@ -10,6 +10,7 @@
 
 mod harness;
 
+mod clients;
 mod credentials;
 mod deployments;
 mod faults;

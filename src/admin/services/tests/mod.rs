@@ -6,6 +6,7 @@ mod leader;
 mod queues;
 mod streams;
 mod transport;
+mod web;
 
 use std::convert::Infallible;
 use std::sync::Arc;
