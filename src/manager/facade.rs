@@ -3,11 +3,11 @@
 //! Reads are snapshots of what the parts know; writes go to the part that owns the matter. Nothing is decided here.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::chronicle::LeadershipChange;
 use super::complete::Completed;
