@@ -9,18 +9,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::manager::{LeaseState, StepDownError};
 use crate::api::kinds::LEASES;
 use crate::client::WriteGuard;
-use crate::election::{Elector, LeaseLock};
+use crate::election::{Elector, Leadership, LeaseApi, LeaseLock};
 use crate::events::Recorder;
+use crate::model::Key;
 use crate::model::plan::{EventSpec, Regarding};
 use crate::telemetry::ManagerMetrics;
 
 /// One lock for which this replica stands.
-pub(super) struct Lock {
-    pub(super) elector: Arc<Elector<LeaseLock>>,
+pub(super) struct Lock<L = LeaseLock> {
+    pub(super) elector: Arc<Elector<L>>,
     /// Name of the Lease, as metrics carry it.
     pub(super) name: String,
     pub(super) metrics: ManagerMetrics,
@@ -36,7 +39,7 @@ pub(super) enum Ended {
     Lost,
 }
 
-impl Lock {
+impl<L: LeaseApi> Lock<L> {
     /// Waits until this replica leads; `false` when it was told to stop before.
     pub(super) async fn acquire(&self, stop: &CancellationToken) -> bool {
         let identity = self.elector.identity();
@@ -77,6 +80,21 @@ impl Lock {
         }
     }
 
+    /// Gives the Lease to `successor`, or to whoever comes first.
+    pub(super) async fn hand_over(&self, successor: Option<&str>) -> Result<(), StepDownError> {
+        if !self.elector.is_leading() {
+            return Ok(());
+        }
+        self.record("stopped leading");
+        let done = self.elector.hand_over(successor).await;
+        self.metrics.set_leading(&self.name, false);
+        match &done {
+            Ok(()) => tracing::info!(lease = self.name, successor, "handed over"),
+            Err(error) => tracing::error!(lease = self.name, %error, "not handed over"),
+        }
+        done.map_err(|error| StepDownError::Unavailable(format!("{}: {error}", self.name)))
+    }
+
     fn record(&self, what: &str) {
         if let Some(meta) = self.elector.lease_meta() {
             self.recorder.emit(EventSpec {
@@ -87,6 +105,61 @@ impl Lock {
             });
         }
     }
+}
+
+/// The Leases that this replica fights for, to be looked at.
+#[derive(Debug)]
+pub struct Leases {
+    locks: Vec<(Key, watch::Receiver<Leadership>)>,
+    changes: watch::Sender<u64>,
+}
+
+impl Leases {
+    /// These Leases, the main one first; none without an election.
+    pub(super) fn new(locks: Vec<(Key, watch::Receiver<Leadership>)>) -> Self {
+        Self { locks, changes: watch::Sender::default() }
+    }
+
+    /// How they stand, the main one first; empty if leader election is off, in which case this replica leads.
+    pub fn list(&self) -> Vec<LeaseState> {
+        let state = |(lease, leadership): &(Key, watch::Receiver<Leadership>)| {
+            let Leadership { leading, record } = leadership.borrow().clone();
+            LeaseState { lease: lease.clone(), leading, record }
+        };
+        self.locks.iter().map(state).collect()
+    }
+
+    /// Whether this replica leads, by the main Lease if there is one.
+    pub fn is_leading(&self) -> bool {
+        self.locks.first().is_none_or(|(_, main)| main.borrow().leading)
+    }
+
+    /// Changes whenever a Lease gets another holder, or this replica begins or ceases to lead; not with mere renewals.
+    /// The number means nothing.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Keeps [`Leases::changes`] going, for ever.
+    pub(super) async fn follow(&self) {
+        let each = self.locks.iter().map(|(_, leadership)| async {
+            let mut leadership = leadership.clone();
+            let mut last = standing(&leadership.borrow_and_update());
+            while leadership.changed().await.is_ok() {
+                let now = standing(&leadership.borrow_and_update());
+                if now != last {
+                    last = now;
+                    self.changes.send_modify(|count| *count = count.wrapping_add(1));
+                }
+            }
+        });
+        futures::future::join_all(each).await;
+    }
+}
+
+/// What of a leadership is more than a renewal.
+fn standing(leadership: &Leadership) -> (bool, Option<crate::wire::Str>) {
+    (leadership.leading, leadership.record.as_ref().map(|record| record.holder.clone()))
 }
 
 /// A name that no other process has: the host's and a random part, as the original makes it.

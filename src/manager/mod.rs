@@ -6,16 +6,22 @@
 //! exit ◄─ flush events ◄─ release the Lease ◄─ close the write gate ◄─ drain ◄── SIGTERM ┘
 //! ```
 //! It serves before it leads. Losing the Lease closes the write gate and ends the process, as in the original; a clean
-//! stop drains what is in flight, releases the Lease and exits with success. It decides nothing about objects.
+//! stop drains what is in flight, releases the Lease and exits with success. Leadership can also be given up while the
+//! process goes on (`terms`). Leaders and standbys alike announce themselves to each other (`replicas`). It decides
+//! nothing about objects.
 
 mod complete;
 mod controller;
 mod controllers;
 mod error;
 mod leadership;
+mod replicas;
 mod serving;
 mod signals;
+mod step_down;
+mod terms;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -24,16 +30,19 @@ use tokio_util::sync::CancellationToken;
 pub use controller::{Controller, Phase, Wish, supervise};
 pub use controllers::Controllers;
 pub use error::ManagerError;
+pub use leadership::Leases;
+pub use replicas::{
+    ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, Announcement, REPLICA_NAME_PREFIX, REPLICA_NAMESPACE,
+    REPLICA_SELECTOR, Replicas, VERSION_ANNOTATION,
+};
+pub use step_down::StepDown;
 
-use crate::client::wait_for_api_server;
 use crate::framework::Descriptor;
 use crate::options::logging::SetVerbosity;
 use crate::options::{Config, MigrationLock};
 use complete::Completed;
-use leadership::{Ended, Lock};
+use terms::{Terms, Work as _};
 
-/// How long the API server may take to become ready once this replica leads.
-const API_SERVER_WAIT: Duration = Duration::from_secs(10);
 /// How long events may take to reach the API server at the end.
 const EVENT_FLUSH: Duration = Duration::from_secs(2);
 
@@ -50,11 +59,20 @@ pub async fn run(
     // The port outlives everything else, so that health and metrics can be read to the end.
     let serving = CancellationToken::new();
     let mut server = JoinSet::new();
-    if let Some(bound) = serving::bind(&manager, set_verbosity).await? {
+    if let Some((bound, announcement)) = serving::bind(&manager, set_verbosity).await? {
+        manager.replicas.announce(announcement);
         server.spawn(bound.run(serving.clone()));
     }
+    let leases = Arc::clone(&manager.leases);
+    background.spawn(async move { leases.follow().await });
+    let withdraw = CancellationToken::new();
+    let mut announcing = JoinSet::new();
+    let replicas = Arc::clone(&manager.replicas);
+    announcing.spawn(replicas.run(manager.runtime.informers.clone(), withdraw.clone()));
     let result = lead(&manager, &shutdown).await;
-    manager.runtime.events.shutdown(EVENT_FLUSH).await;
+    withdraw.cancel();
+    // Before the credentials go by which its Lease is deleted.
+    tokio::join!(manager.runtime.events.shutdown(EVENT_FLUSH), announcing.join_all());
     manager.runtime.clients.shutdown().await;
     serving.cancel();
     server.join_all().await;
@@ -64,82 +82,25 @@ pub async fn run(
 
 /// Stands for election, if there is one, and runs the controllers while it leads.
 async fn lead(manager: &Completed, shutdown: &CancellationToken) -> Result<(), ManagerError> {
-    let Some(main) = &manager.main_lock else {
-        return under_lock(manager, None, shutdown, |_| true).await;
-    };
-    if !main.acquire(shutdown).await {
-        return Ok(());
-    }
-    let Some(migration) = &manager.migration else {
-        return under_lock(manager, Some(main), shutdown, |_| true).await;
-    };
-    let stays = |controller: &Controller| migration.lock_of(controller) == MigrationLock::Main;
-    let moves = |controller: &Controller| migration.lock_of(controller) == MigrationLock::Migration;
-    // Whichever lock is lost first, the other ends with it.
-    let both = shutdown.child_token();
-    let first = async {
-        let _ends_the_other = both.clone().drop_guard();
-        under_lock(manager, Some(main), &both, stays).await
-    };
-    let second = async {
-        let _ends_the_other = both.clone().drop_guard();
-        if !manager.controllers.token_controller_started(&both).await {
-            return Ok(());
+    let mut requests = manager.requests.lock().await;
+    let result = match &manager.main_lock {
+        None => requests.refuse_while(without_election(manager, shutdown)).await,
+        Some(main) => {
+            let second = manager.migration.as_ref().map(|migration| &migration.lock);
+            Terms { work: manager, main, second }.run(&mut requests, shutdown).await
         }
-        if !migration.lock.acquire(&both).await {
-            return Ok(());
-        }
-        under_lock(manager, Some(&migration.lock), &both, moves).await
     };
-    let (first, second) = tokio::join!(first, second);
-    first.and(second)
+    requests.close();
+    result
 }
 
-/// Runs the controllers that `here` selects until the manager stops or the lock is lost.
-async fn under_lock(
-    manager: &Completed,
-    lock: Option<&Lock>,
-    shutdown: &CancellationToken,
-    here: impl Fn(&Controller) -> bool + Sync,
-) -> Result<(), ManagerError> {
+async fn without_election(manager: &Completed, shutdown: &CancellationToken) -> Result<(), ManagerError> {
     let stop = shutdown.child_token();
-    let controllers = async {
-        wait_for_api_server(&manager.runtime.observer, API_SERVER_WAIT).await?;
-        manager.controllers.start(&here, &stop).await;
-        Ok::<_, ManagerError>(())
-    };
-    let mut ended = Ended::Stopped;
-    let mut result = Ok(());
-    match lock {
-        None => {
-            result = controllers.await;
-            if result.is_ok() {
-                stop.cancelled().await;
-            }
-        }
-        Some(lock) => {
-            manager.runtime.clients.gate().guard(lock.guard());
-            let held = async { lock.hold(&stop).await };
-            let mut held = std::pin::pin!(held);
-            tokio::select! {
-                lost = &mut held => ended = lost,
-                started = controllers => match started {
-                    Ok(()) => ended = held.await,
-                    Err(error) => result = Err(error),
-                },
-            }
-        }
-    }
-    if ended == Ended::Lost {
-        // Another replica may lead by now: nothing more may be written, not even to finish what is in flight.
-        manager.runtime.clients.gate().close();
-        stop.cancel();
-        return Err(ManagerError::LeadershipLost);
+    let result = manager.start(MigrationLock::Main, &stop).await;
+    if result.is_ok() {
+        stop.cancelled().await;
     }
     stop.cancel();
     manager.drain().await;
-    if let Some(lock) = lock {
-        lock.release().await;
-    }
     result
 }

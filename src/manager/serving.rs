@@ -10,6 +10,7 @@ use prometheus::Registry;
 use super::complete::Completed;
 use super::error::ManagerError;
 use super::leadership::hostname;
+use super::replicas::{Announcement, advertised_host};
 use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
 use crate::options::logging::SetVerbosity;
 use crate::options::versions::COXSWAIN;
@@ -54,11 +55,11 @@ pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<
     Ok(())
 }
 
-/// Binds the secure port; `None` with `--secure-port=0`.
+/// Binds the secure port, and says where it is; `None` with `--secure-port=0`.
 pub(super) async fn bind(
     manager: &Completed,
     set_verbosity: SetVerbosity,
-) -> Result<Option<SecureServer>, ManagerError> {
+) -> Result<Option<(SecureServer, Announcement)>, ManagerError> {
     let config = &manager.runtime.config;
     let Some(port) = config.secure_port() else {
         tracing::info!("--secure-port=0: nothing is served");
@@ -89,8 +90,20 @@ pub(super) async fn bind(
         .await?,
         observer,
     };
-    let options = options(config, port);
-    Ok(Some(SecureServer::bind(options, deps).await?))
+    let host = advertised_host(flags.bind_address, manager.runtime.clients.connection().server()).await;
+    let server = SecureServer::bind(options(config, port, &host), deps).await?;
+    let announcement = announcement(&host, &server);
+    Ok(Some((server, announcement)))
+}
+
+/// What replicas and clients are told of the port.
+fn announcement(host: &str, server: &SecureServer) -> Announcement {
+    let port = server.local_addr().port();
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    Announcement {
+        admin_address: Some(format!("{host}:{port}")),
+        admin_ca: server.self_signed_authority().map(str::to_owned),
+    }
 }
 
 fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>, set_verbosity: SetVerbosity) -> Pages {
@@ -155,7 +168,7 @@ async fn client_of(
     Ok(builder.ungated(name))
 }
 
-fn options(config: &Config, port: u16) -> ServeOptions {
+fn options(config: &Config, port: u16, host: &str) -> ServeOptions {
     let flags = &config.flags;
     let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
     ServeOptions {
@@ -167,7 +180,7 @@ fn options(config: &Config, port: u16) -> ServeOptions {
         tls: TlsOptions {
             cert_and_key: file(&flags.tls_cert_file).zip(file(&flags.tls_private_key_file)),
             cert_dir: file(&flags.cert_dir),
-            self_signed_names: vec![hostname()],
+            self_signed_names: vec![hostname(), host.to_owned()],
             sni: flags
                 .tls_sni_cert_key
                 .iter()
