@@ -11,7 +11,7 @@ use super::fixture::{Fake, PausedClock, Server, TIMING};
 use super::*;
 use crate::model::clock::SharedClock;
 use crate::wire::splice::get;
-use crate::wire::{Str, Value};
+use crate::wire::{Message as _, Str, Value};
 
 fn candidate(server: &Arc<Server>, identity: &str) -> Arc<Elector<Fake>> {
     let clock: SharedClock = Arc::new(PausedClock(tokio::time::Instant::now()));

@@ -175,3 +175,6 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
         self.second.into_iter().chain([self.main])
     }
 }
+
+#[cfg(test)]
+mod tests;

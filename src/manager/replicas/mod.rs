@@ -274,3 +274,6 @@ impl Replicas {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
