@@ -20,6 +20,7 @@ mod lifecycle;
 mod panics;
 mod proto_fields;
 mod rbac;
+mod replicas;
 mod serving;
 mod takeover;
 mod unknown_fields;

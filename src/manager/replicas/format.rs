@@ -131,7 +131,7 @@ pub(super) fn lifetime(lease: &Lease) -> Duration {
 pub(super) fn state(lease: &Lease, live: bool) -> ReplicaState {
     let record = Record::from(lease);
     let annotation =
-        |key: &str| lease.metadata.annotations.get(key).map(|value| value.to_string()).unwrap_or_default();
+        |key: &str| lease.metadata.annotations.get(key).map(ToString::to_string).unwrap_or_default();
     ReplicaState {
         identity: record.holder.to_string(),
         admin_address: annotation(ADMIN_ADDRESS_ANNOTATION),

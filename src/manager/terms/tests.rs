@@ -28,7 +28,7 @@ const IN_FLIGHT: Duration = Duration::from_secs(3);
 struct Log {
     gate: WriteGate,
     servers: Vec<Arc<Server>>,
-    log: Mutex<Vec<String>>,
+    lines: Mutex<Vec<String>>,
     fails: AtomicBool,
 }
 
@@ -39,11 +39,11 @@ impl Log {
 
     fn note(&self, what: &str) {
         let gate = if self.gate.is_closed() { "closed" } else { "open" };
-        self.log.lock().push(format!("{what} (gate {gate}, held by {})", self.holders()));
+        self.lines.lock().push(format!("{what} (gate {gate}, held by {})", self.holders()));
     }
 
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.log.lock())
+        std::mem::take(&mut *self.lines.lock())
     }
 }
 
@@ -112,7 +112,7 @@ impl Replica {
         let work = Arc::new(Log {
             gate: WriteGate::new(),
             servers: servers.to_vec(),
-            log: Mutex::default(),
+            lines: Mutex::default(),
             fails: AtomicBool::new(false),
         });
         let (step_down, mut requests) = step_down::channel(true);
