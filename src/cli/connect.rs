@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status, TimeoutExpired};
 
 use super::error::CliError;
 use super::output::human;
@@ -177,7 +177,9 @@ impl Session {
         let limit = self.timeout.unwrap_or(usual);
         let answer = tokio::time::timeout(limit + GRACE, call(self.request(message, Some(limit)))).await;
         match answer {
-            Ok(answer) => Ok(answer?.into_inner()),
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) if is_late(&status) => Err(CliError::TimedOut(limit)),
+            Ok(Err(status)) => Err(status.into()),
             Err(_) => Err(CliError::TimedOut(limit)),
         }
     }
@@ -204,12 +206,20 @@ async fn handshake(
     Ok(stream)
 }
 
+/// Whether it was this side that gave up waiting, by the deadline that it sent along.
+pub(super) fn is_late(status: &Status) -> bool {
+    let first = std::error::Error::source(status);
+    let mut causes = std::iter::successors(first, |error| error.source());
+    status.code() == Code::Cancelled && causes.any(<dyn std::error::Error>::is::<TimeoutExpired>)
+}
+
 /// What is wrong with the TLS connection, and what may help.
 fn tls_error(error: &std::io::Error) -> String {
     use rustls::{CertificateError, Error};
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match inner {
-        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+        // A signature that does not fit is that of another authority of the same name.
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
             "its certificate is signed by none of the trusted authorities (--certificate-authority)"
                 .to_owned()
         }

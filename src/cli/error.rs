@@ -64,7 +64,7 @@ pub(super) enum CliError {
     #[error("{}", describe(.0))]
     Refused(#[from] Box<Status>),
     /// The replica did not answer in time.
-    #[error("no answer within {}", human::duration(*.0))]
+    #[error("no answer within {}: what was asked for may be done nevertheless", human::duration(*.0))]
     TimedOut(std::time::Duration),
     /// The call went well and what it was for did not.
     #[error("{message}")]

@@ -224,6 +224,9 @@ fn read_token(path: &Path, flag: &str) -> Result<SecretString, CliError> {
     let token = String::from_utf8(read(path, flag)?).map_err(|_| wrong("it is not text"))?;
     match token.trim() {
         "" => Err(wrong("there is no token in it")),
+        token if HeaderValue::try_from(token).is_err() => {
+            Err(wrong("it holds what cannot be sent as a token"))
+        }
         token => Ok(SecretString::from(token)),
     }
 }
@@ -239,6 +242,14 @@ async fn take_token(config: &mut kube::Config) -> Result<Option<HeaderValue>, Cl
         }
     }
     let wrong = |why: String| CliError::Credentials(format!("the kubeconfig's user: {why}"));
+    if let Some(token) = config.auth_info.token.take() {
+        // What can't be sent must not get to the layer below, which takes it for granted that it can.
+        let token = token.expose_secret().trim();
+        if HeaderValue::try_from(token).is_err() {
+            return Err(wrong("the token holds what cannot be sent in a header".to_owned()));
+        }
+        config.auth_info.token = Some(SecretString::from(token));
+    }
     let layer = config.auth_layer().map_err(|error| wrong(describe_kube(&error)))?;
     let Some(layer) = layer else { return Ok(None) };
     // The layer is for requests, and the only way to what a plugin has said.

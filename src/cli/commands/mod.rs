@@ -2,7 +2,7 @@
 
 mod completion;
 mod controllers;
-mod events;
+pub(super) mod events;
 mod leader;
 mod queues;
 mod sync;
@@ -10,6 +10,9 @@ mod toggle;
 mod version;
 
 use clap::{Arg, ArgMatches, Command};
+
+#[cfg(test)]
+pub(super) use sync::{Picked, resolve};
 
 use super::common::{self, Common};
 use super::environment::Environment;
@@ -133,7 +136,10 @@ fn valued(name: &'static str, value: &'static str, help: &'static str) -> Arg {
 }
 
 /// `namespace/name` or a name, with the namespace that `--namespace` gives.
-fn object_key(text: &str, namespace: Option<&str>) -> Result<crate::admin::proto::ObjectKey, CliError> {
+pub(super) fn object_key(
+    text: &str,
+    namespace: Option<&str>,
+) -> Result<crate::admin::proto::ObjectKey, CliError> {
     let (given, name) = match text.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, text),
