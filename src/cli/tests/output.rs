@@ -10,12 +10,12 @@ use crate::cli::output::events::EventLines;
 use crate::cli::output::table::{Columns, cells};
 use crate::cli::output::{Format, Palette, controllers, leader, objects, queues, sync};
 
-fn seconds(seconds: i64) -> Option<Duration> {
-    Some(Duration { seconds, nanos: 0 })
+fn seconds(seconds: i64) -> Duration {
+    Duration { seconds, nanos: 0 }
 }
 
-fn key(name: &str) -> Option<ObjectKey> {
-    Some(ObjectKey { namespace: "default".into(), name: name.into() })
+fn key(name: &str) -> ObjectKey {
+    ObjectKey { namespace: "default".into(), name: name.into() }
 }
 
 /// Switched off for a while, and with something to say in every field.
@@ -61,11 +61,11 @@ fn controller() -> Controller {
         ],
         workers: 5,
         queue_depth: 2,
-        oldest_queued_age: seconds(1),
+        oldest_queued_age: Some(seconds(1)),
         syncs: 1234,
         errors: 3,
         last_error: Some(ReconcileError {
-            object: key("web"),
+            object: Some(key("web")),
             message: "quota\u{1b}".into(),
             time: Some(time(-60)),
         }),
@@ -223,7 +223,7 @@ fn leadership_and_queues() {
         name: "q".into(),
         controller: "c".into(),
         depth: 1,
-        oldest_queued_age: seconds(9),
+        oldest_queued_age: Some(seconds(9)),
         ..Default::default()
     };
     let expected = "\
@@ -235,7 +235,8 @@ q      c            <none>     1       0           0         0         9s       
 
 #[test]
 fn a_sync_that_failed_says_why() {
-    let request = SyncObjectRequest { controller: "c".into(), object: key("web"), ..Default::default() };
+    let request =
+        SyncObjectRequest { controller: "c".into(), object: Some(key("web")), ..Default::default() };
     let step = |summary: &str, result: ActionResult, error: &str| Action {
         summary: summary.into(),
         result: result as i32,
