@@ -175,3 +175,55 @@ pub(super) fn hostname() -> String {
 
 /// Beyond the lease's duration, for how long a leader that does not renew still counts as healthy.
 pub(super) const HEALTH_GRACE: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::election::Record;
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_tell_of_holders_and_not_of_renewals() {
+        let (main, second) = (watch::Sender::<Leadership>::default(), watch::Sender::<Leadership>::default());
+        let of = |name: &str, lock: &watch::Sender<Leadership>| (Key::new("ns", name), lock.subscribe());
+        let leases = Leases::new(vec![of("main", &main), of("second", &second)]);
+        let mut changes = leases.changes();
+        let told = async {
+            let mut changed = async |what: &str| {
+                let waited = tokio::time::timeout(Duration::from_secs(1), changes.changed()).await;
+                (what.to_owned(), waited.is_ok())
+            };
+            let mut told = vec![changed("nothing").await];
+            let record = Record::next(None, "a", 15, Timestamp::UNIX_EPOCH);
+            main.send_modify(|state| state.record = Some(record.clone()));
+            told.push(changed("a holder").await);
+            main.send_modify(|state| state.leading = true);
+            told.push(changed("leading").await);
+            let renewed = Record::next(Some(&record), "a", 15, Timestamp::MAX);
+            main.send_modify(|state| state.record = Some(renewed));
+            told.push(changed("a renewal").await);
+            second.send_modify(|state| state.record = Some(record.released(None, Timestamp::UNIX_EPOCH)));
+            told.push(changed("the other").await);
+            told
+        };
+        let told = tokio::select! {
+            told = told => told,
+            () = leases.follow() => panic!("it follows for ever"),
+        };
+        let told: Vec<(&str, bool)> = told.iter().map(|(what, told)| (what.as_str(), *told)).collect();
+        let expected = [
+            ("nothing", false),
+            ("a holder", true),
+            ("leading", true),
+            ("a renewal", false),
+            ("the other", true),
+        ];
+        assert_eq!(told, expected);
+        assert!(leases.is_leading());
+        let list = leases.list();
+        assert_eq!(list.iter().map(|state| state.leading).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(list[1].lease, Key::new("ns", "second"));
+        assert!(Leases::new(Vec::new()).is_leading(), "without an election every replica leads");
+    }
+}
