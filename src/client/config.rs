@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use http::Uri;
 use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 /// The server and the credentials of a connection, before anything is connected.
 #[derive(Clone)]
@@ -161,6 +161,10 @@ impl Connection {
             tracing::warn!("HTTPS_PROXY is ignored: the API server is always connected to directly");
         }
         config.default_retry = false;
+        if let Some(token) = &config.auth_info.token {
+            let trimmed = SecretString::from(token.expose_secret().trim());
+            config.auth_info.token = Some(trimmed);
+        }
         // Token files are read here and not by kube, which takes a newline at the end for a part of the token.
         let token_file = config
             .auth_info
