@@ -10,6 +10,7 @@
 
 mod harness;
 
+mod cli;
 mod clients;
 mod credentials;
 mod deployments;
