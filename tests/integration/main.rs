@@ -10,6 +10,7 @@
 
 mod harness;
 
+mod admin;
 mod credentials;
 mod deployments;
 mod faults;
