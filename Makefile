@@ -9,7 +9,7 @@ export CARGO_BUILD_JOBS ?= 2
 # Integration tests share one control plane; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test lint unit integration bench controlplane docs clean
+.PHONY: help run test lint unit clients integration bench controlplane docs clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ help: ## Show this list
 run: ## Start a local cluster with Coxswain as its controller manager, and say what to try
 	@scripts/run.sh
 
-test: lint unit integration ## Everything that must pass
+test: lint unit clients integration ## Everything that must pass
 
 lint: ## Formatting, clippy with warnings as errors, licences and advisories, the launcher's vet
 	@scripts/lint.sh
@@ -25,6 +25,9 @@ lint: ## Formatting, clippy with warnings as errors, licences and advisories, th
 unit: ## Unit and property tests; needs no cluster
 	$(CARGO) test --lib --bins
 	cd tests/controlplane && go test ./...
+
+clients: ## The admin clients in Go, Python and TypeScript: generated anew without a difference, linted, unit-tested
+	@scripts/clients.sh check
 
 integration: controlplane ## Tests on a real API server
 	$(CARGO) test --test integration

@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cargo fmt --check
+scripts/proto-lint.sh
 cargo clippy --all-targets -- -D warnings
 
 # cargo-deny comes from the registry and is kept outside of the checkout. It fetches the advisory database from a host

@@ -159,6 +159,23 @@ impl ClientBuilder {
         }
     }
 
+    /// A client that acts as a service account in `kube-system` and writes whether this process leads or not: for what
+    /// a replica may undo of itself only in a controller's name. `None` without `--use-service-account-credentials`.
+    /// Never for a controller.
+    pub fn ungated_as(
+        &self,
+        name: &str,
+        service_account: &str,
+    ) -> Result<Option<ApiClient>, ClientBuildError> {
+        let Some(accounts) = &self.accounts else { return Ok(None) };
+        if accounts.tokens.is_stopped() {
+            return Err(ClientBuildError::Stopped { name: name.to_owned() });
+        }
+        let token = Some(accounts.tokens.source(service_account));
+        let identity = Identity { transport: &accounts.transport, token };
+        Ok(Some(self.client(name, identity, self.options.request_timeout, false)))
+    }
+
     /// The client of the leader election: the manager's own credentials on a connection of its own, no rate limit, no
     /// gate. `timeout` bounds each request, and how long a dead connection can go unnoticed.
     pub async fn leader_election(&self, timeout: Duration) -> Result<ApiClient, ClientBuildError> {

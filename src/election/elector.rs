@@ -41,6 +41,16 @@ pub struct Leadership {
     pub record: Option<Record>,
 }
 
+/// A Lease that could not be given up: it expires by itself, unless its holder takes it up again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the Lease was not released within {within:?}: {why}")]
+pub struct NotReleased {
+    /// For how long it was tried.
+    pub within: Duration,
+    /// The last error.
+    pub why: String,
+}
+
 /// One candidate for one Lease.
 pub struct Elector<L> {
     lock: L,
@@ -58,6 +68,13 @@ struct Seen {
     at: Option<Instant>,
     /// Until when it is ours for sure; set by each of our own writes.
     ours_until: Option<Instant>,
+    /// A term that we have handed over, and until when we leave the Lease to others.
+    handed_over: Option<HandedOver>,
+}
+
+struct HandedOver {
+    transitions: i32,
+    until: Instant,
 }
 
 impl<L: LeaseApi> Elector<L> {
@@ -96,9 +113,11 @@ impl<L: LeaseApi> Elector<L> {
                 return true;
             }
             let pause = self.timing.retry.mul_f64(1.0 + rand::rng().random::<f64>() * JITTER);
+            // While it is free and not for us, the watch would only say so again and again.
+            let waits_for_release = !self.holds_back();
             tokio::select! {
                 () = sleep(pause) => {}
-                () = self.lock.released() => {}
+                () = self.lock.released(), if waits_for_release => {}
                 () = stop.cancelled() => return false,
             }
         }
@@ -131,21 +150,50 @@ impl<L: LeaseApi> Elector<L> {
         }
     }
 
-    /// Gives the Lease up, if it is ours, so that another candidate can take it at once. Bounded by the renew deadline.
+    /// Gives the Lease up, if it is ours, so that another candidate can take it at once. For a process that is about to
+    /// end: it is tried once, bounded by the renew deadline.
     pub async fn release(&self) {
-        let held = self.seen.lock().observed.clone();
-        let Some(held) = held.filter(|held| held.record.holder == self.identity) else { return };
+        let Some(held) = self.held() else { return };
         self.stop_leading();
-        match timeout(self.timing.renew_deadline, self.give_up(held)).await {
+        match timeout(self.timing.renew_deadline, self.give_up(held, None)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the Lease was not released, it will expire"),
             Err(_) => tracing::warn!("the Lease was not released in time, it will expire"),
         }
     }
 
-    async fn give_up(&self, mut held: Observed) -> Result<(), ApiError> {
+    /// Gives the Lease up, if it is ours, to `successor` or whoever comes first, and leaves it to the others: a later
+    /// [`Elector::acquire`] holds back until another candidate has had it, or for the Lease's duration. Tried again and
+    /// again for the renew deadline.
+    pub async fn hand_over(&self, successor: Option<&str>) -> Result<(), NotReleased> {
+        let Some(held) = self.held() else { return Ok(()) };
+        self.stop_leading();
+        let Timing { lease, renew_deadline, retry } = self.timing;
+        let transitions = held.record.transitions;
+        let mut why = "no answer".to_owned();
+        let given_up = timeout(renew_deadline, async {
+            while let Err(error) = self.give_up(held.clone(), successor).await {
+                tracing::warn!(%error, "the Lease is not released yet");
+                why = error.to_string();
+                sleep(retry).await;
+            }
+        });
+        if given_up.await.is_err() {
+            return Err(NotReleased { within: renew_deadline, why });
+        }
+        self.seen.lock().handed_over = Some(HandedOver { transitions, until: Instant::now() + lease });
+        Ok(())
+    }
+
+    /// The Lease as it was last seen, if it is ours.
+    fn held(&self) -> Option<Observed> {
+        let held = self.seen.lock().observed.clone();
+        held.filter(|held| held.record.holder == self.identity)
+    }
+
+    async fn give_up(&self, mut held: Observed, successor: Option<&str>) -> Result<(), ApiError> {
         loop {
-            let record = held.record.released(self.clock.now());
+            let record = held.record.released(successor, self.clock.now());
             match self.lock.update(&held, &record).await {
                 Ok(observed) => {
                     self.observe(observed);
@@ -154,7 +202,11 @@ impl<L: LeaseApi> Elector<L> {
                 // A renewal that the stop cut short may have been carried out all the same.
                 Err(error) if error.is_conflict() => match self.lock.get().await? {
                     Some(found) if found.record.holder == self.identity => held = found,
-                    _ => return Ok(()),
+                    Some(found) => {
+                        self.observe(found);
+                        return Ok(());
+                    }
+                    None => return Ok(()),
                 },
                 Err(error) => return Err(error),
             }
@@ -201,6 +253,9 @@ impl<L: LeaseApi> Elector<L> {
         if !found.record.holder.is_empty() && found.record.holder != self.identity && self.is_valid() {
             return Ok(false);
         }
+        if self.holds_back() {
+            return Ok(false);
+        }
         let record = Record::next(Some(&found.record), &self.identity, duration, self.clock.now());
         match self.lock.update(&found, &record).await {
             Ok(observed) => {
@@ -245,6 +300,23 @@ impl<L: LeaseApi> Elector<L> {
         let (Some(observed), Some(at)) = (&seen.observed, seen.at) else { return false };
         let lifetime = Duration::from_secs(u64::from(observed.record.duration_seconds.max(0).unsigned_abs()));
         at.elapsed() < lifetime
+    }
+
+    /// Whether the Lease, as it was last seen, is free and to be left to others for now.
+    fn holds_back(&self) -> bool {
+        let seen = self.seen.lock();
+        let Some(record) = seen.observed.as_ref().map(|observed| &observed.record) else { return false };
+        if !record.holder.is_empty() {
+            return false;
+        }
+        let for_another = !record.successor.is_empty() && record.successor != *self.identity;
+        let still_for_another = for_another && seen.at.is_some_and(|at| at.elapsed() < self.timing.lease);
+        // A term of somebody else's in between, seen or not, ends it.
+        let given_up_by_us = seen
+            .handed_over
+            .as_ref()
+            .is_some_and(|ours| ours.transitions == record.transitions && Instant::now() < ours.until);
+        still_for_another || given_up_by_us
     }
 
     /// Takes note of our own write, which was sent after `asked`.

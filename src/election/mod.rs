@@ -7,6 +7,13 @@
 //! others lose patience, and stops leading by itself when it could not renew within the renew deadline.
 //!
 //! A standby also watches the Lease: a leader that releases it is followed at once, not at the next poll.
+//!
+//! # Handing over
+//! A leader that goes on living can give the Lease up and stand for it again. It holds back until somebody else has had
+//! it, or for the Lease's duration if nobody takes it. It may also name its successor, in annotations of the Lease,
+//! written by the same update that releases it: the other candidates of this kind hold back likewise, by their own
+//! clocks, from when they saw it; other software ignores it. Whoever takes the Lease removes the annotations. A Lease
+//! of which nobody asked that has none.
 
 mod elector;
 mod lock;
@@ -14,8 +21,10 @@ mod record;
 mod watch;
 
 #[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
 mod tests;
 
-pub use elector::{Elector, ElectorHealth, Leadership, Timing};
+pub use elector::{Elector, ElectorHealth, Leadership, NotReleased, Timing};
 pub use lock::{LeaseApi, LeaseLock, Observed};
-pub use record::Record;
+pub use record::{Record, SUCCESSOR_ANNOTATION, SUCCESSOR_TERM_ANNOTATION};

@@ -6,7 +6,14 @@ use crate::api::coordination::{Lease, MicroTime};
 use crate::wire::Str;
 use crate::wire::splice::{Edit, put_varint_field};
 
+/// Says in a released Lease which candidate is to be next.
+pub const SUCCESSOR_ANNOTATION: &str = "coxswain.dev/successor";
+/// The `leaseTransitions` for which [`SUCCESSOR_ANNOTATION`] was meant. Candidates that know neither of them leave both
+/// in place; what they release later is for whoever comes first.
+pub const SUCCESSOR_TERM_ANNOTATION: &str = "coxswain.dev/successor-term";
+
 /// Field numbers of `coordination/v1 Lease` and its spec.
+const ANNOTATIONS: [u32; 2] = [1, 12];
 const SPEC: u32 = 2;
 const HOLDER_IDENTITY: u32 = 1;
 const LEASE_DURATION_SECONDS: u32 = 2;
@@ -27,6 +34,8 @@ pub struct Record {
     pub renewed: Timestamp,
     /// How often it changed hands.
     pub transitions: i32,
+    /// The candidate for which it was released; empty while it is held, or when it is for whoever comes first.
+    pub successor: Str,
 }
 
 impl Record {
@@ -37,24 +46,32 @@ impl Record {
             Some(held) if held.holder == identity => (held.acquired, held.transitions),
             Some(held) => (now, held.transitions.saturating_add(1)),
         };
-        Self { holder: identity.into(), duration_seconds, acquired, renewed: now, transitions }
+        Self {
+            holder: identity.into(),
+            duration_seconds,
+            acquired,
+            renewed: now,
+            transitions,
+            successor: Str::EMPTY,
+        }
     }
 
-    /// The record that gives the Lease up: nobody's, and stale after a second even for those who don't look at the
-    /// holder.
-    pub fn released(&self, now: Timestamp) -> Self {
+    /// The record that gives the Lease up, to `successor` if there is one: nobody's, and stale after a second even for
+    /// those who don't look at the holder.
+    pub fn released(&self, successor: Option<&str>, now: Timestamp) -> Self {
         Self {
             holder: Str::EMPTY,
             duration_seconds: 1,
             acquired: now,
             renewed: now,
             transitions: self.transitions,
+            successor: successor.unwrap_or_default().into(),
         }
     }
 
     /// The changes that put this record into a Lease, all else in it untouched.
     pub fn edits(&self) -> Vec<Edit> {
-        vec![
+        let mut edits = vec![
             Edit::SetBytes(vec![SPEC, HOLDER_IDENTITY], self.holder.as_bytes().to_vec()),
             Edit::SetVarint(
                 vec![SPEC, LEASE_DURATION_SECONDS],
@@ -63,7 +80,17 @@ impl Record {
             Edit::SetBytes(vec![SPEC, ACQUIRE_TIME], micro_time(self.acquired)),
             Edit::SetBytes(vec![SPEC, RENEW_TIME], micro_time(self.renewed)),
             Edit::SetVarint(vec![SPEC, LEASE_TRANSITIONS], u64::from(self.transitions.max(0).unsigned_abs())),
-        ]
+        ];
+        let annotate = |key: &str, value: &str| {
+            let path = ANNOTATIONS.to_vec();
+            match self.successor.as_str() {
+                "" => Edit::MapRemove(path, key.to_owned()),
+                _ => Edit::MapSet(path, key.to_owned(), value.to_owned()),
+            }
+        };
+        edits.push(annotate(SUCCESSOR_ANNOTATION, &self.successor));
+        edits.push(annotate(SUCCESSOR_TERM_ANNOTATION, &self.transitions.to_string()));
+        edits
     }
 }
 
@@ -76,7 +103,20 @@ impl From<&Lease> for Record {
             acquired: timestamp(&spec.acquire_time),
             renewed: timestamp(&spec.renew_time),
             transitions: spec.lease_transitions,
+            successor: successor(lease),
         }
+    }
+}
+
+/// For whom a Lease was released; empty when it is held, or the annotation is what an earlier release has left.
+fn successor(lease: &Lease) -> Str {
+    let annotations = &lease.metadata.annotations;
+    let of_this_term = annotations
+        .get(SUCCESSOR_TERM_ANNOTATION)
+        .is_some_and(|term| *term == *lease.spec.lease_transitions.to_string());
+    match annotations.get(SUCCESSOR_ANNOTATION) {
+        Some(successor) if of_this_term && lease.spec.holder_identity.is_empty() => Str::from(&**successor),
+        _ => Str::EMPTY,
     }
 }
 

@@ -1,141 +1,17 @@
 //! Elections between candidates on one Lease in memory, in paused time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::future::BoxFuture;
-use jiff::Timestamp;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::{advance, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::fixture::{Fake, PausedClock, Server, TIMING};
 use super::*;
-use crate::api::coordination::Lease;
-use crate::api::meta::{ObjectMeta, Status};
-use crate::client::ApiError;
-use crate::model::clock::{Clock, SharedClock};
-use crate::wire::splice::{edit, get, put_bytes};
-use crate::wire::{Message, Str, Value};
-
-const TIMING: Timing = Timing {
-    lease: Duration::from_secs(15),
-    renew_deadline: Duration::from_secs(10),
-    retry: Duration::from_secs(2),
-};
-
-/// The wall clock of paused time.
-struct PausedClock(tokio::time::Instant);
-
-impl Clock for PausedClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_second(1_700_000_000).unwrap()
-            + jiff::SignedDuration::try_from(self.0.elapsed()).unwrap()
-    }
-}
-
-#[derive(Default)]
-struct Server {
-    lease: Mutex<Option<(u64, Vec<u8>)>>,
-    requests: Mutex<Vec<&'static str>>,
-    down: AtomicBool,
-    changed: Notify,
-}
-
-#[derive(Clone)]
-struct Fake(Arc<Server>);
-
-impl Fake {
-    fn refused(reason: &str, code: u16) -> ApiError {
-        ApiError::Refused {
-            request: "lease".into(),
-            code,
-            reason: reason.into(),
-            message: reason.into(),
-            status: Box::new(Status::default()),
-            retry_after: None,
-        }
-    }
-
-    fn enter(&self, verb: &'static str) -> Result<(), ApiError> {
-        self.0.requests.lock().push(verb);
-        if self.0.down.load(Ordering::SeqCst) { Err(Self::refused("down", 503)) } else { Ok(()) }
-    }
-
-    fn observed(version: u64, raw: &[u8]) -> Observed {
-        let mut raw = raw.to_vec();
-        raw =
-            edit(&raw, &[crate::wire::splice::Edit::SetBytes(vec![1, 6], version.to_string().into_bytes())])
-                .unwrap();
-        let raw = Bytes::from(raw);
-        Observed { record: Record::from(&Lease::decode(&raw).unwrap()), raw }
-    }
-
-    fn store(&self, raw: Vec<u8>) -> Observed {
-        let mut held = self.0.lease.lock();
-        let version = held.as_ref().map_or(1, |(version, _)| version + 1);
-        let observed = Self::observed(version, &raw);
-        *held = Some((version, raw));
-        self.0.changed.notify_waiters();
-        observed
-    }
-}
-
-impl LeaseApi for Fake {
-    fn get(&self) -> BoxFuture<'_, Result<Option<Observed>, ApiError>> {
-        Box::pin(async {
-            self.enter("get")?;
-            Ok(self.0.lease.lock().as_ref().map(|(version, raw)| Self::observed(*version, raw)))
-        })
-    }
-
-    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Observed, ApiError>> {
-        Box::pin(async {
-            self.enter("create")?;
-            if self.0.lease.lock().is_some() {
-                return Err(Self::refused("AlreadyExists", 409));
-            }
-            let mut empty = Lease { metadata: ObjectMeta::default(), ..Lease::default() }.to_bytes();
-            put_bytes(&mut empty, 77, b"unknown");
-            Ok(self.store(edit(&empty, &record.edits()).unwrap()))
-        })
-    }
-
-    fn update<'a>(
-        &'a self,
-        observed: &'a Observed,
-        record: &'a Record,
-    ) -> BoxFuture<'a, Result<Observed, ApiError>> {
-        Box::pin(async {
-            self.enter("update")?;
-            let version: u64 = Lease::decode(&observed.raw).unwrap().metadata.version().unwrap();
-            if self.0.lease.lock().as_ref().map(|held| held.0) != Some(version) {
-                return Err(Self::refused("Conflict", 409));
-            }
-            Ok(self.store(edit(&observed.raw, &record.edits()).unwrap()))
-        })
-    }
-
-    fn released(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            loop {
-                let changed = self.0.changed.notified();
-                let released = self
-                    .0
-                    .lease
-                    .lock()
-                    .as_ref()
-                    .is_some_and(|(version, raw)| Self::observed(*version, raw).record.holder.is_empty());
-                if released {
-                    return;
-                }
-                changed.await;
-            }
-        })
-    }
-}
+use crate::model::clock::SharedClock;
+use crate::wire::splice::get;
+use crate::wire::{Message as _, Str, Value};
 
 fn candidate(server: &Arc<Server>, identity: &str) -> Arc<Elector<Fake>> {
     let clock: SharedClock = Arc::new(PausedClock(tokio::time::Instant::now()));
@@ -318,4 +194,205 @@ async fn there_are_never_two_leaders() {
     stop.cancel();
     tasks.join_all().await;
     assert!(leaders_seen.len() > 1, "leadership never moved: {leaders_seen:?}");
+}
+
+/// Candidates that never give up: each leads whenever it can and gives its name to the log.
+struct Race {
+    stop: CancellationToken,
+    tasks: tokio::task::JoinSet<()>,
+    log: Arc<parking_lot::Mutex<Vec<(String, tokio::time::Instant)>>>,
+}
+
+impl Race {
+    fn new() -> Self {
+        Self { stop: CancellationToken::new(), tasks: tokio::task::JoinSet::new(), log: Arc::default() }
+    }
+
+    fn enter(&mut self, candidate: &Arc<Elector<Fake>>) {
+        let (candidate, stop, log) = (Arc::clone(candidate), self.stop.clone(), Arc::clone(&self.log));
+        self.tasks.spawn(async move {
+            if candidate.acquire(&stop).await {
+                log.lock().push((candidate.identity().to_owned(), tokio::time::Instant::now()));
+                candidate.hold(&stop).await;
+            }
+        });
+    }
+
+    /// Waits for the first to lead.
+    async fn winner(&self) -> (String, tokio::time::Instant) {
+        loop {
+            if let Some(first) = self.log.lock().first() {
+                return first.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn annotations(server: &Server) -> Vec<(String, String)> {
+    let held = server.lease.lock();
+    let (_, raw) = held.as_ref().unwrap();
+    let lease = crate::api::coordination::Lease::decode(&bytes::Bytes::from(raw.clone())).unwrap();
+    lease.metadata.annotations.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_handed_over_is_left_to_the_others() {
+    let server = Arc::new(Server::default());
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    assert!(a.acquire(&CancellationToken::new()).await);
+    let mut race = Race::new();
+    // One that polls, as the original does, and is late.
+    a.hand_over(None).await.unwrap();
+    assert!(!a.is_leading() && !a.is_protected());
+    assert_eq!(annotations(&server), [], "nobody was named");
+    race.enter(&a);
+    tokio::time::sleep(TIMING.retry * 4).await;
+    assert_eq!(holder(&server), "");
+    race.enter(&b);
+    assert_eq!(race.winner().await.0, "b");
+    // It stands again like any other.
+    tokio::time::sleep(TIMING.lease).await;
+    b.release().await;
+    race.stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hands_over_leads_again_if_nobody_wants_to() {
+    let server = Arc::new(Server::default());
+    let (a, stop) = (candidate(&server, "a"), CancellationToken::new());
+    assert!(a.acquire(&stop).await);
+    a.hand_over(None).await.unwrap();
+    let began = tokio::time::Instant::now();
+    server.requests.lock().clear();
+    assert!(a.acquire(&stop).await);
+    assert!(began.elapsed() >= TIMING.lease);
+    assert!(began.elapsed() <= TIMING.lease + TIMING.retry.mul_f64(2.2));
+    assert!(server.requests.lock().len() < 12, "it polls while it holds back: {:?}", server.requests.lock());
+    let record = a.leadership().borrow().record.clone().unwrap();
+    assert_eq!((record.holder.as_str(), record.transitions), ("a", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_is_preferred() {
+    for rival_polls_first in [false, true] {
+        let server = Arc::new(Server::default());
+        let (a, b, c) = (candidate(&server, "a"), candidate(&server, "b"), candidate(&server, "c"));
+        assert!(a.acquire(&CancellationToken::new()).await);
+        let mut race = Race::new();
+        race.enter(&b);
+        if !rival_polls_first {
+            race.enter(&c);
+        }
+        tokio::time::sleep(TIMING.retry).await;
+        a.hand_over(Some("c")).await.unwrap();
+        let named = annotations(&server);
+        assert!(named.contains(&(SUCCESSOR_ANNOTATION.to_owned(), "c".to_owned())), "{named:?}");
+        race.enter(&a);
+        if rival_polls_first {
+            tokio::time::sleep(TIMING.retry * 3).await;
+            race.enter(&c);
+        }
+        assert_eq!(race.winner().await.0, "c");
+        assert_eq!(annotations(&server), [], "who takes it clears the name");
+        race.stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_successor_is_waited_for_as_long_as_the_lease_lasts() {
+    let server = Arc::new(Server::default());
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    assert!(a.acquire(&CancellationToken::new()).await);
+    let mut race = Race::new();
+    race.enter(&b);
+    tokio::time::sleep(TIMING.retry).await;
+    a.hand_over(Some("dead")).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let (winner, at) = race.winner().await;
+    let waited = at - began;
+    assert_eq!(winner, "b");
+    assert!(waited >= TIMING.lease && waited <= TIMING.lease + TIMING.retry.mul_f64(3.3), "{waited:?}");
+    assert_eq!(annotations(&server), []);
+    race.stop.cancel();
+}
+
+/// Other software takes the Lease, leaves the annotations in it, and releases it later.
+#[tokio::test(start_paused = true)]
+async fn a_name_of_an_earlier_term_means_nothing() {
+    let server = Arc::new(Server::default());
+    let (a, b, stop) = (candidate(&server, "a"), candidate(&server, "b"), CancellationToken::new());
+    assert!(a.acquire(&stop).await);
+    a.hand_over(Some("dead")).await.unwrap();
+    let fake = Fake(Arc::clone(&server));
+    let (before, found) = (annotations(&server), fake.get().await.unwrap().unwrap());
+    let theirs = Record::next(Some(&found.record), "other", 15, found.record.renewed);
+    let without_annotations = |record: &Record| record.edits().into_iter().take(5).collect::<Vec<_>>();
+    let raw = crate::wire::splice::edit(&found.raw, &without_annotations(&theirs)).unwrap();
+    let raw = crate::wire::splice::edit(&raw, &without_annotations(&theirs.released(None, theirs.renewed)));
+    fake.store(raw.unwrap());
+    assert_eq!(annotations(&server), before);
+    let began = tokio::time::Instant::now();
+    assert!(b.acquire(&stop).await);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(annotations(&server), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_is_tried_again_until_the_renew_deadline() {
+    let server = Arc::new(Server::default());
+    let (a, stop) = (candidate(&server, "a"), CancellationToken::new());
+    assert!(a.acquire(&stop).await);
+    server.down.store(true, Ordering::SeqCst);
+    let began = tokio::time::Instant::now();
+    let error = a.hand_over(None).await.unwrap_err();
+    assert_eq!(began.elapsed(), TIMING.renew_deadline);
+    assert!(error.to_string().contains("down"), "{error}");
+    assert!(!a.is_leading() && !a.is_protected());
+    // It is still ours, and nobody else's: we need not wait to take it up again.
+    server.down.store(false, Ordering::SeqCst);
+    let began = tokio::time::Instant::now();
+    assert!(a.acquire(&stop).await);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(a.leadership().borrow().record.as_ref().unwrap().transitions, 0);
+
+    server.down.store(true, Ordering::SeqCst);
+    let recovery = async {
+        tokio::time::sleep(TIMING.retry).await;
+        server.down.store(false, Ordering::SeqCst);
+    };
+    let (done, ()) = tokio::join!(a.hand_over(None), recovery);
+    done.unwrap();
+    assert_eq!(holder(&server), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_handed_over_that_is_not_held() {
+    let server = Arc::new(Server::default());
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    assert!(a.acquire(&CancellationToken::new()).await);
+    b.hand_over(Some("c")).await.unwrap();
+    let found = Fake(Arc::clone(&server)).get().await.unwrap().unwrap();
+    let theirs = Record::next(Some(&found.record), "b", 15, found.record.renewed);
+    Fake(Arc::clone(&server)).update(&found, &theirs).await.unwrap();
+    a.hand_over(Some("c")).await.unwrap();
+    assert_eq!(holder(&server), "b");
+    assert_eq!(annotations(&server), []);
+}
+
+#[test]
+fn a_lease_that_nobody_hands_over_is_written_as_before() {
+    let record = Record {
+        holder: "a".into(),
+        duration_seconds: 15,
+        acquired: jiff::Timestamp::UNIX_EPOCH,
+        renewed: jiff::Timestamp::UNIX_EPOCH,
+        transitions: 3,
+        successor: Str::EMPTY,
+    };
+    // metadata with a name; spec empty.
+    let lease = [0x0a, 0x03, 0x0a, 0x01, b'l', 0x12, 0x00];
+    let plain: Vec<_> = record.edits().into_iter().take(5).collect();
+    let edit = |edits: &[_]| crate::wire::splice::edit(&lease, edits).unwrap();
+    assert_eq!(edit(&record.edits()), edit(&plain));
 }

@@ -1,18 +1,16 @@
 //! Watching one Lease until it satisfies a condition.
 
-use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 
 use crate::api::coordination::Lease;
 use crate::api::kinds::LEASES;
 use crate::client::{ApiClient, ApiError, WatchQuery};
+use crate::informer::Frames;
 use crate::model::Key;
 use crate::wire::{EventType, Message, WatchFrame};
 
 /// The server ends the watch after this; the caller begins anew.
 const TIMEOUT_SECONDS: u32 = 300;
-/// A Lease is small; a longer frame is none.
-const MAX_FRAME: usize = 1 << 20;
 
 /// Returns once the Lease at `key` satisfies `condition` in a change that comes after the call, or the watch ended.
 pub(super) async fn until(
@@ -27,15 +25,15 @@ pub(super) async fn until(
         ..WatchQuery::default()
     };
     let mut body = client.watch(&LEASES, &query).await?;
-    let mut buffer = BytesMut::new();
+    let mut frames = Frames::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|source| ApiError::Transport {
             request: "watch lease".to_owned(),
             source: source.into(),
         })?;
         let Ok(data) = frame.into_data() else { continue };
-        buffer.extend_from_slice(&data);
-        while let Some(frame) = next_frame(&mut buffer)? {
+        frames.push(data);
+        while let Some(frame) = frames.next().map_err(|error| malformed(&error.to_string()))? {
             let event = WatchFrame::decode(&frame).map_err(|error| malformed(&error.to_string()))?;
             if event.kind == EventType::Error {
                 return Err(malformed("the watch reported an error"));
@@ -47,19 +45,6 @@ pub(super) async fn until(
         }
     }
     Ok(())
-}
-
-fn next_frame(buffer: &mut BytesMut) -> Result<Option<Bytes>, ApiError> {
-    let Some(length) = buffer.first_chunk::<4>() else { return Ok(None) };
-    let length = u32::from_be_bytes(*length) as usize;
-    if length > MAX_FRAME {
-        return Err(malformed("a watch frame is too long"));
-    }
-    if buffer.len() < 4 + length {
-        return Ok(None);
-    }
-    buffer.advance(4);
-    Ok(Some(buffer.split_to(length).freeze()))
 }
 
 fn malformed(what: &str) -> ApiError {

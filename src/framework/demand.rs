@@ -68,7 +68,7 @@ impl Worker {
     /// Reconciles a key now; `None` if the controller stops before.
     pub(super) async fn sync(&self, key: Key) -> Option<Synced> {
         let answered = self.demands.ask(&key);
-        self.queue.add_first(key);
+        self.queue.add_first(&key);
         if self.queue.is_shutting_down() {
             self.demands.close();
         }

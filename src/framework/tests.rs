@@ -267,14 +267,15 @@ async fn who_asks_gets_the_first_reconcile_that_begins_then() {
         bench.worker.queue.add(Key::new("ns", name));
     }
     let worker = Arc::new(bench.worker);
-    let asking = tokio::spawn({
+    let mut asking = tokio::task::JoinSet::new();
+    asking.spawn({
         let worker = Arc::clone(&worker);
         async move { worker.sync(key()).await }
     });
     tokio::task::yield_now().await;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(Arc::clone(&worker).run());
-    let synced = asking.await.unwrap().unwrap();
+    let synced = asking.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(synced.outcome, Outcome::Done { writes: 1, requeue_after: None }, "before all that waited");
     assert_eq!(synced.actions[0].result, ActionResult::Done);
     assert_eq!(synced.actions[0].key, Key::new("ns", "web-1"), "by the name that it got");

@@ -23,6 +23,7 @@ mod fixture;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use reflector::Frames;
 pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration, WatchTiming};
 pub use source::Source;
 pub use stats::InformerStats;

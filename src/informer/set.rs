@@ -1,4 +1,4 @@
-//! [`Informers`]: the informers of the process, one per kind and field selector, shared by all that ask for them.
+//! [`Informers`]: the informers of the process, one per kind and selector, shared by all that ask for them.
 //!
 //! An informer lives as long as somebody holds a handle: it is started by the first and, when the last is dropped,
 //! cancelled; its task then ends by itself, and with it goes its memory, unless somebody kept the store. Tasks are
@@ -93,7 +93,13 @@ pub(super) struct Shared {
     active: Mutex<HashMap<Id, Weak<Active>>>,
 }
 
-type Id = (&'static Kind, Option<String>);
+/// What an informer is of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Id {
+    kind: &'static Kind,
+    field_selector: Option<String>,
+    label_selector: Option<String>,
+}
 
 /// A running informer; dropped with its last handle.
 struct Active {
@@ -136,7 +142,22 @@ impl Informers {
     /// A handle on the informer of the objects of `kind` that match `field_selector`, which is started if nobody holds
     /// one yet.
     pub fn acquire(&self, kind: &'static Kind, field_selector: Option<&str>) -> InformerHandle {
-        let id: Id = (kind, field_selector.map(str::to_owned));
+        self.acquire_selected(kind, field_selector, None)
+    }
+
+    /// [`Informers::acquire`] for the objects that match a label selector, too. Metrics tell informers apart by kind and
+    /// field selector: whoever selects by labels selects by a field as well, if anyone else watches the same kind.
+    pub fn acquire_selected(
+        &self,
+        kind: &'static Kind,
+        field_selector: Option<&str>,
+        label_selector: Option<&str>,
+    ) -> InformerHandle {
+        let id = Id {
+            kind,
+            field_selector: field_selector.map(str::to_owned),
+            label_selector: label_selector.map(str::to_owned),
+        };
         let mut active = self.shared.active.lock();
         if let Some(running) = active.get(&id).and_then(Weak::upgrade) {
             return InformerHandle { active: running };
@@ -174,13 +195,14 @@ impl std::fmt::Debug for Informers {
 
 impl Shared {
     fn start(self: &Arc<Self>, id: Id) -> Active {
-        let (kind, field_selector) = id.clone();
+        let Id { kind, field_selector, label_selector } = id.clone();
         let store = Arc::new(Store::new(kind));
         let status = Arc::new(Status::new());
         let stop = self.stop.child_token();
         let reflector = Reflector {
             kind,
             field_selector,
+            label_selector,
             source: Arc::clone(&self.source),
             store: Arc::clone(&store),
             status: Arc::clone(&status),
@@ -210,7 +232,12 @@ impl Shared {
 
 impl Active {
     fn stats(&self) -> InformerStats {
-        InformerStats::of(&self.store, self.id.1.as_deref(), self.status.progress(), &self.status.record())
+        InformerStats::of(
+            &self.store,
+            self.id.field_selector.as_deref(),
+            self.status.progress(),
+            &self.status.record(),
+        )
     }
 }
 
@@ -257,7 +284,7 @@ impl InformerHandle {
         let reached = progress.wait_for(|progress| *progress != Progress::Syncing).await.map(|at| *at);
         match reached {
             Ok(Progress::Synced) => Ok(()),
-            _ => Err(InformerStopped(self.active.id.0)),
+            _ => Err(InformerStopped(self.active.id.kind)),
         }
     }
 

@@ -8,15 +8,21 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use prometheus::Registry;
+use tokio_util::sync::CancellationToken;
 
 use super::chronicle::Chronicle;
 use super::controller::Controller;
 use super::controllers::Controllers;
 use super::error::ManagerError;
-use super::leadership::{self, Lock};
+use super::leadership::{self, Leases, Lock};
 use super::overrides::Overrides;
+use super::replicas::Replicas;
+use super::step_down::{self, Requests, StepDown};
+use super::terms::Work;
 use crate::admin::overrides::OverrideStore;
-use crate::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
+use crate::client::{
+    ClientBuilder, ClientMetrics, ClientOptions, Connection, WriteGate, wait_for_api_server,
+};
 use crate::controllers::serviceaccount_token::signer::PrivateKeySigner;
 use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
 use crate::events::{EventBroadcaster, EventMetrics, Recorder};
@@ -38,6 +44,13 @@ pub(super) struct Completed {
     pub(super) controllers: Controllers,
     pub(super) main_lock: Option<Lock>,
     pub(super) migration: Option<Migration>,
+    /// The Leases of these locks, to be looked at.
+    pub(super) leases: Arc<Leases>,
+    /// This replica and all others.
+    pub(super) replicas: Arc<Replicas>,
+    /// Asks for leadership to be given up.
+    pub(super) step_down: StepDown,
+    pub(super) requests: tokio::sync::Mutex<Requests>,
     pub(super) health: Arc<HealthRegistry>,
     pub(super) router: Arc<Router>,
     pub(super) metrics: Registry,
@@ -145,6 +158,9 @@ pub(super) async fn complete(
         writes: Some(Arc::clone(&chronicle) as _),
         config,
     });
+    let leases = Arc::new(leases(&runtime.config, main_lock.as_ref(), migration.as_ref()));
+    let replicas = Arc::new(Replicas::new(identity.clone(), started, Arc::clone(&leases), &runtime));
+    let (step_down, requests) = step_down::channel(main_lock.is_some());
     let controllers =
         Controllers::new(registry, Arc::clone(&runtime), Arc::clone(&health), manager_metrics, &chronicle);
     controllers.announce();
@@ -154,6 +170,10 @@ pub(super) async fn complete(
         controllers,
         main_lock,
         migration,
+        leases,
+        replicas,
+        step_down,
+        requests: requests.into(),
         health,
         router: Arc::new(Router::new()),
         metrics,
@@ -165,6 +185,13 @@ pub(super) async fn complete(
         recorder,
         started,
     })
+}
+
+fn leases(config: &Config, main: Option<&Lock>, migration: Option<&Migration>) -> Leases {
+    let namespace = &config.flags.leader_elect_resource_namespace;
+    let locks = main.into_iter().chain(migration.map(|migration| &migration.lock));
+    let lease = |lock: &Lock| (Key::new(namespace, &lock.name), lock.elector.leadership());
+    Leases::new(locks.map(lease).collect())
 }
 
 struct LockSetup<'a> {
@@ -190,8 +217,7 @@ impl LockSetup<'_> {
         let elector = Arc::new(Elector::new(lock, self.identity.clone(), timing, Arc::clone(self.clock)));
         self.health.add(Arc::new(ElectorHealth::new(Arc::clone(&elector), leadership::HEALTH_GRACE)));
         let recorder = self.events.recorder(COMPONENT, client);
-        let lease = Key::new(namespace, name);
-        Ok(Lock { elector, lease, name: name.to_owned(), metrics: self.metrics.clone(), recorder })
+        Ok(Lock { elector, name: name.to_owned(), metrics: self.metrics.clone(), recorder })
     }
 
     async fn migration(&self) -> Result<Option<Migration>, ManagerError> {
@@ -251,10 +277,34 @@ fn signer(file: &str) -> Result<Option<Arc<dyn TokenSigner>>, ManagerError> {
     Ok(Some(Arc::new(signer)))
 }
 
-impl Completed {
-    /// Waits for all controllers to end, then closes the gate behind the writes in flight, all within the
-    /// shutdown timeout.
-    pub(super) async fn drain(&self) {
+/// How long the API server may take to become ready once this replica leads.
+const API_SERVER_WAIT: Duration = Duration::from_secs(10);
+
+impl Work for Completed {
+    fn gate(&self) -> &WriteGate {
+        self.runtime.clients.gate()
+    }
+
+    async fn start(&self, under: MigrationLock, stop: &CancellationToken) -> Result<(), ManagerError> {
+        let ready = wait_for_api_server(&self.runtime.observer, API_SERVER_WAIT);
+        let Some(ready) = stop.run_until_cancelled(ready).await else { return Ok(()) };
+        ready?;
+        let here = |controller: &Controller| {
+            self.migration.as_ref().is_none_or(|held| held.lock_of(controller) == under)
+        };
+        if stop.run_until_cancelled(self.overrides.first_look()).await.is_some() {
+            self.controllers.apply(&self.overrides.set(), self.chronicle.now());
+            self.controllers.start(&here, stop).await;
+        }
+        Ok(())
+    }
+
+    async fn may_go_second(&self, stop: &CancellationToken) -> bool {
+        self.controllers.token_controller_started(stop).await
+    }
+
+    /// All within the shutdown timeout.
+    async fn drain(&self) {
         let drained = async {
             self.controllers.stopped().await;
             self.runtime.clients.gate().close();
@@ -264,5 +314,6 @@ impl Completed {
             self.runtime.clients.gate().close();
             tracing::warn!(timeout = ?self.shutdown_timeout, "not everything ended in time");
         }
+        self.controllers.stand_by();
     }
 }

@@ -93,6 +93,12 @@ impl Controller {
         });
     }
 
+    /// Leadership is over and its supervisor is gone: it waits for the next.
+    pub(super) fn stand_by(&self) {
+        self.wish(|wish| wish.lead = false);
+        self.set(if self.is_enabled() { Phase::Standby } else { Phase::Disabled });
+    }
+
     /// Whether it is wanted.
     pub fn is_enabled(&self) -> bool {
         self.wish.borrow().enabled

@@ -152,6 +152,17 @@ impl Controllers {
         supervisors.spawn(report_running(Arc::clone(controller), metrics, health, stop.clone()));
     }
 
+    /// After [`Controllers::stopped`]: they wait for the next term of leadership.
+    pub(super) fn stand_by(&self) {
+        for controller in &self.all {
+            let (phase, _) = initial(&self.runtime.config, controller.descriptor);
+            // Those that no leadership would start have not been started by the last one either.
+            if matches!(phase, Phase::Standby | Phase::Disabled) {
+                controller.stand_by();
+            }
+        }
+    }
+
     /// Returns once the token controller runs, or is not going to; `false` when the manager stops before.
     pub(super) async fn token_controller_started(&self, stop: &CancellationToken) -> bool {
         for controller in self.all.iter().filter(|controller| controller.descriptor.special) {

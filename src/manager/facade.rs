@@ -3,17 +3,15 @@
 //! Reads are snapshots of what the parts know; writes go to the part that owns the matter. Nothing is decided here.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::chronicle::LeadershipChange;
 use super::complete::Completed;
 use super::controller::Controller;
 use super::controllers::obstacle;
-use super::leadership::Lock;
 use crate::admin::Manager;
 use crate::admin::manager::{
     ControllerState, Counts, FailureState, LeaseState, Mutation, MutationKind, Obstacle, QueueDetail,
@@ -75,10 +73,6 @@ impl Facade {
         })
     }
 
-    fn locks(&self) -> impl Iterator<Item = &Lock> {
-        self.0.main_lock.iter().chain(self.0.migration.as_ref().map(|migration| &migration.lock))
-    }
-
     /// The Lease that a mutation is about: that of the overrides, or the one by which this replica leads.
     fn lease_of(&self, mutation: MutationKind) -> Regarding {
         match mutation {
@@ -129,15 +123,15 @@ impl Manager for Facade {
     }
 
     fn leases(&self) -> Vec<LeaseState> {
-        self.locks().map(Lock::state).collect()
+        self.0.leases.list()
     }
 
     fn replicas(&self) -> Vec<ReplicaState> {
-        Vec::new()
+        self.0.replicas.list()
     }
 
-    fn step_down<'a>(&'a self, _successor: Option<&'a str>) -> BoxFuture<'a, Result<(), StepDownError>> {
-        Box::pin(std::future::ready(Err(StepDownError::NotLeader)))
+    fn step_down<'a>(&'a self, successor: Option<&'a str>) -> BoxFuture<'a, Result<(), StepDownError>> {
+        Box::pin(self.0.step_down.step_down(successor))
     }
 
     fn queues(&self) -> Vec<QueueState> {
@@ -182,40 +176,6 @@ impl Manager for Facade {
             reason: mutation.action.reason(),
             message: mutation.message.clone(),
         });
-    }
-}
-
-impl Lock {
-    fn state(&self) -> LeaseState {
-        let leadership = self.elector.leadership().borrow().clone();
-        LeaseState { lease: self.lease.clone(), leading: leadership.leading, record: leadership.record }
-    }
-
-    /// Tells the chronicle of every change of leadership, until the process ends.
-    pub(super) async fn follow(&self, tell: impl Fn(LeadershipChange)) {
-        let mut leadership = self.elector.leadership();
-        let (mut holder, mut led) = (crate::wire::Str::EMPTY, false);
-        loop {
-            let (now, leads, transitions) = {
-                let state = leadership.borrow_and_update();
-                let record = state.record.as_ref();
-                let now = record.map(|record| record.holder.clone()).unwrap_or_default();
-                (now, state.leading, record.map_or(0, |record| record.transitions))
-            };
-            if now != holder || leads != led {
-                tell(LeadershipChange {
-                    lease: self.lease.clone(),
-                    previous: std::mem::replace(&mut holder, now.clone()),
-                    holder: now,
-                    leading: leads,
-                    transitions,
-                });
-                led = leads;
-            }
-            if leadership.changed().await.is_err() {
-                return;
-            }
-        }
     }
 }
 

@@ -9,21 +9,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::chronicle::LeadershipChange;
+use crate::admin::manager::{LeaseState, StepDownError};
 use crate::api::kinds::LEASES;
 use crate::client::WriteGuard;
-use crate::election::{Elector, LeaseLock};
+use crate::election::{Elector, Leadership, LeaseApi, LeaseLock};
 use crate::events::Recorder;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Regarding};
 use crate::telemetry::ManagerMetrics;
+use crate::wire::Str;
 
 /// One lock for which this replica stands.
-pub(super) struct Lock {
-    pub(super) elector: Arc<Elector<LeaseLock>>,
-    /// Where the Lease is.
-    pub(super) lease: Key,
+pub(super) struct Lock<L = LeaseLock> {
+    pub(super) elector: Arc<Elector<L>>,
     /// Name of the Lease, as metrics carry it.
     pub(super) name: String,
     pub(super) metrics: ManagerMetrics,
@@ -39,7 +41,7 @@ pub(super) enum Ended {
     Lost,
 }
 
-impl Lock {
+impl<L: LeaseApi> Lock<L> {
     /// Waits until this replica leads; `false` when it was told to stop before.
     pub(super) async fn acquire(&self, stop: &CancellationToken) -> bool {
         let identity = self.elector.identity();
@@ -80,6 +82,21 @@ impl Lock {
         }
     }
 
+    /// Gives the Lease to `successor`, or to whoever comes first.
+    pub(super) async fn hand_over(&self, successor: Option<&str>) -> Result<(), StepDownError> {
+        if !self.elector.is_leading() {
+            return Ok(());
+        }
+        self.record("stopped leading");
+        let done = self.elector.hand_over(successor).await;
+        self.metrics.set_leading(&self.name, false);
+        match &done {
+            Ok(()) => tracing::info!(lease = self.name, successor, "handed over"),
+            Err(error) => tracing::error!(lease = self.name, %error, "not handed over"),
+        }
+        done.map_err(|error| StepDownError::Unavailable(format!("{}: {error}", self.name)))
+    }
+
     fn record(&self, what: &str) {
         if let Some(meta) = self.elector.lease_meta() {
             self.recorder.emit(EventSpec {
@@ -88,6 +105,61 @@ impl Lock {
                 reason: "LeaderElection",
                 message: format!("{} {what}", self.elector.identity()),
             });
+        }
+    }
+}
+
+/// The Leases that this replica fights for, to be looked at.
+#[derive(Debug)]
+pub struct Leases {
+    locks: Vec<(Key, watch::Receiver<Leadership>)>,
+}
+
+impl Leases {
+    /// These Leases, the main one first; none without an election.
+    pub(super) fn new(locks: Vec<(Key, watch::Receiver<Leadership>)>) -> Self {
+        Self { locks }
+    }
+
+    /// How they stand, the main one first; empty if leader election is off, in which case this replica leads.
+    pub fn list(&self) -> Vec<LeaseState> {
+        let state = |(lease, leadership): &(Key, watch::Receiver<Leadership>)| {
+            let Leadership { leading, record } = leadership.borrow().clone();
+            LeaseState { lease: lease.clone(), leading, record }
+        };
+        self.locks.iter().map(state).collect()
+    }
+
+    /// Whether this replica leads, by the main Lease if there is one.
+    pub fn is_leading(&self) -> bool {
+        self.locks.first().is_none_or(|(_, main)| main.borrow().leading)
+    }
+
+    /// Tells of each Lease's state, and whenever one gets another holder or this replica begins or ceases to lead; not of
+    /// mere renewals. For ever.
+    pub(super) async fn follow(&self, tell: impl Fn(LeadershipChange)) {
+        let each = self.locks.iter().map(|(lease, leadership)| follow(lease, leadership.clone(), &tell));
+        futures::future::join_all(each).await;
+    }
+}
+
+async fn follow(lease: &Key, mut leadership: watch::Receiver<Leadership>, tell: &impl Fn(LeadershipChange)) {
+    let (mut holder, mut led) = (Str::EMPTY, false);
+    loop {
+        let Leadership { leading, record } = leadership.borrow_and_update().clone();
+        let (now, transitions) = record.map(|record| (record.holder, record.transitions)).unwrap_or_default();
+        if now != holder || leading != led {
+            tell(LeadershipChange {
+                lease: lease.clone(),
+                previous: std::mem::replace(&mut holder, now.clone()),
+                holder: now,
+                leading,
+                transitions,
+            });
+            led = leading;
+        }
+        if leadership.changed().await.is_err() {
+            return;
         }
     }
 }

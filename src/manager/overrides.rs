@@ -9,9 +9,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::chronicle::Chronicle;
 use super::controllers::Controllers;
@@ -19,7 +18,7 @@ use crate::admin::events::OverrideChange;
 use crate::admin::overrides::{Entry, HeldOverrides, Order, OverrideSet, OverrideStore, StoreError};
 use crate::api::coordination::Lease;
 use crate::api::kinds::LEASES;
-use crate::informer::{Delta, InformerHandle, Informers, Registration};
+use crate::informer::{Delta, Informers};
 use crate::model::plan::Regarding;
 use crate::wire::{Message, Str};
 
@@ -36,6 +35,7 @@ pub(super) struct Overrides {
     set: ArcSwap<OverrideSet>,
     seen: Mutex<Seen>,
     news: Notify,
+    known: watch::Sender<bool>,
     chronicle: Arc<Chronicle>,
 }
 
@@ -49,7 +49,14 @@ struct Seen {
 
 impl Overrides {
     pub(super) fn new(store: OverrideStore, chronicle: Arc<Chronicle>) -> Self {
-        Self { store, set: ArcSwap::default(), seen: Mutex::default(), news: Notify::new(), chronicle }
+        Self {
+            store,
+            set: ArcSwap::default(),
+            seen: Mutex::default(),
+            news: Notify::new(),
+            known: watch::Sender::new(false),
+            chronicle,
+        }
     }
 
     /// What they say.
@@ -113,8 +120,19 @@ impl Overrides {
         self.news.notify_one();
     }
 
-    /// Begins to watch the Lease.
-    pub(super) fn watch(self: &Arc<Self>, informers: &Informers) -> OverridesWatch {
+    /// Waits until the overrides are known: a leader must not start what they disable. Not forever: without them the
+    /// flags hold.
+    pub(super) async fn first_look(&self) {
+        let mut known = self.known.subscribe();
+        let waiting = known.wait_for(|known| *known);
+        if !matches!(timeout(FIRST_LOOK, waiting).await, Ok(Ok(_))) {
+            tracing::error!("the overrides can't be read, the flags alone decide until they can");
+        }
+    }
+
+    /// Watches the Lease, and tells the controllers what it orders, now and whenever that changes or an override ends;
+    /// for ever.
+    pub(super) async fn run(self: &Arc<Self>, informers: &Informers, controllers: &Controllers) {
         let handle = informers.acquire(&LEASES, Some(SELECTOR));
         let overrides = Arc::clone(self);
         let handler = move |delta: Delta<'_>| match delta.typed::<Lease>() {
@@ -122,12 +140,16 @@ impl Overrides {
             (Some(last), None) => overrides.forget(last),
             (None, None) => {}
         };
-        let registration = handle.add_handler("overrides", Arc::new(handler));
-        OverridesWatch { handle, _registration: registration }
+        let _told = handle.add_handler("overrides", Arc::new(handler));
+        let known = async {
+            if handle.wait_synced().await.is_ok() {
+                self.known.send_replace(true);
+            }
+        };
+        tokio::join!(known, self.apply(controllers));
     }
 
-    /// Tells the controllers what the overrides order, now and whenever they change or one ends, until `stop`.
-    pub(super) async fn run(&self, controllers: &Controllers, stop: &CancellationToken) {
+    async fn apply(&self, controllers: &Controllers) {
         let mut applied = Applied { set: Arc::default(), at: self.chronicle.now() };
         loop {
             let now = self.chronicle.now();
@@ -139,7 +161,6 @@ impl Overrides {
             tokio::select! {
                 () = self.news.notified() => {}
                 () = sleep(next.map_or(LOOK_AT_CLOCK, |next| next.min(LOOK_AT_CLOCK))) => {}
-                () = stop.cancelled() => return,
             }
         }
     }
@@ -187,20 +208,4 @@ impl Overrides {
 struct Applied {
     set: Arc<OverrideSet>,
     at: Timestamp,
-}
-
-/// The watch of the Lease; it ends with this.
-pub(super) struct OverridesWatch {
-    handle: InformerHandle,
-    _registration: Registration,
-}
-
-impl OverridesWatch {
-    /// Waits until the overrides are known: a leader must not start what they disable. Not forever: without them the
-    /// flags hold.
-    pub(super) async fn first_look(&self) {
-        if !matches!(timeout(FIRST_LOOK, self.handle.wait_synced()).await, Ok(Ok(()))) {
-            tracing::error!("the overrides can't be read, the flags alone decide until they can");
-        }
-    }
 }

@@ -12,6 +12,7 @@ use super::complete::Completed;
 use super::error::ManagerError;
 use super::facade::Facade;
 use super::leadership::hostname;
+use super::replicas::{Announcement, advertised_host};
 use crate::admin::{AdminDeps, AdminOptions, admin_handler};
 use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
 use crate::options::logging::SetVerbosity;
@@ -58,18 +59,24 @@ pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<
     Ok(())
 }
 
+/// The ports, and what replicas and clients are told of them.
+pub(super) struct Bound {
+    pub(super) servers: Vec<SecureServer>,
+    pub(super) announcement: Announcement,
+}
+
 /// Binds the secure port, with the admin API on it unless that has a port of its own, and that port; nothing with
 /// `--secure-port=0` and no `--admin-port`.
 pub(super) async fn bind(
     manager: &Arc<Completed>,
     shutdown: &CancellationToken,
     set_verbosity: SetVerbosity,
-) -> Result<Vec<SecureServer>, ManagerError> {
+) -> Result<Bound, ManagerError> {
     let config = &manager.runtime.config;
     let mut servers = Vec::new();
     if config.secure_port().is_none() && config.admin_port().is_none() {
         tracing::info!("--secure-port=0: nothing is served");
-        return Ok(servers);
+        return Ok(Bound { servers, announcement: Announcement::default() });
     }
     let flags = &config.flags;
     let observer: Arc<dyn ServeObserver> = Arc::new(Observer {
@@ -95,24 +102,28 @@ pub(super) async fn bind(
         .await?,
         observer: Arc::clone(&observer),
     };
+    let host = |bound| advertised_host(bound, manager.runtime.clients.connection().server());
+    let mut advertised = String::new();
     if let Some(port) = config.secure_port() {
         pages(manager, &observer, set_verbosity).install(&manager.router);
+        advertised = host(flags.bind_address).await;
         let address = SocketAddr::new(flags.bind_address, port);
-        servers.push(SecureServer::bind(options(config, address), deps.clone()).await?);
+        servers.push(SecureServer::bind(options(config, address, &advertised), deps.clone()).await?);
     }
-    let admin = if let Some(port) = config.admin_port() {
-        let router = Arc::new(Router::new());
+    let mut admin = Arc::clone(&manager.router);
+    if let Some(port) = config.admin_port() {
+        admin = Arc::new(Router::new());
+        advertised = host(flags.admin_bind_address).await;
         let address = SocketAddr::new(flags.admin_bind_address, port);
-        let deps = ServeDeps { router: Arc::clone(&router), ..deps };
-        servers.push(SecureServer::bind(options(config, address), deps).await?);
-        router
-    } else {
-        Arc::clone(&manager.router)
-    };
+        let deps = ServeDeps { router: Arc::clone(&admin), ..deps };
+        servers.push(SecureServer::bind(options(config, address, &advertised), deps).await?);
+    }
+    let mut announcement = Announcement::default();
     if let Some(server) = servers.last() {
         mount(manager, server, &admin, shutdown)?;
+        announcement = announced(&advertised, server);
     }
-    Ok(servers)
+    Ok(Bound { servers, announcement })
 }
 
 /// Puts the admin API on a port.
@@ -138,6 +149,16 @@ fn mount(
     router.mount_grpc(admin_handler(deps, &options)?, flags.admin_grpc_web);
     tracing::info!(address = %server.local_addr(), "the admin API is served");
     Ok(())
+}
+
+/// What replicas and clients are told of the admin API's port.
+fn announced(host: &str, server: &SecureServer) -> Announcement {
+    let port = server.local_addr().port();
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    Announcement {
+        admin_address: Some(format!("{host}:{port}")),
+        admin_ca: server.self_signed_authority().map(str::to_owned),
+    }
 }
 
 fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>, set_verbosity: SetVerbosity) -> Pages {
@@ -202,7 +223,7 @@ async fn client_of(
     Ok(builder.ungated(name))
 }
 
-fn options(config: &Config, address: SocketAddr) -> ServeOptions {
+fn options(config: &Config, address: SocketAddr, host: &str) -> ServeOptions {
     let flags = &config.flags;
     let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
     ServeOptions {
@@ -214,7 +235,7 @@ fn options(config: &Config, address: SocketAddr) -> ServeOptions {
         tls: TlsOptions {
             cert_and_key: file(&flags.tls_cert_file).zip(file(&flags.tls_private_key_file)),
             cert_dir: file(&flags.cert_dir),
-            self_signed_names: vec![hostname()],
+            self_signed_names: vec![hostname(), host.to_owned()],
             sni: flags
                 .tls_sni_cert_key
                 .iter()

@@ -101,7 +101,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// Adds a key that is to be worked on before all others that wait. For people who ask, not for loops: it takes time in
     /// proportion to the number of waiting keys.
-    pub fn add_first(&self, key: K) {
+    pub fn add_first(&self, key: &K) {
         let woken = self.shared.state.lock().add_first(key, Instant::now());
         self.shared.wake(woken);
     }

@@ -131,9 +131,10 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// Adds a key that is to be worked on before all others that wait. Takes time in proportion to their number.
-    pub(super) fn add_first(&mut self, key: K, now: Instant) -> usize {
+    pub(super) fn add_first(&mut self, key: &K, now: Instant) -> usize {
+        let hash = self.hasher.hash_one(key);
         let woken = self.add(key.clone(), || now);
-        if let Some(id) = self.find(self.hasher.hash_one(&key), &key)
+        if let Some(id) = self.find(hash, key)
             && let Some(at) = self.ready.iter().position(|&held| held == id)
         {
             self.ready.remove(at);

@@ -479,3 +479,18 @@ async fn memory_follows_the_number_of_keys() {
     assert_eq!((keys, slots), (1, 1));
     assert!(heap < 100, "{heap} heap entries for one key");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_can_be_put_before_all_others() {
+    let queue = queue();
+    for key in ["a", "b", "c"] {
+        queue.add(key);
+    }
+    queue.add_first(&"c");
+    queue.add_first(&"d");
+    let mut order = Vec::new();
+    while !queue.is_empty() {
+        order.push(*queue.get().await.unwrap().key());
+    }
+    assert_eq!(order, ["d", "c", "a", "b"]);
+}

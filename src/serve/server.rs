@@ -62,6 +62,7 @@ pub struct SecureServer {
     chain: Arc<Chain>,
     reloader: Arc<Reloader>,
     options: ServeOptions,
+    authority: Option<String>,
 }
 
 impl std::fmt::Debug for SecureServer {
@@ -75,7 +76,7 @@ impl SecureServer {
     /// and listens. Must be called within a tokio runtime.
     pub async fn bind(options: ServeOptions, deps: ServeDeps) -> Result<Self, ServeError> {
         let provider = tls::provider(&options.tls)?;
-        let (certs, cert_files) = load_certs(&options, &deps, &provider).await?;
+        let (certs, cert_files, authority) = load_certs(&options, &deps, &provider).await?;
         let trust = Trust::load(&options, &deps).await?;
         let mut reloader = Reloader::new(
             Arc::clone(&provider),
@@ -115,12 +116,26 @@ impl SecureServer {
         let address = listener
             .local_addr()
             .map_err(|source| ServeError::Listen { address: options.address, source })?;
-        Ok(Self { listener, address, tls, chain: Arc::new(chain), reloader: Arc::new(reloader), options })
+        Ok(Self {
+            listener,
+            address,
+            tls,
+            chain: Arc::new(chain),
+            reloader: Arc::new(reloader),
+            options,
+            authority,
+        })
     }
 
     /// Where it listens; the port is the one found free when none was asked for.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The authority to trust here, in PEM, if the serving certificate was given by no flag and is signed by an
+    /// authority of its own.
+    pub fn self_signed_authority(&self) -> Option<&str> {
+        self.authority.as_deref()
     }
 
     /// Judges what the callers of a mounted service may do.
@@ -258,15 +273,22 @@ async fn load_certs(
     options: &ServeOptions,
     deps: &ServeDeps,
     provider: &Arc<CryptoProvider>,
-) -> Result<(Arc<CertStore>, Vec<LoadedCert>), ServeError> {
+) -> Result<(Arc<CertStore>, Vec<LoadedCert>, Option<String>), ServeError> {
     let mut files = Vec::new();
+    let mut authority = None;
     let default = match tls::prepare(options, deps.clock.now())? {
         SelfSigned::Memory { cert, key } => {
+            authority = tls::authority_of(&cert);
             tls::certified_key(cert.as_bytes(), key.as_bytes(), provider).map_err(ServeError::SelfSigned)?
         }
         SelfSigned::Files(pair) => {
             let content = Content::read_pair(CERT_FLAG, &pair.cert, &pair.key).await?;
             let key = content.certified_key(CERT_FLAG, &pair.cert, provider)?;
+            if options.tls.cert_and_key.is_none() {
+                // It was read a moment ago; if it can't be read now, clients are told of no authority.
+                authority =
+                    tokio::fs::read_to_string(&pair.cert).await.ok().as_deref().and_then(tls::authority_of);
+            }
             files.push((CERT_FLAG, 0, pair, content));
             key
         }
@@ -278,7 +300,7 @@ async fn load_certs(
         others.push((sni.names.clone(), content.certified_key(SNI_FLAG, &pair.cert, provider)?));
         files.push((SNI_FLAG, index + 1, pair, content));
     }
-    Ok((Arc::new(CertStore::new(default, others)), files))
+    Ok((Arc::new(CertStore::new(default, others)), files, authority))
 }
 
 /// Whose certificates are trusted, and where that is read from.

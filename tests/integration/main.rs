@@ -11,6 +11,7 @@
 mod harness;
 
 mod admin;
+mod clients;
 mod credentials;
 mod deployments;
 mod faults;
@@ -20,6 +21,7 @@ mod lifecycle;
 mod panics;
 mod proto_fields;
 mod rbac;
+mod replicas;
 mod serving;
 mod takeover;
 mod unknown_fields;

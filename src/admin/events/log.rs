@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
 
 use super::filter::Filter;
 use super::record::{Body, Event, ObjectRef};
@@ -145,18 +144,12 @@ impl EventLog {
         }
     }
 
-    /// Wakes readers when there is something to read, until `stop`.
-    pub async fn run(&self, stop: CancellationToken) {
-        let pump = async {
-            loop {
-                self.published.notified().await;
-                self.wakes.send_modify(|wakes| *wakes = wakes.wrapping_add(1));
-                tokio::time::sleep(PUMP_INTERVAL).await;
-            }
-        };
-        tokio::select! {
-            () = pump => {}
-            () = stop.cancelled() => {}
+    /// Wakes readers when there is something to read, for ever.
+    pub async fn run(&self) {
+        loop {
+            self.published.notified().await;
+            self.wakes.send_modify(|wakes| *wakes = wakes.wrapping_add(1));
+            tokio::time::sleep(PUMP_INTERVAL).await;
         }
     }
 

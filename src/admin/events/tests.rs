@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use prost::Message as _;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::admin::manager::{ActionResult, ActionState, ActionVerb, Phase};
@@ -92,20 +91,19 @@ fn phase(current: Phase) -> Body {
 
 struct Pump {
     _tasks: JoinSet<()>,
-    stop: CancellationToken,
 }
 
 fn pump(log: &Arc<EventLog>) -> Pump {
-    let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
-    let (log, token) = (Arc::clone(log), stop.clone());
-    tasks.spawn(async move { log.run(token).await });
-    Pump { _tasks: tasks, stop }
+    let mut tasks = JoinSet::new();
+    let log = Arc::clone(log);
+    tasks.spawn(async move { log.run().await });
+    Pump { _tasks: tasks }
 }
 
 #[tokio::test(start_paused = true)]
 async fn live_readers_are_woken() {
     let log = log(16);
-    let pump = pump(&log);
+    let _pump = pump(&log);
     let mut reader = log.read(Filter::default(), Start::Live, false).unwrap();
     assert_eq!(short(&reader.next().await.unwrap()), "log 1-0");
     assert_eq!(short(&reader.next().await.unwrap()), "replayed 0");
@@ -123,7 +121,6 @@ async fn live_readers_are_woken() {
     publish(&log, 2);
     assert_eq!(short(&reader.next().await.unwrap()), "4");
     assert_eq!(short(&reader.next().await.unwrap()), "5");
-    pump.stop.cancel();
 }
 
 #[tokio::test(start_paused = true)]

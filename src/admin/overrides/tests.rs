@@ -297,3 +297,15 @@ fn every_annotation_key_is_one_that_kubernetes_takes() {
     let longest = "kube-apiserver-serving-clustertrustbundle-publisher-controller";
     assert!(longest.len() <= 63);
 }
+
+#[test]
+fn an_entry_that_became_unreadable_holds_on() {
+    let known = |name: &str| name.ends_with("-controller");
+    let good = r#"{"desired":"disabled","user":"jane","time":"2026-01-01T00:00:00Z","version":3}"#;
+    let key = format!("{ANNOTATION_PREFIX}deployment-controller");
+    let before = OverrideSet::parse([(key.as_str(), good)], &known);
+    let after = OverrideSet::parse([(key.as_str(), "{ slip")], &known).keeping(&before);
+    assert_eq!(after.entry("deployment-controller"), before.entry("deployment-controller"));
+    assert!(after.problem_of("deployment-controller").is_some(), "it is reported all the same");
+    assert_eq!(OverrideSet::parse([], &known).keeping(&before), OverrideSet::default(), "removal is no slip");
+}

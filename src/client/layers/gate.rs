@@ -24,7 +24,8 @@ pub struct WritesStopped;
 /// Says of this moment whether writes may pass. It must not block.
 pub type WriteGuard = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A gate that all clients of controllers share. Open at first; once closed it stays closed. Cheap to clone.
+/// A gate that all clients of controllers share. Open at first; once closed it stays closed until leadership begins
+/// anew. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct WriteGate(Arc<State>);
 
@@ -53,6 +54,15 @@ impl WriteGate {
     /// From now on a write passes only while `guard` says so at the moment before it is sent, and all guards before it.
     pub fn guard(&self, guard: WriteGuard) {
         self.0.guards.write().push(guard);
+    }
+
+    /// Opens the gate again, with `guard` in the place of all guards before: a new term of leadership begins. Only for
+    /// whoever has closed it.
+    pub fn reopen(&self, guard: WriteGuard) {
+        *self.0.guards.write() = vec![guard];
+        self.0.writes.reopen();
+        // Last: whoever sees the gate open is judged by the new guard.
+        self.0.closed.store(false, Ordering::SeqCst);
     }
 
     /// Lets no further write through. Those on their way are left to end; [`Self::drained`] waits for them.

@@ -215,6 +215,26 @@ async fn the_gate_drains_when_the_last_write_has_ended() {
     assert_eq!(gate.in_flight(), 0);
 }
 
+#[tokio::test]
+async fn a_reopened_gate_asks_its_new_guard_alone() {
+    let (below, _) = mock(|_| async { Ok(answer(200, "")) });
+    let gate = WriteGate::new();
+    gate.guard(Arc::new(|| false));
+    gate.close();
+    let leads = Arc::new(AtomicBool::new(true));
+    let guard = Arc::clone(&leads);
+    gate.reopen(Arc::new(move || guard.load(Ordering::SeqCst)));
+    assert!(!gate.is_closed());
+    let response = send(gate.clone(), below.clone(), request(Method::PUT, "/x", "")).await.unwrap();
+    leads.store(false, Ordering::SeqCst);
+    assert!(send(gate.clone(), below, request(Method::PUT, "/x", "")).await.is_err());
+    gate.close();
+    let mut drained = Box::pin(gate.drained());
+    assert!(futures::poll!(&mut drained).is_pending(), "a write of the new term is under way");
+    drop(response);
+    drained.await;
+}
+
 fn histogram(registry: &Registry, name: &str) -> prometheus::proto::Histogram {
     let families = registry.gather();
     let family = families.iter().find(|family| family.name() == name).unwrap();

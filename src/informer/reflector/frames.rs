@@ -15,11 +15,11 @@ const PREFIX: usize = 4;
 /// A frame's length is not believable: the stream is out of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a watch frame of {0} bytes is longer than the {MAX_FRAME} allowed")]
-pub(super) struct FrameTooLong(usize);
+pub(crate) struct FrameTooLong(usize);
 
 /// A reassembler of frames.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(crate) struct Frames {
     /// The chunk received last, as far as it is not used.
     chunk: Bytes,
     /// The beginning of a frame whose end has not come.
@@ -28,7 +28,7 @@ pub(super) struct Frames {
 
 impl Frames {
     /// Takes in a chunk; only when [`Frames::next`] has returned `None` for the chunk before.
-    pub(super) fn push(&mut self, chunk: Bytes) {
+    pub(crate) fn push(&mut self, chunk: Bytes) {
         if !self.chunk.is_empty() {
             self.partial.extend_from_slice(&self.chunk);
         }
@@ -36,7 +36,7 @@ impl Frames {
     }
 
     /// The next whole frame, or `None` when more must be received first.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         if self.partial.is_empty() {
             let Some(length) = length_of(&self.chunk)? else { return Ok(self.hold()) };
             if self.chunk.len() < PREFIX + length {

@@ -38,7 +38,7 @@ use crate::client::{ApiError, ListQuery, ResponseBody, WatchQuery};
 use crate::model::Key;
 use crate::wire::{EventType, Message, ObjectHead, Str, WatchFrame, WireError};
 pub(super) use backoff::Backoff;
-use frames::Frames;
+pub(crate) use frames::Frames;
 use machine::{Cause, Effects, Fault, Input, Next, Page, Request, State, StoreEffect};
 pub(super) use status::{Progress, Record, Status};
 
@@ -53,6 +53,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 pub(super) struct Reflector {
     pub(super) kind: &'static Kind,
     pub(super) field_selector: Option<String>,
+    pub(super) label_selector: Option<String>,
     pub(super) source: Arc<dyn Source>,
     pub(super) store: Arc<Store>,
     pub(super) status: Arc<Status>,
@@ -163,6 +164,7 @@ impl Reflector {
         let first = page == Page::First;
         let query = ListQuery {
             field_selector: self.field_selector.clone(),
+            label_selector: self.label_selector.clone(),
             limit: (page != Page::Whole).then_some(PAGE_SIZE),
             // A token carries its version; "0" lets the server answer from its cache.
             resource_version: (first && !newest).then(|| "0".to_owned()),
@@ -177,6 +179,7 @@ impl Reflector {
         let timeout_seconds = rand::random_range(self.timing.seconds.clone());
         let query = WatchQuery {
             field_selector: self.field_selector.clone(),
+            label_selector: self.label_selector.clone(),
             resource_version: position.into(),
             send_initial_events: initial,
             timeout_seconds,

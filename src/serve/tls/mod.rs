@@ -15,7 +15,7 @@ use super::error::ServeError;
 use super::options::{ServeOptions, TlsOptions};
 pub(super) use certs::{CertFiles, CertStore, certified_key};
 pub use names::{cipher_suites, tls_versions};
-pub(super) use self_signed::{SelfSigned, prepare};
+pub(super) use self_signed::{SelfSigned, authority_of, prepare};
 
 /// Protocols offered by ALPN.
 const H2: &[u8] = b"h2";

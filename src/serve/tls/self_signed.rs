@@ -66,6 +66,15 @@ pub(in crate::serve) fn prepare(options: &ServeOptions, now: Timestamp) -> Resul
     Ok(SelfSigned::Files(files))
 }
 
+/// The authority at the end of a chain, in PEM, for clients to trust; `None` if it ends in something else.
+pub(in crate::serve) fn authority_of(chain: &str) -> Option<String> {
+    let (_, last) =
+        chain.match_indices("-----BEGIN CERTIFICATE-----").map(|(at, _)| chain.split_at(at)).last()?;
+    let (_, pem) = x509_parser::pem::parse_x509_pem(last.as_bytes()).ok()?;
+    let certificate = pem.parse_x509().ok()?;
+    (certificate.subject() == certificate.issuer()).then(|| last.to_owned())
+}
+
 fn exists(path: &Path) -> Result<bool, ServeError> {
     path.try_exists().map_err(|error| ServeError::SelfSigned(format!("{}: {error}", path.display())))
 }

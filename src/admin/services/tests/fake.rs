@@ -15,6 +15,7 @@ use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUN
 use crate::election::Record;
 use crate::model::Key;
 use crate::model::clock::{Clock as _, ManualClock, SharedClock};
+use crate::wire::Str;
 
 /// How the next write of overrides ends.
 pub(super) enum NextWrite {
@@ -90,7 +91,14 @@ fn replica(identity: &str, address: &str) -> ReplicaState {
 }
 
 pub(super) fn record(holder: &str) -> Record {
-    Record { holder: holder.into(), duration_seconds: 15, acquired: at(-50), renewed: at(0), transitions: 3 }
+    Record {
+        holder: holder.into(),
+        duration_seconds: 15,
+        acquired: at(-50),
+        renewed: at(0),
+        transitions: 3,
+        successor: Str::EMPTY,
+    }
 }
 
 impl Fake {

@@ -6,6 +6,7 @@ mod leader;
 mod queues;
 mod streams;
 mod transport;
+mod web;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -125,8 +126,8 @@ impl Bench {
             // The connection ends when the client goes; how is of no interest.
             let _ = builder.serve_connection(TokioIo::new(server), service).await;
         });
-        let (log, token) = (Arc::clone(&events), shutdown.clone());
-        tasks.spawn(async move { log.run(token).await });
+        let log = Arc::clone(&events);
+        tasks.spawn(async move { log.run().await });
         let mut client = Some(client);
         let connector = tower::service_fn(move |_| {
             let io =

@@ -1,0 +1,139 @@
+//! What elections are tested on: one Lease in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{LeaseApi, Observed, Record, Timing};
+use crate::api::coordination::Lease;
+use crate::api::meta::{ObjectMeta, Status};
+use crate::client::ApiError;
+use crate::model::clock::Clock;
+use crate::wire::Message;
+use crate::wire::splice::{Edit, edit, put_bytes};
+
+/// The original's.
+pub(crate) const TIMING: Timing = Timing {
+    lease: Duration::from_secs(15),
+    renew_deadline: Duration::from_secs(10),
+    retry: Duration::from_secs(2),
+};
+
+/// The wall clock of paused time.
+pub(crate) struct PausedClock(pub(crate) tokio::time::Instant);
+
+impl Clock for PausedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(1_700_000_000).unwrap()
+            + jiff::SignedDuration::try_from(self.0.elapsed()).unwrap()
+    }
+}
+
+/// A server that has one Lease: its version and its encoding.
+#[derive(Default)]
+pub(crate) struct Server {
+    pub(crate) lease: Mutex<Option<(u64, Vec<u8>)>>,
+    pub(crate) requests: Mutex<Vec<&'static str>>,
+    /// Whether every request fails.
+    pub(crate) down: AtomicBool,
+    changed: Notify,
+}
+
+/// A client of it.
+#[derive(Clone)]
+pub(crate) struct Fake(pub(crate) Arc<Server>);
+
+impl Fake {
+    pub(crate) fn refused(reason: &str, code: u16) -> ApiError {
+        ApiError::Refused {
+            request: "lease".into(),
+            code,
+            reason: reason.into(),
+            message: reason.into(),
+            status: Box::new(Status::default()),
+            retry_after: None,
+        }
+    }
+
+    fn enter(&self, verb: &'static str) -> Result<(), ApiError> {
+        self.0.requests.lock().push(verb);
+        if self.0.down.load(Ordering::SeqCst) { Err(Self::refused("down", 503)) } else { Ok(()) }
+    }
+
+    pub(crate) fn observed(version: u64, raw: &[u8]) -> Observed {
+        let mut raw = raw.to_vec();
+        raw = edit(&raw, &[Edit::SetBytes(vec![1, 6], version.to_string().into_bytes())]).unwrap();
+        let raw = Bytes::from(raw);
+        Observed { record: Record::from(&Lease::decode(&raw).unwrap()), raw }
+    }
+
+    /// Stores a Lease as the next version.
+    pub(crate) fn store(&self, raw: Vec<u8>) -> Observed {
+        let mut held = self.0.lease.lock();
+        let version = held.as_ref().map_or(1, |(version, _)| version + 1);
+        let observed = Self::observed(version, &raw);
+        *held = Some((version, raw));
+        self.0.changed.notify_waiters();
+        observed
+    }
+}
+
+impl LeaseApi for Fake {
+    fn get(&self) -> BoxFuture<'_, Result<Option<Observed>, ApiError>> {
+        Box::pin(async {
+            self.enter("get")?;
+            Ok(self.0.lease.lock().as_ref().map(|(version, raw)| Self::observed(*version, raw)))
+        })
+    }
+
+    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Observed, ApiError>> {
+        Box::pin(async {
+            self.enter("create")?;
+            if self.0.lease.lock().is_some() {
+                return Err(Self::refused("AlreadyExists", 409));
+            }
+            let mut empty = Lease { metadata: ObjectMeta::default(), ..Lease::default() }.to_bytes();
+            put_bytes(&mut empty, 77, b"unknown");
+            Ok(self.store(edit(&empty, &record.edits()).unwrap()))
+        })
+    }
+
+    fn update<'a>(
+        &'a self,
+        observed: &'a Observed,
+        record: &'a Record,
+    ) -> BoxFuture<'a, Result<Observed, ApiError>> {
+        Box::pin(async {
+            self.enter("update")?;
+            let version: u64 = Lease::decode(&observed.raw).unwrap().metadata.version().unwrap();
+            if self.0.lease.lock().as_ref().map(|held| held.0) != Some(version) {
+                return Err(Self::refused("Conflict", 409));
+            }
+            Ok(self.store(edit(&observed.raw, &record.edits()).unwrap()))
+        })
+    }
+
+    fn released(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            loop {
+                let changed = self.0.changed.notified();
+                let released = self
+                    .0
+                    .lease
+                    .lock()
+                    .as_ref()
+                    .is_some_and(|(version, raw)| Self::observed(*version, raw).record.holder.is_empty());
+                if released {
+                    return;
+                }
+                changed.await;
+            }
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! Terms: from the acquisition of leadership to its end, again and again.
+//!
+//! ```text
+//! stand for election ─► gate open ─► controllers ─┬─ SIGTERM ──► drain ─► gate closed ─► release ─► exit
+//!        ▲                                        ├─ step down ► drain ─► gate closed ─► hand over ─┐
+//!        │                                        └─ lost ─────► gate closed ─► exit                │
+//!        └──────────────────────────────── behind the others ───────────────────────────────────────┘
+//! ```
+//! The Leases are renewed until everything is drained, so that what is in flight may still write. With leader migration
+//! there are two; whichever is lost first, the other ends with it, and the second is never held without the first.
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::error::ManagerError;
+use super::leadership::{Ended, Lock};
+use super::step_down::{Request, Requests};
+use crate::admin::manager::StepDownError;
+use crate::client::WriteGate;
+use crate::election::LeaseApi;
+use crate::options::MigrationLock;
+
+/// What is done while this replica leads.
+pub(super) trait Work: Sync {
+    /// The gate that the work's writes go through.
+    fn gate(&self) -> &WriteGate;
+
+    /// Starts the controllers that run under this lock; ends early, and well, at `stop`, which also ends the controllers.
+    fn start(
+        &self,
+        under: MigrationLock,
+        stop: &CancellationToken,
+    ) -> impl Future<Output = Result<(), ManagerError>> + Send;
+
+    /// Returns once the second lock may be stood for; `false` at `stop`.
+    fn may_go_second(&self, stop: &CancellationToken) -> impl Future<Output = bool> + Send;
+
+    /// Waits for the controllers to end, and closes the gate behind the writes in flight. Bounded.
+    fn drain(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Leadership under one lock, or two.
+pub(super) struct Terms<'a, W, L> {
+    pub(super) work: &'a W,
+    pub(super) main: &'a Lock<L>,
+    pub(super) second: Option<&'a Lock<L>>,
+}
+
+/// One term.
+struct Term {
+    /// Ends the controllers, and standing for the second lock.
+    stop: CancellationToken,
+    /// Ends the renewing.
+    drained: CancellationToken,
+    /// Why the controllers could not be started.
+    failure: Mutex<Option<ManagerError>>,
+}
+
+/// How a term ended, if the Lease was ours to the end.
+#[derive(Debug)]
+enum Over {
+    Stopped,
+    SteppedDown(Request),
+}
+
+impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
+    /// Stands for election and leads, until `shutdown` (success), or until leadership is lost.
+    pub(super) async fn run(
+        &self,
+        requests: &mut Requests,
+        shutdown: &CancellationToken,
+    ) -> Result<(), ManagerError> {
+        // Nothing is written before there is a Lease to write under.
+        self.work.gate().close();
+        while !shutdown.is_cancelled() {
+            if !requests.refuse_while(self.main.acquire(shutdown)).await {
+                return Ok(());
+            }
+            match self.term(requests, shutdown).await? {
+                Over::Stopped => return Ok(()),
+                Over::SteppedDown(request) => {
+                    let done = self.hand_over(request.successor.as_deref()).await;
+                    request.answer(done);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leads until there is a reason to end; the Leases are still held when it ended by request.
+    async fn term(
+        &self,
+        requests: &mut Requests,
+        shutdown: &CancellationToken,
+    ) -> Result<Over, ManagerError> {
+        let term = Term {
+            stop: shutdown.child_token(),
+            drained: CancellationToken::new(),
+            failure: Mutex::default(),
+        };
+        self.work.gate().reopen(self.main.guard());
+        let leading =
+            async { tokio::try_join!(self.under(self.main, MigrationLock::Main, &term), self.second(&term)) };
+        let ending = async {
+            let over = tokio::select! {
+                () = term.stop.cancelled() => Over::Stopped,
+                request = requests.next() => {
+                    tracing::info!(successor = request.successor, "stepping down");
+                    Over::SteppedDown(request)
+                }
+            };
+            term.stop.cancel();
+            self.work.drain().await;
+            term.drained.cancel();
+            Ok::<_, ManagerError>(over)
+        };
+        let over = match tokio::try_join!(leading, ending) {
+            Ok((_, over)) => over,
+            Err(lost) => {
+                // Another replica may lead by now: nothing more may be written, not even to finish what is in flight.
+                self.work.gate().close();
+                term.stop.cancel();
+                return if shutdown.is_cancelled() { Ok(Over::Stopped) } else { Err(lost) };
+            }
+        };
+        let failure = term.failure.into_inner();
+        if failure.is_some() || matches!(over, Over::Stopped) {
+            for lock in self.locks() {
+                lock.release().await;
+            }
+        }
+        failure.map_or(Ok(over), Err)
+    }
+
+    /// Starts what runs under a lock and renews it until all is drained.
+    async fn under(&self, lock: &Lock<L>, which: MigrationLock, term: &Term) -> Result<(), ManagerError> {
+        let mut held = std::pin::pin!(lock.hold(&term.drained));
+        let ended = tokio::select! {
+            ended = &mut held => ended,
+            started = self.work.start(which, &term.stop) => {
+                if let Err(error) = started {
+                    *term.failure.lock() = Some(error);
+                    term.stop.cancel();
+                }
+                held.await
+            }
+        };
+        match ended {
+            Ended::Stopped => Ok(()),
+            Ended::Lost => Err(ManagerError::LeadershipLost),
+        }
+    }
+
+    async fn second(&self, term: &Term) -> Result<(), ManagerError> {
+        let Some(second) = self.second else { return Ok(()) };
+        if !self.work.may_go_second(&term.stop).await || !second.acquire(&term.stop).await {
+            return Ok(());
+        }
+        self.work.gate().guard(second.guard());
+        self.under(second, MigrationLock::Migration, term).await
+    }
+
+    /// Gives up all that is held; the first failure, but only after all were tried.
+    async fn hand_over(&self, successor: Option<&str>) -> Result<(), StepDownError> {
+        let mut result = Ok(());
+        for lock in self.locks() {
+            let done = lock.hand_over(successor).await;
+            result = result.and(done);
+        }
+        result
+    }
+
+    /// In the order in which they are given up.
+    fn locks(&self) -> impl Iterator<Item = &Lock<L>> {
+        self.second.into_iter().chain([self.main])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! Terms of replicas whose controllers are a log, on Leases in memory, in paused time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::Full;
+use prometheus::Registry;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::client::{ApiClient, BoxError, HttpService, ResponseBody};
+use crate::election::fixture::{Fake, PausedClock, Server, TIMING};
+use crate::election::{Elector, Record, SUCCESSOR_ANNOTATION};
+use crate::events::{EventBroadcaster, EventMetrics};
+use crate::manager::step_down::{self, StepDown};
+use crate::model::clock::SharedClock;
+use crate::telemetry::ManagerMetrics;
+
+/// How long reconciles in flight take to end.
+const IN_FLIGHT: Duration = Duration::from_secs(3);
+
+/// Controllers that write down what becomes of them, with what the Leases say at that moment.
+struct Log {
+    gate: WriteGate,
+    servers: Vec<Arc<Server>>,
+    lines: Mutex<Vec<String>>,
+    fails: AtomicBool,
+}
+
+impl Log {
+    fn holders(&self) -> String {
+        self.servers.iter().map(|server| holder(server)).collect::<Vec<_>>().join("+")
+    }
+
+    fn note(&self, what: &str) {
+        let gate = if self.gate.is_closed() { "closed" } else { "open" };
+        self.lines.lock().push(format!("{what} (gate {gate}, held by {})", self.holders()));
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.lines.lock())
+    }
+}
+
+impl Work for Log {
+    fn gate(&self) -> &WriteGate {
+        &self.gate
+    }
+
+    async fn start(&self, under: MigrationLock, stop: &CancellationToken) -> Result<(), ManagerError> {
+        self.note(&format!("start {under:?}"));
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(ManagerError::Prometheus(prometheus::Error::AlreadyReg));
+        }
+        assert!(!stop.is_cancelled());
+        Ok(())
+    }
+
+    async fn may_go_second(&self, stop: &CancellationToken) -> bool {
+        !stop.is_cancelled()
+    }
+
+    async fn drain(&self) {
+        self.note("drain");
+        sleep(IN_FLIGHT).await;
+        self.gate.close();
+        self.gate.drained().await;
+        self.note("drained");
+    }
+}
+
+fn holder(server: &Server) -> String {
+    let held = server.lease.lock();
+    held.as_ref().map_or("nobody".to_owned(), |(version, raw)| {
+        let record = Fake::observed(*version, raw).record;
+        if record.holder.is_empty() { "nobody".to_owned() } else { record.holder.to_string() }
+    })
+}
+
+/// A replica that runs.
+struct Replica {
+    work: Arc<Log>,
+    step_down: StepDown,
+    shutdown: CancellationToken,
+    task: JoinSet<Result<(), ManagerError>>,
+    registry: Registry,
+}
+
+fn lock(identity: &str, name: &str, server: &Arc<Server>, registry: &Registry) -> Lock<Fake> {
+    let clock: SharedClock = Arc::new(PausedClock(Instant::now()));
+    let metrics = EventMetrics::register(&Registry::new()).unwrap();
+    let nobody = tower::service_fn(|_: Request<Full<Bytes>>| -> BoxFuture<'static, _> {
+        Box::pin(async { Err::<Response<ResponseBody>, BoxError>("no server".into()) })
+    });
+    let client = ApiClient::new(HttpService::new(nobody), "events");
+    let elector = Elector::new(Fake(Arc::clone(server)), identity, TIMING, Arc::clone(&clock));
+    Lock {
+        elector: Arc::new(elector),
+        name: name.to_owned(),
+        metrics: ManagerMetrics::register(registry).unwrap(),
+        recorder: EventBroadcaster::new(clock, metrics).recorder("test", client),
+    }
+}
+
+impl Replica {
+    fn start(identity: &'static str, servers: &[Arc<Server>]) -> Self {
+        let work = Arc::new(Log {
+            gate: WriteGate::new(),
+            servers: servers.to_vec(),
+            lines: Mutex::default(),
+            fails: AtomicBool::new(false),
+        });
+        let (step_down, mut requests) = step_down::channel(true);
+        let (shutdown, registry) = (CancellationToken::new(), Registry::new());
+        let main = lock(identity, "main", &servers[0], &registry);
+        let second = servers.get(1).map(|server| lock(identity, "second", server, &Registry::new()));
+        let mut task = JoinSet::new();
+        let (doing, stop) = (Arc::clone(&work), shutdown.clone());
+        task.spawn(async move {
+            let terms = Terms { work: &*doing, main: &main, second: second.as_ref() };
+            let result = terms.run(&mut requests, &stop).await;
+            requests.close();
+            result
+        });
+        Self { work, step_down, shutdown, task, registry }
+    }
+
+    async fn ended(mut self) -> Result<(), ManagerError> {
+        self.task.join_next().await.unwrap().unwrap()
+    }
+
+    fn leads_by_metrics(&self) -> bool {
+        let families = self.registry.gather();
+        let family = families.iter().find(|family| family.name() == "leader_election_master_status").unwrap();
+        family.get_metric()[0].get_gauge().get_value() > 0.0
+    }
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if holds() {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never happened: {what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_steps_down_in_order_and_leads_again() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    let b = Replica::start("b", &servers);
+    sleep(TIMING.lease * 3).await;
+    assert!(a.leads_by_metrics() && !b.leads_by_metrics());
+    assert!(b.work.gate.is_closed(), "a standby writes nothing");
+
+    a.step_down.step_down(None).await.unwrap();
+    until("b leads", || holder(&servers[0]) == "b").await;
+    assert!(!a.leads_by_metrics() && b.leads_by_metrics());
+    assert!(a.work.gate.is_closed() && !b.work.gate.is_closed());
+    assert_eq!(
+        a.work.take(),
+        [
+            "start Main (gate open, held by a)",
+            "drain (gate open, held by a)",
+            "drained (gate closed, held by a)"
+        ]
+    );
+    assert_eq!(b.work.take(), ["start Main (gate open, held by b)"]);
+    sleep(TIMING.lease * 3).await;
+    assert_eq!(holder(&servers[0]), "b", "a stands by");
+
+    b.step_down.step_down(Some("a")).await.unwrap();
+    until("a leads again", || holder(&servers[0]) == "a").await;
+    sleep(TIMING.lease * 3).await;
+    assert!(a.leads_by_metrics() && !a.work.gate.is_closed());
+    assert_eq!(a.work.take(), ["start Main (gate open, held by a)"]);
+
+    b.shutdown.cancel();
+    b.ended().await.unwrap();
+    a.shutdown.cancel();
+    a.ended().await.unwrap();
+    assert_eq!(holder(&servers[0]), "nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_hangs_up_changes_nothing() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    let b = Replica::start("b", &servers);
+    sleep(TIMING.retry).await;
+    let mut asking = Box::pin(a.step_down.step_down(Some("b")));
+    assert!(futures::poll!(&mut asking).is_pending());
+    drop(asking);
+    until("b leads", || holder(&servers[0]) == "b").await;
+    assert!(a.work.gate.is_closed() && b.leads_by_metrics());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_lead_does_not_step_down() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    let b = Replica::start("b", &servers);
+    let refused = b.step_down.step_down(None).await.unwrap_err();
+    assert!(matches!(refused, StepDownError::NotLeader));
+    // Of two who ask at once, one is served; the other is told that it is over.
+    let (first, second) = tokio::join!(a.step_down.step_down(Some("b")), a.step_down.step_down(None));
+    first.unwrap();
+    assert!(matches!(second, Err(StepDownError::NotLeader)));
+    until("b leads", || holder(&servers[0]) == "b").await;
+    a.shutdown.cancel();
+    let asking = a.step_down.clone();
+    a.ended().await.unwrap();
+    assert!(matches!(asking.step_down(None).await, Err(StepDownError::NotLeader)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_election_there_is_nothing_to_give_up() {
+    let (step_down, mut requests) = step_down::channel(false);
+    let refused = requests.refuse_while(step_down.step_down(None)).await.unwrap_err();
+    assert!(refused.to_string().contains("leader election is off"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_released_is_taken_up_again() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    let outage = async {
+        sleep(IN_FLIGHT).await;
+        servers[0].down.store(true, Ordering::SeqCst);
+    };
+    let (done, ()) = tokio::join!(a.step_down.step_down(None), outage);
+    let error = done.unwrap_err();
+    assert!(error.to_string().starts_with("main: the Lease was not released within 10s"), "{error}");
+    assert!(a.work.gate.is_closed() && !a.leads_by_metrics());
+    servers[0].down.store(false, Ordering::SeqCst);
+    until("a leads again", || a.leads_by_metrics() && !a.work.gate.is_closed()).await;
+    assert_eq!(a.work.take().last().unwrap(), "start Main (gate open, held by a)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_leases_are_given_up_and_taken_together() {
+    let servers = [Arc::new(Server::default()), Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || servers.iter().all(|server| holder(server) == "a")).await;
+    let b = Replica::start("b", &servers);
+    sleep(TIMING.lease).await;
+    a.step_down.step_down(Some("b")).await.unwrap();
+    until("b leads", || servers.iter().all(|server| holder(server) == "b")).await;
+    assert_eq!(
+        a.work.take(),
+        [
+            "start Main (gate open, held by a+nobody)",
+            "start Migration (gate open, held by a+a)",
+            "drain (gate open, held by a+a)",
+            "drained (gate closed, held by a+a)"
+        ]
+    );
+    sleep(TIMING.lease * 2).await;
+    let log = b.work.take();
+    assert_eq!(log.len(), 2, "{log:?}");
+    // The first lock's guard is the new term's alone: the second term is not bound by the first one's second lock.
+    b.step_down.step_down(Some("a")).await.unwrap();
+    until("a leads again", || servers.iter().all(|server| holder(server) == "a")).await;
+    assert!(!a.work.gate.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_leadership_closes_the_gate_and_ends() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    let fake = Fake(Arc::clone(&servers[0]));
+    let found = crate::election::LeaseApi::get(&fake).await.unwrap().unwrap();
+    let theirs = Record::next(Some(&found.record), "thief", 15, found.record.renewed);
+    fake.store(crate::wire::splice::edit(&found.raw, &theirs.edits()).unwrap());
+    let work = Arc::clone(&a.work);
+    assert!(matches!(a.ended().await, Err(ManagerError::LeadershipLost)));
+    assert!(work.gate.is_closed());
+    assert_eq!(holder(&servers[0]), "thief");
+}
+
+/// A step-down that is lost on the way: the caller hears of it, and the process ends as after any loss.
+#[tokio::test(start_paused = true)]
+async fn leadership_can_be_lost_while_it_is_given_up() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    let asking = a.step_down.clone();
+    let theft = async {
+        sleep(IN_FLIGHT / 3).await;
+        let fake = Fake(Arc::clone(&servers[0]));
+        let found = crate::election::LeaseApi::get(&fake).await.unwrap().unwrap();
+        let theirs = Record::next(Some(&found.record), "thief", 15, found.record.renewed);
+        fake.store(crate::wire::splice::edit(&found.raw, &theirs.edits()).unwrap());
+    };
+    let (done, ()) = tokio::join!(asking.step_down(None), theft);
+    assert!(matches!(done, Err(StepDownError::NotLeader)));
+    assert!(matches!(a.ended().await, Err(ManagerError::LeadershipLost)));
+    assert_eq!(holder(&servers[0]), "thief");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_renewed_while_reconciles_end() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    servers[0].requests.lock().clear();
+    a.shutdown.cancel();
+    a.ended().await.unwrap();
+    let asked = servers[0].requests.lock().clone();
+    assert!(asked.len() > 1, "renewed, then released: {asked:?}");
+    let held = servers[0].lease.lock();
+    let (version, raw) = held.as_ref().unwrap();
+    let observed = Fake::observed(*version, raw);
+    assert!(observed.record.holder.is_empty());
+    assert!(
+        !observed.raw.windows(SUCCESSOR_ANNOTATION.len()).any(|at| at == SUCCESSOR_ANNOTATION.as_bytes())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_that_cannot_be_started_end_the_term_and_the_process() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    a.work.fails.store(true, Ordering::SeqCst);
+    assert!(matches!(a.ended().await, Err(ManagerError::Prometheus(_))));
+    assert_eq!(holder(&servers[0]), "nobody");
+}
