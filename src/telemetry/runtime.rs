@@ -45,11 +45,12 @@ mod tests {
         let registry = Registry::new();
         RuntimeMetrics::register(&registry, Handle::current()).unwrap();
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
-        let task = tokio::spawn(async move { drop(ended.await) });
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(async move { drop(ended.await) });
         let page = || encode_text(&registry);
         assert!(page().contains("coxswain_runtime_alive_tasks 1\n"), "{}", page());
         drop(end);
-        task.await.unwrap();
+        tasks.join_all().await;
         assert!(page().contains("coxswain_runtime_alive_tasks 0\n"), "{}", page());
     }
 }

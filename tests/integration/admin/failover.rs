@@ -13,6 +13,7 @@ use super::{Admin, DEPLOYMENT, LIMIT, REPLICA_SET, Who, all_run, assert_unharmed
 use crate::harness::{ControlPlane, Manager, turn, until};
 
 const SERVICE_ACCOUNT: &str = "serviceaccount-controller";
+const CA_PUBLISHER: &str = "root-ca-certificate-publisher-controller";
 /// Leadership is to move without a long wait.
 const ELECTION: &[&str] = &[
     "--leader-elect-lease-duration=6s",
@@ -110,6 +111,15 @@ async fn an_override_made_on_a_standby_holds_on_the_leader_and_on_the_next_one()
     let order = disabled.desired.and_then(|desired| desired.r#override).expect("an override");
     let ends = order.expire_time.expect("an end").seconds;
 
+    // And one that is spoilt by hand before the next one leads.
+    on_standby.toggle(CA_PUBLISHER, false, false).await.expect("taken");
+    in_phase(&on_leader, CA_PUBLISHER, Phase::Disabled).await;
+    in_phase(&on_standby, CA_PUBLISHER, Phase::Disabled).await;
+    annotate(&plane, CA_PUBLISHER, "not JSON");
+    let spoilt =
+        || async { on_standby.controller(CA_PUBLISHER).await.desired.unwrap_or_default().invalid_override };
+    until("a complaint", LIMIT, spoilt, |problem| !problem.is_empty()).await;
+
     let killed = Instant::now();
     leader.kill();
     until("the standby to lead", LIMIT, || on_standby.leads(), |leads| *leads == Some(true)).await;
@@ -127,9 +137,12 @@ async fn an_override_made_on_a_standby_holds_on_the_leader_and_on_the_next_one()
     let desired = on_standby.controller(SERVICE_ACCOUNT).await.desired.expect("a state");
     assert_eq!((desired.enabled, desired.source()), (true, DesiredSource::Default), "{desired:?}");
 
-    // The other one never ran here, and runs when the order is withdrawn.
-    let phases = history(&on_standby, DEPLOYMENT).await;
-    assert!(phases.iter().all(|(phase, _)| *phase == Phase::Disabled), "{phases:?}");
+    // The others never ran here, and run when the order is withdrawn.
+    for name in [DEPLOYMENT, CA_PUBLISHER] {
+        let phases = history(&on_standby, name).await;
+        assert!(phases.iter().all(|(phase, _)| *phase == Phase::Disabled), "{name}: {phases:?}");
+        assert_eq!(on_standby.controller(name).await.phase(), Phase::Disabled);
+    }
     on_standby.toggle(DEPLOYMENT, true, true).await.expect("enabled");
     assert_eq!(on_standby.controller(DEPLOYMENT).await.phase(), Phase::Running);
     assert_unharmed(&plane, standby);

@@ -7,10 +7,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use coxswain::admin::proto;
 use serde_json::Value;
 
-use super::{Admin, all_run, bare, files};
-use crate::harness::{ControlPlane, binaries, turn};
+use super::{Admin, LIMIT, all_run, bare, files};
+use crate::harness::{ControlPlane, binaries, turn, until};
 
 const TRANSCRIPT: &str = "tests/data/admin-transcript.txt";
 /// In the place of what is different every time.
@@ -73,8 +74,7 @@ const OPERATION: &[&str] = &[
     $ADMIN coxswain.admin.v1.ControllerService/DisableController",
     "call -d '{\"name\": \"deployment\", \"wait\": true}' \\
     $ADMIN coxswain.admin.v1.ControllerService/EnableController",
-    "call -d '{\"last\": 6, \"replay_only\": true, \"filter\": {\"controllers\": [\"deployment\"],
-    \"types\": [\"EVENT_TYPE_PHASE_CHANGED\", \"EVENT_TYPE_OVERRIDE_CHANGED\"]}}' \\
+    "call -d '{\"last\": 6, \"replay_only\": true, \"filter\": {\"controllers\": [\"deployment\"]}}' \\
     $ADMIN coxswain.admin.v1.EventService/StreamEvents",
     "call $ADMIN coxswain.admin.v1.LeaderService/GetLeader",
 ];
@@ -176,7 +176,17 @@ async fn grpcurl_operates_a_running_manager() {
     let _turn = turn().await;
     let plane = ControlPlane::start(&bare());
     let manager = plane.coxswain("coxswain", &[]);
-    all_run(&Admin::master(&plane, &manager)).await;
+    let master = Admin::master(&plane, &manager);
+    all_run(&master).await;
+    let leader = || async {
+        let answer = master.leader().get_leader(proto::GetLeaderRequest::default()).await.expect("an answer");
+        answer.into_inner()
+    };
+    let is_announced = |answer: &proto::GetLeaderResponse| {
+        answer.replicas.len() == 1
+            && answer.leader.as_ref().is_some_and(|leader| !leader.admin_address.is_empty())
+    };
+    until("the replica to be announced", LIMIT, leader, is_announced).await;
 
     let dir = tempfile::tempdir().expect("a directory");
     let (certificate, key) = files(&plane.identity("operator", &["operators"]));
