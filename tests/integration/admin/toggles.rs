@@ -25,7 +25,7 @@ const AFTERMATH: Duration = Duration::from_secs(3);
 /// Long enough for many changes, short enough for the controllers not to keep up with all of them.
 const PACE: Duration = Duration::from_millis(100);
 
-const WARM_UP: usize = 100;
+const WARM_UP: usize = 50;
 const TOGGLES: usize = 500;
 const SEED: u64 = 17;
 /// What the flags allow by default would be the pace of the toggles, not what the manager bears.
@@ -294,7 +294,7 @@ async fn toggle(admin: &Admin, dice: &mut StdRng, times: usize) {
         let wait = dice.random_ratio(1, 20);
         let done = admin.toggle(name, *now, wait).await;
         done.unwrap_or_else(|status| panic!("toggle {at}, {name} to {now}: {status:?}"));
-        sleep(Duration::from_millis(dice.random_range(0..60))).await;
+        sleep(Duration::from_millis(dice.random_range(0..30))).await;
     }
     for (name, _) in enabled.into_iter().filter(|(_, enabled)| !enabled) {
         admin.toggle(name, true, false).await.expect("enabled");
