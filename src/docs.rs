@@ -1,13 +1,30 @@
 //! Keeps the generated parts of the documentation as the code has them. `make docs` rewrites them.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
 use crate::framework::DefaultState;
 use crate::registry::REGISTRY;
 
-const BEGIN: &str = "<!-- controllers: generated from the registry by `make docs` -->\n";
-const END: &str = "<!-- /controllers -->";
+/// What a part begins and ends with, and what is between.
+struct Part(&'static str, &'static str, fn() -> String);
+
+const PARTS: [Part; 2] = [
+    Part(
+        "<!-- transcript: out of tests/data/admin-transcript.txt by `make docs` -->\n",
+        "<!-- /transcript -->",
+        transcript,
+    ),
+    Part(
+        "<!-- controllers: generated from the registry by `make docs` -->\n",
+        "<!-- /controllers -->",
+        controllers,
+    ),
+];
+
+/// Longer output is cut to this many lines.
+const SHOWN_LINES: usize = 16;
 
 fn controllers() -> String {
     let built = REGISTRY.iter().filter(|row| row.build.is_some()).count();
@@ -31,17 +48,68 @@ fn controllers() -> String {
     table
 }
 
-#[test]
-fn the_readme_lists_the_controllers_as_they_are() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let text = std::fs::read_to_string(&path).expect("the README");
-    let (before, rest) = text.split_once(BEGIN).expect("the beginning of the table");
-    let (held, after) = rest.split_once(END).expect("the end of the table");
-    let expected = controllers();
-    if std::env::var_os("COXSWAIN_REGENERATE").is_some() {
-        std::fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}"))
-            .expect("the README is written");
-        return;
+/// The golden transcript of an integration test, without what is typed a second time.
+fn transcript() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/admin-transcript.txt");
+    let text = std::fs::read_to_string(path).expect("the transcript");
+    shortened(&text)
+}
+
+fn shortened(transcript: &str) -> String {
+    let mut shown = String::from("```console\n");
+    let mut typed = BTreeSet::new();
+    let mut lines = transcript.lines().peekable();
+    while let Some(line) = lines.next() {
+        let mut command = line.to_owned();
+        while command.ends_with('\\')
+            && let Some(more) = lines.next()
+        {
+            let _ = write!(command, "\n{more}");
+        }
+        let mut output = Vec::new();
+        if line.starts_with("$ ") {
+            while let Some(said) = lines.next_if(|next| !next.starts_with("$ ") && !next.is_empty()) {
+                output.push(said);
+            }
+            if !typed.insert(command.clone()) {
+                continue;
+            }
+        }
+        let cut = output.len() > SHOWN_LINES;
+        let _ = writeln!(shown, "{command}");
+        for said in output.into_iter().take(SHOWN_LINES) {
+            let _ = writeln!(shown, "{said}");
+        }
+        if cut {
+            shown.push_str("…\n");
+        }
     }
-    assert_eq!(held, expected, "README.md is out of date: run `make docs`");
+    shown.push_str("```\n");
+    shown
+}
+
+#[test]
+fn the_readme_says_how_things_are() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let mut text = std::fs::read_to_string(&path).expect("the README");
+    for Part(begin, end, generate) in PARTS {
+        let (before, rest) = text.split_once(begin).expect("the beginning of a part");
+        let (held, after) = rest.split_once(end).expect("the end of a part");
+        let expected = generate();
+        if std::env::var_os("COXSWAIN_REGENERATE").is_some() {
+            text = format!("{before}{begin}{expected}{end}{after}");
+            std::fs::write(&path, &text).expect("the README is written");
+        } else {
+            assert_eq!(held, expected, "README.md is out of date: run `make docs`");
+        }
+    }
+}
+
+#[test]
+fn a_transcript_is_shortened() {
+    let lines = |count: usize| (0..count).map(|at| at.to_string() + "\n").collect::<String>();
+    let (long, first) = (lines(SHOWN_LINES + 4), lines(SHOWN_LINES));
+    let text = format!("# One\n$ a \\\n    b\n{long}\n# Two\n$ a \\\n    b\nagain\n$ c\nshort\n");
+    let expected = format!("```console\n# One\n$ a \\\n    b\n{first}…\n\n# Two\n$ c\nshort\n```\n");
+    assert_eq!(shortened(&text), expected);
 }

@@ -1,4 +1,4 @@
-//! Deadlines of calls: a client's `grpc-timeout`, for answers as well as for streams.
+//! Deadlines of calls: a client's `grpc-timeout`, for answers as well as for streams, and the server's own for requests.
 //!
 //! A call whose time is over is dropped where it waits, and its client told `DEADLINE_EXCEEDED`.
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Frame;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 use tonic::body::Body;
 use tower::{Layer, Service};
 
@@ -19,6 +19,10 @@ use super::errors::timed_out;
 
 /// The header: a number of at most eight digits and a unit.
 const TIMEOUT: &str = "grpc-timeout";
+/// Reflection alone takes requests for as long as its caller likes: one after the other, on one stream.
+const REFLECTION: &str = "/grpc.reflection.";
+/// Within which a request must be there, whatever deadline its caller has or has not set: it is a few bytes.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
 
 /// Puts deadlines on a service's calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +56,11 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let request = if request.uri().path().starts_with(REFLECTION) {
+            request
+        } else {
+            request.map(|body| Body::new(TimelyBody { body, end: None }))
+        };
         let header = request.headers().get(TIMEOUT).map(parse);
         let deadline = match header {
             None => return Box::pin(self.inner.call(request)),
@@ -95,6 +104,38 @@ fn parse(value: &HeaderValue) -> Option<Duration> {
         "n" => Duration::from_nanos(number),
         _ => return None,
     })
+}
+
+/// A request's body that fails with `DEADLINE_EXCEEDED` if its end does not come in time from the first wait for it.
+struct TimelyBody {
+    body: Body,
+    end: Option<Pin<Box<Sleep>>>,
+}
+
+impl http_body::Body for TimelyBody {
+    type Data = Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
+            return Poll::Ready(frame);
+        }
+        let end = this.end.get_or_insert_with(|| Box::pin(sleep(REQUEST_TIME)));
+        let late = || timed_out(format!("the request was not there within {REQUEST_TIME:?}"));
+        end.as_mut().poll(context).map(|()| Some(Err(late())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// A body that ends with `DEADLINE_EXCEEDED` when its time is over.
@@ -172,6 +213,25 @@ mod tests {
         assert_eq!(call(Some("500m")).await, (Some(4), None));
         assert_eq!(call(Some("1500m")).await, (None, Some(4)));
         assert_eq!(call(Some("soon")).await, (Some(3), None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_does_not_come_is_not_waited_for() {
+        let reader = tower::service_fn(|request: Request<Body>| async {
+            let read = request.into_body().collect().await;
+            let status = read.map_or_else(|status| status, |_| tonic::Status::ok("read"));
+            Ok::<_, Infallible>(status.into_http::<Body>())
+        });
+        let call = async |path: &str| {
+            let endless = futures::stream::pending::<Result<Frame<Bytes>, Infallible>>();
+            let mut request = Request::new(Body::new(http_body_util::StreamBody::new(endless)));
+            *request.uri_mut() = path.parse().unwrap();
+            let answer = DeadlineLayer.layer(reader).oneshot(request);
+            let answer = tokio::time::timeout(2 * REQUEST_TIME, answer).await;
+            answer.map(|response| response.unwrap().headers()["grpc-status"].clone())
+        };
+        assert_eq!(call("/coxswain.admin.v1.ControllerService/GetController").await.unwrap(), "4");
+        assert!(call("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo").await.is_err());
     }
 
     #[test]

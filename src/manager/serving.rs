@@ -24,13 +24,14 @@ use crate::serve::{
     StatusPage, TlsOptions,
 };
 use crate::telemetry::{
-    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, ServeMetrics,
-    SliMetrics, VersionInfo,
+    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, RuntimeMetrics,
+    ServeMetrics, SliMetrics, VersionInfo,
 };
 
 /// Metrics that say what this process is.
 pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<(), MetricsError> {
     ProcessMetrics::register(registry)?;
+    RuntimeMetrics::register(registry, tokio::runtime::Handle::current())?;
     let version = config.kubernetes_version.as_str();
     let mut parts = version.trim_start_matches('v').split('.');
     // Go's names, by which dashboards know platforms.

@@ -7,6 +7,7 @@
 mod info;
 mod metrics;
 mod process;
+mod runtime;
 mod serving;
 mod slis;
 mod text;
@@ -17,6 +18,7 @@ mod tests;
 pub use info::{BuildInfo, FeatureState, FeatureStates, ManagerMetrics, VersionInfo};
 pub use metrics::{MetricsError, Registrar, exponential_buckets, linear_buckets};
 pub use process::ProcessMetrics;
+pub use runtime::RuntimeMetrics;
 pub use serving::ServeMetrics;
 pub use slis::{CheckStatus, SliMetrics};
 pub use text::{TEXT_CONTENT_TYPE, encode_text};

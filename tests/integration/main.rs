@@ -10,6 +10,7 @@
 
 mod harness;
 
+mod admin;
 mod cli;
 mod clients;
 mod credentials;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
-use http::HeaderName;
+use http::{HeaderName, StatusCode, Version};
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ use super::errors::{Failure, Reason};
 use super::events::EventLog;
 use super::manager::Manager;
 use super::proto;
-use crate::serve::{Handler, UserInfo, handler};
+use crate::serve::{Handler, UserInfo, handler, text};
 
 /// What the services are made of.
 #[derive(Clone)]
@@ -221,7 +221,19 @@ pub fn admin_handler(deps: AdminDeps, options: &AdminOptions) -> Result<Handler,
         let translated = tonic_web::GrpcWebLayer::new().layer(service);
         return Ok(as_handler(cors(options).layer(translated)));
     }
-    Ok(as_handler(service))
+    Ok(only_http2(as_handler(service)))
+}
+
+/// Turns calls over HTTP/1.1 away: their status comes in trailers, which no such client gets, and an answer that leaves
+/// open whether a controller was disabled is worse than none. (gRPC-Web has its own form of trailers.)
+fn only_http2(inner: Handler) -> Handler {
+    Arc::new(move |request| {
+        if request.version() == Version::HTTP_2 {
+            return inner(request);
+        }
+        let refused = text(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "gRPC needs HTTP/2\n");
+        Box::pin(std::future::ready(refused))
+    })
 }
 
 /// Which pages may call, and what they may send and see.

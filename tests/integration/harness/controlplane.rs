@@ -187,6 +187,14 @@ impl ControlPlane {
         found.unwrap_or_else(|| panic!("there is no component {name}")).component
     }
 
+    /// The kubeconfig of a further user, made by the cluster's authority.
+    pub(crate) fn identity(&self, name: &str, groups: &[&str]) -> PathBuf {
+        let mut all = vec!["identity", name];
+        all.extend(groups);
+        self.ctl(&all);
+        self.report.dir.join(format!("{name}.kubeconfig"))
+    }
+
     /// Every request that the API server has answered so far, in the order of its audit log.
     pub(crate) fn audit(&self) -> Vec<AuditEvent> {
         assert!(self.report.audit_log.is_absolute(), "this control plane was started without --audit");

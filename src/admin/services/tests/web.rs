@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt as _, Full};
 use proptest::prelude::*;
 use prost::Message as _;
@@ -42,9 +42,20 @@ fn frame(message: &[u8]) -> Bytes {
 }
 
 async fn send(handler: &Handler, rpc: &str, content_type: &str, body: Bytes) -> Response<ResponseBody> {
+    send_over(Version::HTTP_2, handler, rpc, content_type, body).await
+}
+
+async fn send_over(
+    version: Version,
+    handler: &Handler,
+    rpc: &str,
+    content_type: &str,
+    body: Bytes,
+) -> Response<ResponseBody> {
     let user = UserInfo { name: "jane".into(), groups: vec![AUTHENTICATED.into()], ..UserInfo::default() };
     let request = Request::builder()
         .method(Method::POST)
+        .version(version)
         .uri(format!("https://replica/coxswain.admin.v1.{rpc}"))
         .header(header::CONTENT_TYPE, content_type)
         .header(header::ORIGIN, PAGE)
@@ -97,6 +108,20 @@ async fn browsers_are_refused_unless_they_are_asked_for() {
     assert!(!plain.headers().contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
     // The service behind does not know the translation and answers in its own protocol, which no page can read.
     assert_ne!(answer.headers().get(header::CONTENT_TYPE).unwrap(), "application/grpc-web+proto");
+}
+
+#[tokio::test]
+async fn over_http1_only_grpc_web_is_spoken() {
+    let list = frame(&proto::ListControllersRequest::default().encode_to_vec());
+    for (options, content_type, expected) in [
+        (AdminOptions::default(), "application/grpc", StatusCode::HTTP_VERSION_NOT_SUPPORTED),
+        (web(), "application/grpc", StatusCode::BAD_REQUEST),
+        (web(), "application/grpc-web+proto", StatusCode::OK),
+    ] {
+        let handler = handler_for(&options);
+        let answer = send_over(Version::HTTP_11, &handler, LIST, content_type, list.clone()).await;
+        assert_eq!(answer.status(), expected, "{content_type}, {options:?}");
+    }
 }
 
 /// The `grpc-status` of an answer, which must come soon.
