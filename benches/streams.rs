@@ -77,11 +77,10 @@ async fn compare() {
     let mut dropped = 0;
     for round in 0..rounds {
         for (at, kind) in kinds.into_iter().enumerate() {
-            let slow = (kind == Readers::All).then(|| stream(&plane, &manager, &everything(false)));
-            let mut slow = match slow {
-                Some(opening) => Some(opening.await),
-                None => None,
-            };
+            let mut slow = None;
+            if kind == Readers::All {
+                slow = Some(open(&Admin::master(&plane, &manager), &everything(false)).await);
+            }
             let cost = roll(&plane, &manager, &namespace, pods, kind, readers, round * 3 + at).await;
             if let Some(slow) = &mut slow {
                 dropped += missed(slow).await;
@@ -123,14 +122,6 @@ fn nothing() -> StreamEventsRequest {
     StreamEventsRequest { filter: Some(filter), ..StreamEventsRequest::default() }
 }
 
-async fn stream(
-    plane: &ControlPlane,
-    manager: &Manager<'_>,
-    request: &StreamEventsRequest,
-) -> Streaming<StreamEventsResponse> {
-    open(&Admin::master(plane, manager), request).await
-}
-
 async fn open(admin: &Admin, request: &StreamEventsRequest) -> Streaming<StreamEventsResponse> {
     admin.events().stream_events(request.clone()).await.expect("a stream").into_inner()
 }
@@ -154,7 +145,12 @@ struct Crowd {
 
 impl Crowd {
     /// All of them, their streams open.
-    async fn gather(plane: &ControlPlane, manager: &Manager<'_>, request: &StreamEventsRequest, count: usize) -> Self {
+    async fn gather(
+        plane: &ControlPlane,
+        manager: &Manager<'_>,
+        request: &StreamEventsRequest,
+        count: usize,
+    ) -> Self {
         let delivered = Arc::new(AtomicU64::new(0));
         let all_open = Arc::new(Barrier::new(count + 1));
         let mut tasks = JoinSet::new();
@@ -223,9 +219,10 @@ async fn rolled(namespace: &Namespace, pods: usize) {
     let state = || namespace.get_deployment("web");
     until("the rollout to end", LIMIT, state, |web| {
         let observed = web.status.as_ref().and_then(|status| status.observed_generation);
-        let counts = web.status.as_ref().map(|status| {
-            (status.replicas, status.updated_replicas, status.available_replicas)
-        });
+        let counts = web
+            .status
+            .as_ref()
+            .map(|status| (status.replicas, status.updated_replicas, status.available_replicas));
         let all = Some(pods as i32);
         observed == web.metadata.generation && counts == Some((all, all, all))
     })
