@@ -9,7 +9,7 @@ export CARGO_BUILD_JOBS ?= 2
 # Integration tests share one control plane; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test lint unit clients integration bench controlplane docs clean
+.PHONY: help run test lint unit clients integration bench fuzz controlplane docs clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ integration: controlplane ## Tests on a real API server
 
 bench: controlplane ## Side-by-side figures against the Go manager, and micro-benchmarks
 	@scripts/bench.sh
+
+fuzz: ## Fuzz the admin API's requests for a minute
+	@scripts/fuzz.sh
 
 controlplane: ## Build the control plane that tests run against (cached outside of the checkout)
 	@tests/controlplane/build.sh >/dev/null

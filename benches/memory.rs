@@ -1,8 +1,9 @@
 //! Memory and start-up beside the Go manager: the same cluster, the same flags, the same `--controllers`.
 //!
-//! Each manager is started afresh, first in an empty cluster, then in one with pods, ConfigMaps and Secrets, in turns;
-//! printed are resident memory once it has settled, CPU seconds until then, and their ratios. `OBJECTS` (5000) says how
-//! many pods there are, and as many ConfigMaps and Secrets; `ROUNDS` (2) how often each is measured.
+//! Each manager is started afresh, in turns, in three states of the cluster: empty; with pods; with pods, ConfigMaps and
+//! Secrets. Printed are resident memory once it has settled and what it is made of, CPU seconds until then, and what a
+//! cached pod costs, with their ratios. `OBJECTS` (5000) says how many pods there are, and as many ConfigMaps and Secrets;
+//! `ROUNDS` (2) how often each is measured. `docs/performance.md` says how to read it.
 
 #![expect(
     clippy::expect_used,
@@ -16,17 +17,28 @@
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
 
+use std::alloc::System;
 use std::fs;
 use std::time::Duration;
 
+use bytes::Bytes;
+use cap::Cap;
+use coxswain::api::kinds;
+use coxswain::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection, ListQuery};
+use coxswain::informer::Store;
 use futures::{StreamExt, stream};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PostParams;
+use prometheus::Registry;
 use serde_json::json;
 use tokio::time::sleep;
 
-use harness::{Cluster, ControlPlane, Manager, Namespace, Options, until};
+use harness::{Caller, ControlPlane, Manager, Namespace, Options, until};
+
+/// Counts what the benchmark itself holds, so that cached pods can be weighed.
+#[global_allocator]
+static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller";
@@ -39,11 +51,26 @@ const PARALLEL: usize = 16;
 /// RSS has settled when it has stayed within a hundredth for this many samples.
 const STEADY_SAMPLES: usize = 8;
 const SAMPLE: Duration = Duration::from_millis(500);
+/// Samples at the least: a quarter of a minute, in which allocators give back what starting took.
+const LEAST_SAMPLES: usize = 30;
+
+/// What a process has resident, in KiB, as the kernel accounts for it.
+#[derive(Clone, Copy, Default)]
+struct Resident {
+    /// Everything.
+    rss: u64,
+    /// Its own: heap, stacks, and what relocation has written.
+    anon: u64,
+    /// Pages of its binary, which replicas on one machine share and the kernel may drop.
+    file: u64,
+}
 
 #[derive(Clone, Copy)]
 struct Figures {
-    rss_kib: u64,
+    resident: Resident,
     cpu_seconds: f64,
+    /// Bytes of live objects after a collection; Go says so of itself.
+    live_heap: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -66,23 +93,33 @@ async fn compare() {
     let nodes = (objects / 400 + 2) as u32;
     let plane = ControlPlane::start(&Options { nodes, args: Vec::new() });
     let cluster = plane.cluster().await;
+    let namespace = cluster.namespace("load").await;
 
     let empty = rounds_of(&plane, rounds, "empty").await;
-    println!("filling the cluster: {objects} pods, ConfigMaps and Secrets");
-    fill(&plane, &cluster, objects).await;
+    println!("filling the cluster: {objects} pods");
+    create_pods(&plane, &namespace, objects).await;
+    let pods = rounds_of(&plane, rounds, "pods").await;
+    println!("filling the cluster: {objects} ConfigMaps and as many Secrets");
+    stream::iter(0..objects).for_each_concurrent(PARALLEL, |at| create_pair(&namespace, at)).await;
     let full = rounds_of(&plane, rounds, "full").await;
+    let weighed = bytes_per_cached_pod(&plane).await;
 
-    println!("\n| figure | Go | Coxswain | ratio |\n|---|---|---|---|");
-    row("RSS, empty cluster, MiB", mib(empty[0].rss_kib), mib(empty[1].rss_kib));
-    row(
-        &format!("RSS, {objects} pods and {} others, MiB", 2 * objects),
-        mib(full[0].rss_kib),
-        mib(full[1].rss_kib),
-    );
-    let above = |at: usize| mib(full[at].rss_kib.saturating_sub(empty[at].rss_kib));
-    row("RSS above the empty cluster's, MiB", above(0), above(1));
-    let per_pod = |at: usize| above(at) * 1024.0 / objects as f64;
-    row("RSS per pod (and ConfigMap and Secret), KiB", per_pod(0), per_pod(1));
+    println!("\n| figure | Go | Coxswain | ratio |\n|---|---:|---:|---:|");
+    let everything = format!("{objects} pods and {} others", 2 * objects);
+    let pods_alone = format!("{objects} pods");
+    for (state, figures) in [("empty cluster", &empty), (&*pods_alone, &pods), (&*everything, &full)] {
+        let [go, ours] = figures.map(|figures| figures.resident);
+        row(&format!("RSS, {state}, MiB"), mib(go.rss), mib(ours.rss));
+        row("&nbsp; of it its own (RssAnon)", mib(go.anon), mib(ours.anon));
+        row("&nbsp; of it the binary's pages (RssFile)", mib(go.file), mib(ours.file));
+    }
+    let above =
+        |state: &[Figures; 2], at: usize| mib(state[at].resident.rss.saturating_sub(empty[at].resident.rss));
+    row("RSS above the empty cluster's, MiB", above(&full, 0), above(&full, 1));
+    let per_pod = |at: usize| above(&pods, at) * 1024.0 / objects as f64;
+    row("RSS per pod, KiB", per_pod(0), per_pod(1));
+    let live = |state: &[Figures; 2]| state[0].live_heap.expect("Go tells of its heap");
+    row("live heap bytes per cached pod", (live(&pods) - live(&empty)) / objects as f64, weighed);
     row("CPU seconds from start to settled, full cluster", full[0].cpu_seconds, full[1].cpu_seconds);
 }
 
@@ -96,15 +133,19 @@ fn row(what: &str, go: f64, ours: f64) {
 
 /// The least of some rounds, in turns so that both meet the same moods of the machine.
 async fn rounds_of(plane: &ControlPlane, rounds: usize, state: &str) -> [Figures; 2] {
-    let mut least = [Figures { rss_kib: u64::MAX, cpu_seconds: f64::MAX }; 2];
+    let mut least: [Option<Figures>; 2] = [None, None];
     for round in 0..rounds {
         for (at, program) in [Program::Go, Program::Coxswain].into_iter().enumerate() {
-            let figures = measure(plane, program, &format!("{state}-{round}-{at}")).await;
-            least[at].rss_kib = least[at].rss_kib.min(figures.rss_kib);
-            least[at].cpu_seconds = least[at].cpu_seconds.min(figures.cpu_seconds);
+            let new = measure(plane, program, &format!("{state}-{round}-{at}")).await;
+            let best = least[at].get_or_insert(new);
+            if new.resident.rss < best.resident.rss {
+                best.resident = new.resident;
+            }
+            best.cpu_seconds = best.cpu_seconds.min(new.cpu_seconds);
+            best.live_heap = best.live_heap.zip(new.live_heap).map(|(one, other)| one.min(other));
         }
     }
-    least
+    least.map(|figures| figures.expect("at least one round"))
 }
 
 async fn measure(plane: &ControlPlane, program: Program, name: &str) -> Figures {
@@ -112,32 +153,52 @@ async fn measure(plane: &ControlPlane, program: Program, name: &str) -> Figures 
         Program::Go => plane.go_manager(name, &[CONTROLLERS, NO_ELECTION]),
         Program::Coxswain => plane.coxswain(name, &[CONTROLLERS, NO_ELECTION]),
     };
-    let figures = settle(&manager).await;
-    println!("{name}: {:.1} MiB, {:.2} CPU seconds", mib(figures.rss_kib), figures.cpu_seconds);
+    let mut figures = settle(&manager).await;
+    if program == Program::Go {
+        figures.live_heap = Some(live_heap(&manager).await);
+    }
+    let Resident { rss, anon, file } = figures.resident;
+    println!(
+        "{name}: {:.1} MiB ({:.1} its own, {:.1} the binary's), {:.2} CPU seconds",
+        mib(rss),
+        mib(anon),
+        mib(file),
+        figures.cpu_seconds
+    );
     manager.stop();
     figures
+}
+
+/// What Go holds when it has just collected; read after everything else, for it changes the rest.
+async fn live_heap(manager: &Manager<'_>) -> f64 {
+    manager.page(Caller::Admin, "/debug/pprof/heap?gc=1").await;
+    let metrics = manager.page(Caller::Admin, "/metrics").await;
+    metrics.metric("go_memstats_heap_alloc_bytes").expect("Go's metrics")
 }
 
 async fn settle(manager: &Manager<'_>) -> Figures {
     let mut samples: Vec<u64> = Vec::new();
     for _ in 0..240 {
         sleep(SAMPLE).await;
-        samples.push(rss_kib(manager.pid));
+        samples.push(resident(manager.pid).rss);
         // Go gives memory back only minutes later; what counts is what it holds when it has started.
         let last = &samples[samples.len().saturating_sub(STEADY_SAMPLES)..];
         let (least, most) = (last.iter().min().copied(), last.iter().max().copied());
         let steady = least.zip(most).is_some_and(|(least, most)| most - least <= most / 100);
-        if samples.len() >= 20 && last.len() == STEADY_SAMPLES && steady {
+        if samples.len() >= LEAST_SAMPLES && last.len() == STEADY_SAMPLES && steady {
             break;
         }
     }
-    Figures { rss_kib: rss_kib(manager.pid), cpu_seconds: cpu_seconds(manager.pid) }
+    Figures { resident: resident(manager.pid), cpu_seconds: cpu_seconds(manager.pid), live_heap: None }
 }
 
-fn rss_kib(pid: u32) -> u64 {
+fn resident(pid: u32) -> Resident {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
-    line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number")
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).expect("a field of the status");
+        line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number")
+    };
+    Resident { rss: field("VmRSS:"), anon: field("RssAnon:"), file: field("RssFile:") }
 }
 
 fn cpu_seconds(pid: u32) -> f64 {
@@ -148,16 +209,28 @@ fn cpu_seconds(pid: u32) -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// Pods of ReplicaSets, made by a Go manager without a rate limit, and ConfigMaps and Secrets of a kilobyte each.
-async fn fill(plane: &ControlPlane, cluster: &Cluster, objects: usize) {
+/// Live heap bytes per pod in a store of ours, as requested of the allocator: its share of tables, indexes and pools of
+/// shared strings included. The pods are those of the cluster, as the API server sends them.
+async fn bytes_per_cached_pod(plane: &ControlPlane) -> f64 {
+    let kubeconfig = &plane.report.kubeconfigs["admin"];
+    let connection = Connection::load(Some(kubeconfig), None).await.expect("the kubeconfig");
+    let metrics = ClientMetrics::register(&Registry::new()).expect("metrics");
+    let clients = ClientBuilder::new(connection, ClientOptions::default(), metrics).await.expect("clients");
+    let page = clients.root("benchmark").list(&kinds::PODS, &ListQuery::default()).await.expect("a list");
+    let before = HEAP.allocated();
+    let store = Store::new(&kinds::PODS);
+    let decode = |bytes: &Bytes| (kinds::PODS.decode)(bytes).expect("a pod");
+    store.replace(page.items.iter().map(decode).collect(), &page.resource_version);
+    (HEAP.allocated() - before) as f64 / store.len() as f64
+}
+
+/// Pods of ReplicaSets, made by a Go manager without a rate limit.
+async fn create_pods(plane: &ControlPlane, namespace: &Namespace, objects: usize) {
     let helper = plane.go_manager("filler", &["--kube-api-qps=1000", "--kube-api-burst=2000"]);
-    let namespace = cluster.namespace("load").await;
     for at in 0..objects.div_ceil(PODS_PER_SET) {
         let replicas = PODS_PER_SET.min(objects - at * PODS_PER_SET) as i32;
         namespace.deployment(&format!("web-{at}"), replicas, json!({})).await;
     }
-    let numbers = stream::iter(0..objects);
-    numbers.for_each_concurrent(PARALLEL, |at| create_pair(&namespace, at)).await;
     let running = || async {
         let pods = namespace.pods().await;
         pods.iter()
@@ -170,6 +243,7 @@ async fn fill(plane: &ControlPlane, cluster: &Cluster, objects: usize) {
     helper.stop();
 }
 
+/// A ConfigMap and a Secret of a kilobyte each.
 async fn create_pair(namespace: &Namespace, at: usize) {
     let text = "x".repeat(1024);
     let name = format!("object-{at}");

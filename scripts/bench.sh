@@ -10,3 +10,4 @@ if [ $# -gt 0 ]; then
     exec cargo bench --profile dev --bench "$1"
 fi
 cargo bench --profile dev --bench memory
+cargo bench --profile dev --bench streams

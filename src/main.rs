@@ -1,16 +1,16 @@
 //! The program: reads its command line, then runs what it asks for.
 //!
-//! With flags only it is the manager. A first argument that is no flag is the name of a command of the admin client.
+//! With flags only it is the manager. A first argument that is no flag is the name of a command of the client.
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use coxswain::manager;
 use coxswain::model::clock::SystemClock;
 use coxswain::options::{self, Invocation, Startup, logging, versions};
 use coxswain::registry::{self, REGISTRY};
+use coxswain::{cli, manager};
 
 /// Gives memory back after start-up and relists, and does not fragment over weeks.
 #[global_allocator]
@@ -18,6 +18,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|first| !first.to_string_lossy().starts_with('-')) {
+        return cli::run(&arguments);
+    }
     match start(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -29,13 +32,6 @@ fn main() -> ExitCode {
 }
 
 fn start(arguments: &[OsString]) -> anyhow::Result<()> {
-    if let Some(command) = arguments.first().filter(|first| !first.to_string_lossy().starts_with('-')) {
-        anyhow::bail!(
-            "there is no command {}: the admin client is not built yet; with flags only, \
-                       coxswain is the manager (see --help)",
-            command.to_string_lossy()
-        );
-    }
     registry::validate(REGISTRY)?;
     match options::parse(arguments.iter().cloned(), REGISTRY)? {
         Invocation::Print(text) => Ok(std::io::stdout().write_all(text.as_bytes())?),

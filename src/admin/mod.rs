@@ -23,4 +23,6 @@ mod services;
 pub mod validate;
 
 pub use manager::Manager;
+#[cfg(test)]
+pub(crate) use services::tests as testing;
 pub use services::{AdminDeps, AdminOptions, RoutesError, admin_handler, routes, service};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use http::Uri;
 use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 /// The server and the credentials of a connection, before anything is connected.
 #[derive(Clone)]
@@ -155,11 +155,16 @@ impl Connection {
         Ok(Self::new(config, Origin::InCluster))
     }
 
-    fn new(mut config: kube::Config, origin: Origin) -> Self {
+    /// Takes a configuration that is complete already. Its proxy is not used.
+    pub(crate) fn new(mut config: kube::Config, origin: Origin) -> Self {
         if config.proxy_url.take().is_some() {
             tracing::warn!("HTTPS_PROXY is ignored: the API server is always connected to directly");
         }
         config.default_retry = false;
+        if let Some(token) = &config.auth_info.token {
+            let trimmed = SecretString::from(token.expose_secret().trim());
+            config.auth_info.token = Some(trimmed);
+        }
         // Token files are read here and not by kube, which takes a newline at the end for a part of the token.
         let token_file = config
             .auth_info
@@ -257,7 +262,7 @@ fn check_server(url: &Uri) -> Result<(), String> {
 }
 
 /// What is wrong with a kubeconfig. The parser's own words may quote a line of it, and so a key: they are not used.
-fn describe_kubeconfig(error: &KubeconfigError) -> String {
+pub(crate) fn describe_kubeconfig(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::CurrentContextNotSet => "current-context is not set".to_owned(),
         KubeconfigError::LoadContext(name) => format!("there is no context {name:?}, the current one"),
@@ -290,7 +295,7 @@ pub(super) fn describe_auth(error: &AuthError) -> String {
 }
 
 /// What is wrong with TLS material or credentials, as kube found it.
-pub(super) fn describe_kube(error: &kube::Error) -> String {
+pub(crate) fn describe_kube(error: &kube::Error) -> String {
     match error {
         kube::Error::Auth(error) => describe_auth(error),
         kube::Error::InferKubeconfig(error) => describe_kubeconfig(error),

@@ -32,6 +32,7 @@ mod tests;
 pub use api::{ApiClient, BoxError, DeleteOptions, HttpService, ListQuery, ResponseBody, WatchQuery};
 pub use builder::{ClientBuildError, ClientBuilder, ClientOptions};
 pub use config::{ConfigError, Connection, Origin};
+pub(crate) use config::{describe_kube, describe_kubeconfig};
 pub use credentials::ServiceAccountTokens;
 pub use discovery::{
     ApiResource, ApiResources, Discovery, DiscoveryError, NotReady, RestMapper, wait_for_api_server,

@@ -315,11 +315,21 @@ async fn handles_share_an_informer_and_the_last_one_ends_it() {
 
 #[tokio::test(start_paused = true)]
 async fn different_selectors_are_different_informers() {
-    let informers = informers(&Script::new([]), true);
+    let script = Script::new([]);
+    let informers = informers(&script, true);
     let all = informers.acquire(PODS, None);
     let some = informers.acquire(PODS, Some("metadata.name=x"));
-    assert!(!Arc::ptr_eq(all.store(), some.store()));
-    assert_eq!(informers.stats().len(), 2);
+    let labelled = informers.acquire_selected(PODS, Some("metadata.name=x"), Some("a=b"));
+    assert!(!Arc::ptr_eq(all.store(), some.store()) && !Arc::ptr_eq(some.store(), labelled.store()));
+    assert_eq!(informers.stats().len(), 3);
+    until("all ask", || script.asked().len() == 3).await;
+    let selectors = script.asked().into_iter().map(|asked| match asked {
+        Asked::Watch(query) => (query.field_selector, query.label_selector),
+        Asked::List(query) => panic!("a stream was expected: {query:?}"),
+    });
+    let selectors: std::collections::BTreeSet<_> = selectors.collect();
+    let field = || Some("metadata.name=x".to_owned());
+    assert_eq!(selectors, [(None, None), (field(), None), (field(), Some("a=b".to_owned()))].into());
 }
 
 #[tokio::test(start_paused = true)]

@@ -177,3 +177,49 @@ pub(super) fn hostname() -> String {
 
 /// Beyond the lease's duration, for how long a leader that does not renew still counts as healthy.
 pub(super) const HEALTH_GRACE: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::election::Record;
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_tell_of_holders_and_not_of_renewals() {
+        let (main, second) = (watch::Sender::<Leadership>::default(), watch::Sender::<Leadership>::default());
+        let of = |name: &str, lock: &watch::Sender<Leadership>| (Key::new("ns", name), lock.subscribe());
+        let leases = Leases::new(vec![of("main", &main), of("second", &second)]);
+        let told = parking_lot::Mutex::new(Vec::new());
+        let acting = async {
+            let turn = || tokio::time::sleep(Duration::from_secs(1));
+            let record = Record::next(None, "a", 15, Timestamp::UNIX_EPOCH);
+            turn().await;
+            main.send_modify(|state| state.record = Some(record.clone()));
+            turn().await;
+            main.send_modify(|state| state.leading = true);
+            turn().await;
+            let renewed = Record::next(Some(&record), "a", 15, Timestamp::MAX);
+            main.send_modify(|state| state.record = Some(renewed));
+            turn().await;
+            second.send_modify(|state| state.record = Some(Record { holder: "b".into(), ..record }));
+            turn().await;
+        };
+        tokio::select! {
+            () = acting => {}
+            () = leases.follow(|change| told.lock().push(change)) => panic!("it follows for ever"),
+        }
+        let told = told.into_inner();
+        let told: Vec<_> = told
+            .iter()
+            .map(|change| (&*change.lease.name, &*change.previous, &*change.holder, change.leading))
+            .collect();
+        let expected = [("main", "", "a", false), ("main", "a", "a", true), ("second", "", "b", false)];
+        assert_eq!(told, expected);
+        assert!(leases.is_leading());
+        let list = leases.list();
+        assert_eq!(list.iter().map(|state| state.leading).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(list[1].lease, Key::new("ns", "second"));
+        assert!(Leases::new(Vec::new()).is_leading(), "without an election every replica leads");
+    }
+}

@@ -19,6 +19,8 @@ Run with flags only it is the manager, and takes the place of kube-controller-ma
 
 Usage:
   coxswain [flags]
+  coxswain COMMAND     a client of a running manager: controllers, controller, enable, disable, events, leader,
+                       step-down, queues, queue, sync, explain, completion, version; see coxswain help
 ";
 
 /// All of it.

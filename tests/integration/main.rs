@@ -11,6 +11,7 @@
 mod harness;
 
 mod admin;
+mod cli;
 mod clients;
 mod credentials;
 mod deployments;

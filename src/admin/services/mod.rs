@@ -13,7 +13,7 @@ mod queues;
 mod watch;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -159,8 +159,23 @@ async fn losing_the_lease_stops_controllers_but_not_the_release_of_the_lease() {
     controller.get(&kinds::PODS, &key()).await.unwrap();
     election.update(&kinds::PODS, &key(), None, b"").await.unwrap();
     builder.ungated("overrides").update(&kinds::PODS, &key(), None, b"").await.unwrap();
+    assert!(builder.ungated_as("replicas", "garbage").unwrap().is_none(), "nobody acts as accounts here");
     let seen = world.seen.lock();
     assert_eq!(seen.iter().map(Request::method).collect::<Vec<_>>(), [Method::GET, Method::PUT, Method::PUT]);
+}
+
+#[tokio::test]
+async fn a_service_account_can_write_behind_the_gate() {
+    let options = ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() };
+    let world = world(options).await;
+    world.builder.gate().close();
+    assert_eq!(world.seen.lock().len(), 0, "no token is asked for before it is needed");
+    let client = world.builder.ungated_as("replicas", "garbage").unwrap().unwrap();
+    client.update(&kinds::PODS, &key(), None, b"").await.unwrap();
+    let used = world.seen.lock().last().unwrap().headers()["authorization"].clone();
+    assert_eq!(used, "Bearer garbage-0");
+    world.builder.shutdown().await;
+    assert!(world.builder.ungated_as("replicas", "garbage").is_err());
 }
 
 #[tokio::test]

@@ -131,3 +131,18 @@ async fn certificates_in_files_are_found_beside_the_kubeconfig() {
     Transport::new(connection.clone(), KeepAlive::default()).await.unwrap();
     assert!(connection.anonymous().certificate_files().is_empty());
 }
+
+#[tokio::test]
+async fn a_token_that_can_not_be_sent_is_refused_and_not_shown() {
+    let trimmed = KUBECONFIG.replace("token: s3cret", "token: \"s3cret\\n\"");
+    let connection = load(&trimmed, None).await.unwrap();
+    assert!(
+        Transport::new(connection, KeepAlive::default()).await.is_ok(),
+        "a newline at the end is none of it"
+    );
+    let broken = KUBECONFIG.replace("token: s3cret", "token: \"s3\\ncret\"");
+    let connection = load(&broken, None).await.unwrap();
+    let error = Transport::new(connection, KeepAlive::default()).await.unwrap_err().to_string();
+    assert!(error.starts_with("--kubeconfig ") && error.contains("can't be sent"), "{error}");
+    assert!(!error.contains("cret"), "{error}");
+}

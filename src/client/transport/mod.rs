@@ -21,9 +21,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use kube::client::ConfigExt;
 use parking_lot::Mutex;
+use secrecy::ExposeSecret;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
@@ -241,6 +242,12 @@ fn material(connection: &Connection) -> Result<Material, ConfigError> {
     let fingerprint = fingerprint(connection);
     let invalid = |error: kube::Error| connection.invalid(describe_kube(&error));
     let tls = connection.config.rustls_client_config().map_err(invalid)?;
+    // kube takes for granted that it can be sent, and panics if not.
+    let token = connection.config.auth_info.token.as_ref();
+    if token.is_some_and(|token| HeaderValue::from_str(token.expose_secret()).is_err()) {
+        let why = "the user's token can't be sent: it holds a line break or another control character";
+        return Err(connection.invalid(why.to_owned()));
+    }
     let auth = connection.config.auth_layer().map_err(invalid)?;
     Ok(Material { fingerprint, tls, auth })
 }

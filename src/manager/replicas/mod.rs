@@ -114,6 +114,11 @@ impl Replicas {
         self.tell();
     }
 
+    /// This replica's identity, in the leader election too if there is one.
+    pub fn identity(&self) -> &str {
+        &self.own.identity
+    }
+
     /// All replicas that have announced themselves, by identity, and this one in any case.
     pub fn list(&self) -> Vec<ReplicaState> {
         let mut all = self.board.lock().others(&self.own.identity, Instant::now());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Seek as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -18,6 +18,8 @@ use super::{Cluster, until};
 
 /// Lines of a component's log that a failed test prints.
 const LOG_TAIL: usize = 60;
+/// When this is set, control planes leave their directories, with all logs, in the directory for temporary files.
+const KEEP: &str = "COXSWAIN_KEEP";
 
 /// What a control plane is started with.
 #[derive(Clone, Debug, Default)]
@@ -95,22 +97,31 @@ pub(crate) fn binaries() -> &'static Path {
 impl ControlPlane {
     /// Starts a control plane of its own.
     pub(crate) fn start(options: &Options) -> Self {
-        let dir = tempfile::Builder::new().prefix("coxswain-").tempdir().expect("a directory");
+        let kept = std::env::var_os(KEEP).is_some();
+        let dir = tempfile::Builder::new().prefix("coxswain-").disable_cleanup(kept).tempdir();
+        let dir = dir.expect("a directory");
+        // Not a pipe: what it says while it stops is said when this process, and with it the other end, may be gone.
+        // Of no name, for the launcher takes an empty directory only.
+        let mut words = tempfile::tempfile_in(dir.path()).expect("a file");
         let mut launcher = Command::new(binaries().join("controlplane"))
             .args(["up", "--stdin-lifetime", "--nodes", &options.nodes.to_string(), "--dir"])
             .arg(dir.path())
+            // Tests' shared control plane is never dropped, so its directory is not ours to remove.
+            .args((!kept).then_some("--rm"))
             .args(&options.args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(words.try_clone().expect("another handle on it"))
             .spawn()
             .expect("the launcher starts");
-        let stdin = launcher.stdin.take();
+        let mut stdin = launcher.stdin.take();
         let mut line = String::new();
         let stdout = launcher.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut line).expect("the launcher's report");
         let report = serde_json::from_str(&line).unwrap_or_else(|error| {
-            let said = std::io::read_to_string(launcher.stderr.take().expect("piped")).unwrap_or_default();
+            drop(stdin.take());
+            let _ = launcher.wait();
+            let said = words.rewind().and_then(|()| std::io::read_to_string(&words)).unwrap_or_default();
             panic!("the control plane did not start: {error}\n{said}")
         });
         Self { report, launcher, stdin, _dir: dir }

@@ -18,7 +18,7 @@ use crate::model::clock::{Clock as _, ManualClock, SharedClock};
 use crate::wire::Str;
 
 /// How the next write of overrides ends.
-pub(super) enum NextWrite {
+pub(crate) enum NextWrite {
     /// A conflict; whoever caused it wrote this.
     Conflict(Vec<(String, Entry)>),
     /// A refusal.
@@ -29,30 +29,30 @@ pub(super) enum NextWrite {
     Lost,
 }
 
-pub(super) struct Fake {
+pub(crate) struct Fake {
     clock: Arc<ManualClock>,
     changes: watch::Sender<u64>,
-    pub(super) state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
 }
 
-pub(super) struct State {
-    pub(super) controllers: Vec<ControllerState>,
-    pub(super) overrides: OverrideSet,
-    pub(super) next_writes: Vec<NextWrite>,
-    pub(super) writes: usize,
-    pub(super) away: bool,
-    pub(super) leases: Vec<LeaseState>,
-    pub(super) replicas: Vec<ReplicaState>,
-    pub(super) stepped_down: Vec<Option<String>>,
-    pub(super) synced: Vec<SyncRequest>,
-    pub(super) announced: Vec<Mutation>,
-    pub(super) sync_stops: bool,
+pub(crate) struct State {
+    pub(crate) controllers: Vec<ControllerState>,
+    pub(crate) overrides: OverrideSet,
+    pub(crate) next_writes: Vec<NextWrite>,
+    pub(crate) writes: usize,
+    pub(crate) away: bool,
+    pub(crate) leases: Vec<LeaseState>,
+    pub(crate) replicas: Vec<ReplicaState>,
+    pub(crate) stepped_down: Vec<Option<String>>,
+    pub(crate) synced: Vec<SyncRequest>,
+    pub(crate) announced: Vec<Mutation>,
+    pub(crate) sync_stops: bool,
 }
 
-pub(super) const ME: &str = "node-a_1";
-pub(super) const OTHER: &str = "node-b_2";
+pub(crate) const ME: &str = "node-a_1";
+pub(crate) const OTHER: &str = "node-b_2";
 
-pub(super) fn at(seconds: i64) -> Timestamp {
+pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
@@ -90,7 +90,7 @@ fn replica(identity: &str, address: &str) -> ReplicaState {
     }
 }
 
-pub(super) fn record(holder: &str) -> Record {
+pub(crate) fn record(holder: &str) -> Record {
     Record {
         holder: holder.into(),
         duration_seconds: 15,
@@ -102,7 +102,7 @@ pub(super) fn record(holder: &str) -> Record {
 }
 
 impl Fake {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let gated = ControllerState {
             gates: vec![("ClusterTrustBundle", false)],
             obstacle: Some(Obstacle::Gate("ClusterTrustBundle")),
@@ -162,26 +162,26 @@ impl Fake {
         }
     }
 
-    pub(super) fn clock(&self) -> SharedClock {
+    pub(crate) fn clock(&self) -> SharedClock {
         Arc::clone(&self.clock) as _
     }
 
-    pub(super) fn advance(&self, by: Duration) {
+    pub(crate) fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
 
     /// Changes something, as something that is watched.
-    pub(super) fn set(&self, change: impl FnOnce(&mut State)) {
+    pub(crate) fn set(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock());
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    pub(super) fn set_phase(&self, name: &str, phase: Phase) {
+    pub(crate) fn set_phase(&self, name: &str, phase: Phase) {
         self.set(|state| state.controller(name).phase = phase);
     }
 
     /// Makes another replica the leader.
-    pub(super) fn lose(&self, holder: &str) {
+    pub(crate) fn lose(&self, holder: &str) {
         self.set(|state| {
             state.leases[0].leading = false;
             state.leases[0].record = Some(record(holder));
@@ -190,7 +190,7 @@ impl Fake {
 }
 
 impl State {
-    pub(super) fn controller(&mut self, name: &str) -> &mut ControllerState {
+    pub(crate) fn controller(&mut self, name: &str) -> &mut ControllerState {
         self.controllers.iter_mut().find(|state| state.name == name).unwrap()
     }
 }

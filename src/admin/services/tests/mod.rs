@@ -1,7 +1,7 @@
 //! The services over a fake manager, called through real clients over an in-memory connection.
 
 mod controllers;
-mod fake;
+pub(crate) mod fake;
 mod leader;
 mod queues;
 mod streams;
@@ -33,7 +33,7 @@ const USER: &str = "x-test-user";
 
 /// Allows everyone everything but what its rule denies, and keeps what it was asked.
 #[derive(Default)]
-struct Judge {
+pub(crate) struct Judge {
     asked: Mutex<Vec<(String, ResourceAttributes)>>,
 }
 

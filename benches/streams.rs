@@ -1,0 +1,241 @@
+//! What a thousand readers of `StreamEvents` cost the controllers: CPU of the manager while 1,000 pods roll, without
+//! readers, with readers that match nothing, and with readers that take everything.
+//!
+//! What the streams themselves send is told apart by a replay of the log to as many readers while nothing else happens:
+//! CPU per event delivered. One more reader does not read at all while the pods roll, and must be told what it missed.
+//! `PODS` (1000), `READERS` (1000) and `ROUNDS` (2) can be set.
+
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a benchmark prints, and fails when it cannot go on"
+)]
+
+#[path = "../tests/integration/admin/caller.rs"]
+#[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
+mod caller;
+#[path = "../tests/integration/harness/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
+mod harness;
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use coxswain::admin::proto::stream_events_request::Start;
+use coxswain::admin::proto::stream_events_response::Item;
+use coxswain::admin::proto::{EventFilter, StreamEventsRequest};
+use serde_json::json;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tonic::Streaming;
+
+use caller::Admin;
+use coxswain::admin::proto::StreamEventsResponse;
+use harness::{ControlPlane, Manager, Namespace, Options, until};
+
+/// Streams that share a connection.
+const PER_CONNECTION: usize = 50;
+const LIMIT: Duration = Duration::from_mins(10);
+
+fn main() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(compare());
+}
+
+fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Readers {
+    None,
+    Silent,
+    All,
+}
+
+#[derive(Clone, Copy)]
+struct Cost {
+    cpu_seconds: f64,
+    delivered: u64,
+}
+
+async fn compare() {
+    let (pods, readers, rounds) = (number("PODS", 1000), number("READERS", 1000), number("ROUNDS", 2));
+    let plane = ControlPlane::start(&Options { nodes: (pods / 200 + 2) as u32, args: Vec::new() });
+    let fast = ["--kube-api-qps=1000", "--kube-api-burst=2000", "--leader-elect=false"];
+    let manager = plane.coxswain("coxswain", &fast);
+    let namespace = plane.cluster().await.namespace("roll").await;
+    namespace.deployment("web", pods as i32, json!({})).await;
+    rolled(&namespace, pods).await;
+
+    let kinds = [Readers::None, Readers::Silent, Readers::All];
+    let mut least = kinds.map(|_| Cost { cpu_seconds: f64::MAX, delivered: 0 });
+    let mut dropped = 0;
+    for round in 0..rounds {
+        for (at, kind) in kinds.into_iter().enumerate() {
+            let slow = (kind == Readers::All).then(|| stream(&plane, &manager, &everything(false)));
+            let mut slow = match slow {
+                Some(opening) => Some(opening.await),
+                None => None,
+            };
+            let cost = roll(&plane, &manager, &namespace, pods, kind, readers, round * 3 + at).await;
+            if let Some(slow) = &mut slow {
+                dropped += missed(slow).await;
+            }
+            if cost.cpu_seconds < least[at].cpu_seconds {
+                least[at] = cost;
+            }
+        }
+    }
+    let replay = replay(&plane, &manager, readers).await;
+    let each = replay.cpu_seconds / replay.delivered as f64;
+
+    let [none, silent, all] = least;
+    println!("\n{pods} pods roll, {readers} readers, CPU seconds of the manager, least of {rounds} rounds");
+    println!("| readers | CPU s | events delivered | of which sending | beyond that |");
+    println!("|---|---|---|---|---|");
+    println!("| none | {:.2} | 0 | | |", none.cpu_seconds);
+    let growth = |cost: Cost| {
+        let sending = each * cost.delivered as f64;
+        (sending, (cost.cpu_seconds - sending - none.cpu_seconds) / none.cpu_seconds * 100.0)
+    };
+    for (what, cost) in [("that match nothing", silent), ("that take everything", all)] {
+        let (sending, beyond) = growth(cost);
+        let Cost { cpu_seconds, delivered } = cost;
+        println!("| {what} | {cpu_seconds:.2} | {delivered} | {sending:.2} | {beyond:+.1} % |");
+    }
+    println!("sending costs {:.2} µs per event, by a replay of {} events", each * 1e6, replay.delivered);
+    println!("the reader that did not read was told of {dropped} events that it missed");
+    assert!(dropped > 0, "a reader that falls behind is told so");
+}
+
+fn everything(replay_only: bool) -> StreamEventsRequest {
+    let start = replay_only.then_some(Start::SinceSequence(0));
+    StreamEventsRequest { start, replay_only, ..StreamEventsRequest::default() }
+}
+
+fn nothing() -> StreamEventsRequest {
+    let filter = EventFilter { namespaces: vec!["nowhere".to_owned()], ..EventFilter::default() };
+    StreamEventsRequest { filter: Some(filter), ..StreamEventsRequest::default() }
+}
+
+async fn stream(
+    plane: &ControlPlane,
+    manager: &Manager<'_>,
+    request: &StreamEventsRequest,
+) -> Streaming<StreamEventsResponse> {
+    open(&Admin::master(plane, manager), request).await
+}
+
+async fn open(admin: &Admin, request: &StreamEventsRequest) -> Streaming<StreamEventsResponse> {
+    admin.events().stream_events(request.clone()).await.expect("a stream").into_inner()
+}
+
+/// How many events a reader missed that begins to read only now.
+async fn missed(slow: &mut Streaming<StreamEventsResponse>) -> u64 {
+    let mut missed = 0;
+    while let Ok(Ok(Some(message))) = tokio::time::timeout(Duration::from_secs(2), slow.message()).await {
+        if let Some(Item::Dropped(dropped)) = message.item {
+            missed += dropped.count;
+        }
+    }
+    missed
+}
+
+/// Readers that count what they get, until they are dropped or their streams end.
+struct Crowd {
+    delivered: Arc<AtomicU64>,
+    tasks: JoinSet<()>,
+}
+
+impl Crowd {
+    /// All of them, their streams open.
+    async fn gather(plane: &ControlPlane, manager: &Manager<'_>, request: &StreamEventsRequest, count: usize) -> Self {
+        let delivered = Arc::new(AtomicU64::new(0));
+        let all_open = Arc::new(Barrier::new(count + 1));
+        let mut tasks = JoinSet::new();
+        for at in 0..count.div_ceil(PER_CONNECTION) {
+            let admin = Admin::master(plane, manager);
+            for _ in 0..PER_CONNECTION.min(count - at * PER_CONNECTION) {
+                let (admin, request) = (admin.clone(), request.clone());
+                let (delivered, all_open) = (Arc::clone(&delivered), Arc::clone(&all_open));
+                tasks.spawn(async move {
+                    let mut events = open(&admin, &request).await;
+                    all_open.wait().await;
+                    while let Ok(Some(message)) = events.message().await {
+                        if matches!(message.item, Some(Item::Event(_))) {
+                            delivered.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        }
+        all_open.wait().await;
+        Self { delivered, tasks }
+    }
+}
+
+async fn roll(
+    plane: &ControlPlane,
+    manager: &Manager<'_>,
+    namespace: &Namespace,
+    pods: usize,
+    readers: Readers,
+    count: usize,
+    turn: usize,
+) -> Cost {
+    let crowd = match readers {
+        Readers::None => None,
+        Readers::Silent => Some(Crowd::gather(plane, manager, &nothing(), count).await),
+        Readers::All => Some(Crowd::gather(plane, manager, &everything(false), count).await),
+    };
+    let before = cpu_seconds(manager.pid);
+    namespace.set_image("web", &format!("image:{turn}")).await;
+    rolled(namespace, pods).await;
+    let cpu_seconds = cpu_seconds(manager.pid) - before;
+    let delivered = crowd.map_or(0, |crowd| crowd.delivered.load(Ordering::Relaxed));
+    let what = match readers {
+        Readers::None => "no readers",
+        Readers::Silent => "silent readers",
+        Readers::All => "all readers",
+    };
+    println!("{what}: {cpu_seconds:.2} CPU seconds, {delivered} events delivered");
+    Cost { cpu_seconds, delivered }
+}
+
+/// The log, sent to all readers while nothing else happens.
+async fn replay(plane: &ControlPlane, manager: &Manager<'_>, count: usize) -> Cost {
+    // Opened before, so that handshakes do not count.
+    let warm = Crowd::gather(plane, manager, &nothing(), count).await;
+    drop(warm);
+    let before = cpu_seconds(manager.pid);
+    let mut crowd = Crowd::gather(plane, manager, &everything(true), count).await;
+    while crowd.tasks.join_next().await.is_some() {}
+    let cpu_seconds = cpu_seconds(manager.pid) - before;
+    Cost { cpu_seconds, delivered: crowd.delivered.load(Ordering::Relaxed).max(1) }
+}
+
+async fn rolled(namespace: &Namespace, pods: usize) {
+    let state = || namespace.get_deployment("web");
+    until("the rollout to end", LIMIT, state, |web| {
+        let observed = web.status.as_ref().and_then(|status| status.observed_generation);
+        let counts = web.status.as_ref().map(|status| {
+            (status.replicas, status.updated_replicas, status.available_replicas)
+        });
+        let all = Some(pods as i32);
+        observed == web.metadata.generation && counts == Some((all, all, all))
+    })
+    .await;
+}
+
+fn cpu_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process lives");
+    let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
+    let ticks = |at: usize| fields[at].parse::<f64>().expect("ticks");
+    // Linux counts in hundredths of a second wherever this runs.
+    (ticks(11) + ticks(12)) / 100.0
+}

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs a fuzz target for some seconds: `scripts/fuzz.sh [TARGET] [SECONDS]`. Needs no nightly compiler: coverage guides
+# it, and without unsafe code of our own there is little for a sanitizer to find.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+tools="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/tools"
+if [ ! -x "$tools/bin/cargo-fuzz" ]; then
+    echo "fuzz: installing cargo-fuzz (once)" >&2
+    cargo install --quiet --locked --root "$tools" --version 0.13.1 cargo-fuzz
+fi
+PATH="$tools/bin:$PATH" exec cargo fuzz run --sanitizer none "${1:-admin_requests}" -- -max_total_time="${2:-60}"

@@ -1,0 +1,172 @@
+//! `controllers` and `controller`: what runs, and what does not and why.
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::{Context, choice, chosen, many, message_duration, switch, valued};
+use crate::admin::proto::watch_controllers_response::Update;
+use crate::admin::proto::{
+    Controller, ControllerFilter, GetControllerRequest, InvalidOverride, ListControllersRequest,
+    ListControllersResponse, WatchControllersRequest,
+};
+use crate::cli::common::{self, parse_duration};
+use crate::cli::connect::CALL;
+use crate::cli::error::{CliError, Exit};
+use crate::cli::find::Whom;
+use crate::cli::output::table::{Columns, cells};
+use crate::cli::output::{Format, clean, controllers as show, names, objects};
+
+pub(super) fn list() -> Command {
+    Command::new("controllers")
+        .about("Lists or watches controllers")
+        .arg(Arg::new("name").value_name("NAME").num_args(0..).help("Only these, by name or alias"))
+        .arg(many(choice("phase", &names::phases(), "Only those in one of these phases")))
+        .arg(many(choice("health", &names::healths(), "Only those that are so well")))
+        .arg(many(choice(
+            "source",
+            &names::sources(),
+            "Only those of which one of these says whether they are wanted",
+        )))
+        .arg(switch("enabled", "Only those that are wanted").conflicts_with("disabled"))
+        .arg(switch("disabled", "Only those that are not wanted"))
+        .arg(switch("watch", "Go on with each controller that changes").short('w'))
+        .arg(
+            valued(
+                "every",
+                "DURATION",
+                "When watching, also show those of which only counts change, this often",
+            )
+            .value_parser(parse_duration)
+            .requires("watch"),
+        )
+        .arg(common::output("Form of the answer; when watching, json is a line for each message"))
+}
+
+pub(super) fn show() -> Command {
+    Command::new("controller")
+        .about("Shows everything about a controller")
+        .arg(Arg::new("name").value_name("NAME").required(true).help("Its name or alias"))
+        .arg(common::output("Form of the answer"))
+}
+
+pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
+    let format = common::format(matches);
+    let request = GetControllerRequest { name: common::text(matches, "name").unwrap_or_default() };
+    let session = context.finder.connect(Whom::Anyone).await?;
+    let mut client = session.controllers();
+    let answer =
+        session.call(request, CALL, |request| async move { client.get_controller(request).await }).await?;
+    let controller = answer.controller.unwrap_or_default();
+    let text = if format.is_object() {
+        objects::document(format, "Controller", &controller)?
+    } else {
+        show::sheet(&controller, context.now())
+    };
+    context.screen.print(&text)
+}
+
+fn filter(matches: &ArgMatches) -> ControllerFilter {
+    ControllerFilter {
+        names: common::texts(matches, "name"),
+        phases: chosen(matches, "phase", &names::phases()).into_iter().map(i32::from).collect(),
+        desired_sources: chosen(matches, "source", &names::sources()).into_iter().map(i32::from).collect(),
+        healths: chosen(matches, "health", &names::healths()).into_iter().map(i32::from).collect(),
+        desired_enabled: match (matches.get_flag("enabled"), matches.get_flag("disabled")) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+    }
+}
+
+pub(super) async fn run_list(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
+    let format = common::format(matches);
+    let filter = filter(matches);
+    if matches.get_flag("watch") {
+        let every = matches.get_one::<std::time::Duration>("every").copied();
+        return watch(filter, every, format, context).await;
+    }
+    let all = fetch(filter, context).await?;
+    if format.is_object() {
+        return context.screen.print(&objects::document(format, "ListControllersResponse", &all)?);
+    }
+    complain(&all.invalid_overrides, context);
+    if all.controllers.is_empty() {
+        context.screen.note("no controller matches");
+        return Ok(());
+    }
+    let now = context.now();
+    let mut rows = vec![cells(show::headings(format))];
+    rows.extend(all.controllers.iter().map(|controller| cells(show::row(controller, format, now))));
+    context.screen.print(&Columns::default().lines(&rows))
+}
+
+/// All pages as one.
+async fn fetch(filter: ControllerFilter, context: &Context) -> Result<ListControllersResponse, CliError> {
+    let session = context.finder.connect(Whom::Anyone).await?;
+    let mut all = ListControllersResponse::default();
+    loop {
+        let page_token = std::mem::take(&mut all.next_page_token);
+        let request = ListControllersRequest { filter: Some(filter.clone()), page_size: 0, page_token };
+        let mut client = session.controllers();
+        let page = session
+            .call(request, CALL, |request| async move { client.list_controllers(request).await })
+            .await?;
+        all.controllers.extend(page.controllers);
+        (all.total_size, all.invalid_overrides) = (page.total_size, page.invalid_overrides);
+        all.next_page_token = page.next_page_token;
+        if all.next_page_token.is_empty() {
+            return Ok(all);
+        }
+    }
+}
+
+fn complain(overrides: &[InvalidOverride], context: &Context) {
+    for held in overrides {
+        let (key, message) = (clean(&held.key), clean(&held.message));
+        context.screen.note(&format!("warning: the override {key} has no effect: {message}"));
+    }
+}
+
+async fn watch(
+    filter: ControllerFilter,
+    every: Option<std::time::Duration>,
+    format: Format,
+    context: &Context,
+) -> Result<(), CliError> {
+    let session = context.finder.connect(Whom::Anyone).await?;
+    let request =
+        WatchControllersRequest { filter: Some(filter), counts_interval: every.map(message_duration) };
+    let mut stream = session.controllers().watch_controllers(session.stream(request)).await?.into_inner();
+    let mut columns = Columns::default();
+    let mut lines = |controllers: &[Controller], headings: bool| {
+        let now = context.now();
+        let mut rows = Vec::new();
+        if headings {
+            rows.push(cells(show::headings(format)));
+        }
+        rows.extend(controllers.iter().map(|controller| cells(show::row(controller, format, now))));
+        columns.lines(&rows)
+    };
+    while let Some(message) = stream.message().await? {
+        let text = if format.is_object() {
+            objects::item(format, "WatchControllersResponse", &message)?
+        } else {
+            match message.update {
+                Some(Update::Snapshot(snapshot)) => {
+                    complain(&snapshot.invalid_overrides, context);
+                    lines(&snapshot.controllers, true)
+                }
+                Some(Update::Changed(controller)) => lines(&[controller], false),
+                Some(Update::Unmatched(name)) => format!("{} does not match any more\n", clean(&name)),
+                None => continue,
+            }
+        };
+        context.screen.print(&text)?;
+    }
+    Err(ended())
+}
+
+/// A stream that should not have ended.
+pub(super) fn ended() -> CliError {
+    CliError::Outcome { message: "the replica has ended the stream".to_owned(), exit: Exit::Unreachable }
+}

@@ -1,0 +1,106 @@
+//! `leader` and `step-down`: who leads, and who is to lead next.
+
+use clap::{ArgMatches, Command};
+
+use super::controllers::ended;
+use super::{Context, switch, valued};
+use crate::admin::proto::{GetLeaderRequest, StepDownRequest, WatchLeaderRequest};
+use crate::cli::common;
+use crate::cli::connect::{CALL, WAIT};
+use crate::cli::error::CliError;
+use crate::cli::find::Whom;
+use crate::cli::output::table::{Columns, cells};
+use crate::cli::output::{Format, clean, leader as show, objects};
+
+pub(super) fn show() -> Command {
+    Command::new("leader")
+        .about("Shows who leads and who could")
+        .arg(valued("lease", "NAMESPACE/NAME", "The Lease that is fought for; the main one if not given"))
+        .arg(switch("watch", "Go on whenever that changes").short('w'))
+        .arg(switch("renewals", "When watching, also show mere signs of life").requires("watch"))
+        .arg(common::output("Form of the answer; when watching, json is a line for each message"))
+}
+
+pub(super) fn step_down() -> Command {
+    Command::new("step-down")
+        .about("Makes the leader give up leadership in an orderly way")
+        .arg(valued("to", "IDENTITY", "The replica that should lead next; the first that comes if not given"))
+        .arg(valued("expected-leader", "IDENTITY", "Only if this replica leads"))
+        .arg(valued("reason", "TEXT", "Why, for those who wonder"))
+        .arg(switch("wait", "Return once another replica leads"))
+        .arg(switch("dry-run", "Check everything and change nothing"))
+        .arg(common::output("Form of the answer"))
+}
+
+pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
+    let format = common::format(matches);
+    let lease = common::text(matches, "lease").unwrap_or_default();
+    if matches.get_flag("watch") {
+        let request = WatchLeaderRequest { lease, include_renewals: matches.get_flag("renewals") };
+        return watch(request, format, context).await;
+    }
+    let session = context.finder.connect(Whom::Anyone).await?;
+    let mut client = session.leader();
+    let request = GetLeaderRequest { lease };
+    let answer =
+        session.call(request, CALL, |request| async move { client.get_leader(request).await }).await?;
+    let text = if format.is_object() {
+        objects::document(format, "GetLeaderResponse", &answer)?
+    } else {
+        show::sheet(&answer, context.now())
+    };
+    context.screen.print(&text)
+}
+
+async fn watch(request: WatchLeaderRequest, format: Format, context: &Context) -> Result<(), CliError> {
+    let session = context.finder.connect(Whom::Anyone).await?;
+    let mut stream = session.leader().watch_leader(session.stream(request)).await?.into_inner();
+    let mut columns = Columns::default();
+    let mut headings = (!format.is_object()).then(|| cells(show::HEADINGS.map(str::to_owned).to_vec()));
+    while let Some(message) = stream.message().await? {
+        let text = if format.is_object() {
+            objects::item(format, "WatchLeaderResponse", &message)?
+        } else {
+            let leader = message.leader.unwrap_or_default();
+            let row = cells(show::row(&leader, &message.replicas, context.now()));
+            let rows: Vec<_> = headings.take().into_iter().chain([row]).collect();
+            columns.lines(&rows)
+        };
+        context.screen.print(&text)?;
+    }
+    Err(ended())
+}
+
+pub(super) async fn run_step_down(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
+    let format = common::format(matches);
+    let request = StepDownRequest {
+        reason: common::text(matches, "reason").unwrap_or_default(),
+        successor_identity: common::text(matches, "to").unwrap_or_default(),
+        expected_leader_identity: common::text(matches, "expected-leader"),
+        wait: matches.get_flag("wait"),
+        dry_run: matches.get_flag("dry-run"),
+    };
+    let limit = if request.wait { WAIT } else { CALL };
+    let answer = context
+        .finder
+        .of_leader(async |session| {
+            let mut client = session.leader();
+            session
+                .call(request.clone(), limit, |request| async move { client.step_down(request).await })
+                .await
+        })
+        .await?;
+    if format.is_object() {
+        return context.screen.print(&objects::document(format, "StepDownResponse", &answer)?);
+    }
+    let leader = answer.leader.unwrap_or_default();
+    let (me, holder) = (clean(&leader.replica_identity), clean(&leader.holder_identity));
+    let line = if request.dry_run {
+        format!("{me} would step down (dry run)\n")
+    } else if holder.is_empty() || holder == me {
+        format!("{me} steps down; nobody else leads yet\n")
+    } else {
+        format!("{me} has stepped down; {holder} leads\n")
+    };
+    context.screen.print(&line)
+}

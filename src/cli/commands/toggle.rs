@@ -1,0 +1,185 @@
+//! `enable` and `disable`: overrides, which outrank the manager's flags.
+
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::{Context, message_duration, switch, valued};
+use crate::admin::proto::{
+    Controller, DisableControllerRequest, DisableControllerResponse, EnableControllerRequest,
+    EnableControllerResponse,
+};
+use crate::cli::common::{self, parse_duration};
+use crate::cli::connect::{CALL, Session, WAIT};
+use crate::cli::error::CliError;
+use crate::cli::find::Whom;
+use crate::cli::output::{controllers as show, objects};
+
+fn arguments(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("name")
+                .value_name("NAME")
+                .required(true)
+                .num_args(1..)
+                .help("Names or aliases of controllers; '*' for all of them"),
+        )
+        .arg(valued("reason", "TEXT", "Why, for those who wonder"))
+        .arg(
+            valued("for", "DURATION", "End by itself after this long: 30m, 12h. Until changed if not given")
+                .value_parser(parse_duration),
+        )
+        .arg(valued("expected-version", "VERSION", "Only if the controller is at this version"))
+        .arg(switch("wait", "Return once it has come into effect"))
+        .arg(switch("dry-run", "Check everything and change nothing"))
+        .arg(common::output("Form of the answer"))
+}
+
+pub(super) fn enable() -> Command {
+    arguments(Command::new("enable").about("Makes controllers run, whatever the manager's flags say"))
+}
+
+pub(super) fn disable() -> Command {
+    arguments(Command::new("disable").about("Stops controllers, whatever the manager's flags say"))
+        .arg(switch("force", "Even what the cluster can't do without for long, or all of them"))
+}
+
+/// What both commands take.
+struct Order {
+    names: Vec<String>,
+    reason: String,
+    lasting: Option<Duration>,
+    expected_version: Option<String>,
+    wait: bool,
+    dry_run: bool,
+}
+
+impl Order {
+    fn read(matches: &ArgMatches) -> Result<Self, CliError> {
+        let order = Self {
+            names: common::texts(matches, "name"),
+            reason: common::text(matches, "reason").unwrap_or_default(),
+            lasting: matches.get_one::<Duration>("for").copied(),
+            expected_version: common::text(matches, "expected-version"),
+            wait: matches.get_flag("wait"),
+            dry_run: matches.get_flag("dry-run"),
+        };
+        if order.expected_version.is_some() && order.names.len() > 1 {
+            return Err(CliError::Usage("--expected-version goes with one controller only".to_owned()));
+        }
+        Ok(order)
+    }
+
+    fn limit(&self) -> Duration {
+        if self.wait { WAIT } else { CALL }
+    }
+
+    fn enable(&self, name: &str) -> EnableControllerRequest {
+        EnableControllerRequest {
+            name: name.to_owned(),
+            reason: self.reason.clone(),
+            duration: self.lasting.map(message_duration),
+            expected_version: self.expected_version.clone(),
+            wait: self.wait,
+            dry_run: self.dry_run,
+        }
+    }
+
+    fn disable(&self, name: &str, force: bool) -> DisableControllerRequest {
+        DisableControllerRequest {
+            name: name.to_owned(),
+            reason: self.reason.clone(),
+            duration: self.lasting.map(message_duration),
+            expected_version: self.expected_version.clone(),
+            wait: self.wait,
+            dry_run: self.dry_run,
+            force,
+        }
+    }
+}
+
+/// Which of the two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Enable,
+    Disable { force: bool },
+}
+
+/// The controllers concerned, and whether anything was changed.
+type Answer = (Vec<Controller>, bool);
+
+pub(super) async fn run_enable(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
+    run(Direction::Enable, matches, context).await
+}
+
+pub(super) async fn run_disable(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
+    run(Direction::Disable { force: matches.get_flag("force") }, matches, context).await
+}
+
+async fn ask(session: &Session, order: &Order, direction: Direction, name: &str) -> Result<Answer, CliError> {
+    let mut client = session.controllers();
+    if let Direction::Disable { force } = direction {
+        let request = order.disable(name, force);
+        let call = session
+            .call(request, order.limit(), |request| async move { client.disable_controller(request).await });
+        let DisableControllerResponse { controllers, changed } = call.await?;
+        return Ok((controllers, changed));
+    }
+    let request = order.enable(name);
+    let call = session
+        .call(request, order.limit(), |request| async move { client.enable_controller(request).await });
+    let EnableControllerResponse { controllers, changed } = call.await?;
+    Ok((controllers, changed))
+}
+
+/// One call for each name. What is wrong with one is no reason to leave out the others.
+async fn run(direction: Direction, matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
+    let order = Order::read(matches)?;
+    let format = common::format(matches);
+    // Only the leader can wait; overrides are taken by any.
+    let session = if order.wait { None } else { Some(context.finder.connect(Whom::Anyone).await?) };
+    let mut all = Vec::new();
+    let mut changed = false;
+    let mut failed = None;
+    for name in &order.names {
+        let outcome = match &session {
+            Some(session) => ask(session, &order, direction, name).await,
+            None => {
+                context.finder.of_leader(async |session| ask(session, &order, direction, name).await).await
+            }
+        };
+        match outcome {
+            Ok((controllers, has_changed)) => {
+                if !format.is_object() {
+                    let now = context.now();
+                    let lines: String = controllers
+                        .iter()
+                        .map(|controller| show::toggled(controller, has_changed, order.dry_run, now))
+                        .collect();
+                    context.screen.print(&lines)?;
+                }
+                all.extend(controllers);
+                changed |= has_changed;
+            }
+            Err(error @ CliError::Refused(_)) if order.names.len() > 1 => {
+                context.screen.note(&format!("{name}: {}", error.text()));
+                failed.get_or_insert(error.exit());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if format.is_object() && !all.is_empty() {
+        let text = match direction {
+            Direction::Enable => {
+                let answer = EnableControllerResponse { controllers: all, changed };
+                objects::document(format, "EnableControllerResponse", &answer)?
+            }
+            Direction::Disable { .. } => {
+                let answer = DisableControllerResponse { controllers: all, changed };
+                objects::document(format, "DisableControllerResponse", &answer)?
+            }
+        };
+        context.screen.print(&text)?;
+    }
+    failed.map_or(Ok(()), |exit| Err(CliError::Said(exit)))
+}

@@ -1,0 +1,170 @@
+//! The flags that all commands share: which replica, trust, credentials, time, colours.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::environment::{self, Environment};
+use super::output::{Format, Palette};
+use crate::options::duration;
+
+const FINDING: &str = "Finding a replica";
+const SECURITY: &str = "Trust and credentials";
+const GENERAL: &str = "General";
+
+/// What the shared flags and variables say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Common {
+    /// Host and port of a replica.
+    pub(super) server: Option<String>,
+    /// A kubeconfig file.
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Its context.
+    pub(super) context: Option<String>,
+    /// Whom to trust.
+    pub(super) certificate_authority: Option<PathBuf>,
+    /// The name that the replica's certificate must have.
+    pub(super) tls_server_name: Option<String>,
+    /// Trust anyone.
+    pub(super) insecure: bool,
+    /// A client certificate, and its key.
+    pub(super) client_certificate: Option<(PathBuf, PathBuf)>,
+    /// A bearer token.
+    pub(super) token_file: Option<PathBuf>,
+    /// How long a call may take.
+    pub(super) timeout: Option<Duration>,
+    /// The colours.
+    pub(super) palette: Palette,
+}
+
+fn option(name: &'static str, value: &'static str, heading: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).global(true).help_heading(heading)
+}
+
+/// Adds the shared flags.
+pub(super) fn add(command: Command) -> Command {
+    let path = || clap::value_parser!(PathBuf);
+    command
+        .arg(
+            option("server", "HOST:PORT", FINDING)
+                .help("Call this replica instead of looking for one [env: COXSWAIN_SERVER]"),
+        )
+        .arg(
+            option("kubeconfig", "FILE", FINDING)
+                .value_parser(path())
+                .help("Kubeconfig of the cluster [env: KUBECONFIG; else ~/.kube/config, else the pod's own]"),
+        )
+        .arg(
+            option("context", "NAME", FINDING)
+                .help("Context of the kubeconfig; the current one if not given"),
+        )
+        .arg(
+            option("certificate-authority", "FILE", SECURITY)
+                .value_parser(path())
+                .help("Authorities (PEM) to trust instead of those that the cluster names"),
+        )
+        .arg(
+            option("tls-server-name", "NAME", SECURITY)
+                .help("Name that the replica's certificate must have, if not that of its address"),
+        )
+        .arg(
+            option("insecure-skip-tls-verify", "", SECURITY)
+                .action(ArgAction::SetTrue)
+                .help("Trust anyone, and show them the credentials"),
+        )
+        .arg(
+            option("client-certificate", "FILE", SECURITY)
+                .value_parser(path())
+                .requires("client-key")
+                .help("Client certificate (PEM) to use instead of the kubeconfig's user"),
+        )
+        .arg(
+            option("client-key", "FILE", SECURITY)
+                .value_parser(path())
+                .requires("client-certificate")
+                .help("Key of the client certificate"),
+        )
+        .arg(option("token-file", "FILE", SECURITY).value_parser(path()).help(
+            "File with a bearer token to use instead of the kubeconfig's user [env: COXSWAIN_TOKEN_FILE]",
+        ))
+        .arg(option("timeout", "DURATION", GENERAL).value_parser(parse_timeout).help(
+            "How long the call may take: 90s, 5m. 30s if not given, 3m with --wait; streams have no limit",
+        ))
+        .arg(
+            option("color", "WHEN", GENERAL)
+                .value_parser(["auto", "always", "never"])
+                .default_value("auto")
+                .help("Colour events: auto for on a terminal, unless NO_COLOR is set"),
+        )
+}
+
+/// The flag for the form of answers.
+pub(super) fn output(description: &'static str) -> Arg {
+    Arg::new("output")
+        .short('o')
+        .long("output")
+        .value_name("FORMAT")
+        .value_parser(["table", "wide", "json", "yaml"])
+        .default_value("table")
+        .help(description)
+}
+
+/// What [`output`] says.
+pub(super) fn format(matches: &ArgMatches) -> Format {
+    match matches.get_one::<String>("output").map(String::as_str) {
+        Some("wide") => Format::Wide,
+        Some("json") => Format::Json,
+        Some("yaml") => Format::Yaml,
+        _ => Format::Table,
+    }
+}
+
+/// A duration as flags take it.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    parse_duration(text).and_then(|timeout| {
+        if timeout.is_zero() { Err("a call takes some time".to_owned()) } else { Ok(timeout) }
+    })
+}
+
+/// A value of a flag, if it was given.
+pub(super) fn text(matches: &ArgMatches, name: &str) -> Option<String> {
+    matches.get_one::<String>(name).filter(|value| !value.is_empty()).cloned()
+}
+
+/// All values of a flag or argument.
+pub(super) fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
+    matches.get_many::<String>(name).unwrap_or_default().cloned().collect()
+}
+
+impl Common {
+    /// What was given, by flag or by variable.
+    pub(super) fn read(matches: &ArgMatches, environment: &Environment) -> Self {
+        let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
+        let colored = match matches.get_one::<String>("color").map(String::as_str) {
+            Some("always") => true,
+            Some("never") => false,
+            _ => environment.wants_color(),
+        };
+        Self {
+            server: text(matches, "server").or_else(|| environment.text(environment::SERVER)),
+            kubeconfig: path("kubeconfig"),
+            context: text(matches, "context"),
+            certificate_authority: path("certificate-authority"),
+            tls_server_name: text(matches, "tls-server-name"),
+            insecure: matches.get_flag("insecure-skip-tls-verify"),
+            client_certificate: path("client-certificate").zip(path("client-key")),
+            // A credential given by flag is all that counts then.
+            token_file: path("token-file").or_else(|| match path("client-certificate") {
+                None => environment.path(environment::TOKEN_FILE),
+                Some(_) => None,
+            }),
+            timeout: matches.get_one::<Duration>("timeout").copied(),
+            palette: Palette { colored },
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A connection to one replica: TLS, HTTP/2, and calls with the caller's credentials on them.
+//!
+//! Nothing is sent before the replica's certificate has been checked, unless the user wants it so.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Response, Status, TimeoutExpired};
+
+use super::error::CliError;
+use super::output::human;
+use crate::admin::proto::controller_service_client::ControllerServiceClient;
+use crate::admin::proto::event_service_client::EventServiceClient;
+use crate::admin::proto::leader_service_client::LeaderServiceClient;
+use crate::admin::proto::queue_service_client::QueueServiceClient;
+use crate::options::versions;
+
+/// How long connecting may take, TLS included. A replica that is there answers sooner.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a call may take if nobody says otherwise.
+pub(super) const CALL: Duration = Duration::from_secs(30);
+/// The same for calls that wait for their effect: a little more than the replica waits.
+pub(super) const WAIT: Duration = Duration::from_mins(3);
+/// How long an answer may be late: the replica's own word on the deadline says more than ours.
+const GRACE: Duration = Duration::from_secs(2);
+/// Silence on the connection after which a sign of life is asked for, and how long it may take: so that a stream does
+/// not wait for ever on a replica that is no more.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+/// Bytes of an answer: all controllers with all they watch are far below.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// Host and port as flags and Leases give them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    /// Reads `host:port`, `[v6]:port`, or `https://host:port`.
+    ///
+    /// # Errors
+    /// Words for people.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not HOST:PORT");
+        if text.starts_with("http://") {
+            return Err("the admin API is served over TLS alone: leave out http://".to_owned());
+        }
+        let rest = text.strip_prefix("https://").unwrap_or(text);
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if bare.is_none() && host.contains(':') {
+            return Err(format!("{text:?}: an IPv6 address stands in brackets"));
+        }
+        let host = bare.unwrap_or(host);
+        // Also a check that there is nothing in it that belongs to other parts of a URL.
+        if ServerName::try_from(host).is_err() {
+            return Err(wrong());
+        }
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// A connection to a replica, as somebody.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    channel: Channel,
+    authorization: Option<MetadataValue<Ascii>>,
+    timeout: Option<Duration>,
+    /// Where it is.
+    pub(super) address: Address,
+}
+
+impl Session {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Why the replica can't be reached, in words for people.
+    pub(super) async fn open(
+        address: &Address,
+        server_name: Option<&str>,
+        tls: Arc<rustls::ClientConfig>,
+        authorization: Option<&HeaderValue>,
+        timeout: Option<Duration>,
+    ) -> Result<Self, String> {
+        let name = server_name.unwrap_or(&address.host).to_owned();
+        let name = ServerName::try_from(name).map_err(|_| "--tls-server-name is not a name".to_owned())?;
+        let limit = timeout.map_or(CONNECT, |timeout| timeout.min(CONNECT));
+        let stream = tokio::time::timeout(limit, handshake(address, name, tls)).await;
+        let stream = stream.map_err(|_| format!("no answer within {}", human::duration(limit)))??;
+        let mut stream = Some(TokioIo::new(stream));
+        let connector = tower::service_fn(move |_| {
+            // A call that would need a second one has lost the first.
+            let stream = stream.take().ok_or_else(|| std::io::Error::other("the connection was lost"));
+            std::future::ready(stream)
+        });
+        let endpoint = Endpoint::from_shared(format!("https://{address}"))
+            .and_then(|endpoint| endpoint.user_agent(format!("coxswain-cli/{}", versions::COXSWAIN)))
+            .map_err(|error| error.to_string())?
+            .http2_keep_alive_interval(KEEP_ALIVE.0)
+            .keep_alive_timeout(KEEP_ALIVE.1);
+        let channel = endpoint.connect_with_connector(connector).await.map_err(|error| causes(&error))?;
+        let authorization = match authorization {
+            None => None,
+            Some(header) => {
+                let value = MetadataValue::try_from(header.as_bytes());
+                let mut value = value.map_err(|_| "the token cannot be sent in a header".to_owned())?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        Ok(Self { channel, authorization, timeout, address: address.clone() })
+    }
+
+    /// The service of controllers.
+    pub(super) fn controllers(&self) -> ControllerServiceClient<Channel> {
+        ControllerServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// The service of events.
+    pub(super) fn events(&self) -> EventServiceClient<Channel> {
+        EventServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// The service of leadership.
+    pub(super) fn leader(&self) -> LeaderServiceClient<Channel> {
+        LeaderServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// The service of queues.
+    pub(super) fn queues(&self) -> QueueServiceClient<Channel> {
+        QueueServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    fn request<T>(&self, message: T, timeout: Option<Duration>) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        if let Some(timeout) = timeout {
+            request.set_timeout(timeout);
+        }
+        request
+    }
+
+    /// Makes a call: `call` gets the request, and has until `usual`, or what `--timeout` says.
+    pub(super) async fn call<T, R, F>(
+        &self,
+        message: T,
+        usual: Duration,
+        call: impl FnOnce(Request<T>) -> F,
+    ) -> Result<R, CliError>
+    where
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        let limit = self.timeout.unwrap_or(usual);
+        let answer = tokio::time::timeout(limit + GRACE, call(self.request(message, Some(limit)))).await;
+        match answer {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) if is_late(&status) => Err(CliError::TimedOut(limit)),
+            Ok(Err(status)) => Err(status.into()),
+            Err(_) => Err(CliError::TimedOut(limit)),
+        }
+    }
+
+    /// The request of a stream: without a limit, unless `--timeout` sets one.
+    pub(super) fn stream<T>(&self, message: T) -> Request<T> {
+        self.request(message, self.timeout)
+    }
+}
+
+async fn handshake(
+    address: &Address,
+    name: ServerName<'static>,
+    tls: Arc<rustls::ClientConfig>,
+) -> Result<TlsStream<TcpStream>, String> {
+    let stream = TcpStream::connect((address.host.as_str(), address.port)).await;
+    let stream = stream.map_err(|error| error.to_string())?;
+    // Only makes small things slower if it fails.
+    let _ = stream.set_nodelay(true);
+    let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(|error| tls_error(&error))?;
+    if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+        return Err("it does not speak HTTP/2, as the admin API does".to_owned());
+    }
+    Ok(stream)
+}
+
+/// Whether it was this side that gave up waiting, by the deadline that it sent along.
+pub(super) fn is_late(status: &Status) -> bool {
+    let first = std::error::Error::source(status);
+    let mut causes = std::iter::successors(first, |error| error.source());
+    status.code() == Code::Cancelled && causes.any(<dyn std::error::Error>::is::<TimeoutExpired>)
+}
+
+/// What is wrong with the TLS connection, and what may help.
+fn tls_error(error: &std::io::Error) -> String {
+    use rustls::{CertificateError, Error};
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    match inner {
+        // A signature that does not fit is that of another authority of the same name.
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
+            "its certificate is signed by none of the trusted authorities (--certificate-authority)"
+                .to_owned()
+        }
+        Some(Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => "its certificate is for another name than its address has (--tls-server-name)".to_owned(),
+        Some(Error::InvalidMessage(_)) => "it does not speak TLS".to_owned(),
+        Some(Error::AlertReceived(alert)) => format!("it refused the TLS connection: {alert:?}"),
+        Some(Error::NoApplicationProtocol) => "it does not speak HTTP/2, as the admin API does".to_owned(),
+        _ => format!("TLS: {error}"),
+    }
+}
+
+/// An error with its causes.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

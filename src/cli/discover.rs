@@ -1,0 +1,130 @@
+//! Which replicas there are, by the Leases that they keep, and which of them to call.
+//!
+//! A replica's Lease has the label [`SELECTOR`], its identity as the holder, and its address, its certificate
+//! authority and its version in annotations. Whether it is alive is told by this machine's clock, which may be wrong:
+//! replicas that seem dead are passed over only while another one seems alive.
+
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use serde::Deserialize;
+
+use super::output::human;
+use crate::client::{ApiClient, ApiError};
+
+/// Namespace of the Leases.
+const NAMESPACE: &str = "kube-system";
+/// The Lease by which the leader leads.
+const MAIN_LEASE: &str = "kube-controller-manager";
+/// Selects the replicas' Leases.
+pub(super) const SELECTOR: &str = "coxswain.dev/component=replica";
+/// Annotation: host and port of the admin API.
+const ADDRESS: &str = "coxswain.dev/admin-address";
+/// Annotation: the authority (PEM) to trust there, if it is one of the replica's own.
+const AUTHORITY: &str = "coxswain.dev/admin-ca";
+
+/// A replica that may be called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    /// Its identity in the leader election.
+    pub(super) identity: String,
+    /// Host and port.
+    pub(super) address: String,
+    /// The authority (PEM) that it has announced.
+    pub(super) authority: Option<String>,
+    /// Whether it leads.
+    pub(super) leads: bool,
+}
+
+/// What the Leases say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Replicas {
+    /// Whom to call, in this order: the leader, then the others by identity.
+    pub(super) candidates: Vec<Candidate>,
+    /// Who is not called, and why.
+    pub(super) passed_over: Vec<String>,
+    /// Who holds the main Lease; `None` if nobody does.
+    pub(super) holder: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct LeaseList {
+    items: Vec<Lease>,
+}
+
+/// Reads the Leases.
+pub(super) async fn discover(api: &ApiClient, now: Timestamp) -> Result<Replicas, ApiError> {
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+    let query: String =
+        form_urlencoded::Serializer::new(String::new()).append_pair("labelSelector", SELECTOR).finish();
+    let list: LeaseList = api.json(Method::GET, &leases, &query, None::<&()>).await?;
+    let main: Result<Lease, ApiError> =
+        api.json(Method::GET, &format!("{leases}/{MAIN_LEASE}"), "", None::<&()>).await;
+    // Without it, those who answer know who leads. The manager may also have been told to fight for another one.
+    let main = match main {
+        Ok(main) => Some(main),
+        Err(error) if matches!(error.code(), 403 | 404) => None,
+        Err(error) => return Err(error),
+    };
+    let holder = main.as_ref().and_then(holder).map(str::to_owned);
+    Ok(choose(&list.items, holder, now))
+}
+
+fn holder(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+}
+
+/// For how long a replica has been silent beyond what it may; `None` if it has not.
+fn silence(lease: &Lease, now: Timestamp) -> Option<Duration> {
+    let spec = lease.spec.as_ref();
+    let Some(renewed) = spec.and_then(|spec| spec.renew_time.as_ref()) else { return Some(Duration::MAX) };
+    let granted = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
+    let granted = Duration::from_secs(u64::try_from(granted).unwrap_or(0));
+    let silent = human::between(renewed.0, now);
+    (silent > granted).then_some(silent)
+}
+
+/// Decides whom to call.
+pub(super) fn choose(leases: &[Lease], holder_identity: Option<String>, now: Timestamp) -> Replicas {
+    let mut replicas = Replicas { holder: holder_identity, ..Replicas::default() };
+    let mut silent: Vec<(Duration, Candidate)> = Vec::new();
+    for lease in leases {
+        // A Lease without a holder was given up: its replica has ended.
+        let Some(identity) = holder(lease) else { continue };
+        let annotation = |key: &str| {
+            let value = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(key));
+            value.filter(|value| !value.is_empty()).cloned()
+        };
+        let Some(address) = annotation(ADDRESS) else {
+            replicas.passed_over.push(format!("{identity} serves no admin API"));
+            continue;
+        };
+        let candidate = Candidate {
+            identity: identity.to_owned(),
+            address,
+            authority: annotation(AUTHORITY),
+            leads: replicas.holder.as_deref() == Some(identity),
+        };
+        match silence(lease, now) {
+            None => replicas.candidates.push(candidate),
+            Some(silence) => silent.push((silence, candidate)),
+        }
+    }
+    replicas.candidates.sort_by(|a, b| (!a.leads, &a.identity).cmp(&(!b.leads, &b.identity)));
+    silent.sort_by(|(silence_a, a), (silence_b, b)| (silence_a, &a.identity).cmp(&(silence_b, &b.identity)));
+    for (silence, candidate) in &silent {
+        let since = if *silence == Duration::MAX {
+            "has never given a sign of life".to_owned()
+        } else {
+            format!("has given no sign of life for {}", human::duration(*silence))
+        };
+        replicas.passed_over.push(format!("{} {since}", candidate.identity));
+    }
+    if replicas.candidates.is_empty() {
+        replicas.candidates = silent.into_iter().map(|(_, candidate)| candidate).collect();
+    }
+    replicas.passed_over.sort();
+    replicas
+}

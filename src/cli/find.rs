@@ -1,0 +1,208 @@
+//! Brings a command to a replica: the one that is named, or one that is found; the one that leads, where only that
+//! one can answer.
+
+use tokio::sync::OnceCell;
+use tonic::Status;
+use tonic_types::StatusExt as _;
+
+use super::common::Common;
+use super::connect::{Address, CALL, Session};
+use super::discover::{Candidate, Replicas, discover};
+use super::environment::Environment;
+use super::error::CliError;
+use super::identity::{Identity, Trust};
+use super::output::Screen;
+use crate::admin::proto::GetLeaderRequest;
+
+/// Who is to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    /// Any replica. The leader is asked first, if it is known: it sees most.
+    Anyone,
+    /// The replica that leads.
+    Leader,
+}
+
+/// Finds replicas and connects to them.
+pub(super) struct Finder {
+    common: Common,
+    environment: Environment,
+    screen: Screen,
+    found: OnceCell<Found>,
+}
+
+struct Found {
+    identity: Identity,
+    replicas: Replicas,
+}
+
+impl Finder {
+    /// Looks for nothing yet.
+    pub(super) fn new(common: Common, environment: Environment, screen: Screen) -> Self {
+        Self { common, environment, screen, found: OnceCell::new() }
+    }
+
+    async fn found(&self) -> Result<&Found, CliError> {
+        self.found.get_or_try_init(|| self.look()).await
+    }
+
+    async fn look(&self) -> Result<Found, CliError> {
+        if let Some(server) = &self.common.server {
+            // Before anything else is asked for, a password by a plugin for one.
+            Address::parse(server).map_err(|why| CliError::Usage(format!("--server: {why}")))?;
+        }
+        let identity = Identity::load(&self.common, &self.environment).await?;
+        if self.common.insecure {
+            self.screen.note(
+                "warning: the replica's certificate is not checked, whoever it is gets the credentials",
+            );
+        }
+        if let Some(server) = &self.common.server {
+            let named =
+                Candidate { identity: String::new(), address: server.clone(), authority: None, leads: false };
+            return Ok(Found {
+                identity,
+                replicas: Replicas { candidates: vec![named], ..Replicas::default() },
+            });
+        }
+        let Some(api) = identity.api().await? else {
+            return Err(CliError::Unreachable("there is no cluster to look for a replica in".to_owned()));
+        };
+        let replicas = discover(&api, self.environment.clock.now()).await.map_err(CliError::Cluster)?;
+        if replicas.candidates.is_empty() {
+            return Err(CliError::Unreachable(nobody(&replicas)));
+        }
+        Ok(Found { identity, replicas })
+    }
+
+    /// Connects to the first replica that can be reached; for [`Whom::Leader`] goes on to the leader if that one
+    /// knows a better address.
+    pub(super) async fn connect(&self, whom: Whom) -> Result<Session, CliError> {
+        let found = self.found().await?;
+        let mut tried: Vec<String> = Vec::new();
+        for candidate in &found.replicas.candidates {
+            match self.open(found, candidate).await {
+                Ok(session) => {
+                    for line in &tried {
+                        self.screen.note(line);
+                    }
+                    return match whom {
+                        Whom::Leader if !candidate.leads => self.leader_of(session).await,
+                        _ => Ok(session),
+                    };
+                }
+                Err(Failed::Unreachable(why)) => {
+                    tried.push(format!("{} can't be reached: {why}", name(candidate)));
+                }
+                Err(Failed::Fatal(error)) => return Err(error),
+            }
+        }
+        tried.extend(found.replicas.passed_over.iter().cloned());
+        Err(CliError::Unreachable(tried.join("\n  ")))
+    }
+
+    /// Asks who leads, and goes there. Stays if nobody does, or if the caller may not ask: what follows will tell.
+    async fn leader_of(&self, session: Session) -> Result<Session, CliError> {
+        let mut client = session.leader();
+        let asked = session.call(GetLeaderRequest::default(), CALL, |request| async move {
+            client.get_leader(request).await
+        });
+        let leader = match asked.await {
+            Ok(answer) => answer.leader.unwrap_or_default(),
+            Err(CliError::Refused(status)) if status.code() == tonic::Code::PermissionDenied => {
+                return Ok(session);
+            }
+            Err(error) => return Err(error),
+        };
+        if leader.leading || leader.admin_address.is_empty() {
+            return Ok(session);
+        }
+        self.connect_to(&leader.admin_address).await
+    }
+
+    /// Connects to a replica that another one has named.
+    async fn connect_to(&self, address: &str) -> Result<Session, CliError> {
+        let found = self.found().await?;
+        let known = found.replicas.candidates.iter().find(|candidate| candidate.address == address);
+        let candidate = known.cloned().unwrap_or_else(|| Candidate {
+            identity: "the leader".to_owned(),
+            address: address.to_owned(),
+            authority: None,
+            leads: true,
+        });
+        self.open(found, &candidate).await.map_err(|failed| match failed {
+            Failed::Unreachable(why) => {
+                CliError::Unreachable(format!("{} can't be reached: {why}", name(&candidate)))
+            }
+            Failed::Fatal(error) => error,
+        })
+    }
+
+    async fn open(&self, found: &Found, candidate: &Candidate) -> Result<Session, Failed> {
+        let address = Address::parse(&candidate.address).map_err(Failed::Unreachable)?;
+        let trust: Trust = found.identity.trust(&self.common, candidate.authority.as_deref())?;
+        let tls = found.identity.tls(&trust)?;
+        let name = self.common.tls_server_name.as_deref();
+        let authorization = found.identity.authorization();
+        Session::open(&address, name, tls, authorization, self.common.timeout)
+            .await
+            .map_err(Failed::Unreachable)
+    }
+
+    /// Makes a call of the leader, and once more of the one that the first names as the leader, if it does.
+    pub(super) async fn of_leader<R>(
+        &self,
+        call: impl AsyncFn(&Session) -> Result<R, CliError>,
+    ) -> Result<R, CliError> {
+        let session = self.connect(Whom::Leader).await?;
+        match call(&session).await {
+            Err(CliError::Refused(status)) => match leader_address(&status) {
+                Some(address) if address != session.address.to_string() => {
+                    call(&self.connect_to(&address).await?).await
+                }
+                _ => Err(CliError::Refused(status)),
+            },
+            outcome => outcome,
+        }
+    }
+}
+
+/// Why there is no connection to a replica.
+enum Failed {
+    /// Another replica may do.
+    Unreachable(String),
+    /// It would be the same with any other.
+    Fatal(CliError),
+}
+
+impl From<CliError> for Failed {
+    fn from(error: CliError) -> Self {
+        Self::Fatal(error)
+    }
+}
+
+/// Where the leader is, according to a replica that is not.
+fn leader_address(status: &Status) -> Option<String> {
+    let info = status.get_details_error_info()?;
+    let is_refusal = info.reason == "NOT_LEADER";
+    info.metadata.get("leader_address").filter(|address| is_refusal && !address.is_empty()).cloned()
+}
+
+/// A replica in words.
+fn name(candidate: &Candidate) -> String {
+    match candidate.identity.as_str() {
+        "" => candidate.address.clone(),
+        identity => format!("{identity} at {}", candidate.address),
+    }
+}
+
+fn nobody(replicas: &Replicas) -> String {
+    let mut text = "no replica that serves the admin API has announced itself in the cluster".to_owned();
+    if let Some(holder) = &replicas.holder {
+        text = format!("{text}; {holder} leads");
+    }
+    for line in &replicas.passed_over {
+        text = format!("{text}\n  {line}");
+    }
+    text
+}

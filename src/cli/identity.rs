@@ -1,0 +1,272 @@
+//! Who the caller is, and whom the caller trusts: a kubeconfig's user and cluster, or what flags put in their place.
+//!
+//! Tokens are read from where they are kept, once, and go nowhere but into headers. Neither errors nor `Debug` show
+//! them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
+use kube::client::ConfigExt as _;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use secrecy::{ExposeSecret as _, SecretString};
+use tower::{Layer as _, ServiceExt as _};
+
+use super::common::Common;
+use super::environment::Environment;
+use super::error::CliError;
+use crate::client::{
+    ApiClient, ClientBuildError, ClientBuilder, ClientMetrics, ClientOptions, ConfigError, Connection,
+    Origin, describe_kube, describe_kubeconfig,
+};
+
+/// How long the API server may take to tell who the replicas are.
+const API_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The cluster and the caller.
+pub(super) struct Identity {
+    /// Certificate authority, client certificate and server; no token that would have to be asked for again.
+    config: kube::Config,
+    /// Where it comes from; `None` if there is no cluster, only flags.
+    origin: Option<Origin>,
+    /// The token, as a header.
+    authorization: Option<HeaderValue>,
+}
+
+/// Whom to trust at a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// These authorities, in DER.
+    Roots(Vec<Vec<u8>>),
+    /// Those of the system.
+    System,
+    /// Anyone.
+    Anyone,
+}
+
+impl Identity {
+    /// Reads a kubeconfig or the pod's own configuration, and credentials. Runs a credential plugin if there is one.
+    pub(super) async fn load(common: &Common, environment: &Environment) -> Result<Self, CliError> {
+        let (mut config, origin) = match load_config(common, environment).await? {
+            Some((config, origin)) => (config, Some(origin)),
+            None if common.server.is_some() => {
+                (kube::Config::new(http::Uri::from_static("https://admin")), None)
+            }
+            None => {
+                return Err(CliError::Unreachable(
+                    "no replica is named by --server, and no cluster to look for one in: neither a kubeconfig \
+                     (--kubeconfig, KUBECONFIG, ~/.kube/config) nor a pod's own configuration is there"
+                        .to_owned(),
+                ));
+            }
+        };
+        replace_user(&mut config.auth_info, common)?;
+        let user = &config.auth_info;
+        if user.impersonate.is_some() || user.impersonate_groups.is_some() || user.impersonate_uid.is_some() {
+            return Err(CliError::Usage(
+                "the kubeconfig's user acts as somebody else (`as`), which the admin API does not take"
+                    .to_owned(),
+            ));
+        }
+        let authorization = take_token(&mut config).await?;
+        Ok(Self { config, origin, authorization })
+    }
+
+    /// The token, as a header.
+    pub(super) fn authorization(&self) -> Option<&HeaderValue> {
+        self.authorization.as_ref()
+    }
+
+    /// A client of the cluster's API server; `None` without a cluster.
+    pub(super) async fn api(&self) -> Result<Option<ApiClient>, CliError> {
+        let Some(origin) = &self.origin else { return Ok(None) };
+        let connection = Connection::new(self.config.clone(), origin.clone());
+        let options = ClientOptions { request_timeout: API_TIMEOUT, ..ClientOptions::default() };
+        let metrics = ClientMetrics::register(&prometheus::Registry::new())
+            .map_err(|error| CliError::Encoding(error.to_string()))?;
+        let builder =
+            ClientBuilder::new(connection, options, metrics).await.map_err(|error| match error {
+                ClientBuildError::Config(error) => CliError::Config(error),
+                stopped @ ClientBuildError::Stopped { .. } => CliError::Unreachable(stopped.to_string()),
+            })?;
+        Ok(Some(builder.ungated("cli")))
+    }
+
+    /// Whom to trust at a replica: what flags say, else the authority that the replica has announced, else the
+    /// cluster's. That the kubeconfig trusts anyone at its API server counts for nothing here.
+    pub(super) fn trust(&self, common: &Common, announced: Option<&str>) -> Result<Trust, CliError> {
+        if common.insecure {
+            return Ok(Trust::Anyone);
+        }
+        if let Some(path) = &common.certificate_authority {
+            let pem = read(path, "--certificate-authority")?;
+            return roots(&pem, &format!("--certificate-authority {}", path.display()));
+        }
+        match (announced, &self.config.root_cert) {
+            (Some(pem), _) => roots(pem.as_bytes(), "the authority that the replica has announced"),
+            (None, Some(roots)) => Ok(Trust::Roots(roots.clone())),
+            (None, None) => Ok(Trust::System),
+        }
+    }
+
+    /// TLS with HTTP/2 and the client certificate.
+    pub(super) fn tls(&self, trust: &Trust) -> Result<Arc<rustls::ClientConfig>, CliError> {
+        // Somebody else in this process may have set one already, which will do.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let mut config = self.config.clone();
+        config.root_cert_file = None;
+        config.accept_invalid_certs = *trust == Trust::Anyone;
+        config.root_cert = match trust {
+            Trust::Roots(roots) => Some(roots.clone()),
+            // The system's roots need not even be there if they are not looked at.
+            Trust::Anyone => Some(Vec::new()),
+            Trust::System => None,
+        };
+        let tls = config.rustls_client_config();
+        let mut tls =
+            tls.map_err(|error| CliError::Credentials(format!("TLS: {}", describe_kube(&error))))?;
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Arc::new(tls))
+    }
+}
+
+fn roots(pem: &[u8], whose: &str) -> Result<Trust, CliError> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => {
+            Ok(Trust::Roots(certificates.iter().map(|each| each.as_ref().to_vec()).collect()))
+        }
+        _ => Err(CliError::Credentials(format!("{whose}: there is no certificate in it"))),
+    }
+}
+
+fn read(path: &Path, flag: &str) -> Result<Vec<u8>, CliError> {
+    std::fs::read(path).map_err(|error| CliError::Credentials(format!("{flag} {}: {error}", path.display())))
+}
+
+/// The cluster's configuration: a kubeconfig where there is one, else the pod's own.
+async fn load_config(
+    common: &Common,
+    environment: &Environment,
+) -> Result<Option<(kube::Config, Origin)>, CliError> {
+    let home = || environment.path("HOME").map(|home| home.join(".kube").join("config"));
+    let (flag, paths) = match (&common.kubeconfig, environment.path("KUBECONFIG")) {
+        (Some(path), _) => ("--kubeconfig", vec![path.clone()]),
+        (None, Some(list)) => {
+            let paths = std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty());
+            ("KUBECONFIG", paths.collect())
+        }
+        (None, None) => ("kubeconfig", home().filter(|path| path.is_file()).into_iter().collect()),
+    };
+    let Some(first) = paths.first() else {
+        if let Some(context) = &common.context {
+            return Err(CliError::Usage(format!("--context {context}: there is no kubeconfig")));
+        }
+        return in_cluster(environment);
+    };
+    let origin = Origin::Kubeconfig { flag, path: first.clone() };
+    let invalid = |error: &KubeconfigError| ConfigError::Invalid {
+        origin: origin.clone(),
+        why: describe_kubeconfig(error),
+    };
+    let kubeconfig = merge(&paths).map_err(|error| invalid(&error))?;
+    let options = KubeConfigOptions { context: common.context.clone(), ..KubeConfigOptions::default() };
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let config = config.map_err(|error| match (&error, &common.context) {
+        (KubeconfigError::LoadContext(name), Some(_)) => {
+            CliError::Usage(format!("--context: there is no context {name:?} in {origin}"))
+        }
+        _ => invalid(&error).into(),
+    })?;
+    Ok(Some((config, origin)))
+}
+
+/// Several files as one: what stands in an earlier one wins.
+fn merge(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
+    paths.iter().try_fold(Kubeconfig::default(), |merged, path| merged.merge(Kubeconfig::read_from(path)?))
+}
+
+fn in_cluster(environment: &Environment) -> Result<Option<(kube::Config, Origin)>, CliError> {
+    if environment.text("KUBERNETES_SERVICE_HOST").is_none() {
+        return Ok(None);
+    }
+    let config = kube::Config::incluster_env();
+    let config =
+        config.map_err(|error| ConfigError::Invalid { origin: Origin::InCluster, why: error.to_string() })?;
+    Ok(Some((config, Origin::InCluster)))
+}
+
+/// Credentials given by flag or variable take the place of the kubeconfig's user altogether.
+fn replace_user(user: &mut AuthInfo, common: &Common) -> Result<(), CliError> {
+    if common.client_certificate.is_none() && common.token_file.is_none() {
+        return Ok(());
+    }
+    *user = AuthInfo::default();
+    if let Some((certificate, key)) = &common.client_certificate {
+        for (flag, path) in [("--client-certificate", certificate), ("--client-key", key)] {
+            // It is read again where it is used, which would not name the flag.
+            read(path, flag)?;
+        }
+        user.client_certificate = Some(certificate.to_string_lossy().into_owned());
+        user.client_key = Some(key.to_string_lossy().into_owned());
+    }
+    if let Some(path) = &common.token_file {
+        user.token = Some(read_token(path, "--token-file")?);
+    }
+    Ok(())
+}
+
+fn read_token(path: &Path, flag: &str) -> Result<SecretString, CliError> {
+    let wrong = |why: &str| CliError::Credentials(format!("{flag} {}: {why}", path.display()));
+    let token = String::from_utf8(read(path, flag)?).map_err(|_| wrong("it is not text"))?;
+    match token.trim() {
+        "" => Err(wrong("there is no token in it")),
+        token if HeaderValue::try_from(token).is_err() => {
+            Err(wrong("it holds what cannot be sent as a token"))
+        }
+        token => Ok(SecretString::from(token)),
+    }
+}
+
+/// Takes the token out of whatever holds it: the kubeconfig, a file, or a plugin. What is left has it at hand.
+async fn take_token(config: &mut kube::Config) -> Result<Option<HeaderValue>, CliError> {
+    if let Some(path) = config.auth_info.token_file.take() {
+        match read_token(Path::new(&path), "the kubeconfig's tokenFile") {
+            Ok(token) => config.auth_info.token = Some(token),
+            // The one beside it stands in.
+            Err(_) if config.auth_info.token.is_some() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let wrong = |why: String| CliError::Credentials(format!("the kubeconfig's user: {why}"));
+    if let Some(token) = config.auth_info.token.take() {
+        // What can't be sent must not get to the layer below, which takes it for granted that it can.
+        let token = token.expose_secret().trim();
+        if HeaderValue::try_from(token).is_err() {
+            return Err(wrong("the token holds what cannot be sent in a header".to_owned()));
+        }
+        config.auth_info.token = Some(SecretString::from(token));
+    }
+    let layer = config.auth_layer().map_err(|error| wrong(describe_kube(&error)))?;
+    let Some(layer) = layer else { return Ok(None) };
+    // The layer is for requests, and the only way to what a plugin has said.
+    let echo = tower::service_fn(|request: Request<http_body_util::Empty<bytes::Bytes>>| async move {
+        let authorization = request.headers().get(AUTHORIZATION).cloned();
+        Ok::<_, tower::BoxError>(Response::new(authorization))
+    });
+    let answered = layer.layer(echo).oneshot(Request::default()).await;
+    // What the plugin has to say may hold secrets.
+    let answered = answered.map_err(|_| wrong("its credentials can't be had".to_owned()))?;
+    let Some(mut header) = answered.into_body() else { return Ok(None) };
+    header.set_sensitive(true);
+    let token =
+        header.to_str().ok().and_then(|header| header.strip_prefix("Bearer ")).map(SecretString::from);
+    // A name and a password are nothing that the admin API takes.
+    let Some(token) = token.filter(|token| !token.expose_secret().is_empty()) else { return Ok(None) };
+    let user = &mut config.auth_info;
+    (user.token, user.exec, user.auth_provider) = (Some(token), None, None);
+    Ok(Some(header))
+}

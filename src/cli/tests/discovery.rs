@@ -1,0 +1,58 @@
+//! Whom the Leases say to call.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use serde_json::Value;
+
+use super::now;
+use super::server::lease;
+use crate::cli::discover::{Replicas, choose};
+
+fn chosen(leases: &[Value], holder: Option<&str>) -> Replicas {
+    let leases: Vec<Lease> =
+        leases.iter().map(|lease| serde_json::from_value(lease.clone()).unwrap()).collect();
+    choose(&leases, holder.map(str::to_owned), now())
+}
+
+fn identities(replicas: &Replicas) -> Vec<&str> {
+    replicas.candidates.iter().map(|candidate| candidate.identity.as_str()).collect()
+}
+
+#[test]
+fn the_leader_comes_first_and_the_others_in_order() {
+    let leases =
+        [lease("c", "c:1", 0, None), lease("a", "a:1", 0, None), lease("b", "b:1", -15, Some("PEM"))];
+    assert_eq!(identities(&chosen(&leases, None)), ["a", "b", "c"]);
+    let replicas = chosen(&leases, Some("b"));
+    assert_eq!(identities(&replicas), ["b", "a", "c"]);
+    let leader = &replicas.candidates[0];
+    assert!(leader.leads && leader.address == "b:1" && leader.authority.as_deref() == Some("PEM"));
+    assert!(
+        replicas.candidates[1..].iter().all(|candidate| !candidate.leads && candidate.authority.is_none())
+    );
+    // A manager of another make leads: whoever there is may answer.
+    assert_eq!(identities(&chosen(&leases, Some("go"))), ["a", "b", "c"]);
+}
+
+#[test]
+fn who_seems_dead_or_serves_nothing_is_passed_over() {
+    let mut unborn = lease("d", "d:1", 0, None);
+    unborn["spec"]["renewTime"] = Value::Null;
+    let mut released = lease("e", "e:1", 0, None);
+    released["spec"]["holderIdentity"] = Value::String(String::new());
+    let leases =
+        [lease("a", "a:1", -16, None), lease("b", "", 0, None), lease("c", "c:1", 0, None), unborn, released];
+    let replicas = chosen(&leases, Some("a"));
+    assert_eq!(identities(&replicas), ["c"], "even if the dead one leads");
+    let expected =
+        ["a has given no sign of life for 16s", "b serves no admin API", "d has never given a sign of life"];
+    assert_eq!(replicas.passed_over, expected);
+}
+
+#[test]
+fn if_all_seem_dead_it_may_be_the_clock() {
+    let leases = [lease("a", "a:1", -900, None), lease("b", "b:1", -300, None)];
+    assert_eq!(identities(&chosen(&leases, None)), ["b", "a"], "the one last heard of first");
+    // A clock that is behind makes no one dead.
+    assert_eq!(identities(&chosen(&[lease("a", "a:1", 900, None)], None)), ["a"]);
+    assert!(chosen(&[], Some("go")).candidates.is_empty());
+}

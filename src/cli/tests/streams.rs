@@ -1,0 +1,128 @@
+//! Commands that go on until somebody ends them.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::server::*;
+use crate::admin::events::{Attempt, Body};
+use crate::admin::manager::Phase;
+use crate::admin::testing::fake::OTHER;
+use crate::cli::environment::Environment;
+use crate::cli::error::Exit;
+use crate::cli::output::Screen;
+
+/// Passes on what is written.
+struct Tap(mpsc::Sender<String>);
+
+impl Write for Tap {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        self.0.try_send(text).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a command until `looker` has seen enough of its output.
+async fn follow(replica: &Replica, line: &[&str], looker: impl AsyncFnOnce(&mut mpsc::Receiver<String>)) {
+    let kubeconfig = replica.kubeconfig(&replica.authority, &json!({ "token": TOKEN }));
+    let environment =
+        Environment::new(replica.manager.clock(), &[("KUBECONFIG", kubeconfig.to_str().unwrap())]);
+    let (sender, mut receiver) = mpsc::channel(64);
+    let err = Arc::new(Mutex::new(Vec::new()));
+    let screen = Screen::new(Arc::new(Mutex::new(Tap(sender))), Arc::clone(&err) as _);
+    let line: Vec<OsString> = line.iter().map(OsString::from).collect();
+    tokio::select! {
+        exit = crate::cli::execute(&line, environment, screen) => {
+            panic!("{exit:?}: {}", String::from_utf8_lossy(&err.lock()));
+        }
+        () = looker(&mut receiver) => {}
+    }
+}
+
+async fn next(receiver: &mut mpsc::Receiver<String>) -> String {
+    receiver.recv().await.unwrap()
+}
+
+fn publish(replica: &Replica) {
+    let attempt = Attempt { queue: "deployment", number: 1, queue_wait: Duration::ZERO };
+    replica.events.publish(Some("deployment-controller"), None, None, Body::ReconcileStarted(attempt));
+}
+
+#[tokio::test]
+async fn events_of_the_past_end_and_new_ones_go_on() {
+    let replica = Replica::start().await;
+    for _ in 0..3 {
+        publish(&replica);
+    }
+    let ran = replica.run(&["events"]).await;
+    assert_eq!((ran.exit, ran.out.lines().count()), (Exit::Done, 3), "{ran:?}");
+    let line =
+        "2027-01-15T08:00:00.000Z   DEBUG     reconcile-started   deployment-controller   <none>   started";
+    assert_eq!(ran.out.lines().next(), Some(line));
+    let colored = replica.run(&["events", "--tail", "1", "--color", "always"]).await;
+    assert!(colored.out.contains("\u{1b}["), "{colored:?}");
+    let ran = replica.run(&["events", "--since", "2", "-o", "json"]).await;
+    let items: Vec<Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(items[0]["started"]["logId"], "log-1");
+    assert_eq!(items[1]["event"]["sequence"], 3);
+    assert_eq!(items[2]["replayFinished"]["sequence"], 3);
+    let ran = replica.run(&["events", "--since", "9"]).await;
+    assert!(ran.exit == Exit::Refused && ran.err.contains("the newest event is 3"), "{ran:?}");
+    assert_eq!(replica.run(&["events", "--since", "1", "--log", "log-0"]).await.exit, Exit::Refused);
+
+    follow(&replica, &["events", "-f", "-o", "wide", "--tail", "1"], async |lines| {
+        assert!(next(lines).await.starts_with("3  "));
+        publish(&replica);
+        assert!(next(lines).await.starts_with("4  "));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn controllers_and_the_leader_are_watched() {
+    let replica = Replica::start().await;
+    follow(&replica, &["controllers", "deployment", "-w"], async |lines| {
+        let first = next(lines).await;
+        assert_eq!(first.lines().count(), 2, "{first}");
+        replica.manager.set_phase("deployment-controller", Phase::Stopping);
+        let second = next(lines).await;
+        assert!(second.starts_with("deployment-controller   enabled   default   Stopping   "), "{second}");
+    })
+    .await;
+    follow(&replica, &["leader", "--watch"], async |lines| {
+        assert!(next(lines).await.starts_with("HOLDER "));
+        replica.manager.lose(OTHER);
+        assert!(next(lines).await.starts_with("node-b_2 "));
+    })
+    .await;
+    follow(&replica, &["leader", "--watch", "-o", "json"], async |lines| {
+        let message: Value = serde_json::from_str(&next(lines).await).unwrap();
+        assert_eq!(message["leader"]["holderIdentity"], OTHER);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_ends_the_command_quietly() {
+    let replica = Replica::start().await;
+    let kubeconfig = replica.kubeconfig(&replica.authority, &json!({ "token": TOKEN }));
+    let environment =
+        Environment::new(replica.manager.clock(), &[("KUBECONFIG", kubeconfig.to_str().unwrap())]);
+    let (sender, receiver) = mpsc::channel(1);
+    drop(receiver);
+    let err = Arc::new(Mutex::new(Vec::new()));
+    let screen = Screen::new(Arc::new(Mutex::new(Tap(sender))), Arc::clone(&err) as _);
+    let exit = crate::cli::execute(&["controllers".into(), "-w".into()], environment, screen).await;
+    assert_eq!(exit, Exit::Done);
+    assert!(err.lock().is_empty());
+}

@@ -1,0 +1,98 @@
+//! The client as operators run it: the program itself, with a kubeconfig, against two replicas.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{ControlPlane, Options, until};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+struct Client<'a>(&'a ControlPlane);
+
+impl Client<'_> {
+    fn output(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_coxswain"))
+            .args(args)
+            .env("KUBECONFIG", &self.0.report.kubeconfigs["admin"])
+            .output()
+            .expect("the program")
+    }
+
+    /// What it prints when all is well.
+    fn run(&self, args: &[&str]) -> String {
+        let output = self.output(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let text = self.run(&[args, &["-o", "json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
+    }
+
+    /// Its exit code and complaint.
+    fn refused(&self, args: &[&str]) -> (Option<i32>, String) {
+        let output = self.output(args);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    fn phase(&self, controller: &str) -> String {
+        self.json(&["controller", controller])["phase"].as_str().expect("a phase").to_owned()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_looks_disables_explains_and_hands_over() {
+    let plane = ControlPlane::start(&Options { nodes: 1, args: Vec::new() });
+    let client = Client(&plane);
+    assert_eq!(client.refused(&["controllers"]).0, Some(3), "there is no replica yet");
+
+    let [first, second] = ["first", "second"].map(|name| plane.coxswain(name, &[]));
+    let ready = || async { client.output(&["leader"]).status.success() };
+    until("replicas that answer", LIMIT, ready, |ready| *ready).await;
+    let replicas = || async { client.json(&["leader"])["replicas"].as_array().expect("replicas").len() };
+    until("both replicas to be known", LIMIT, replicas, |count| *count == 2).await;
+    let phase = || async { client.phase("deployment") };
+    until("the controller runs", LIMIT, phase, |phase| phase == "PHASE_RUNNING").await;
+
+    let namespace = plane.cluster().await.namespace("cli").await;
+    namespace.deployment("web", 2, json!({})).await;
+    let object = format!("{}/web", namespace.name);
+    let explained = || async { client.output(&["explain", "deploy", &object]).status.success() };
+    until("the Deployment is known", LIMIT, explained, |known| *known).await;
+    let synced = client.json(&["sync", "deployment", &object]);
+    assert_eq!(synced["outcome"], "SYNC_OUTCOME_DONE", "{synced}");
+
+    client.run(&["disable", "deployment", "--for", "30m", "--reason", "a test", "--wait"]);
+    assert_eq!(client.phase("deployment"), "PHASE_DISABLED");
+    let table = client.run(&["controllers", "--source", "override"]);
+    assert!(table.contains("deployment-controller") && table.contains("Disabled"), "{table}");
+    let (code, said) = client.refused(&["explain", "deploy", &object]);
+    assert_eq!(code, Some(5), "{said}");
+    let (code, said) = client.refused(&["disable", "deploymnt"]);
+    assert!(code == Some(5) && said.contains("did you mean deployment-controller?"), "{said}");
+    let (code, said) = client.refused(&["disable", "serviceaccount-token"]);
+    assert!(code == Some(6) && said.contains("force"), "{said}");
+
+    let holder = |leader: Value| leader["leader"]["holderIdentity"].as_str().expect("a holder").to_owned();
+    let before = holder(client.json(&["leader"]));
+    client.run(&["step-down", "--reason", "a test", "--wait"]);
+    let after = holder(client.json(&["leader"]));
+    assert_ne!(before, after, "the other one leads");
+    assert_eq!((first.exit(), second.exit()), (String::new(), String::new()), "both processes go on");
+    assert_eq!(client.phase("deployment"), "PHASE_DISABLED", "the override is in force on the next leader");
+    client.run(&["enable", "deployment", "--wait"]);
+
+    // Back to the one that stepped down: it leads again as if it never had.
+    client.run(&["step-down", "--to", &before, "--wait"]);
+    assert_eq!(holder(client.json(&["leader"])), before);
+    until("the controller runs again", LIMIT, phase, |phase| phase == "PHASE_RUNNING").await;
+    let events = client.run(&["events", "--tail", "1000"]);
+    assert!(events.contains("this replica leads by kube-system/kube-controller-manager"), "{events}");
+    for manager in [&first, &second] {
+        assert_eq!(manager.errors(), Vec::<String>::new(), "{}", manager.name);
+    }
+}
