@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::{Admin, DEPLOYMENT, LIMIT, REPLICA_SET, all_run, assert_unharmed, built};
 use crate::harness::{Caller, Cluster, ControlPlane, Manager, Namespace, Options, turn, until};
@@ -286,16 +286,23 @@ async fn server_watches(cluster: &Cluster) -> f64 {
 /// Flips controllers by chance, most of them without waiting for anything.
 async fn toggle(admin: &Admin, dice: &mut StdRng, times: usize) {
     let names = built();
+    let mut took = Vec::new();
     let mut enabled: BTreeMap<_, bool> = names.iter().map(|name| (*name, true)).collect();
     for at in 0..times {
         let name = names[dice.random_range(0..names.len())];
         let now = enabled.get_mut(name).expect("one of them");
         *now = !*now;
         let wait = dice.random_ratio(1, 20);
+        let began = Instant::now();
         let done = admin.toggle(name, *now, wait).await;
+        if !wait {
+            took.push(began.elapsed());
+        }
         done.unwrap_or_else(|status| panic!("toggle {at}, {name} to {now}: {status:?}"));
         sleep(Duration::from_millis(dice.random_range(0..30))).await;
     }
+    took.sort();
+    eprintln!("half of the toggles that did not wait took less than {:?}", took[took.len() / 2]);
     for (name, _) in enabled.into_iter().filter(|(_, enabled)| !enabled) {
         admin.toggle(name, true, false).await.expect("enabled");
     }
