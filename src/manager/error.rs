@@ -33,6 +33,9 @@ pub enum ManagerError {
     /// The admin API can't be put together.
     #[error("the admin API: {0}")]
     Admin(#[from] RoutesError),
+    /// The system gives no threads.
+    #[error("threads to serve with: {0}")]
+    Threads(std::io::Error),
     /// A file that a flag names can't be used.
     #[error("--{flag}: {}: {why}", path.display())]
     File {

@@ -63,12 +63,15 @@ pub async fn run(
     let manager = Arc::new(complete::complete(config, registry).await?);
     // The port outlives everything else, so that health and metrics can be read to the end.
     let serving = CancellationToken::new();
+    let ports = serving::Threads::start()?;
     let mut servers = JoinSet::new();
     let bound = serving::bind(&manager, &shutdown, set_verbosity).await?;
     manager.replicas.announce(bound.announcement);
     for server in bound.servers {
-        servers.spawn(server.run(serving.clone()));
+        servers.spawn_on(server.run(serving.clone()), ports.handle());
     }
+    let chronicle = Arc::clone(&manager.chronicle);
+    background.spawn_on(async move { chronicle.log().run().await }, ports.handle());
     let withdraw = CancellationToken::new();
     let mut announcing = JoinSet::new();
     let replicas = Arc::clone(&manager.replicas);
@@ -87,8 +90,7 @@ pub async fn run(
     result
 }
 
-/// What every replica does, leading or not: follows the overrides, the leadership and the other replicas, and drives the
-/// event log.
+/// What every replica does, leading or not: follows the overrides, the leadership and the other replicas.
 async fn follow(manager: &Completed) -> Infallible {
     let tell = |change| manager.chronicle.leadership_changed(change);
     let others = async {
@@ -98,7 +100,7 @@ async fn follow(manager: &Completed) -> Infallible {
         }
     };
     let overrides = manager.overrides.run(&manager.runtime.informers, &manager.controllers);
-    tokio::join!(manager.leases.follow(tell), others, overrides, manager.chronicle.log().run());
+    tokio::join!(manager.leases.follow(tell), others, overrides);
     std::future::pending().await
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::Registry;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
 use super::complete::Completed;
@@ -57,6 +58,42 @@ pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<
         states.set(FeatureState { name: gate.name, stage: gate.stage.label(), enabled: gate.enabled });
     }
     Ok(())
+}
+
+/// Where ports are served: threads of their own, so that no number of callers takes the controllers' away, and so that
+/// what each costs can be told apart (`/proc/PID/task/*/comm`).
+pub(super) struct Threads {
+    runtime: Option<Runtime>,
+    handle: Handle,
+}
+
+/// As the threads are called.
+const THREADS: &str = "coxswain-serve";
+/// Machines with fewer cores get one thread for ports, the others two.
+const MANY_CORES: usize = 8;
+
+impl Threads {
+    pub(super) fn start() -> Result<Self, ManagerError> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = if cores < MANY_CORES { 1 } else { 2 };
+        let runtime =
+            Builder::new_multi_thread().worker_threads(threads).thread_name(THREADS).enable_all().build();
+        let runtime = runtime.map_err(ManagerError::Threads)?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Drop for Threads {
+    /// Does not wait: what is served has ended before, and whoever drops this may be asynchronous.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// The ports, and what replicas and clients are told of them.

@@ -13,8 +13,12 @@ use super::record::{Body, Event, ObjectRef};
 use crate::admin::manager::TraceId;
 use crate::model::clock::SharedClock;
 
-/// Readers are woken at most once in this time, each time for all that has come.
+/// Readers are woken at most once in this time, each time for all that has come,
 const PUMP_INTERVAL: Duration = Duration::from_millis(20);
+/// and this much more for each of them, so that many readers cost more delay and not more wakeups.
+const PUMP_PER_READER: Duration = Duration::from_micros(200);
+/// However many they are, nobody waits longer for an event than this.
+const PUMP_LONGEST: Duration = Duration::from_millis(250);
 /// Events that a reader takes out of the ring at a time, which is what it holds at most beyond the ring.
 const BATCH: usize = 256;
 
@@ -149,7 +153,9 @@ impl EventLog {
         loop {
             self.published.notified().await;
             self.wakes.send_modify(|wakes| *wakes = wakes.wrapping_add(1));
-            tokio::time::sleep(PUMP_INTERVAL).await;
+            let readers = u32::try_from(self.readers()).unwrap_or(u32::MAX);
+            let pause = PUMP_INTERVAL.saturating_add(PUMP_PER_READER.saturating_mul(readers));
+            tokio::time::sleep(pause.min(PUMP_LONGEST)).await;
         }
     }
 
