@@ -107,7 +107,7 @@ impl Graph {
         let version = meta.version().unwrap_or(0);
         let id = self.find_or_insert(&uid);
         let Some(node) = self.nodes.get_mut(id) else { return };
-        let appeared = node.is_virtual();
+        let (appeared, another) = (node.is_virtual(), node.kind != Some(kind));
         if !appeared && version != 0 && version <= node.version {
             return;
         }
@@ -117,6 +117,9 @@ impl Graph {
         if appeared {
             node.namespace = meta.namespace.clone();
             node.name = meta.name.clone();
+        }
+        if another {
+            self.recount(id);
             self.appeared(id, worth);
         }
         self.relink(id, &meta.owner_references, worth);
@@ -143,6 +146,7 @@ impl Graph {
         node.state = State::default();
         node.namespace = Str::EMPTY;
         node.name = Str::EMPTY;
+        self.recount(id);
         match removal {
             Removal::Missed => worth.delete.push(uid.clone()),
             Removal::Deleted => {
@@ -252,7 +256,7 @@ impl Graph {
 
     /// Tells the owners that waited for a dependent which blocked them, once no other does.
     fn tell_owners(&self, lost: &[Edge], worth: &mut Worth) {
-        for owner in lost.iter().filter(|edge| edge.blocks).filter_map(|edge| self.nodes.get(edge.owner)) {
+        for owner in lost.iter().filter(|edge| edge.counts).filter_map(|edge| self.nodes.get(edge.owner)) {
             if owner.state.foreground_deleting && owner.blocking == 0 {
                 worth.delete.push(owner.uid.clone());
             }
@@ -322,6 +326,7 @@ impl Graph {
 
     /// Adds the edges of a node that has none.
     fn link(&mut self, id: NodeId, references: &[OwnerReference]) {
+        let Some(namespace) = self.nodes.get(id).map(|node| node.namespace.clone()) else { return };
         let mut edges = Vec::with_capacity(references.len());
         for (position, reference) in references.iter().enumerate() {
             let owner = self.find_or_insert(&Uid::from(&reference.uid));
@@ -330,8 +335,9 @@ impl Graph {
             let Some(node) = self.nodes.get_mut(owner) else { continue };
             let at = node.dependents.len() as u32;
             node.dependents.push(Dependent { node: id, edge: position as u32 });
-            node.blocking += u32::from(blocks && owner != id);
-            edges.push(Edge { coordinates, owner, at, blocks });
+            let counts = blocks && owner != id && node.is_at(&coordinates, &namespace);
+            node.blocking += u32::from(counts);
+            edges.push(Edge { coordinates, owner, at, blocks, counts });
         }
         if let Some(node) = self.nodes.get_mut(id) {
             node.owners = edges.into();
@@ -348,17 +354,39 @@ impl Graph {
         }
     }
 
+    /// Finds out anew which dependents' edges count, after the node has become another.
+    fn recount(&mut self, id: NodeId) {
+        let held = self.nodes.get(id).map(|node| node.dependents.clone()).unwrap_or_default();
+        let mut blocking = 0;
+        for held in held {
+            let edge =
+                self.nodes.get(held.node).and_then(|node| Some((node, node.owners.get(held.edge as usize)?)));
+            let counts = edge.zip(self.nodes.get(id)).is_some_and(|((dependent, edge), owner)| {
+                edge.blocks && held.node != id && owner.is_at(&edge.coordinates, &dependent.namespace)
+            });
+            blocking += u32::from(counts);
+            if let Some(edge) =
+                self.nodes.get_mut(held.node).and_then(|node| node.owners.get_mut(held.edge as usize))
+            {
+                edge.counts = counts;
+            }
+        }
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.blocking = blocking;
+        }
+    }
+
     /// Takes the node's edges to its owners out and returns them.
     fn unlink(&mut self, id: NodeId) -> Box<[Edge]> {
         let count = self.nodes.get(id).map_or(0, |node| node.owners.len());
         for position in 0..count {
             let edge = self.nodes.get(id).and_then(|node| node.owners.get(position));
-            let Some((owner, at, blocks)) = edge.map(|edge| (edge.owner, edge.at, edge.blocks)) else {
+            let Some((owner, at, counts)) = edge.map(|edge| (edge.owner, edge.at, edge.counts)) else {
                 continue;
             };
             let Some(node) = self.nodes.get_mut(owner) else { continue };
             node.dependents.swap_remove(at as usize);
-            node.blocking -= u32::from(blocks && owner != id);
+            node.blocking -= u32::from(counts);
             if node.dependents.capacity() > 16 && node.dependents.len() < node.dependents.capacity() / 4 {
                 node.dependents.shrink_to(node.dependents.len() * 2);
             }

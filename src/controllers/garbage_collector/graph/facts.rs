@@ -124,13 +124,13 @@ impl Graph {
     /// Looks upwards: owners are few, dependents may be many.
     fn is_deadlocked(&self, id: NodeId, node: &Node) -> bool {
         let waiting = |node: &Node| {
-            let blocked = node.owners.iter().filter(|edge| edge.blocks).map(|edge| edge.owner);
+            let blocked = node.owners.iter().filter(|edge| edge.counts).map(|edge| edge.owner);
             let waits =
                 |owner: &NodeId| self.nodes.get(*owner).is_some_and(|owner| owner.state.foreground_deleting);
             blocked.filter(waits).collect::<Vec<_>>()
         };
         let mut seen = HashSet::new();
-        let mut next: Vec<NodeId> = waiting(node).into_iter().filter(|owner| *owner != id).collect();
+        let mut next: Vec<NodeId> = waiting(node).into_iter().collect();
         while let Some(owner) = next.pop() {
             if owner == id {
                 return true;

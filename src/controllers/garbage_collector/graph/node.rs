@@ -53,8 +53,10 @@ pub(super) struct Edge {
     pub(super) owner: NodeId,
     /// Where the owner's list of dependents has this edge.
     pub(super) at: u32,
-    /// Whether the owner's foreground deletion waits for the dependent.
+    /// Whether the reference says that the owner's foreground deletion waits for the dependent.
     pub(super) blocks: bool,
+    /// Whether it does: the reference is to an object that is observed where it points.
+    pub(super) counts: bool,
 }
 
 /// An edge as its owner sees it.
@@ -78,7 +80,7 @@ pub(super) struct Node {
     /// In the order of the object's owner references.
     pub(super) owners: Box<[Edge]>,
     pub(super) dependents: Vec<Dependent>,
-    /// How many of the dependents' edges block, those of the node to itself left out.
+    /// How many of the dependents' edges count.
     pub(super) blocking: u32,
     pub(super) state: State,
 }
