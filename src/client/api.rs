@@ -118,8 +118,7 @@ impl ApiClient {
     /// Reads one object, live.
     pub async fn get(&self, kind: &'static Kind, key: &Key) -> Result<AnyObject, ApiError> {
         let path = kind.object_path(&key.namespace, &key.name, None);
-        let accept = if kind.metadata_only { PROTOBUF_METADATA } else { PROTOBUF };
-        let (label, body) = self.unary(Method::GET, &path, "", accept, None).await?;
+        let (label, body) = self.unary(Method::GET, &path, "", accept_object(kind), None).await?;
         decode_object(kind, &label, &body)
     }
 
@@ -215,7 +214,7 @@ impl ApiClient {
         };
         let target = kind.object_path(&key.namespace, &key.name, subresource);
         let body = Some((HeaderValue::from_static(content_type), value.to_string().into()));
-        let (label, body) = self.unary(Method::PATCH, &target, "", PROTOBUF, body).await?;
+        let (label, body) = self.unary(Method::PATCH, &target, "", accept_object(kind), body).await?;
         decode_object(kind, &label, &body)
     }
 
@@ -230,8 +229,9 @@ impl ApiClient {
         let path = kind.object_path(&key.namespace, &key.name, None);
         let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
         let (label, body) =
-            self.unary(Method::DELETE, &path, "", PROTOBUF, Some((PROTOBUF, body.into()))).await?;
-        let is_object = envelope_kind(&body).is_some_and(|answered| answered == kind.kind);
+            self.unary(Method::DELETE, &path, "", accept_object(kind), Some((PROTOBUF, body.into()))).await?;
+        let expected = if kind.metadata_only { "PartialObjectMetadata" } else { kind.kind };
+        let is_object = envelope_kind(&body).is_some_and(|answered| answered == expected);
         if is_object { decode_object(kind, &label, &body).map(Some) } else { Ok(None) }
     }
 
@@ -350,6 +350,11 @@ fn push<'a>(pairs: &mut Vec<(&'a str, String)>, name: &'a str, value: Option<&St
 
 fn encode_query(pairs: &[(&str, String)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+/// What one object is asked for as. Custom resources have no other form in protobuf than their metadata.
+fn accept_object(kind: &Kind) -> HeaderValue {
+    if kind.metadata_only { PROTOBUF_METADATA } else { PROTOBUF }
 }
 
 fn envelope(kind: &Kind, object: &[u8]) -> Bytes {

@@ -17,15 +17,15 @@
 //! - Objects in the foreground deletion of which each blocks the next, in a circle, are unblocked whichever way they got
 //!   there; in the original two that a user deletes so wait for each other for ever.
 //! - Of two references with one UID, of which one names another object, only the wrong one is taken out.
+//! - What is taken out of an object is taken out by position, tested, so that a dependent's other changes meet no conflict.
 //! - An object whose owners are all in sight is not read again, and an owner's foreground deletion is looked at again when
 //!   its last blocking dependent is gone, not at each.
 //!
 //! # How it is to be attached
 //! What is missing is the wiring; it needs four things of the rest, in this order.
 //!
-//! 1. **Kinds known only at run time.** `api::dynamic::kind(&ApiResource) -> &'static Kind`: a process-wide table that
-//!    makes a metadata-only row per (group, version, resource, scope) once and keeps it for ever (a few hundred bytes for
-//!    each resource that was ever served). Informers, stores, client and plans then work with it as with any row.
+//! 1. **Kinds known only at run time**: [`crate::api::dynamic::kind`], which is there. Informers, stores, client and plans
+//!    work with its rows as with any other.
 //! 2. **Watches that come and go.** A supervisor task compares `Discovery::resources().preferred()` (deletable, listable,
 //!    watchable; without events and what the configuration ignores) with the running watches every 30 seconds, starts and
 //!    drops handles of `Informers`, and calls [`graph::Graph::forget_kind`] for what is gone. While a group's discovery

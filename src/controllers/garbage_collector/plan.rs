@@ -7,6 +7,8 @@
 //! a conflict because of another field, and are refused (422) when the list has changed meanwhile. The original sends
 //! strategic patches, and merge patches where these are not known; the outcome is the same.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::graph::{Facts, Held, Identity};
@@ -17,14 +19,27 @@ use crate::model::Plan;
 use crate::model::plan::{EventSpec, Patch, Propagation, Regarding, Step, Tolerate, Verb, Write};
 use crate::wire::Str;
 
+/// How often an owner is looked for that is there and that no watch tells of: as often as discovery is.
+const UNSEEN: Duration = Duration::from_secs(30);
+
 /// Decides.
 pub fn plan(view: &View) -> Plan {
     match &view.matter {
-        Matter::Virtual(unknown) => unlookable(unknown.first()),
+        Matter::Virtual { there, unknown } => unseen(*there, unknown.as_ref()),
         Matter::Candidate { facts, live, owners } => candidate(facts, live, owners),
         Matter::Waiting { facts, live } => waiting(facts, live),
         Matter::Orphaning { owner, live, dependents } => orphaning(owner, live, dependents),
     }
+}
+
+/// An owner that is there without having been observed may go without that being observed: between two lists of its
+/// kind, say. Until it is, it is looked at again and again.
+fn unseen(there: bool, unknown: Option<&String>) -> Plan {
+    let mut plan = unlookable(unknown);
+    if there {
+        plan.look_again_after(UNSEEN);
+    }
+    plan
 }
 
 fn unlookable(reason: Option<&String>) -> Plan {

@@ -62,8 +62,13 @@ pub struct View {
 /// What is to be decided about.
 #[derive(Debug)]
 pub enum Matter {
-    /// An object that nobody has observed; each entry says why a place could not be looked at.
-    Virtual(Vec<String>),
+    /// An object that no watch has told of.
+    Virtual {
+        /// It is there: its watch is late, or there is none of its kind.
+        there: bool,
+        /// Why some place could not be looked at.
+        unknown: Option<String>,
+    },
     /// An object that may have to go.
     Candidate {
         /// What the graph knows of it.
@@ -175,11 +180,12 @@ fn observe_virtual(graph: &Graph, resolve: Resolve<'_>, places: Vec<Place>, read
     if !seen.needs.is_empty() {
         return Observed::Needs(seen.needs);
     }
-    let unknown = seen.owners.into_iter().filter_map(|owner| match owner {
+    let there = seen.owners.iter().any(|owner| matches!(owner, Owner::Solid | Owner::Waiting));
+    let unknown = seen.owners.into_iter().find_map(|owner| match owner {
         Owner::Unknown(reason) => Some(reason),
         _ => None,
     });
-    Observed::View(View { matter: Matter::Virtual(unknown.collect()), absent: seen.absent })
+    Observed::View(View { matter: Matter::Virtual { there, unknown }, absent: seen.absent })
 }
 
 fn observe_candidate(graph: &Graph, resolve: Resolve<'_>, facts: Facts, reads: &Reads) -> Observed {

@@ -286,4 +286,6 @@ fn an_unseen_owner_is_read_once_and_cluster_scoped_ones_without_a_namespace() {
     assert!(plan(&gone).is_empty());
     let there = look(&graph, &delete(&owner), &[(&THING, &owner)]).expect("a view");
     assert!(there.absent.is_empty());
+    // Its watch may never tell of it: it may be gone again before its kind is listed.
+    assert!(plan(&there).requeue_after.is_some() && plan(&gone).requeue_after.is_none());
 }

@@ -116,6 +116,7 @@ impl World {
                     }
                     let plan = plan(&View { matter, absent });
                     assert_eq!(plan.retry, None, "every kind is served");
+                    running.again |= plan.requeue_after.is_some();
                     running.writes = Some(writes(plan.steps));
                     self.running.push(running);
                     self.enqueue(worth);
