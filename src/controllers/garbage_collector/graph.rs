@@ -147,12 +147,12 @@ impl Graph {
         node.namespace = Str::EMPTY;
         node.name = Str::EMPTY;
         self.recount(id);
-        match removal {
-            Removal::Missed => worth.delete.push(uid.clone()),
-            Removal::Deleted => {
-                self.absence.learn(place);
-                self.tell_dependents(id, worth, |_, _| true);
-            }
+        // Dependents that were told of its absence while it was in sight yet took it for a live owner.
+        if removal == Removal::Deleted || self.absence.knows(&place) {
+            self.absence.learn(place);
+            self.tell_dependents(id, worth, |_, _| true);
+        } else {
+            worth.delete.push(uid.clone());
         }
     }
 

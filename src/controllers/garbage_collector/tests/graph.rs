@@ -209,6 +209,20 @@ fn what_a_list_lacks_is_looked_for_before_its_dependents_are_touched() {
 }
 
 #[test]
+fn an_owner_found_absent_while_in_sight_is_told_of_again_when_it_goes_out_of_sight() {
+    let (mut graph, owner) = (Graph::new(), object("owner"));
+    let dependent = object("dependent").owned_by(&GADGET, &owner);
+    let _ = told(|worth| {
+        graph.observe(&GADGET, &owner, worth);
+        graph.observe(&THING, &dependent, worth);
+        let coordinates = Arc::new(Coordinates::of(&dependent.owner_references[0]));
+        graph.absent(Place { coordinates, ..place(&owner, "a") }, worth);
+    });
+    assert!(facts(&graph, &dependent).settled);
+    assert_eq!(told(|worth| graph.replace(&GADGET, [], worth)).0, ["uid-dependent"]);
+}
+
+#[test]
 fn a_removal_seen_through_another_kind_is_none() {
     let (mut graph, owner) = (Graph::new(), object("owner"));
     let _ = see(&mut graph, &[&owner]);
