@@ -17,6 +17,7 @@
 #[path = "../tests/integration/admin/caller.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod caller;
+mod cpu;
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
@@ -35,6 +36,7 @@ use tonic::Streaming;
 
 use caller::Admin;
 use coxswain::admin::proto::StreamEventsResponse;
+use cpu::cpu;
 use harness::{ControlPlane, Manager, Namespace, Options, until};
 
 /// Streams that share a connection.
@@ -219,11 +221,7 @@ fn cpu_by_thread(pid: u32) -> (f64, f64) {
     for entry in fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives").flatten() {
         // Threads may end meanwhile.
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        let (name, rest) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).expect("a name");
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        let ticks = |at: usize| fields[at].parse::<f64>().expect("ticks");
-        // Linux counts in hundredths of a second wherever this runs.
-        let seconds = (ticks(11) + ticks(12)) / 100.0;
+        let (name, seconds) = cpu(&stat);
         if name.starts_with(SERVING) {
             sums.1 += seconds;
         } else {
