@@ -94,6 +94,8 @@ fn recorded(name: &str) -> Result<Vec<Value>, String> {
 
 #[tokio::test]
 async fn outcomes_are_the_go_managers() {
+    let scenarios = scenarios();
+    assert!(!scenarios.is_empty(), "there are no such scenarios");
     let _turn = turn().await;
     let recording = std::env::var_os("COXSWAIN_PARITY_RECORD").is_some();
     let plane = ControlPlane::start(&Options { nodes: 5, args: Vec::new() });
@@ -103,8 +105,6 @@ async fn outcomes_are_the_go_managers() {
         plane.coxswain("coxswain", &ARGS)
     };
     let cluster = plane.cluster().await;
-    let scenarios = scenarios();
-    assert!(!scenarios.is_empty(), "there are no such scenarios");
     let runs = scenarios.iter().map(|(name, scenario)| {
         let cluster = &cluster;
         async move {
