@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn differences_are_named_where_they_are() {
-        let recorded = json!({ "ReplicaSet": { "web": { "status": { "replicas": 3 } } }, "events": [1, 1, 2] });
+        let recorded =
+            json!({ "ReplicaSet": { "web": { "status": { "replicas": 3 } } }, "events": [1, 1, 2] });
         let ours = json!({ "ReplicaSet": { "web": { "status": { "replicas": 2, "new": [] } } }, "events": [2, 3, 1] });
         let found = differences("it", &recorded, &ours);
         let seen: Vec<(&str, &Value, &Value)> =

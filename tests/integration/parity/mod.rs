@@ -116,8 +116,11 @@ async fn outcomes_are_the_go_managers() {
             run.err().map(|error| format!("{name}: {error}"))
         }
     });
-    let complaints: Vec<String> =
-        futures::stream::iter(runs).buffer_unordered(AT_A_TIME).filter_map(std::future::ready).collect().await;
+    let complaints: Vec<String> = futures::stream::iter(runs)
+        .buffer_unordered(AT_A_TIME)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
     if !recording {
         assert_eq!(manager.errors(), Vec::<String>::new());

@@ -35,8 +35,9 @@ impl Names {
             let hash = set["metadata"]["labels"][HASH_LABEL].as_str().unwrap_or_default();
             let Some(owner) = name.strip_suffix(hash).filter(|_| !hash.is_empty()) else { continue };
             if !self.hashes.iter().any(|known| known == hash) {
-                let revision =
-                    set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str().unwrap_or_default();
+                let revision = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"]
+                    .as_str()
+                    .unwrap_or_default();
                 let template = set["spec"]["template"].to_string().replace(hash, "");
                 new.push((format!("{owner} {revision:0>9} {template}"), hash.to_owned()));
             }
@@ -61,6 +62,12 @@ impl Names {
             text = text.replace(hash, &format!("HASH{}", at + 1));
         }
         text.replace(&self.namespace, "NAMESPACE")
+    }
+
+    /// A selector of a scenario, which names hashes by their words, as the API server understands it.
+    pub(super) fn real(&self, selector: &str) -> String {
+        let words = self.hashes.iter().enumerate().rev();
+        words.fold(selector.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash))
     }
 
     /// [`Names::plain`] of everything in a document, keys included.
@@ -122,9 +129,13 @@ mod tests {
             ("Created pod: web-86c57db685-x2kqz", "Created pod: web-HASH1-POD"),
             ("pods \"bare-x2kqz\" is forbidden", "pods \"bare-POD\" is forbidden"),
             ("web-7c5ddbdf54 and web-5d9c4f8b7d in parity-7", "web-HASH2 and web-HASH3 in NAMESPACE"),
-            ("bare-first, bare-x2kqzz, foobare-x2kqz, bare-", "bare-first, bare-x2kqzz, foobare-x2kqz, bare-"),
+            (
+                "bare-first, bare-x2kqzz, foobare-x2kqz, bare-",
+                "bare-first, bare-x2kqzz, foobare-x2kqz, bare-",
+            ),
         ] {
             assert_eq!(names.plain(text), plain);
         }
+        assert_eq!(names.real("pod-template-hash=HASH3"), "pod-template-hash=5d9c4f8b7d");
     }
 }

@@ -85,7 +85,8 @@ impl Stage<'_> {
         let params = PatchParams::default();
         match step {
             Step::Apply(object) => {
-                let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+                let text =
+                    |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
                 let params = PatchParams::apply("parity").force();
                 let api = self.api(&resource(text("/kind"))?);
                 api.patch(text("/metadata/name"), &params, &Patch::Apply(object)).await.map_err(say)?;
@@ -168,7 +169,8 @@ impl Stage<'_> {
         let api = self.api(&resource("Pod")?);
         let deadline = Instant::now() + LIMIT;
         loop {
-            let list = api.list(&ListParams::default().labels(selector)).await.map_err(say)?;
+            let list =
+                api.list(&ListParams::default().labels(&self.names.real(selector))).await.map_err(say)?;
             let pods = list.items.iter().map(|pod| serde_json::to_value(pod).expect("JSON"));
             let mut names: Vec<String> = pods
                 .filter(&suits)

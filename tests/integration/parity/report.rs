@@ -24,7 +24,8 @@ pub(super) fn judge(recorded: &[Value], ours: &[Value], kept: &[Kept]) -> Result
         complaints = format!("differences (fix them, or keep them for a reason):\n{all}");
     }
     for Kept { after, path, reason, .. } in vanished {
-        complaints = format!("{complaints}\nno longer different after {after:?} at {path}, kept because: {reason}");
+        complaints =
+            format!("{complaints}\nno longer different after {after:?} at {path}, kept because: {reason}");
     }
     if complaints.is_empty() { Ok(()) } else { Err(complaints) }
 }

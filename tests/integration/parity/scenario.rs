@@ -46,7 +46,11 @@ pub(super) enum Step {
     /// A write of the subresource `scale`.
     Scale { target: Target, replicas: i32 },
     /// A delete.
-    Delete { target: Target, #[serde(default)] propagation: Propagation },
+    Delete {
+        target: Target,
+        #[serde(default)]
+        propagation: Propagation,
+    },
     /// What a kubelet would do: pods go on in their lives.
     Advance(Advance),
     /// A patch of some pods that are not being deleted.

@@ -36,6 +36,9 @@ const TOKEN_VOLUME: &str = "kube-api-access-";
 const NODE: &str = "node-";
 /// Of labels that pods get from their nodes.
 const TOPOLOGY: &str = "topology.kubernetes.io/";
+/// Reasons of the condition Progressing between which chance decides under the original while a rollout is under way:
+/// it writes one after the other, or one over the other.
+const UNDER_WAY: [&str; 3] = ["FoundNewReplicaSet", "NewReplicaSetCreated", "ReplicaSetUpdated"];
 /// What an event's message starts with when it stands for several.
 const COMBINED: &str = "(combined from similar events): ";
 
@@ -52,7 +55,8 @@ pub(super) fn snapshot(names: &mut Names, objects: &[(&str, Vec<Value>)], events
         look[*kind] = if *kind == "Pod" {
             counted(normal)
         } else {
-            let named = all.iter().map(|each| names.plain(each["metadata"]["name"].as_str().unwrap_or_default()));
+            let named =
+                all.iter().map(|each| names.plain(each["metadata"]["name"].as_str().unwrap_or_default()));
             let sorted: BTreeMap<String, Value> = named.zip(normal).collect();
             sorted.into_iter().collect()
         };
@@ -113,7 +117,10 @@ fn event_text(event: &Value) -> Option<String> {
         text(&about["name"]),
         text(&event["message"]).trim_start_matches(COMBINED),
     );
-    if event["reportingComponent"] != component {
+    // Whether attempts were so many that they are combined, which names no reporter, is a matter of time.
+    let is_combined_warning =
+        text(&event["type"]) == "Warning" && text(&event["message"]).starts_with(COMBINED);
+    if event["reportingComponent"] != component && !is_combined_warning {
         line = format!("{line} (reported by {})", event["reportingComponent"]);
     }
     if !(event["firstTimestamp"].is_string() && event["lastTimestamp"].is_string()) {
@@ -181,7 +188,8 @@ fn owner(reference: &Value, uids: &[&str]) -> String {
 fn strip(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            let volume = |each: &Value| each["name"].as_str().is_some_and(|name| name.starts_with(TOKEN_VOLUME));
+            let volume =
+                |each: &Value| each["name"].as_str().is_some_and(|name| name.starts_with(TOKEN_VOLUME));
             let toleration = |each: &Value| {
                 each["tolerationSeconds"] == 300
                     && each["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"))
@@ -223,8 +231,10 @@ fn pod_status(status: &Value) -> Value {
 fn status(status: &Value) -> Value {
     let mut normal = status.clone();
     if let Some(conditions) = status["conditions"].as_array() {
-        let by_type: BTreeMap<String, Value> =
-            conditions.iter().map(|each| (each["type"].as_str().unwrap_or_default().to_owned(), condition(each))).collect();
+        let by_type: BTreeMap<String, Value> = conditions
+            .iter()
+            .map(|each| (each["type"].as_str().unwrap_or_default().to_owned(), condition(each)))
+            .collect();
         normal["conditions"] = by_type.into_iter().collect();
     }
     normal
@@ -232,10 +242,15 @@ fn status(status: &Value) -> Value {
 
 fn condition(condition: &Value) -> Value {
     let mut normal = condition.clone();
-    let (transition, update) = (condition["lastTransitionTime"].as_str(), condition["lastUpdateTime"].as_str());
+    let (transition, update) =
+        (condition["lastTransitionTime"].as_str(), condition["lastUpdateTime"].as_str());
     let map = normal.as_object_mut().expect("a condition is an object");
     for field in ["type", "lastTransitionTime", "lastUpdateTime"] {
         map.shift_remove(field);
+    }
+    if UNDER_WAY.iter().any(|reason| condition["reason"] == **reason) {
+        map.insert("reason".to_owned(), UNDER_WAY.join(" or ").into());
+        map.shift_remove("message");
     }
     let times = match (transition, update) {
         (Some(transition), Some(update)) if transition <= update => "of transition and of update",

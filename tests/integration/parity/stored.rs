@@ -28,7 +28,8 @@ fn change(old: &Value, new: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
     let gone = old.keys().filter(|key| !new.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let changed = new.iter().filter(|(key, value)| old.get(*key) != Some(*value));
-    let changed = changed.map(|(key, value)| (key.clone(), change(&old.get(key).cloned().unwrap_or_default(), value)));
+    let changed =
+        changed.map(|(key, value)| (key.clone(), change(&old.get(key).cloned().unwrap_or_default(), value)));
     changed.chain(gone).collect()
 }
 
