@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::{Timestamp, Unit};
+use coxswain::model::clock::{Clock as _, SystemClock};
+use jiff::Unit;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -14,7 +15,7 @@ use super::snapshot::{at, snapshot};
 use crate::harness::{Cluster, Namespace};
 
 /// How long a step may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// How often a namespace is looked at.
 const POLL: Duration = Duration::from_millis(250);
 /// A namespace in which nothing changed for so long is quiet: recorded with care, compared in haste.
@@ -36,7 +37,8 @@ struct Stage<'a> {
     names: Names,
 }
 
-/// Plays a scenario and gives what was seen at each look.
+/// Plays a scenario and gives what was seen at each look. The first that is not what was recorded is the last: what comes
+/// after it would differ for the same reason.
 pub(super) async fn play(
     cluster: &Cluster,
     name: &str,
@@ -54,8 +56,14 @@ pub(super) async fn play(
                 Goal::Quiet => None,
                 Goal::Recorded(recorded) => Some(&recorded[seen.len()]),
             };
-            let look = stage.observe(after, expected).await?;
+            let (look, done) = stage.observe(after, expected).await?;
             seen.push(look);
+            if !done && expected.is_none() {
+                return Err(format!("after {after:?}: not quiet within {LIMIT:?}"));
+            }
+            if !done {
+                break;
+            }
         } else {
             stage.perform(step).await.map_err(|error| format!("step {}: {error}\n{step:?}", at + 1))?;
         }
@@ -71,14 +79,8 @@ impl Stage<'_> {
     /// Pods are refused until their service account is there.
     async fn settle_in(&self) -> Result<(), String> {
         let accounts = self.api(&resource("ServiceAccount")?);
-        let deadline = Instant::now() + LIMIT;
-        while accounts.get_opt("default").await.map_err(say)?.is_none() {
-            if Instant::now() > deadline {
-                return Err("the namespace has no service account".to_owned());
-            }
-            sleep(POLL).await;
-        }
-        Ok(())
+        let there = poll(async || accounts.get_opt("default").await.map_err(say)).await?;
+        there.map(drop).ok_or_else(|| "the namespace has no service account".to_owned())
     }
 
     async fn perform(&mut self, step: &Step) -> Result<(), String> {
@@ -122,18 +124,14 @@ impl Stage<'_> {
                 }
             }
             Step::Wait(fields) => {
-                let holds = |tree: &Value| fields.iter().all(|(path, value)| at(tree, path) == *value);
-                let deadline = Instant::now() + LIMIT;
-                loop {
-                    let (tree, _) = self.look().await?;
-                    if holds(&tree) {
-                        break;
-                    }
-                    if Instant::now() > deadline {
-                        let text = serde_yaml_ng::to_string(&tree).map_err(|error| error.to_string())?;
-                        return Err(format!("not within {LIMIT:?}; there is\n{text}"));
-                    }
-                    sleep(POLL).await;
+                let mut last = Value::Null;
+                let met = poll(async || {
+                    last = self.look().await?.0;
+                    Ok(fields.iter().all(|(path, value)| at(&last, path) == *value).then_some(()))
+                });
+                if met.await?.is_none() {
+                    let text = serde_yaml_ng::to_string(&last).map_err(|error| error.to_string())?;
+                    return Err(format!("not within {LIMIT:?}; there is\n{text}"));
                 }
             }
             Step::Observe(_) => unreachable!("not performed"),
@@ -167,24 +165,20 @@ impl Stage<'_> {
         suits: impl Fn(&Value) -> bool,
     ) -> Result<Vec<String>, String> {
         let api = self.api(&resource("Pod")?);
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            let list =
-                api.list(&ListParams::default().labels(&self.names.real(selector))).await.map_err(say)?;
+        let mut count = 0;
+        let found = poll(async || {
+            let selector = self.names.real(selector);
+            let list = api.list(&ListParams::default().labels(&selector)).await.map_err(say)?;
             let pods = list.items.iter().map(|pod| serde_json::to_value(pod).expect("JSON"));
             let mut names: Vec<String> = pods
                 .filter(&suits)
                 .filter_map(|pod| pod.pointer("/metadata/name")?.as_str().map(str::to_owned))
                 .collect();
-            if names.len() >= take {
-                names.truncate(take);
-                return Ok(names);
-            }
-            if Instant::now() > deadline {
-                return Err(format!("{} pods of {take} within {LIMIT:?}", names.len()));
-            }
-            sleep(POLL).await;
-        }
+            count = names.len();
+            names.truncate(take);
+            Ok((count >= take).then_some(names))
+        });
+        found.await?.ok_or_else(|| format!("{count} pods of {take} within {LIMIT:?}"))
     }
 
     /// What is there now, and the names it is written with.
@@ -204,9 +198,9 @@ impl Stage<'_> {
         Ok((tree, names))
     }
 
-    /// Looks until what is there is what is `expected`, or, when nothing is, does not change any more.
-    async fn observe(&mut self, after: &str, expected: Option<&Value>) -> Result<Value, String> {
-        let deadline = Instant::now() + LIMIT;
+    /// Looks until what is there is what is `expected`, or, when nothing is, does not change any more; and says whether it
+    /// came to that.
+    async fn observe(&mut self, after: &str, expected: Option<&Value>) -> Result<(Value, bool), String> {
         let kept: Vec<_> = self.scenario.differences.iter().filter(|kept| kept.after == after).collect();
         let is_expected = |look: &Value| {
             let differences = expected.map_or_else(Vec::new, |expected| differences(after, expected, look));
@@ -214,23 +208,32 @@ impl Stage<'_> {
                 && differences.iter().all(|difference| kept.iter().any(|kept| difference.is(kept)))
         };
         let calm = if expected.is_some() { STEADY } else { QUIET };
-        let mut last = (Value::Null, Instant::now());
-        loop {
+        let mut last = (Value::Null, self.names.clone());
+        let mut since = Instant::now();
+        let done = poll(async || {
             let (mut look, names) = self.look().await?;
             look["after"] = after.into();
             if look != last.0 {
-                last = (look.clone(), Instant::now());
+                last = (look, names);
+                since = Instant::now();
             }
-            let overdue = Instant::now() > deadline;
-            if overdue && expected.is_none() {
-                return Err(format!("after {after:?}: not quiet within {LIMIT:?}"));
-            }
-            if overdue || (last.1.elapsed() >= calm && is_expected(&look)) {
-                self.names = names;
-                return Ok(look);
-            }
-            sleep(POLL).await;
+            Ok((since.elapsed() >= calm && is_expected(&last.0)).then_some(()))
+        });
+        let done = done.await?.is_some();
+        self.names = last.1;
+        Ok((last.0, done))
+    }
+}
+
+/// Tries until there is an answer; `None` when there was none within [`LIMIT`].
+async fn poll<T>(mut attempt: impl AsyncFnMut() -> Result<Option<T>, String>) -> Result<Option<T>, String> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let answer = attempt().await?;
+        if answer.is_some() || Instant::now() > deadline {
+            return Ok(answer);
         }
+        sleep(POLL).await;
     }
 }
 
@@ -255,7 +258,7 @@ fn may_become(pod: &Value, fate: Fate) -> bool {
 
 /// A pod's status as a kubelet would report it.
 fn status(fate: Fate) -> Value {
-    let now = Timestamp::now().round(Unit::Second).expect("a second");
+    let now = SystemClock.now().round(Unit::Second).expect("a second");
     let ready = if fate == Fate::Ready { "True" } else { "False" };
     let phase = match fate {
         Fate::Failed => "Failed",

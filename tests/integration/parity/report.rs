@@ -5,14 +5,16 @@ use serde_json::Value;
 use super::diff::{Difference, differences};
 use super::scenario::Kept;
 
-/// Fails with every difference that is not kept, and with every one that is kept and not there.
+/// Fails with every difference that is not kept, and with every one that is kept and not there. Judges the looks that
+/// `ours` holds.
 pub(super) fn judge(recorded: &[Value], ours: &[Value], kept: &[Kept]) -> Result<(), String> {
     let mut found: Vec<Difference> = Vec::new();
     for (recorded, ours) in recorded.iter().zip(ours) {
         found.extend(differences(recorded["after"].as_str().unwrap_or_default(), recorded, ours));
     }
     let mut vanished = Vec::new();
-    for kept in kept {
+    let seen = |kept: &&Kept| ours.iter().any(|look| look["after"] == kept.after.as_str());
+    for kept in kept.iter().filter(seen) {
         match found.iter().position(|difference| difference.is(kept)) {
             Some(at) => drop(found.remove(at)),
             None => vanished.push(kept),
@@ -49,7 +51,11 @@ mod tests {
         };
         assert!(judge(&recorded, &ours, &[]).is_err_and(|text| text.contains("recorded: 3")));
         assert_eq!(judge(&recorded, &ours, std::slice::from_ref(&kept)), Ok(()));
-        assert!(judge(&recorded, &recorded, &[kept]).is_err_and(|text| text.contains("we like it")));
+        assert!(
+            judge(&recorded, &recorded, std::slice::from_ref(&kept))
+                .is_err_and(|text| text.contains("we like it"))
+        );
         assert_eq!(judge(&recorded, &recorded, &[]), Ok(()));
+        assert_eq!(judge(&recorded, &[], std::slice::from_ref(&kept)), Ok(()));
     }
 }

@@ -166,7 +166,7 @@ fn normal(kind: &str, object: &Value, uids: &[&str]) -> Value {
 fn is_empty(value: &Value) -> bool {
     value.is_null()
         || value.as_object().is_some_and(Map::is_empty)
-        || value.as_array().is_some_and(|items| items.is_empty())
+        || value.as_array().is_some_and(Vec::is_empty)
 }
 
 /// `KIND/NAME`, and what the reference says about it.
@@ -207,7 +207,8 @@ fn strip(value: &mut Value) {
                 }
             }
             map.retain(|key, value| {
-                !DEFAULTS.iter().any(|(field, default)| key == field && value.to_string() == *default)
+                let text = value.to_string();
+                !DEFAULTS.contains(&(key.as_str(), text.as_str()))
             });
             if map.get("nodeName").and_then(Value::as_str).is_some_and(|name| name.starts_with(NODE)) {
                 map.insert("nodeName".to_owned(), "NODE".into());
