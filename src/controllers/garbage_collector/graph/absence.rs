@@ -46,7 +46,6 @@ impl Absence {
         self.0.pop(place);
     }
 
-    /// Whether a dependent in `place.namespace` refers to nothing, be the owner's kind namespaced or cluster-scoped.
     /// Whether a dependent in `place.namespace` refers to nobody, be the owner's kind namespaced or cluster-scoped.
     pub(super) fn knows(&self, place: &Place) -> bool {
         self.0.contains(place) || {

@@ -100,13 +100,13 @@ fn life() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(prop_oneof![2 => users(), 3 => machinery()], 1..120)
 }
 
-fn pick(world: &World, at: &Index) -> Option<Place> {
+fn pick(world: &World, at: Index) -> Option<Place> {
     let count = world.server.objects.len();
     (count > 0).then(|| world.server.objects.keys().nth(at.index(count)).cloned()).flatten()
 }
 
 fn made(world: &World, reference: &Reference) -> Option<OwnerReference> {
-    let place = pick(world, &reference.to)?;
+    let place = pick(world, reference.to)?;
     let owner = &world.server.objects[&place];
     let kind = match reference.slip {
         Slip::Kind(kind) => KINDS[kind],
@@ -133,23 +133,23 @@ fn happen(world: &mut World, event: &Event, serial: usize) {
         }
         Event::Delete(at, how) => {
             // Nobody takes a deletion's policy back.
-            let place = pick(world, at).filter(|place| !world.server.objects[place].is_deleting());
+            let place = pick(world, *at).filter(|place| !world.server.objects[place].is_deleting());
             if let Some(place) = place {
                 world.server.delete(&place, *how);
             }
         }
         Event::Refer(at, reference) => {
-            if let (Some(place), Some(reference)) = (pick(world, at), made(world, reference)) {
+            if let (Some(place), Some(reference)) = (pick(world, *at), made(world, reference)) {
                 world.server.change(&place, |meta| meta.owner_references.push(reference));
             }
         }
         Event::Unrefer(at) => {
-            if let Some(place) = pick(world, at) {
+            if let Some(place) = pick(world, *at) {
                 world.server.change(&place, |meta| _ = meta.owner_references.pop());
             }
         }
         Event::Release(at) => {
-            if let Some(place) = pick(world, at) {
+            if let Some(place) = pick(world, *at) {
                 release(world, &place);
             }
         }
