@@ -7,6 +7,7 @@
 pub mod apps;
 pub mod coordination;
 pub mod core;
+pub mod dynamic;
 pub mod events;
 mod kind;
 pub mod kinds;
