@@ -16,6 +16,7 @@ use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
 use super::dynamic::{DynamicRoom, DynamicWatches, Supervisor};
 use super::expectations::Expectations;
 use super::metrics::{ReconcileMetrics, RoomMetrics};
+use super::reads::Reader;
 use super::report::Report;
 use super::stats::LoopStats;
 use super::worker::{Worker, panic_message};
@@ -173,8 +174,8 @@ impl RunningLoop {
     }
 
     /// What a reconcile of this key would do.
-    pub fn explain(&self, key: &Key) -> Explained {
-        self.worker.explain(key)
+    pub async fn explain(&self, key: &Key) -> Explained {
+        self.worker.explain(key).await
     }
 }
 
@@ -227,6 +228,7 @@ impl Instance {
             metrics: &runtime.room_metrics,
         })?;
         let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account)?;
+        let reader = Reader { client: client.clone(), discovery: Arc::clone(&runtime.discovery) };
         let mut executor =
             Executor::new(client.clone(), Arc::new(runtime.events.recorder(descriptor.name, client)));
         if let Some(signer) = &runtime.signer {
@@ -250,7 +252,7 @@ impl Instance {
             panicked: watch::Sender::new(None),
         };
         for each in loops {
-            instance.add_loop(each, &mut handles, runtime, &executor);
+            instance.add_loop(each, &mut handles, runtime, (&executor, &reader));
         }
         for (kind, field_selector, handle) in handles.held {
             let store = Arc::clone(handle.store());
@@ -301,7 +303,13 @@ impl Instance {
         Ok(())
     }
 
-    fn add_loop(&mut self, each: Loop, handles: &mut Handles<'_>, runtime: &Runtime, executor: &Executor) {
+    fn add_loop(
+        &mut self,
+        each: Loop,
+        handles: &mut Handles<'_>,
+        runtime: &Runtime,
+        (executor, reader): (&Executor, &Reader),
+    ) {
         let queue = Arc::new(WorkQueue::new(each.queue, &runtime.queue_metrics));
         let stats = Arc::new(LoopStats::new(Arc::clone(&runtime.clock)));
         let mut read: Vec<Arc<Store>> = Vec::new();
@@ -323,6 +331,7 @@ impl Instance {
             queue,
             reconcile: each.reconcile,
             executor: executor.clone(),
+            reader: reader.clone(),
             expectations: Expectations::new(read),
             observer: runtime.observer.clone(),
             clock: Arc::clone(&runtime.clock),
