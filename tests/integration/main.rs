@@ -16,6 +16,7 @@ mod clients;
 mod credentials;
 mod deployments;
 mod faults;
+mod garbage_collection;
 mod informers;
 mod leadership;
 mod lifecycle;
