@@ -25,7 +25,7 @@ pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
     workers,
 };
-pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
+pub use dynamic::{ApiError, ApiResource, DynamicRoom, DynamicWatches, Enqueue};
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
 pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;

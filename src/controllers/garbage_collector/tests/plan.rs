@@ -297,8 +297,9 @@ fn an_unseen_owner_is_read_once_and_cluster_scoped_ones_without_a_namespace() {
 
 #[test]
 fn what_cannot_be_read_is_neither_there_nor_absent() {
-    let failed =
-        || Err(crate::client::ApiError::Malformed { request: "GET x".to_owned(), what: "torn".to_owned() });
+    let failed = || {
+        Err(crate::framework::ApiError::Malformed { request: "GET x".to_owned(), what: "torn".to_owned() })
+    };
     let owner = object("owner");
     let dependent = object("dependent").owned_by(&THING, &owner);
     let graph = graph_of(&[&dependent]);
