@@ -1,7 +1,10 @@
 //! The shape of a controller: observe, then plan.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
+use crate::api::Kind;
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 
@@ -16,6 +19,13 @@ pub trait Room: Send + Sync + 'static {
 
     /// Decides. Pure: no I/O, clock, async or randomness; the same view and time give the same plan.
     fn plan(view: &Self::View, now: Timestamp) -> Plan;
+
+    /// How long the keys that a change of this kind concerns rest first, so that further changes are gathered. A key is
+    /// taken up when the first of its changes has rested that long, or at once when another change asks for it.
+    fn gather(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
+    }
 }
 
 /// The stores hold something that cannot be reconciled.
@@ -33,6 +43,12 @@ pub enum ObserveError {
 pub trait Reconcile: Send + Sync {
     /// Observes and plans. `Ok(None)`: nothing at this key.
     fn plan(&self, key: &Key, failures: &[Failure], now: Timestamp) -> Result<Option<Plan>, ObserveError>;
+
+    /// How long the keys that a change of this kind concerns rest first, see [`Room::gather`].
+    fn gather(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
+    }
 }
 
 /// Makes a [`Reconcile`] of a [`Room`].
@@ -42,5 +58,9 @@ pub struct RoomAdapter<R>(pub R);
 impl<R: Room> Reconcile for RoomAdapter<R> {
     fn plan(&self, key: &Key, failures: &[Failure], now: Timestamp) -> Result<Option<Plan>, ObserveError> {
         Ok(self.0.observe(key, failures)?.map(|view| R::plan(&view, now)))
+    }
+
+    fn gather(&self, kind: &Kind) -> Duration {
+        self.0.gather(kind)
     }
 }
