@@ -14,8 +14,8 @@
 //! | a slice that this controller manages, its deletion included | that of the Service that it names, or named |
 //! | a node's zone, readiness or CPU | every Service's whose topology hints overload a zone now |
 //!
-//! Keys of pods and slices rest for `--endpointslice-updates-batch-period` first. As in the original, a node that moves to
-//! another zone is seen when its Service is looked at for another reason.
+//! Keys of pods rest for `--endpointslice-updates-batch-period` first, those of slices for a second at least. As in the
+//! original, a node that moves to another zone is seen when its Service is looked at for another reason.
 //!
 //! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote, so an endpoint is
 //! never put into two slices because of a slice not yet seen.
@@ -52,6 +52,10 @@ use view::View;
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// Our name in that label, and the original's.
 const MANAGER: &str = "endpointslice-controller.k8s.io";
+
+/// How long the key of a slice that changed rests at least, as in the original. Most such changes are our own writes; a
+/// Service whose pods change all the time is thereby written once in a while and not after every answer.
+const SLICES_REST: Duration = Duration::from_secs(1);
 
 /// The EndpointSlice controller's row of the registry.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -143,7 +147,14 @@ impl Room for Controller {
     }
 
     fn gather(&self, kind: &Kind) -> Duration {
-        if kind == &PODS || kind == &ENDPOINT_SLICES { self.settings.batch_period } else { Duration::ZERO }
+        let batch_period = self.settings.batch_period;
+        if kind == &PODS {
+            batch_period
+        } else if kind == &ENDPOINT_SLICES {
+            batch_period.max(SLICES_REST)
+        } else {
+            Duration::ZERO
+        }
     }
 }
 

@@ -104,7 +104,7 @@ fn by_capacity(capacity: &Capacity, packed: &mut Packed<'_>) -> Result<(), Refus
             && let Some(zone) = endpoint.zone.clone()
         {
             *allotted.entry(zone.clone()).or_default() += 1;
-            endpoint.hints = Some(for_zone(zone));
+            endpoint.hints = Some(Box::new(for_zone(zone)));
         }
     }
     let (mut giving, mut receiving) = exchange(&shares, &allotted);
@@ -116,14 +116,14 @@ fn by_capacity(capacity: &Capacity, packed: &mut Packed<'_>) -> Result<(), Refus
         {
             *surplus -= 1;
             *lacking -= 1;
-            endpoint.hints = Some(for_zone(zone.clone()));
+            endpoint.hints = Some(Box::new(for_zone(zone.clone())));
         }
     }
     Ok(())
 }
 
-fn for_zone(name: Str) -> Box<EndpointHints> {
-    Box::new(EndpointHints { for_zones: vec![ForZone { name }], for_nodes: Vec::new() })
+fn for_zone(name: Str) -> EndpointHints {
+    EndpointHints { for_zones: vec![ForZone { name }], for_nodes: Vec::new() }
 }
 
 /// Whether all ready endpoints of a slice are allotted, and no zone gets more than it may by it; counts them if so.

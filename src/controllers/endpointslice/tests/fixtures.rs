@@ -133,13 +133,9 @@ impl Bench {
 
     /// Stores an object as the API server would send it.
     pub(super) fn add<T: Object + Message>(&self, object: T) {
-        let all = [&self.services, &self.pods, &self.slices, &self.nodes];
-        let store = all.into_iter().find(|store| {
-            let shapes = [Service::UPSTREAM, Pod::UPSTREAM, EndpointSlice::UPSTREAM, Node::UPSTREAM];
-            let at = shapes.iter().position(|shape| *shape == T::UPSTREAM).unwrap();
-            Arc::ptr_eq(store, all[at])
-        });
-        let store = store.unwrap();
+        let upstream = [Service::UPSTREAM, Pod::UPSTREAM, EndpointSlice::UPSTREAM, Node::UPSTREAM];
+        let stores = [&self.services, &self.pods, &self.slices, &self.nodes];
+        let store = stores[upstream.iter().position(|name| *name == T::UPSTREAM).unwrap()];
         store.upsert(&(store.kind().decode)(&object.to_bytes().into()).unwrap());
     }
 
