@@ -9,7 +9,7 @@ export CARGO_BUILD_JOBS ?= 2
 # Integration tests share one control plane; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test lint unit clients integration bench fuzz controlplane docs clean
+.PHONY: help run test lint unit clients integration parity-record bench fuzz controlplane docs clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ clients: ## The admin clients in Go, Python and TypeScript: generated anew witho
 
 integration: controlplane ## Tests on a real API server
 	$(CARGO) test --test integration
+
+parity-record: controlplane ## Record anew what the Go manager makes of tests/parity (PARITY=TEXT: of those scenarios)
+	COXSWAIN_PARITY_RECORD=1 COXSWAIN_PARITY=$(PARITY) $(CARGO) test --test integration parity::outcomes
 
 bench: controlplane ## Side-by-side figures against the Go manager, and micro-benchmarks
 	@scripts/bench.sh

@@ -13,6 +13,7 @@
     reason = "a benchmark prints, and fails when it cannot go on"
 )]
 
+mod cpu;
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
@@ -34,7 +35,8 @@ use prometheus::Registry;
 use serde_json::json;
 use tokio::time::sleep;
 
-use harness::{Caller, ControlPlane, Manager, Namespace, Options, until};
+use cpu::cpu;
+use harness::{Caller, ControlPlane, Manager, Namespace, Options, Status, until};
 
 /// Counts what the benchmark itself holds, so that cached pods can be weighed.
 #[global_allocator]
@@ -193,20 +195,14 @@ async fn settle(manager: &Manager<'_>) -> Figures {
 }
 
 fn resident(pid: u32) -> Resident {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let field = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name)).expect("a field of the status");
-        line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number")
-    };
+    let status = Status::of(pid);
+    let field = |name| status.field(name);
     Resident { rss: field("VmRSS:"), anon: field("RssAnon:"), file: field("RssFile:") }
 }
 
 fn cpu_seconds(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process lives");
-    let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
-    let ticks = |at: usize| fields[at].parse::<f64>().expect("ticks");
-    // Linux counts in hundredths of a second wherever this runs.
-    (ticks(11) + ticks(12)) / 100.0
+    cpu(&stat).1
 }
 
 /// Live heap bytes per pod in a store of ours, as requested of the allocator: its share of tables, indexes and pools of

@@ -76,6 +76,10 @@ ${bold}Coxswain is the controller manager of this cluster.${plain} In another te
   curl -k -H "Authorization: Bearer \$(kubectl -n default create token operator)" $url/metrics
   curl -k -H "Authorization: Bearer \$(kubectl -n default create token operator)" $url/configz
 
+  $coxswain controllers --phase running
+  $coxswain explain deployment default/web
+  $coxswain events -f
+
   less $dir/logs/coxswain.log
 
 ^C stops everything and removes $dir.

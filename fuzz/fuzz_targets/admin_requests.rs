@@ -169,6 +169,7 @@ fn frame(message: &[u8]) -> Bytes {
 async fn call(handler: &Handler, rpc: &str, body: Bytes) -> Option<String> {
     let user = UserInfo { name: "fuzz".to_owned(), ..UserInfo::default() };
     let request = Request::post(format!("https://replica/coxswain.admin.v1.{rpc}"))
+        .version(http::Version::HTTP_2)
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .extension(Arc::new(user))

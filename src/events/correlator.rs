@@ -146,7 +146,8 @@ impl Correlator {
             last_timestamp: Some(last),
             count: written.count,
             r#type: if warning { "Warning" } else { "Normal" }.into(),
-            reporting_component: self.component.clone(),
+            // The original's combined events name no reporter; what sums up several was reported by none of them.
+            reporting_component: if combined { Str::EMPTY } else { self.component.clone() },
             reporting_instance: Str::EMPTY,
         };
         Some(Entry { event, patch })

@@ -64,8 +64,10 @@ pub fn planned(plan: &Plan) -> Vec<ActionState> {
     for step in &plan.steps {
         match step {
             Step::Verify(verify) => actions.push(verified(verify)),
-            Step::Write(write) => actions.push(planned_write(write)),
-            Step::Batch(writes) => actions.extend(writes.iter().map(planned_write)),
+            Step::Write(write) => actions.push(write_action(write, write.to_string())),
+            Step::Batch(writes) => {
+                actions.extend(writes.iter().map(|write| write_action(write, write.to_string())));
+            }
             Step::Emit(event) => actions.push(emitted(event)),
         }
     }
@@ -127,8 +129,8 @@ fn verified(verify: &Verify) -> ActionState {
     }
 }
 
-/// What a write would do.
-pub fn planned_write(write: &Write) -> ActionState {
+/// What a write would do; `summary` is how it is displayed.
+pub fn write_action(write: &Write, summary: String) -> ActionState {
     let (verb, subresource, uid) = match &write.verb {
         Verb::Create(_) => (ActionVerb::Create, "", Str::EMPTY),
         Verb::Update(_) | Verb::UpdateWithToken { .. } => (ActionVerb::Update, "", Str::EMPTY),
@@ -142,7 +144,7 @@ pub fn planned_write(write: &Write) -> ActionState {
         key: write.key.clone(),
         uid,
         subresource,
-        summary: write.to_string(),
+        summary,
         result: ActionResult::Planned,
     }
 }

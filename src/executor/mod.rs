@@ -14,7 +14,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use actions::{ActionResult, ActionState, ActionVerb, executed, planned, planned_write};
+pub use actions::{ActionResult, ActionState, ActionVerb, executed, planned, write_action};
 
 use crate::api::Kind;
 use crate::client::{ApiClient, ApiError};
@@ -39,6 +39,8 @@ pub trait ObserveWrites: Send + Sync {
 pub struct Written<'a> {
     /// What was asked.
     pub write: &'a Write,
+    /// The same, as it is displayed.
+    pub what: &'a str,
     /// The object, under the name that it got.
     pub key: &'a Key,
     /// HTTP status code; 0 when no answer came.

@@ -150,8 +150,8 @@ impl Executor {
 
     /// Records what a write did and emits its event.
     async fn settle(&self, write: Write, answer: Answer, executed: &mut Executed) {
-        self.tell(&write, &answer);
         let what = write.to_string();
+        self.tell(&write, &what, &answer);
         let (key, change) = match answer.outcome {
             Ok(Done::Stored(object)) => {
                 if let Some(event) = write.on_success {
@@ -184,10 +184,11 @@ impl Executor {
         executed.effects.push(Effect { kind: write.kind, key, change, what });
     }
 
-    fn tell(&self, write: &Write, answer: &Answer) {
+    fn tell(&self, write: &Write, what: &str, answer: &Answer) {
         let Some(writes) = &self.writes else { return };
         let mut written = Written {
             write,
+            what,
             key: &write.key,
             code: 200,
             reason: Str::EMPTY,

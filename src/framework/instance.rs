@@ -19,7 +19,7 @@ use super::report::Report;
 use super::stats::LoopStats;
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
-use crate::client::{ApiClient, ClientBuildError, ClientBuilder};
+use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery};
 use crate::events::EventBroadcaster;
 use crate::executor::{Executor, ObserveWrites, TokenSigner, Written};
 use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, Store};
@@ -41,6 +41,8 @@ pub struct Runtime {
     pub events: EventBroadcaster,
     /// Reads with the manager's own identity.
     pub observer: ApiClient,
+    /// The resources that the server has, and their kinds: cached, and forgotten every 30 seconds.
+    pub discovery: Discovery,
     /// The time.
     pub clock: SharedClock,
     /// Metrics of queues.

@@ -10,9 +10,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::admin::events::{ApiWrite, Attempt, Body, EventLog, ObjectRef, OverrideChange, RequeueCause};
+use crate::admin::events::{ApiWrite, Attempt, Body, EventLog, ObjectRef, OverrideChange};
 use crate::admin::overrides::Entry;
-use crate::executor::{ActionState, Written, planned_write};
+use crate::executor::{ActionState, Written, write_action};
 use crate::framework::{Outcome, Phase, Report, Requeue, Turn, WriteReport};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
@@ -121,11 +121,6 @@ impl Report for Chronicle {
     }
 
     fn requeued(&self, turn: &Turn<'_>, cause: Requeue, delay: Duration) {
-        let cause = match cause {
-            Requeue::Failure => RequeueCause::Failure,
-            Requeue::Planned => RequeueCause::Planned,
-            Requeue::StaleCache => RequeueCause::StaleCache,
-        };
         self.publish(turn, Body::ReconcileRequeued { queue: turn.queue, cause, delay });
     }
 }
@@ -143,7 +138,7 @@ fn attempt(turn: &Turn<'_>) -> Attempt {
 
 impl WriteReport for Chronicle {
     fn wrote(&self, controller: &'static str, written: &Written<'_>) {
-        let mut action = planned_write(written.write);
+        let mut action = write_action(written.write, written.what.to_owned());
         action.key = written.key.clone();
         action.result = written.result.clone();
         let object =

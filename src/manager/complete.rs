@@ -21,7 +21,7 @@ use super::step_down::{self, Requests, StepDown};
 use super::terms::Work;
 use crate::admin::overrides::OverrideStore;
 use crate::client::{
-    ClientBuilder, ClientMetrics, ClientOptions, Connection, WriteGate, wait_for_api_server,
+    ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate, wait_for_api_server,
 };
 use crate::controllers::serviceaccount_token::signer::PrivateKeySigner;
 use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
@@ -146,6 +146,7 @@ pub(super) async fn complete(
     let signer = signer(&flags.service_account_private_key_file)?;
     let runtime = Arc::new(Runtime {
         observer: clients.root("observer"),
+        discovery: Discovery::new(clients.root("controller-discovery")),
         informers,
         clients,
         events,

@@ -74,7 +74,7 @@ impl Controllers {
     pub(super) fn apply(&self, overrides: &OverrideSet, now: Timestamp) {
         for controller in &self.all {
             let descriptor = controller.descriptor;
-            let free = descriptor.build.is_some() && obstacle(&self.runtime.config, descriptor).is_none();
+            let free = obstacle(&self.runtime.config, descriptor).is_none();
             let desired = overrides.desired(descriptor.name, self.flags(descriptor), now);
             controller.wish(|wish| wish.enabled = desired.enabled && free);
             controller.show_wish();
@@ -116,11 +116,8 @@ impl Controllers {
         for controller in special {
             self.start_one(controller, stop);
             // The credentials of the others may hang on it.
-            let mut phases = controller.phases();
-            let under_way = phases.wait_for(|phase| !matches!(phase, Phase::Starting | Phase::Standby));
-            tokio::select! {
-                _ = under_way => {}
-                () = stop.cancelled() => return,
+            if !under_way(controller, stop).await {
+                return;
             }
         }
         for controller in others {
@@ -166,11 +163,8 @@ impl Controllers {
     /// Returns once the token controller runs, or is not going to; `false` when the manager stops before.
     pub(super) async fn token_controller_started(&self, stop: &CancellationToken) -> bool {
         for controller in self.all.iter().filter(|controller| controller.descriptor.special) {
-            let mut phases = controller.phases();
-            let under_way = phases.wait_for(|phase| !matches!(phase, Phase::Starting | Phase::Standby));
-            tokio::select! {
-                _ = under_way => {}
-                () = stop.cancelled() => return false,
+            if !under_way(controller, stop).await {
+                return false;
             }
         }
         true
@@ -184,6 +178,16 @@ impl Controllers {
                 tracing::error!(%error, "a supervisor ended badly");
             }
         }
+    }
+}
+
+/// Returns once a controller runs, or is not going to; `false` when `stop` comes before.
+async fn under_way(controller: &Controller, stop: &CancellationToken) -> bool {
+    let mut phases = controller.phases();
+    let under_way = phases.wait_for(|phase| !matches!(phase, Phase::Starting | Phase::Standby));
+    tokio::select! {
+        _ = under_way => true,
+        () = stop.cancelled() => false,
     }
 }
 
@@ -205,6 +209,9 @@ fn initial(config: &Config, descriptor: &'static Descriptor) -> (Phase, bool) {
 
 /// What stands against running a controller, whoever wants it.
 pub(super) fn obstacle(config: &Config, descriptor: &Descriptor) -> Option<Obstacle> {
+    if descriptor.build.is_none() {
+        return Some(Obstacle::NotImplemented);
+    }
     if let Some(gate) = config.missing_gates(descriptor).first() {
         return Some(Obstacle::Gate(gate));
     }

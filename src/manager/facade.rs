@@ -23,6 +23,7 @@ use crate::framework::{DefaultState, Explained, KeyFailure, Outcome, Phase, Runn
 use crate::informer::InformerStats;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Regarding};
+use crate::queue::{QueuedKey, Snapshot};
 
 /// The whole manager behind the admin API's trait.
 pub(super) struct Facade(pub(super) Arc<Completed>);
@@ -34,7 +35,6 @@ impl Facade {
         let loops = controller.loops();
         let phase = controller.phase();
         let watched = controller.watched();
-        let missing = descriptor.build.is_none().then_some(Obstacle::NotImplemented);
         ControllerState {
             name: descriptor.name,
             aliases: descriptor.aliases,
@@ -44,7 +44,7 @@ impl Facade {
             cloud: descriptor.cloud,
             special: descriptor.special,
             flags: self.0.controllers.flags(descriptor),
-            obstacle: missing.or_else(|| obstacle(&runtime.config, descriptor)).or_else(|| match &phase {
+            obstacle: obstacle(&runtime.config, descriptor).or_else(|| match &phase {
                 Phase::Skipped(why) => Some(Obstacle::Setting(why.clone())),
                 _ => None,
             }),
@@ -56,7 +56,10 @@ impl Facade {
                 .filter(|_| runtime.config.flags.use_service_account_credentials),
             watches: watched.iter().map(watch_state).collect(),
             restarts: controller.restarts(),
-            counts: loops.iter().map(counts).fold(Counts::default(), add),
+            counts: loops
+                .iter()
+                .map(|each| counts(each, &each.queue().snapshot(0)))
+                .fold(Counts::default(), add),
             last_error: loops
                 .iter()
                 .filter_map(|each| each.stats().last_error())
@@ -135,7 +138,8 @@ impl Manager for Facade {
     }
 
     fn queues(&self) -> Vec<QueueState> {
-        let mut queues: Vec<_> = self.loops().map(|(name, each)| queue_state(name, &each)).collect();
+        let mut queues: Vec<_> =
+            self.loops().map(|(name, each)| queue_state(name, &each, &each.queue().snapshot(0))).collect();
         queues.sort_by_key(|queue| queue.name);
         queues
     }
@@ -143,11 +147,11 @@ impl Manager for Facade {
     fn queue(&self, name: &str, max_keys: usize) -> Option<QueueDetail> {
         let (controller, each) = self.loops().find(|(_, each)| each.name() == name)?;
         let snapshot = each.queue().snapshot(max_keys);
-        let keys = |rows: Vec<crate::queue::QueuedKey<Key>>| {
+        let keys = |rows: Vec<QueuedKey<Key>>| {
             rows.into_iter().take(max_keys).map(|row| (row.key, row.age)).collect()
         };
         Some(QueueDetail {
-            state: queue_state(controller, &each),
+            state: queue_state(controller, &each, &snapshot),
             oldest: keys(snapshot.oldest),
             in_flight: keys(snapshot.running),
             failing: each.stats().failing(max_keys).into_iter().map(failure_state).collect(),
@@ -197,8 +201,7 @@ fn trouble(watched: &Watched, informers: &[InformerStats]) -> Option<String> {
     stats.problem().map(|problem| format!("{}: {problem}", stats.kind))
 }
 
-fn counts(each: &RunningLoop) -> Counts {
-    let snapshot = each.queue().snapshot(0);
+fn counts(each: &RunningLoop, snapshot: &Snapshot<Key>) -> Counts {
     Counts {
         workers: each.workers,
         depth: snapshot.depth,
@@ -226,8 +229,8 @@ fn add(sum: Counts, each: Counts) -> Counts {
     }
 }
 
-fn queue_state(controller: &'static str, each: &RunningLoop) -> QueueState {
-    QueueState { name: each.name(), controller, kind: each.kind(), counts: counts(each) }
+fn queue_state(controller: &'static str, each: &RunningLoop, snapshot: &Snapshot<Key>) -> QueueState {
+    QueueState { name: each.name(), controller, kind: each.kind(), counts: counts(each, snapshot) }
 }
 
 fn failure_state(failure: KeyFailure) -> FailureState {

@@ -90,7 +90,8 @@ pub async fn run(
     result
 }
 
-/// What every replica does, leading or not: follows the overrides, the leadership and the other replicas.
+/// What every replica does, leading or not: follows the overrides, the leadership and the other replicas, and forgets
+/// again and again which resources there are.
 async fn follow(manager: &Completed) -> Infallible {
     let tell = |change| manager.chronicle.leadership_changed(change);
     let others = async {
@@ -100,7 +101,8 @@ async fn follow(manager: &Completed) -> Infallible {
         }
     };
     let overrides = manager.overrides.run(&manager.runtime.informers, &manager.controllers);
-    tokio::join!(manager.leases.follow(tell), others, overrides);
+    let resources = manager.runtime.discovery.reset_periodically();
+    tokio::join!(manager.leases.follow(tell), others, overrides, resources);
     std::future::pending().await
 }
 

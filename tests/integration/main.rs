@@ -21,6 +21,7 @@ mod informers;
 mod leadership;
 mod lifecycle;
 mod panics;
+mod parity;
 mod proto_fields;
 mod rbac;
 mod replicas;

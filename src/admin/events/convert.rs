@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::record::{Attempt, Body, Event, ObjectRef, OverrideChange, RequeueCause, Severity};
+use super::record::{Attempt, Body, Event, ObjectRef, OverrideChange, Severity};
 use crate::admin::convert::{action, duration, entry, kind_name, phase, phase_reason, timestamp, trace_id};
 use crate::admin::manager::ActionState;
 use crate::admin::overrides::{Entry, Order};
 use crate::admin::proto::{self, event::Details};
+use crate::framework::Requeue;
 
 /// Steps that an event lists; a reconcile that takes more is summed up.
 const MAX_ACTIONS: usize = 100;
@@ -51,9 +52,9 @@ impl Event {
             Body::ReconcileFailed { error, .. } => format!("failed: {error}"),
             Body::ReconcileRequeued { cause, delay, .. } => {
                 let why = match cause {
-                    RequeueCause::Failure => "again after a failure",
-                    RequeueCause::Planned => "again, as planned,",
-                    RequeueCause::StaleCache => "again, the cache being behind,",
+                    Requeue::Failure => "again after a failure",
+                    Requeue::Planned => "again, as planned,",
+                    Requeue::StaleCache => "again, the cache being behind,",
                 };
                 format!("{why} in {delay:.1?}")
             }
@@ -199,12 +200,12 @@ impl From<Severity> for proto::Severity {
     }
 }
 
-impl From<RequeueCause> for proto::RequeueCause {
-    fn from(cause: RequeueCause) -> Self {
+impl From<Requeue> for proto::RequeueCause {
+    fn from(cause: Requeue) -> Self {
         match cause {
-            RequeueCause::Failure => Self::Failure,
-            RequeueCause::Planned => Self::Planned,
-            RequeueCause::StaleCache => Self::StaleCache,
+            Requeue::Failure => Self::Failure,
+            Requeue::Planned => Self::Planned,
+            Requeue::StaleCache => Self::StaleCache,
         }
     }
 }

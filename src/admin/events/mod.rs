@@ -23,4 +23,4 @@ pub use encoded::EncodedResponse;
 pub use filter::Filter;
 pub(crate) use filter::bit;
 pub use log::{CannotStart, EventLog, Item, Reader, Start};
-pub use record::{ApiWrite, Attempt, Body, Event, ObjectRef, OverrideChange, RequeueCause, Severity};
+pub use record::{ApiWrite, Attempt, Body, Event, ObjectRef, OverrideChange, Severity};

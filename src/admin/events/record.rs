@@ -10,6 +10,7 @@ use crate::admin::manager::{ActionState, Phase, TraceId};
 use crate::admin::overrides::Entry;
 use crate::admin::proto::EventType;
 use crate::api::Kind;
+use crate::framework::Requeue;
 use crate::model::Key;
 use crate::wire::Str;
 
@@ -97,7 +98,7 @@ pub enum Body {
         /// Where.
         queue: &'static str,
         /// Why.
-        cause: RequeueCause,
+        cause: Requeue,
         /// After how long.
         delay: Duration,
     },
@@ -155,17 +156,6 @@ pub struct ApiWrite {
     pub resource_version: Str,
 }
 
-/// Why a key comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequeueCause {
-    /// It failed.
-    Failure,
-    /// The controller wants to look again.
-    Planned,
-    /// The cache is behind.
-    StaleCache,
-}
-
 /// What happened to an override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverrideChange {
@@ -201,7 +191,7 @@ impl Body {
             | Self::PhaseChanged { current: Phase::Failed(_), .. }
             | Self::OverrideChanged { change: OverrideChange::Invalid, .. } => Severity::Error,
             Self::ReconcileFailed { retry: true, .. }
-            | Self::ReconcileRequeued { cause: RequeueCause::Failure, .. }
+            | Self::ReconcileRequeued { cause: Requeue::Failure, .. }
             | Self::PhaseChanged { current: Phase::Skipped(_), .. } => Severity::Warning,
             // A refusal is the reconcile's to judge.
             Self::ApiWrite(write) if write.code == 0 || write.code >= 400 => Severity::Warning,

@@ -13,6 +13,7 @@ use crate::admin::manager::{ActionResult, ActionState, ActionVerb, Phase};
 use crate::admin::overrides::{Entry, Order};
 use crate::admin::proto;
 use crate::api::kinds::{DEPLOYMENTS, PODS};
+use crate::framework::Requeue;
 use crate::model::Key;
 use crate::model::clock::ManualClock;
 
@@ -250,7 +251,7 @@ fn sample() -> Vec<Arc<Event>> {
         None,
         Body::ReconcileFailed { attempt, duration, actions: vec![], error, retry: true },
     );
-    let (queue, cause, delay) = ("deployment", RequeueCause::Failure, Duration::from_secs(1));
+    let (queue, cause, delay) = ("deployment", Requeue::Failure, Duration::from_secs(1));
     log.publish(deployment, web(), None, Body::ReconcileRequeued { queue, cause, delay });
     let write = ApiWrite {
         action: action(),

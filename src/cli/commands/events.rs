@@ -1,6 +1,6 @@
 //! `events`: what a replica has done lately, and what it does.
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 
 use super::controllers::ended;
 use super::{Context, choice, chosen, many, namespace, switch, valued};
@@ -42,15 +42,7 @@ pub(super) fn command() -> Command {
                     (deployments.apps/default/web)"),
         ))
         .arg(choice("severity", &names::severities(), "Only what is at least this severe"))
-        .arg(
-            Arg::new("output")
-                .short('o')
-                .long("output")
-                .value_name("FORMAT")
-                .value_parser(["table", "wide", "json", "yaml"])
-                .default_value("table")
-                .help("Form of events; json is a line for each message of the stream"),
-        )
+        .arg(common::output("Form of events; json is a line for each message of the stream"))
 }
 
 /// `name`, `namespace/name` or `resource/namespace/name`.

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::{ApiClient, ApiError};
 use crate::wire::Str;
@@ -180,16 +179,13 @@ impl Discovery {
         self.cache.lock().epoch += 1;
     }
 
-    /// Empties the cache every 30 seconds until `stop`.
-    pub async fn reset_periodically(&self, stop: CancellationToken) {
+    /// Empties the cache every 30 seconds, for ever.
+    pub async fn reset_periodically(&self) {
         let mut ticks = tokio::time::interval_at(Instant::now() + RESET_EVERY, RESET_EVERY);
-        let resetting = async {
-            loop {
-                ticks.tick().await;
-                self.invalidate();
-            }
-        };
-        stop.run_until_cancelled(resetting).await;
+        loop {
+            ticks.tick().await;
+            self.invalidate();
+        }
     }
 
     fn cached(&self) -> Option<Arc<ApiResources>> {

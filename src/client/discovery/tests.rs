@@ -135,7 +135,6 @@ async fn what_has_not_changed_is_not_read_again() {
 #[tokio::test(start_paused = true)]
 async fn the_cache_is_emptied_every_half_minute_and_filled_once_for_all() {
     let (discovery, seen) = server(true);
-    let stop = CancellationToken::new();
     let asking = async {
         discovery.resources().await.unwrap();
         tokio::time::sleep(Duration::from_secs(29)).await;
@@ -145,9 +144,11 @@ async fn the_cache_is_emptied_every_half_minute_and_filled_once_for_all() {
         let (one, two) = futures::join!(discovery.resources(), discovery.resources());
         assert!(Arc::ptr_eq(&one.unwrap(), &two.unwrap()));
         assert_eq!(seen.lock().len(), 4);
-        stop.cancel();
     };
-    futures::join!(discovery.reset_periodically(stop.clone()), asking);
+    tokio::select! {
+        () = asking => {}
+        () = discovery.reset_periodically() => panic!("it goes on for ever"),
+    }
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ fn many_similar_events_are_combined() {
     }
     let tenth = correlator.take(event(pod("web"), "message 9"), at(10)).unwrap();
     assert_eq!(tenth.event.message, "(combined from similar events): message 9");
-    assert!(tenth.patch.is_none());
+    assert_eq!((tenth.event.reporting_component.as_str(), tenth.patch.is_none()), ("", true));
     let eleventh = correlator.take(event(pod("web"), "message 10"), at(11)).unwrap();
     assert_eq!(eleventh.key(), tenth.key());
     assert_eq!(

@@ -5,6 +5,7 @@
 mod caller;
 mod failover;
 mod hostile;
+mod ports;
 mod sync;
 mod toggles;
 mod transcript;

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::{Admin, DEPLOYMENT, LIMIT, REPLICA_SET, all_run, assert_unharmed, built};
-use crate::harness::{Caller, Cluster, ControlPlane, Manager, Namespace, Options, turn, until};
+use crate::harness::{Caller, Cluster, ControlPlane, Manager, Namespace, Options, Status, turn, until};
 
 const ACCOUNT: &str = "system:serviceaccount:kube-system:deployment-controller";
 /// Within which a disabled controller writes its last.
@@ -245,19 +245,15 @@ struct Footprint {
 
 impl Footprint {
     async fn of(cluster: &Cluster, manager: &Manager<'_>) -> Self {
-        let status = fs::read_to_string(format!("/proc/{}/status", manager.pid)).expect("its status");
-        let field = |name: &str| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
-            line.split_whitespace().next().expect("a value").parse().expect("a number")
-        };
+        let status = Status::of(manager.pid);
         let page = manager.page(Caller::Admin, "/metrics").await;
         Self {
             informers: informers(manager).await,
             tasks: page.metric("coxswain_runtime_alive_tasks").expect("the number of tasks"),
             watches: server_watches(cluster).await,
-            threads: field("Threads:"),
+            threads: status.field("Threads:"),
             files: fs::read_dir(format!("/proc/{}/fd", manager.pid)).expect("its files").count(),
-            resident: field("VmRSS:"),
+            resident: status.field("VmRSS:"),
         }
     }
 

@@ -264,6 +264,12 @@ impl Drop for ControlPlane {
 }
 
 impl Manager<'_> {
+    /// The same manager at another port of its own.
+    pub(crate) fn at_port(&self, port: u16) -> Manager<'_> {
+        let url = format!("https://127.0.0.1:{port}");
+        Manager { plane: self.plane, name: self.name.clone(), url, pid: self.pid }
+    }
+
     /// Ends it with SIGTERM and waits until it has.
     pub(crate) fn stop(&self) {
         self.plane.operate("stop", &self.name);

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coxswain::client::{ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Faults};
+use coxswain::client::{
+    ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, Faults,
+};
 use coxswain::events::{EventBroadcaster, EventMetrics};
 use coxswain::framework::{ReconcileMetrics, Runtime, Unreported};
 use coxswain::informer::{Informers, InformersConfig, Source};
@@ -43,6 +45,7 @@ pub(crate) fn runtime(clients: ClientBuilder, source: Arc<dyn Source>, config: I
             EventMetrics::register(&metrics).expect("event metrics"),
         ),
         observer: clients.root("observer"),
+        discovery: Discovery::new(clients.root("discovery")),
         clients,
         clock,
         queue_metrics: QueueMetrics::register(&metrics).expect("queue metrics"),

@@ -1,0 +1,177 @@
+//! Parity: the same scenarios under Coxswain and under the Go manager have the same outcomes.
+//!
+//! A scenario is a file in `tests/parity/CONTROLLER/`; its outcome under the Go manager is recorded in
+//! `tests/parity/outcomes/CONTROLLER/`. This test plays every scenario under Coxswain and compares. With
+//! `COXSWAIN_PARITY_RECORD` set (`make parity-record`) it plays every scenario twice under the Go manager instead, and
+//! writes what both times came out. `COXSWAIN_PARITY=TEXT` keeps to the scenarios with TEXT in their names.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`scenario`] | the format of a scenario |
+//! | [`play`] | performing its steps |
+//! | [`snapshot`], [`names`] | what is seen of a namespace, without what differs from run to run |
+//! | [`diff`] | comparing two of those |
+//! | [`stored`] | how outcomes are stored |
+//! | [`report`] | what the test says in the end |
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use futures::StreamExt as _;
+use serde_json::Value;
+
+use crate::harness::{Cluster, ControlPlane, Options, binaries, turn};
+
+mod diff;
+mod names;
+mod play;
+mod report;
+mod scenario;
+mod snapshot;
+mod stored;
+
+use play::{Goal, play};
+use scenario::Scenario;
+
+/// Both managers run the same controllers, so that nothing else interferes: those with scenarios, and those that make
+/// pods possible.
+const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
+    serviceaccount-token-controller,root-ca-certificate-publisher-controller";
+/// Scenarios play beside each other, and must not wait for each other's requests.
+const ARGS: [&str; 3] = [CONTROLLERS, "--kube-api-qps=500", "--kube-api-burst=1000"];
+/// Scenarios that play at the same time. They mostly wait.
+const AT_A_TIME: usize = 12;
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
+
+/// Scenarios by name (`deployment/scales`), as far as they are asked for.
+fn scenarios() -> Vec<(String, Scenario)> {
+    let wanted = std::env::var("COXSWAIN_PARITY").unwrap_or_default();
+    let names = files(Path::new(ROOT)).into_iter().filter(|name| !name.starts_with("outcomes/"));
+    names
+        .filter(|name| name.contains(&wanted))
+        .map(|name| {
+            let text = fs::read_to_string(file(&name)).expect("a scenario");
+            let scenario = Scenario::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            (name, scenario)
+        })
+        .collect()
+}
+
+/// The YAML files one folder below `root`, without their extension.
+fn files(root: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+                let name = path.strip_prefix(root).expect("below it").with_extension("");
+                found.insert(name.to_str().expect("text").to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(ROOT).join(format!("{name}.yaml"))
+}
+
+fn outcome_file(name: &str) -> PathBuf {
+    file(&format!("outcomes/{name}"))
+}
+
+fn recorded(name: &str) -> Result<Vec<Value>, String> {
+    let path = outcome_file(name);
+    let text = fs::read_to_string(&path).map_err(|_| "not recorded: run make parity-record".to_owned())?;
+    let changes: Vec<Value> =
+        serde_yaml_ng::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(stored::decode(&changes))
+}
+
+#[tokio::test]
+async fn outcomes_are_the_go_managers() {
+    let scenarios = scenarios();
+    assert!(!scenarios.is_empty(), "there are no such scenarios");
+    let _turn = turn().await;
+    let recording = std::env::var_os("COXSWAIN_PARITY_RECORD").is_some();
+    let plane = ControlPlane::start(&Options { nodes: 5, args: Vec::new() });
+    let manager = if recording {
+        plane.go_manager("kube-controller-manager", &ARGS)
+    } else {
+        plane.coxswain("coxswain", &ARGS)
+    };
+    let cluster = plane.cluster().await;
+    let runs = scenarios.iter().map(|(name, scenario)| {
+        let cluster = &cluster;
+        async move {
+            let run = if recording {
+                record(cluster, name, scenario).await
+            } else {
+                compare(cluster, name, scenario).await
+            };
+            run.err().map(|error| format!("{name}: {error}"))
+        }
+    });
+    let complaints: Vec<String> = futures::stream::iter(runs)
+        .buffer_unordered(AT_A_TIME)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
+    if !recording {
+        assert_eq!(manager.errors(), Vec::<String>::new());
+    }
+}
+
+/// Plays a scenario under Coxswain and compares it with what was recorded.
+async fn compare(cluster: &Cluster, name: &str, scenario: &Scenario) -> Result<(), String> {
+    let recorded = recorded(name)?;
+    let looks = scenario.looks();
+    let stored: Vec<&str> = recorded.iter().filter_map(|look| look["after"].as_str()).collect();
+    if looks != stored {
+        return Err(format!("it looks at {looks:?}, recorded are {stored:?}: run make parity-record"));
+    }
+    let seen = play(cluster, name, scenario, &Goal::Recorded(&recorded)).await?;
+    report::judge(&recorded, &seen, &scenario.differences)?;
+    if seen.len() == recorded.len() {
+        Ok(())
+    } else {
+        Err("it differed for long, and then no more".to_owned())
+    }
+}
+
+/// Plays a scenario twice under the Go manager and stores the outcome, which must be the same both times.
+async fn record(cluster: &Cluster, name: &str, scenario: &Scenario) -> Result<(), String> {
+    let (first, second) = tokio::join!(
+        play(cluster, name, scenario, &Goal::Quiet),
+        play(cluster, name, scenario, &Goal::Quiet)
+    );
+    let (first, second) = (first?, second?);
+    report::judge(&first, &second, &[])
+        .map_err(|error| format!("the original itself does not do the same twice\n{error}"))?;
+    let path = outcome_file(name);
+    fs::create_dir_all(path.parent().expect("a folder")).map_err(|error| error.to_string())?;
+    let body = serde_yaml_ng::to_string(&stored::encode(&first)).map_err(|error| error.to_string())?;
+    let text = format!(
+        "# Recorded from the Go manager, {}, by `make parity-record`: what is there, then what changed.\n{body}",
+        version()
+    );
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The Go manager's version.
+fn version() -> String {
+    let output = Command::new(binaries().join("kube-controller-manager")).arg("--version").output();
+    String::from_utf8(output.expect("it runs").stdout).expect("text").trim().to_owned()
+}
+
+#[test]
+fn every_outcome_has_a_scenario() {
+    let outcomes = files(&Path::new(ROOT).join("outcomes"));
+    let orphans: Vec<&String> = outcomes.iter().filter(|name| !file(name).is_file()).collect();
+    assert_eq!(orphans, Vec::<&String>::new());
+}

@@ -1,0 +1,141 @@
+//! Names with parts that differ from run to run, as words that do not: the namespace, the hashes of templates, the
+//! ends of pods' names.
+
+use serde_json::Value;
+
+const HASH_LABEL: &str = "pod-template-hash";
+/// What the API server makes random names of.
+const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
+const RANDOM_LENGTH: usize = 5;
+
+/// The names known so far.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    namespace: String,
+    /// Hashes in the order in which they were first seen: the first is written HASH1.
+    hashes: Vec<String>,
+    /// What pods are named after.
+    makers: Vec<String>,
+}
+
+impl Names {
+    pub(super) fn new(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), hashes: Vec::new(), makers: Vec::new() }
+    }
+
+    /// Takes note of ReplicaSets. Those that are seen for the first time at once are numbered by their owner's name,
+    /// revision and template.
+    pub(super) fn note(&mut self, sets: &[Value]) {
+        let mut new: Vec<(String, String)> = Vec::new();
+        for set in sets {
+            let name = set["metadata"]["name"].as_str().unwrap_or_default();
+            if !self.makers.iter().any(|maker| maker == name) {
+                self.makers.push(name.to_owned());
+            }
+            let hash = set["metadata"]["labels"][HASH_LABEL].as_str().unwrap_or_default();
+            let Some(owner) = name.strip_suffix(hash).filter(|_| !hash.is_empty()) else { continue };
+            if !self.hashes.iter().any(|known| known == hash) {
+                let revision = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"]
+                    .as_str()
+                    .unwrap_or_default();
+                let template = set["spec"]["template"].to_string().replace(hash, "");
+                new.push((format!("{owner} {revision:0>9} {template}"), hash.to_owned()));
+            }
+        }
+        new.sort();
+        for (_, hash) in new {
+            if !self.hashes.contains(&hash) {
+                self.hashes.push(hash);
+            }
+        }
+        // The longest first: `web` makes pods, and so may `web-2`.
+        self.makers.sort_by_key(|maker| std::cmp::Reverse(maker.len()));
+    }
+
+    /// A text with the words instead.
+    pub(super) fn plain(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for maker in &self.makers {
+            text = without_random_ends(&text, &format!("{maker}-"));
+        }
+        for (at, hash) in self.hashes.iter().enumerate() {
+            text = text.replace(hash, &format!("HASH{}", at + 1));
+        }
+        text.replace(&self.namespace, "NAMESPACE")
+    }
+
+    /// A selector of a scenario, which names hashes by their words, as the API server understands it.
+    pub(super) fn real(&self, selector: &str) -> String {
+        let words = self.hashes.iter().enumerate().rev();
+        words.fold(selector.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash))
+    }
+
+    /// [`Names::plain`] of everything in a document, keys included.
+    pub(super) fn plainly(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.plain(text).into(),
+            Value::Array(items) => items.iter().map(|item| self.plainly(item)).collect(),
+            Value::Object(map) => {
+                map.iter().map(|(key, value)| (self.plain(key), self.plainly(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// Writes POD for what follows each `stem` in `text`, where it is a random end of a name.
+fn without_random_ends(text: &str, stem: &str) -> String {
+    let mut rest = text;
+    let mut out = String::new();
+    while let Some(at) = rest.find(stem) {
+        let (before, found) = rest.split_at(at);
+        let end = &found[stem.len()..];
+        let is_name_character = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        let starts_here = !before.ends_with(is_name_character);
+        let length = end.find(|c: char| !is_name_character(c)).unwrap_or(end.len());
+        let is_random = length == RANDOM_LENGTH && end[..length].chars().all(|c| RANDOM.contains(c));
+        out.push_str(before);
+        out.push_str(stem);
+        if starts_here && is_random {
+            out.push_str("POD");
+            rest = &end[length..];
+        } else {
+            rest = end;
+        }
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_stand_for_what_is_random() {
+        let mut names = Names::new("parity-7");
+        let set = |hash: &str, revision: &str| {
+            json!({ "metadata": {
+                "name": format!("web-{hash}"),
+                "labels": { "pod-template-hash": hash },
+                "annotations": { "deployment.kubernetes.io/revision": revision },
+            } })
+        };
+        names.note(&[set("7c5ddbdf54", "2"), set("86c57db685", "1")]);
+        names.note(&[set("5d9c4f8b7d", "3"), set("86c57db685", "4")]);
+        names.note(&[json!({ "metadata": { "name": "bare", "labels": { "pod-template-hash": "other" } } })]);
+        for (text, plain) in [
+            ("Created pod: web-86c57db685-x2kqz", "Created pod: web-HASH1-POD"),
+            ("pods \"bare-x2kqz\" is forbidden", "pods \"bare-POD\" is forbidden"),
+            ("web-7c5ddbdf54 and web-5d9c4f8b7d in parity-7", "web-HASH2 and web-HASH3 in NAMESPACE"),
+            (
+                "bare-first, bare-x2kqzz, foobare-x2kqz, bare-",
+                "bare-first, bare-x2kqzz, foobare-x2kqz, bare-",
+            ),
+        ] {
+            assert_eq!(names.plain(text), plain);
+        }
+        assert_eq!(names.real("pod-template-hash=HASH3"), "pod-template-hash=5d9c4f8b7d");
+    }
+}

@@ -1,0 +1,277 @@
+//! Performing a scenario's steps in a namespace of its own.
+
+use std::time::Duration;
+
+use coxswain::model::clock::{Clock as _, SystemClock};
+use jiff::Unit;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::diff::differences;
+use super::names::Names;
+use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, resource};
+use super::snapshot::{at, snapshot};
+use crate::harness::{Cluster, Namespace};
+
+/// How long a step may take.
+const LIMIT: Duration = Duration::from_mins(1);
+/// How often a namespace is looked at.
+const POLL: Duration = Duration::from_millis(250);
+/// A namespace in which nothing changed for so long is quiet: recorded with care, compared in haste.
+const QUIET: Duration = Duration::from_secs(4);
+const STEADY: Duration = Duration::from_millis(1200);
+
+/// When a look is over.
+pub(super) enum Goal<'a> {
+    /// When nothing changes any more.
+    Quiet,
+    /// When it shows, and goes on showing, what was recorded, but for the differences that are kept; or when the time
+    /// is up.
+    Recorded(&'a [Value]),
+}
+
+struct Stage<'a> {
+    namespace: Namespace,
+    scenario: &'a Scenario,
+    names: Names,
+}
+
+/// Plays a scenario and gives what was seen at each look. The first that is not what was recorded is the last: what comes
+/// after it would differ for the same reason.
+pub(super) async fn play(
+    cluster: &Cluster,
+    name: &str,
+    scenario: &Scenario,
+    goal: &Goal<'_>,
+) -> Result<Vec<Value>, String> {
+    let namespace = cluster.namespace(&name.replace('/', "-")).await;
+    let names = Names::new(&namespace.name);
+    let mut stage = Stage { namespace, scenario, names };
+    stage.settle_in().await?;
+    let mut seen = Vec::new();
+    for (at, step) in scenario.steps.iter().enumerate() {
+        if let Step::Observe(after) = step {
+            let expected = match goal {
+                Goal::Quiet => None,
+                Goal::Recorded(recorded) => Some(&recorded[seen.len()]),
+            };
+            let (look, done) = stage.observe(after, expected).await?;
+            seen.push(look);
+            if !done && expected.is_none() {
+                return Err(format!("after {after:?}: not quiet within {LIMIT:?}"));
+            }
+            if !done {
+                break;
+            }
+        } else {
+            stage.perform(step).await.map_err(|error| format!("step {}: {error}\n{step:?}", at + 1))?;
+        }
+    }
+    Ok(seen)
+}
+
+impl Stage<'_> {
+    fn api(&self, kind: &kube::api::ApiResource) -> Api<DynamicObject> {
+        Api::namespaced_with(self.namespace.client.clone(), &self.namespace.name, kind)
+    }
+
+    /// Pods are refused until their service account is there.
+    async fn settle_in(&self) -> Result<(), String> {
+        let accounts = self.api(&resource("ServiceAccount")?);
+        let there = poll(async || accounts.get_opt("default").await.map_err(say)).await?;
+        there.map(drop).ok_or_else(|| "the namespace has no service account".to_owned())
+    }
+
+    async fn perform(&mut self, step: &Step) -> Result<(), String> {
+        let params = PatchParams::default();
+        match step {
+            Step::Apply(object) => {
+                let text =
+                    |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+                let params = PatchParams::apply("parity").force();
+                let api = self.api(&resource(text("/kind"))?);
+                api.patch(text("/metadata/name"), &params, &Patch::Apply(object)).await.map_err(say)?;
+            }
+            Step::Patch(change) => {
+                let Target { kind, name } = &change.target;
+                let patch = Patch::Strategic(&change.with);
+                let api = self.api(kind);
+                let patched = if change.status {
+                    api.patch_status(name, &params, &patch).await
+                } else {
+                    api.patch(name, &params, &patch).await
+                };
+                patched.map_err(say)?;
+            }
+            Step::Scale { target: Target { kind, name }, replicas } => {
+                let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+                self.api(kind).patch_scale(name, &params, &patch).await.map_err(say)?;
+            }
+            Step::Delete { target: Target { kind, name }, propagation } => {
+                let params = match propagation {
+                    Propagation::Background => DeleteParams::background(),
+                    Propagation::Foreground => DeleteParams::foreground(),
+                    Propagation::Orphan => DeleteParams::orphan(),
+                };
+                self.api(kind).delete(name, &params).await.map_err(say)?;
+            }
+            Step::Advance(advance) => self.advance(advance).await?,
+            Step::Mark { pods, take, with } => {
+                let api = self.api(&resource("Pod")?);
+                for name in self.candidates(pods, *take, |pod| !is_deleting(pod)).await? {
+                    api.patch(&name, &params, &Patch::Strategic(with)).await.map_err(say)?;
+                }
+            }
+            Step::Wait(fields) => {
+                let mut last = Value::Null;
+                let met = poll(async || {
+                    last = self.look().await?.0;
+                    Ok(fields.iter().all(|(path, value)| at(&last, path) == *value).then_some(()))
+                });
+                if met.await?.is_none() {
+                    let text = serde_yaml_ng::to_string(&last).map_err(|error| error.to_string())?;
+                    return Err(format!("not within {LIMIT:?}; there is\n{text}"));
+                }
+            }
+            Step::Observe(_) => unreachable!("not performed"),
+        }
+        Ok(())
+    }
+
+    async fn advance(&self, advance: &Advance) -> Result<(), String> {
+        let Advance { pods, take, to } = advance;
+        let api = self.api(&resource("Pod")?);
+        let params = PatchParams::default();
+        for name in self.candidates(pods, *take, |pod| may_become(pod, *to)).await? {
+            let done = match to {
+                Fate::Deleted => api.delete(&name, &DeleteParams::default()).await.map(drop),
+                Fate::Gone => api.delete(&name, &DeleteParams::default().grace_period(0)).await.map(drop),
+                fate => {
+                    let status = json!({ "status": status(*fate) });
+                    api.patch_status(&name, &params, &Patch::Strategic(status)).await.map(drop)
+                }
+            };
+            done.map_err(say)?;
+        }
+        Ok(())
+    }
+
+    /// The names of `take` pods; waits until there are so many.
+    async fn candidates(
+        &self,
+        selector: &str,
+        take: usize,
+        suits: impl Fn(&Value) -> bool,
+    ) -> Result<Vec<String>, String> {
+        let api = self.api(&resource("Pod")?);
+        let mut count = 0;
+        let found = poll(async || {
+            let selector = self.names.real(selector);
+            let list = api.list(&ListParams::default().labels(&selector)).await.map_err(say)?;
+            let pods = list.items.iter().map(|pod| serde_json::to_value(pod).expect("JSON"));
+            let mut names: Vec<String> = pods
+                .filter(&suits)
+                .filter_map(|pod| pod.pointer("/metadata/name")?.as_str().map(str::to_owned))
+                .collect();
+            count = names.len();
+            names.truncate(take);
+            Ok((count >= take).then_some(names))
+        });
+        found.await?.ok_or_else(|| format!("{count} pods of {take} within {LIMIT:?}"))
+    }
+
+    /// What is there now, and the names it is written with.
+    async fn look(&self) -> Result<(Value, Names), String> {
+        let mut objects = Vec::new();
+        for kind in &self.scenario.kinds {
+            let list = self.api(&resource(kind)?).list(&ListParams::default()).await.map_err(say)?;
+            let values = list.items.iter().map(|each| serde_json::to_value(each).expect("JSON"));
+            objects.push((kind.as_str(), values.collect()));
+        }
+        let events = self.api(&kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&()));
+        let events = events.list(&ListParams::default()).await.map_err(say)?;
+        let events: Vec<Value> =
+            events.items.iter().map(|each| serde_json::to_value(each).expect("JSON")).collect();
+        let mut names = self.names.clone();
+        let tree = snapshot(&mut names, &objects, &events);
+        Ok((tree, names))
+    }
+
+    /// Looks until what is there is what is `expected`, or, when nothing is, does not change any more; and says whether it
+    /// came to that.
+    async fn observe(&mut self, after: &str, expected: Option<&Value>) -> Result<(Value, bool), String> {
+        let kept: Vec<_> = self.scenario.differences.iter().filter(|kept| kept.after == after).collect();
+        let is_expected = |look: &Value| {
+            let differences = expected.map_or_else(Vec::new, |expected| differences(after, expected, look));
+            differences.len() == kept.len()
+                && differences.iter().all(|difference| kept.iter().any(|kept| difference.is(kept)))
+        };
+        let calm = if expected.is_some() { STEADY } else { QUIET };
+        let mut last = (Value::Null, self.names.clone());
+        let mut since = Instant::now();
+        let done = poll(async || {
+            let (mut look, names) = self.look().await?;
+            look["after"] = after.into();
+            if look != last.0 {
+                last = (look, names);
+                since = Instant::now();
+            }
+            Ok((since.elapsed() >= calm && is_expected(&last.0)).then_some(()))
+        });
+        let done = done.await?.is_some();
+        self.names = last.1;
+        Ok((last.0, done))
+    }
+}
+
+/// Tries until there is an answer; `None` when there was none within [`LIMIT`].
+async fn poll<T>(mut attempt: impl AsyncFnMut() -> Result<Option<T>, String>) -> Result<Option<T>, String> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let answer = attempt().await?;
+        if answer.is_some() || Instant::now() > deadline {
+            return Ok(answer);
+        }
+        sleep(POLL).await;
+    }
+}
+
+fn is_deleting(pod: &Value) -> bool {
+    pod.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+fn may_become(pod: &Value, fate: Fate) -> bool {
+    let is_ready = pod
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .is_some_and(|all| all.iter().any(|each| each["type"] == "Ready" && each["status"] == "True"));
+    let is_finished = ["Failed", "Succeeded"].iter().any(|phase| pod["status"]["phase"] == **phase);
+    match fate {
+        Fate::Gone => is_deleting(pod),
+        Fate::Deleted => !is_deleting(pod),
+        Fate::Ready => !is_deleting(pod) && !is_finished && !is_ready,
+        Fate::Unready => !is_deleting(pod) && is_ready,
+        Fate::Failed | Fate::Succeeded => !is_deleting(pod) && !is_finished,
+    }
+}
+
+/// A pod's status as a kubelet would report it.
+fn status(fate: Fate) -> Value {
+    let now = SystemClock.now().round(Unit::Second).expect("a second");
+    let ready = if fate == Fate::Ready { "True" } else { "False" };
+    let phase = match fate {
+        Fate::Failed => "Failed",
+        Fate::Succeeded => "Succeeded",
+        _ => "Running",
+    };
+    json!({
+        "phase": phase,
+        "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": now.to_string() }],
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
+fn say(error: kube::Error) -> String {
+    error.to_string()
+}

@@ -1,0 +1,172 @@
+//! The format of a scenario. `CONTRIBUTING.md` shows how to write one.
+
+use std::collections::BTreeMap;
+
+use kube::api::{ApiResource, GroupVersionKind};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The kinds that scenarios write or look at, with their groups and versions.
+const KINDS: &[(&str, &str, &str)] = &[
+    ("Deployment", "apps", "v1"),
+    ("Pod", "", "v1"),
+    ("ReplicaSet", "apps", "v1"),
+    ("ResourceQuota", "", "v1"),
+    ("ServiceAccount", "", "v1"),
+];
+
+/// A scenario: what happens in a namespace, and when to look.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Scenario {
+    /// What it shows, for people.
+    #[expect(dead_code, reason = "for people; required of every scenario")]
+    about: String,
+    /// The kinds that are looked at.
+    #[serde(default = "workloads")]
+    pub(super) kinds: Vec<String>,
+    pub(super) steps: Vec<Step>,
+    /// Differences that are kept on purpose. Each must be there.
+    #[serde(default)]
+    pub(super) differences: Vec<Kept>,
+}
+
+fn workloads() -> Vec<String> {
+    ["Deployment", "ReplicaSet", "Pod"].map(str::to_owned).to_vec()
+}
+
+/// One step.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum Step {
+    /// Server-side apply of an object.
+    Apply(Value),
+    /// A patch of one object: strategic merge.
+    Patch(Change),
+    /// A write of the subresource `scale`.
+    Scale { target: Target, replicas: i32 },
+    /// A delete.
+    Delete {
+        target: Target,
+        #[serde(default)]
+        propagation: Propagation,
+    },
+    /// What a kubelet would do: pods go on in their lives.
+    Advance(Advance),
+    /// A patch of some pods that are not being deleted.
+    Mark { pods: String, take: usize, with: Value },
+    /// Waits until fields have these values (`null` for absent), by their paths in what is looked at.
+    Wait(BTreeMap<String, Value>),
+    /// Looks at everything, once it is quiet.
+    Observe(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    pub(super) target: Target,
+    pub(super) with: Value,
+    /// Of the subresource `status`.
+    #[serde(default)]
+    pub(super) status: bool,
+}
+
+/// `take` pods of the label selector `pods` that have not come as far as `to`. Waits until there are so many.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Advance {
+    pub(super) pods: String,
+    pub(super) take: usize,
+    pub(super) to: Fate,
+}
+
+/// What becomes of a pod.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Fate {
+    /// It runs, and its containers pass their probes.
+    Ready,
+    /// It runs and is not ready any more.
+    Unready,
+    /// It has failed.
+    Failed,
+    /// It has succeeded.
+    Succeeded,
+    /// Somebody deletes it. It ends at its own pace.
+    Deleted,
+    /// It is being deleted, and has ended.
+    Gone,
+}
+
+/// What becomes of a deleted object's dependents.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Propagation {
+    #[default]
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// A difference kept on purpose, exactly as the test reports it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Kept {
+    /// The look after which it is there.
+    pub(super) after: String,
+    pub(super) path: String,
+    /// What the Go manager makes of it; `null` for nothing.
+    #[serde(default)]
+    pub(super) recorded: Value,
+    /// What Coxswain makes of it.
+    #[serde(default)]
+    pub(super) ours: Value,
+    /// Why it is kept.
+    pub(super) reason: String,
+}
+
+/// An object, written `KIND/NAME`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Target {
+    pub(super) kind: ApiResource,
+    pub(super) name: String,
+}
+
+impl TryFrom<String> for Target {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (kind, name) = text.split_once('/').ok_or_else(|| format!("{text:?} is not KIND/NAME"))?;
+        Ok(Self { kind: resource(kind)?, name: name.to_owned() })
+    }
+}
+
+/// A kind by its name.
+pub(super) fn resource(kind: &str) -> Result<ApiResource, String> {
+    let row = KINDS.iter().find(|(name, _, _)| *name == kind);
+    let (_, group, version) = row.ok_or_else(|| format!("{kind:?} is not among the kinds of scenarios"))?;
+    Ok(ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)))
+}
+
+impl Scenario {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        // By way of JSON, which writes a step as a map with one key and not as a YAML tag.
+        let value: Value = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+        let scenario: Self = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        if scenario.differences.iter().any(|kept| kept.reason.trim().is_empty()) {
+            return Err("a difference is kept without a reason".to_owned());
+        }
+        scenario.kinds.iter().try_for_each(|kind| resource(kind).map(drop))?;
+        Ok(scenario)
+    }
+
+    /// The names of its looks, in order.
+    pub(super) fn looks(&self) -> Vec<&str> {
+        let looks = self.steps.iter().filter_map(|step| match step {
+            Step::Observe(name) => Some(name.as_str()),
+            _ => None,
+        });
+        looks.collect()
+    }
+}

@@ -1,0 +1,264 @@
+//! What is seen of a namespace: objects and events, without what differs from run to run and without what the API
+//! server fills in.
+//!
+//! A look is a document: `KIND: {NAME: {labels, annotations, owners, …, spec, status}}`; pods as a list of what they are
+//! and how many of that sort there are, for their names say nothing; `events` by what they say.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::names::Names;
+
+/// What the API server fills in when nobody says otherwise.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("creationTimestamp", "null"),
+    ("dnsPolicy", "\"ClusterFirst\""),
+    ("enableServiceLinks", "true"),
+    ("imagePullPolicy", "\"IfNotPresent\""),
+    ("preemptionPolicy", "\"PreemptLowerPriority\""),
+    ("priority", "0"),
+    ("progressDeadlineSeconds", "600"),
+    ("resources", "{}"),
+    ("restartPolicy", "\"Always\""),
+    ("revisionHistoryLimit", "10"),
+    ("schedulerName", "\"default-scheduler\""),
+    ("securityContext", "{}"),
+    ("serviceAccount", "\"default\""),
+    ("serviceAccountName", "\"default\""),
+    ("terminationGracePeriodSeconds", "30"),
+    ("terminationMessagePath", "\"/dev/termination-log\""),
+    ("terminationMessagePolicy", "\"File\""),
+];
+/// Of the volume that admission gives every pod.
+const TOKEN_VOLUME: &str = "kube-api-access-";
+/// Of the nodes that are played.
+const NODE: &str = "node-";
+/// Of labels that pods get from their nodes.
+const TOPOLOGY: &str = "topology.kubernetes.io/";
+/// Reasons of the condition Progressing between which chance decides under the original while a rollout is under way:
+/// it writes one after the other, or one over the other.
+const UNDER_WAY: [&str; 3] = ["FoundNewReplicaSet", "NewReplicaSetCreated", "ReplicaSetUpdated"];
+/// What an event's message starts with when it stands for several.
+const COMBINED: &str = "(combined from similar events): ";
+
+/// The normal form of a namespace.
+pub(super) fn snapshot(names: &mut Names, objects: &[(&str, Vec<Value>)], events: &[Value]) -> Value {
+    for (_, sets) in objects.iter().filter(|(kind, _)| *kind == "ReplicaSet") {
+        names.note(sets);
+    }
+    let uids: Vec<&str> =
+        objects.iter().flat_map(|(_, all)| all).filter_map(|each| each["metadata"]["uid"].as_str()).collect();
+    let mut look = json!({ "after": null });
+    for (kind, all) in objects {
+        let normal = all.iter().map(|each| names.plainly(&normal(kind, each, &uids)));
+        look[*kind] = if *kind == "Pod" {
+            counted(normal)
+        } else {
+            let named =
+                all.iter().map(|each| names.plain(each["metadata"]["name"].as_str().unwrap_or_default()));
+            let sorted: BTreeMap<String, Value> = named.zip(normal).collect();
+            sorted.into_iter().collect()
+        };
+    }
+    look["events"] = happened(names, events);
+    look
+}
+
+/// The value at a path, `null` when there is none.
+pub(super) fn at(tree: &Value, path: &str) -> Value {
+    path.split('.').fold(tree, |value, key| &value[key]).clone()
+}
+
+/// Equal things are one, with their number in `count`; sorted, for they have no order.
+fn counted(things: impl Iterator<Item = Value>) -> Value {
+    let mut sorts: BTreeMap<String, (Value, u64)> = BTreeMap::new();
+    for thing in things {
+        sorts.entry(thing.to_string()).or_insert((thing, 0)).1 += 1;
+    }
+    let numbered = sorts.into_values().map(|(mut thing, count)| {
+        thing["count"] = count.into();
+        thing
+    });
+    numbered.collect()
+}
+
+/// Events of controllers by what they say, and how often each happened. Of warnings only whether it was more than
+/// once: attempts are many or few as time goes by.
+fn happened(names: &Names, events: &[Value]) -> Value {
+    let mut sorts: BTreeMap<String, u64> = BTreeMap::new();
+    for event in events {
+        if let Some(text) = event_text(event) {
+            *sorts.entry(names.plain(&text)).or_default() += event["count"].as_u64().unwrap_or(1);
+        }
+    }
+    let counted = sorts.into_iter().map(|(text, count)| {
+        let count: Value = match (text.starts_with("Warning"), count) {
+            (true, 1) => "once".into(),
+            (true, _) => "more".into(),
+            (false, count) => count.into(),
+        };
+        (text, count)
+    });
+    counted.collect()
+}
+
+/// An event of a controller on one line; `None` for those of others.
+fn event_text(event: &Value) -> Option<String> {
+    let component = event["source"]["component"].as_str().filter(|name| name.ends_with("-controller"))?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let about = &event["involvedObject"];
+    let mut line = format!(
+        "{} {} by {component} about {} {}/{}: {}",
+        text(&event["type"]),
+        text(&event["reason"]),
+        text(&about["apiVersion"]),
+        text(&about["kind"]),
+        text(&about["name"]),
+        text(&event["message"]).trim_start_matches(COMBINED),
+    );
+    // Whether attempts were so many that they are combined, which names no reporter, is a matter of time.
+    let is_combined_warning =
+        text(&event["type"]) == "Warning" && text(&event["message"]).starts_with(COMBINED);
+    if event["reportingComponent"] != component && !is_combined_warning {
+        line = format!("{line} (reported by {})", event["reportingComponent"]);
+    }
+    if !(event["firstTimestamp"].is_string() && event["lastTimestamp"].is_string()) {
+        line.push_str(" (without times)");
+    }
+    Some(line)
+}
+
+fn normal(kind: &str, object: &Value, uids: &[&str]) -> Value {
+    let metadata = &object["metadata"];
+    let mut normal = Map::new();
+    if kind == "Pod" {
+        normal.insert("name".to_owned(), metadata["name"].clone());
+    }
+    for field in ["labels", "annotations", "finalizers"] {
+        if metadata.get(field).is_some_and(|value| !is_empty(value)) {
+            normal.insert(field.to_owned(), metadata[field].clone());
+        }
+    }
+    if let Some(labels) = normal.get_mut("labels").and_then(Value::as_object_mut) {
+        labels.retain(|key, _| !key.starts_with(TOPOLOGY));
+    }
+    if let Some(references) = metadata["ownerReferences"].as_array() {
+        let owners = references.iter().map(|reference| Value::from(owner(reference, uids)));
+        normal.insert("owners".to_owned(), owners.collect());
+    }
+    if metadata.get("deletionTimestamp").is_some() {
+        normal.insert("deleting".to_owned(), true.into());
+    }
+    if metadata.get("generation").is_some() && kind != "Pod" {
+        normal.insert("generation".to_owned(), metadata["generation"].clone());
+    }
+    let mut spec = object["spec"].clone();
+    strip(&mut spec);
+    normal.insert("spec".to_owned(), spec);
+    let status = if kind == "Pod" { pod_status(&object["status"]) } else { status(&object["status"]) };
+    if !is_empty(&status) {
+        normal.insert("status".to_owned(), status);
+    }
+    Value::Object(normal)
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.is_null()
+        || value.as_object().is_some_and(Map::is_empty)
+        || value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// `KIND/NAME`, and what the reference says about it.
+fn owner(reference: &Value, uids: &[&str]) -> String {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let mut owner = format!("{}/{} {}", text("kind"), text("name"), text("apiVersion"));
+    for (field, word) in [("controller", ", controller"), ("blockOwnerDeletion", ", blocks its deletion")] {
+        if reference[field] == true {
+            owner.push_str(word);
+        }
+    }
+    if !uids.contains(&text("uid")) {
+        owner.push_str(", of another UID");
+    }
+    owner
+}
+
+/// Takes out what the API server, admission and the scheduler fill in.
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            let volume =
+                |each: &Value| each["name"].as_str().is_some_and(|name| name.starts_with(TOKEN_VOLUME));
+            let toleration = |each: &Value| {
+                each["tolerationSeconds"] == 300
+                    && each["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"))
+            };
+            for (field, is_given) in [
+                ("volumes", &volume as &dyn Fn(&Value) -> bool),
+                ("volumeMounts", &volume),
+                ("tolerations", &toleration),
+            ] {
+                if let Some(items) = map.get_mut(field).and_then(Value::as_array_mut) {
+                    items.retain(|each| !is_given(each));
+                }
+                if map.get(field).is_some_and(is_empty) {
+                    map.shift_remove(field);
+                }
+            }
+            map.retain(|key, value| {
+                let text = value.to_string();
+                !DEFAULTS.contains(&(key.as_str(), text.as_str()))
+            });
+            if map.get("nodeName").and_then(Value::as_str).is_some_and(|name| name.starts_with(NODE)) {
+                map.insert("nodeName".to_owned(), "NODE".into());
+            }
+            map.values_mut().for_each(strip);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+/// The phase, and whether it is ready: the rest is the kubelet's.
+fn pod_status(status: &Value) -> Value {
+    let conditions = status["conditions"].as_array();
+    let ready = conditions.and_then(|all| all.iter().find(|each| each["type"] == "Ready"));
+    let ready = ready.map_or_else(|| "no word".into(), |ready| ready["status"].clone());
+    json!({ "phase": status["phase"], "ready": ready })
+}
+
+/// A status with its conditions by type. Of their times, that they are there and in order.
+fn status(status: &Value) -> Value {
+    let mut normal = status.clone();
+    if let Some(conditions) = status["conditions"].as_array() {
+        let by_type: BTreeMap<String, Value> = conditions
+            .iter()
+            .map(|each| (each["type"].as_str().unwrap_or_default().to_owned(), condition(each)))
+            .collect();
+        normal["conditions"] = by_type.into_iter().collect();
+    }
+    normal
+}
+
+fn condition(condition: &Value) -> Value {
+    let mut normal = condition.clone();
+    let (transition, update) =
+        (condition["lastTransitionTime"].as_str(), condition["lastUpdateTime"].as_str());
+    let map = normal.as_object_mut().expect("a condition is an object");
+    for field in ["type", "lastTransitionTime", "lastUpdateTime"] {
+        map.shift_remove(field);
+    }
+    if UNDER_WAY.iter().any(|reason| condition["reason"] == **reason) {
+        map.insert("reason".to_owned(), UNDER_WAY.join(" or ").into());
+        map.shift_remove("message");
+    }
+    let times = match (transition, update) {
+        (Some(transition), Some(update)) if transition <= update => "of transition and of update",
+        (Some(_), Some(_)) => "an update before the transition",
+        (Some(_), None) => "of transition",
+        (None, _) => "no transition",
+    };
+    map.insert("times".to_owned(), times.into());
+    normal
+}
