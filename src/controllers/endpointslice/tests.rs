@@ -43,6 +43,6 @@ fn it_builds_and_watches_what_it_reads() {
     let key = Key::new("default", "web");
     let now = Timestamp::from_second(fixtures::NOW).unwrap();
     assert!(work.reconcile.plan(&key, &[], now).unwrap().is_none());
-    bench.add(fixtures::service(|_| {}));
+    bench.add(&fixtures::service(|_| {}));
     assert!(!work.reconcile.plan(&key, &[], now).unwrap().unwrap().is_empty());
 }
