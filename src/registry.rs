@@ -12,7 +12,8 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, replicaset, root_ca_certificate_publisher, serviceaccount, serviceaccount_token,
+    deployment, endpointslice, replicaset, root_ca_certificate_publisher, serviceaccount,
+    serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
 
@@ -89,12 +90,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("endpoint-controller"),
         "Keeps the Endpoints of each Service.",
     ),
-    not_built(
-        "endpointslice-controller",
-        &["endpointslice"],
-        Some("endpointslice-controller"),
-        "Keeps the EndpointSlices of each Service.",
-    ),
+    endpointslice::DESCRIPTOR,
     not_built(
         "endpointslice-mirroring-controller",
         &["endpointslicemirroring"],

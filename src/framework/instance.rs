@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::demand::{Demands, Explained, Synced};
-use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
+use super::descriptor::{Build, BuildError, Built, Descriptor, KeyMap, Loop};
 use super::expectations::Expectations;
 use super::metrics::ReconcileMetrics;
 use super::reads::Reader;
@@ -23,7 +23,7 @@ use crate::api::Kind;
 use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery};
 use crate::events::EventBroadcaster;
 use crate::executor::{Executor, ObserveWrites, TokenSigner, Written};
-use crate::informer::{Delta, InformerHandle, Informers, Registration, Store};
+use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, Store};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
@@ -257,11 +257,9 @@ impl Instance {
             if !read.iter().any(|held| Arc::ptr_eq(held, &store)) {
                 read.push(store);
             }
-            let (queue, keys) = (Arc::clone(&queue), watch.keys);
-            let handler = move |delta: Delta<'_>| keys(delta, &mut |key| queue.add(key));
-            self.registrations.push(
-                handles.handle(watch.kind, watch.field_selector).add_handler(self.name, Arc::new(handler)),
-            );
+            let handler = queue_keys(Arc::clone(&queue), watch.keys, each.reconcile.gather(watch.kind));
+            self.registrations
+                .push(handles.handle(watch.kind, watch.field_selector).add_handler(self.name, handler));
         }
         let worker = Arc::new(Worker {
             controller: self.name,
@@ -345,6 +343,15 @@ impl Instance {
             handle.release().await;
         }
     }
+}
+
+/// Queues the keys that a change concerns: at once, or after a rest in which further changes are gathered.
+pub(super) fn queue_keys(queue: Arc<WorkQueue<Key>>, keys: KeyMap, gather: Duration) -> Handler {
+    Arc::new(move |delta: Delta<'_>| {
+        keys(delta, &mut |key| {
+            if gather.is_zero() { queue.add(key) } else { queue.add_after(key, gather) }
+        });
+    })
 }
 
 /// The informers that a controller under construction has asked for.
