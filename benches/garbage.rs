@@ -121,7 +121,9 @@ fn below(tree: usize) -> Vec<Vec<String>> {
         return vec![(1..TREE).map(|at| format!("tree-{tree}-fan-{at}")).collect()];
     }
     let chains = (TREE - 1) / CHAIN;
-    (0..CHAIN).map(|level| (0..chains).map(|chain| format!("tree-{tree}-chain-{chain}-{level}")).collect()).collect()
+    (0..CHAIN)
+        .map(|level| (0..chains).map(|chain| format!("tree-{tree}-chain-{chain}-{level}")).collect())
+        .collect()
 }
 
 /// Trees, and beside each an object that it owns together with an object that stays.
@@ -145,7 +147,8 @@ async fn fill(namespace: &Namespace, trees: usize) {
 
 async fn create(namespace: &Namespace, name: &str, owners: &[OwnerReference]) -> OwnerReference {
     let body = json!({ "metadata": { "name": name, "ownerReferences": owners } });
-    let made = maps(namespace).create(&PostParams::default(), &object::<ConfigMap>(body)).await.expect("created");
+    let made =
+        maps(namespace).create(&PostParams::default(), &object::<ConfigMap>(body)).await.expect("created");
     OwnerReference {
         api_version: "v1".to_owned(),
         kind: "ConfigMap".to_owned(),
@@ -185,14 +188,17 @@ async fn measure(
         peak_mib: 0.0,
         phases: [Phase::default(); 2],
     };
-    println!("{name}: settled with {:.1} MiB after {:.2} CPU seconds", figures.settled_mib, figures.settling_cpu);
+    println!(
+        "{name}: settled with {:.1} MiB after {:.2} CPU seconds",
+        figures.settled_mib, figures.settling_cpu
+    );
     let mut left = expected(trees, |_| true);
     assert_eq!(count(namespace).await, left.len(), "nothing went before anything was deleted");
     for (phase, params) in [DeleteParams::background(), DeleteParams::foreground()].iter().enumerate() {
         let after = expected(trees, |tree| is_kept(tree) || (tree / 2) % 2 > phase);
-        let doomed: Vec<usize> = (0..trees).filter(|tree| !is_kept(*tree) && (tree / 2) % 2 == phase).collect();
-        let (cpu, requests, began) =
-            (cpu_seconds(manager.pid), requests(&manager).await, Instant::now());
+        let doomed: Vec<usize> =
+            (0..trees).filter(|tree| !is_kept(*tree) && (tree / 2) % 2 == phase).collect();
+        let (cpu, requests, began) = (cpu_seconds(manager.pid), requests(&manager).await, Instant::now());
         let delete = |tree: usize| async move {
             maps(namespace).delete(&format!("tree-{tree}"), params).await.expect("deleted");
         };
@@ -235,7 +241,9 @@ async fn verify(namespace: &Namespace, names: &BTreeSet<String>, stays: impl Fn(
     for each in &list {
         assert!(each.metadata.deletion_timestamp.is_none());
         let name = each.metadata.name.as_deref().unwrap_or_default();
-        let Some(tree) = name.strip_prefix("tree-").and_then(|rest| rest.strip_suffix("-shared")) else { continue };
+        let Some(tree) = name.strip_prefix("tree-").and_then(|rest| rest.strip_suffix("-shared")) else {
+            continue;
+        };
         let owners = each.metadata.owner_references.as_ref().map_or(0, Vec::len);
         let expected = 1 + usize::from(stays(tree.parse().expect("a number")));
         assert_eq!(owners, expected, "owners of {name}");

@@ -12,7 +12,7 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, garbage_collector, replicaset, root_ca_certificate_publisher, serviceaccount,
+    deployment, endpointslice, garbage_collector, replicaset, root_ca_certificate_publisher, serviceaccount,
     serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
@@ -90,12 +90,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("endpoint-controller"),
         "Keeps the Endpoints of each Service.",
     ),
-    not_built(
-        "endpointslice-controller",
-        &["endpointslice"],
-        Some("endpointslice-controller"),
-        "Keeps the EndpointSlices of each Service.",
-    ),
+    endpointslice::DESCRIPTOR,
     not_built(
         "endpointslice-mirroring-controller",
         &["endpointslicemirroring"],

@@ -1,7 +1,7 @@
 //! `core/v1`, trimmed.
 
 use super::meta::ObjectMeta;
-use crate::wire::{Labels, Reader, Str, Time, message};
+use crate::wire::{IntOrString, Labels, Quantities, Reader, Str, Time, message};
 
 message! {
     schema SCHEMA;
@@ -18,16 +18,40 @@ message! {
 
     /// What controllers read of a pod's spec.
     pub struct PodSpec = "k8s.io.api.core.v1.PodSpec" {
+        /// Containers; of a cached pod only those with named ports, which services may refer to.
+        2 => containers: Vec<Container>,
         /// Node it is bound to; empty until scheduled.
         10 => node_name: Str [interned],
+        /// Its hostname, where it has one of its own.
+        16 => hostname: Str,
+        /// The service under whose name DNS knows it.
+        17 => subdomain: Str [interned],
         /// Init containers; of a cached pod only those that go on running, the sidecars.
         20 => init_containers: Vec<InitContainer>,
+    }
+
+    /// What controllers read of a container.
+    pub struct Container = "k8s.io.api.core.v1.Container" {
+        /// Ports; of a cached pod only those with names.
+        6 => ports: Vec<ContainerPort>,
+    }
+
+    /// A port of a container.
+    pub struct ContainerPort = "k8s.io.api.core.v1.ContainerPort" {
+        /// Name, unique in its pod, or empty.
+        1 => name: Str [interned],
+        /// Number.
+        3 => container_port: i32,
+        /// `TCP`, `UDP` or `SCTP`.
+        4 => protocol: Str [interned],
     }
 
     /// What controllers read of an init container.
     pub struct InitContainer = "k8s.io.api.core.v1.Container" {
         /// Name, unique in its pod.
         1 => name: Str [interned],
+        /// Ports; of a cached pod only those with names.
+        6 => ports: Vec<ContainerPort>,
         /// `Always` for a sidecar; otherwise empty.
         24 => restart_policy: Str [interned],
     }
@@ -42,6 +66,14 @@ message! {
         8 => container_statuses: Vec<ContainerStatus>,
         /// Statuses of init containers; of a cached pod only those of sidecars.
         10 => init_container_statuses: Vec<InitContainerStatus>,
+        /// Addresses, at most one of each IP family.
+        12 => pod_ips: Vec<PodIp>,
+    }
+
+    /// An address of a pod.
+    pub struct PodIp = "k8s.io.api.core.v1.PodIP" {
+        /// The address.
+        1 => ip: Str,
     }
 
     /// A condition of a pod.
@@ -66,6 +98,70 @@ message! {
         1 => name: Str [interned],
         /// How often it was restarted.
         5 => restart_count: i32,
+    }
+
+    /// A service.
+    pub struct Service = "k8s.io.api.core.v1.Service" {
+        /// Metadata.
+        1 => metadata: ObjectMeta,
+        /// Desired state.
+        2 => spec: ServiceSpec,
+    }
+
+    /// What controllers read of a service's spec.
+    pub struct ServiceSpec = "k8s.io.api.core.v1.ServiceSpec" {
+        /// Ports.
+        1 => ports: Vec<ServicePort>,
+        /// Which pods serve it; empty if somebody else says where it is served.
+        2 => selector: Labels,
+        /// Its address; `None` for a headless service.
+        3 => cluster_ip: Str,
+        /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
+        4 => r#type: Str [interned],
+        /// Whether pods are endpoints before they are ready.
+        13 => publish_not_ready_addresses: bool,
+        /// `IPv4`, `IPv6` or both.
+        19 => ip_families: Vec<Str> [interned],
+        /// Which endpoints clients should prefer (KEP-4444).
+        23 => traffic_distribution: Option<Str> [interned],
+    }
+
+    /// A port of a service.
+    pub struct ServicePort = "k8s.io.api.core.v1.ServicePort" {
+        /// Name; empty only for the port of a service that has one.
+        1 => name: Str [interned],
+        /// `TCP`, `UDP` or `SCTP`.
+        2 => protocol: Str [interned],
+        /// Number.
+        3 => port: i32,
+        /// Number or name of the pods' port.
+        4 => target_port: Option<IntOrString>,
+        /// What is spoken there.
+        6 => app_protocol: Option<Str> [interned],
+    }
+
+    /// A node.
+    pub struct Node = "k8s.io.api.core.v1.Node" {
+        /// Metadata.
+        1 => metadata: ObjectMeta,
+        /// Observed state.
+        3 => status: NodeStatus,
+    }
+
+    /// What controllers read of a node's status.
+    pub struct NodeStatus = "k8s.io.api.core.v1.NodeStatus" {
+        /// What pods may use of it; of a cached node only the CPU.
+        2 => allocatable: Quantities,
+        /// Conditions.
+        4 => conditions: Vec<NodeCondition>,
+    }
+
+    /// A condition of a node.
+    pub struct NodeCondition = "k8s.io.api.core.v1.NodeCondition" {
+        /// `Ready`, `MemoryPressure` …
+        1 => r#type: Str [interned],
+        /// `True`, `False` or `Unknown`.
+        2 => status: Str [interned],
     }
 
     /// A service account.
@@ -164,5 +260,12 @@ impl Pod {
     /// Whether it has run to its end, well or not.
     pub fn is_finished(&self) -> bool {
         self.status.phase == "Succeeded" || self.status.phase == "Failed"
+    }
+}
+
+impl Node {
+    /// Whether the `Ready` condition is `True`.
+    pub fn is_ready(&self) -> bool {
+        self.status.conditions.iter().any(|held| held.r#type == "Ready" && held.status == "True")
     }
 }

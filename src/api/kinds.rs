@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::apps::{Deployment, ReplicaSet};
 use super::coordination::Lease;
-use super::core::{ConfigMap, Namespace, Pod, Secret, ServiceAccount};
+use super::core::{ConfigMap, ContainerPort, Namespace, Node, Pod, Secret, Service, ServiceAccount};
+use super::discovery::EndpointSlice;
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::wire::splice::{Edit, edit, without};
@@ -29,8 +30,46 @@ fn controller_keys(object: &dyn Object) -> IndexKeys {
 
 const CONTROLLER_INDEX: &[Index] = &[Index { name: BY_CONTROLLER, keys: controller_keys }];
 
+/// Index of services by a pair of their selector, so that those that may select a pod are found by its labels; see
+/// [`selector_key`]. A service without a selector is not in it.
+pub const BY_SELECTOR: &str = "selector";
+
+/// The value under which [`BY_SELECTOR`] files a service of this namespace.
+pub fn selector_key(namespace: &str, label: &str, value: &str) -> Str {
+    Str::from(format!("{namespace}/{label}={value}"))
+}
+
+/// The last pair: of several the last in the alphabet mostly tells more (`app`, `statefulset.kubernetes.io/pod-name`).
+fn selector_keys(object: &dyn Object) -> IndexKeys {
+    let any: &dyn std::any::Any = object;
+    let service = any.downcast_ref::<Service>();
+    let pair = service.and_then(|service| service.spec.selector.as_slice().last());
+    pair.map(|(label, value)| selector_key(&object.meta().namespace, label, value)).into_iter().collect()
+}
+
+/// Index of EndpointSlices by [`service_key`] of the service that their label names.
+pub const BY_SERVICE: &str = "service";
+
+/// Label of an EndpointSlice: the service that it belongs to.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// The value under which [`BY_SERVICE`] files the slices of a service.
+pub fn service_key(namespace: &str, service: &str) -> Str {
+    Str::from(format!("{namespace}/{service}"))
+}
+
+fn service_keys(object: &dyn Object) -> IndexKeys {
+    let meta = object.meta();
+    let service = meta.labels.get(SERVICE_NAME);
+    service.map(|service| service_key(&meta.namespace, service)).into_iter().collect()
+}
+
 /// Annotations of pods that some controller reads; the others are not kept.
 const POD_ANNOTATIONS: &[&str] = &["controller.kubernetes.io/pod-deletion-cost"];
+
+/// Annotations of services that some controller reads.
+const SERVICE_ANNOTATIONS: &[&str] =
+    &["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
 
 macro_rules! object {
     ($($ty:ty $(, $raw:ident)?;)*) => {$(
@@ -55,6 +94,8 @@ macro_rules! object {
 object! {
     Pod;
     Namespace;
+    Node;
+    Service;
     PartialObjectMetadata;
     ConfigMap, raw;
     Secret, raw;
@@ -62,6 +103,7 @@ object! {
     Deployment, raw;
     ReplicaSet, raw;
     Lease, raw;
+    EndpointSlice, raw;
 }
 
 fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
@@ -71,7 +113,34 @@ fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
 fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut pod = Pod::decode_with_annotations(bytes, POD_ANNOTATIONS)?;
     keep_sidecars(&mut pod);
+    keep_named_ports(&mut pod);
     Ok(Arc::new(pod))
+}
+
+/// Ports are looked up by name only, and most containers have none with a name.
+fn keep_named_ports(pod: &mut Pod) {
+    let keep = |ports: &mut Vec<ContainerPort>| {
+        ports.retain(|port| !port.name.is_empty());
+        ports.shrink_to_fit();
+    };
+    for container in &mut pod.spec.containers {
+        keep(&mut container.ports);
+    }
+    pod.spec.containers.retain(|container| !container.ports.is_empty());
+    pod.spec.containers.shrink_to_fit();
+    for container in &mut pod.spec.init_containers {
+        keep(&mut container.ports);
+    }
+}
+
+fn decode_service(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    Ok(Arc::new(Service::decode_with_annotations(bytes, SERVICE_ANNOTATIONS)?))
+}
+
+fn decode_node(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    let mut node = Node::decode_with_annotations(bytes, &[])?;
+    node.status.allocatable.0.retain(|resource, _| *resource == "cpu");
+    Ok(Arc::new(node))
 }
 
 /// Init containers that have run to their end concern nobody.
@@ -210,6 +279,53 @@ pub static LEASES: Kind = Kind {
     indexes: &[],
 };
 
+/// Services.
+pub static SERVICES: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "Service",
+    resource: "services",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_service,
+    indexes: &[Index { name: BY_SELECTOR, keys: selector_keys }],
+};
+
+/// Nodes.
+pub static NODES: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "Node",
+    resource: "nodes",
+    namespaced: false,
+    metadata_only: false,
+    decode: decode_node,
+    indexes: &[],
+};
+
+/// EndpointSlices.
+pub static ENDPOINT_SLICES: Kind = Kind {
+    group: "discovery.k8s.io",
+    version: "v1",
+    kind: "EndpointSlice",
+    resource: "endpointslices",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_kept::<EndpointSlice>,
+    indexes: &[Index { name: BY_SERVICE, keys: service_keys }],
+};
+
 /// All kinds, for tests that hold for each.
-pub static ALL: &[&Kind] =
-    &[&PODS, &REPLICA_SETS, &DEPLOYMENTS, &SERVICE_ACCOUNTS, &SECRETS, &CONFIG_MAPS, &NAMESPACES, &LEASES];
+pub static ALL: &[&Kind] = &[
+    &PODS,
+    &REPLICA_SETS,
+    &DEPLOYMENTS,
+    &SERVICE_ACCOUNTS,
+    &SECRETS,
+    &CONFIG_MAPS,
+    &NAMESPACES,
+    &LEASES,
+    &SERVICES,
+    &NODES,
+    &ENDPOINT_SLICES,
+];

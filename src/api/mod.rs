@@ -7,6 +7,7 @@
 pub mod apps;
 pub mod coordination;
 pub mod core;
+pub mod discovery;
 pub mod dynamic;
 pub mod events;
 mod kind;
@@ -20,6 +21,14 @@ pub type MessageSchema = (&'static str, &'static [(u32, &'static str)]);
 
 /// Every message that is declared in this module's files, to be compared with upstream's definitions.
 pub fn schema() -> Vec<MessageSchema> {
-    [apps::SCHEMA, coordination::SCHEMA, core::SCHEMA, events::SCHEMA, meta::SCHEMA, crate::wire::SCHEMA]
-        .concat()
+    [
+        apps::SCHEMA,
+        coordination::SCHEMA,
+        core::SCHEMA,
+        discovery::SCHEMA,
+        events::SCHEMA,
+        meta::SCHEMA,
+        crate::wire::SCHEMA,
+    ]
+    .concat()
 }

@@ -1,6 +1,7 @@
 //! The controllers, one room each, all of one shape.
 
 pub mod deployment;
+pub mod endpointslice;
 pub mod garbage_collector;
 pub mod replicaset;
 pub mod root_ca_certificate_publisher;

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::demand::{Demands, Explained, Synced};
-use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
+use super::descriptor::{Build, BuildError, Built, Descriptor, KeyMap, Loop};
 use super::dynamic::{DynamicRoom, DynamicWatches, Supervisor};
 use super::expectations::Expectations;
 use super::metrics::{ReconcileMetrics, RoomMetrics};
@@ -21,10 +21,10 @@ use super::report::Report;
 use super::stats::LoopStats;
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
-use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery};
+use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery, Pace};
 use crate::events::EventBroadcaster;
 use crate::executor::{Executor, ObserveWrites, TokenSigner, Written};
-use crate::informer::{Delta, InformerHandle, Informers, Registration, Store};
+use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, Store};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
@@ -227,7 +227,8 @@ impl Instance {
             debug: &|page| *debug.lock() = Some(page),
             metrics: &runtime.room_metrics,
         })?;
-        let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account)?;
+        let pace = loops.iter().map(|each| each.reconcile.pace()).fold(Pace::PLAIN, Pace::max);
+        let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account, pace)?;
         let reader = Reader { client: client.clone(), discovery: Arc::clone(&runtime.discovery) };
         let mut executor =
             Executor::new(client.clone(), Arc::new(runtime.events.recorder(descriptor.name, client)));
@@ -318,11 +319,9 @@ impl Instance {
             if !read.iter().any(|held| Arc::ptr_eq(held, &store)) {
                 read.push(store);
             }
-            let (queue, keys) = (Arc::clone(&queue), watch.keys);
-            let handler = move |delta: Delta<'_>| keys(delta, &mut |key| queue.add(key));
-            self.registrations.push(
-                handles.handle(watch.kind, watch.field_selector).add_handler(self.name, Arc::new(handler)),
-            );
+            let handler = queue_keys(Arc::clone(&queue), watch.keys, each.reconcile.gather(watch.kind));
+            self.registrations
+                .push(handles.handle(watch.kind, watch.field_selector).add_handler(self.name, handler));
         }
         let worker = Arc::new(Worker {
             controller: self.name,
@@ -418,6 +417,15 @@ impl Instance {
             handle.release().await;
         }
     }
+}
+
+/// Queues the keys that a change concerns: at once, or after a rest in which further changes are gathered.
+pub(super) fn queue_keys(queue: Arc<WorkQueue<Key>>, keys: KeyMap, gather: Duration) -> Handler {
+    Arc::new(move |delta: Delta<'_>| {
+        keys(delta, &mut |key| {
+            if gather.is_zero() { queue.add(key) } else { queue.add_after(key, gather) }
+        });
+    })
 }
 
 /// The informers that a controller under construction has asked for.

@@ -31,6 +31,6 @@ pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;
 pub use reads::{Observed, Pass, Read, Reads};
 pub use report::{Report, Requeue, Turn, Unreported};
-pub use room::{LiveAdapter, LiveRoom, ObserveError, Reconcile, Room, RoomAdapter};
+pub use room::{LiveAdapter, LiveRoom, ObserveError, Pace, Reconcile, Room, RoomAdapter};
 pub use stats::{KeyFailure, LoopStats};
 pub use worker::Outcome;

@@ -1,8 +1,12 @@
 //! The shape of a controller: observe, then plan.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::reads::{Observed, Pass, Reads};
+use crate::api::Kind;
+pub use crate::client::Pace;
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 
@@ -17,6 +21,13 @@ pub trait Room: Send + Sync + 'static {
 
     /// Decides. Pure: no I/O, clock, async or randomness; the same view and time give the same plan.
     fn plan(view: &Self::View, now: Timestamp) -> Plan;
+
+    /// How long the keys that a change of this kind concerns rest first, so that further changes are gathered. A key is
+    /// taken up when the first of its changes has rested that long, or at once when another change asks for it.
+    fn gather(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
+    }
 }
 
 /// A controller whose decisions rest on live reads too: it observes in several passes. See [`Reads`].
@@ -35,6 +46,11 @@ pub trait LiveRoom: Send + Sync + 'static {
 
     /// Decides, as [`Room::plan`] does.
     fn plan(view: &Self::View, now: Timestamp) -> Plan;
+
+    /// How fast it may ask, compared with other controllers. The fastest of a controller's loops counts for all.
+    fn pace(&self) -> Pace {
+        Pace::PLAIN
+    }
 }
 
 /// The stores hold something that cannot be reconciled.
@@ -58,6 +74,17 @@ pub trait Reconcile: Send + Sync {
         read: &Reads,
         now: Timestamp,
     ) -> Result<Pass, ObserveError>;
+
+    /// How long the keys that a change of this kind concerns rest first, see [`Room::gather`].
+    fn gather(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
+    }
+
+    /// How fast it may ask, see [`LiveRoom::pace`].
+    fn pace(&self) -> Pace {
+        Pace::PLAIN
+    }
 }
 
 /// Makes a [`Reconcile`] of a [`Room`].
@@ -70,6 +97,10 @@ impl<R: Room> Reconcile for RoomAdapter<R> {
             Some(view) => Pass::Plan(R::plan(&view, now)),
             None => Pass::Nothing,
         })
+    }
+
+    fn gather(&self, kind: &Kind) -> Duration {
+        self.0.gather(kind)
     }
 }
 
@@ -90,5 +121,9 @@ impl<R: LiveRoom> Reconcile for LiveAdapter<R> {
             Observed::Needs(reads) => Pass::Needs(reads),
             Observed::View(view) => Pass::Plan(R::plan(&view, now)),
         })
+    }
+
+    fn pace(&self) -> Pace {
+        self.0.pace()
     }
 }

@@ -13,19 +13,22 @@ use prometheus::Registry;
 use tower::util::BoxCloneSyncService;
 
 use super::demand::Demands;
+use super::descriptor::KeyMap;
 use super::expectations::Expectations;
+use super::instance::queue_keys;
 use super::metrics::ReconcileMetrics;
 use super::reads::{Pass, Read, Reader, Reads};
 use super::report::Unreported;
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
 use super::worker::{Outcome, Worker};
+use crate::api::AnyObject;
 use crate::api::core::Pod;
 use crate::api::kinds::PODS;
 use crate::api::meta::ObjectMeta;
 use crate::client::{ApiClient, BoxError, Discovery};
 use crate::executor::{ActionResult, Events, Executor};
-use crate::informer::Store;
+use crate::informer::{Delta, Store};
 use crate::model::Key;
 use crate::model::clock::{ManualClock, SharedClock};
 use crate::model::plan::{EventSpec, Failure, Plan, Step, Verb, Write};
@@ -419,4 +422,26 @@ async fn failing_keys_are_known_until_they_succeed() {
     worker.process(item).await;
     assert_eq!((worker.stats.failing_keys(), worker.stats.failing(10)), (0, Vec::new()));
     assert!(stats.plans.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_rest_while_changes_are_gathered() {
+    let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()));
+    let keys: KeyMap = Arc::new(|delta, emit| emit(Key::of(delta.latest().unwrap().meta())));
+    let pod: AnyObject = Arc::new(Pod {
+        metadata: ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() },
+        ..Pod::default()
+    });
+    let change = Delta { old: None, new: Some(&pod), initial: false, resync: false };
+    let began = tokio::time::Instant::now();
+    let gathering = queue_keys(Arc::clone(&queue), Arc::clone(&keys), Duration::from_secs(2));
+    gathering(change);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    gathering(change);
+    drop(queue.get().await.unwrap());
+    assert_eq!(began.elapsed(), Duration::from_secs(2), "the first change counts");
+    gathering(change);
+    queue_keys(Arc::clone(&queue), keys, Duration::ZERO)(change);
+    drop(queue.get().await.unwrap());
+    assert_eq!(began.elapsed(), Duration::from_secs(2), "another change may ask for it at once");
 }

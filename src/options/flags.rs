@@ -145,9 +145,9 @@ concurrent_endpoint_syncs: i32 = 5, NotBuilt, "Services whose Endpoints are reco
 endpoint_updates_batch_period: Duration = secs(0), NotBuilt, "How long changes of Pods are gathered before Endpoints are written. Longer means fewer writes and later news.";
 
 ["Endpointslice-controller"]
-concurrent_service_endpoint_syncs: i32 = 5, NotBuilt, "Services whose EndpointSlices are reconciled at the same time: 1 to 50.";
-endpointslice_updates_batch_period: Duration = secs(0), NotBuilt, "How long changes of Pods are gathered before EndpointSlices are written. Longer means fewer writes and later news.";
-max_endpoints_per_slice: i32 = 100, NotBuilt, "Endpoints in one EndpointSlice at most: 1 to 1000.";
+concurrent_service_endpoint_syncs: i32 = 5, Built, "Services whose EndpointSlices are reconciled at the same time: 1 to 50.";
+endpointslice_updates_batch_period: Duration = secs(0), Built, "How long changes of Pods are gathered before EndpointSlices are written. Longer means fewer writes and later news.";
+max_endpoints_per_slice: i32 = 100, Built, "Endpoints in one EndpointSlice at most: 1 to 1000.";
 
 ["Endpointslice-mirroring-controller"]
 mirroring_concurrent_service_endpoint_syncs: i32 = 5, NotBuilt, "Endpoints mirrored at the same time: 1 to 50.";

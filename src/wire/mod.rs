@@ -30,7 +30,7 @@ pub use labels::Labels;
 pub use reader::{RawField, Reader, Value, WireError};
 pub use text::Str;
 pub(crate) use types::SCHEMA;
-pub use types::{Data, IntOrString, Raw, Time};
+pub use types::{Data, IntOrString, Quantities, Raw, Time};
 
 /// What a decode needs besides the bytes of a field.
 #[derive(Clone, Copy)]

@@ -275,6 +275,44 @@ impl Field for Data {
     }
 }
 
+/// `map<string, Quantity>`: amounts of resources, as they are written (`500m`, `64Gi`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quantities(pub BTreeMap<Str, Str>);
+
+impl Field for Quantities {
+    fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
+        let mut reader = Reader::new(value.bytes()?);
+        let (mut key, mut amount) = ("", "");
+        while let Some((number, value)) = reader.next_field()? {
+            match number {
+                1 => key = value.text()?,
+                2 => {
+                    let mut quantity = Reader::new(value.bytes()?);
+                    while let Some((number, value)) = quantity.next_field()? {
+                        if number == 1 {
+                            amount = value.text()?;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.0.insert(Str::interned(key), Str::interned(amount));
+        Ok(())
+    }
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        for (key, amount) in &self.0 {
+            let mut quantity = Vec::with_capacity(amount.len() + 2);
+            put_bytes(&mut quantity, 1, amount.as_bytes());
+            let mut entry = Vec::with_capacity(key.len() + quantity.len() + 4);
+            put_bytes(&mut entry, 1, key.as_bytes());
+            put_bytes(&mut entry, 2, &quantity);
+            put_bytes(out, number, &entry);
+        }
+    }
+}
+
 message! {
     schema SCHEMA;
 

@@ -15,6 +15,7 @@ mod cli;
 mod clients;
 mod credentials;
 mod deployments;
+mod endpointslices;
 mod faults;
 mod garbage_collection;
 mod informers;

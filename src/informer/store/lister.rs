@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::Store;
+use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Object};
 use crate::model::Key;
 
@@ -50,6 +51,11 @@ impl<T: Object> Lister<T> {
     /// All objects of a namespace, in no order.
     pub fn list_namespace(&self, namespace: &str) -> Vec<Arc<T>> {
         self.store.list_namespace(namespace).into_iter().filter_map(downcast).collect()
+    }
+
+    /// The objects of a namespace whose metadata `wanted` accepts, in no order; see [`Store::select`].
+    pub fn select(&self, namespace: &str, wanted: impl Fn(&ObjectMeta) -> bool) -> Vec<Arc<T>> {
+        self.store.select(namespace, |held| wanted(held.meta())).into_iter().filter_map(downcast).collect()
     }
 
     /// All objects that the index `name` files under `value`, in no order.

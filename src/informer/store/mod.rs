@@ -161,6 +161,12 @@ impl Store {
         self.contents.read().namespace(namespace).cloned().collect()
     }
 
+    /// The objects of a namespace that `wanted` accepts, in no order. It runs with the contents locked and must look at
+    /// its argument only.
+    pub fn select(&self, namespace: &str, wanted: impl Fn(&dyn Object) -> bool) -> Vec<AnyObject> {
+        self.contents.read().namespace(namespace).filter(|held| wanted(held.as_ref())).cloned().collect()
+    }
+
     /// All objects that the index `name` files under `value`, in no order; none if the kind has no such index.
     pub fn by_index(&self, name: &str, value: &str) -> Vec<AnyObject> {
         let Some(at) = self.kind.indexes.iter().position(|index| index.name == name) else {

@@ -142,8 +142,8 @@ fn restarted(pod: &mut Pod, containers: &[i32], sidecar: i32, other_init: i32) {
     pod.status.container_statuses =
         containers.map(|&restart_count| ContainerStatus { restart_count }).collect();
     pod.spec.init_containers = vec![
-        InitContainer { name: "sidecar".into(), restart_policy: "Always".into() },
-        InitContainer { name: "setup".into(), restart_policy: Str::EMPTY },
+        InitContainer { name: "sidecar".into(), restart_policy: "Always".into(), ..InitContainer::default() },
+        InitContainer { name: "setup".into(), ..InitContainer::default() },
     ];
     let status = |name: &str, restart_count| InitContainerStatus { name: name.into(), restart_count };
     pod.status.init_container_statuses = vec![status("sidecar", sidecar), status("setup", other_init)];

@@ -1,0 +1,281 @@
+//! Into which slices endpoints go.
+//!
+//! Every write of a slice goes to every node of the cluster, so the number of writes matters more than full slices
+//! (KEP-752): endpoints stay where they are; new ones go where something is written anyway, or else all together into the
+//! one slice that they fill best, or into new slices. Nothing is moved to even out. Endpoints are taken in the order of
+//! their pods' names, slices in that of their own.
+
+use std::cell::OnceCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::super::view::{Held, View};
+use super::demand::{self, Group, Identity, Ports, Wanted};
+use super::draft;
+use crate::api::core::Service;
+use crate::api::discovery::{Endpoint, EndpointPort};
+use crate::wire::{Labels, Str, Time};
+
+/// The content of a slice to be written.
+#[derive(Clone, Debug)]
+pub(super) struct Draft<'a> {
+    pub(super) family: Str,
+    pub(super) ports: Vec<EndpointPort>,
+    pub(super) endpoints: Vec<Placed<'a>>,
+}
+
+/// An endpoint in its place.
+#[derive(Clone, Debug)]
+pub(super) struct Placed<'a> {
+    /// As it should be.
+    pub(super) endpoint: Endpoint,
+    /// As it is, with its encoding; `None` if it is new.
+    pub(super) held: Option<&'a (Endpoint, Bytes)>,
+}
+
+/// What becomes of the slices of one family.
+#[derive(Debug, Default)]
+pub(super) struct Packed<'a> {
+    pub(super) create: Vec<Draft<'a>>,
+    pub(super) update: Vec<(&'a Held, Draft<'a>)>,
+    pub(super) unchanged: Vec<&'a Held>,
+    pub(super) delete: Vec<&'a Held>,
+    /// When the first of the endpoints that are new, or whose readiness changed, changed.
+    pub(super) since: Option<Time>,
+}
+
+/// Decides about all slices of a family. Those of others and of an earlier Service of the name are in nobody's way: they
+/// are deleted.
+pub(super) fn pack<'a>(
+    view: &'a View,
+    family: &str,
+    held: Vec<&'a Held>,
+    groups: BTreeMap<Ports, Group>,
+) -> Packed<'a> {
+    let service = &view.service;
+    let labels = draft::labels(service);
+    let known = OnceCell::new();
+    let mut packed = Packed::default();
+    let mut by_ports: BTreeMap<Ports, Vec<&Held>> = BTreeMap::new();
+    let existing = held.len();
+    for slice in held {
+        if is_owned(slice, service) {
+            by_ports.entry(demand::key_of(&slice.slice.ports)).or_default().push(slice);
+        } else {
+            packed.delete.push(slice);
+        }
+    }
+    for (ports, group) in groups {
+        let slices = by_ports.remove(&ports).unwrap_or_default();
+        Packing { view, family, labels: &labels, known: &known, packed: &mut packed }.group(slices, group);
+    }
+    packed.delete.extend(by_ports.into_values().flatten());
+    if packed.delete.len() == existing && packed.create.is_empty() {
+        packed.keep_a_placeholder(family, &labels, service);
+    }
+    packed
+}
+
+/// Whether the slice belongs to this Service, and not to an earlier one of its name.
+fn is_owned(held: &Held, service: &Service) -> bool {
+    let owners = held.slice.metadata.owner_references.iter();
+    owners.into_iter().any(|owner| owner.uid == service.metadata.uid && owner.kind == "Service")
+}
+
+/// Packs one group.
+struct Packing<'p, 'a> {
+    view: &'a View,
+    family: &'p str,
+    labels: &'p Labels,
+    known: &'p OnceCell<HashMap<&'a str, Option<bool>>>,
+    packed: &'p mut Packed<'a>,
+}
+
+impl<'a> Packing<'_, 'a> {
+    fn group(mut self, slices: Vec<&'a Held>, group: Group) {
+        let Group { ports, endpoints: mut wanted } = group;
+        let mut update = Vec::new();
+        let mut unchanged = Vec::new();
+        for held in slices {
+            match self.keep(held, &mut wanted) {
+                Kept::All => unchanged.push(held),
+                Kept::None => self.packed.delete.push(held),
+                Kept::Changed(draft) => update.push((held, draft)),
+            }
+        }
+        let mut left: VecDeque<Placed<'a>> = wanted.into_values().map(|wanted| self.place(wanted)).collect();
+        // Where something is written anyway.
+        update
+            .sort_by_key(|(held, draft)| (Reverse(draft.endpoints.len()), held.slice.metadata.name.clone()));
+        for (_, draft) in &mut update {
+            self.fill(draft, &mut left);
+        }
+        while !left.is_empty() {
+            if let Some(at) = self.room_for(left.len(), &unchanged) {
+                let held = unchanged.remove(at);
+                let mut draft = Draft::of(held);
+                self.fill(&mut draft, &mut left);
+                update.push((held, draft));
+            } else {
+                let mut draft =
+                    Draft { family: self.family.into(), ports: ports.clone(), endpoints: Vec::new() };
+                self.fill(&mut draft, &mut left);
+                self.packed.create.push(draft);
+            }
+        }
+        self.packed.update.extend(update);
+        self.packed.unchanged.extend(unchanged);
+    }
+
+    /// Takes those of the wanted endpoints that the slice holds.
+    fn keep(&mut self, held: &'a Held, wanted: &mut BTreeMap<Identity, Wanted>) -> Kept<'a> {
+        let mut draft =
+            Draft { endpoints: Vec::with_capacity(held.endpoints.len()), ..Draft::empty_of(held) };
+        let mut changed = false;
+        for placed @ (endpoint, _) in &held.endpoints {
+            // One that is held twice is wanted once.
+            let Some(Wanted { endpoint: wanted, since }) = wanted.remove(&demand::identity(endpoint)) else {
+                continue;
+            };
+            changed |= !draft::is_same(endpoint, &wanted);
+            if endpoint.conditions.serving != wanted.conditions.serving {
+                self.note(since);
+            }
+            draft.endpoints.push(Placed { endpoint: wanted, held: Some(placed) });
+        }
+        changed |= draft.endpoints.len() != held.endpoints.len();
+        if changed && draft.endpoints.is_empty() {
+            Kept::None
+        } else if changed || draft::is_relabelled(&held.slice.metadata.labels, self.labels) {
+            Kept::Changed(draft)
+        } else {
+            Kept::All
+        }
+    }
+
+    fn place(&mut self, wanted: Wanted) -> Placed<'a> {
+        let Wanted { endpoint, since } = wanted;
+        // One that only goes to another slice has not changed.
+        let known = self.known.get_or_init(|| known(self.view));
+        let uid = endpoint.target_ref.as_ref().map(|pod| pod.uid.as_str());
+        if uid.and_then(|uid| known.get(uid)) != Some(&endpoint.conditions.serving) {
+            self.note(since);
+        }
+        Placed { endpoint, held: None }
+    }
+
+    fn note(&mut self, since: Option<Time>) {
+        let earliest = self.packed.since.into_iter().chain(since).min();
+        self.packed.since = earliest;
+    }
+
+    fn fill(&self, draft: &mut Draft<'a>, left: &mut VecDeque<Placed<'a>>) {
+        let room = self.view.settings.max_per_slice.saturating_sub(draft.endpoints.len()).min(left.len());
+        draft.endpoints.extend(left.drain(..room));
+    }
+
+    /// The slice that these endpoints all fit into and leave least room in. A full slice's worth gets a slice of its own.
+    fn room_for(&self, endpoints: usize, slices: &[&Held]) -> Option<usize> {
+        let max = self.view.settings.max_per_slice;
+        if endpoints >= max {
+            return None;
+        }
+        let fitting = slices.iter().enumerate().filter(|(_, held)| held.endpoints.len() + endpoints <= max);
+        fitting.min_by_key(|(_, held)| Reverse(held.endpoints.len())).map(|(at, _)| at)
+    }
+}
+
+/// The pods that have endpoints in any slice, by UID, and whether these serve.
+fn known(view: &View) -> HashMap<&str, Option<bool>> {
+    let endpoints = view.slices.iter().flat_map(|held| &held.endpoints);
+    let serving = endpoints.filter_map(|(endpoint, _)| {
+        Some((endpoint.target_ref.as_ref()?.uid.as_str(), endpoint.conditions.serving))
+    });
+    serving.collect()
+}
+
+/// What a slice keeps of its endpoints.
+enum Kept<'a> {
+    /// All, as they are.
+    All,
+    /// Nothing.
+    None,
+    /// Something, or all with changes, or under other labels.
+    Changed(Draft<'a>),
+}
+
+impl<'a> Draft<'a> {
+    fn empty_of(held: &'a Held) -> Self {
+        let slice = &held.slice;
+        Self { family: slice.address_type.clone(), ports: slice.ports.clone(), endpoints: Vec::new() }
+    }
+
+    /// The slice as it is.
+    pub(super) fn of(held: &'a Held) -> Self {
+        let placed = |held: &'a (Endpoint, Bytes)| {
+            // Hints are given anew wherever something is written.
+            Placed { endpoint: Endpoint { hints: None, ..held.0.clone() }, held: Some(held) }
+        };
+        Self { endpoints: held.endpoints.iter().map(placed).collect(), ..Self::empty_of(held) }
+    }
+}
+
+impl<'a> Packed<'a> {
+    /// A Service without endpoints has one empty slice, by which others see that it has been looked at.
+    fn keep_a_placeholder(&mut self, family: &str, labels: &Labels, service: &Service) {
+        let is_placeholder = |held: &Held| {
+            held.endpoints.is_empty()
+                && held.slice.ports.is_empty()
+                && is_owned(held, service)
+                && held.slice.metadata.labels == *labels
+        };
+        match self.delete.as_slice() {
+            [only] if is_placeholder(only) => self.unchanged.append(&mut self.delete),
+            _ => {
+                self.create.push(Draft { family: family.into(), ports: Vec::new(), endpoints: Vec::new() });
+            }
+        }
+    }
+
+    /// Rewrites slices that would be deleted instead of making new ones.
+    pub(super) fn settle(&mut self, service: &Service) {
+        let (mut reusable, gone): (Vec<&'a Held>, Vec<&'a Held>) =
+            std::mem::take(&mut self.delete).into_iter().partition(|held| is_owned(held, service));
+        reusable.reverse();
+        while !self.create.is_empty()
+            && let Some(held) = reusable.pop()
+        {
+            self.update.push((held, self.create.remove(0)));
+        }
+        reusable.reverse();
+        self.delete = reusable;
+        self.delete.extend(gone);
+    }
+
+    /// Whether anything is written.
+    pub(super) fn is_change(&self) -> bool {
+        !(self.create.is_empty() && self.update.is_empty() && self.delete.is_empty())
+    }
+
+    /// Moves those of the unchanged slices that `stays` does not accept to those that are written.
+    pub(super) fn reopen(&mut self, mut stays: impl FnMut(&Held) -> bool) {
+        let (unchanged, reopened): (Vec<&'a Held>, Vec<&'a Held>) =
+            std::mem::take(&mut self.unchanged).into_iter().partition(|held| stays(held));
+        self.unchanged = unchanged;
+        self.update.extend(reopened.into_iter().map(|held| (held, Draft::of(held))));
+    }
+
+    /// All endpoints that are written.
+    pub(super) fn to_write(&self) -> impl Iterator<Item = &Endpoint> {
+        let drafts = self.create.iter().chain(self.update.iter().map(|(_, draft)| draft));
+        drafts.flat_map(|draft| &draft.endpoints).map(|placed| &placed.endpoint)
+    }
+
+    /// All endpoints that are written.
+    pub(super) fn written(&mut self) -> impl Iterator<Item = &mut Endpoint> {
+        let drafts = self.create.iter_mut().chain(self.update.iter_mut().map(|(_, draft)| draft));
+        drafts.flat_map(|draft| &mut draft.endpoints).map(|placed| &mut placed.endpoint)
+    }
+}
