@@ -12,7 +12,7 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, endpointslice, replicaset, root_ca_certificate_publisher, serviceaccount,
+    deployment, endpointslice, garbage_collector, replicaset, root_ca_certificate_publisher, serviceaccount,
     serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
@@ -103,12 +103,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("ephemeral-volume-controller"),
         "Makes the PersistentVolumeClaims of ephemeral volumes in Pods.",
     ),
-    not_built(
-        "garbage-collector-controller",
-        &["garbagecollector"],
-        Some("generic-garbage-collector"),
-        "Deletes objects whose owners are gone.",
-    ),
+    garbage_collector::DESCRIPTOR,
     not_built(
         "horizontal-pod-autoscaler-controller",
         &["horizontalpodautoscaling"],

@@ -14,9 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{ApiClient, ApiError};
+use crate::api::{Kind, dynamic};
 use crate::wire::Str;
 
 pub use mapper::RestMapper;
@@ -55,6 +57,11 @@ impl ApiResource {
         } else {
             format!("{}/{}", self.group, self.version)
         }
+    }
+
+    /// The row by which the metadata of its objects is read; the same one whenever it is asked for.
+    pub fn metadata_kind(&self) -> &'static Kind {
+        dynamic::kind(&self.group, &self.version, &self.kind, &self.resource, self.namespaced)
     }
 
     /// Whether all of these can be done with it.
@@ -120,6 +127,11 @@ impl ApiResources {
         self.versions().any(|held| held.group == group && held.version == version && held.resources.is_err())
     }
 
+    /// Whether the resources of some version of this group could not be found out.
+    pub fn has_failed_group(&self, group: &str) -> bool {
+        self.versions().any(|held| held.group == group && held.resources.is_err())
+    }
+
     fn versions(&self) -> impl Iterator<Item = &GroupVersion> {
         self.documents.iter().flat_map(|document| document.iter())
     }
@@ -132,6 +144,7 @@ pub struct Discovery {
     cache: Mutex<Cache>,
     /// Held while the server is asked: it is asked once for all who want to know.
     asking: tokio::sync::Mutex<()>,
+    resets: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -145,7 +158,12 @@ struct Cache {
 impl Discovery {
     /// Discovery through `client`; asks nothing yet.
     pub fn new(client: ApiClient) -> Self {
-        Self { client, cache: Mutex::default(), asking: tokio::sync::Mutex::new(()) }
+        Self {
+            client,
+            cache: Mutex::default(),
+            asking: tokio::sync::Mutex::new(()),
+            resets: watch::Sender::new(()),
+        }
     }
 
     /// The API's resources, from the cache or, if that was emptied, from the server. An error means that nothing
@@ -177,6 +195,12 @@ impl Discovery {
     /// Empties the cache: the next who asks gets the server's present state.
     pub fn invalidate(&self) {
         self.cache.lock().epoch += 1;
+        self.resets.send_replace(());
+    }
+
+    /// Changes whenever the cache has been emptied: time to look whether resources have come or gone.
+    pub fn resets(&self) -> watch::Receiver<()> {
+        self.resets.subscribe()
     }
 
     /// Empties the cache every 30 seconds, for ever.
