@@ -95,6 +95,7 @@ impl Stage<'_> {
             }
             Step::Patch(change) => {
                 let Target { kind, name } = &change.target;
+                let name = &self.names.real(name);
                 let patch = Patch::Strategic(&change.with);
                 let api = self.api(kind);
                 let patched = if change.status {
@@ -114,7 +115,7 @@ impl Stage<'_> {
                     Propagation::Foreground => DeleteParams::foreground(),
                     Propagation::Orphan => DeleteParams::orphan(),
                 };
-                self.api(kind).delete(name, &params).await.map_err(say)?;
+                self.api(kind).delete(&self.names.real(name), &params).await.map_err(say)?;
             }
             Step::Advance(advance) => self.advance(advance).await?,
             Step::Mark { pods, take, with } => {

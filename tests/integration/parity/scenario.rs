@@ -9,9 +9,11 @@ use serde_json::Value;
 /// The kinds that scenarios write or look at, with their groups and versions.
 const KINDS: &[(&str, &str, &str)] = &[
     ("Deployment", "apps", "v1"),
+    ("EndpointSlice", "discovery.k8s.io", "v1"),
     ("Pod", "", "v1"),
     ("ReplicaSet", "apps", "v1"),
     ("ResourceQuota", "", "v1"),
+    ("Service", "", "v1"),
     ("ServiceAccount", "", "v1"),
 ];
 
