@@ -18,6 +18,7 @@ mod deployments;
 mod endpointslices;
 mod faults;
 mod garbage_collection;
+mod handover;
 mod informers;
 mod leadership;
 mod lifecycle;

@@ -9,9 +9,10 @@
 //! |---|---|
 //! | [`scenario`] | the format of a scenario |
 //! | [`play`] | performing its steps |
-//! | [`snapshot`], [`names`] | what is seen of a namespace, without what differs from run to run |
+//! | [`snapshot`], [`slices`], [`names`] | what is seen of a namespace, without what differs from run to run |
 //! | [`diff`] | comparing two of those |
 //! | [`stored`] | how outcomes are stored |
+//! | [`writes`] | how often the managers write |
 //! | [`report`] | what the test says in the end |
 
 use std::collections::BTreeSet;
@@ -20,17 +21,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use futures::StreamExt as _;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ControlPlane, Options, binaries, turn};
+use crate::harness::{Cluster, ControlPlane, Options, binaries, object, turn};
 
 mod diff;
 mod names;
 mod play;
 mod report;
 mod scenario;
+mod slices;
 mod snapshot;
 mod stored;
+mod writes;
 
 use play::{Goal, play};
 use scenario::Scenario;
@@ -38,10 +43,21 @@ use scenario::Scenario;
 /// Both managers run the same controllers, so that nothing else interferes: those with scenarios, but for garbage
 /// collection, and those that make pods possible.
 const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
-    serviceaccount-token-controller,root-ca-certificate-publisher-controller";
+    serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpointslice-controller";
 /// The scenarios of garbage collection, which would end what others look at, and the controllers that they need.
 const COLLECTED: &str = "garbage-collector/";
 const COLLECTORS: &str = "--controllers=garbage-collector-controller,serviceaccount-controller";
+/// Scenarios play beside each other, and must not wait for each other's requests. A slice is full with few endpoints.
+const ARGS: [&str; 3] = ["--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
+/// Services may have addresses of both families, and kwok plays its own nodes only.
+const PLANE: [&str; 4] = [
+    "--apiserver-arg=service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
+    "--kwok-arg=manage-all-nodes=false",
+    "--kwok-arg=manage-nodes-with-label-selector=type=kwok",
+    "--audit",
+];
+/// Nodes that nobody plays and nothing is scheduled to, in a zone each: their pods go on only when they are told to.
+const BY_HAND: [(&str, &str); 3] = [("by-hand", "zone-1"), ("by-hand-2", "zone-2"), ("by-hand-3", "zone-3")];
 /// Scenarios that play at the same time. They mostly wait.
 const AT_A_TIME: usize = 12;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
@@ -110,15 +126,15 @@ async fn play_all(scenarios: Vec<(String, Scenario)>, controllers: &str) {
     }
     let _turn = turn().await;
     let recording = std::env::var_os("COXSWAIN_PARITY_RECORD").is_some();
-    let plane = ControlPlane::start(&Options { nodes: 5, args: Vec::new() });
-    // Scenarios play beside each other, and must not wait for each other's requests.
-    let args = [controllers, "--kube-api-qps=500", "--kube-api-burst=1000"];
+    let plane = ControlPlane::start(&Options { nodes: 5, args: PLANE.to_vec() });
+    let args = [&[controllers][..], &ARGS].concat();
     let manager = if recording {
         plane.go_manager("kube-controller-manager", &args)
     } else {
         plane.coxswain("coxswain", &args)
     };
     let cluster = plane.cluster().await;
+    create_nodes(&cluster).await;
     let runs = scenarios.iter().map(|(name, scenario)| {
         let cluster = &cluster;
         async move {
@@ -136,8 +152,32 @@ async fn play_all(scenarios: Vec<(String, Scenario)>, controllers: &str) {
         .collect()
         .await;
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
-    if !recording {
+    let root = Path::new(ROOT);
+    let names = scenarios.iter().map(|(name, _)| name.as_str());
+    if recording {
+        let written = writes::count(&plane, "kube-controller-manager/", names);
+        writes::store(root, &version(), written).expect("the counts are stored");
+    } else {
+        let judged = writes::judge(&writes::recorded(root), &writes::count(&plane, "coxswain/", names));
+        judged.unwrap_or_else(|complaint| panic!("{complaint}"));
         assert_eq!(manager.errors(), Vec::<String>::new());
+    }
+}
+
+async fn create_nodes(cluster: &Cluster) {
+    let api: Api<Node> = Api::all(cluster.client.clone());
+    for (name, zone) in BY_HAND {
+        let node = object(json!({
+            "metadata": { "name": name, "labels": { "topology.kubernetes.io/zone": zone } },
+            "spec": { "unschedulable": true },
+        }));
+        api.create(&PostParams::default(), &node).await.expect("the node is created");
+        let status = json!({ "status": {
+            "allocatable": { "cpu": "64" },
+            "conditions": [{ "type": "Ready", "status": "True" }],
+        } });
+        let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await;
+        patched.expect("the node is ready");
     }
 }
 

@@ -11,11 +11,13 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("ClusterRole", "rbac.authorization.k8s.io", "v1"),
     ("ConfigMap", "", "v1"),
     ("Deployment", "apps", "v1"),
+    ("EndpointSlice", "discovery.k8s.io", "v1"),
     ("Event", "", "v1"),
     ("Pod", "", "v1"),
     ("ReplicaSet", "apps", "v1"),
     ("ResourceQuota", "", "v1"),
     ("Secret", "", "v1"),
+    ("Service", "", "v1"),
     ("ServiceAccount", "", "v1"),
 ];
 /// Those of them that live in no namespace. Scenarios write them under names with NAMESPACE in them.
