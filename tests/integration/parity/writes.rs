@@ -5,6 +5,7 @@
 //! reviews are no objects of theirs.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -62,10 +63,12 @@ pub(super) fn recorded(root: &Path) -> Writes {
 pub(super) fn store(root: &Path, version: &str, counted: Writes) -> std::io::Result<()> {
     let mut all = recorded(root);
     all.extend(counted);
-    let head = format!("# Write requests of the Go manager, {version}, by `make parity-record`.\n");
-    let rows = all.iter().filter(|(name, _)| root.join(format!("{name}.yaml")).is_file());
-    let text: String = rows.map(|(name, count)| format!("{name}\t{count}\n")).collect();
-    fs::write(root.join(FILE), head + &text)
+    let mut text = format!("# Write requests of the Go manager, {version}, by `make parity-record`.\n");
+    for (name, count) in all.iter().filter(|(name, _)| root.join(format!("{name}.yaml")).is_file()) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name}\t{count}");
+    }
+    fs::write(root.join(FILE), text)
 }
 
 /// The controllers for which more was written than recorded: what was written where.
