@@ -12,7 +12,7 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, endpointslice, replicaset, root_ca_certificate_publisher, serviceaccount,
+    deployment, endpointslice, replicaset, root_ca_certificate_publisher, service_cidr, serviceaccount,
     serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
@@ -254,15 +254,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Warns of Pods that would mount a volume with different SELinux labels.",
         )
     },
-    Descriptor {
-        gates: &["MultiCIDRServiceAllocator"],
-        ..not_built(
-            "service-cidr-controller",
-            &[],
-            Some("service-cidrs-controller"),
-            "Keeps a ServiceCIDR from being deleted while addresses of it are in use.",
-        )
-    },
+    service_cidr::DESCRIPTOR,
     Descriptor {
         cloud: true,
         ..not_built(

@@ -10,6 +10,7 @@ use super::core::{ConfigMap, ContainerPort, Namespace, Node, Pod, Secret, Servic
 use super::discovery::EndpointSlice;
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
+use super::networking::ServiceCidr;
 use crate::wire::splice::{Edit, edit, without};
 use crate::wire::{Message, Str, WireError};
 
@@ -104,6 +105,7 @@ object! {
     ReplicaSet, raw;
     Lease, raw;
     EndpointSlice, raw;
+    ServiceCidr, raw;
 }
 
 fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
@@ -315,6 +317,30 @@ pub static ENDPOINT_SLICES: Kind = Kind {
     indexes: &[Index { name: BY_SERVICE, keys: service_keys }],
 };
 
+/// ServiceCIDRs.
+pub static SERVICE_CIDRS: Kind = Kind {
+    group: "networking.k8s.io",
+    version: "v1",
+    kind: "ServiceCIDR",
+    resource: "servicecidrs",
+    namespaced: false,
+    metadata_only: false,
+    decode: decode_kept::<ServiceCidr>,
+    indexes: &[],
+};
+
+/// IPAddresses, of which the metadata says everything but whose they are.
+pub static IP_ADDRESSES: Kind = Kind {
+    group: "networking.k8s.io",
+    version: "v1",
+    kind: "IPAddress",
+    resource: "ipaddresses",
+    namespaced: false,
+    metadata_only: true,
+    decode: decode::<PartialObjectMetadata>,
+    indexes: &[],
+};
+
 /// All kinds, for tests that hold for each.
 pub static ALL: &[&Kind] = &[
     &PODS,
@@ -328,4 +354,6 @@ pub static ALL: &[&Kind] = &[
     &SERVICES,
     &NODES,
     &ENDPOINT_SLICES,
+    &SERVICE_CIDRS,
+    &IP_ADDRESSES,
 ];

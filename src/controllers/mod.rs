@@ -4,5 +4,6 @@ pub mod deployment;
 pub mod endpointslice;
 pub mod replicaset;
 pub mod root_ca_certificate_publisher;
+pub mod service_cidr;
 pub mod serviceaccount;
 pub mod serviceaccount_token;

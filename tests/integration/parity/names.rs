@@ -12,6 +12,8 @@ const RANDOM_LENGTH: usize = 5;
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     namespace: String,
+    /// The first half of IPv4 addresses of its own, `10.123`; empty if it needs none.
+    net: String,
     /// Hashes in the order in which they were first seen: the first is written HASH1.
     hashes: Vec<String>,
     /// What pods are named after.
@@ -19,8 +21,17 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(namespace: &str) -> Self {
-        Self { namespace: namespace.to_owned(), hashes: Vec::new(), makers: Vec::new() }
+    pub(super) fn new(namespace: &str, net: String) -> Self {
+        Self { namespace: namespace.to_owned(), net, hashes: Vec::new(), makers: Vec::new() }
+    }
+
+    /// Whether an object that is in no namespace belongs to this one: it is, or is named after it, or has an address of
+    /// its own.
+    pub(super) fn owns(&self, name: &str) -> bool {
+        let begins = |with: &str, then: char| {
+            !with.is_empty() && name.strip_prefix(with).is_some_and(|rest| rest.starts_with(then))
+        };
+        name == self.namespace || begins(&self.namespace, '-') || begins(&self.net, '.')
     }
 
     /// Takes note of ReplicaSets. Those that are seen for the first time at once are numbered by their owner's name,
@@ -61,13 +72,27 @@ impl Names {
         for (at, hash) in self.hashes.iter().enumerate() {
             text = text.replace(hash, &format!("HASH{}", at + 1));
         }
-        text.replace(&self.namespace, "NAMESPACE")
+        let text = text.replace(&self.namespace, "NAMESPACE");
+        if self.net.is_empty() { text } else { text.replace(&format!("{}.", self.net), "NET.") }
     }
 
-    /// A selector of a scenario, which names hashes by their words, as the API server understands it.
-    pub(super) fn real(&self, selector: &str) -> String {
+    /// A text of a scenario, which is written with the words, as the API server understands it.
+    pub(super) fn real(&self, text: &str) -> String {
         let words = self.hashes.iter().enumerate().rev();
-        words.fold(selector.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash))
+        let text =
+            words.fold(text.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash));
+        let text = text.replace("NAMESPACE", &self.namespace);
+        if self.net.is_empty() { text } else { text.replace("NET.", &format!("{}.", self.net)) }
+    }
+
+    /// [`Names::real`] of everything in a document but its keys.
+    pub(super) fn really(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.real(text).into(),
+            Value::Array(items) => items.iter().map(|item| self.really(item)).collect(),
+            Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), self.really(value))).collect(),
+            other => other.clone(),
+        }
     }
 
     /// [`Names::plain`] of everything in a document, keys included.

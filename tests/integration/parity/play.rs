@@ -1,5 +1,6 @@
 //! Performing a scenario's steps in a namespace of its own.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use coxswain::model::clock::{Clock as _, SystemClock};
@@ -10,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::diff::differences;
 use super::names::Names;
-use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, resource};
+use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, is_cluster_scoped, resource};
 use super::snapshot::{at, snapshot};
 use crate::harness::{Cluster, Namespace};
 
@@ -46,7 +47,11 @@ pub(super) async fn play(
     goal: &Goal<'_>,
 ) -> Result<Vec<Value>, String> {
     let namespace = cluster.namespace(&name.replace('/', "-")).await;
-    let names = Names::new(&namespace.name);
+    // Addresses that no other scenario uses; the cluster's own begin with 10.96.
+    static NETS: AtomicU8 = AtomicU8::new(0);
+    let needs_net = scenario.kinds.iter().any(|kind| kind == "ServiceCIDR");
+    let net = needs_net.then(|| format!("10.{}", 100 + NETS.fetch_add(1, Ordering::Relaxed) % 150));
+    let names = Names::new(&namespace.name, net.unwrap_or_default());
     let mut stage = Stage { namespace, scenario, names };
     stage.settle_in().await?;
     let mut seen = Vec::new();
@@ -73,7 +78,12 @@ pub(super) async fn play(
 
 impl Stage<'_> {
     fn api(&self, kind: &kube::api::ApiResource) -> Api<DynamicObject> {
-        Api::namespaced_with(self.namespace.client.clone(), &self.namespace.name, kind)
+        let client = self.namespace.client.clone();
+        if is_cluster_scoped(&kind.kind) {
+            Api::all_with(client, kind)
+        } else {
+            Api::namespaced_with(client, &self.namespace.name, kind)
+        }
     }
 
     /// Pods are refused until their service account is there.
@@ -86,16 +96,12 @@ impl Stage<'_> {
     async fn perform(&mut self, step: &Step) -> Result<(), String> {
         let params = PatchParams::default();
         match step {
-            Step::Apply(object) => {
-                let text =
-                    |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-                let params = PatchParams::apply("parity").force();
-                let api = self.api(&resource(text("/kind"))?);
-                api.patch(text("/metadata/name"), &params, &Patch::Apply(object)).await.map_err(say)?;
-            }
+            Step::Apply(object) => self.apply(&self.names.really(object)).await?,
             Step::Patch(change) => {
                 let Target { kind, name } = &change.target;
-                let patch = Patch::Strategic(&change.with);
+                let (with, name) = (self.names.really(&change.with), &self.names.real(name));
+                // Custom resources know no other.
+                let patch = if change.merge { Patch::Merge(&with) } else { Patch::Strategic(&with) };
                 let api = self.api(kind);
                 let patched = if change.status {
                     api.patch_status(name, &params, &patch).await
@@ -114,7 +120,7 @@ impl Stage<'_> {
                     Propagation::Foreground => DeleteParams::foreground(),
                     Propagation::Orphan => DeleteParams::orphan(),
                 };
-                self.api(kind).delete(name, &params).await.map_err(say)?;
+                self.api(kind).delete(&self.names.real(name), &params).await.map_err(say)?;
             }
             Step::Advance(advance) => self.advance(advance).await?,
             Step::Mark { pods, take, with } => {
@@ -137,6 +143,27 @@ impl Stage<'_> {
             Step::Observe(_) => unreachable!("not performed"),
         }
         Ok(())
+    }
+
+    /// Server-side apply. A kind that is not served yet is waited for, and so is an address range that is not known
+    /// everywhere yet.
+    async fn apply(&self, object: &Value) -> Result<(), String> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let params = PatchParams::apply("parity").force();
+        let api = self.api(&resource(text("/kind"))?);
+        let mut last = String::new();
+        let applied =
+            poll(async || match api.patch(text("/metadata/name"), &params, &Patch::Apply(object)).await {
+                Ok(_) => Ok(Some(())),
+                Err(kube::Error::Api(error))
+                    if error.code == 404 || error.message.contains("spec.clusterIPs") =>
+                {
+                    last = error.message.clone();
+                    Ok(None)
+                }
+                Err(error) => Err(say(error)),
+            });
+        applied.await?.ok_or_else(|| format!("not within {LIMIT:?}: {last}"))
     }
 
     async fn advance(&self, advance: &Advance) -> Result<(), String> {
@@ -186,7 +213,12 @@ impl Stage<'_> {
         let mut objects = Vec::new();
         for kind in &self.scenario.kinds {
             let list = self.api(&resource(kind)?).list(&ListParams::default()).await.map_err(say)?;
-            let values = list.items.iter().map(|each| serde_json::to_value(each).expect("JSON"));
+            let is_ours = |each: &&DynamicObject| {
+                !is_cluster_scoped(kind)
+                    || each.metadata.name.as_deref().is_some_and(|name| self.names.owns(name))
+            };
+            let ours = list.items.iter().filter(is_ours);
+            let values = ours.map(|each| serde_json::to_value(each).expect("JSON"));
             objects.push((kind.as_str(), values.collect()));
         }
         let events = self.api(&kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&()));
