@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn words_stand_for_what_is_random() {
-        let mut names = Names::new("parity-7");
+        let mut names = Names::new("parity-7", String::new());
         let set = |hash: &str, revision: &str| {
             json!({ "metadata": {
                 "name": format!("web-{hash}"),
