@@ -8,6 +8,7 @@ pub mod apps;
 pub mod coordination;
 pub mod core;
 pub mod discovery;
+pub mod dynamic;
 pub mod events;
 mod kind;
 pub mod kinds;

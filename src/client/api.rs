@@ -42,6 +42,8 @@ const PROTOBUF_METADATA_LIST: HeaderValue = HeaderValue::from_static(
 const PROTOBUF_METADATA_WATCH: HeaderValue = HeaderValue::from_static(
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;stream=watch",
 );
+/// Objects per page of a list that is read to its end.
+const LIST_PAGE: u32 = 500;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A client acting as one identity. Cheap to clone.
@@ -118,8 +120,7 @@ impl ApiClient {
     /// Reads one object, live.
     pub async fn get(&self, kind: &'static Kind, key: &Key) -> Result<AnyObject, ApiError> {
         let path = kind.object_path(&key.namespace, &key.name, None);
-        let accept = if kind.metadata_only { PROTOBUF_METADATA } else { PROTOBUF };
-        let (label, body) = self.unary(Method::GET, &path, "", accept, None).await?;
+        let (label, body) = self.unary(Method::GET, &path, "", accept_object(kind), None).await?;
         decode_object(kind, &label, &body)
     }
 
@@ -215,7 +216,7 @@ impl ApiClient {
         };
         let target = kind.object_path(&key.namespace, &key.name, subresource);
         let body = Some((HeaderValue::from_static(content_type), value.to_string().into()));
-        let (label, body) = self.unary(Method::PATCH, &target, "", PROTOBUF, body).await?;
+        let (label, body) = self.unary(Method::PATCH, &target, "", accept_object(kind), body).await?;
         decode_object(kind, &label, &body)
     }
 
@@ -230,9 +231,43 @@ impl ApiClient {
         let path = kind.object_path(&key.namespace, &key.name, None);
         let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
         let (label, body) =
-            self.unary(Method::DELETE, &path, "", PROTOBUF, Some((PROTOBUF, body.into()))).await?;
-        let is_object = envelope_kind(&body).is_some_and(|answered| answered == kind.kind);
+            self.unary(Method::DELETE, &path, "", accept_object(kind), Some((PROTOBUF, body.into()))).await?;
+        let expected = if kind.metadata_only { "PartialObjectMetadata" } else { kind.kind };
+        let is_object = envelope_kind(&body).is_some_and(|answered| answered == expected);
         if is_object { decode_object(kind, &label, &body).map(Some) } else { Ok(None) }
+    }
+
+    /// Deletes all objects of a kind in a namespace, or begins to. What they were is not told: the answer may be large.
+    pub async fn delete_collection(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let path = kind.collection_path(namespace);
+        let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
+        let body = Some((PROTOBUF, body.into()));
+        self.unary(Method::DELETE, &path, "", PROTOBUF_METADATA_LIST, body).await.map(|_| ())
+    }
+
+    /// Reads a whole collection page by page and decodes it.
+    pub async fn list_all(&self, kind: &'static Kind, namespace: &str) -> Result<Vec<AnyObject>, ApiError> {
+        let mut query =
+            ListQuery { namespace: namespace.to_owned(), limit: Some(LIST_PAGE), ..ListQuery::default() };
+        let mut objects = Vec::new();
+        loop {
+            let page = self.list(kind, &query).await?;
+            for item in &page.items {
+                let object = (kind.decode)(item).map_err(|error| {
+                    ApiError::malformed(&format!("GET {}", kind.collection_path(namespace)), &error)
+                })?;
+                objects.push(object);
+            }
+            if page.continue_token.is_empty() {
+                return Ok(objects);
+            }
+            query.continue_token = Some(page.continue_token);
+        }
     }
 
     /// A JSON request to any path: for kinds that have no protobuf form, and for reviews.
@@ -350,6 +385,11 @@ fn push<'a>(pairs: &mut Vec<(&'a str, String)>, name: &'a str, value: Option<&St
 
 fn encode_query(pairs: &[(&str, String)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+/// What one object is asked for as. Custom resources have no other form in protobuf than their metadata.
+fn accept_object(kind: &Kind) -> HeaderValue {
+    if kind.metadata_only { PROTOBUF_METADATA } else { PROTOBUF }
 }
 
 fn envelope(kind: &Kind, object: &[u8]) -> Bytes {

@@ -65,7 +65,7 @@ pub fn planned(plan: &Plan) -> Vec<ActionState> {
         match step {
             Step::Verify(verify) => actions.push(verified(verify)),
             Step::Write(write) => actions.push(write_action(write, write.to_string())),
-            Step::Batch(writes) => {
+            Step::Batch(writes) | Step::Each(writes) => {
                 actions.extend(writes.iter().map(|write| write_action(write, write.to_string())));
             }
             Step::Emit(event) => actions.push(emitted(event)),
@@ -96,7 +96,7 @@ pub fn executed(mut actions: Vec<ActionState>, executed: &Executed) -> Vec<Actio
                     action.key = effect.key.clone();
                 }
                 match effect.change {
-                    Change::Stored(_) | Change::Deleted(_) => ActionResult::Done,
+                    Change::Stored(_) | Change::Deleted(_) | Change::Swept => ActionResult::Done,
                     Change::Nothing => ActionResult::Unneeded,
                     Change::Unknown => ActionResult::Unknown,
                 }
@@ -137,6 +137,7 @@ pub fn write_action(write: &Write, summary: String) -> ActionState {
         Verb::UpdateSubresource(subresource, _) => (ActionVerb::Update, *subresource, Str::EMPTY),
         Verb::Patch(_) => (ActionVerb::Patch, "", Str::EMPTY),
         Verb::Delete { uid, .. } => (ActionVerb::Delete, "", uid.clone()),
+        Verb::DeleteCollection { .. } => (ActionVerb::Delete, "", Str::EMPTY),
     };
     ActionState {
         verb,

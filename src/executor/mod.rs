@@ -101,6 +101,8 @@ pub enum Change {
     Stored(Str),
     /// The object with this UID was deleted or its deletion has begun.
     Deleted(Str),
+    /// All objects of a collection were deleted, or their deletion has begun.
+    Swept,
     /// A tolerated refusal: there was nothing to do.
     Nothing,
     /// No answer came: it may have been carried out.

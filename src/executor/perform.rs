@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::future::join_all;
+use futures::stream;
 use tokio::time::Instant;
 
 use super::batch::slow_start;
@@ -13,6 +15,9 @@ use crate::model::Key;
 use crate::model::plan::{EventSpec, Expect, Failure, Plan, Step, Tolerate, Verb, Verify, Write};
 use crate::wire::Str;
 use crate::wire::splice::{Edit, edit};
+
+/// Writes of [`Step::Each`] that go out together.
+const EACH_AT_A_TIME: usize = 8;
 
 /// The data key of a service-account token in its secret, at `Secret.data`.
 const TOKEN_KEY: &str = "token";
@@ -31,6 +36,7 @@ impl Executor {
                 }
                 Step::Write(write) => self.write_one(write, &mut executed).await,
                 Step::Batch(writes) => self.write_batch(writes, &mut executed).await,
+                Step::Each(writes) => self.write_each(writes, &mut executed).await,
                 Step::Emit(event) => self.events.emit(event),
             }
             if executed.error.is_some() {
@@ -56,6 +62,18 @@ impl Executor {
             if executed.error.is_some() {
                 break;
             }
+        }
+    }
+
+    async fn write_each(&self, writes: Vec<Write>, executed: &mut Executed) {
+        let mut answers = stream::iter(writes)
+            .map(|write| async move {
+                let answer = self.timed(&write).await;
+                (write, answer)
+            })
+            .buffer_unordered(EACH_AT_A_TIME);
+        while let Some((write, answer)) = answers.next().await {
+            self.settle(write, answer, executed).await;
         }
     }
 
@@ -132,6 +150,14 @@ impl Executor {
                     .map(|_| Done::Deleted(uid.clone()))
                     .map_err(Into::into)
             }
+            Verb::DeleteCollection { propagation } => {
+                let options = DeleteOptions { propagation: *propagation, ..DeleteOptions::default() };
+                self.client
+                    .delete_collection(kind, &key.namespace, &options)
+                    .await
+                    .map(|()| Done::Swept)
+                    .map_err(Into::into)
+            }
         }
     }
 
@@ -165,6 +191,7 @@ impl Executor {
                 }
                 (write.key, Change::Deleted(uid))
             }
+            Ok(Done::Swept) => (write.key, Change::Swept),
             Err(ExecuteError::Api(error)) if tolerated(write.tolerate, &write.verb, &error) => {
                 (write.key, Change::Nothing)
             }
@@ -206,7 +233,7 @@ impl Executor {
                     written.code = 201;
                 }
             }
-            Ok(Done::Deleted(_)) => {}
+            Ok(Done::Deleted(_) | Done::Swept) => {}
             Err(ExecuteError::Api(error)) => {
                 written.code = error.code();
                 written.reason = error.reason().into();
@@ -249,6 +276,7 @@ struct Answer {
 enum Done {
     Stored(AnyObject),
     Deleted(Str),
+    Swept,
 }
 
 impl Executed {

@@ -120,6 +120,28 @@ async fn a_batch_stops_behind_the_group_that_failed() {
 }
 
 #[tokio::test]
+async fn each_of_independent_writes_is_tried() {
+    let script = Arc::new(Script::default());
+    script.answer(403, status(403, "Forbidden", "no"));
+    script.answer(200, status(200, "", ""));
+    script.answer(200, status(200, "", ""));
+    let sweep = |namespace: &str| {
+        Write::new(&PODS, Key::new(namespace, ""), Verb::DeleteCollection { propagation: None })
+    };
+    let writes = vec![sweep("a"), sweep("b"), sweep("c")];
+    let plan = Plan { steps: vec![Step::Each(writes), Step::Write(create())], ..Plan::default() };
+    let executed = script.executor().execute(plan).await;
+    let mut requests = script.requests.lock().clone();
+    requests.sort();
+    let asked = ["a", "b", "c"].map(|namespace| format!("DELETE /api/v1/namespaces/{namespace}/pods"));
+    assert_eq!(requests, asked, "and nothing after them");
+    assert_eq!(executed.failures.len(), 1);
+    assert_eq!(executed.failures[0].verb(), "deletecollection");
+    let swept: Vec<_> = executed.effects.iter().map(|effect| &effect.change).collect();
+    assert_eq!(swept, [&Change::Swept, &Change::Swept]);
+}
+
+#[tokio::test]
 async fn what_is_tolerated_is_no_failure() {
     let script = Arc::new(Script::default());
     script.answer(404, status(404, "NotFound", "gone"));

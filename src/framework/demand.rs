@@ -76,12 +76,12 @@ impl Worker {
     }
 
     /// Observes and plans, and does nothing.
-    pub(super) fn explain(&self, key: &Key) -> Explained {
+    pub(super) async fn explain(&self, key: &Key) -> Explained {
         let waiting_for = match self.expectations.check(key) {
             Readiness::Waiting(kind) | Readiness::Uncertain(kind, _) => Some(kind),
             Readiness::Ready | Readiness::GivenUp(_) => None,
         };
-        match self.reconcile.plan(key, &[], self.clock.now()) {
+        match self.decide(key, &[]).await {
             Ok(plan) => Explained {
                 requeue_after: plan.as_ref().and_then(|plan| plan.requeue_after),
                 actions: Ok(plan.map(|plan| planned(&plan))),

@@ -103,7 +103,7 @@ impl Expectations {
                         uncertain.push(written);
                     }
                 }
-                Change::Nothing => {}
+                Change::Swept | Change::Nothing => {}
             }
         }
     }

@@ -15,6 +15,7 @@ use super::demand::{Demands, Explained, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, KeyMap, Loop};
 use super::expectations::Expectations;
 use super::metrics::ReconcileMetrics;
+use super::reads::Reader;
 use super::report::Report;
 use super::stats::LoopStats;
 use super::worker::{Worker, panic_message};
@@ -42,7 +43,7 @@ pub struct Runtime {
     /// Reads with the manager's own identity.
     pub observer: ApiClient,
     /// The resources that the server has, and their kinds: cached, and forgotten every 30 seconds.
-    pub discovery: Discovery,
+    pub discovery: Arc<Discovery>,
     /// The time.
     pub clock: SharedClock,
     /// Metrics of queues.
@@ -153,8 +154,8 @@ impl RunningLoop {
     }
 
     /// What a reconcile of this key would do.
-    pub fn explain(&self, key: &Key) -> Explained {
-        self.worker.explain(key)
+    pub async fn explain(&self, key: &Key) -> Explained {
+        self.worker.explain(key).await
     }
 }
 
@@ -193,6 +194,7 @@ impl Instance {
             store: &|kind, selector| handles.lock().store(kind, selector),
         })?;
         let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account)?;
+        let reader = Reader { client: client.clone(), discovery: Arc::clone(&runtime.discovery) };
         let mut executor =
             Executor::new(client.clone(), Arc::new(runtime.events.recorder(descriptor.name, client)));
         if let Some(signer) = &runtime.signer {
@@ -214,7 +216,7 @@ impl Instance {
             panicked: watch::Sender::new(None),
         };
         for each in loops {
-            instance.add_loop(each, &mut handles, runtime, &executor);
+            instance.add_loop(each, &mut handles, runtime, (&executor, &reader));
         }
         for (kind, field_selector, handle) in handles.held {
             let store = Arc::clone(handle.store());
@@ -240,7 +242,13 @@ impl Instance {
         Ok(())
     }
 
-    fn add_loop(&mut self, each: Loop, handles: &mut Handles<'_>, runtime: &Runtime, executor: &Executor) {
+    fn add_loop(
+        &mut self,
+        each: Loop,
+        handles: &mut Handles<'_>,
+        runtime: &Runtime,
+        (executor, reader): (&Executor, &Reader),
+    ) {
         let queue = Arc::new(WorkQueue::new(each.queue, &runtime.queue_metrics));
         let stats = Arc::new(LoopStats::new(Arc::clone(&runtime.clock)));
         let mut read: Vec<Arc<Store>> = Vec::new();
@@ -260,6 +268,7 @@ impl Instance {
             queue,
             reconcile: each.reconcile,
             executor: executor.clone(),
+            reader: reader.clone(),
             expectations: Expectations::new(read),
             observer: runtime.observer.clone(),
             clock: Arc::clone(&runtime.clock),

@@ -11,6 +11,7 @@ pub mod expectations;
 mod instance;
 mod metrics;
 mod phase;
+mod reads;
 mod report;
 mod room;
 mod stats;
@@ -26,7 +27,8 @@ pub use descriptor::{
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
 pub use metrics::ReconcileMetrics;
 pub use phase::Phase;
+pub use reads::{Observed, Pass, Read, Reads};
 pub use report::{Report, Requeue, Turn, Unreported};
-pub use room::{ObserveError, Reconcile, Room, RoomAdapter};
+pub use room::{LiveAdapter, LiveRoom, ObserveError, Reconcile, Room, RoomAdapter};
 pub use stats::{KeyFailure, LoopStats};
 pub use worker::Outcome;

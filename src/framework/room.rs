@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::reads::{Observed, Pass, Reads};
 use crate::api::Kind;
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
@@ -28,6 +29,24 @@ pub trait Room: Send + Sync + 'static {
     }
 }
 
+/// A controller whose decisions rest on live reads too: it observes in several passes. See [`Reads`].
+pub trait LiveRoom: Send + Sync + 'static {
+    /// Everything that a decision rests on.
+    type View: Send;
+
+    /// Reads the stores and what was `read` so far, and says what else must be read. On a pass with `failures` (see
+    /// [`Room::observe`]) it begins anew: what the plan changed must be read again.
+    fn observe(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+    ) -> Result<Observed<Self::View>, ObserveError>;
+
+    /// Decides, as [`Room::plan`] does.
+    fn plan(view: &Self::View, now: Timestamp) -> Plan;
+}
+
 /// The stores hold something that cannot be reconciled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObserveError {
@@ -41,8 +60,14 @@ pub enum ObserveError {
 
 /// A room with its view type erased: what a worker loop runs.
 pub trait Reconcile: Send + Sync {
-    /// Observes and plans. `Ok(None)`: nothing at this key.
-    fn plan(&self, key: &Key, failures: &[Failure], now: Timestamp) -> Result<Option<Plan>, ObserveError>;
+    /// Takes one pass: observes with what was `read` so far, and plans when that is enough.
+    fn plan(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+        now: Timestamp,
+    ) -> Result<Pass, ObserveError>;
 
     /// How long the keys that a change of this kind concerns rest first, see [`Room::gather`].
     fn gather(&self, kind: &Kind) -> Duration {
@@ -56,11 +81,34 @@ pub trait Reconcile: Send + Sync {
 pub struct RoomAdapter<R>(pub R);
 
 impl<R: Room> Reconcile for RoomAdapter<R> {
-    fn plan(&self, key: &Key, failures: &[Failure], now: Timestamp) -> Result<Option<Plan>, ObserveError> {
-        Ok(self.0.observe(key, failures)?.map(|view| R::plan(&view, now)))
+    fn plan(&self, key: &Key, failures: &[Failure], _: &Reads, now: Timestamp) -> Result<Pass, ObserveError> {
+        Ok(match self.0.observe(key, failures)? {
+            Some(view) => Pass::Plan(R::plan(&view, now)),
+            None => Pass::Nothing,
+        })
     }
 
     fn gather(&self, kind: &Kind) -> Duration {
         self.0.gather(kind)
+    }
+}
+
+/// Makes a [`Reconcile`] of a [`LiveRoom`].
+#[derive(Debug)]
+pub struct LiveAdapter<R>(pub R);
+
+impl<R: LiveRoom> Reconcile for LiveAdapter<R> {
+    fn plan(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+        now: Timestamp,
+    ) -> Result<Pass, ObserveError> {
+        Ok(match self.0.observe(key, failures, read)? {
+            Observed::Nothing => Pass::Nothing,
+            Observed::Needs(reads) => Pass::Needs(reads),
+            Observed::View(view) => Pass::Plan(R::plan(&view, now)),
+        })
     }
 }

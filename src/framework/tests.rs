@@ -17,6 +17,7 @@ use super::descriptor::KeyMap;
 use super::expectations::Expectations;
 use super::instance::queue_keys;
 use super::metrics::ReconcileMetrics;
+use super::reads::{Pass, Read, Reader, Reads};
 use super::report::Unreported;
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
@@ -25,7 +26,7 @@ use crate::api::AnyObject;
 use crate::api::core::Pod;
 use crate::api::kinds::PODS;
 use crate::api::meta::ObjectMeta;
-use crate::client::{ApiClient, BoxError};
+use crate::client::{ApiClient, BoxError, Discovery};
 use crate::executor::{ActionResult, Events, Executor};
 use crate::informer::{Delta, Store};
 use crate::model::Key;
@@ -70,13 +71,27 @@ impl Server {
 struct Script {
     plans: Mutex<VecDeque<Plan>>,
     asked: Mutex<Vec<Vec<String>>>,
+    /// Reads to ask for first.
+    needs: Mutex<VecDeque<Vec<Read>>>,
+    /// What had been read whenever it planned.
+    read: Mutex<Vec<String>>,
 }
 
 impl Reconcile for Script {
-    fn plan(&self, key: &Key, failures: &[Failure], _: Timestamp) -> Result<Option<Plan>, ObserveError> {
+    fn plan(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+        _: Timestamp,
+    ) -> Result<Pass, ObserveError> {
         assert!(key.name != "poison", "cannot bear this");
         self.asked.lock().push(failures.iter().map(|failure| failure.what.clone()).collect());
-        Ok(self.plans.lock().pop_front())
+        if let Some(needs) = self.needs.lock().pop_front() {
+            return Ok(Pass::Needs(needs));
+        }
+        self.read.lock().push(format!("{read:?}"));
+        Ok(self.plans.lock().pop_front().map_or(Pass::Nothing, Pass::Plan))
     }
 }
 
@@ -101,6 +116,7 @@ impl Bench {
             queue: Arc::new(WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap())),
             reconcile: Arc::clone(&script) as _,
             executor: Executor::new(server.client(), Arc::new(Silent)),
+            reader: Reader { client: server.client(), discovery: Arc::new(Discovery::new(server.client())) },
             expectations: Expectations::new(vec![Arc::clone(&store)]),
             observer: server.client(),
             stats: Arc::new(LoopStats::new(Arc::clone(&clock))),
@@ -307,16 +323,71 @@ async fn who_asks_for_a_key_that_was_put_aside_is_told_so() {
 async fn an_explanation_plans_and_does_nothing() {
     let bench = Bench::new();
     bench.plan(vec![create()]);
-    let explained = bench.worker.explain(&key());
+    let explained = bench.worker.explain(&key()).await;
     let actions = explained.actions.unwrap().unwrap();
     assert_eq!((actions.len(), &actions[0].result), (1, &ActionResult::Planned));
     assert!(bench.server.1.lock().is_empty(), "nothing was sent");
-    assert_eq!(bench.worker.explain(&key()).actions, Ok(None), "there is nothing more to plan");
+    assert_eq!(bench.worker.explain(&key()).await.actions, Ok(None), "there is nothing more to plan");
 
     bench.plan(vec![create()]);
     bench.server.answer(201, pod("5"));
     bench.reconcile().await;
-    assert_eq!(bench.worker.explain(&key()).waiting_for, Some(&PODS));
+    assert_eq!(bench.worker.explain(&key()).await.waiting_for, Some(&PODS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pass_needs_is_read_before_the_next() {
+    let bench = Bench::new();
+    let object = |name: &str| Read::Object(&PODS, Key::new("ns", name));
+    bench.script.needs.lock().extend([vec![object("web-1")], vec![object("web-1"), object("gone")]]);
+    bench.server.answer(200, pod("5"));
+    bench.server.answer(404, Vec::new());
+    bench.plan(Vec::new());
+    let explained = bench.worker.explain(&key()).await;
+    assert_eq!(explained.actions, Ok(Some(Vec::new())));
+    let asked: Vec<String> = std::mem::take(&mut bench.server.1.lock());
+    assert_eq!(
+        asked,
+        ["GET /api/v1/namespaces/ns/pods/web-1", "GET /api/v1/namespaces/ns/pods/gone"],
+        "what was read is not read again"
+    );
+    let read = bench.script.read.lock()[0].clone();
+    assert!(read.contains("web-1") && read.contains("Object(Ok(None))"), "{read}");
+
+    // Lists come whole; what fails is for the room to judge.
+    bench.script.needs.lock().push_back(vec![Read::List(&PODS, "ns".into())]);
+    bench.server.answer(200, list("7", &["1", "2"]));
+    bench.plan(Vec::new());
+    bench.worker.explain(&key()).await;
+    bench.script.needs.lock().push_back(vec![object("web-1")]);
+    bench.server.answer(503, Vec::new());
+    bench.plan(Vec::new());
+    bench.worker.explain(&key()).await;
+    let read = bench.script.read.lock();
+    assert_eq!(read[1].matches("Pod {").count(), 2, "{}", read[1]);
+    assert!(read[2].contains("Object(Err(Refused"), "{}", read[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_room_that_never_has_enough_fails() {
+    let bench = Bench::new();
+    let needs = |name: String| vec![Read::Object(&PODS, Key::new("ns", &name))];
+    bench.script.needs.lock().extend((0..20).map(|number| needs(format!("pod-{number}"))));
+    (0..20).for_each(|_| bench.server.answer(404, Vec::new()));
+    let outcome = bench.reconcile().await;
+    assert!(
+        matches!(&outcome, Outcome::Failed { retry: true, error } if error.contains("8 passes")),
+        "{outcome:?}"
+    );
+    assert_eq!(bench.server.1.lock().len(), 8);
+
+    bench.script.needs.lock().clear();
+    bench.script.needs.lock().extend([needs("same".to_owned()), needs("same".to_owned())]);
+    let outcome = bench.reconcile().await;
+    assert!(
+        matches!(&outcome, Outcome::Failed { retry: true, error } if error.contains("asked again")),
+        "{outcome:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

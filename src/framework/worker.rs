@@ -25,6 +25,7 @@ use tracing::Instrument;
 use super::demand::{Demands, Synced};
 use super::expectations::{Expectations, Found, Readiness};
 use super::metrics::ReconcileMetrics;
+use super::reads::Reader;
 use super::report::{Report, Requeue, Turn};
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
@@ -52,6 +53,8 @@ pub(super) struct Worker {
     pub(super) queue: Arc<WorkQueue<Key>>,
     pub(super) reconcile: Arc<dyn Reconcile>,
     pub(super) executor: Executor,
+    /// Reads between passes, as the controller.
+    pub(super) reader: Reader,
     pub(super) expectations: Expectations,
     /// Reads what a controller's own role may not list; never writes.
     pub(super) observer: ApiClient,
@@ -186,7 +189,7 @@ impl Worker {
         if let Some(outcome) = self.not_yet(key).await {
             return (outcome, Vec::new());
         }
-        let plan = match self.plan(key, &[]) {
+        let plan = match self.plan(key, &[]).await {
             Ok(Some(plan)) => plan,
             Ok(None) => return (Outcome::Absent, Vec::new()),
             Err(failed) => return (failed, Vec::new()),
@@ -227,16 +230,21 @@ impl Worker {
         }
     }
 
-    fn plan(&self, key: &Key, failures: &[Failure]) -> Result<Option<Plan>, Outcome> {
-        self.reconcile.plan(key, failures, self.clock.now()).map_err(|error| match error {
+    async fn plan(&self, key: &Key, failures: &[Failure]) -> Result<Option<Plan>, Outcome> {
+        self.decide(key, failures).await.map_err(|error| match error {
             ObserveError::Terminal(error) => Outcome::Failed { error, retry: false },
             ObserveError::Retry(error) => Outcome::Failed { error, retry: true },
         })
     }
 
-    /// The second pass: lets the room write down what failed (a condition, a collision count).
+    /// Observes, in as many passes as it takes, and plans.
+    pub(super) async fn decide(&self, key: &Key, failures: &[Failure]) -> Result<Option<Plan>, ObserveError> {
+        self.reader.plan(self.reconcile.as_ref(), key, failures, || self.clock.now()).await
+    }
+
+    /// After a failure: lets the room write down what failed (a condition, a collision count).
     async fn record_failure(&self, key: &Key, failures: &[Failure]) -> Vec<ActionState> {
-        let plan = match self.plan(key, failures) {
+        let plan = match self.plan(key, failures).await {
             Ok(Some(plan)) => plan,
             Ok(None) => return Vec::new(),
             Err(outcome) => {

@@ -146,7 +146,7 @@ pub(super) async fn complete(
     let signer = signer(&flags.service_account_private_key_file)?;
     let runtime = Arc::new(Runtime {
         observer: clients.root("observer"),
-        discovery: Discovery::new(clients.root("controller-discovery")),
+        discovery: Arc::new(Discovery::new(clients.root("controller-discovery"))),
         informers,
         clients,
         events,

@@ -166,7 +166,7 @@ impl Manager for Facade {
             let (_, each) = found.ok_or(SyncError::NotRunning)?;
             if request.explain {
                 let began = Instant::now();
-                let explained = each.explain(&request.key);
+                let explained = each.explain(&request.key).await;
                 return Ok(SyncReport { duration: began.elapsed(), ..explanation(explained) });
             }
             each.sync(request.key.clone()).await.map(report).ok_or(SyncError::NotRunning)

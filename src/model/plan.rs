@@ -32,7 +32,7 @@ impl Plan {
         self.steps.iter().all(|step| match step {
             Step::Verify(_) | Step::Emit(_) => true,
             Step::Write(_) => false,
-            Step::Batch(writes) => writes.is_empty(),
+            Step::Batch(writes) | Step::Each(writes) => writes.is_empty(),
         })
     }
 
@@ -53,6 +53,9 @@ pub enum Step {
     /// Independent writes of one sort, sent in slowly growing batches (1, 2, 4 …) so that a refusal that would meet
     /// all of them (a quota, a webhook) costs few requests. Stops at the end of the batch in which one failed.
     Batch(Vec<Write>),
+    /// Independent writes, a few at a time, each of them tried whatever becomes of the others. The plan ends here if one
+    /// failed.
+    Each(Vec<Write>),
     /// Only an event; its failure is never the plan's.
     Emit(EventSpec),
 }
@@ -127,6 +130,12 @@ pub enum Verb {
         /// What becomes of dependents; the kind's default when absent.
         propagation: Option<Propagation>,
     },
+    /// Delete every object of the kind in the namespace of the write's key, which has no name. There is no precondition
+    /// that the server could check: it is for a namespace that was read live and is being deleted.
+    DeleteCollection {
+        /// What becomes of dependents; the kind's default when absent.
+        propagation: Option<Propagation>,
+    },
 }
 
 impl fmt::Debug for Verb {
@@ -145,6 +154,9 @@ impl fmt::Debug for Verb {
                 .field("resource_version", resource_version)
                 .field("propagation", propagation)
                 .finish(),
+            Self::DeleteCollection { propagation } => {
+                f.debug_struct("DeleteCollection").field("propagation", propagation).finish()
+            }
         }
     }
 }
@@ -213,6 +225,7 @@ impl fmt::Display for Write {
             Verb::UpdateSubresource(subresource, _) => ("update", *subresource),
             Verb::Patch(_) => ("patch", ""),
             Verb::Delete { .. } => ("delete", ""),
+            Verb::DeleteCollection { .. } => ("deletecollection", ""),
         };
         let slash = if subresource.is_empty() { "" } else { "/" };
         write!(f, "{verb} {}{slash}{subresource} {}", self.kind, self.key)
@@ -277,10 +290,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What was tried with the object: `create`, `update`, `patch` or `delete`; empty for a live read.
+    /// What was tried with the object: `create`, `update`, `patch`, `delete` or `deletecollection`; empty for a live
+    /// read.
     pub fn verb(&self) -> &str {
         let verb = self.what.split_once(' ').map_or("", |(verb, _)| verb);
-        if matches!(verb, "create" | "update" | "patch" | "delete") { verb } else { "" }
+        if matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection") { verb } else { "" }
     }
 
     /// Whether a create found the name taken.

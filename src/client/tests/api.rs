@@ -11,7 +11,7 @@ use crate::client::layers::{Timeout, With};
 use crate::client::testing::{answer, endless, mock};
 use crate::client::{ApiClient, ApiError, DeleteOptions, HttpService, ListQuery, TransportError, WatchQuery};
 use crate::model::Key;
-use crate::model::plan::Propagation;
+use crate::model::plan::{Patch, Propagation};
 use crate::wire::{Message, wrap_envelope};
 
 fn key() -> Key {
@@ -52,6 +52,31 @@ async fn a_delete_names_what_it_means() {
     expected.extend(b"\x12\x19\x08\x00\x12\x09\x0a\x03u-1\x12\x0242\x22\x0aForeground");
     assert_eq!(seen[0].body().as_ref(), expected);
     assert_eq!(seen[1].body().as_ref(), b"k8s\0\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\x12\x00");
+}
+
+#[tokio::test]
+async fn what_is_written_by_its_metadata_is_answered_by_it() {
+    let kind = crate::api::dynamic::kind("ex.io", "v1", "Foo", "foos", true);
+    // PartialObjectMetadata { metadata: { name: "web" } }
+    let (service, seen) = mock(|_| async {
+        let body = wrap_envelope("meta.k8s.io/v1", "PartialObjectMetadata", b"\x0a\x05\x0a\x03web");
+        Ok(answer(200, body))
+    });
+    let client = ApiClient::new(service, "test");
+    let patched = client.patch(kind, &key(), None, &Patch::Json(serde_json::json!([]))).await.unwrap();
+    let deleted = client.delete(kind, &key(), &DeleteOptions::default()).await.unwrap();
+    for answered in [Some(patched), deleted] {
+        assert_eq!(answered.unwrap().meta().name, "web");
+    }
+    let seen = seen.lock();
+    for request in seen.iter() {
+        assert_eq!(request.uri(), "/apis/ex.io/v1/namespaces/default/foos/web");
+        assert_eq!(
+            request.headers()["accept"],
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+        );
+    }
+    assert_eq!(seen.len(), 2);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The room's tables and properties.
 
 use super::*;
+use crate::framework::{Pass, Reads};
 use crate::options::Config;
 
 mod bytes;
@@ -42,7 +43,8 @@ fn it_builds_and_watches_what_it_reads() {
     assert_eq!(rests, [0, 3, 3, 0]);
     let key = Key::new("default", "web");
     let now = Timestamp::from_second(fixtures::NOW).unwrap();
-    assert!(work.reconcile.plan(&key, &[], now).unwrap().is_none());
-    bench.add(fixtures::service(|_| {}));
-    assert!(!work.reconcile.plan(&key, &[], now).unwrap().unwrap().is_empty());
+    let pass = || work.reconcile.plan(&key, &[], &Reads::default(), now).unwrap();
+    assert!(matches!(pass(), Pass::Nothing));
+    bench.add(&fixtures::service(|_| {}));
+    assert!(matches!(pass(), Pass::Plan(plan) if !plan.is_empty()));
 }

@@ -45,7 +45,7 @@ pub(crate) fn runtime(clients: ClientBuilder, source: Arc<dyn Source>, config: I
             EventMetrics::register(&metrics).expect("event metrics"),
         ),
         observer: clients.root("observer"),
-        discovery: Discovery::new(clients.root("discovery")),
+        discovery: Arc::new(Discovery::new(clients.root("discovery"))),
         clients,
         clock,
         queue_metrics: QueueMetrics::register(&metrics).expect("queue metrics"),

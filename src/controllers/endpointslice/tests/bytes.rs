@@ -6,7 +6,7 @@ use crate::wire::splice::{Edit, edit, get, put_bytes};
 
 #[test]
 fn unknown_fields_stay() {
-    let bench = Bench::of(service(|_| {}), [pod(1, |_| {}), pod(2, |_| {})]);
+    let bench = Bench::of(&service(|_| {}), [pod(1, |_| {}), pod(2, |_| {})]);
     bench.settled();
     let slice = bench.slice("web-2");
     let endpoints = slice.endpoints().unwrap();
@@ -27,9 +27,9 @@ fn unknown_fields_stay() {
     bench.slices.upsert(&(super::ENDPOINT_SLICES.decode)(&known.into()).unwrap());
     assert!(bench.plan().is_empty());
 
-    bench.add(pod(1, |pod| ready(pod, false, 1)));
-    bench.add(pod(3, |_| {}));
-    bench.add(service(|service| {
+    bench.add(&pod(1, |pod| ready(pod, false, 1)));
+    bench.add(&pod(3, |_| {}));
+    bench.add(&service(|service| {
         service.metadata.labels = labels(&[("new", "yes")]);
         service.spec.traffic_distribution = Some("PreferSameZone".into());
     }));

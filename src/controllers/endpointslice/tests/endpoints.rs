@@ -5,7 +5,7 @@ use crate::api::core::{Pod, PodIp, Service};
 use crate::api::discovery::Endpoint;
 
 fn endpoint(change_service: fn(&mut Service), change_pod: fn(&mut Pod)) -> Option<Endpoint> {
-    let bench = Bench::of(service(change_service), [pod(1, change_pod)]);
+    let bench = Bench::of(&service(change_service), [pod(1, change_pod)]);
     bench.settled();
     let all: Vec<Endpoint> = bench
         .all()
@@ -80,7 +80,7 @@ fn only_the_service_of_its_subdomain_lends_a_hostname() {
             pod.spec.hostname = "host".into();
             pod.spec.subdomain = subdomain.into();
         });
-        let bench = Bench::of(service(|_| {}), [named]);
+        let bench = Bench::of(&service(|_| {}), [named]);
         bench.settled();
         let endpoints = bench.all()[0].endpoints().unwrap();
         assert_eq!(endpoints[0].0.hostname.as_deref(), expected);
@@ -90,7 +90,7 @@ fn only_the_service_of_its_subdomain_lends_a_hostname() {
 #[test]
 fn a_pod_of_an_unknown_node_waits_for_it() {
     let lost = |number| pod(number, |pod| pod.spec.node_name = "node-9".into());
-    let bench = Bench::of(service(|_| {}), [pod(1, |_| {}), lost(2)]);
+    let bench = Bench::of(&service(|_| {}), [pod(1, |_| {}), lost(2)]);
     let plan = bench.plan();
     assert_eq!(
         plan.retry.as_deref(),
@@ -105,11 +105,11 @@ fn a_pod_of_an_unknown_node_waits_for_it() {
         ]
     );
     assert_eq!(bench.told(), ["web-2 IPv4 :80: p001"]);
-    bench.add(node("node-9", "z"));
+    bench.add(&node("node-9", "z"));
     assert_eq!(bench.plan().retry, None);
     assert_eq!(bench.settled(), ["web-2 IPv4 :80: p001 p002"]);
 
-    let bench = Bench::of(service(|service| service.spec.publish_not_ready_addresses = true), [lost(2)]);
+    let bench = Bench::of(&service(|service| service.spec.publish_not_ready_addresses = true), [lost(2)]);
     assert_eq!(bench.settled(), ["web-2 IPv4 :80: p002"]);
     assert_eq!(bench.all()[0].endpoints().unwrap()[0].0.zone, None);
 }
@@ -133,13 +133,13 @@ fn each_family_has_slices_of_its_own() {
         (old, &["web-2 IPv4 :80: p001", "web-3 IPv6 :80: p001"]),
         (old_six, &["web-2 IPv6 :80: p001"]),
     ] {
-        let bench = Bench::of(service(change), [pod(1, dual)]);
+        let bench = Bench::of(&service(change), [pod(1, dual)]);
         assert_eq!(bench.settled(), expected);
     }
     // A family that the Service gave up goes, one in which no pod has an address keeps an empty slice.
-    let bench = Bench::of(service(both), [pod(1, |_| {})]);
+    let bench = Bench::of(&service(both), [pod(1, |_| {})]);
     assert_eq!(bench.settled(), ["web-2 IPv4 :80: p001", "web-3 IPv6 :"]);
-    bench.add(service(|_| {}));
+    bench.add(&service(|_| {}));
     assert_eq!(bench.reconcile(), ["delete web-3"]);
 }
 
@@ -148,16 +148,16 @@ fn what_has_no_selector_or_is_elsewhere_is_left_alone() {
     let mine: fn(&mut Service) = |service| service.spec.selector = super::fixtures::labels(&[]);
     let elsewhere: fn(&mut Service) = |service| service.spec.r#type = "ExternalName".into();
     for change in [mine, elsewhere] {
-        let bench = Bench::of(service(|_| {}), [pod(1, |_| {})]);
+        let bench = Bench::of(&service(|_| {}), [pod(1, |_| {})]);
         bench.settled();
-        bench.add(service(change));
+        bench.add(&service(change));
         assert!(bench.plan_after(&[]).is_none());
     }
 }
 
 #[test]
 fn a_service_that_goes_gets_no_new_slices() {
-    let bench = Bench::of(service(|service| service.metadata.deletion_timestamp = ago(1)), [pod(1, |_| {})]);
+    let bench = Bench::of(&service(|service| service.metadata.deletion_timestamp = ago(1)), [pod(1, |_| {})]);
     assert_eq!(bench.reconcile(), [""; 0]);
 }
 
@@ -169,27 +169,27 @@ fn the_earliest_change_is_told() {
     };
     let at = |seconds| ago(seconds).map(|time| time.to_string());
     // A new Service: it, or a pod that was ready before.
-    let bench = Bench::of(service(|_| {}), [pod(1, |_| {}), pod(2, |_| {})]);
+    let bench = Bench::of(&service(|_| {}), [pod(1, |_| {}), pod(2, |_| {})]);
     bench.settled();
     assert_eq!(told(&bench), at(10_000));
     // A pod's readiness.
-    bench.add(pod(1, |pod| ready(pod, false, 30)));
-    bench.add(pod(2, |pod| ready(pod, false, 20)));
+    bench.add(&pod(1, |pod| ready(pod, false, 30)));
+    bench.add(&pod(2, |pod| ready(pod, false, 20)));
     bench.settled();
     assert_eq!(told(&bench), at(30));
     // Deletion, labels and ports have no time.
-    bench.add(pod(1, |pod| {
+    bench.add(&pod(1, |pod| {
         ready(pod, false, 30);
         deleting(pod);
     }));
     bench.settled();
     assert_eq!(told(&bench), None);
     // A pod that is new.
-    bench.add(pod(3, |pod| ready(pod, true, 7)));
+    bench.add(&pod(3, |pod| ready(pod, true, 7)));
     bench.settled();
     assert_eq!(told(&bench), at(7));
     // The same pods under another port.
-    bench.add(service(|service| service.spec.ports = vec![super::fixtures::port("", 81)]));
+    bench.add(&service(|service| service.spec.ports = vec![super::fixtures::port("", 81)]));
     assert_eq!(bench.reconcile(), ["update web-2"]);
     assert_eq!(told(&bench), None);
 }

@@ -15,7 +15,7 @@ fn said(what: &str, name: &str) -> String {
         message: "no".to_owned(),
         existing: None,
     };
-    let bench = Bench::of(service(|_| {}), [pod(1, |_| {})]);
+    let bench = Bench::of(&service(|_| {}), [pod(1, |_| {})]);
     let plan = bench.plan_after(&[failure]).unwrap();
     let [Step::Emit(event)] = plan.steps.as_slice() else { panic!("{plan:?}") };
     assert!(event.warning && event.reason == "FailedToUpdateEndpointSlices");

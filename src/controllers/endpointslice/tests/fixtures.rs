@@ -114,15 +114,15 @@ impl Bench {
             version: std::cell::Cell::new(1),
         };
         for (at, zone) in ["a", "b", "c"].into_iter().enumerate() {
-            bench.add(node(&format!("node-{at}"), zone));
+            bench.add(&node(&format!("node-{at}"), zone));
         }
         bench
     }
 
-    pub(super) fn of(service: Service, pods: impl IntoIterator<Item = Pod>) -> Self {
+    pub(super) fn of(service: &Service, pods: impl IntoIterator<Item = Pod>) -> Self {
         let bench = Self::new();
         bench.add(service);
-        pods.into_iter().for_each(|pod| bench.add(pod));
+        pods.into_iter().for_each(|pod| bench.add(&pod));
         bench
     }
 
@@ -132,7 +132,7 @@ impl Bench {
     }
 
     /// Stores an object as the API server would send it.
-    pub(super) fn add<T: Object + Message>(&self, object: T) {
+    pub(super) fn add<T: Object + Message>(&self, object: &T) {
         let upstream = [Service::UPSTREAM, Pod::UPSTREAM, EndpointSlice::UPSTREAM, Node::UPSTREAM];
         let stores = [&self.services, &self.pods, &self.slices, &self.nodes];
         let store = stores[upstream.iter().position(|name| *name == T::UPSTREAM).unwrap()];

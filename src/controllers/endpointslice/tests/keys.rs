@@ -11,21 +11,24 @@ use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
 use crate::framework::KeyMap;
 use crate::informer::{Delta, Lister};
 
-fn told(map: &KeyMap, old: Option<AnyObject>, new: Option<AnyObject>) -> Vec<String> {
+fn told(map: &KeyMap, old: Option<&AnyObject>, new: Option<&AnyObject>) -> Vec<String> {
     let mut keys = Vec::new();
     for quiet in [(true, false), (false, true)] {
-        map(Delta { old: old.as_ref(), new: new.as_ref(), initial: quiet.0, resync: quiet.1 }, &mut |key| {
+        map(Delta { old, new, initial: quiet.0, resync: quiet.1 }, &mut |key| {
             keys.push(key.to_string());
         });
     }
     assert_eq!(keys, [""; 0], "its Service brings its own key");
-    map(Delta { old: old.as_ref(), new: new.as_ref(), initial: false, resync: false }, &mut |key| {
+    map(Delta { old, new, initial: false, resync: false }, &mut |key| {
         keys.push(key.to_string());
     });
     keys.sort();
     keys.dedup();
     keys
 }
+
+/// A change of a pod, and whether an endpoint shows it.
+type PodChange = (fn(&mut Pod), bool);
 
 fn named(name: &str, namespace: &str, selector: &[(&str, &str)]) -> Service {
     let mut named = service(|_| {});
@@ -35,13 +38,16 @@ fn named(name: &str, namespace: &str, selector: &[(&str, &str)]) -> Service {
 }
 
 fn of_pods() -> impl Fn(Option<Pod>, Option<Pod>) -> Vec<String> {
-    let bench = Bench::of(service(|_| {}), []);
-    bench.add(named("front", "default", &[("app", "web"), ("tier", "front")]));
-    bench.add(named("all", "default", &[]));
-    bench.add(named("api", "default", &[("app", "api")]));
-    bench.add(named("web", "other", &[("app", "web")]));
+    let bench = Bench::of(&service(|_| {}), []);
+    bench.add(&named("front", "default", &[("app", "web"), ("tier", "front")]));
+    bench.add(&named("all", "default", &[]));
+    bench.add(&named("api", "default", &[("app", "api")]));
+    bench.add(&named("web", "other", &[("app", "web")]));
     let map = keys::of_pods(Lister::new(bench.store(&SERVICES)));
-    move |old, new| told(&map, old.map(|pod| any(&PODS, &pod)), new.map(|pod| any(&PODS, &pod)))
+    move |old, new| {
+        let [old, new] = [old, new].map(|pod| pod.map(|pod| any(&PODS, &pod)));
+        told(&map, old.as_ref(), new.as_ref())
+    }
 }
 
 #[test]
@@ -60,7 +66,7 @@ fn a_pod_concerns_whoever_selects_it() {
 #[test]
 fn only_what_an_endpoint_shows_counts() {
     let keys = of_pods();
-    let changes: [(fn(&mut Pod), bool); 9] = [
+    let changes: [PodChange; 9] = [
         (|pod| pod.metadata.annotations = labels(&[("a", "b")]), false),
         (|pod| pod.metadata.resource_version = "9".into(), false),
         (|pod| ready(pod, false, 1), true),
@@ -99,14 +105,14 @@ fn a_slice_concerns_the_service_that_it_names() {
     };
     let (ours, other) = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io");
     let map = keys::of_slices();
-    assert_eq!(told(&map, None, Some(slice("web", ours))), ["default/web"]);
-    assert_eq!(told(&map, Some(slice("web", ours)), None), ["default/web"]);
+    assert_eq!(told(&map, None, Some(&slice("web", ours))), ["default/web"]);
+    assert_eq!(told(&map, Some(&slice("web", ours)), None), ["default/web"]);
     assert_eq!(
-        told(&map, Some(slice("web", ours)), Some(slice("api", ours))),
+        told(&map, Some(&slice("web", ours)), Some(&slice("api", ours))),
         ["default/api", "default/web"]
     );
-    assert_eq!(told(&map, Some(slice("web", ours)), Some(slice("web", other))), ["default/web"]);
-    assert_eq!(told(&map, None, Some(slice("web", other))), [""; 0]);
+    assert_eq!(told(&map, Some(&slice("web", ours)), Some(&slice("web", other))), ["default/web"]);
+    assert_eq!(told(&map, None, Some(&slice("web", other))), [""; 0]);
 }
 
 #[test]
@@ -115,10 +121,10 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     auto.metadata.annotations = labels(&[("service.kubernetes.io/topology-mode", "Auto")]);
     let pods =
         (1..7).map(|number| pod(number, |pod| pod.spec.node_name = format!("node-{}", number % 3).into()));
-    let mut bench = Bench::of(auto, pods);
+    let mut bench = Bench::of(&auto, pods);
     bench.settings.max_per_slice = 100;
     bench.settled();
-    bench.add(named("plain", "default", &[("app", "web")]));
+    bench.add(&named("plain", "default", &[("app", "web")]));
     let map = keys::of_nodes(
         Lister::new(bench.store(&SERVICES)),
         Lister::new(bench.store(&ENDPOINT_SLICES)),
@@ -126,9 +132,10 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     );
     let tell = |old: Option<Node>, new: Option<Node>| {
         if let Some(new) = &new {
-            bench.add(new.clone());
+            bench.add(new);
         }
-        told(&map, old.map(|node| any(&NODES, &node)), new.map(|node| any(&NODES, &node)))
+        let [old, new] = [old, new].map(|node| node.map(|node| any(&NODES, &node)));
+        told(&map, old.as_ref(), new.as_ref())
     };
     let small = |zone: &str| {
         let mut small = node("node-3", zone);
@@ -154,5 +161,5 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
         Lister::new(none.store(&ENDPOINT_SLICES)),
         Lister::new(bench.store(&NODES)),
     );
-    assert_eq!(told(&map, None, Some(any(&NODES, &node("node-4", "x")))), [""; 0]);
+    assert_eq!(told(&map, None, Some(&any(&NODES, &node("node-4", "x")))), [""; 0]);
 }

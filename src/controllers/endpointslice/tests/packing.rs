@@ -6,7 +6,7 @@ use crate::api::kinds::PODS;
 use crate::model::Key;
 
 fn bench(pods: std::ops::Range<usize>) -> Bench {
-    let bench = Bench::of(service(|_| {}), pods.map(|number| pod(number, |_| {})));
+    let bench = Bench::of(&service(|_| {}), pods.map(|number| pod(number, |_| {})));
     bench.settled();
     bench
 }
@@ -18,7 +18,9 @@ fn remove(bench: &Bench, pods: &[usize]) {
 }
 
 fn add(bench: &Bench, pods: &[usize]) {
-    pods.iter().for_each(|number| bench.add(pod(*number, |_| {})));
+    for number in pods {
+        bench.add(&pod(*number, |_| {}));
+    }
 }
 
 #[test]
@@ -87,11 +89,11 @@ fn slices_that_would_go_are_rewritten_instead_of_new_ones() {
 #[test]
 fn a_flip_writes_one_slice() {
     let bench = bench(1..8);
-    bench.add(pod(5, |pod| ready(pod, false, 3)));
+    bench.add(&pod(5, |pod| ready(pod, false, 3)));
     assert_eq!(bench.reconcile(), ["update web-3"]);
     assert_eq!(bench.told()[1], "web-3 IPv4 :80: p004 p005!ready!serving p006");
     assert!(bench.plan().is_empty());
-    bench.add(pod(5, |_| {}));
+    bench.add(&pod(5, |_| {}));
     assert_eq!(bench.reconcile(), ["update web-3"]);
 }
 

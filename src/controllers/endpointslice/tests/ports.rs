@@ -25,14 +25,14 @@ fn a_named_port_is_what_each_pod_calls_so() {
         pod(3, with_port("http", 8080)),
         pod(4, |_| {}),
     ];
-    let bench = Bench::of(with_ports(vec![named("h", "http"), port("m", 9)]), pods);
+    let bench = Bench::of(&with_ports(vec![named("h", "http"), port("m", 9)]), pods);
     assert_eq!(
         bench.settled(),
         ["web-2 IPv4 h:8080,m:9: p001 p003", "web-3 IPv4 h:8081,m:9: p002", "web-4 IPv4 m:9: p004",]
     );
     // It changes its number with its pod.
     bench.remove(&super::super::PODS, &super::Key::new("default", "p002"));
-    bench.add(pod(5, with_port("http", 8082)));
+    bench.add(&pod(5, with_port("http", 8082)));
     assert_eq!(bench.reconcile(), ["update web-3"]);
     assert_eq!(bench.told()[1], "web-3 IPv4 h:8082,m:9: p005");
     assert!(bench.plan().is_empty());
@@ -41,7 +41,7 @@ fn a_named_port_is_what_each_pod_calls_so() {
 #[test]
 fn a_port_is_meant_by_name_and_protocol() {
     let udp = ServicePort { protocol: "UDP".into(), ..named("dns", "dns") };
-    let bench = Bench::of(with_ports(vec![udp]), [pod(1, with_port("dns", 53))]);
+    let bench = Bench::of(&with_ports(vec![udp]), [pod(1, with_port("dns", 53))]);
     assert_eq!(bench.settled(), ["web-2 IPv4 : p001"]);
 }
 
@@ -57,14 +57,14 @@ fn sidecars_have_ports_and_other_init_containers_none() {
         restart_policy: restart_policy.into(),
     };
     let both = pod(1, |pod| pod.spec.init_containers = vec![init("Always"), init("")]);
-    let bench = Bench::of(with_ports(vec![named("a", "Always-p"), named("b", "-p")]), [both]);
+    let bench = Bench::of(&with_ports(vec![named("a", "Always-p"), named("b", "-p")]), [both]);
     assert_eq!(bench.settled(), ["web-2 IPv4 a:7: p001"]);
 }
 
 #[test]
 fn a_headless_service_needs_no_ports() {
     let bench = Bench::of(
-        service(|service| {
+        &service(|service| {
             service.spec.cluster_ip = "None".into();
             service.spec.ports.clear();
         }),
@@ -77,13 +77,13 @@ fn a_headless_service_needs_no_ports() {
 #[test]
 fn ports_in_another_order_are_the_same() {
     let ports = || vec![port("a", 1), port("b", 2)];
-    let bench = Bench::of(with_ports(ports()), [pod(1, |_| {})]);
+    let bench = Bench::of(&with_ports(ports()), [pod(1, |_| {})]);
     bench.settled();
-    bench.add(with_ports(ports().into_iter().rev().collect()));
+    bench.add(&with_ports(ports().into_iter().rev().collect()));
     assert!(bench.plan().is_empty());
     let mut other = ports();
     other[0].app_protocol = Some("h2c".into());
-    bench.add(with_ports(other));
+    bench.add(&with_ports(other));
     assert_eq!(bench.reconcile(), ["update web-2"]);
     assert_eq!(bench.slice("web-2").ports[0].app_protocol.as_deref(), Some("h2c"));
 }

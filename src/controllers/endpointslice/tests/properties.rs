@@ -12,6 +12,7 @@ use crate::wire::IntOrString;
 
 /// The state of one of the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own, as a pod's fields are set")]
 struct State {
     ready: bool,
     deleting: bool,
@@ -138,7 +139,7 @@ proptest! {
         max_per_slice in 1..6_usize,
         rounds in prop::collection::vec(prop::collection::vec(change(), 0..8), 1..12),
     ) {
-        let mut bench = Bench::of(configured(0, false, false, false), []);
+        let mut bench = Bench::of(&configured(0, false, false, false), []);
         bench.settings.max_per_slice = max_per_slice;
         bench.settled();
         let (mut pods, mut settings) = (BTreeMap::new(), (0, false, false, false));
@@ -147,7 +148,7 @@ proptest! {
             for change in round {
                 match change {
                     Change::Set(which, state) => {
-                        bench.add(made(which, state));
+                        bench.add(&made(which, state));
                         pods.insert(which, state);
                     }
                     Change::Remove(which) => {
@@ -155,7 +156,7 @@ proptest! {
                         pods.remove(&which);
                     }
                     Change::Service { mode, publish, label, dual } => {
-                        bench.add(configured(mode, publish, label, dual));
+                        bench.add(&configured(mode, publish, label, dual));
                         settings = (mode, publish, label, dual);
                     }
                 }
@@ -180,13 +181,13 @@ proptest! {
     /// However they come, so many pods of one sort never have more slices than they fill, but for the last.
     #[test]
     fn slices_that_only_grow_are_full(max_per_slice in 1..10_usize, batches in prop::collection::vec(1..20_usize, 1..8)) {
-        let mut bench = Bench::of(service(|_| {}), []);
+        let mut bench = Bench::of(&service(|_| {}), []);
         bench.settings.max_per_slice = max_per_slice;
         bench.settled();
         let mut count = 0;
         for batch in batches {
             for _ in 0..batch {
-                bench.add(pod(count, |_| {}));
+                bench.add(&pod(count, |_| {}));
                 count += 1;
             }
             let told = bench.reconcile();

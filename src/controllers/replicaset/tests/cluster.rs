@@ -274,7 +274,7 @@ impl Cluster {
                     Vec::new()
                 }
                 Step::Write(write) => self.perform(write).into_iter().collect(),
-                Step::Batch(writes) => self.perform_batch(writes),
+                Step::Batch(writes) | Step::Each(writes) => self.perform_batch(writes),
                 Step::Emit(_) => Vec::new(),
             };
             if !failures.is_empty() {

@@ -196,7 +196,7 @@ pub(super) fn writes(plan: &Plan) -> Vec<&Write> {
     steps
         .flat_map(|step| match step {
             Step::Write(write) => std::slice::from_ref(write),
-            Step::Batch(writes) => writes.as_slice(),
+            Step::Batch(writes) | Step::Each(writes) => writes.as_slice(),
             Step::Verify(_) | Step::Emit(_) => &[],
         })
         .collect()
@@ -208,7 +208,7 @@ pub(super) fn lines(plan: &Plan) -> Vec<String> {
         let mut told: Vec<String> = match step {
             Step::Verify(verify) => vec![format!("verify {} {:?}", verify.key, verify.expect)],
             Step::Write(write) => vec![line(write)],
-            Step::Batch(writes) => writes.iter().map(line).collect(),
+            Step::Batch(writes) | Step::Each(writes) => writes.iter().map(line).collect(),
             Step::Emit(event) => vec![format!("emit {}", event.reason)],
         };
         told.sort();

@@ -1,0 +1,64 @@
+//! Kinds that are known at run time alone: what discovery finds, custom resources included.
+//!
+//! A [`Kind`] is a static row, by which informers, client and plans name a resource. Rows made here are kept for as long
+//! as the process lives, one for each resource that was ever asked for: a few hundred bytes, bounded by what
+//! administrators define. Only metadata is read of their objects.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use super::kind::{AnyObject, Kind};
+use super::meta::PartialObjectMetadata;
+use crate::wire::{Message, WireError};
+
+/// Group, version, kind, resource, and whether it is namespaced.
+type Coordinates = (&'static str, &'static str, &'static str, &'static str, bool);
+
+static ROWS: LazyLock<Mutex<HashMap<Coordinates, &'static Kind>>> = LazyLock::new(Mutex::default);
+
+/// The row of a resource, of which metadata is to be read alone; the same one whenever it is asked for.
+pub fn kind(group: &str, version: &str, kind: &str, resource: &str, namespaced: bool) -> &'static Kind {
+    let mut rows = ROWS.lock();
+    if let Some(row) = rows.get(&(group, version, kind, resource, namespaced)) {
+        return row;
+    }
+    let row: &'static Kind = Box::leak(Box::new(Kind {
+        group: keep(group),
+        version: keep(version),
+        kind: keep(kind),
+        resource: keep(resource),
+        namespaced,
+        metadata_only: true,
+        decode: decode_metadata,
+        indexes: &[],
+    }));
+    rows.insert((row.group, row.version, row.kind, row.resource, namespaced), row);
+    row
+}
+
+fn keep(text: &str) -> &'static str {
+    Box::leak(text.to_owned().into_boxed_str())
+}
+
+fn decode_metadata(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    Ok(Arc::new(PartialObjectMetadata::decode(bytes)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_has_one_row() {
+        let row = kind("dynamic.test", "v1", "Foo", "foos", true);
+        assert!(std::ptr::eq(row, kind(&String::from("dynamic.test"), "v1", "Foo", "foos", true)));
+        assert_eq!(row.object_path("a", "b", None), "/apis/dynamic.test/v1/namespaces/a/foos/b");
+        // A definition that is deleted and made anew may change the scope.
+        let other = kind("dynamic.test", "v1", "Foo", "foos", false);
+        assert!(!std::ptr::eq(row, other) && !other.namespaced);
+        assert_ne!(row, kind("dynamic.test", "v2", "Foo", "foos", true));
+    }
+}
