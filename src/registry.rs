@@ -12,8 +12,8 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, endpointslice, replicaset, root_ca_certificate_publisher, service_cidr, serviceaccount,
-    serviceaccount_token,
+    deployment, endpointslice, namespace, replicaset, root_ca_certificate_publisher, service_cidr,
+    serviceaccount, serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
 
@@ -131,12 +131,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("legacy-service-account-token-cleaner"),
         "Invalidates, and then deletes, unused service account token Secrets.",
     ),
-    not_built(
-        "namespace-controller",
-        &["namespace"],
-        Some("namespace-controller"),
-        "Deletes everything in a Namespace that is being deleted.",
-    ),
+    namespace::DESCRIPTOR,
     not_built(
         "node-ipam-controller",
         &["nodeipam"],

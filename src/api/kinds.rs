@@ -6,7 +6,9 @@ use bytes::Bytes;
 
 use super::apps::{Deployment, ReplicaSet};
 use super::coordination::Lease;
-use super::core::{ConfigMap, ContainerPort, Namespace, Node, Pod, Secret, Service, ServiceAccount};
+use super::core::{
+    ConfigMap, ContainerPort, EndingNamespace, Namespace, Node, Pod, Secret, Service, ServiceAccount,
+};
 use super::discovery::EndpointSlice;
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
@@ -106,6 +108,7 @@ object! {
     Lease, raw;
     EndpointSlice, raw;
     ServiceCidr, raw;
+    EndingNamespace, raw;
 }
 
 fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
@@ -258,7 +261,13 @@ pub static CONFIG_MAPS: Kind = Kind {
 };
 
 /// Namespaces.
-pub static NAMESPACES: Kind = Kind {
+pub static NAMESPACES: Kind = NAMESPACES_ROW;
+
+/// Namespaces with their bytes: read live, to be written. The cached ones are [`NAMESPACES`].
+pub static ENDING_NAMESPACES: Kind =
+    Kind { decode: decode_kept::<EndingNamespace>, indexes: &[], ..NAMESPACES_ROW };
+
+const NAMESPACES_ROW: Kind = Kind {
     group: "",
     version: "v1",
     kind: "Namespace",

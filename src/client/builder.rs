@@ -14,6 +14,10 @@ use super::layers::{
 };
 use super::transport::{KeepAlive, Transport};
 
+/// Controllers that ask many things for one object, and how many times the usual rate and burst they get, as in the
+/// original.
+const MANY_REQUESTS: &[(&str, f32, u32)] = &[("namespace-controller", 20.0, 100)];
+
 /// How the clients of a [`ClientBuilder`] behave.
 #[derive(Clone)]
 pub struct ClientOptions {
@@ -191,11 +195,17 @@ impl ClientBuilder {
         }
     }
 
+    fn limiter(&self, name: &str) -> Option<RateLimiter> {
+        let of_many = MANY_REQUESTS.iter().find(|(controller, ..)| *controller == name);
+        let (_, qps, burst) = of_many.copied().unwrap_or((name, 1.0, 1));
+        RateLimiter::new(self.options.qps * qps, self.options.burst.saturating_mul(burst))
+    }
+
     fn client(&self, name: &str, identity: Identity<'_>, timeout: Duration, gated: bool) -> ApiClient {
         let agent = UserAgent::new(name);
         let host = Arc::clone(identity.transport.host());
         // Only what stops with leadership is limited: elections must not wait behind anything, and the rest is rare.
-        let limiter = if gated { RateLimiter::new(self.options.qps, self.options.burst) } else { None };
+        let limiter = if gated { self.limiter(name) } else { None };
         let rate = RateLimit {
             limiter: limiter.map(Arc::new),
             metrics: self.metrics.clone(),

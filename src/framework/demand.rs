@@ -81,7 +81,7 @@ impl Worker {
             Readiness::Waiting(kind) | Readiness::Uncertain(kind, _) => Some(kind),
             Readiness::Ready | Readiness::GivenUp(_) => None,
         };
-        match self.decide(key, &[]).await {
+        match self.decide(key, &[], false).await {
             Ok(plan) => Explained {
                 requeue_after: plan.as_ref().and_then(|plan| plan.requeue_after),
                 actions: Ok(plan.map(|plan| planned(&plan))),

@@ -189,25 +189,33 @@ impl Worker {
         if let Some(outcome) = self.not_yet(key).await {
             return (outcome, Vec::new());
         }
-        let plan = match self.plan(key, &[]).await {
-            Ok(Some(plan)) => plan,
-            Ok(None) => return (Outcome::Absent, Vec::new()),
-            Err(failed) => return (failed, Vec::new()),
-        };
-        let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
-        let actions = planned(&plan);
-        let done = self.executor.execute(plan).await;
-        self.expectations.record(key, &done.effects);
-        let mut actions = executed(actions, &done);
-        let Some(error) = done.error else {
-            let outcome = match unfinished {
-                Some(error) => Outcome::Failed { error, retry: true },
-                None => Outcome::Done { writes: done.effects.len(), requeue_after },
+        let (mut actions, mut writes) = (Vec::new(), 0);
+        for second_look in [false, true] {
+            let plan = match self.plan(key, &[], second_look).await {
+                Ok(Some(plan)) => plan,
+                Ok(None) if second_look => break,
+                Ok(None) => return (Outcome::Absent, actions),
+                Err(failed) => return (failed, actions),
             };
-            return (outcome, actions);
-        };
-        actions.extend(self.record_failure(key, &done.failures).await);
-        (failed(&error), actions)
+            let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
+            let look_again = plan.second_look && !second_look;
+            let tried = planned(&plan);
+            let done = self.executor.execute(plan).await;
+            self.expectations.record(key, &done.effects);
+            actions.extend(executed(tried, &done));
+            writes += done.effects.len();
+            if let Some(error) = done.error {
+                actions.extend(self.record_failure(key, &done.failures).await);
+                return (failed(&error), actions);
+            }
+            if let Some(error) = unfinished {
+                return (Outcome::Failed { error, retry: true }, actions);
+            }
+            if !look_again {
+                return (Outcome::Done { writes, requeue_after }, actions);
+            }
+        }
+        (Outcome::Done { writes, requeue_after: None }, actions)
     }
 
     /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.
@@ -230,21 +238,31 @@ impl Worker {
         }
     }
 
-    async fn plan(&self, key: &Key, failures: &[Failure]) -> Result<Option<Plan>, Outcome> {
-        self.decide(key, failures).await.map_err(|error| match error {
+    async fn plan(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        second_look: bool,
+    ) -> Result<Option<Plan>, Outcome> {
+        self.decide(key, failures, second_look).await.map_err(|error| match error {
             ObserveError::Terminal(error) => Outcome::Failed { error, retry: false },
             ObserveError::Retry(error) => Outcome::Failed { error, retry: true },
         })
     }
 
     /// Observes, in as many passes as it takes, and plans.
-    pub(super) async fn decide(&self, key: &Key, failures: &[Failure]) -> Result<Option<Plan>, ObserveError> {
-        self.reader.plan(self.reconcile.as_ref(), key, failures, || self.clock.now()).await
+    pub(super) async fn decide(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        second_look: bool,
+    ) -> Result<Option<Plan>, ObserveError> {
+        self.reader.plan(self.reconcile.as_ref(), key, failures, second_look, || self.clock.now()).await
     }
 
     /// After a failure: lets the room write down what failed (a condition, a collision count).
     async fn record_failure(&self, key: &Key, failures: &[Failure]) -> Vec<ActionState> {
-        let plan = match self.plan(key, failures).await {
+        let plan = match self.plan(key, failures, false).await {
             Ok(Some(plan)) => plan,
             Ok(None) => return Vec::new(),
             Err(outcome) => {

@@ -22,6 +22,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Look at the object again after this long, whether or not something happens.
     pub requeue_after: Option<Duration>,
+    /// When all steps are done, observe and plan once more at once, with everything read anew: what remains is to be
+    /// judged by what the steps have changed. Heeded on the first look only, and not beside `retry`.
+    pub second_look: bool,
     /// The plan could not be made in full: what was wrong. The key is retried with backoff after the steps ran.
     pub retry: Option<String>,
 }

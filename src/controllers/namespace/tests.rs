@@ -1,0 +1,1 @@
+//! The room's tables and properties.
