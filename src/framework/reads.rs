@@ -42,8 +42,11 @@ pub enum Read {
 #[derive(Debug, Default)]
 pub struct Reads {
     found: HashMap<Read, Found>,
-    second_look: bool,
+    written: Written,
 }
+
+/// Kinds, and namespaces, that this reconcile has written to already.
+pub(super) type Written = Vec<(&'static Kind, Str)>;
 
 #[derive(Debug)]
 enum Found {
@@ -108,16 +111,16 @@ impl Reads {
         self
     }
 
-    /// As they are on a second look: for tests of rooms.
+    /// As they are when this was written before: for tests of rooms.
     #[must_use]
-    pub fn on_second_look(mut self) -> Self {
-        self.second_look = true;
+    pub fn after_writes(mut self, kind: &'static Kind, namespace: Str) -> Self {
+        self.written.push((kind, namespace));
         self
     }
 
-    /// Whether this reconcile has carried out a plan already, which asked for a second look.
-    pub fn is_second_look(&self) -> bool {
-        self.second_look
+    /// Whether a plan of this same reconcile, which asked to look again, has written to this kind in this namespace.
+    pub fn has_written(&self, kind: &'static Kind, namespace: &str) -> bool {
+        self.written.iter().any(|(held, in_namespace)| *held == kind && in_namespace == namespace)
     }
 
     fn lacks(&self, read: &Read) -> bool {
@@ -161,10 +164,10 @@ impl Reader {
         room: &dyn Reconcile,
         key: &Key,
         failures: &[Failure],
-        second_look: bool,
+        written: &Written,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<Plan>, ObserveError> {
-        let mut reads = Reads { second_look, ..Reads::default() };
+        let mut reads = Reads { written: written.clone(), ..Reads::default() };
         for _ in 0..MOST_PASSES {
             let mut needs = match room.plan(key, failures, &reads, now())? {
                 Pass::Nothing => return Ok(None),

@@ -20,6 +20,7 @@ mod faults;
 mod informers;
 mod leadership;
 mod lifecycle;
+mod namespaces;
 mod panics;
 mod parity;
 mod proto_fields;

@@ -1,8 +1,7 @@
 //! What of a namespace's content is deleted, and when the namespace may go. Pure.
 //!
-//! On a first look, everything is deleted that is not being deleted; a second look follows at once. Where nothing is left
-//! to delete, what remains is written into the conditions ([`conditions`]), and the namespace is looked at again later, or
-//! let go. After a failure only the conditions are written: the key is retried.
+//! Everything is deleted that is not being deleted, and another look follows at once. Where nothing is left to delete,
+//! what remains is written into the conditions ([`conditions`]), and the namespace is looked at again later, or let go. After a failure only the conditions are written: the key is retried.
 
 mod conditions;
 
@@ -42,16 +41,13 @@ struct Remains {
 }
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
-    let sweeps = if view.swept { Vec::new() } else { sweeps(view) };
     if !view.failures.is_empty() {
         return after_failure(view, now);
     }
+    let sweeps = sweeps(view);
     if !sweeps.is_empty() {
-        return Plan {
-            steps: vec![still_there(view), Step::Each(sweeps)],
-            second_look: true,
-            ..Plan::default()
-        };
+        let steps = vec![still_there(view), Step::Each(sweeps)];
+        return Plan { steps, look_again: true, ..Plan::default() };
     }
     settle(view, now).unwrap_or_else(|error| malformed(view, &error))
 }
@@ -61,7 +57,7 @@ fn sweeps(view: &View) -> Vec<Write> {
     let namespace = &view.namespace.metadata.name;
     let propagation = Some(Propagation::Background);
     let mut sweeps = Vec::new();
-    for Content { kind, at_once, objects } in &view.content {
+    for Content { kind, at_once, objects, .. } in view.content.iter().filter(|content| !content.swept) {
         let lasting: Vec<&AnyObject> =
             objects.iter().flatten().filter(|object| lasts(object.meta())).collect();
         let writes: Vec<(Key, Verb)> = if *at_once && !lasting.is_empty() {

@@ -18,8 +18,6 @@ pub(super) struct View {
     pub(super) discovery: Discovery,
     /// What there is, by kind; of pods alone as long as they go first.
     pub(super) content: Vec<Content>,
-    /// Whether what could be deleted was deleted a moment ago.
-    pub(super) swept: bool,
     /// What the first plan met; empty on the first pass.
     pub(super) failures: Vec<Failure>,
     pub(super) sync_period: Duration,
@@ -42,6 +40,8 @@ pub(super) struct Content {
     pub(super) kind: &'static Kind,
     /// Whether the whole collection can be deleted with one request.
     pub(super) at_once: bool,
+    /// Whether what could be deleted of it was deleted a moment ago.
+    pub(super) swept: bool,
     /// The objects, or why they are not known.
     pub(super) objects: Result<Vec<AnyObject>, String>,
 }
@@ -71,7 +71,6 @@ pub(super) fn observe(
         namespace,
         discovery: Discovery::Whole,
         content: Vec::new(),
-        swept: read.is_second_look(),
         failures: failures.to_vec(),
         sync_period: room.sync_period,
     };
@@ -134,5 +133,6 @@ fn content(resource: &ApiResource, key: &Key, read: &Reads) -> Option<Content> {
         Err(error) if matches!(error.code(), 404 | 405) => return None,
         Err(error) => Err(ApiError::message(error)),
     };
-    Some(Content { kind, at_once: resource.supports(&["deletecollection"]), objects })
+    let at_once = resource.supports(&["deletecollection"]);
+    Some(Content { kind, at_once, swept: read.has_written(kind, &key.name), objects })
 }

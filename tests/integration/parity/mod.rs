@@ -37,7 +37,7 @@ use scenario::Scenario;
 
 /// Both managers run the same controllers, so that nothing else interferes: those with scenarios, and those that make
 /// pods possible.
-const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,service-cidr-controller,\
+const CONTROLLERS: &str = "--controllers=deployment-controller,namespace-controller,replicaset-controller,service-cidr-controller,\
     serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller";
 /// Scenarios play beside each other, and must not wait for each other's requests.
 const ARGS: [&str; 3] = [CONTROLLERS, "--kube-api-qps=500", "--kube-api-burst=1000"];
