@@ -446,7 +446,8 @@ async fn a_plan_that_asks_for_it_is_followed_by_another() {
 
     // Not for ever, and not after a failure.
     bench.script.plans.lock().extend((0..9).map(|_| looking(Vec::new())));
-    bench.worker.reconcile(&Key::new("ns", "other")).await;
+    let outcome = bench.worker.reconcile(&Key::new("ns", "other")).await.0;
+    assert!(matches!(outcome, Outcome::Failed { retry: true, .. }), "{outcome:?}");
     assert_eq!(bench.script.plans.lock().len(), 5);
     bench.script.plans.lock().clear();
     bench.script.plans.lock().push_back(looking(vec![create()]));

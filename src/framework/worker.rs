@@ -201,7 +201,7 @@ impl Worker {
                 Err(failed) => return (failed, actions),
             };
             let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
-            let look_again = plan.look_again && look < MOST_LOOKS;
+            let look_again = plan.look_again;
             let tried = planned(&plan);
             let done = self.executor.execute(plan).await;
             self.expectations.record(key, &done.effects);
@@ -212,6 +212,10 @@ impl Worker {
                 return (failed(&error), actions);
             }
             if let Some(error) = unfinished {
+                return (Outcome::Failed { error, retry: true }, actions);
+            }
+            if look_again && look == MOST_LOOKS {
+                let error = format!("there was more to look at after {MOST_LOOKS} looks");
                 return (Outcome::Failed { error, retry: true }, actions);
             }
             if !look_again {

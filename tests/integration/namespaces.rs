@@ -183,9 +183,9 @@ async fn a_crowd_goes_whatever_happens_meanwhile() {
         LIMIT,
         || async { namespace(&plane, "crowd").expect("it must stay") },
         |held| {
-            condition(held, "NamespaceDeletionDiscoveryFailure").is_some_and(|(status, message)| {
-                status == "True" && message.contains(&down)
-            }) && condition(held, "NamespaceContentRemaining").is_some_and(|(status, _)| status == "False")
+            condition(held, "NamespaceDeletionDiscoveryFailure")
+                .is_some_and(|(status, message)| status == "True" && message.contains(&down))
+                && condition(held, "NamespaceContentRemaining").is_some_and(|(status, _)| status == "False")
         },
     )
     .await;

@@ -101,7 +101,7 @@ fn settle(view: &View, now: Timestamp) -> Result<Plan, WireError> {
         match status.filter(|_| held) {
             Some(status) => {
                 plan.steps.push(Step::Write(status));
-                plan.look_again_after(Duration::ZERO);
+                plan.look_again = true;
             }
             None => plan.steps.push(Step::Write(finalize(view)?)),
         }
