@@ -63,7 +63,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             resource: "servicecidrs",
             verbs: &["get", "list", "update", "watch"],
         },
-        Grant { group: "networking.k8s.io", resource: "servicecidrs/finalizers", verbs: &["update"] },
         Grant { group: "networking.k8s.io", resource: "servicecidrs/status", verbs: &["update"] },
         Grant { group: "networking.k8s.io", resource: "ipaddresses", verbs: &["list", "watch"] },
         EVENTS_GRANT,
