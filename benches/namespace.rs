@@ -139,7 +139,7 @@ fn kinds() -> Vec<(ApiResource, Value)> {
         (kind("", "LimitRange"), json!({ "spec": { "limits": [] } })),
         (kind("", "PodTemplate"), json!({ "template": template })),
         (kind("", "ResourceQuota"), json!({ "spec": { "hard": {} } })),
-        (kind("apps", "ControllerRevision"), json!({ "revision": 1 })),
+        (kind("apps", "ControllerRevision"), json!({ "revision": 1, "data": {} })),
         (kind("apps", "Deployment"), runs.clone()),
         (kind("apps", "ReplicaSet"), runs),
         (kind("apps", "StatefulSet"), stateful),

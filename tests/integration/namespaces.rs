@@ -85,7 +85,7 @@ fn crowd(namespace: &str) -> Vec<Value> {
             json!({ "spec": { "serviceName": "web", "selector": selector, "template": always } }),
         ),
         ("apps/v1", "DaemonSet", json!({ "spec": { "selector": selector, "template": always } })),
-        ("apps/v1", "ControllerRevision", json!({ "revision": 1 })),
+        ("apps/v1", "ControllerRevision", json!({ "revision": 1, "data": {} })),
         ("batch/v1", "Job", json!({ "spec": { "template": template } })),
         (
             "batch/v1",
