@@ -12,8 +12,8 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, endpointslice, namespace, replicaset, root_ca_certificate_publisher, service_cidr,
-    serviceaccount, serviceaccount_token,
+    deployment, endpointslice, garbage_collector, namespace, replicaset, root_ca_certificate_publisher,
+    service_cidr, serviceaccount, serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
 
@@ -103,12 +103,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("ephemeral-volume-controller"),
         "Makes the PersistentVolumeClaims of ephemeral volumes in Pods.",
     ),
-    not_built(
-        "garbage-collector-controller",
-        &["garbagecollector"],
-        Some("generic-garbage-collector"),
-        "Deletes objects whose owners are gone.",
-    ),
+    garbage_collector::DESCRIPTOR,
     not_built(
         "horizontal-pod-autoscaler-controller",
         &["horizontalpodautoscaling"],

@@ -2,6 +2,7 @@
 
 pub mod deployment;
 pub mod endpointslice;
+pub mod garbage_collector;
 pub mod namespace;
 pub mod replicaset;
 pub mod root_ca_certificate_publisher;

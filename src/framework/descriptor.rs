@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use super::dynamic::{DynamicRoom, DynamicWatches};
+use super::metrics::RoomMetrics;
 use super::room::Reconcile;
 use crate::api::Kind;
 use crate::informer::{Delta, Store};
 use crate::model::Key;
+use crate::serve::Handler;
 use crate::wire::Str;
 
 /// Whether a controller runs when `--controllers` does not name it.
@@ -71,6 +74,12 @@ pub struct Build<'a> {
     pub can_sign_tokens: bool,
     /// The store of a watch, which the framework starts for as long as the controller lives.
     pub store: &'a dyn Fn(&'static Kind, Option<&'static str>) -> Arc<Store>,
+    /// Watches whatever the API has that the room wants, for as long as the controller lives; to be asked for once.
+    pub dynamic: &'a dyn Fn(Arc<dyn DynamicRoom>) -> Arc<DynamicWatches>,
+    /// Answers requests for `/debug/controllers/NAME` and all below it for as long as the controller lives.
+    pub debug: &'a dyn Fn(Handler),
+    /// Metrics of its own.
+    pub metrics: &'a RoomMetrics,
 }
 
 /// A controller that can't start.

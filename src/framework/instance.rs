@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::demand::{Demands, Explained, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, KeyMap, Loop};
+use super::dynamic::{DynamicRoom, DynamicWatches, Supervisor};
 use super::expectations::Expectations;
-use super::metrics::ReconcileMetrics;
+use super::metrics::{ReconcileMetrics, RoomMetrics};
 use super::reads::Reader;
 use super::report::Report;
 use super::stats::LoopStats;
@@ -28,6 +29,7 @@ use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
 use crate::queue::{QueueConfig, QueueMetrics, WorkQueue};
+use crate::serve::{Handler as Page, Router};
 use crate::wire::Str;
 
 /// What all controllers are built from.
@@ -50,6 +52,10 @@ pub struct Runtime {
     pub queue_metrics: QueueMetrics,
     /// Metrics of reconciles.
     pub reconcile_metrics: ReconcileMetrics,
+    /// Metrics of single controllers.
+    pub room_metrics: RoomMetrics,
+    /// Answers for controllers' debug pages.
+    pub pages: Arc<Router>,
     /// Signs service-account tokens, when there is a key.
     pub signer: Option<Arc<dyn TokenSigner>>,
     /// The CA bundle to publish.
@@ -115,7 +121,21 @@ pub struct Instance {
     registrations: Vec<Registration>,
     watched: Vec<Watched>,
     handles: Vec<InformerHandle>,
+    dynamic: Option<Arc<Supervisor>>,
+    debug: Option<DebugPages>,
     panicked: watch::Sender<Option<String>>,
+}
+
+/// A controller's debug pages, gone when this is dropped.
+struct DebugPages {
+    controller: &'static str,
+    router: Arc<Router>,
+}
+
+impl Drop for DebugPages {
+    fn drop(&mut self) {
+        self.router.remove_debug(self.controller);
+    }
 }
 
 /// One loop of a running controller.
@@ -170,6 +190,11 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// All objects of a store's kind.
+    pub(super) fn of(store: &Arc<Store>) -> Self {
+        Self { kind: store.kind(), field_selector: None, store: Arc::clone(store) }
+    }
+
     /// Objects in the store.
     pub fn cached(&self) -> usize {
         self.store.len()
@@ -186,12 +211,21 @@ impl Instance {
     pub fn prepare(descriptor: &'static Descriptor, runtime: &Runtime) -> Result<Self, StartError> {
         let build = descriptor.build.ok_or(StartError::NotImplemented)?;
         let handles = Mutex::new(Handles { informers: &runtime.informers, held: Vec::new() });
+        let dynamic = Mutex::new(None);
+        let debug = Mutex::new(None);
         let Built { loops } = build(&Build {
             config: &runtime.config,
             gate: &|gate| runtime.config.gates.enabled(gate),
             root_ca: runtime.root_ca.clone(),
             can_sign_tokens: runtime.signer.is_some(),
             store: &|kind, selector| handles.lock().store(kind, selector),
+            dynamic: &|room| {
+                let watches = Arc::new(DynamicWatches::default());
+                *dynamic.lock() = Some((room, Arc::clone(&watches)));
+                watches
+            },
+            debug: &|page| *debug.lock() = Some(page),
+            metrics: &runtime.room_metrics,
         })?;
         let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account)?;
         let reader = Reader { client: client.clone(), discovery: Arc::clone(&runtime.discovery) };
@@ -213,6 +247,8 @@ impl Instance {
             registrations: Vec::new(),
             watched: Vec::new(),
             handles: Vec::new(),
+            dynamic: None,
+            debug: None,
             panicked: watch::Sender::new(None),
         };
         for each in loops {
@@ -223,7 +259,27 @@ impl Instance {
             instance.watched.push(Watched { kind, field_selector, store });
             instance.handles.push(handle);
         }
+        if let Some(dynamic) = dynamic.into_inner() {
+            instance.supervise(dynamic, runtime);
+        }
+        if let Some(page) = debug.into_inner() {
+            instance.mount(&page, &runtime.pages);
+        }
         Ok(instance)
+    }
+
+    fn supervise(&mut self, dynamic: (Arc<dyn DynamicRoom>, Arc<DynamicWatches>), runtime: &Runtime) {
+        let queue = |each: &RunningLoop| (each.name(), Arc::clone(&each.worker.queue));
+        let queues = self.loops.iter().map(queue).collect();
+        let supervisor =
+            Arc::new(Supervisor::new(self.name, dynamic, queues, &runtime.informers, &runtime.discovery));
+        self.tasks.spawn(Arc::clone(&supervisor).run());
+        self.dynamic = Some(supervisor);
+    }
+
+    fn mount(&mut self, page: &Page, router: &Arc<Router>) {
+        router.add_debug(self.name, page);
+        self.debug = Some(DebugPages { controller: self.name, router: Arc::clone(router) });
     }
 
     /// Waits for its caches, or for `stop`, and starts its workers.
@@ -233,6 +289,11 @@ impl Instance {
                 synced = handle.wait_synced() => synced.map_err(|_| StartError::Stopped)?,
                 () = stop.cancelled() => return Err(StartError::Stopped),
             }
+        }
+        if let Some(dynamic) = &self.dynamic
+            && stop.run_until_cancelled(dynamic.settled()).await.is_none()
+        {
+            return Err(StartError::Stopped);
         }
         for each in &self.loops {
             for _ in 0..each.workers {
@@ -291,9 +352,14 @@ impl Instance {
         &self.loops
     }
 
-    /// What it watches.
+    /// What it watches all the time.
     pub fn watched(&self) -> &[Watched] {
         &self.watched
+    }
+
+    /// Its watches that come and go.
+    pub fn dynamic(&self) -> Option<&Arc<DynamicWatches>> {
+        self.dynamic.as_ref().map(|supervisor| supervisor.watches())
     }
 
     /// Returns, with the reason, when a reconcile has panicked; never otherwise. The others go on until
@@ -327,6 +393,10 @@ impl Instance {
     /// Takes it off its informers, lets the reconciles in flight finish within `grace`, and ends the rest.
     pub async fn stop(mut self, grace: Duration) {
         self.registrations.clear();
+        self.debug = None;
+        if let Some(dynamic) = &self.dynamic {
+            dynamic.stop();
+        }
         for each in &self.loops {
             each.worker.queue.shut_down_now();
             each.worker.demands.close();
@@ -343,6 +413,9 @@ impl Instance {
         // Before the informers: what they hold is freed with the last that looks into it.
         self.loops.clear();
         self.watched.clear();
+        if let Some(dynamic) = self.dynamic.take() {
+            dynamic.release().await;
+        }
         for handle in self.handles {
             handle.release().await;
         }

@@ -1,8 +1,10 @@
 //! Metrics that every controller has, beyond the original's.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use parking_lot::Mutex;
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
 
 use super::worker::Outcome;
 
@@ -47,5 +49,30 @@ impl ReconcileMetrics {
         if !matches!(outcome, Outcome::Waiting(_)) {
             self.duration.with_label_values(&[controller]).observe(took.as_secs_f64());
         }
+    }
+}
+
+/// Metrics of single controllers. A controller that is started anew goes on with those that it had.
+pub struct RoomMetrics {
+    registry: Registry,
+    counters: Mutex<BTreeMap<&'static str, IntCounter>>,
+}
+
+impl RoomMetrics {
+    /// Metrics that are registered with `registry` when they are asked for.
+    pub fn new(registry: Registry) -> Self {
+        Self { registry, counters: Mutex::default() }
+    }
+
+    /// The counter of this name; an error if something else has the name.
+    pub fn counter(&self, name: &'static str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        let mut counters = self.counters.lock();
+        if let Some(counter) = counters.get(name) {
+            return Ok(counter.clone());
+        }
+        let counter = IntCounter::new(name, help)?;
+        self.registry.register(Box::new(counter.clone()))?;
+        counters.insert(name, counter.clone());
+        Ok(counter)
     }
 }

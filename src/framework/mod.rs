@@ -7,6 +7,7 @@
 
 mod demand;
 mod descriptor;
+mod dynamic;
 pub mod expectations;
 mod instance;
 mod metrics;
@@ -24,8 +25,9 @@ pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
     workers,
 };
+pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
-pub use metrics::ReconcileMetrics;
+pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;
 pub use reads::{ApiError, ApiResource, ApiResources, DiscoveryError, Observed, Pass, Read, Reads};
 pub use report::{Report, Requeue, Turn, Unreported};

@@ -167,6 +167,12 @@ impl Informers {
         InformerHandle { active: started }
     }
 
+    /// Whether somebody holds a handle on the informer of the objects of `kind` that match `field_selector`.
+    pub fn is_running(&self, kind: &'static Kind, field_selector: Option<&str>) -> bool {
+        let id = Id { kind, field_selector: field_selector.map(str::to_owned), label_selector: None };
+        self.shared.active.lock().get(&id).is_some_and(|held| held.strong_count() > 0)
+    }
+
     /// All running informers, by resource and selector.
     pub fn stats(&self) -> Vec<InformerStats> {
         self.shared.stats()

@@ -27,7 +27,7 @@ use crate::controllers::serviceaccount_token::signer::PrivateKeySigner;
 use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
 use crate::events::{EventBroadcaster, EventMetrics, Recorder};
 use crate::executor::TokenSigner;
-use crate::framework::{Descriptor, ReconcileMetrics, Runtime};
+use crate::framework::{Descriptor, ReconcileMetrics, RoomMetrics, Runtime};
 use crate::informer::{Informers, InformersConfig};
 use crate::model::Key;
 use crate::model::clock::{Clock, SharedClock, SystemClock};
@@ -144,6 +144,7 @@ pub(super) async fn complete(
     let overrides = Arc::new(Overrides::new(store, Arc::clone(&chronicle)));
     let recorder = events.recorder(COMPONENT, admin);
     let signer = signer(&flags.service_account_private_key_file)?;
+    let router = Arc::new(Router::new());
     let runtime = Arc::new(Runtime {
         observer: clients.root("observer"),
         discovery: Arc::new(Discovery::new(clients.root("controller-discovery"))),
@@ -153,6 +154,8 @@ pub(super) async fn complete(
         clock,
         queue_metrics: QueueMetrics::register(&metrics)?,
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
+        room_metrics: RoomMetrics::new(metrics.clone()),
+        pages: Arc::clone(&router),
         signer,
         root_ca,
         report: Arc::clone(&chronicle) as _,
@@ -176,7 +179,7 @@ pub(super) async fn complete(
         step_down,
         requests: requests.into(),
         health,
-        router: Arc::new(Router::new()),
+        router,
         metrics,
         slis: Arc::new(SliMetrics::new()?),
         client_metrics,

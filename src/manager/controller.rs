@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::chronicle::Chronicle;
 pub use crate::framework::Phase;
-use crate::framework::{Descriptor, Instance, RunningLoop, Runtime, StartError, Watched};
+use crate::framework::{Descriptor, DynamicWatches, Instance, RunningLoop, Runtime, StartError, Watched};
 use crate::serve::HealthCheck;
 
 /// First delay before a failed controller is started again.
@@ -53,6 +53,7 @@ pub struct Controller {
 struct Parts {
     loops: Vec<RunningLoop>,
     watched: Vec<Watched>,
+    dynamic: Option<Arc<DynamicWatches>>,
 }
 
 impl Controller {
@@ -116,7 +117,9 @@ impl Controller {
 
     /// What it watches while it runs, or is about to.
     pub fn watched(&self) -> Vec<Watched> {
-        self.running.read().watched.clone()
+        let running = self.running.read();
+        let dynamic = running.dynamic.as_ref().map(|watches| watches.watched()).unwrap_or_default();
+        running.watched.iter().cloned().chain(dynamic).collect()
     }
 
     /// How often it was started anew after a failure.
@@ -234,8 +237,11 @@ async fn run_once(
             return rest(*delay, wishes, shutdown).await;
         }
     };
-    *controller.running.write() =
-        Parts { loops: instance.loops().to_vec(), watched: instance.watched().to_vec() };
+    *controller.running.write() = Parts {
+        loops: instance.loops().to_vec(),
+        watched: instance.watched().to_vec(),
+        dynamic: instance.dynamic().cloned(),
+    };
     let ended = work(controller, &mut instance, delay, wishes, shutdown).await;
     if matches!(ended, Ended::Unwanted) {
         controller.set(Phase::Stopping);

@@ -17,6 +17,7 @@ mod credentials;
 mod deployments;
 mod endpointslices;
 mod faults;
+mod handover;
 mod informers;
 mod leadership;
 mod lifecycle;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{ApiClient, ApiError};
@@ -150,6 +151,11 @@ impl ApiResources {
         self.versions().any(|held| held.group == group && held.version == version && held.resources.is_err())
     }
 
+    /// Whether the resources of some version of this group could not be found out.
+    pub fn has_failed_group(&self, group: &str) -> bool {
+        self.versions().any(|held| held.group == group && held.resources.is_err())
+    }
+
     fn versions(&self) -> impl Iterator<Item = &GroupVersion> {
         self.documents.iter().flat_map(|document| document.iter())
     }
@@ -162,6 +168,7 @@ pub struct Discovery {
     cache: Mutex<Cache>,
     /// Held while the server is asked: it is asked once for all who want to know.
     asking: tokio::sync::Mutex<()>,
+    resets: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -175,7 +182,12 @@ struct Cache {
 impl Discovery {
     /// Discovery through `client`; asks nothing yet.
     pub fn new(client: ApiClient) -> Self {
-        Self { client, cache: Mutex::default(), asking: tokio::sync::Mutex::new(()) }
+        Self {
+            client,
+            cache: Mutex::default(),
+            asking: tokio::sync::Mutex::new(()),
+            resets: watch::Sender::new(()),
+        }
     }
 
     /// The API's resources, from the cache or, if that was emptied, from the server. An error means that nothing
@@ -213,6 +225,12 @@ impl Discovery {
     /// Empties the cache: the next who asks gets the server's present state.
     pub fn invalidate(&self) {
         self.cache.lock().epoch += 1;
+        self.resets.send_replace(());
+    }
+
+    /// Changes whenever the cache has been emptied: time to look whether resources have come or gone.
+    pub fn resets(&self) -> watch::Receiver<()> {
+        self.resets.subscribe()
     }
 
     /// Empties the cache every 30 seconds, for ever.

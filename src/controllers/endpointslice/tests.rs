@@ -32,6 +32,9 @@ fn it_builds_and_watches_what_it_reads() {
             assert_eq!(selector, None);
             bench.store(kind)
         },
+        dynamic: &|_| panic!("what it watches is known"),
+        debug: &|_| panic!("it has no page"),
+        metrics: &crate::framework::RoomMetrics::new(prometheus::Registry::new()),
     })
     .unwrap();
     let [work] = built.loops.as_slice() else { panic!("one loop") };

@@ -24,6 +24,9 @@ fn it_builds_and_watches_namespaces_that_go() {
             assert_eq!((kind, selector), (&NAMESPACES, None));
             Arc::clone(&store)
         },
+        dynamic: &|_| panic!("what it watches is known"),
+        debug: &|_| panic!("it has no page"),
+        metrics: &crate::framework::RoomMetrics::new(prometheus::Registry::new()),
     })
     .unwrap();
     let [work] = built.loops.as_slice() else { panic!("one loop") };

@@ -144,9 +144,12 @@ impl ControlPlane {
 
     /// Starts Coxswain with the cluster's usual flags and `args`, and waits until it serves.
     pub(crate) fn coxswain(&self, name: &str, args: &[&str]) -> Manager<'_> {
-        // `COXSWAIN` names another build, such as the one that ships.
-        let binary = std::env::var("COXSWAIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_coxswain").to_owned());
-        self.manager(name, &binary, args)
+        self.manager(name, &Self::coxswain_binary(), args)
+    }
+
+    /// The build under test. `COXSWAIN` names another one, such as the one that ships.
+    pub(crate) fn coxswain_binary() -> String {
+        std::env::var("COXSWAIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_coxswain").to_owned())
     }
 
     /// Starts the Go manager with the cluster's usual flags and `args`, and waits until it serves.
@@ -154,7 +157,8 @@ impl ControlPlane {
         self.manager(name, "kube-controller-manager", args)
     }
 
-    fn manager(&self, name: &str, program: &str, args: &[&str]) -> Manager<'_> {
+    /// Starts any program as a manager with the cluster's usual flags and `args`, and waits until it serves.
+    pub(crate) fn manager(&self, name: &str, program: &str, args: &[&str]) -> Manager<'_> {
         let mut all = vec!["add-manager", name, program];
         all.extend(args);
         self.ctl(&all);

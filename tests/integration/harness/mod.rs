@@ -15,7 +15,7 @@ mod wait;
 
 pub(crate) use audit::AuditEvent;
 pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
-pub(crate) use kubernetes::{Cluster, Namespace};
+pub(crate) use kubernetes::{Cluster, Namespace, object};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use port::{Caller, Port};
 pub(crate) use process::Status;

@@ -8,12 +8,13 @@ use coxswain::client::{
     ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, Faults,
 };
 use coxswain::events::{EventBroadcaster, EventMetrics};
-use coxswain::framework::{ReconcileMetrics, Runtime, Unreported};
+use coxswain::framework::{ReconcileMetrics, RoomMetrics, Runtime, Unreported};
 use coxswain::informer::{Informers, InformersConfig, Source};
 use coxswain::manager::Chronicle;
 use coxswain::model::clock::{SharedClock, SystemClock};
 use coxswain::options::Config;
 use coxswain::queue::QueueMetrics;
+use coxswain::serve::Router;
 use prometheus::Registry;
 
 /// How long a request may take: short, so that stalls end soon.
@@ -50,6 +51,8 @@ pub(crate) fn runtime(clients: ClientBuilder, source: Arc<dyn Source>, config: I
         clock,
         queue_metrics: QueueMetrics::register(&metrics).expect("queue metrics"),
         reconcile_metrics: ReconcileMetrics::register(&metrics).expect("reconcile metrics"),
+        room_metrics: RoomMetrics::new(metrics),
+        pages: Arc::new(Router::new()),
         signer: None,
         root_ca: Some("a bundle".into()),
         report: Arc::new(Unreported),

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`scenario`] | the format of a scenario |
 //! | [`play`] | performing its steps |
-//! | [`snapshot`], [`names`] | what is seen of a namespace, without what differs from run to run |
+//! | [`snapshot`], [`slices`], [`names`] | what is seen of a namespace, without what differs from run to run |
 //! | [`diff`] | comparing two of those |
 //! | [`stored`] | how outcomes are stored |
 //! | [`report`] | what the test says in the end |
@@ -20,15 +20,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use futures::StreamExt as _;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ControlPlane, Options, binaries, turn};
+use crate::harness::{Cluster, ControlPlane, Options, binaries, object, turn};
 
 mod diff;
 mod names;
 mod play;
 mod report;
 mod scenario;
+mod slices;
 mod snapshot;
 mod stored;
 
@@ -37,10 +40,20 @@ use scenario::Scenario;
 
 /// Both managers run the same controllers, so that nothing else interferes: those with scenarios, and those that make
 /// pods possible.
-const CONTROLLERS: &str = "--controllers=deployment-controller,namespace-controller,replicaset-controller,service-cidr-controller,\
-    serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller";
-/// Scenarios play beside each other, and must not wait for each other's requests.
-const ARGS: [&str; 3] = [CONTROLLERS, "--kube-api-qps=500", "--kube-api-burst=1000"];
+const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
+    serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpointslice-controller,\
+    namespace-controller,service-cidr-controller";
+/// Scenarios play beside each other, and must not wait for each other's requests. A slice is full with few endpoints.
+const ARGS: [&str; 4] =
+    [CONTROLLERS, "--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
+/// Services may have addresses of both families, and kwok plays its own nodes only.
+const PLANE: [&str; 3] = [
+    "--apiserver-arg=service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
+    "--kwok-arg=manage-all-nodes=false",
+    "--kwok-arg=manage-nodes-with-label-selector=type=kwok",
+];
+/// Nodes that nobody plays and nothing is scheduled to, in a zone each: their pods go on only when they are told to.
+const BY_HAND: [(&str, &str); 3] = [("by-hand", "zone-1"), ("by-hand-2", "zone-2"), ("by-hand-3", "zone-3")];
 /// Scenarios that play at the same time. They mostly wait.
 const AT_A_TIME: usize = 12;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
@@ -98,13 +111,14 @@ async fn outcomes_are_the_go_managers() {
     assert!(!scenarios.is_empty(), "there are no such scenarios");
     let _turn = turn().await;
     let recording = std::env::var_os("COXSWAIN_PARITY_RECORD").is_some();
-    let plane = ControlPlane::start(&Options { nodes: 5, args: Vec::new() });
+    let plane = ControlPlane::start(&Options { nodes: 5, args: PLANE.to_vec() });
     let manager = if recording {
         plane.go_manager("kube-controller-manager", &ARGS)
     } else {
         plane.coxswain("coxswain", &ARGS)
     };
     let cluster = plane.cluster().await;
+    create_nodes(&cluster).await;
     let run = async |(name, scenario): &(String, Scenario)| {
         let run = if recording {
             record(&cluster, name, scenario).await
@@ -125,6 +139,23 @@ async fn outcomes_are_the_go_managers() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
     if !recording {
         assert_eq!(manager.errors(), Vec::<String>::new());
+    }
+}
+
+async fn create_nodes(cluster: &Cluster) {
+    let api: Api<Node> = Api::all(cluster.client.clone());
+    for (name, zone) in BY_HAND {
+        let node = object(json!({
+            "metadata": { "name": name, "labels": { "topology.kubernetes.io/zone": zone } },
+            "spec": { "unschedulable": true },
+        }));
+        api.create(&PostParams::default(), &node).await.expect("the node is created");
+        let status = json!({ "status": {
+            "allocatable": { "cpu": "64" },
+            "conditions": [{ "type": "Ready", "status": "True" }],
+        } });
+        let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await;
+        patched.expect("the node is ready");
     }
 }
 

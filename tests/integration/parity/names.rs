@@ -1,7 +1,9 @@
 //! Names with parts that differ from run to run, as words that do not: the namespace, the hashes of templates, the
-//! ends of pods' names.
+//! ends of pods' and EndpointSlices' names.
 
 use serde_json::Value;
+
+use super::slices::order;
 
 const HASH_LABEL: &str = "pod-template-hash";
 /// What the API server makes random names of.
@@ -18,11 +20,19 @@ pub(super) struct Names {
     hashes: Vec<String>,
     /// What pods are named after.
     makers: Vec<String>,
+    /// EndpointSlices with random names, and what is written for them: `web-SLICE1`.
+    slices: Vec<(String, String)>,
 }
 
 impl Names {
     pub(super) fn new(namespace: &str, net: String) -> Self {
-        Self { namespace: namespace.to_owned(), net, hashes: Vec::new(), makers: Vec::new() }
+        Self {
+            namespace: namespace.to_owned(),
+            net,
+            hashes: Vec::new(),
+            makers: Vec::new(),
+            slices: Vec::new(),
+        }
     }
 
     /// Whether an object that is in no namespace belongs to this one: it is, or is named after it, or has an address of
@@ -63,9 +73,31 @@ impl Names {
         self.makers.sort_by_key(|maker| std::cmp::Reverse(maker.len()));
     }
 
+    /// Takes note of EndpointSlices. Those of a Service are numbered as they come, those that come at once by what
+    /// they hold.
+    pub(super) fn note_slices(&mut self, slices: &[Value]) {
+        let mut new: Vec<(String, &str, &str)> = Vec::new();
+        for slice in slices {
+            let text = |field: &str| slice["metadata"][field].as_str().unwrap_or_default();
+            let (name, stem) = (text("name"), text("generateName"));
+            if !stem.is_empty() && !self.slices.iter().any(|(known, _)| known == name) {
+                new.push((order(slice), name, stem));
+            }
+        }
+        new.sort();
+        for (_, name, stem) in new {
+            let of_stem = self.slices.iter().filter(|(_, word)| word.starts_with(&format!("{stem}SLICE")));
+            let word = format!("{stem}SLICE{}", of_stem.count() + 1);
+            self.slices.push((name.to_owned(), word));
+        }
+    }
+
     /// A text with the words instead.
     pub(super) fn plain(&self, text: &str) -> String {
         let mut text = text.to_owned();
+        for (name, word) in &self.slices {
+            text = text.replace(name, word);
+        }
         for maker in &self.makers {
             text = without_random_ends(&text, &format!("{maker}-"));
         }
@@ -78,6 +110,9 @@ impl Names {
 
     /// A text of a scenario, which is written with the words, as the API server understands it.
     pub(super) fn real(&self, text: &str) -> String {
+        if let Some((name, _)) = self.slices.iter().find(|(_, word)| word == text) {
+            return name.clone();
+        }
         let words = self.hashes.iter().enumerate().rev();
         let text =
             words.fold(text.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash));
@@ -162,5 +197,28 @@ mod tests {
             assert_eq!(names.plain(text), plain);
         }
         assert_eq!(names.real("pod-template-hash=HASH3"), "pod-template-hash=5d9c4f8b7d");
+    }
+
+    #[test]
+    fn slices_are_numbered_as_they_come() {
+        let mut names = Names::new("parity-8", String::new());
+        let slice = |name: &str, stem: &str, pod: &str| {
+            let endpoints = json!([{ "addresses": ["10.0.0.1"], "targetRef": { "name": pod } }]);
+            json!({ "metadata": { "name": name, "generateName": stem }, "endpoints": endpoints })
+        };
+        names.note_slices(&[
+            slice("web-vwxyz", "web-", "b"),
+            slice("web-zzzzz", "web-", "a"),
+            slice("mine", "", "c"),
+        ]);
+        names.note_slices(&[
+            slice("web-vwxyz", "web-", "d"),
+            slice("web-bbbbb", "web-", "a"),
+            slice("api-bbbbb", "api-", "a"),
+        ]);
+        let words =
+            ["web-zzzzz", "web-vwxyz", "web-bbbbb", "api-bbbbb", "mine"].map(|name| names.plain(name));
+        assert_eq!(words, ["web-SLICE1", "web-SLICE2", "web-SLICE3", "api-SLICE1", "mine"]);
+        assert_eq!(names.real("web-SLICE2"), "web-vwxyz");
     }
 }

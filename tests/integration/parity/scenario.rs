@@ -12,6 +12,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("ConfigMap", "", "v1"),
     ("CustomResourceDefinition", "apiextensions.k8s.io", "v1"),
     ("Deployment", "apps", "v1"),
+    ("EndpointSlice", "discovery.k8s.io", "v1"),
     ("IPAddress", "networking.k8s.io", "v1"),
     ("Namespace", "", "v1"),
     ("Pod", "", "v1"),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::names::Names;
+use super::slices;
 
 /// What the API server fills in when nobody says otherwise.
 const DEFAULTS: &[(&str, &str)] = &[
@@ -16,6 +17,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("dnsPolicy", "\"ClusterFirst\""),
     ("enableServiceLinks", "true"),
     ("imagePullPolicy", "\"IfNotPresent\""),
+    ("internalTrafficPolicy", "\"Cluster\""),
     ("preemptionPolicy", "\"PreemptLowerPriority\""),
     ("priority", "0"),
     ("progressDeadlineSeconds", "600"),
@@ -26,6 +28,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("securityContext", "{}"),
     ("serviceAccount", "\"default\""),
     ("serviceAccountName", "\"default\""),
+    ("sessionAffinity", "\"None\""),
     ("terminationGracePeriodSeconds", "30"),
     ("terminationMessagePath", "\"/dev/termination-log\""),
     ("terminationMessagePolicy", "\"File\""),
@@ -46,6 +49,9 @@ const COMBINED: &str = "(combined from similar events): ";
 pub(super) fn snapshot(names: &mut Names, objects: &[(&str, Vec<Value>)], events: &[Value]) -> Value {
     for (_, sets) in objects.iter().filter(|(kind, _)| *kind == "ReplicaSet") {
         names.note(sets);
+    }
+    for (_, slices) in objects.iter().filter(|(kind, _)| *kind == "EndpointSlice") {
+        names.note_slices(slices);
     }
     let uids: Vec<&str> =
         objects.iter().flat_map(|(_, all)| all).filter_map(|each| each["metadata"]["uid"].as_str()).collect();
@@ -143,6 +149,9 @@ fn normal(kind: &str, object: &Value, uids: &[&str]) -> Value {
     if let Some(labels) = normal.get_mut("labels").and_then(Value::as_object_mut) {
         labels.retain(|key, _| !key.starts_with(TOPOLOGY));
     }
+    if let Some(annotations) = normal.get_mut("annotations").and_then(Value::as_object_mut) {
+        slices::plain_trigger_time(object, annotations);
+    }
     if let Some(references) = metadata["ownerReferences"].as_array() {
         let owners = references.iter().map(|reference| Value::from(owner(reference, uids)));
         normal.insert("owners".to_owned(), owners.collect());
@@ -150,10 +159,18 @@ fn normal(kind: &str, object: &Value, uids: &[&str]) -> Value {
     if metadata.get("deletionTimestamp").is_some() {
         normal.insert("deleting".to_owned(), true.into());
     }
+    if kind == "EndpointSlice" {
+        // Without the generation: into how many writes changes are gathered is a matter of time.
+        normal.extend(slices::content(object, uids));
+        return Value::Object(normal);
+    }
     if metadata.get("generation").is_some() && kind != "Pod" {
         normal.insert("generation".to_owned(), metadata["generation"].clone());
     }
     let mut spec = object["spec"].clone();
+    if kind == "Service" {
+        slices::without_addresses(&mut spec);
+    }
     strip(&mut spec);
     normal.insert("spec".to_owned(), spec);
     let status = if kind == "Pod" { pod_status(&object["status"]) } else { status(&object["status"]) };

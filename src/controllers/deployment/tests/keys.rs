@@ -245,6 +245,9 @@ fn the_controller_is_built_as_its_descriptor_says() {
         root_ca: None,
         can_sign_tokens: false,
         store: &|kind, _| Arc::new(Store::new(kind)),
+        dynamic: &|_| panic!("what it watches is known"),
+        debug: &|_| panic!("it has no page"),
+        metrics: &crate::framework::RoomMetrics::new(prometheus::Registry::new()),
     })
     .unwrap();
     let [single] = &built.loops[..] else { panic!("one loop") };

@@ -1,0 +1,8 @@
+//! The graph by itself, decisions by themselves, and both against a small API server in any order of events.
+
+mod fixtures;
+mod graph;
+mod plan;
+mod properties;
+mod server;
+mod world;

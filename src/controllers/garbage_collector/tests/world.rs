@@ -1,0 +1,231 @@
+//! The graph and the decisions at work on the small API server: watches that lag, queues, and attempts of which several
+//! are under way at a time, each interrupted between any two of its reads and writes.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::super::graph::{Graph, Removal, Worth};
+use super::super::plan::plan;
+use super::super::view::{Attempt, Observed, Reads, View, observe};
+use super::super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use super::fixtures::{KINDS, resolve, uid};
+use super::server::{Event, Refusal, Server, position};
+use crate::api::meta::{ObjectMeta, OwnerReference};
+use crate::model::plan::{Step, Verb, Write};
+
+/// An attempt under way.
+struct Running {
+    attempt: Attempt,
+    reads: Reads,
+    /// What is still to be written, once that is decided.
+    writes: Option<VecDeque<Write>>,
+    /// It was put into the queue again meanwhile.
+    again: bool,
+}
+
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) server: Server,
+    pub(super) graph: Graph,
+    pub(super) writes: usize,
+    queue: BTreeSet<Attempt>,
+    running: Vec<Running>,
+}
+
+impl World {
+    /// A world in which nothing has been seen yet of what the server has.
+    pub(super) fn new(server: Server) -> Self {
+        Self { server, ..Self::default() }
+    }
+
+    fn enqueue(&mut self, worth: Worth) {
+        let deletes = worth.delete.into_iter().map(Attempt::Delete);
+        for attempt in deletes.chain(worth.orphan.into_iter().map(Attempt::Orphan)) {
+            match self.running.iter_mut().find(|running| running.attempt == attempt) {
+                Some(running) => running.again = true,
+                None => _ = self.queue.insert(attempt),
+            }
+        }
+    }
+
+    /// The watch of a kind tells of one change.
+    pub(super) fn deliver(&mut self, kind: usize) -> bool {
+        let mut worth = Worth::default();
+        match self.server.logs[kind].pop_front() {
+            None => return false,
+            Some(Event::Set(meta)) => self.graph.observe(KINDS[kind], &meta, &mut worth),
+            Some(Event::Gone(meta)) => {
+                self.graph.remove(KINDS[kind], &uid(&meta), Removal::Deleted, &mut worth);
+            }
+        }
+        self.enqueue(worth);
+        true
+    }
+
+    /// The watch of a kind has broken: the present state is listed.
+    pub(super) fn relist(&mut self, kind: usize) {
+        self.server.logs[kind].clear();
+        let mut worth = Worth::default();
+        let present = self.server.objects.iter().filter(|((of, _), _)| *of == kind).map(|(_, meta)| meta);
+        self.graph.replace(KINDS[kind], present, &mut worth);
+        self.enqueue(worth);
+    }
+
+    /// A kind is not watched any more; its changes are told when it is listed again.
+    pub(super) fn forget(&mut self, kind: usize) {
+        self.server.logs[kind].clear();
+        let mut worth = Worth::default();
+        self.graph.forget_kind(KINDS[kind], &mut worth);
+        self.enqueue(worth);
+    }
+
+    /// A worker takes an attempt off the queue.
+    pub(super) fn start(&mut self, at: usize) -> bool {
+        let Some(attempt) = self.queue.iter().nth(at % self.queue.len().max(1)).cloned() else {
+            return false;
+        };
+        self.queue.remove(&attempt);
+        self.running.push(Running { attempt, reads: Reads::new(), writes: None, again: false });
+        true
+    }
+
+    /// An attempt under way makes one step: a read, the decision, or a write.
+    pub(super) fn advance(&mut self, at: usize) -> bool {
+        if self.running.is_empty() {
+            return false;
+        }
+        let mut running = self.running.remove(at % self.running.len());
+        match running.writes.as_mut().map(VecDeque::pop_front) {
+            Some(Some(write)) => match self.perform(&running.attempt, &write) {
+                Ok(()) => self.running.push(running),
+                Err(Refusal::NotFound) if write.tolerate.absent => self.running.push(running),
+                Err(_) => _ = self.queue.insert(running.attempt),
+            },
+            Some(None) => self.done(running),
+            None => match observe(&self.graph, &resolve, &running.attempt, &running.reads) {
+                Observed::Nothing => self.done(running),
+                Observed::Needs(needs) => {
+                    let read = needs.into_iter().next().expect("something is needed");
+                    let found = self.server.get(&read);
+                    running.reads.insert(read, found);
+                    self.running.push(running);
+                }
+                Observed::View(View { matter, absent }) => {
+                    let mut worth = Worth::default();
+                    for place in &absent {
+                        self.graph.absent(place.clone(), &mut worth);
+                    }
+                    let plan = plan(&View { matter, absent });
+                    assert_eq!(plan.retry, None, "every kind is served");
+                    running.again |= plan.requeue_after.is_some();
+                    running.writes = Some(writes(plan.steps));
+                    self.running.push(running);
+                    self.enqueue(worth);
+                }
+            },
+        }
+        true
+    }
+
+    fn done(&mut self, running: Running) {
+        if running.again {
+            self.queue.insert(running.attempt);
+        }
+    }
+
+    fn perform(&mut self, attempt: &Attempt, write: &Write) -> Result<(), Refusal> {
+        let place = (position(write.kind), write.key.clone());
+        let before = self.server.objects.get(&place).cloned();
+        let kept = before.as_ref().map(|meta| {
+            meta.owner_references.iter().map(|held| self.server.keeps(meta, held)).collect::<Vec<bool>>()
+        });
+        self.server.perform(write)?;
+        self.writes += 1;
+        let (Some(before), Some(kept)) = (before, kept) else { return Ok(()) };
+        match (&write.verb, attempt) {
+            (Verb::Delete { .. }, _) => {
+                assert!(!before.owner_references.is_empty(), "{} never had an owner", before.name);
+                assert!(!kept.contains(&true), "{} has an owner that is there", before.name);
+            }
+            (_, Attempt::Delete(_)) => {
+                let after = self.server.objects.get(&place);
+                let left = |at: usize| {
+                    let held = &before.owner_references[at];
+                    after.is_none_or(|after| {
+                        after
+                            .owner_references
+                            .iter()
+                            .any(|left| (&left.uid, &left.name) == (&held.uid, &held.name))
+                    })
+                };
+                for at in (0..kept.len()).filter(|at| kept[*at]) {
+                    assert!(left(at), "{} was cut off an owner that is there", before.name);
+                }
+            }
+            (_, Attempt::Orphan(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// Everything is told and done.
+    pub(super) fn settle(&mut self) {
+        for turn in 0.. {
+            assert!(turn < 50_000, "it never comes to rest");
+            let delivered = (0..KINDS.len()).any(|kind| self.deliver(kind));
+            if !delivered && !self.advance(turn) && !self.start(turn) {
+                return;
+            }
+        }
+    }
+
+    /// What must be so when everything is told and done.
+    pub(super) fn check_settled(&self) {
+        let held = self.held();
+        for meta in self.server.objects.values() {
+            let has = |finalizer: &str| meta.finalizers.iter().any(|held| held == finalizer);
+            if meta.is_deleting() {
+                assert!(!has(ORPHAN_FINALIZER), "{} is not done with its dependents", meta.name);
+                assert!(held.contains(&meta.uid.as_str()), "{} waits for nobody", meta.name);
+                continue;
+            }
+            let there = |held: &&OwnerReference| self.server.is_there(meta, held);
+            let lost: Vec<&str> = meta
+                .owner_references
+                .iter()
+                .filter(|held| !there(held))
+                .map(|held| held.name.as_str())
+                .collect();
+            assert!(lost.is_empty(), "{} still refers to {lost:?}", meta.name);
+        }
+    }
+
+    /// The objects that rightly wait: for somebody else's finalizer, or in the foreground for one that does.
+    fn held(&self) -> BTreeSet<&str> {
+        let ours = |finalizer: &str| [FOREGROUND_FINALIZER, ORPHAN_FINALIZER].contains(&finalizer);
+        let foreign =
+            |meta: &&ObjectMeta| meta.is_deleting() && meta.finalizers.iter().any(|held| !ours(held));
+        let all = || self.server.objects.values();
+        let mut held: BTreeSet<&str> = all().filter(foreign).map(|meta| meta.uid.as_str()).collect();
+        loop {
+            let blockers = all().filter(|meta| held.contains(meta.uid.as_str()));
+            let references =
+                blockers.flat_map(|meta| meta.owner_references.iter().map(move |held| (meta, held)));
+            let blocking = references.filter(|(_, reference)| reference.block_owner_deletion == Some(true));
+            let blocked = blocking.filter_map(|(meta, reference)| self.server.owner(meta, reference));
+            let more: Vec<&str> = blocked.map(|owner| owner.uid.as_str()).collect();
+            let before = held.len();
+            held.extend(more);
+            if held.len() == before {
+                return held;
+            }
+        }
+    }
+}
+
+fn writes(steps: Vec<Step>) -> VecDeque<Write> {
+    let flat = |step| match step {
+        Step::Write(write) => vec![write],
+        Step::Batch(writes) | Step::Each(writes) => writes,
+        Step::Emit(_) | Step::Verify(_) => Vec::new(),
+    };
+    steps.into_iter().flat_map(flat).collect()
+}

@@ -1,0 +1,355 @@
+//! Watches that come and go: a controller that watches whatever the API has, custom resources included.
+//!
+//! A supervisor compares what discovery finds with what is watched, at the start and whenever discovery has been
+//! reset (every 30 seconds), and starts and ends watches accordingly. Only metadata is asked for, except where some other
+//! controller watches all objects of the resource in full: then their informer is shared. The room hears of changes as
+//! it would from a watch of its own, always by the resource's metadata-only row ([`crate::api::dynamic`]).
+//!
+//! - While the resources of any version of a group can't be found out, the watches of that group stay as they are.
+//! - When the server prefers another version, the old one's watch ends before the new one's begins.
+//! - Nothing outlives the controller: the supervisor is joined with its workers, and the informers are released.
+//!
+//! It knows no resource by name and never writes.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::instance::Watched;
+use crate::api::{Kind, kinds};
+pub use crate::client::ApiResource;
+use crate::client::{ApiResources, Discovery, RestMapper};
+use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration};
+use crate::model::Key;
+use crate::queue::WorkQueue;
+
+/// How long the workers wait for the watches that were there at the start.
+const SETTLE_WITHIN: Duration = Duration::from_secs(30);
+/// How soon discovery is asked again after it has failed as a whole.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Puts a key into the queue of this name, which must be one of the controller's own.
+pub type Enqueue<'a> = &'a mut dyn FnMut(&str, Key);
+
+/// A controller's part in watches that come and go. What it is told runs in informers' tasks and in the supervisor: it
+/// must not block. See "Locks" of the informers' store for what it may touch.
+pub trait DynamicRoom: Send + Sync + 'static {
+    /// Whether to watch a resource. It is asked of each in the version that the server prefers, if it can be listed and
+    /// watched at all.
+    fn wants(&self, resource: &ApiResource) -> bool;
+
+    /// An object changed. The metadata of what `delta` holds is complete; of what type the objects are is not said.
+    fn changed(&self, kind: &'static Kind, delta: Delta<'_>, enqueue: Enqueue<'_>);
+
+    /// Objects of `kind` are not watched any more. Those that were there may still be.
+    fn forgotten(&self, kind: &'static Kind, enqueue: Enqueue<'_>);
+
+    /// Discovery failed as a whole: watches stay as they are until it works again.
+    fn failed(&self, error: &str) {
+        let _ = error;
+    }
+}
+
+/// The watches of a [`DynamicRoom`], as it and the admin API see them.
+#[derive(Default)]
+pub struct DynamicWatches {
+    queues: OnceLock<Queues>,
+    seen: RwLock<Seen>,
+}
+
+type Queues = Vec<(&'static str, Arc<WorkQueue<Key>>)>;
+
+#[derive(Default)]
+struct Seen {
+    resources: Option<Arc<ApiResources>>,
+    watched: Vec<(&'static Kind, Watched)>,
+}
+
+impl DynamicWatches {
+    /// What is watched now. The kind of a shared informer is the one in full.
+    pub fn watched(&self) -> Vec<Watched> {
+        self.seen.read().watched.iter().map(|(_, watched)| watched.clone()).collect()
+    }
+
+    /// Whether the objects of a kind are watched and all that were there have been told of.
+    pub fn is_synced(&self, kind: &'static Kind) -> bool {
+        self.seen.read().watched.iter().any(|(held, watched)| *held == kind && watched.is_synced())
+    }
+
+    /// The kinds that are watched, and whether all objects that were there have been told of.
+    pub fn kinds(&self) -> Vec<(&'static Kind, bool)> {
+        self.seen.read().watched.iter().map(|(kind, watched)| (*kind, watched.is_synced())).collect()
+    }
+
+    /// The metadata-only row of the resource that has objects of this `apiVersion` and `kind`, as of the last discovery;
+    /// an error says why there is none.
+    pub fn kind_of(&self, api_version: &str, kind: &str) -> Result<&'static Kind, String> {
+        let Some(resources) = self.seen.read().resources.clone() else {
+            return Err("the API's resources are not known yet".to_owned());
+        };
+        let mapper = RestMapper::new(resources);
+        match mapper.resource_for_api_version(api_version, kind) {
+            Some(resource) => Ok(resource.metadata_kind()),
+            None if mapper.may_be_missing(api_version) => {
+                Err(format!("the resources of {api_version} cannot be found out"))
+            }
+            None => Err(format!("there is no kind {kind} in {api_version}")),
+        }
+    }
+
+    /// Puts a key into the controller's queue of this name. Before the controller is built there is none.
+    pub fn enqueue(&self, queue: &str, key: Key) {
+        let named = self.queues.get().and_then(|all| all.iter().find(|(name, _)| *name == queue));
+        if let Some((_, queue)) = named {
+            queue.add(key);
+        } else {
+            tracing::error!(queue, %key, "there is no such queue, the key is lost");
+        }
+    }
+}
+
+impl std::fmt::Debug for DynamicWatches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.kinds()).finish()
+    }
+}
+
+/// Starts and ends the watches of one room.
+pub(super) struct Supervisor {
+    controller: &'static str,
+    room: Arc<dyn DynamicRoom>,
+    watches: Arc<DynamicWatches>,
+    informers: Informers,
+    discovery: Arc<Discovery>,
+    stop: CancellationToken,
+    settled: watch::Sender<bool>,
+    running: Mutex<Vec<Running>>,
+}
+
+/// One running watch. The handler is off before the informer is let go.
+struct Running {
+    kind: &'static Kind,
+    registration: Registration,
+    handle: InformerHandle,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        controller: &'static str,
+        (room, watches): (Arc<dyn DynamicRoom>, Arc<DynamicWatches>),
+        queues: Queues,
+        informers: &Informers,
+        discovery: &Arc<Discovery>,
+    ) -> Self {
+        // A room asks for its watches once, before its loops are there.
+        let _ = watches.queues.set(queues);
+        Self {
+            controller,
+            room,
+            watches,
+            informers: informers.clone(),
+            discovery: Arc::clone(discovery),
+            stop: CancellationToken::new(),
+            settled: watch::Sender::new(false),
+            running: Mutex::default(),
+        }
+    }
+
+    pub(super) fn watches(&self) -> &Arc<DynamicWatches> {
+        &self.watches
+    }
+
+    /// Works until [`Supervisor::stop`].
+    pub(super) async fn run(self: Arc<Self>) {
+        let _ = self.stop.run_until_cancelled(self.supervise()).await;
+    }
+
+    /// Waits until the watches that were there at the start have synced, or long enough.
+    pub(super) async fn settled(&self) {
+        // An error means that the sender is gone, and it is ours.
+        let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
+    }
+
+    /// Ends [`Supervisor::run`].
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Ends all watches, after [`Supervisor::run`] has ended. The room is not told.
+    pub(super) async fn release(&self) {
+        let running = std::mem::take(&mut *self.running.lock());
+        *self.watches.seen.write() = Seen::default();
+        for Running { registration, handle, .. } in running {
+            drop(registration);
+            handle.release().await;
+        }
+    }
+
+    async fn supervise(&self) {
+        let mut resets = self.discovery.resets();
+        let deadline = Instant::now() + SETTLE_WITHIN;
+        if timeout_at(deadline, self.begin()).await.is_err() {
+            let behind: Vec<String> = self.behind().iter().map(ToString::to_string).collect();
+            let behind = behind.join(", ");
+            tracing::warn!(controller = self.controller, behind, "begins without what these caches hold");
+        }
+        self.settled.send_replace(true);
+        // What was reset while the first watches synced is looked at now.
+        while resets.changed().await.is_ok() {
+            self.look().await;
+        }
+    }
+
+    /// The first look, and the watches that come of it synced.
+    async fn begin(&self) {
+        self.look().await;
+        let handles: Vec<InformerHandle> =
+            self.running.lock().iter().map(|running| running.handle.clone()).collect();
+        for handle in handles {
+            // An informer that has stopped is no reason to wait: the process is ending.
+            let _ = handle.wait_synced().await;
+        }
+    }
+
+    fn behind(&self) -> Vec<&'static Kind> {
+        self.watches.kinds().into_iter().filter(|(_, synced)| !synced).map(|(kind, _)| kind).collect()
+    }
+
+    /// Makes the watches what discovery says now. Tries until discovery answers.
+    async fn look(&self) {
+        let resources = loop {
+            match self.discovery.resources().await {
+                Ok(resources) => break resources,
+                Err(error) => {
+                    tracing::warn!(controller = self.controller, %error, "discovery failed, watches stay as they are");
+                    self.room.failed(&error.to_string());
+                    sleep(ASK_AGAIN).await;
+                }
+            }
+        };
+        for failure in resources.failures() {
+            tracing::warn!(controller = self.controller, error = %failure, "watches of this group stay as they are");
+        }
+        self.watches.seen.write().resources = Some(Arc::clone(&resources));
+        let wanted = self.wanted(&resources);
+        self.end_unwanted(&resources, &wanted).await;
+        for kind in wanted {
+            self.begin_or_share(&resources, kind).await;
+        }
+        self.show();
+    }
+
+    fn wanted(&self, resources: &ApiResources) -> Vec<&'static Kind> {
+        let preferred = resources.preferred().into_iter();
+        let wanted = preferred.filter(|held| held.supports(&["list", "watch"]) && self.room.wants(held));
+        wanted.map(ApiResource::metadata_kind).collect()
+    }
+
+    async fn end_unwanted(&self, resources: &ApiResources, wanted: &[&'static Kind]) {
+        let stays = |running: &Running| {
+            // By address: a resource that was defined anew may differ in its scope alone.
+            wanted.iter().any(|kind| std::ptr::eq(*kind, running.kind))
+                || resources.has_failed_group(running.kind.group)
+        };
+        let ended: Vec<Running> = {
+            let mut running = self.running.lock();
+            let (stay, end) = std::mem::take(&mut *running).into_iter().partition(stays);
+            *running = stay;
+            end
+        };
+        if ended.is_empty() {
+            return;
+        }
+        self.show();
+        for Running { kind, registration, handle } in ended {
+            tracing::info!(controller = self.controller, %kind, version = kind.version, "not watched any more");
+            drop(registration);
+            self.room.forgotten(kind, &mut |queue, key| self.watches.enqueue(queue, key));
+            handle.release().await;
+        }
+    }
+
+    async fn begin_or_share(&self, resources: &ApiResources, kind: &'static Kind) {
+        let same = |held: &Kind| held.group == kind.group && held.resource == kind.resource;
+        let held: Vec<&'static Kind> = self.running.lock().iter().map(|held| held.kind).collect();
+        if held.iter().any(|held| std::ptr::eq(*held, kind)) {
+            self.share(kind).await;
+        } else if !(held.iter().any(|held| same(held)) && resources.has_failed_group(kind.group)) {
+            let handle = self.informers.acquire(self.in_full(kind).unwrap_or(kind), None);
+            let registration = handle.add_handler(self.controller, self.handler(kind));
+            self.running.lock().push(Running { kind, registration, handle });
+            // The room may want to know of its watches from the first object on.
+            self.show();
+        }
+    }
+
+    /// The row by which somebody watches all of the resource's objects in full.
+    fn in_full(&self, kind: &'static Kind) -> Option<&'static Kind> {
+        let same = |held: &&&'static Kind| held.gvr() == kind.gvr() && !held.metadata_only;
+        let row = kinds::ALL.iter().find(same)?;
+        self.informers.is_running(row, None).then_some(*row)
+    }
+
+    /// Changes over to an informer of somebody else's, if there is one by now.
+    async fn share(&self, kind: &'static Kind) {
+        let Some(row) = self.in_full(kind) else { return };
+        let own = |held: &Running| std::ptr::eq(held.kind, kind) && held.handle.store().kind().metadata_only;
+        if !self.running.lock().iter().any(own) {
+            return;
+        }
+        let handle = self.informers.acquire(row, None);
+        if !handle.has_synced() {
+            handle.release().await;
+            return;
+        }
+        let registration = handle.add_handler(self.controller, self.handler(kind));
+        let Some(before) = ({
+            let mut running = self.running.lock();
+            let at = running.iter().position(own);
+            at.map(|at| std::mem::replace(&mut running[at], Running { kind, registration, handle }))
+        }) else {
+            return;
+        };
+        drop(before.registration);
+        self.tell_lost(kind, &before.handle);
+        self.show();
+        before.handle.release().await;
+    }
+
+    /// What the informer before held and the present one does not: it went, or it came and the present one is behind.
+    /// Then it is told of again in a moment.
+    fn tell_lost(&self, kind: &'static Kind, before: &InformerHandle) {
+        let present = {
+            let running = self.running.lock();
+            let present = running.iter().find(|held| std::ptr::eq(held.kind, kind));
+            present.map(|held| Arc::clone(held.handle.store()))
+        };
+        let Some(present) = present else { return };
+        for object in before.store().list() {
+            let held = present.get(&Key::of(object.meta()));
+            if held.is_none_or(|held| held.meta().uid != object.meta().uid) {
+                let delta = Delta { old: Some(&object), new: None, initial: false, resync: false };
+                self.room.changed(kind, delta, &mut |queue, key| self.watches.enqueue(queue, key));
+            }
+        }
+    }
+
+    fn handler(&self, kind: &'static Kind) -> Handler {
+        let (room, watches) = (Arc::clone(&self.room), Arc::clone(&self.watches));
+        Arc::new(move |delta| room.changed(kind, delta, &mut |queue, key| watches.enqueue(queue, key)))
+    }
+
+    /// Lets others see what is watched.
+    fn show(&self) {
+        let running = self.running.lock();
+        let watched = running.iter().map(|held| (held.kind, Watched::of(held.handle.store())));
+        self.watches.seen.write().watched = watched.collect();
+    }
+}

@@ -1,0 +1,264 @@
+//! A cluster with all kinds of objects in many states, handed from the Go manager to Coxswain and back: nothing is created,
+//! deleted or rewritten that the Go manager alone would not.
+//!
+//! Everything that the API has is compared by UID and resource version, custom resources included. What is written for
+//! nothing (a delete that is refused, a create over quota) must be of the sort that the Go manager sent itself while it was
+//! watched. `HANDOVER_SECONDS` says for how long each of them is watched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{ControlPlane, Manager, Options, binaries, turn, until};
+
+const LIMIT: Duration = Duration::from_mins(3);
+const POPULATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/handover.yaml");
+/// Both managers run the controllers that are built.
+const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
+    serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpointslice-controller,\
+    endpoints-controller,endpointslice-mirroring-controller,garbage-collector-controller,namespace-controller,\
+    resourcequota-controller,service-cidr-controller";
+/// Leadership is to move without a long wait.
+const ARGS: [&str; 4] = [
+    CONTROLLERS,
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+];
+/// What changes by itself, or because somebody looks.
+const RESTLESS: [&str; 4] = ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "nodes"];
+
+/// Every object: its UID and resource version.
+type State = BTreeMap<String, String>;
+
+/// Everything that can be listed, as of now.
+fn everything(plane: &ControlPlane) -> State {
+    let names = plane.kubectl(&["api-resources", "--verbs=list,delete", "-o", "name"]);
+    let wanted: Vec<&str> = names.lines().filter(|name| !RESTLESS.contains(name)).collect();
+    let text = plane.kubectl(&["get", &wanted.join(","), "-A", "-o", "json"]);
+    let list: Value = serde_json::from_str(&text).expect("a list");
+    list["items"].as_array().expect("items").iter().map(identity).collect()
+}
+
+fn identity(object: &Value) -> (String, String) {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let name = format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+    (name, format!("{} at {}", text("/metadata/uid"), text("/metadata/resourceVersion")))
+}
+
+/// What differs between two states.
+fn changes(before: &State, after: &State) -> Vec<String> {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    changed.map(|name| format!("{name}: {:?} -> {:?}", before.get(name), after.get(name))).collect()
+}
+
+/// Waits until two looks, some time apart, see the same, and returns it.
+async fn quiet(plane: &ControlPlane) -> State {
+    let look = || async {
+        let before = everything(plane);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let after = everything(plane);
+        (before == after).then_some(after)
+    };
+    until("the cluster to be quiet", LIMIT, look, Option::is_some).await.expect("a state")
+}
+
+/// Watches a manager for a while: what it wrote, by verb and path.
+async fn watched(plane: &ControlPlane, user_agent: &str) -> BTreeSet<String> {
+    let seconds = std::env::var("HANDOVER_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(15);
+    let from = plane.audit().len();
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    written(plane, user_agent, from)
+}
+
+/// What was written since the `from`th request. Leases, events and reviews are nobody's objects.
+fn written(plane: &ControlPlane, user_agent: &str, from: usize) -> BTreeSet<String> {
+    let audit = plane.audit();
+    let ours =
+        audit[from..].iter().filter(|event| event.user_agent.starts_with(user_agent) && event.is_write());
+    let kept = ours.filter(|event| {
+        let resource = event.object_ref.resource.as_str();
+        !matches!(resource, "leases" | "events" | "tokenreviews" | "subjectaccessreviews")
+            && event.object_ref.subresource != "token"
+    });
+    kept.map(|event| format!("{} {} ({})", event.verb, event.uri, event.response_status.code)).collect()
+}
+
+/// Applies the population and brings it into the states that no file can describe.
+async fn populate(plane: &ControlPlane) {
+    let apply = || async {
+        // Custom resources and service accounts come a moment after what they need.
+        let done = Command::new(binaries().join("kubectl"))
+            .args(["apply", "--server-side", "-f", POPULATION, "--kubeconfig"])
+            .arg(&plane.report.kubeconfigs["admin"])
+            .output()
+            .expect("kubectl runs");
+        done.status.success()
+    };
+    until("the population", LIMIT, apply, |done| *done).await;
+    let uid = |what: &str, name: &str| {
+        plane.kubectl(&["-n", "handover", "get", what, name, "-o", "jsonpath={.metadata.uid}"])
+    };
+    // A chain of owners through a custom resource, and a fan below it.
+    object(plane, "v1", "ConfigMap", "root", &[], &[]);
+    let root = uid("configmap", "root");
+    object(
+        plane,
+        "handover.example.com/v1",
+        "Widget",
+        "middle",
+        &[owner("v1", "ConfigMap", "root", &root)],
+        &[],
+    );
+    let middle = uid("widget", "middle");
+    for name in ["leaf-1", "leaf-2"] {
+        object(
+            plane,
+            "v1",
+            "Secret",
+            name,
+            &[owner("handover.example.com/v1", "Widget", "middle", &middle)],
+            &[],
+        );
+    }
+    // Owners that go in the foreground, or leave their dependents behind, and can't: somebody holds on to something.
+    object(plane, "v1", "ConfigMap", "leaving", &[], &[]);
+    let leaving = uid("configmap", "leaving");
+    object(
+        plane,
+        "v1",
+        "ConfigMap",
+        "stays",
+        &[owner("v1", "ConfigMap", "leaving", &leaving)],
+        &["example.com/held"],
+    );
+    object(plane, "v1", "ConfigMap", "letting-go", &[], &["example.com/held"]);
+    plane.kubectl(&[
+        "-n",
+        "handover",
+        "delete",
+        "configmap",
+        "leaving",
+        "--cascade=foreground",
+        "--wait=false",
+    ]);
+    plane.kubectl(&[
+        "-n",
+        "handover",
+        "delete",
+        "configmap",
+        "letting-go",
+        "--cascade=orphan",
+        "--wait=false",
+    ]);
+    plane.kubectl(&["delete", "namespace", "handover-ending", "--wait=false"]);
+}
+
+fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
+    json!({
+        "apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "blockOwnerDeletion": true,
+    })
+}
+
+fn object(
+    plane: &ControlPlane,
+    api_version: &str,
+    kind: &str,
+    name: &str,
+    owners: &[Value],
+    finalizers: &[&str],
+) {
+    let body = json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": name, "namespace": "handover", "ownerReferences": owners, "finalizers": finalizers,
+        },
+    });
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), body.to_string()).expect("its content");
+    plane.kubectl(&["create", "-f", text(file.path())]);
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+/// Waits until this manager has the Lease.
+async fn leads(plane: &ControlPlane, before: &str) -> String {
+    let holder = || async {
+        plane.kubectl(&[
+            "-n",
+            "kube-system",
+            "get",
+            "lease",
+            "kube-controller-manager",
+            "--ignore-not-found",
+            "-o",
+            "jsonpath={.spec.holderIdentity}",
+        ])
+    };
+    until("somebody else to lead", LIMIT, holder, |now| !now.is_empty() && now != before).await
+}
+
+#[tokio::test]
+async fn everything_changes_hands_twice_and_nothing_changes() {
+    let _turn = turn().await;
+    let plane = ControlPlane::start(&Options { nodes: 3, args: vec!["--audit"] });
+    let go = plane.go_manager("go-1", &ARGS);
+    let first = leads(&plane, "").await;
+    populate(&plane).await;
+    let before = quiet(&plane).await;
+    assert!(before.len() > 80, "only {} objects", before.len());
+    let usual = watched(&plane, "kube-controller-manager/").await;
+    assert_eq!(changes(&before, &everything(&plane)), Vec::<String>::new(), "the cluster is not quiet");
+
+    let from = plane.audit().len();
+    go.stop();
+    let ours = plane.coxswain("coxswain", &ARGS);
+    let second = leads(&plane, &first).await;
+    running(&ours).await;
+    watched(&plane, "coxswain/").await;
+    assert_eq!(changes(&before, &everything(&plane)), Vec::<String>::new(), "Coxswain changed something");
+    let unusual: Vec<_> = written(&plane, "coxswain/", from).difference(&usual).cloned().collect();
+    assert_eq!(retries(&unusual), unusual, "Coxswain wrote what the Go manager does not write");
+
+    let from = plane.audit().len();
+    ours.stop();
+    plane.go_manager("go-2", &ARGS);
+    leads(&plane, &second).await;
+    watched(&plane, "kube-controller-manager/").await;
+    assert_eq!(
+        changes(&before, &everything(&plane)),
+        Vec::<String>::new(),
+        "the Go manager changed something"
+    );
+    let unusual: Vec<_> =
+        written(&plane, "kube-controller-manager/", from).difference(&usual).cloned().collect();
+    assert_eq!(retries(&unusual), unusual, "the Go manager wrote what it did not write before");
+}
+
+/// Waits until every controller of Coxswain runs.
+async fn running(manager: &Manager<'_>) {
+    let count = CONTROLLERS.split(',').count();
+    let log = || async { manager.log() };
+    until("all controllers to run", LIMIT, log, |log| {
+        let started = log.lines().filter(|line| line.contains("\"started\" controller="));
+        started.filter_map(|line| line.split("controller=").nth(1)).collect::<BTreeSet<_>>().len() >= count
+    })
+    .await;
+}
+
+/// What is tried again and again because it is refused, or because an object that ends is held: creates over quota, and the
+/// content of a namespace.
+fn retries(written: &[String]) -> Vec<String> {
+    let refused = |each: &&String| {
+        each.starts_with("create /api/v1/namespaces/handover-quota/pods")
+            || each.starts_with("deletecollection ") && each.contains("/namespaces/handover-ending/")
+    };
+    written.iter().filter(refused).cloned().collect()
+}
