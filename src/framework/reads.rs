@@ -18,7 +18,7 @@ use crate::model::plan::{Failure, Plan};
 use crate::wire::Str;
 
 /// What reads find and fail with.
-pub use crate::client::{ApiError, ApiResource, ApiResources, DiscoveryError};
+pub use crate::client::{ApiError, ApiResources, DiscoveryError};
 
 /// Reads that are under way together.
 const AT_A_TIME: usize = 8;

@@ -32,7 +32,7 @@ fn it_builds_and_watches_namespaces_that_go() {
     let [work] = built.loops.as_slice() else { panic!("one loop") };
     assert_eq!((work.queue, work.workers, work.kind), ("namespace", 3, Some(&NAMESPACES)));
     assert_eq!(work.reconcile.gather(&NAMESPACES), Duration::from_secs(5));
-    assert_eq!(work.reconcile.longest_backoff(), Some(Duration::from_secs(60)));
+    assert_eq!(work.reconcile.longest_backoff(), Some(Duration::from_mins(1)));
     let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let (into, keys) = (Arc::clone(&told), Arc::clone(&work.watches[0].keys));
     store.add_handler(

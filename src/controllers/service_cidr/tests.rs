@@ -68,7 +68,9 @@ impl Bench {
             addresses: Arc::new(Store::new(&IP_ADDRESSES)),
         };
         cidrs.into_iter().for_each(|cidr| bench.add(&bench.cidrs, &cidr));
-        addresses.iter().for_each(|address| bench.add(&bench.addresses, &given_out(address)));
+        for address in addresses {
+            bench.add(&bench.addresses, &given_out(address));
+        }
         bench
     }
 

@@ -23,6 +23,9 @@ const POLL: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_secs(4);
 const STEADY: Duration = Duration::from_millis(1200);
 
+/// Address ranges given to scenarios.
+static NETS: AtomicU8 = AtomicU8::new(0);
+
 /// When a look is over.
 pub(super) enum Goal<'a> {
     /// When nothing changes any more.
@@ -48,7 +51,6 @@ pub(super) async fn play(
 ) -> Result<Vec<Value>, String> {
     let namespace = cluster.namespace(&name.replace('/', "-")).await;
     // Addresses that no other scenario uses; the cluster's own begin with 10.96.
-    static NETS: AtomicU8 = AtomicU8::new(0);
     let needs_net = scenario.kinds.iter().any(|kind| kind == "ServiceCIDR");
     let net = needs_net.then(|| format!("10.{}", 100 + NETS.fetch_add(1, Ordering::Relaxed) % 150));
     let names = Names::new(&namespace.name, net.unwrap_or_default());
@@ -158,7 +160,7 @@ impl Stage<'_> {
                 Err(kube::Error::Api(error))
                     if error.code == 404 || error.message.contains("spec.clusterIPs") =>
                 {
-                    last = error.message.clone();
+                    last.clone_from(&error.message);
                     Ok(None)
                 }
                 Err(error) => Err(say(error)),
