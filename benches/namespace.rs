@@ -157,6 +157,8 @@ async fn fill(cluster: &Cluster, namespace: &str, objects: usize) {
     let create = async |at: usize| {
         let (kind, body) = &kinds[at % kinds.len()];
         let mut body = body.clone();
+        body["apiVersion"] = kind.api_version.as_str().into();
+        body["kind"] = kind.kind.as_str().into();
         body["metadata"] = json!({ "name": format!("object-{at}") });
         let api: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), namespace, kind);
         let object = serde_json::from_value(body).expect("an object");

@@ -341,6 +341,7 @@ const fn not_built(
         cloud: false,
         special: false,
         service_account,
+        event_source: None,
         writes: &[],
         build: None,
     }

@@ -28,7 +28,7 @@ use crate::api::core::Namespace;
 use crate::api::kinds::NAMESPACES;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Grant, LiveAdapter, LiveRoom, Loop, ObserveError,
-    Observed, Reads, Watch, workers,
+    Observed, Pace, Reads, Watch, workers,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::{Failure, Key, Plan};
@@ -45,6 +45,8 @@ const FINALIZER: &str = "kubernetes";
 
 /// How long a namespace rests after each of its changes, as in the original.
 const REST: Duration = Duration::from_secs(5);
+/// Many requests for one namespace, and as many as the original may send.
+const PACE: Pace = Pace { qps: 20.0, burst: 100 };
 /// The longest wait between two attempts, as in the original.
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 
@@ -117,5 +119,9 @@ impl LiveRoom for Controller {
 
     fn longest_backoff(&self) -> Option<Duration> {
         Some(LONGEST_BACKOFF)
+    }
+
+    fn pace(&self) -> Pace {
+        PACE
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Names {
     makers: Vec<String>,
     /// EndpointSlices with random names, and what is written for them: `web-SLICE1`.
     slices: Vec<(String, String)>,
+    /// UIDs, and the words for them: `UID(KIND/NAME)`. The last is the present one.
+    uids: Vec<(String, String)>,
 }
 
 impl Names {
@@ -32,6 +34,7 @@ impl Names {
             hashes: Vec::new(),
             makers: Vec::new(),
             slices: Vec::new(),
+            uids: Vec::new(),
         }
     }
 
@@ -104,11 +107,27 @@ impl Names {
         for (at, hash) in self.hashes.iter().enumerate() {
             text = text.replace(hash, &format!("HASH{}", at + 1));
         }
+        for (uid, word) in &self.uids {
+            text = text.replace(uid, word);
+        }
         let text = text.replace(&self.namespace, "NAMESPACE");
         if self.net.is_empty() { text } else { text.replace(&format!("{}.", self.net), "NET.") }
     }
 
-    /// A text of a scenario, which is written with the words, as the API server understands it.
+    /// Takes note of an object's UID.
+    pub(super) fn know(&mut self, object: &str, uid: &str) {
+        if !self.uids.iter().any(|(known, _)| known == uid) {
+            self.uids.push((uid.to_owned(), format!("UID({object})")));
+        }
+    }
+
+    /// Whether a scenario's word for this object's UID can be said.
+    pub(super) fn knows(&self, object: &str) -> bool {
+        self.uids.iter().any(|(_, word)| *word == format!("UID({object})"))
+    }
+
+    /// A text of a scenario, which names hashes, slices, UIDs and the namespace by their words, as the API server understands
+    /// it.
     pub(super) fn real(&self, text: &str) -> String {
         if let Some((name, _)) = self.slices.iter().find(|(_, word)| word == text) {
             return name.clone();
@@ -116,11 +135,14 @@ impl Names {
         let words = self.hashes.iter().enumerate().rev();
         let text =
             words.fold(text.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash));
-        let text = text.replace("NAMESPACE", &self.namespace);
+        let uids = self.uids.iter().rev();
+        let text = uids
+            .fold(text, |text, (uid, word)| text.replace(word, uid))
+            .replace("NAMESPACE", &self.namespace);
         if self.net.is_empty() { text } else { text.replace("NET.", &format!("{}.", self.net)) }
     }
 
-    /// [`Names::real`] of everything in a document but its keys.
+    /// [`Names::real`] of all texts in a document.
     pub(super) fn really(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.real(text).into(),
@@ -197,6 +219,10 @@ mod tests {
             assert_eq!(names.plain(text), plain);
         }
         assert_eq!(names.real("pod-template-hash=HASH3"), "pod-template-hash=5d9c4f8b7d");
+        names.know("ConfigMap/owner", "0a1b");
+        assert!(names.knows("ConfigMap/owner") && !names.knows("ConfigMap/other"));
+        assert_eq!(names.real("UID(ConfigMap/owner) in NAMESPACE"), "0a1b in parity-7");
+        assert_eq!(names.plain("0a1b in parity-7"), "UID(ConfigMap/owner) in NAMESPACE");
     }
 
     #[test]

@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use super::diff::differences;
 use super::names::Names;
-use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, is_cluster_scoped, resource};
+use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, is_namespaced, resource};
 use super::snapshot::{at, snapshot};
+use super::writes::prefix;
 use crate::harness::{Cluster, Namespace};
 
 /// How long a step may take.
@@ -49,7 +50,7 @@ pub(super) async fn play(
     scenario: &Scenario,
     goal: &Goal<'_>,
 ) -> Result<Vec<Value>, String> {
-    let namespace = cluster.namespace(&name.replace('/', "-")).await;
+    let namespace = cluster.namespace(&prefix(name)).await;
     // Addresses that no other scenario uses; the cluster's own begin with 10.96.
     let needs_net = scenario.kinds.iter().any(|kind| kind == "ServiceCIDR");
     let net = needs_net.then(|| format!("10.{}", 100 + NETS.fetch_add(1, Ordering::Relaxed) % 150));
@@ -80,12 +81,27 @@ pub(super) async fn play(
 
 impl Stage<'_> {
     fn api(&self, kind: &kube::api::ApiResource) -> Api<DynamicObject> {
-        let client = self.namespace.client.clone();
-        if is_cluster_scoped(&kind.kind) {
-            Api::all_with(client, kind)
+        if is_namespaced(kind) {
+            Api::namespaced_with(self.namespace.client.clone(), &self.namespace.name, kind)
         } else {
-            Api::namespaced_with(client, &self.namespace.name, kind)
+            Api::all_with(self.namespace.client.clone(), kind)
         }
+    }
+
+    /// Looks up the UIDs that an object of the scenario names and that are of objects in other namespaces.
+    async fn look_up(&mut self, object: &Value) -> Result<(), String> {
+        let text = object.to_string();
+        let words = text.split("UID(").skip(1).filter_map(|rest| rest.split_once(')')).map(|(word, _)| word);
+        for word in words.filter(|word| !self.names.knows(word)).map(str::to_owned).collect::<Vec<_>>() {
+            let [namespace, kind, name] = word.split('/').collect::<Vec<_>>()[..] else {
+                return Err(format!("{word:?} was not made before, and is not NAMESPACE/KIND/NAME"));
+            };
+            let client = self.namespace.client.clone();
+            let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource(kind)?);
+            let found = api.get(name).await.map_err(say)?;
+            self.names.know(&word, &found.metadata.uid.unwrap_or_default());
+        }
+        Ok(())
     }
 
     /// Pods are refused until their service account is there.
@@ -98,7 +114,7 @@ impl Stage<'_> {
     async fn perform(&mut self, step: &Step) -> Result<(), String> {
         let params = PatchParams::default();
         match step {
-            Step::Apply(object) => self.apply(&self.names.really(object)).await?,
+            Step::Apply(object) => self.apply(object).await?,
             Step::Patch(change) => {
                 let Target { kind, name } = &change.target;
                 let (with, name) = (self.names.really(&change.with), &self.names.real(name));
@@ -149,14 +165,16 @@ impl Stage<'_> {
 
     /// Server-side apply. A kind that is not served yet is waited for, and so is an address range that is not known
     /// everywhere yet.
-    async fn apply(&self, object: &Value) -> Result<(), String> {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    async fn apply(&mut self, object: &Value) -> Result<(), String> {
+        self.look_up(object).await?;
+        let real = self.names.really(object);
+        let text = |pointer: &str| real.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let params = PatchParams::apply("parity").force();
         let api = self.api(&resource(text("/kind"))?);
         let mut last = String::new();
         let applied =
-            poll(async || match api.patch(text("/metadata/name"), &params, &Patch::Apply(object)).await {
-                Ok(_) => Ok(Some(())),
+            poll(async || match api.patch(text("/metadata/name"), &params, &Patch::Apply(&real)).await {
+                Ok(applied) => Ok(Some(applied)),
                 Err(kube::Error::Api(error))
                     if error.code == 404 || error.message.contains("spec.clusterIPs") =>
                 {
@@ -165,7 +183,10 @@ impl Stage<'_> {
                 }
                 Err(error) => Err(say(error)),
             });
-        applied.await?.ok_or_else(|| format!("not within {LIMIT:?}: {last}"))
+        let applied = applied.await?.ok_or_else(|| format!("not within {LIMIT:?}: {last}"))?;
+        let object = format!("{}/{}", text("/kind"), self.names.plain(text("/metadata/name")));
+        self.names.know(&object, &applied.metadata.uid.unwrap_or_default());
+        Ok(())
     }
 
     async fn advance(&self, advance: &Advance) -> Result<(), String> {
@@ -215,9 +236,9 @@ impl Stage<'_> {
         let mut objects = Vec::new();
         for kind in &self.scenario.kinds {
             let list = self.api(&resource(kind)?).list(&ListParams::default()).await.map_err(say)?;
+            let api = resource(kind)?;
             let is_ours = |each: &&DynamicObject| {
-                !is_cluster_scoped(kind)
-                    || each.metadata.name.as_deref().is_some_and(|name| self.names.owns(name))
+                is_namespaced(&api) || each.metadata.name.as_deref().is_some_and(|name| self.names.owns(name))
             };
             let ours = list.items.iter().filter(is_ours);
             let values = ours.map(|each| serde_json::to_value(each).expect("JSON"));

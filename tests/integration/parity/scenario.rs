@@ -9,10 +9,12 @@ use serde_json::Value;
 /// The kinds that scenarios write or look at, with their groups and versions.
 const KINDS: &[(&str, &str, &str)] = &[
     ("APIService", "apiregistration.k8s.io", "v1"),
+    ("ClusterRole", "rbac.authorization.k8s.io", "v1"),
     ("ConfigMap", "", "v1"),
     ("CustomResourceDefinition", "apiextensions.k8s.io", "v1"),
     ("Deployment", "apps", "v1"),
     ("EndpointSlice", "discovery.k8s.io", "v1"),
+    ("Event", "", "v1"),
     ("IPAddress", "networking.k8s.io", "v1"),
     ("Namespace", "", "v1"),
     ("Pod", "", "v1"),
@@ -26,9 +28,10 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("ValidatingAdmissionPolicy", "admissionregistration.k8s.io", "v1"),
     ("ValidatingAdmissionPolicyBinding", "admissionregistration.k8s.io", "v1"),
 ];
-/// Those of them that are in no namespace.
+/// Those of them that live in no namespace. Scenarios write them under names with NAMESPACE in them.
 const CLUSTER_SCOPED: &[&str] = &[
     "APIService",
+    "ClusterRole",
     "CustomResourceDefinition",
     "IPAddress",
     "Namespace",
@@ -177,9 +180,9 @@ pub(super) fn resource(kind: &str) -> Result<ApiResource, String> {
     Ok(ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)))
 }
 
-/// Whether objects of a kind are in no namespace.
-pub(super) fn is_cluster_scoped(kind: &str) -> bool {
-    CLUSTER_SCOPED.contains(&kind)
+/// Whether objects of a kind live in a namespace.
+pub(super) fn is_namespaced(kind: &ApiResource) -> bool {
+    !CLUSTER_SCOPED.contains(&kind.kind.as_str())
 }
 
 impl Scenario {
