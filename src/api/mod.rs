@@ -13,6 +13,7 @@ pub mod events;
 mod kind;
 pub mod kinds;
 pub mod meta;
+pub mod networking;
 
 pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
 
@@ -28,6 +29,7 @@ pub fn schema() -> Vec<MessageSchema> {
         discovery::SCHEMA,
         events::SCHEMA,
         meta::SCHEMA,
+        networking::SCHEMA,
         crate::wire::SCHEMA,
     ]
     .concat()
