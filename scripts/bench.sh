@@ -11,3 +11,4 @@ if [ $# -gt 0 ]; then
 fi
 cargo bench --profile dev --bench memory
 cargo bench --profile dev --bench streams
+cargo bench --profile dev --bench endpoints
