@@ -11,4 +11,5 @@ if [ $# -gt 0 ]; then
 fi
 cargo bench --profile dev --bench memory
 cargo bench --profile dev --bench streams
+cargo bench --profile dev --bench garbage
 cargo bench --profile dev --bench endpoints

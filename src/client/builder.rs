@@ -57,6 +57,27 @@ impl std::fmt::Debug for ClientOptions {
     }
 }
 
+/// How many times as fast as `--kube-api-qps` and `--kube-api-burst` say a controller may ask: the original grants more to
+/// those whose work is requests by the thousand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Of `--kube-api-qps`.
+    pub qps: f32,
+    /// Of `--kube-api-burst`.
+    pub burst: u32,
+}
+
+impl Pace {
+    /// As the flags say.
+    pub const PLAIN: Self = Self { qps: 1.0, burst: 1 };
+
+    /// The faster of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { qps: self.qps.max(other.qps), burst: self.burst.max(other.burst) }
+    }
+}
+
 /// A client that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientBuildError {
@@ -125,18 +146,18 @@ impl ClientBuilder {
 
     /// A client with the manager's own credentials, whose writes stop with leadership.
     pub fn root(&self, name: &str) -> ApiClient {
-        self.client(name, Identity { transport: &self.root, token: None }, self.options.request_timeout, true)
+        self.root_at(name, Pace::PLAIN)
+    }
+
+    fn root_at(&self, name: &str, pace: Pace) -> ApiClient {
+        let identity = Identity { transport: &self.root, token: None };
+        self.client(name, identity, self.options.request_timeout, Some(pace))
     }
 
     /// A client with the manager's own credentials that writes whether this process leads or not: for reviews,
     /// tokens, and what replicas say of themselves. Never for a controller.
     pub fn ungated(&self, name: &str) -> ApiClient {
-        self.client(
-            name,
-            Identity { transport: &self.root, token: None },
-            self.options.request_timeout,
-            false,
-        )
+        self.client(name, Identity { transport: &self.root, token: None }, self.options.request_timeout, None)
     }
 
     /// The client of a controller: as its service account in `kube-system`, if it has one and
@@ -145,6 +166,7 @@ impl ClientBuilder {
         &self,
         name: &str,
         service_account: Option<&str>,
+        pace: Pace,
     ) -> Result<ApiClient, ClientBuildError> {
         match (&self.accounts, service_account) {
             (Some(accounts), Some(account)) => {
@@ -153,9 +175,9 @@ impl ClientBuilder {
                 }
                 let token = Some(accounts.tokens.source(account));
                 let identity = Identity { transport: &accounts.transport, token };
-                Ok(self.client(name, identity, self.options.request_timeout, true))
+                Ok(self.client(name, identity, self.options.request_timeout, Some(pace)))
             }
-            _ => Ok(self.root(name)),
+            _ => Ok(self.root_at(name, pace)),
         }
     }
 
@@ -173,7 +195,7 @@ impl ClientBuilder {
         }
         let token = Some(accounts.tokens.source(service_account));
         let identity = Identity { transport: &accounts.transport, token };
-        Ok(Some(self.client(name, identity, self.options.request_timeout, false)))
+        Ok(Some(self.client(name, identity, self.options.request_timeout, None)))
     }
 
     /// The client of the leader election: the manager's own credentials on a connection of its own, no rate limit, no
@@ -181,7 +203,7 @@ impl ClientBuilder {
     pub async fn leader_election(&self, timeout: Duration) -> Result<ApiClient, ClientBuildError> {
         let transport = Transport::new(self.connection.clone(), KeepAlive::within(timeout)).await?;
         let identity = Identity { transport: &transport, token: None };
-        Ok(self.client("leader-election", identity, timeout, false))
+        Ok(self.client("leader-election", identity, timeout, None))
     }
 
     /// Ends the renewing of tokens. Clients that act as service accounts fail from now on.
@@ -191,11 +213,15 @@ impl ClientBuilder {
         }
     }
 
-    fn client(&self, name: &str, identity: Identity<'_>, timeout: Duration, gated: bool) -> ApiClient {
+    /// A client with a pace writes only while this process leads.
+    fn client(&self, name: &str, identity: Identity<'_>, timeout: Duration, pace: Option<Pace>) -> ApiClient {
         let agent = UserAgent::new(name);
         let host = Arc::clone(identity.transport.host());
         // Only what stops with leadership is limited: elections must not wait behind anything, and the rest is rare.
-        let limiter = if gated { RateLimiter::new(self.options.qps, self.options.burst) } else { None };
+        let limit = |pace: Pace| {
+            RateLimiter::new(self.options.qps * pace.qps, self.options.burst.saturating_mul(pace.burst))
+        };
+        let limiter = pace.and_then(limit);
         let rate = RateLimit {
             limiter: limiter.map(Arc::new),
             metrics: self.metrics.clone(),
@@ -209,7 +235,7 @@ impl ClientBuilder {
             Some(faults) => HttpService::new(With(faults.clone()).layer(bottom)),
         };
         let sent = With(metrics).layer(With(Timeout(timeout)).layer(bottom));
-        let gated: HttpService = if gated {
+        let gated: HttpService = if pace.is_some() {
             HttpService::new(With(self.gate.clone()).layer(sent))
         } else {
             HttpService::new(sent)

@@ -125,9 +125,20 @@ impl ApiError {
         }
     }
 
-    /// Whether the object is not there.
+    /// Whether the object is not there, or nobody serves such objects.
     pub fn is_not_found(&self) -> bool {
         self.code() == 404
+    }
+
+    /// Whether who serves such objects says that this one is not there: the answer names it. Where a resource is not
+    /// served, nothing can be said about its objects.
+    pub fn is_object_not_found(&self) -> bool {
+        match self {
+            Self::Refused { code: 404, status, .. } => {
+                status.details.as_ref().is_some_and(|details| !details.name.is_empty())
+            }
+            _ => false,
+        }
     }
 
     /// Whether a create found the name taken.

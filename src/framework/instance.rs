@@ -21,7 +21,7 @@ use super::report::Report;
 use super::stats::LoopStats;
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
-use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery};
+use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery, Pace};
 use crate::events::EventBroadcaster;
 use crate::executor::{Executor, ObserveWrites, TokenSigner, Written};
 use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, Store};
@@ -227,7 +227,8 @@ impl Instance {
             debug: &|page| *debug.lock() = Some(page),
             metrics: &runtime.room_metrics,
         })?;
-        let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account)?;
+        let pace = loops.iter().map(|each| each.reconcile.pace()).fold(Pace::PLAIN, Pace::max);
+        let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account, pace)?;
         let reader = Reader { client: client.clone(), discovery: Arc::clone(&runtime.discovery) };
         let source = descriptor.event_source.unwrap_or(descriptor.name);
         let mut executor = Executor::new(client.clone(), Arc::new(runtime.events.recorder(source, client)));

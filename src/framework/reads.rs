@@ -45,7 +45,8 @@ enum Found {
 }
 
 impl Reads {
-    /// An object that was read: `None` if that was not done, `Ok(None)` if it is not there.
+    /// An object that was read: `None` if that was not done, `Ok(None)` if it is not there. Where its resource is not
+    /// served, that is an error.
     pub fn object(&self, kind: &'static Kind, key: &Key) -> Option<Result<Option<&AnyObject>, &ApiError>> {
         match self.0.get(&Read::Object(kind, key.clone()))? {
             Found::Object(found) => Some(found.as_ref().map(Option::as_ref)),
@@ -166,7 +167,7 @@ impl Reader {
         let found = match &read {
             Read::Object(kind, key) => Found::Object(match self.client.get(kind, key).await {
                 Ok(object) => Ok(Some(object)),
-                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) if error.is_object_not_found() => Ok(None),
                 Err(error) => Err(error),
             }),
             Read::List(kind, namespace) => Found::List(self.client.list_all(kind, namespace).await),

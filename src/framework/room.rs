@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::reads::{Observed, Pass, Reads};
 use super::worker::Outcome;
 use crate::api::Kind;
+pub use crate::client::Pace;
 use crate::executor::ActionState;
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
@@ -59,6 +60,11 @@ pub trait LiveRoom: Send + Sync + 'static {
 
     /// Decides, as [`Room::plan`] does.
     fn plan(view: &Self::View, now: Timestamp) -> Plan;
+
+    /// How fast it may ask, compared with other controllers. The fastest of a controller's loops counts for all.
+    fn pace(&self) -> Pace {
+        Pace::PLAIN
+    }
 }
 
 /// The stores hold something that cannot be reconciled.
@@ -92,6 +98,11 @@ pub trait Reconcile: Send + Sync {
     fn gather(&self, kind: &Kind) -> Duration {
         let _ = kind;
         Duration::ZERO
+    }
+
+    /// How fast it may ask, see [`LiveRoom::pace`].
+    fn pace(&self) -> Pace {
+        Pace::PLAIN
     }
 }
 
@@ -133,5 +144,9 @@ impl<R: LiveRoom> Reconcile for LiveAdapter<R> {
             Observed::Needs(reads) => Pass::Needs(reads),
             Observed::View(view) => Pass::Plan(R::plan(&view, now)),
         })
+    }
+
+    fn pace(&self) -> Pace {
+        self.0.pace()
     }
 }

@@ -157,6 +157,12 @@ fn pod(version: &str) -> Vec<u8> {
     wrap_envelope("v1", "Pod", &Pod { metadata, ..Pod::default() }.to_bytes())
 }
 
+fn absent(name: &str) -> Vec<u8> {
+    let status =
+        serde_json::json!({"kind": "Status", "reason": "NotFound", "details": {"name": name}, "code": 404});
+    status.to_string().into_bytes()
+}
+
 /// A list at this version of pods at those.
 fn list(version: &str, pods: &[&str]) -> Vec<u8> {
     let (mut meta, mut list) = (Vec::new(), Vec::new());
@@ -341,7 +347,7 @@ async fn what_a_pass_needs_is_read_before_the_next() {
     let object = |name: &str| Read::Object(&PODS, Key::new("ns", name));
     bench.script.needs.lock().extend([vec![object("web-1")], vec![object("web-1"), object("gone")]]);
     bench.server.answer(200, pod("5"));
-    bench.server.answer(404, Vec::new());
+    bench.server.answer(404, absent("gone"));
     bench.plan(Vec::new());
     let explained = bench.worker.explain(&key()).await;
     assert_eq!(explained.actions, Ok(Some(Vec::new())));
@@ -363,9 +369,17 @@ async fn what_a_pass_needs_is_read_before_the_next() {
     bench.server.answer(503, Vec::new());
     bench.plan(Vec::new());
     bench.worker.explain(&key()).await;
-    let read = bench.script.read.lock();
+    let read = bench.script.read.lock().clone();
     assert_eq!(read[1].matches("Pod {").count(), 2, "{}", read[1]);
     assert!(read[2].contains("Object(Err(Refused"), "{}", read[2]);
+
+    // A resource that is not served says nothing of its objects.
+    bench.script.needs.lock().push_back(vec![object("web-1")]);
+    bench.server.answer(404, b"404 page not found".to_vec());
+    bench.plan(Vec::new());
+    bench.worker.explain(&key()).await;
+    let read = bench.script.read.lock();
+    assert!(read[3].contains("Object(Err(Refused"), "{}", read[3]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,7 +387,7 @@ async fn a_room_that_never_has_enough_fails() {
     let bench = Bench::new();
     let needs = |name: String| vec![Read::Object(&PODS, Key::new("ns", &name))];
     bench.script.needs.lock().extend((0..20).map(|number| needs(format!("pod-{number}"))));
-    (0..20).for_each(|_| bench.server.answer(404, Vec::new()));
+    (0..20).for_each(|_| bench.server.answer(404, absent("pod")));
     let outcome = bench.reconcile().await;
     assert!(
         matches!(&outcome, Outcome::Failed { retry: true, error } if error.contains("8 passes")),

@@ -158,8 +158,8 @@ mirroring_max_endpoints_per_subset: i32 = 1000, NotBuilt, "Endpoints mirrored fr
 concurrent_ephemeralvolume_syncs: i32 = 5, NotBuilt, "Ephemeral volumes reconciled at the same time.";
 
 ["Garbage-collector-controller"]
-concurrent_gc_syncs: i32 = 20, NotBuilt, "Workers that collect garbage at the same time.";
-enable_garbage_collector: bool = true, NotBuilt, "Collect objects whose owners are gone. Must be as in the API server.";
+concurrent_gc_syncs: i32 = 20, Built, "Workers that collect garbage at the same time.";
+enable_garbage_collector: bool = true, Built, "Collect objects whose owners are gone. Must be as in the API server.";
 
 ["Horizontal-pod-autoscaler-controller"]
 concurrent_horizontal_pod_autoscaler_syncs: i32 = 5, NotBuilt, "HorizontalPodAutoscalers reconciled at the same time.";

@@ -17,6 +17,7 @@ mod credentials;
 mod deployments;
 mod endpointslices;
 mod faults;
+mod garbage_collection;
 mod handover;
 mod informers;
 mod leadership;

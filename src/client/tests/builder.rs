@@ -13,7 +13,7 @@ use prometheus::Registry;
 use crate::api::kinds;
 use crate::client::testing::{Handler, Pki, Server, answer, text};
 use crate::client::{
-    ApiError, ClientBuilder, ClientMetrics, ClientOptions, Connection, Fault, FaultRule, Faults,
+    ApiError, ClientBuilder, ClientMetrics, ClientOptions, Connection, Fault, FaultRule, Faults, Pace,
     wait_for_api_server,
 };
 use crate::model::Key;
@@ -86,8 +86,9 @@ async fn each_controller_has_its_name_and_its_own_account() {
     let world =
         world(ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() }).await;
     let builder = &world.builder;
-    let deployment = builder.for_controller("deployment-controller", Some("deployment-controller")).unwrap();
-    let special = builder.for_controller("serviceaccount-token-controller", None).unwrap();
+    let deployment =
+        builder.for_controller("deployment-controller", Some("deployment-controller"), Pace::PLAIN).unwrap();
+    let special = builder.for_controller("serviceaccount-token-controller", None, Pace::PLAIN).unwrap();
     deployment.get(&kinds::PODS, &key()).await.unwrap();
     special.get(&kinds::PODS, &key()).await.unwrap();
     builder.leader_election(Duration::from_secs(10)).await.unwrap().get(&kinds::PODS, &key()).await.unwrap();
@@ -118,14 +119,14 @@ async fn each_controller_has_its_name_and_its_own_account() {
     builder.shutdown().await;
     let error = deployment.get(&kinds::PODS, &key()).await.unwrap_err();
     assert!(error.to_string().contains("shutting down") && !error.is_ambiguous(), "{error}");
-    builder.for_controller("job-controller", Some("job-controller")).unwrap_err();
+    builder.for_controller("job-controller", Some("job-controller"), Pace::PLAIN).unwrap_err();
 }
 
 #[tokio::test]
 async fn a_401_is_shown_and_the_next_request_has_a_new_token() {
     let world =
         world(ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() }).await;
-    let client = world.builder.for_controller("job-controller", Some("job-controller")).unwrap();
+    let client = world.builder.for_controller("job-controller", Some("job-controller"), Pace::PLAIN).unwrap();
     let error = client.get(&kinds::PODS, &key()).await.unwrap_err();
     assert_eq!(error.code(), 401, "not tried again behind the caller's back");
     let key = key();
@@ -139,7 +140,7 @@ async fn a_401_is_shown_and_the_next_request_has_a_new_token() {
 #[tokio::test]
 async fn without_the_flag_controllers_act_as_the_manager() {
     let world = world(ClientOptions::default()).await;
-    let client = world.builder.for_controller("job-controller", Some("job-controller")).unwrap();
+    let client = world.builder.for_controller("job-controller", Some("job-controller"), Pace::PLAIN).unwrap();
     client.get(&kinds::PODS, &key()).await.unwrap();
     let seen = world.seen.lock();
     assert_eq!(seen.len(), 1);

@@ -156,6 +156,15 @@ impl Graph {
         }
     }
 
+    /// An object of `kind` went out of sight, and this is the last that is known of it. A watch that tells of a deletion
+    /// tells the version at which it took place, which is newer than what was known; a list just lacks the object.
+    pub fn gone(&mut self, kind: &'static Kind, last: &ObjectMeta, worth: &mut Worth) {
+        let uid = Uid::from(&last.uid);
+        let known = self.nodes.find(&uid).and_then(|id| self.nodes.get(id)).map_or(0, |node| node.version);
+        let watched = known != 0 && last.version().is_some_and(|version| version > known);
+        self.remove(kind, &uid, if watched { Removal::Deleted } else { Removal::Missed }, worth);
+    }
+
     /// These are all objects of `kind` that there are now, as a list gave them.
     pub fn replace<'a>(
         &mut self,

@@ -21,26 +21,33 @@
 //! - An object whose owners are all in sight is not read again, and an owner's foreground deletion is looked at again when
 //!   its last blocking dependent is gone, not at each.
 //!
-//! # How it is to be attached
-//! What is missing is the wiring; it needs four things of the rest, in this order.
-//!
-//! 1. **Kinds known only at run time**: [`crate::api::dynamic::kind`], which is there. Informers, stores, client and plans
-//!    work with its rows as with any other.
-//! 2. **Watches that come and go.** A supervisor task compares `Discovery::resources().preferred()` (deletable, listable,
-//!    watchable; without events and what the configuration ignores) with the running watches every 30 seconds, starts and
-//!    drops handles of `Informers`, and calls [`graph::Graph::forget_kind`] for what is gone. While a group's discovery
-//!    fails, its watches stay. Their handlers call [`graph::Graph::observe`] and `remove` and put [`graph::Worth`] into the
-//!    two queues. A store-less sink for the reflector (the graph is store enough: `replace` finds what a list lacks) would
-//!    save the second copy of all metadata; `Delta` must then say whether a removal was watched or missed.
-//! 3. **Observing with live reads.** `framework::Reconcile` gets a second form whose pass answers `Needs(reads)`; the
-//!    worker performs the reads with the controller's client and calls again with all found so far, at most four times
-//!    ([`view::observe`] has this shape already). Keys are [`view::Attempt`]s: a `Key` with an empty namespace and the UID as
-//!    its name, in the queues `garbage_collector_attempt_to_delete` and `garbage_collector_attempt_to_orphan`.
-//! 4. **Feedback.** After a view [`view::View::absent`] goes back into the graph, and what that makes worth looking at
-//!    into the queues, before the plan is carried out.
-//!
-//! Processing starts when all watches that were there at the start have synced, or after 30 seconds; an unsynced
-//! owner is a virtual node and costs a live read, never an object. [`graph::Graph::write_dot`] is the debug page.
+//! # How it hangs together
+//! ```text
+//! watches of everything that can be deleted ([`crate::framework::DynamicRoom`])
+//!   └─ changes ─► graph ─ what is worth a look ─► attempt_to_delete, attempt_to_orphan
+//!                   ▲                                   │ live reads, as many passes as it takes
+//!                   └── who was found absent ◄── view ──┴─► plan
+//! ```
+//! Keys are UIDs. Attempts begin when the watches that were there at the start have synced, or after 30 seconds; an
+//! owner that is not in sight yet is a virtual node and costs a live read, never an object. The graph can be looked at under
+//! `/debug/controllers/garbage-collector-controller/graph`, whole or around the objects of `?uid=`.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use prometheus::IntCounter;
+
+use crate::api::Kind;
+use crate::framework::{
+    ApiResource, Build, BuildError, Built, DefaultState, Descriptor, DynamicRoom, DynamicWatches, Enqueue,
+    Grant, LiveAdapter, LiveRoom, Loop, ObserveError, Observed, Pace, Reads, workers,
+};
+use crate::informer::Delta;
+use crate::model::plan::Failure;
+use crate::model::{Key, Plan};
+use crate::serve::{Handler, respond, sync_handler, text};
 
 pub mod graph;
 pub mod plan;
@@ -51,14 +58,15 @@ pub mod view;
 
 pub use uid::Uid;
 
-use crate::framework::{DefaultState, Descriptor, Grant};
+use graph::{Graph, Worth};
+use view::{Attempt, View};
 
 /// Keeps an object until its blocking dependents are gone.
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 /// Keeps an object until its dependents have been cut loose.
 pub const ORPHAN_FINALIZER: &str = "orphan";
 
-/// The garbage collector's row of the registry; not built yet.
+/// The garbage collector's row of the registry.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "garbage-collector-controller",
     aliases: &["garbagecollector"],
@@ -73,5 +81,150 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Grant { group: "*", resource: "*", verbs: &["delete", "get", "list", "patch", "update", "watch"] },
         crate::framework::EVENTS_GRANT,
     ],
-    build: None,
+    build: Some(build),
 };
+
+/// The queue of objects that may have to go.
+const DELETE: &str = "garbage_collector_attempt_to_delete";
+/// The queue of objects whose dependents are to be kept.
+const ORPHAN: &str = "garbage_collector_attempt_to_orphan";
+
+/// Resources that come in masses, go by themselves and own nothing, by group and name.
+const IGNORED: &[(&str, &str)] = &[("", "events"), ("events.k8s.io", "events")];
+
+/// Builds the controller.
+pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    let flags = &build.config.flags;
+    if !flags.enable_garbage_collector {
+        return Err(BuildError::Skipped("--enable-garbage-collector=false".to_owned()));
+    }
+    let sync_errors = build.metrics.counter(
+        "garbagecollector_controller_resources_sync_error_total",
+        "Times that the resources to watch could not be found out.",
+    );
+    let sync_errors = sync_errors.map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let hub = Arc::new(Hub { graph: Mutex::default(), sync_errors });
+    let watches = (build.dynamic)(Arc::clone(&hub) as _);
+    (build.debug)(page(&hub));
+    let attempts = |queue, attempt: fn(Uid) -> Attempt| Loop {
+        queue,
+        kind: None,
+        workers: workers(flags.concurrent_gc_syncs),
+        watches: Vec::new(),
+        reconcile: Arc::new(LiveAdapter(Attempts {
+            hub: Arc::clone(&hub),
+            watches: Arc::clone(&watches),
+            attempt,
+        })),
+    };
+    Ok(Built { loops: vec![attempts(DELETE, Attempt::Delete), attempts(ORPHAN, Attempt::Orphan)] })
+}
+
+/// What watches feed and attempts ask.
+struct Hub {
+    graph: Mutex<Graph>,
+    sync_errors: IntCounter,
+}
+
+impl DynamicRoom for Hub {
+    fn wants(&self, resource: &ApiResource) -> bool {
+        let ignored = |(group, name): &(&str, &str)| resource.group == *group && resource.resource == *name;
+        resource.supports(&["delete"]) && !IGNORED.iter().any(ignored)
+    }
+
+    fn changed(&self, kind: &'static Kind, delta: Delta<'_>, enqueue: Enqueue<'_>) {
+        let mut worth = Worth::default();
+        {
+            let mut graph = self.graph.lock();
+            match (delta.new, delta.old) {
+                (Some(now), _) => graph.observe(kind, now.meta(), &mut worth),
+                (None, Some(last)) => graph.gone(kind, last.meta(), &mut worth),
+                (None, None) => {}
+            }
+        }
+        put(worth, enqueue);
+    }
+
+    fn forgotten(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
+        let mut worth = Worth::default();
+        self.graph.lock().forget_kind(kind, &mut worth);
+        put(worth, enqueue);
+    }
+
+    fn failed(&self, _: &str) {
+        self.sync_errors.inc();
+    }
+}
+
+/// Puts what is worth a look into the queues.
+fn put(worth: Worth, enqueue: Enqueue<'_>) {
+    for (queue, uids) in [(DELETE, worth.delete), (ORPHAN, worth.orphan)] {
+        for uid in uids {
+            enqueue(queue, Key { name: uid.to_str(), ..Key::default() });
+        }
+    }
+}
+
+/// The attempts of one queue.
+struct Attempts {
+    hub: Arc<Hub>,
+    watches: Arc<DynamicWatches>,
+    attempt: fn(Uid) -> Attempt,
+}
+
+impl LiveRoom for Attempts {
+    type View = View;
+
+    fn observe(&self, key: &Key, failures: &[Failure], read: &Reads) -> Result<Observed<View>, ObserveError> {
+        if !failures.is_empty() {
+            // There is nowhere to write a failure down; the attempt is made again.
+            return Ok(Observed::Nothing);
+        }
+        let attempt = (self.attempt)(Uid::from(&key.name));
+        let resolve = |api_version: &str, kind: &str| self.watches.kind_of(api_version, kind);
+        let mut worth = Worth::default();
+        let observed = {
+            let mut graph = self.hub.graph.lock();
+            let observed = view::observe(&graph, &resolve, &attempt, read)?;
+            if let Observed::View(view) = &observed {
+                // True whatever becomes of this attempt, and what spares others their reads.
+                for place in &view.absent {
+                    graph.absent(place.clone(), &mut worth);
+                }
+            }
+            observed
+        };
+        put(worth, &mut |queue, key| self.watches.enqueue(queue, key));
+        Ok(observed)
+    }
+
+    fn plan(view: &View, _: Timestamp) -> Plan {
+        plan::plan(view)
+    }
+
+    /// An object is read before it is deleted: so that `--kube-api-qps` objects go in a second, as the original has it.
+    fn pace(&self) -> Pace {
+        Pace { qps: 2.0, burst: 1 }
+    }
+}
+
+const GRAPHVIZ: HeaderValue = HeaderValue::from_static("text/vnd.graphviz");
+
+/// The graph, for people: `/graph`, or a part of it: `/graph?uid=UID&uid=UID`.
+fn page(hub: &Arc<Hub>) -> Handler {
+    let hub = Arc::clone(hub);
+    sync_handler(move |request| {
+        if request.uri().path() != "/graph" {
+            return text(StatusCode::NOT_FOUND, "404 page not found\n");
+        }
+        let query = request.uri().query().unwrap_or_default();
+        let uids: Vec<Uid> = form_urlencoded::parse(query.as_bytes())
+            .filter(|(name, _)| name == "uid")
+            .map(|(_, uid)| Uid::from(&*uid))
+            .collect();
+        let mut dot = String::new();
+        // Writing to a string does not fail.
+        let _ = hub.graph.lock().write_dot((!uids.is_empty()).then_some(&uids), &mut dot);
+        respond(StatusCode::OK, GRAPHVIZ, dot)
+    })
+}

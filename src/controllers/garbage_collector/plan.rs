@@ -26,9 +26,9 @@ const UNSEEN: Duration = Duration::from_secs(30);
 pub fn plan(view: &View) -> Plan {
     match &view.matter {
         Matter::Virtual { there, unknown } => unseen(*there, unknown.as_ref()),
-        Matter::Candidate { facts, live, owners } => candidate(facts, live, owners),
-        Matter::Waiting { facts, live } => waiting(facts, live),
-        Matter::Orphaning { owner, live, dependents } => orphaning(owner, live, dependents),
+        Matter::Candidate { facts, live, owners } => candidate(facts, live.meta(), owners),
+        Matter::Waiting { facts, live } => waiting(facts, live.meta()),
+        Matter::Orphaning { owner, live, dependents } => orphaning(owner, live.meta(), dependents),
     }
 }
 
@@ -115,7 +115,7 @@ fn orphaning(owner: &Identity, live: &ObjectMeta, dependents: &[Held]) -> Plan {
     };
     let mut steps = Vec::new();
     if !dependents.is_empty() {
-        steps.push(Step::Batch(dependents.iter().map(release).collect()));
+        steps.push(Step::Each(dependents.iter().map(release).collect()));
     }
     steps.extend(without_finalizer(owner, live, ORPHAN_FINALIZER).map(Step::Write));
     Plan { steps, ..Plan::default() }

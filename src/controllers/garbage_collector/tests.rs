@@ -4,5 +4,6 @@ mod fixtures;
 mod graph;
 mod plan;
 mod properties;
+mod room;
 mod server;
 mod world;

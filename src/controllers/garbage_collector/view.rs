@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
 use super::graph::{Coordinates, Facts, Graph, Held, Identity, Place, State, Subject};
 use super::{ORPHAN_FINALIZER, Uid};
-use crate::api::Kind;
-use crate::api::meta::{ObjectMeta, OwnerReference};
+use crate::api::meta::OwnerReference;
+use crate::api::{AnyObject, Kind};
+use crate::framework::{ObserveError, Observed, Read, Reads};
 use crate::model::Key;
 use crate::wire::Str;
 
@@ -24,31 +23,8 @@ pub enum Attempt {
     Orphan(Uid),
 }
 
-/// A live read of an object's metadata.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Read {
-    /// Its kind.
-    pub kind: &'static Kind,
-    /// Where it is.
-    pub key: Key,
-}
-
-/// What live reads have found; `None`: there is no such object. An attempt begins with none.
-pub type Reads = HashMap<Read, Option<Arc<ObjectMeta>>>;
-
 /// Finds the kind that an owner reference names by `apiVersion` and `kind`, or says why it can't.
 pub type Resolve<'a> = &'a dyn Fn(&str, &str) -> Result<&'static Kind, String>;
-
-/// What came of a pass.
-#[derive(Debug)]
-pub enum Observed {
-    /// There is nothing to decide about.
-    Nothing,
-    /// Read these, and observe again.
-    Needs(Vec<Read>),
-    /// Everything that the decision rests on.
-    View(View),
-}
 
 /// Everything that a decision rests on.
 #[derive(Debug)]
@@ -74,7 +50,7 @@ pub enum Matter {
         /// What the graph knows of it.
         facts: Facts,
         /// It, as it is now.
-        live: Arc<ObjectMeta>,
+        live: AnyObject,
         /// Its owners, in the order of its references.
         owners: Vec<Owner>,
     },
@@ -83,14 +59,14 @@ pub enum Matter {
         /// What the graph knows of it.
         facts: Facts,
         /// It, as it is now.
-        live: Arc<ObjectMeta>,
+        live: AnyObject,
     },
     /// An object that is being deleted and leaves its dependents behind.
     Orphaning {
         /// Which object it is.
         owner: Identity,
         /// It, as it is now.
-        live: Arc<ObjectMeta>,
+        live: AnyObject,
         /// Its dependents, as the graph has observed them.
         dependents: Vec<Held>,
     },
@@ -115,64 +91,81 @@ pub enum Owner {
 }
 
 /// Observes for an attempt with what has been read so far.
-pub fn observe(graph: &Graph, resolve: Resolve<'_>, attempt: &Attempt, reads: &Reads) -> Observed {
+pub fn observe(
+    graph: &Graph,
+    resolve: Resolve<'_>,
+    attempt: &Attempt,
+    reads: &Reads,
+) -> Result<Observed<View>, ObserveError> {
     match attempt {
         Attempt::Orphan(uid) => match graph.subject(uid) {
             Subject::Object(facts) if facts.state.orphan_deleting => observe_orphaning(graph, facts, reads),
-            _ => Observed::Nothing,
+            _ => Ok(Observed::Nothing),
         },
         Attempt::Delete(uid) => match graph.subject(uid) {
-            Subject::Unknown => Observed::Nothing,
-            Subject::Virtual(places) => observe_virtual(graph, resolve, places, reads),
+            Subject::Unknown => Ok(Observed::Nothing),
+            Subject::Virtual(places) => Ok(observe_virtual(graph, resolve, places, reads)),
             Subject::Object(facts) if facts.state.foreground_deleting => observe_waiting(facts, reads),
-            Subject::Object(facts) if facts.state.deleting || facts.settled => Observed::Nothing,
+            Subject::Object(facts) if facts.state.deleting || facts.settled => Ok(Observed::Nothing),
             Subject::Object(facts) => observe_candidate(graph, resolve, facts, reads),
         },
     }
 }
 
-/// What a read has found of an object of this UID.
-enum Found {
+/// Why there is no object of a UID to be had.
+enum Missing {
     NotRead(Read),
+    Failed(String),
     Gone,
-    There(Arc<ObjectMeta>),
 }
 
-fn find(reads: &Reads, read: Read, uid: &Uid) -> Found {
-    match reads.get(&read) {
-        None => Found::NotRead(read),
-        Some(Some(meta)) if Uid::from(&meta.uid) == *uid => Found::There(Arc::clone(meta)),
-        Some(_) => Found::Gone,
-    }
-}
-
-fn find_itself(reads: &Reads, identity: &Identity) -> Found {
-    find(reads, Read { kind: identity.kind, key: identity.key.clone() }, &identity.uid)
-}
-
-fn observe_waiting(facts: Facts, reads: &Reads) -> Observed {
-    if facts.blocking > 0 && !facts.deadlocked {
-        return Observed::Nothing;
-    }
-    match find_itself(reads, &facts.identity) {
-        Found::NotRead(read) => Observed::Needs(vec![read]),
-        Found::There(live) if State::of(&live).foreground_deleting => view(Matter::Waiting { facts, live }),
-        Found::Gone | Found::There(_) => Observed::Nothing,
-    }
-}
-
-fn observe_orphaning(graph: &Graph, facts: Facts, reads: &Reads) -> Observed {
-    match find_itself(reads, &facts.identity) {
-        Found::NotRead(read) => Observed::Needs(vec![read]),
-        Found::There(live) if live.finalizers.iter().any(|held| held == ORPHAN_FINALIZER) => {
-            let dependents = graph.dependents(&facts.identity.uid);
-            view(Matter::Orphaning { owner: facts.identity, live, dependents })
+impl Missing {
+    /// How a pass ends that cannot do without the object.
+    fn end(self) -> Result<Observed<View>, ObserveError> {
+        match self {
+            Self::NotRead(read) => Ok(Observed::Needs(vec![read])),
+            Self::Failed(error) => Err(ObserveError::Retry(error)),
+            Self::Gone => Ok(Observed::Nothing),
         }
-        Found::Gone | Found::There(_) => Observed::Nothing,
     }
 }
 
-fn observe_virtual(graph: &Graph, resolve: Resolve<'_>, places: Vec<Place>, reads: &Reads) -> Observed {
+fn find(reads: &Reads, kind: &'static Kind, key: &Key, uid: &Uid) -> Result<AnyObject, Missing> {
+    match reads.object(kind, key) {
+        None => Err(Missing::NotRead(Read::Object(kind, key.clone()))),
+        Some(Err(error)) => Err(Missing::Failed(error.to_string())),
+        Some(Ok(Some(object))) if Uid::from(&object.meta().uid) == *uid => Ok(Arc::clone(object)),
+        Some(Ok(_)) => Err(Missing::Gone),
+    }
+}
+
+fn find_itself(reads: &Reads, identity: &Identity) -> Result<AnyObject, Missing> {
+    find(reads, identity.kind, &identity.key, &identity.uid)
+}
+
+fn observe_waiting(facts: Facts, reads: &Reads) -> Result<Observed<View>, ObserveError> {
+    if facts.blocking > 0 && !facts.deadlocked {
+        return Ok(Observed::Nothing);
+    }
+    match find_itself(reads, &facts.identity) {
+        Err(missing) => missing.end(),
+        Ok(live) if State::of(live.meta()).foreground_deleting => Ok(view(Matter::Waiting { facts, live })),
+        Ok(_) => Ok(Observed::Nothing),
+    }
+}
+
+fn observe_orphaning(graph: &Graph, facts: Facts, reads: &Reads) -> Result<Observed<View>, ObserveError> {
+    match find_itself(reads, &facts.identity) {
+        Err(missing) => missing.end(),
+        Ok(live) if live.meta().finalizers.iter().any(|held| held == ORPHAN_FINALIZER) => {
+            let dependents = graph.dependents(&facts.identity.uid);
+            Ok(view(Matter::Orphaning { owner: facts.identity, live, dependents }))
+        }
+        Ok(_) => Ok(Observed::Nothing),
+    }
+}
+
+fn observe_virtual(graph: &Graph, resolve: Resolve<'_>, places: Vec<Place>, reads: &Reads) -> Observed<View> {
     let mut seen = Sighting::default();
     for place in places {
         seen.look(graph, resolve, place, reads);
@@ -188,14 +181,19 @@ fn observe_virtual(graph: &Graph, resolve: Resolve<'_>, places: Vec<Place>, read
     Observed::View(View { matter: Matter::Virtual { there, unknown }, absent: seen.absent })
 }
 
-fn observe_candidate(graph: &Graph, resolve: Resolve<'_>, facts: Facts, reads: &Reads) -> Observed {
+fn observe_candidate(
+    graph: &Graph,
+    resolve: Resolve<'_>,
+    facts: Facts,
+    reads: &Reads,
+) -> Result<Observed<View>, ObserveError> {
     let live = match find_itself(reads, &facts.identity) {
-        Found::NotRead(read) => return Observed::Needs(vec![read]),
-        Found::There(live) if !live.is_deleting() => live,
-        Found::Gone | Found::There(_) => return Observed::Nothing,
+        Err(missing) => return missing.end(),
+        Ok(live) if live.meta().is_deleting() => return Ok(Observed::Nothing),
+        Ok(live) => live,
     };
     let mut seen = Sighting::default();
-    for reference in &live.owner_references {
+    for reference in &live.meta().owner_references {
         let place = Place {
             uid: Uid::from(&reference.uid),
             coordinates: Arc::new(Coordinates::of(reference)),
@@ -204,15 +202,15 @@ fn observe_candidate(graph: &Graph, resolve: Resolve<'_>, facts: Facts, reads: &
         seen.look(graph, resolve, place, reads);
     }
     if !seen.needs.is_empty() {
-        return Observed::Needs(seen.needs);
+        return Ok(Observed::Needs(seen.needs));
     }
-    Observed::View(View {
+    Ok(Observed::View(View {
         matter: Matter::Candidate { facts, live, owners: seen.owners },
         absent: seen.absent,
-    })
+    }))
 }
 
-fn view(matter: Matter) -> Observed {
+fn view(matter: Matter) -> Observed<View> {
     Observed::View(View { matter, absent: Vec::new() })
 }
 
@@ -247,12 +245,15 @@ impl Sighting {
             place.namespace = Str::EMPTY;
         }
         let key = Key { namespace: place.namespace.clone(), name: place.coordinates.name.clone() };
-        match find(reads, Read { kind, key }, &place.uid) {
-            Found::NotRead(read) if self.needs.contains(&read) => {}
-            Found::NotRead(read) => self.needs.push(read),
-            Found::There(meta) if State::of(&meta).foreground_deleting => self.owners.push(Owner::Waiting),
-            Found::There(_) => self.owners.push(Owner::Solid),
-            Found::Gone => {
+        match find(reads, kind, &key, &place.uid) {
+            Err(Missing::NotRead(read)) if self.needs.contains(&read) => {}
+            Err(Missing::NotRead(read)) => self.needs.push(read),
+            Err(Missing::Failed(error)) => self.owners.push(Owner::Unknown(error)),
+            Ok(live) if State::of(live.meta()).foreground_deleting => {
+                self.owners.push(Owner::Waiting);
+            }
+            Ok(_) => self.owners.push(Owner::Solid),
+            Err(Missing::Gone) => {
                 self.absent.push(place);
                 self.owners.push(Owner::Absent { elsewhere });
             }

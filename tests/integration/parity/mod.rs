@@ -12,6 +12,7 @@
 //! | [`snapshot`], [`slices`], [`names`] | what is seen of a namespace, without what differs from run to run |
 //! | [`diff`] | comparing two of those |
 //! | [`stored`] | how outcomes are stored |
+//! | [`writes`] | how often the managers write |
 //! | [`report`] | what the test says in the end |
 
 use std::collections::BTreeSet;
@@ -34,22 +35,26 @@ mod scenario;
 mod slices;
 mod snapshot;
 mod stored;
+mod writes;
 
 use play::{Goal, play};
 use scenario::Scenario;
 
-/// Both managers run the same controllers, so that nothing else interferes: those with scenarios, and those that make
-/// pods possible.
+/// Both managers run the same controllers, so that nothing else interferes: those with scenarios, but for garbage
+/// collection, and those that make pods possible.
 const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpointslice-controller";
+/// The scenarios of garbage collection, which would end what others look at, and the controllers that they need.
+const COLLECTED: &str = "garbage-collector/";
+const COLLECTORS: &str = "--controllers=garbage-collector-controller,serviceaccount-controller";
 /// Scenarios play beside each other, and must not wait for each other's requests. A slice is full with few endpoints.
-const ARGS: [&str; 4] =
-    [CONTROLLERS, "--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
+const ARGS: [&str; 3] = ["--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
 /// Services may have addresses of both families, and kwok plays its own nodes only.
-const PLANE: [&str; 3] = [
+const PLANE: [&str; 4] = [
     "--apiserver-arg=service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
     "--kwok-arg=manage-all-nodes=false",
     "--kwok-arg=manage-nodes-with-label-selector=type=kwok",
+    "--audit",
 ];
 /// Nodes that nobody plays and nothing is scheduled to, in a zone each: their pods go on only when they are told to.
 const BY_HAND: [(&str, &str); 3] = [("by-hand", "zone-1"), ("by-hand-2", "zone-2"), ("by-hand-3", "zone-3")];
@@ -57,12 +62,12 @@ const BY_HAND: [(&str, &str); 3] = [("by-hand", "zone-1"), ("by-hand-2", "zone-2
 const AT_A_TIME: usize = 12;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
 
-/// Scenarios by name (`deployment/scales`), as far as they are asked for.
-fn scenarios() -> Vec<(String, Scenario)> {
+/// Scenarios by name (`deployment/scales`), as far as they are asked for: those of garbage collection, or all others.
+fn scenarios(collected: bool) -> Vec<(String, Scenario)> {
     let wanted = std::env::var("COXSWAIN_PARITY").unwrap_or_default();
     let names = files(Path::new(ROOT)).into_iter().filter(|name| !name.starts_with("outcomes/"));
     names
-        .filter(|name| name.contains(&wanted))
+        .filter(|name| name.contains(&wanted) && name.starts_with(COLLECTED) == collected)
         .map(|name| {
             let text = fs::read_to_string(file(&name)).expect("a scenario");
             let scenario = Scenario::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -106,15 +111,27 @@ fn recorded(name: &str) -> Result<Vec<Value>, String> {
 
 #[tokio::test]
 async fn outcomes_are_the_go_managers() {
-    let scenarios = scenarios();
-    assert!(!scenarios.is_empty(), "there are no such scenarios");
+    play_all(scenarios(false), CONTROLLERS).await;
+}
+
+#[tokio::test]
+async fn outcomes_of_garbage_collection_are_the_go_managers() {
+    play_all(scenarios(true), COLLECTORS).await;
+}
+
+async fn play_all(scenarios: Vec<(String, Scenario)>, controllers: &str) {
+    if scenarios.is_empty() {
+        assert!(std::env::var_os("COXSWAIN_PARITY").is_some(), "there are no such scenarios");
+        return;
+    }
     let _turn = turn().await;
     let recording = std::env::var_os("COXSWAIN_PARITY_RECORD").is_some();
     let plane = ControlPlane::start(&Options { nodes: 5, args: PLANE.to_vec() });
+    let args = [&[controllers][..], &ARGS].concat();
     let manager = if recording {
-        plane.go_manager("kube-controller-manager", &ARGS)
+        plane.go_manager("kube-controller-manager", &args)
     } else {
-        plane.coxswain("coxswain", &ARGS)
+        plane.coxswain("coxswain", &args)
     };
     let cluster = plane.cluster().await;
     create_nodes(&cluster).await;
@@ -135,7 +152,14 @@ async fn outcomes_are_the_go_managers() {
         .collect()
         .await;
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
-    if !recording {
+    let root = Path::new(ROOT);
+    let names = scenarios.iter().map(|(name, _)| name.as_str());
+    if recording {
+        let written = writes::count(&plane, "kube-controller-manager/", names);
+        writes::store(root, &version(), written).expect("the counts are stored");
+    } else {
+        let judged = writes::judge(&writes::recorded(root), &writes::count(&plane, "coxswain/", names));
+        judged.unwrap_or_else(|complaint| panic!("{complaint}"));
         assert_eq!(manager.errors(), Vec::<String>::new());
     }
 }

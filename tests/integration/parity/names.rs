@@ -20,11 +20,19 @@ pub(super) struct Names {
     makers: Vec<String>,
     /// EndpointSlices with random names, and what is written for them: `web-SLICE1`.
     slices: Vec<(String, String)>,
+    /// UIDs, and the words for them: `UID(KIND/NAME)`. The last is the present one.
+    uids: Vec<(String, String)>,
 }
 
 impl Names {
     pub(super) fn new(namespace: &str) -> Self {
-        Self { namespace: namespace.to_owned(), hashes: Vec::new(), makers: Vec::new(), slices: Vec::new() }
+        Self {
+            namespace: namespace.to_owned(),
+            hashes: Vec::new(),
+            makers: Vec::new(),
+            slices: Vec::new(),
+            uids: Vec::new(),
+        }
     }
 
     /// Takes note of ReplicaSets. Those that are seen for the first time at once are numbered by their owner's name,
@@ -87,17 +95,45 @@ impl Names {
         for (at, hash) in self.hashes.iter().enumerate() {
             text = text.replace(hash, &format!("HASH{}", at + 1));
         }
+        for (uid, word) in &self.uids {
+            text = text.replace(uid, word);
+        }
         text.replace(&self.namespace, "NAMESPACE")
     }
 
-    /// A selector or a name of a scenario, which names hashes and slices by their words, as the API server understands
+    /// Takes note of an object's UID.
+    pub(super) fn know(&mut self, object: &str, uid: &str) {
+        if !self.uids.iter().any(|(known, _)| known == uid) {
+            self.uids.push((uid.to_owned(), format!("UID({object})")));
+        }
+    }
+
+    /// Whether a scenario's word for this object's UID can be said.
+    pub(super) fn knows(&self, object: &str) -> bool {
+        self.uids.iter().any(|(_, word)| *word == format!("UID({object})"))
+    }
+
+    /// A text of a scenario, which names hashes, slices, UIDs and the namespace by their words, as the API server understands
     /// it.
     pub(super) fn real(&self, text: &str) -> String {
         if let Some((name, _)) = self.slices.iter().find(|(_, word)| word == text) {
             return name.clone();
         }
         let words = self.hashes.iter().enumerate().rev();
-        words.fold(text.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash))
+        let text =
+            words.fold(text.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash));
+        let uids = self.uids.iter().rev();
+        uids.fold(text, |text, (uid, word)| text.replace(word, uid)).replace("NAMESPACE", &self.namespace)
+    }
+
+    /// [`Names::real`] of all texts in a document.
+    pub(super) fn really(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.real(text).into(),
+            Value::Array(items) => items.iter().map(|item| self.really(item)).collect(),
+            Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), self.really(value))).collect(),
+            other => other.clone(),
+        }
     }
 
     /// [`Names::plain`] of everything in a document, keys included.
@@ -167,6 +203,10 @@ mod tests {
             assert_eq!(names.plain(text), plain);
         }
         assert_eq!(names.real("pod-template-hash=HASH3"), "pod-template-hash=5d9c4f8b7d");
+        names.know("ConfigMap/owner", "0a1b");
+        assert!(names.knows("ConfigMap/owner") && !names.knows("ConfigMap/other"));
+        assert_eq!(names.real("UID(ConfigMap/owner) in NAMESPACE"), "0a1b in parity-7");
+        assert_eq!(names.plain("0a1b in parity-7"), "UID(ConfigMap/owner) in NAMESPACE");
     }
 
     #[test]

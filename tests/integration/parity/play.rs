@@ -10,8 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::diff::differences;
 use super::names::Names;
-use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, resource};
+use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, is_namespaced, resource};
 use super::snapshot::{at, snapshot};
+use super::writes::prefix;
 use crate::harness::{Cluster, Namespace};
 
 /// How long a step may take.
@@ -45,7 +46,7 @@ pub(super) async fn play(
     scenario: &Scenario,
     goal: &Goal<'_>,
 ) -> Result<Vec<Value>, String> {
-    let namespace = cluster.namespace(&name.replace('/', "-")).await;
+    let namespace = cluster.namespace(&prefix(name)).await;
     let names = Names::new(&namespace.name);
     let mut stage = Stage { namespace, scenario, names };
     stage.settle_in().await?;
@@ -73,7 +74,27 @@ pub(super) async fn play(
 
 impl Stage<'_> {
     fn api(&self, kind: &kube::api::ApiResource) -> Api<DynamicObject> {
-        Api::namespaced_with(self.namespace.client.clone(), &self.namespace.name, kind)
+        if is_namespaced(kind) {
+            Api::namespaced_with(self.namespace.client.clone(), &self.namespace.name, kind)
+        } else {
+            Api::all_with(self.namespace.client.clone(), kind)
+        }
+    }
+
+    /// Looks up the UIDs that an object of the scenario names and that are of objects in other namespaces.
+    async fn look_up(&mut self, object: &Value) -> Result<(), String> {
+        let text = object.to_string();
+        let words = text.split("UID(").skip(1).filter_map(|rest| rest.split_once(')')).map(|(word, _)| word);
+        for word in words.filter(|word| !self.names.knows(word)).map(str::to_owned).collect::<Vec<_>>() {
+            let [namespace, kind, name] = word.split('/').collect::<Vec<_>>()[..] else {
+                return Err(format!("{word:?} was not made before, and is not NAMESPACE/KIND/NAME"));
+            };
+            let client = self.namespace.client.clone();
+            let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource(kind)?);
+            let found = api.get(name).await.map_err(say)?;
+            self.names.know(&word, &found.metadata.uid.unwrap_or_default());
+        }
+        Ok(())
     }
 
     /// Pods are refused until their service account is there.
@@ -87,11 +108,15 @@ impl Stage<'_> {
         let params = PatchParams::default();
         match step {
             Step::Apply(object) => {
-                let text =
-                    |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+                self.look_up(object).await?;
+                let real = self.names.really(object);
+                let text = |pointer: &str| real.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
                 let params = PatchParams::apply("parity").force();
                 let api = self.api(&resource(text("/kind"))?);
-                api.patch(text("/metadata/name"), &params, &Patch::Apply(object)).await.map_err(say)?;
+                let applied =
+                    api.patch(text("/metadata/name"), &params, &Patch::Apply(&real)).await.map_err(say)?;
+                let object = format!("{}/{}", text("/kind"), self.names.plain(text("/metadata/name")));
+                self.names.know(&object, &applied.metadata.uid.unwrap_or_default());
             }
             Step::Patch(change) => {
                 let Target { kind, name } = &change.target;
@@ -203,10 +228,13 @@ impl Stage<'_> {
     /// came to that.
     async fn observe(&mut self, after: &str, expected: Option<&Value>) -> Result<(Value, bool), String> {
         let kept: Vec<_> = self.scenario.differences.iter().filter(|kept| kept.after == after).collect();
+        // While something is recorded anything is, differences that are kept or not.
         let is_expected = |look: &Value| {
-            let differences = expected.map_or_else(Vec::new, |expected| differences(after, expected, look));
-            differences.len() == kept.len()
-                && differences.iter().all(|difference| kept.iter().any(|kept| difference.is(kept)))
+            expected.is_none_or(|expected| {
+                let differences = differences(after, expected, look);
+                differences.len() == kept.len()
+                    && differences.iter().all(|difference| kept.iter().any(|kept| difference.is(kept)))
+            })
         };
         let calm = if expected.is_some() { STEADY } else { QUIET };
         let mut last = (Value::Null, self.names.clone());

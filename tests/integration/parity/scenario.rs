@@ -8,14 +8,20 @@ use serde_json::Value;
 
 /// The kinds that scenarios write or look at, with their groups and versions.
 const KINDS: &[(&str, &str, &str)] = &[
+    ("ClusterRole", "rbac.authorization.k8s.io", "v1"),
+    ("ConfigMap", "", "v1"),
     ("Deployment", "apps", "v1"),
     ("EndpointSlice", "discovery.k8s.io", "v1"),
+    ("Event", "", "v1"),
     ("Pod", "", "v1"),
     ("ReplicaSet", "apps", "v1"),
     ("ResourceQuota", "", "v1"),
+    ("Secret", "", "v1"),
     ("Service", "", "v1"),
     ("ServiceAccount", "", "v1"),
 ];
+/// Those of them that live in no namespace. Scenarios write them under names with NAMESPACE in them.
+const CLUSTER_SCOPED: &[&str] = &["ClusterRole"];
 
 /// A scenario: what happens in a namespace, and when to look.
 #[derive(Debug, Deserialize)]
@@ -149,6 +155,11 @@ pub(super) fn resource(kind: &str) -> Result<ApiResource, String> {
     let row = KINDS.iter().find(|(name, _, _)| *name == kind);
     let (_, group, version) = row.ok_or_else(|| format!("{kind:?} is not among the kinds of scenarios"))?;
     Ok(ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)))
+}
+
+/// Whether objects of a kind live in a namespace.
+pub(super) fn is_namespaced(kind: &ApiResource) -> bool {
+    !CLUSTER_SCOPED.contains(&kind.kind.as_str())
 }
 
 impl Scenario {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::super::graph::{Graph, Removal, Worth};
 use super::super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Uid};
-use crate::api::Kind;
 use crate::api::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
+use crate::api::{AnyObject, Kind};
 use crate::wire::Time;
 
 const fn row(group: &'static str, kind: &'static str, resource: &'static str, namespaced: bool) -> Kind {
@@ -45,6 +45,11 @@ pub(super) fn object(name: &str) -> ObjectMeta {
         resource_version: "1".into(),
         ..ObjectMeta::default()
     }
+}
+
+/// An object as a read of its metadata finds it.
+pub(super) fn partial(meta: &ObjectMeta) -> AnyObject {
+    Arc::new(PartialObjectMetadata { metadata: meta.clone() })
 }
 
 pub(super) fn reference(kind: &Kind, owner: &ObjectMeta) -> OwnerReference {

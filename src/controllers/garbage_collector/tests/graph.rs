@@ -282,3 +282,15 @@ fn the_debug_page_shows_an_objects_relations() {
     graph.write_dot(Some(&[uid(&owner)]), &mut one).expect("a string takes everything");
     assert!(one.contains("uid-dependent") && !one.contains("stranger"), "{one}");
 }
+
+#[test]
+fn a_watched_deletion_is_told_from_one_that_a_list_lacks() {
+    let owner = object("owner").at(3);
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    for (last, to_look_at) in [(owner.clone().at(4), "uid-dependent"), (owner.clone(), "uid-owner")] {
+        let mut graph = Graph::new();
+        let _ = see(&mut graph, &[&owner, &dependent]);
+        let (worth, _) = told(|worth| graph.gone(&THING, &last, worth));
+        assert_eq!(worth, [to_look_at], "the dependents of one that is gone, or else itself, live");
+    }
+}

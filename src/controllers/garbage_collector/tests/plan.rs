@@ -1,15 +1,14 @@
 //! Decisions, as tables.
 
-use std::sync::Arc;
-
 use serde_json::json;
 
 use super::super::graph::Graph;
 use super::super::plan::plan;
-use super::super::view::{Attempt, Observed, Read, Reads, View, observe};
+use super::super::view::{Attempt, View, observe};
 use super::fixtures::*;
 use crate::api::Kind;
 use crate::api::meta::ObjectMeta;
+use crate::framework::{ObserveError, Observed, Read, Reads};
 use crate::model::plan::{Patch, Propagation, Step, Verb};
 use crate::model::{Key, Plan};
 
@@ -18,23 +17,29 @@ type Live<'a> = &'a [(&'static Kind, &'a ObjectMeta)];
 
 /// Observes until everything is read, as the worker does.
 fn look(graph: &Graph, attempt: &Attempt, live: Live<'_>) -> Option<View> {
-    let mut reads = Reads::new();
+    let mut reads = Reads::default();
     for _ in 0..4 {
-        match observe(graph, &resolve, attempt, &reads) {
+        match observe(graph, &resolve, attempt, &reads).expect("nothing fails") {
             Observed::Nothing => return None,
             Observed::View(view) => return Some(view),
             Observed::Needs(needs) => {
                 for read in needs {
-                    let there = |(kind, meta): &&(&'static Kind, &ObjectMeta)| {
-                        *kind == read.kind && Key::of(meta) == read.key
-                    };
-                    let found = live.iter().find(there).map(|(_, meta)| Arc::new((*meta).clone()));
-                    assert!(reads.insert(read, found).is_none(), "nothing is read twice");
+                    let Read::Object(kind, key) = read else { panic!("{read:?}") };
+                    let there =
+                        |(held, meta): &&(&'static Kind, &ObjectMeta)| *held == kind && Key::of(meta) == key;
+                    let found = live.iter().find(there).map(|(_, meta)| partial(meta));
+                    assert!(reads.object(kind, &key).is_none(), "nothing is read twice");
+                    reads = reads.with_object(kind, key, Ok(found));
                 }
             }
         }
     }
     panic!("it never has enough");
+}
+
+/// Whether there is nothing to decide about, and nothing to be read for that.
+fn is_nothing(graph: &Graph, object: &ObjectMeta) -> bool {
+    matches!(observe(graph, &resolve, &delete(object), &Reads::default()), Ok(Observed::Nothing))
 }
 
 fn delete(object: &ObjectMeta) -> Attempt {
@@ -81,7 +86,7 @@ fn an_object_whose_owners_are_in_sight_costs_no_request() {
     let dependent = object("dependent").owned_by(&THING, &owner);
     let graph = graph_of(&[&owner, &dependent]);
     for object in [&owner, &dependent] {
-        assert!(matches!(observe(&graph, &resolve, &delete(object), &Reads::new()), Observed::Nothing));
+        assert!(is_nothing(&graph, object));
     }
     assert!(look(&graph, &delete(&object("stranger")), &[]).is_none());
 }
@@ -175,7 +180,7 @@ fn an_owner_is_let_go_when_nobody_blocks_it() {
     let owner = object("owner").deleting(&["x.io/y", "foregroundDeletion"]);
     let dependent = object("dependent").blocking(&THING, &owner);
     let mut graph = graph_of(&[&owner, &dependent]);
-    assert!(matches!(observe(&graph, &resolve, &delete(&owner), &Reads::new()), Observed::Nothing));
+    assert!(is_nothing(&graph, &owner));
     let _ = lose(&mut graph, &dependent);
     let plan = decide(&graph, &owner, &[(&THING, &owner)]);
     assert_eq!(
@@ -216,7 +221,7 @@ fn dependents_are_cut_loose_before_the_orphan_finalizer_goes() {
     let graph = graph_of(&[&owner, &one, &two]);
     let attempt = Attempt::Orphan(uid(&owner));
     let steps = plan(&look(&graph, &attempt, &[(&THING, &owner)]).expect("a view")).steps;
-    let [Step::Batch(batch), last] = steps.as_slice() else { panic!("{steps:?}") };
+    let [Step::Each(batch), last] = steps.as_slice() else { panic!("{steps:?}") };
     let paths: Vec<String> =
         batch.iter().map(|write| patch(&Step::Write(write.clone()))[2]["path"].to_string()).collect();
     assert_eq!(paths, ["\"/metadata/ownerReferences/0\"", "\"/metadata/ownerReferences/1\""]);
@@ -277,10 +282,10 @@ fn an_unseen_owner_is_read_once_and_cluster_scoped_ones_without_a_namespace() {
     let one = object("one").owned_by(&THING, &owner).owned_by(&REALM, &realm);
     let far = object("far").in_namespace("b").owned_by(&REALM, &realm);
     let graph = graph_of(&[&one, &far]);
-    let Observed::Needs(needs) = observe(&graph, &resolve, &delete(&realm), &Reads::new()) else {
+    let Ok(Observed::Needs(needs)) = observe(&graph, &resolve, &delete(&realm), &Reads::default()) else {
         panic!("it is to be read")
     };
-    assert_eq!(needs, [Read { kind: &REALM, key: Key::new("", "realm") }]);
+    assert_eq!(needs, [Read::Object(&REALM, Key::new("", "realm"))]);
     let gone = look(&graph, &delete(&realm), &[]).expect("a view");
     assert!(gone.absent.iter().all(|place| place.namespace.is_empty()) && !gone.absent.is_empty());
     assert!(plan(&gone).is_empty());
@@ -288,4 +293,26 @@ fn an_unseen_owner_is_read_once_and_cluster_scoped_ones_without_a_namespace() {
     assert!(there.absent.is_empty());
     // Its watch may never tell of it: it may be gone again before its kind is listed.
     assert!(plan(&there).requeue_after.is_some() && plan(&gone).requeue_after.is_none());
+}
+
+#[test]
+fn what_cannot_be_read_is_neither_there_nor_absent() {
+    let failed = || {
+        Err(crate::framework::ApiError::Malformed { request: "GET x".to_owned(), what: "torn".to_owned() })
+    };
+    let owner = object("owner");
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let graph = graph_of(&[&dependent]);
+    let itself = Reads::default().with_object(&THING, Key::of(&dependent), failed());
+    let error = observe(&graph, &resolve, &delete(&dependent), &itself).unwrap_err();
+    assert!(matches!(error, ObserveError::Retry(_)), "{error:?}");
+    let reads = Reads::default()
+        .with_object(&THING, Key::of(&dependent), Ok(Some(partial(&dependent))))
+        .with_object(&THING, Key::of(&owner), failed());
+    let Ok(Observed::View(view)) = observe(&graph, &resolve, &delete(&dependent), &reads) else {
+        panic!("a view")
+    };
+    assert!(view.absent.is_empty());
+    let plan = plan(&view);
+    assert!(plan.is_empty() && plan.retry.is_some_and(|why| why.contains("torn")));
 }

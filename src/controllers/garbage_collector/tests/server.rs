@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::view::Read;
 use super::super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use super::fixtures::{KINDS, resolve};
 use crate::api::Kind;
@@ -46,8 +45,8 @@ pub(super) fn position(kind: &Kind) -> usize {
 }
 
 impl Server {
-    pub(super) fn get(&self, read: &Read) -> Option<Arc<ObjectMeta>> {
-        self.objects.get(&(position(read.kind), read.key.clone())).cloned().map(Arc::new)
+    pub(super) fn get(&self, kind: &Kind, key: &Key) -> Option<&ObjectMeta> {
+        self.objects.get(&(position(kind), key.clone()))
     }
 
     /// Creates an object under a new UID.

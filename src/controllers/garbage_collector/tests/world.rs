@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::super::graph::{Graph, Removal, Worth};
+use super::super::graph::{Graph, Worth};
 use super::super::plan::plan;
-use super::super::view::{Attempt, Observed, Reads, View, observe};
+use super::super::view::{Attempt, View, observe};
 use super::super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use super::fixtures::{KINDS, resolve, uid};
+use super::fixtures::{KINDS, partial, resolve};
 use super::server::{Event, Refusal, Server, position};
 use crate::api::meta::{ObjectMeta, OwnerReference};
+use crate::framework::{Observed, Read, Reads};
 use crate::model::plan::{Step, Verb, Write};
 
 /// An attempt under way.
@@ -53,9 +54,7 @@ impl World {
         match self.server.logs[kind].pop_front() {
             None => return false,
             Some(Event::Set(meta)) => self.graph.observe(KINDS[kind], &meta, &mut worth),
-            Some(Event::Gone(meta)) => {
-                self.graph.remove(KINDS[kind], &uid(&meta), Removal::Deleted, &mut worth);
-            }
+            Some(Event::Gone(meta)) => self.graph.gone(KINDS[kind], &meta, &mut worth),
         }
         self.enqueue(worth);
         true
@@ -84,7 +83,7 @@ impl World {
             return false;
         };
         self.queue.remove(&attempt);
-        self.running.push(Running { attempt, reads: Reads::new(), writes: None, again: false });
+        self.running.push(Running { attempt, reads: Reads::default(), writes: None, again: false });
         true
     }
 
@@ -101,12 +100,14 @@ impl World {
                 Err(_) => _ = self.queue.insert(running.attempt),
             },
             Some(None) => self.done(running),
-            None => match observe(&self.graph, &resolve, &running.attempt, &running.reads) {
+            None => match self.observe(&running) {
                 Observed::Nothing => self.done(running),
                 Observed::Needs(needs) => {
-                    let read = needs.into_iter().next().expect("something is needed");
-                    let found = self.server.get(&read);
-                    running.reads.insert(read, found);
+                    let Some(Read::Object(kind, key)) = needs.into_iter().next() else {
+                        panic!("an object is needed")
+                    };
+                    let found = self.server.get(kind, &key).map(partial);
+                    running.reads = std::mem::take(&mut running.reads).with_object(kind, key, Ok(found));
                     self.running.push(running);
                 }
                 Observed::View(View { matter, absent }) => {
@@ -124,6 +125,10 @@ impl World {
             },
         }
         true
+    }
+
+    fn observe(&self, running: &Running) -> Observed<View> {
+        observe(&self.graph, &resolve, &running.attempt, &running.reads).expect("no read fails")
     }
 
     fn done(&mut self, running: Running) {
