@@ -13,3 +13,4 @@ cargo bench --profile dev --bench memory
 cargo bench --profile dev --bench streams
 cargo bench --profile dev --bench garbage
 cargo bench --profile dev --bench namespace
+cargo bench --profile dev --bench endpoints
