@@ -60,6 +60,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: false,
     service_account: Some("namespace-controller"),
+    event_source: None,
     writes: &[
         Grant { group: "", resource: "namespaces", verbs: &["get", "list", "watch"] },
         Grant { group: "", resource: "namespaces/finalize", verbs: &["update"] },

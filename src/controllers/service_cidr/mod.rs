@@ -57,6 +57,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: false,
     service_account: Some("service-cidrs-controller"),
+    event_source: None,
     writes: &[
         Grant {
             group: "networking.k8s.io",
