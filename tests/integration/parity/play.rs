@@ -257,11 +257,13 @@ impl Stage<'_> {
     /// came to that.
     async fn observe(&mut self, after: &str, expected: Option<&Value>) -> Result<(Value, bool), String> {
         let kept: Vec<_> = self.scenario.differences.iter().filter(|kept| kept.after == after).collect();
+        // While something is recorded anything is, differences that are kept or not.
         let is_expected = |look: &Value| {
-            let Some(expected) = expected else { return true };
-            let differences = differences(after, expected, look);
-            differences.len() == kept.len()
-                && differences.iter().all(|difference| kept.iter().any(|kept| difference.is(kept)))
+            expected.is_none_or(|expected| {
+                let differences = differences(after, expected, look);
+                differences.len() == kept.len()
+                    && differences.iter().all(|difference| kept.iter().any(|kept| difference.is(kept)))
+            })
         };
         let calm = if expected.is_some() { STEADY } else { QUIET };
         let mut last = (Value::Null, self.names.clone());
