@@ -29,7 +29,7 @@ pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
 pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;
-pub use reads::{ApiResources, DiscoveryError, Observed, Pass, Read, Reads};
+pub use reads::{ApiError, ApiResources, DiscoveryError, Observed, Pass, Read, Reads};
 pub use report::{Report, Requeue, Turn, Unreported};
 pub use room::{LiveAdapter, LiveRoom, ObserveError, Pace, Reconcile, Room, RoomAdapter};
 pub use stats::{KeyFailure, LoopStats};

@@ -12,13 +12,13 @@ use jiff::Timestamp;
 
 use super::room::{ObserveError, Reconcile};
 use crate::api::{AnyObject, Kind};
-use crate::client::{ApiClient, ApiError, Discovery};
+use crate::client::{ApiClient, Discovery};
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 use crate::wire::Str;
 
 /// What reads find and fail with.
-pub use crate::client::{ApiResources, DiscoveryError};
+pub use crate::client::{ApiError, ApiResources, DiscoveryError};
 
 /// Reads that are under way together.
 const AT_A_TIME: usize = 8;
