@@ -310,15 +310,9 @@ impl Graph {
         self.link(id, references);
         self.tell_owners(&lost, worth);
         let Some(node) = self.nodes.get(id) else { return };
-        // One by one: a second reference to the same owner is a new one, which an attempt under way has not seen.
-        let mut before: Vec<&Edge> = lost.iter().collect();
+        // Those that were there before too: one may have been taken out by an attempt and put back by a user in between.
         for edge in &node.owners {
-            let was = |old: &&Edge| old.owner == edge.owner && old.coordinates == edge.coordinates;
-            if let Some(at) = before.iter().position(was) {
-                before.swap_remove(at);
-            } else {
-                self.tell_reference(id, edge, worth);
-            }
+            self.tell_reference(id, edge, worth);
         }
         if node.state.foreground_deleting {
             // It may be part of another cycle now.
