@@ -294,3 +294,12 @@ fn a_watched_deletion_is_told_from_one_that_a_list_lacks() {
         assert_eq!(worth, [to_look_at], "the dependents of one that is gone, or else itself, live");
     }
 }
+
+#[test]
+fn a_second_reference_to_an_owner_that_waits_is_worth_a_look() {
+    let owner = object("owner").foreground();
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let mut graph = Graph::new();
+    let _ = see(&mut graph, &[&owner, &dependent]);
+    assert_eq!(see(&mut graph, &[&dependent.clone().blocking(&THING, &owner).at(2)]), ["uid-dependent"]);
+}
