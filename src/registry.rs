@@ -12,7 +12,7 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, endpointslice, garbage_collector, replicaset, root_ca_certificate_publisher, serviceaccount,
+    deployment, endpointslice, garbage_collector, replicaset, resourcequota, root_ca_certificate_publisher, serviceaccount,
     serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
@@ -232,12 +232,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Answers ResourcePoolStatusRequests with what is free in a pool of devices.",
         )
     },
-    not_built(
-        "resourcequota-controller",
-        &["resourcequota"],
-        Some("resourcequota-controller"),
-        "Counts what each ResourceQuota limits.",
-    ),
+    resourcequota::DESCRIPTOR,
     root_ca_certificate_publisher::DESCRIPTOR,
     Descriptor {
         gates: &["SELinuxChangePolicy"],

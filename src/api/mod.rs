@@ -5,6 +5,7 @@
 //! was read: see [`crate::wire::splice`].
 
 pub mod apps;
+pub mod charge;
 pub mod coordination;
 pub mod core;
 pub mod discovery;
@@ -13,6 +14,7 @@ pub mod events;
 mod kind;
 pub mod kinds;
 pub mod meta;
+pub mod quota;
 
 pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
 
@@ -23,11 +25,13 @@ pub type MessageSchema = (&'static str, &'static [(u32, &'static str)]);
 pub fn schema() -> Vec<MessageSchema> {
     [
         apps::SCHEMA,
+        charge::SCHEMA,
         coordination::SCHEMA,
         core::SCHEMA,
         discovery::SCHEMA,
         events::SCHEMA,
         meta::SCHEMA,
+        quota::SCHEMA,
         crate::wire::SCHEMA,
     ]
     .concat()

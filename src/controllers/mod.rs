@@ -4,6 +4,7 @@ pub mod deployment;
 pub mod endpointslice;
 pub mod garbage_collector;
 pub mod replicaset;
+pub mod resourcequota;
 pub mod root_ca_certificate_publisher;
 pub mod serviceaccount;
 pub mod serviceaccount_token;

@@ -28,6 +28,11 @@ pub trait Room: Send + Sync + 'static {
         let _ = kind;
         Duration::ZERO
     }
+
+    /// How often every object of the loop's kind is reconciled without a change; never if `None`.
+    fn resync(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A controller whose decisions rest on live reads too: it observes in several passes. See [`Reads`].
@@ -81,6 +86,11 @@ pub trait Reconcile: Send + Sync {
         Duration::ZERO
     }
 
+    /// How often every object is reconciled, see [`Room::resync`].
+    fn resync(&self) -> Option<Duration> {
+        None
+    }
+
     /// How fast it may ask, see [`LiveRoom::pace`].
     fn pace(&self) -> Pace {
         Pace::PLAIN
@@ -101,6 +111,10 @@ impl<R: Room> Reconcile for RoomAdapter<R> {
 
     fn gather(&self, kind: &Kind) -> Duration {
         self.0.gather(kind)
+    }
+
+    fn resync(&self) -> Option<Duration> {
+        self.0.resync()
     }
 }
 
