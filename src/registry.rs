@@ -12,8 +12,8 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, endpointslice, garbage_collector, replicaset, resourcequota, root_ca_certificate_publisher, serviceaccount,
-    serviceaccount_token,
+    deployment, endpointslice, garbage_collector, replicaset, resourcequota, root_ca_certificate_publisher,
+    serviceaccount, serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
 

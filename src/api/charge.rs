@@ -230,9 +230,9 @@ impl Resources {
 
     fn asks(&self) -> bool {
         let is_something = |amounts: &Quantities| {
-            Amounts::from(amounts)
-                .iter()
-                .any(|(resource, amount)| (*resource == "cpu" || *resource == "memory") && amount.is_positive())
+            Amounts::from(amounts).iter().any(|(resource, amount)| {
+                (*resource == "cpu" || *resource == "memory") && amount.is_positive()
+            })
         };
         is_something(&self.requests) || is_something(&self.limits)
     }

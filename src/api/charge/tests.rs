@@ -13,7 +13,11 @@ fn resources(requests: &[(&str, &str)], limits: &[(&str, &str)]) -> Resources {
 }
 
 fn container(name: &str, requests: &[(&str, &str)], limits: &[(&str, &str)]) -> ChargedContainer {
-    ChargedContainer { name: name.into(), resources: resources(requests, limits), ..ChargedContainer::default() }
+    ChargedContainer {
+        name: name.into(),
+        resources: resources(requests, limits),
+        ..ChargedContainer::default()
+    }
 }
 
 fn sidecar(name: &str, requests: &[(&str, &str)]) -> ChargedContainer {
@@ -46,7 +50,11 @@ fn assert_charged(pod: &ChargedPod, requests: &[(&str, &str)], limits: &[(&str, 
 fn containers_run_together() {
     let pod = pod(vec![
         container("a", &[("cpu", "100m"), ("memory", "64Mi"), ("example.com/x", "2")], &[("cpu", "1")]),
-        container("b", &[("cpu", "1900m"), ("ephemeral-storage", "1G")], &[("example.com/x", "2"), ("memory", "1Gi")]),
+        container(
+            "b",
+            &[("cpu", "1900m"), ("ephemeral-storage", "1G")],
+            &[("example.com/x", "2"), ("memory", "1Gi")],
+        ),
     ]);
     assert_charged(
         &pod,
@@ -70,7 +78,10 @@ fn init_containers_run_beside_the_sidecars_before_them() {
 
 #[test]
 fn what_is_said_of_the_pod_as_a_whole_wins() {
-    let mut pod = pod(vec![container("c", &[("cpu", "9"), ("ephemeral-storage", "5Mi")], &[]), container("d", &[], &[])]);
+    let mut pod = pod(vec![
+        container("c", &[("cpu", "9"), ("ephemeral-storage", "5Mi")], &[]),
+        container("d", &[], &[]),
+    ]);
     pod.spec.overhead = quantities(&[("cpu", "10m")]);
     pod.spec.resources = resources(
         &[("cpu", "2"), ("memory", "1Gi"), ("hugepages-2Mi", "2Mi"), ("ephemeral-storage", "1Ti")],
@@ -131,8 +142,14 @@ fn what_scopes_tell_pods_apart_by() {
         (charge.terminating, charge.asks, charge.crosses_namespaces, charge.priority_class.to_string())
     };
     assert_eq!(charge(&|_| {}), (false, false, false, String::new()));
-    assert_eq!(charge(&|pod| pod.spec.active_deadline_seconds = Some(0)), (true, false, false, String::new()));
-    assert_eq!(charge(&|pod| pod.spec.priority_class_name = "high".into()), (false, false, false, "high".into()));
+    assert_eq!(
+        charge(&|pod| pod.spec.active_deadline_seconds = Some(0)),
+        (true, false, false, String::new())
+    );
+    assert_eq!(
+        charge(&|pod| pod.spec.priority_class_name = "high".into()),
+        (false, false, false, "high".into())
+    );
     let asks = |change: &dyn Fn(&mut ChargedPod)| charge(change).1;
     assert!(asks(&|pod| pod.spec.containers[0].resources = resources(&[], &[("cpu", "1")])));
     assert!(asks(&|pod| pod.spec.init_containers = vec![container("i", &[("memory", "1")], &[])]));
@@ -151,7 +168,9 @@ fn what_scopes_tell_pods_apart_by() {
         ..PodAffinity::default()
     };
     let preferred = |term: &AffinityTerm| PodAffinity {
-        preferred_during_scheduling_ignored_during_execution: vec![WeightedTerm { pod_affinity_term: term.clone() }],
+        preferred_during_scheduling_ignored_during_execution: vec![WeightedTerm {
+            pod_affinity_term: term.clone(),
+        }],
         ..PodAffinity::default()
     };
     assert!(crosses(&|affinity| affinity.pod_affinity = required(&elsewhere)));
@@ -172,5 +191,9 @@ fn pods_of_one_sort_share_their_charge() {
 
 #[test]
 fn what_is_no_amount_counts_nothing() {
-    assert_charged(&pod(vec![container("c", &[("cpu", "lots"), ("memory", "1")], &[])]), &[("memory", "1")], &[]);
+    assert_charged(
+        &pod(vec![container("c", &[("cpu", "lots"), ("memory", "1")], &[])]),
+        &[("memory", "1")],
+        &[],
+    );
 }

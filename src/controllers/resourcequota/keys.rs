@@ -32,7 +32,9 @@ impl Turn {
         let status = &quota.status;
         let is_missing =
             |resource: &str| status.used.get(resource).is_none() && !measures(resource).is_empty();
-        if !same_amounts(&quota.spec.hard, &status.hard) || status.hard.iter().any(|(name, _)| is_missing(name)) {
+        if !same_amounts(&quota.spec.hard, &status.hard)
+            || status.hard.iter().any(|(name, _)| is_missing(name))
+        {
             Self::First
         } else {
             Self::InTurn

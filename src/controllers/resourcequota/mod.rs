@@ -35,8 +35,8 @@ use crate::api::core::{Pod, Service};
 use crate::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES};
 use crate::api::quota::{PersistentVolumeClaim, ResourceQuota};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, DynamicWatches, EVENTS_GRANT, Grant, Loop, ObserveError,
-    Room, RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, DynamicWatches, EVENTS_GRANT, Grant, Loop,
+    ObserveError, Room, RoomAdapter, Watch, workers,
 };
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};

@@ -23,8 +23,8 @@ use crate::wire::splice::{Edit, edit};
 use crate::wire::{Quantities, Str, WireError};
 
 pub(super) use scopes::volume_attributes_classes;
-pub(super) use usage::{storage, storage_class, takes};
 use usage::{Count, Usage};
+pub(super) use usage::{storage, storage_class, takes};
 
 /// How long after its status was written a quota is counted once more: what admission had charged by then is stored, or
 /// will never be.
@@ -46,7 +46,9 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
                 used.insert(name, same.cloned().unwrap_or_else(|| Str::interned(&total.to_string())));
                 continue;
             }
-            Count::NotYet => plan.retry = Some(format!("{name} can't be counted yet: its cache is not filled")),
+            Count::NotYet => {
+                plan.retry = Some(format!("{name} can't be counted yet: its cache is not filled"))
+            }
             Count::NotServed => plan.look_again_after(LOOK_AGAIN),
             Count::Unknown => {}
         }

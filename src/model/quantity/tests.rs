@@ -56,7 +56,10 @@ fn amounts_are_written_in_canonical_form() {
 
 #[test]
 fn other_texts_are_no_amounts() {
-    for text in ["", "-", ".", "Gi", "1 ", " 1", "1.2.3", "1Zi", "1KI", "1K", "0x1", "1e", "1e1.5", "--1", "1ee3", "one"] {
+    for text in [
+        "", "-", ".", "Gi", "1 ", " 1", "1.2.3", "1Zi", "1KI", "1K", "0x1", "1e", "1e1.5", "--1", "1ee3",
+        "one",
+    ] {
         let error = text.parse::<Quantity>().expect_err(text);
         assert_eq!(error.to_string(), format!("{text:?} is not a quantity"));
     }
@@ -95,7 +98,8 @@ fn the_largest_stays_the_largest() {
 
 #[test]
 fn amounts_are_rounded_to_whole_units_away_from_zero() {
-    for (amount, rounded) in [("1500m", "2"), ("-1500m", "-2"), ("2", "2"), ("0", "0"), ("1.1Mi", "1153434")] {
+    for (amount, rounded) in [("1500m", "2"), ("-1500m", "-2"), ("2", "2"), ("0", "0"), ("1.1Mi", "1153434")]
+    {
         assert_eq!(quantity(amount).rounded_up().to_string(), rounded);
     }
 }
@@ -107,7 +111,11 @@ fn the_larger_and_the_smaller_of_two() {
     assert_eq!((small.or_less(large), large.or_less(small)), (small, small));
     assert!(large.exceeds(small) && !small.exceeds(large) && !large.exceeds(quantity("1e0")));
     assert!(quantity("1024").equals(quantity("1Ki")) && quantity("1024") != quantity("1Ki"));
-    assert!(large.minus(small).equals(quantity("100m")) && small.is_positive() && !small.minus(large).is_positive());
+    assert!(
+        large.minus(small).equals(quantity("100m"))
+            && small.is_positive()
+            && !small.minus(large).is_positive()
+    );
 }
 
 fn amounts() -> impl Strategy<Value = Quantity> {

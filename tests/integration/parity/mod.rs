@@ -41,7 +41,8 @@ use scenario::Scenario;
 /// Both managers run the same controllers, so that nothing else interferes: those with scenarios, but for garbage
 /// collection, and those that make pods possible.
 const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
-    serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpointslice-controller";
+    serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpointslice-controller,\
+    resourcequota-controller";
 /// The scenarios of garbage collection, which would end what others look at, and the controllers that they need.
 const COLLECTED: &str = "garbage-collector/";
 const COLLECTORS: &str = "--controllers=garbage-collector-controller,serviceaccount-controller";

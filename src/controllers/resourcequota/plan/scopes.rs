@@ -26,7 +26,8 @@ impl<'a> Scopes<'a> {
 
     pub(super) fn hold_pod(&self, pod: &Pod) -> bool {
         let charge = &pod.charge;
-        let classes: BTreeSet<&Str> = [&charge.priority_class].into_iter().filter(|name| !name.is_empty()).collect();
+        let classes: BTreeSet<&Str> =
+            [&charge.priority_class].into_iter().filter(|name| !name.is_empty()).collect();
         // Of the others, only that they are named matters.
         let is_in = |scope: &str, operator: &str, values: &[Str]| match scope {
             "Terminating" => charge.terminating,

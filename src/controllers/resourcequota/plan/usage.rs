@@ -65,7 +65,8 @@ impl<'a> Usage<'a> {
             }
         }
         let volume_claims = view.volume_claims.iter().map(AsRef::as_ref);
-        let volume_claims = volume_claims.filter(|claim| !has_scopes || scopes.hold_volume_claim(claim)).collect();
+        let volume_claims =
+            volume_claims.filter(|claim| !has_scopes || scopes.hold_volume_claim(claim)).collect();
         Self { view, pods, running, volume_claims, has_scopes, changes_after }
     }
 
@@ -93,7 +94,9 @@ impl<'a> Usage<'a> {
             | Measure::ExtendedDevices(_) => return self.devices(measure),
             Measure::PodObjects => number(self.pods.len()),
             Measure::Pods => number(self.running.len()),
-            Measure::Requests(resource) => sum(self.running.iter().map(|pod| pod.charge.requests.of(resource))),
+            Measure::Requests(resource) => {
+                sum(self.running.iter().map(|pod| pod.charge.requests.of(resource)))
+            }
             Measure::Limits(resource) => sum(self.running.iter().map(|pod| pod.charge.limits.of(resource))),
             Measure::Services => number(self.services().count()),
             Measure::LoadBalancers => number(self.services().map(|held| takes(held).load_balancers).sum()),
@@ -119,8 +122,12 @@ impl<'a> Usage<'a> {
         self.view.services.iter().map(AsRef::as_ref).filter(|_| !self.has_scopes)
     }
 
-    fn volume_claims<'b>(&'b self, class: Option<&'b str>) -> impl Iterator<Item = &'a PersistentVolumeClaim> + 'b {
-        let of_class = move |claim: &&PersistentVolumeClaim| class.is_none_or(|class| storage_class(claim) == class);
+    fn volume_claims<'b>(
+        &'b self,
+        class: Option<&'b str>,
+    ) -> impl Iterator<Item = &'a PersistentVolumeClaim> + 'b {
+        let of_class =
+            move |claim: &&PersistentVolumeClaim| class.is_none_or(|class| storage_class(claim) == class);
         self.volume_claims.iter().copied().filter(of_class)
     }
 
@@ -142,7 +149,8 @@ impl<'a> Usage<'a> {
 
     /// What pods ask for as an extended resource the scheduler claims for them as devices: it is the same.
     fn counted_twice(&self, measures: &[Measure<'_>]) -> Quantity {
-        let ([Measure::Requests(resource), asked], Known::Yes(devices)) = (measures, &self.view.devices) else {
+        let ([Measure::Requests(resource), asked], Known::Yes(devices)) = (measures, &self.view.devices)
+        else {
             return Quantity::ZERO;
         };
         if self.has_scopes || !self.view.extended {
