@@ -349,6 +349,7 @@ const fn not_built(
         cloud: false,
         special: false,
         service_account,
+        event_source: None,
         writes: &[],
         build: None,
     }

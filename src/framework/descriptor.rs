@@ -38,6 +38,8 @@ pub struct Descriptor {
     pub special: bool,
     /// The service account in `kube-system` whose credentials it uses; `None` for the manager's own.
     pub service_account: Option<&'static str>,
+    /// What its events name as their source, where that is not its name.
+    pub event_source: Option<&'static str>,
     /// What its role must let it write; checked against the bootstrap roles.
     pub writes: &'static [Grant],
     /// Builds it; `None` as long as it is not implemented.

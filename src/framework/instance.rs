@@ -255,8 +255,8 @@ impl Instance {
         let pace = loops.iter().map(|each| each.reconcile.pace()).fold(Pace::PLAIN, Pace::max);
         let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account, pace)?;
         let reader = Reader { client: client.clone(), discovery: Arc::clone(&runtime.discovery) };
-        let mut executor =
-            Executor::new(client.clone(), Arc::new(runtime.events.recorder(descriptor.name, client)));
+        let source = descriptor.event_source.unwrap_or(descriptor.name);
+        let mut executor = Executor::new(client.clone(), Arc::new(runtime.events.recorder(source, client)));
         if let Some(signer) = &runtime.signer {
             executor = executor.with_signer(Arc::clone(signer));
         }

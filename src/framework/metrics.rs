@@ -1,9 +1,11 @@
 //! Metrics that every controller has, beyond the original's.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use prometheus::core::Collector;
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
 
 use super::worker::Outcome;
@@ -55,24 +57,34 @@ impl ReconcileMetrics {
 /// Metrics of single controllers. A controller that is started anew goes on with those that it had.
 pub struct RoomMetrics {
     registry: Registry,
-    counters: Mutex<BTreeMap<&'static str, IntCounter>>,
+    held: Mutex<BTreeMap<&'static str, Box<dyn Any + Send>>>,
 }
 
 impl RoomMetrics {
     /// Metrics that are registered with `registry` when they are asked for.
     pub fn new(registry: Registry) -> Self {
-        Self { registry, counters: Mutex::default() }
+        Self { registry, held: Mutex::default() }
     }
 
     /// The counter of this name; an error if something else has the name.
     pub fn counter(&self, name: &'static str, help: &str) -> Result<IntCounter, prometheus::Error> {
-        let mut counters = self.counters.lock();
-        if let Some(counter) = counters.get(name) {
-            return Ok(counter.clone());
+        self.own(name, || IntCounter::new(name, help))
+    }
+
+    /// The metric of this name, of whatever sort, as `make` makes it when it is asked for first; an error if something
+    /// else has the name.
+    pub fn own<M: Collector + Clone + 'static>(
+        &self,
+        name: &'static str,
+        make: impl FnOnce() -> Result<M, prometheus::Error>,
+    ) -> Result<M, prometheus::Error> {
+        let mut held = self.held.lock();
+        if let Some(metric) = held.get(name).and_then(|held| held.downcast_ref::<M>()) {
+            return Ok(metric.clone());
         }
-        let counter = IntCounter::new(name, help)?;
-        self.registry.register(Box::new(counter.clone()))?;
-        counters.insert(name, counter.clone());
-        Ok(counter)
+        let metric = make()?;
+        self.registry.register(Box::new(metric.clone()))?;
+        held.insert(name, Box::new(metric.clone()));
+        Ok(metric)
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::reads::{Observed, Pass, Reads};
+use super::worker::Outcome;
 use crate::api::Kind;
 pub use crate::client::Pace;
+use crate::executor::ActionState;
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 
@@ -21,6 +23,18 @@ pub trait Room: Send + Sync + 'static {
 
     /// Decides. Pure: no I/O, clock, async or randomness; the same view and time give the same plan.
     fn plan(view: &Self::View, now: Timestamp) -> Plan;
+
+    /// Plans for a reconcile of `key` that is about to take place: [`Room::plan`], unless the room counts for its metrics
+    /// what it decides.
+    fn decide(&self, key: &Key, view: &Self::View, now: Timestamp) -> Plan {
+        let _ = key;
+        Self::plan(view, now)
+    }
+
+    /// A reconcile of `key` has ended, after these steps. For metrics of the room's own; must not block.
+    fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
+        let _ = (key, outcome, actions);
+    }
 
     /// How long the keys that a change of this kind concerns rest first, so that further changes are gathered. A key is
     /// taken up when the first of its changes has rested that long, or at once when another change asks for it.
@@ -80,6 +94,11 @@ pub trait Reconcile: Send + Sync {
         now: Timestamp,
     ) -> Result<Pass, ObserveError>;
 
+    /// A reconcile has ended, see [`Room::ended`].
+    fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
+        let _ = (key, outcome, actions);
+    }
+
     /// How long the keys that a change of this kind concerns rest first, see [`Room::gather`].
     fn gather(&self, kind: &Kind) -> Duration {
         let _ = kind;
@@ -104,9 +123,13 @@ pub struct RoomAdapter<R>(pub R);
 impl<R: Room> Reconcile for RoomAdapter<R> {
     fn plan(&self, key: &Key, failures: &[Failure], _: &Reads, now: Timestamp) -> Result<Pass, ObserveError> {
         Ok(match self.0.observe(key, failures)? {
-            Some(view) => Pass::Plan(R::plan(&view, now)),
+            Some(view) => Pass::Plan(self.0.decide(key, &view, now)),
             None => Pass::Nothing,
         })
+    }
+
+    fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
+        self.0.ended(key, outcome, actions);
     }
 
     fn gather(&self, kind: &Kind) -> Duration {

@@ -369,10 +369,9 @@ async fn what_a_pass_needs_is_read_before_the_next() {
     bench.server.answer(503, Vec::new());
     bench.plan(Vec::new());
     bench.worker.explain(&key()).await;
-    let read = bench.script.read.lock();
+    let read = bench.script.read.lock().clone();
     assert_eq!(read[1].matches("Pod {").count(), 2, "{}", read[1]);
     assert!(read[2].contains("Object(Err(Refused"), "{}", read[2]);
-    drop(read);
 
     // A resource that is not served says nothing of its objects.
     bench.script.needs.lock().push_back(vec![object("web-1")]);

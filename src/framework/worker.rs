@@ -136,6 +136,7 @@ impl Worker {
         let took = started.elapsed();
         self.metrics.observe(self.controller, &outcome, took);
         self.stats.record(&key, &outcome, turn.attempt);
+        self.reconcile.ended(&key, &outcome, &actions);
         answer(asked, || Synced { outcome: outcome.clone(), actions: actions.clone(), took });
         self.report.ended(&turn, &outcome, actions, took);
         if let Some((cause, delay)) = span.in_scope(|| self.follow_up(&key, &outcome)) {

@@ -135,6 +135,7 @@ const fn descriptor(name: &'static str, build: fn(&Build<'_>) -> Result<Built, B
         cloud: false,
         special: false,
         service_account: None,
+        event_source: None,
         writes: &[],
         build: Some(build),
     }

@@ -57,6 +57,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: false,
     service_account: Some("deployment-controller"),
+    event_source: None,
     writes: &[
         Grant { group: "apps", resource: "deployments", verbs: &["get", "list", "update", "watch"] },
         Grant { group: "apps", resource: "deployments/status", verbs: &["update"] },

@@ -32,20 +32,23 @@ use crate::api::Kind;
 use crate::api::core::{Node, Pod, Service};
 use crate::api::discovery::EndpointSlice;
 use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
+use crate::executor::ActionState;
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError, Room,
-    RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError, Outcome,
+    Room, RoomAdapter, Watch, workers,
 };
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
 
 mod keys;
+mod metrics;
 mod plan;
 #[cfg(test)]
 mod tests;
 mod topology;
 mod view;
 
+use metrics::Metrics;
 use view::View;
 
 /// Label of a slice: who manages it.
@@ -67,6 +70,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: false,
     service_account: Some("endpointslice-controller"),
+    event_source: Some("endpoint-slice-controller"),
     writes: &[
         Grant { group: "", resource: "services", verbs: &["get", "list", "watch"] },
         Grant { group: "", resource: "pods", verbs: &["get", "list", "watch"] },
@@ -107,6 +111,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             batch_period: flags.endpointslice_updates_batch_period,
             prefer_same: (build.gate)("PreferSameTrafficDistribution"),
         },
+        metrics: Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?,
     };
     let watch = |kind, keys| Watch { kind, field_selector: None, keys };
     let watches = vec![
@@ -133,6 +138,7 @@ struct Controller {
     slices: Lister<EndpointSlice>,
     nodes: Lister<Node>,
     settings: Settings,
+    metrics: Metrics,
 }
 
 impl Room for Controller {
@@ -143,7 +149,19 @@ impl Room for Controller {
     }
 
     fn plan(view: &View, _: Timestamp) -> Plan {
-        plan::plan(view)
+        plan::plan(view).0
+    }
+
+    fn decide(&self, key: &Key, view: &View, _: Timestamp) -> Plan {
+        let (plan, counts) = plan::plan(view);
+        if view.failures.is_empty() {
+            self.metrics.planned(key, view, counts);
+        }
+        plan
+    }
+
+    fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
+        self.metrics.ended(key, outcome, actions);
     }
 
     fn gather(&self, kind: &Kind) -> Duration {

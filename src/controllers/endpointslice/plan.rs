@@ -28,16 +28,35 @@ pub(super) const IPV6: &str = "IPv6";
 /// `spec.clusterIP` of a headless Service.
 const HEADLESS: &str = "None";
 
-pub(super) fn plan(view: &View) -> Plan {
+/// What a plan comes to in one address family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    /// Endpoints that there should be.
+    pub(super) endpoints: usize,
+    /// Slices that these would fill.
+    pub(super) ideal: usize,
+    /// Slices that there will be.
+    pub(super) slices: usize,
+    /// Endpoints that are new among those with the same ports.
+    pub(super) added: usize,
+    /// Endpoints that are taken out of slices whose ports are still wanted.
+    pub(super) removed: usize,
+    /// Slices that are made, rewritten and deleted.
+    pub(super) written: usize,
+}
+
+/// What is to be done, and what that comes to, by family.
+pub(super) fn plan(view: &View) -> (Plan, Vec<Count>) {
     let mut plan = Plan::default();
     if let Some(failure) = view.failures.first() {
         plan.steps.push(Step::Emit(failed(&view.service, describe(&view.service, failure))));
-        return plan;
+        return (plan, Vec::new());
     }
-    if let Err(error) = reconcile(view, &mut plan) {
+    let mut counts = Vec::new();
+    if let Err(error) = reconcile(view, &mut plan, &mut counts) {
         plan.retry = Some(error.to_string());
     }
-    plan
+    (plan, counts)
 }
 
 /// What is written to the slices of all families.
@@ -50,7 +69,7 @@ struct Writes {
     since: Option<Time>,
 }
 
-fn reconcile(view: &View, plan: &mut Plan) -> Result<(), WireError> {
+fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<(), WireError> {
     let service = &view.service;
     let families = families(service);
     let (served, stray): (Vec<&Held>, Vec<&Held>) =
@@ -65,13 +84,17 @@ fn reconcile(view: &View, plan: &mut Plan) -> Result<(), WireError> {
         let mut slices = packing::pack(view, family, held, demand.groups);
         let event = hints::give(view, family, &mut slices);
         slices.settle(service);
+        counts.push(slices.count());
         plan.steps.extend(event.filter(|_| slices.is_change()).map(Step::Emit));
         packed.push(slices);
     }
-    let since = packed.iter().filter_map(|slices| slices.since);
-    // A Service that is new has changed when it was made.
-    let made = view.slices.is_empty().then_some(service.metadata.creation_timestamp).flatten();
-    let mut writes = Writes { since: since.chain(made).min(), ..Writes::default() };
+    // What is new about a Service that is new is the Service, whatever its pods have been through.
+    let since = if view.slices.is_empty() {
+        service.metadata.creation_timestamp
+    } else {
+        packed.iter().filter_map(|slices| slices.since).min()
+    };
+    let mut writes = Writes { since, ..Writes::default() };
     writes.deletes.extend(stray.into_iter().map(delete));
     for slices in packed {
         writes.collect(service, slices)?;

@@ -11,6 +11,7 @@ mod fixtures;
 mod hints;
 mod keys;
 mod labels;
+mod metrics;
 mod packing;
 mod ports;
 mod properties;

@@ -76,6 +76,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: false,
     service_account: Some("generic-garbage-collector"),
+    event_source: None,
     writes: &[
         Grant { group: "*", resource: "*", verbs: &["delete", "get", "list", "patch", "update", "watch"] },
         crate::framework::EVENTS_GRANT,

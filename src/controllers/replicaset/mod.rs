@@ -62,6 +62,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: false,
     service_account: Some("replicaset-controller"),
+    event_source: None,
     writes: &[
         Grant { group: "apps", resource: "replicasets", verbs: &["get", "list", "watch"] },
         Grant { group: "apps", resource: "replicasets/status", verbs: &["update"] },

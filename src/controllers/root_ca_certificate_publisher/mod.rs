@@ -33,6 +33,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: false,
     service_account: Some("root-ca-cert-publisher"),
+    event_source: None,
     writes: &[Grant { group: "", resource: "configmaps", verbs: &["create", "update"] }, EVENTS_GRANT],
     build: Some(build),
 };

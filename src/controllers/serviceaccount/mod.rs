@@ -32,6 +32,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: false,
     service_account: Some("service-account-controller"),
+    event_source: None,
     writes: &[Grant { group: "", resource: "serviceaccounts", verbs: &["create"] }, EVENTS_GRANT],
     build: Some(build),
 };

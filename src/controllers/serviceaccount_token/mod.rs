@@ -43,6 +43,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: true,
     service_account: None,
+    event_source: None,
     writes: &[
         Grant { group: "", resource: "secrets", verbs: &["delete", "get", "update"] },
         Grant { group: "", resource: "serviceaccounts", verbs: &["get", "update"] },

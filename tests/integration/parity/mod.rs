@@ -12,6 +12,7 @@
 //! | [`snapshot`], [`slices`], [`names`] | what is seen of a namespace, without what differs from run to run |
 //! | [`diff`] | comparing two of those |
 //! | [`stored`] | how outcomes are stored |
+//! | [`writes`] | how often the managers write |
 //! | [`report`] | what the test says in the end |
 
 use std::collections::BTreeSet;
@@ -34,6 +35,7 @@ mod scenario;
 mod slices;
 mod snapshot;
 mod stored;
+mod writes;
 
 use play::{Goal, play};
 use scenario::Scenario;
@@ -49,10 +51,11 @@ const COLLECTORS: &str = "--controllers=garbage-collector-controller,serviceacco
 /// Scenarios play beside each other, and must not wait for each other's requests. A slice is full with few endpoints.
 const ARGS: [&str; 3] = ["--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
 /// Services may have addresses of both families, and kwok plays its own nodes only.
-const PLANE: [&str; 3] = [
+const PLANE: [&str; 4] = [
     "--apiserver-arg=service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
     "--kwok-arg=manage-all-nodes=false",
     "--kwok-arg=manage-nodes-with-label-selector=type=kwok",
+    "--audit",
 ];
 /// Nodes that nobody plays and nothing is scheduled to, in a zone each: their pods go on only when they are told to.
 const BY_HAND: [(&str, &str); 3] = [("by-hand", "zone-1"), ("by-hand-2", "zone-2"), ("by-hand-3", "zone-3")];
@@ -150,7 +153,14 @@ async fn play_all(scenarios: Vec<(String, Scenario)>, controllers: &str) {
         .collect()
         .await;
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
-    if !recording {
+    let root = Path::new(ROOT);
+    let names = scenarios.iter().map(|(name, _)| name.as_str());
+    if recording {
+        let written = writes::count(&plane, "kube-controller-manager/", names);
+        writes::store(root, &version(), written).expect("the counts are stored");
+    } else {
+        let judged = writes::judge(&writes::recorded(root), &writes::count(&plane, "coxswain/", names));
+        judged.unwrap_or_else(|complaint| panic!("{complaint}"));
         assert_eq!(manager.errors(), Vec::<String>::new());
     }
 }

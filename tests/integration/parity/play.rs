@@ -12,6 +12,7 @@ use super::diff::differences;
 use super::names::Names;
 use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, is_namespaced, resource};
 use super::snapshot::{at, snapshot};
+use super::writes::prefix;
 use crate::harness::{Cluster, Namespace};
 
 /// How long a step may take.
@@ -45,7 +46,7 @@ pub(super) async fn play(
     scenario: &Scenario,
     goal: &Goal<'_>,
 ) -> Result<Vec<Value>, String> {
-    let namespace = cluster.namespace(&name.replace('/', "-")).await;
+    let namespace = cluster.namespace(&prefix(name)).await;
     let names = Names::new(&namespace.name);
     let mut stage = Stage { namespace, scenario, names };
     stage.settle_in().await?;

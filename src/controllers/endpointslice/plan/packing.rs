@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::super::view::{Held, View};
 use super::demand::{self, Group, Identity, Ports, Wanted};
-use super::draft;
+use super::{Count, draft};
 use crate::api::core::Service;
 use crate::api::discovery::{Endpoint, EndpointPort};
 use crate::wire::{Labels, Str, Time};
@@ -44,6 +44,8 @@ pub(super) struct Packed<'a> {
     pub(super) delete: Vec<&'a Held>,
     /// When the first of the endpoints that are new, or whose readiness changed, changed.
     pub(super) since: Option<Time>,
+    /// Endpoints, and what becomes of them; slices are counted in the end.
+    pub(super) tally: Count,
 }
 
 /// Decides about all slices of a family. Those of others and of an earlier Service of the name are in nobody's way: they
@@ -96,6 +98,8 @@ struct Packing<'p, 'a> {
 impl<'a> Packing<'_, 'a> {
     fn group(mut self, slices: Vec<&'a Held>, group: Group) {
         let Group { ports, endpoints: mut wanted } = group;
+        self.packed.tally.endpoints += wanted.len();
+        self.packed.tally.ideal += wanted.len().div_ceil(self.view.settings.max_per_slice);
         let mut update = Vec::new();
         let mut unchanged = Vec::new();
         for held in slices {
@@ -105,6 +109,7 @@ impl<'a> Packing<'_, 'a> {
                 Kept::Changed(draft) => update.push((held, draft)),
             }
         }
+        self.packed.tally.added += wanted.len();
         let mut left: VecDeque<Placed<'a>> = wanted.into_values().map(|wanted| self.place(wanted)).collect();
         // Where something is written anyway.
         update
@@ -145,6 +150,7 @@ impl<'a> Packing<'_, 'a> {
             }
             draft.endpoints.push(Placed { endpoint: wanted, held: Some(placed) });
         }
+        self.packed.tally.removed += held.endpoints.len() - draft.endpoints.len();
         changed |= draft.endpoints.len() != held.endpoints.len();
         if changed && draft.endpoints.is_empty() {
             Kept::None
@@ -252,6 +258,18 @@ impl<'a> Packed<'a> {
         reusable.reverse();
         self.delete = reusable;
         self.delete.extend(gone);
+    }
+
+    /// What all this comes to.
+    pub(super) fn count(&self) -> Count {
+        let made_or_rewritten = self.create.len() + self.update.len();
+        Count {
+            // The slice that a Service without endpoints has is as it should be.
+            ideal: self.tally.ideal.max(1),
+            slices: made_or_rewritten + self.unchanged.len(),
+            written: made_or_rewritten + self.delete.len(),
+            ..self.tally
+        }
     }
 
     /// Whether anything is written.

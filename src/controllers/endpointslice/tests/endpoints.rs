@@ -168,7 +168,7 @@ fn the_earliest_change_is_told() {
         bench.all()[0].metadata.annotations.get(name).map(ToString::to_string)
     };
     let at = |seconds| ago(seconds).map(|time| time.to_string());
-    // A new Service: it, or a pod that was ready before.
+    // A new Service, though its pods were ready before.
     let bench = Bench::of(&service(|_| {}), [pod(1, |_| {}), pod(2, |_| {})]);
     bench.settled();
     assert_eq!(told(&bench), at(10_000));

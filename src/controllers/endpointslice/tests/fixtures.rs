@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use prometheus::Registry;
 
 use super::super::*;
 use crate::api::core::{Node, NodeCondition, Pod, PodCondition, PodIp, Service, ServicePort};
 use crate::api::discovery::{Endpoint, EndpointSlice};
 use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Object};
+use crate::framework::RoomMetrics;
 use crate::informer::{Store, downcast};
 use crate::model::plan::{Step, Verb, Write};
 use crate::wire::splice::{Edit, edit};
@@ -150,14 +152,15 @@ impl Bench {
             slices: Lister::new(Arc::clone(&self.slices)),
             nodes: Lister::new(Arc::clone(&self.nodes)),
             settings: self.settings,
+            metrics: Metrics::register(&RoomMetrics::new(Registry::new())).unwrap(),
         }
     }
 
     pub(super) fn plan_after(&self, failures: &[Failure]) -> Option<Plan> {
         let view = self.room().observe(&Key::new("default", "web"), failures).unwrap()?;
-        let made = plan::plan(&view);
+        let (made, counts) = plan::plan(&view);
         assert_eq!(
-            format!("{made:?}"),
+            format!("{:?}", (&made, &counts)),
             format!("{:?}", plan::plan(&view)),
             "a plan is a function of its view"
         );
