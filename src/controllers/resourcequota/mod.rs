@@ -65,6 +65,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     cloud: false,
     special: false,
     service_account: Some("resourcequota-controller"),
+    event_source: None,
     writes: &[
         Grant { group: "", resource: "resourcequotas/status", verbs: &["update"] },
         Grant { group: "*", resource: "*", verbs: &["list", "watch"] },

@@ -18,7 +18,13 @@ fn pods() -> impl Strategy<Value = Vec<Arc<Pod>>> {
         prop_oneof![Just(""), Just("high"), Just("low")],
         any::<[bool; 3]>(),
     );
-    let pod = |(phase, number, suffix, class, [terminating, asks, crosses_namespaces])| {
+    let pod = |(phase, number, suffix, class, [terminating, asks, crosses_namespaces]): (
+        &str,
+        u32,
+        &str,
+        &str,
+        [bool; 3],
+    )| {
         let amount = format!("{number}{suffix}");
         let charge = PodCharge {
             priority_class: class.into(),
