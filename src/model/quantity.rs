@@ -37,8 +37,6 @@ pub struct Quantity {
 pub struct ParseQuantityError(String);
 
 const UNIT: i128 = 1_000_000_000;
-/// Digits that are read into the mantissa; what comes after them rounds it up.
-const MOST_DIGITS: usize = 36;
 /// Decimal suffixes from billionths on, each a thousand times the one before.
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 /// Binary suffixes from units on.
@@ -154,19 +152,22 @@ fn scale(suffix: &str) -> Option<(Format, i64, u32)> {
 #[derive(Default)]
 struct Mantissa {
     digits: i128,
-    length: usize,
+    /// Whether there is no room for more digits: the rest of them rounds it up.
+    full: bool,
     exponent: i64,
     inexact: bool,
 }
 
 impl Mantissa {
     fn push(&mut self, digit: u8) {
-        if self.length < MOST_DIGITS {
-            self.digits = self.digits * 10 + i128::from(digit);
-            self.length += usize::from(self.digits > 0);
-        } else {
-            self.inexact |= digit > 0;
-            self.exponent = self.exponent.saturating_add(1);
+        let longer = self.digits.checked_mul(10).and_then(|digits| digits.checked_add(digit.into()));
+        match longer.filter(|_| !self.full) {
+            Some(digits) => self.digits = digits,
+            None => {
+                self.full = true;
+                self.inexact |= digit > 0;
+                self.exponent = self.exponent.saturating_add(1);
+            }
         }
     }
 

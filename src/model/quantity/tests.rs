@@ -134,8 +134,10 @@ proptest! {
     fn what_is_written_is_read_as_the_same_amount(amount in amounts()) {
         let read = quantity(&amount.to_string());
         prop_assert!(read.equals(amount), "{amount} {read}");
-        // And it is in canonical form already.
-        prop_assert_eq!(read.to_string(), amount.to_string());
+        // And it is in canonical form already, unless it took no suffix where a decimal one would have done.
+        if amount.format != Format::Binary {
+            prop_assert_eq!(read.to_string(), amount.to_string());
+        }
     }
 
     #[test]
