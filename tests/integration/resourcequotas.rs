@@ -153,7 +153,7 @@ async fn usage_is_right_after_a_storm() {
     assert_eq!(live, left);
     becomes(&namespace, "some", "pods", &left.to_string()).await;
     // Amounts of CPUs are written in thousandths, unless they come out even.
-    let cpus = if left % 10 == 0 { (left / 10).to_string() } else { format!("{}m", left * 100) };
+    let cpus = if left.is_multiple_of(10) { (left / 10).to_string() } else { format!("{}m", left * 100) };
     becomes(&namespace, "some", "requests.cpu", &cpus).await;
 
     // Somebody writes nonsense into the status; the next pod that goes sets it right.

@@ -1,6 +1,9 @@
 //! What each name in `spec.hard` counts. The amounts were observed of the original.
 
-use super::fixtures::*;
+use super::fixtures::{
+    NOW, asking, device_claim, devices, exactly, expected, first_of, hard, made_for, planned, pod,
+    quantities, quota, service, used, view, volume_claim, written,
+};
 use crate::wire::Time;
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::keys::{Others, Turn, of_pods, of_quotas, of_services, of_volume_claims};
 use super::super::measure::Resource;
-use super::fixtures::*;
+use super::fixtures::{asking, hard, meta, pod, quantities, quota, service, volume_claim};
 use crate::api::charge::PodCharge;
 use crate::api::core::Pod;
 use crate::api::kinds::{DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_QUOTAS};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::view::{Known, View};
-use super::fixtures::*;
+use super::fixtures::{asking, hard, planned, pod, quota, requirement, selector, used, view, written};
 use crate::api::charge::PodCharge;
 use crate::api::core::Pod;
 use crate::model::quantity::Quantity;

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::super::view::{Known, View};
-use super::fixtures::*;
+use super::fixtures::{
+    asking, device_claim, devices, exactly, expected, hard, pod, quota, requirement, selector, service, used,
+    view, volume_claim,
+};
 use crate::api::charge::PodCharge;
 use crate::api::core::Pod;
 use crate::api::quota::{ModifyVolumeStatus, PersistentVolumeClaim, ScopeRequirement};

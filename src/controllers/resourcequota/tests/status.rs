@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::super::view::{Known, View};
-use super::fixtures::*;
+use super::fixtures::{
+    amounts, asking, expected, hard, planned, pod, quantities, quota, used, view, written,
+};
 use crate::wire::Quantities;
 use crate::wire::splice::get;
 
