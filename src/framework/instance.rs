@@ -129,15 +129,15 @@ pub struct Instance {
 }
 
 /// Reconciles all objects again and again, see [`Room::resync`](super::Room::resync).
-struct Resync {
-    period: Duration,
-    objects: Arc<Store>,
-    queue: Arc<WorkQueue<Key>>,
+pub(super) struct Resync {
+    pub(super) period: Duration,
+    pub(super) objects: Arc<Store>,
+    pub(super) queue: Arc<WorkQueue<Key>>,
 }
 
 impl Resync {
     /// Works until `stop`.
-    async fn run(self, stop: CancellationToken) {
+    pub(super) async fn run(self, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(self.period)).await.is_some() {
             for object in self.objects.list() {
                 self.queue.add(Key::of(object.meta()));
