@@ -161,13 +161,12 @@ struct Mantissa {
 impl Mantissa {
     fn push(&mut self, digit: u8) {
         let longer = self.digits.checked_mul(10).and_then(|digits| digits.checked_add(digit.into()));
-        match longer.filter(|_| !self.full) {
-            Some(digits) => self.digits = digits,
-            None => {
-                self.full = true;
-                self.inexact |= digit > 0;
-                self.exponent = self.exponent.saturating_add(1);
-            }
+        if let Some(digits) = longer.filter(|_| !self.full) {
+            self.digits = digits;
+        } else {
+            self.full = true;
+            self.inexact |= digit > 0;
+            self.exponent = self.exponent.saturating_add(1);
         }
     }
 

@@ -47,7 +47,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
                 continue;
             }
             Count::NotYet => {
-                plan.retry = Some(format!("{name} can't be counted yet: its cache is not filled"))
+                plan.retry = Some(format!("{name} can't be counted yet: its cache is not filled"));
             }
             Count::NotServed => plan.look_again_after(LOOK_AGAIN),
             Count::Unknown => {}
