@@ -224,6 +224,44 @@ message! {
         /// `Active` or `Terminating`.
         1 => phase: Str [interned],
     }
+
+    /// A namespace as it is read by who ends it, with all that is written then.
+    pub struct EndingNamespace + raw = "k8s.io.api.core.v1.Namespace" {
+        /// Metadata.
+        1 => metadata: ObjectMeta,
+        /// Desired state.
+        2 => spec: NamespaceSpec,
+        /// Observed state.
+        3 => status: EndingNamespaceStatus,
+    }
+
+    /// What is to become of a namespace.
+    pub struct NamespaceSpec = "k8s.io.api.core.v1.NamespaceSpec" {
+        /// What must be done before it may go: `kubernetes` for its content, others of others.
+        1 => finalizers: Vec<Str> [interned],
+    }
+
+    /// How far the end of a namespace has come.
+    pub struct EndingNamespaceStatus = "k8s.io.api.core.v1.NamespaceStatus" {
+        /// `Active` or `Terminating`.
+        1 => phase: Str [interned],
+        /// Conditions.
+        2 => conditions: Vec<NamespaceCondition>,
+    }
+
+    /// A condition of a namespace.
+    pub struct NamespaceCondition = "k8s.io.api.core.v1.NamespaceCondition" {
+        /// What it is about.
+        1 => r#type: Str [interned],
+        /// `True`, `False` or `Unknown`.
+        2 => status: Str [interned],
+        /// When `status` changed last.
+        4 => last_transition_time: Option<Time>,
+        /// For machines.
+        5 => reason: Str [interned],
+        /// For people.
+        6 => message: Str,
+    }
 }
 
 impl Secret {

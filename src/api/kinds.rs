@@ -7,10 +7,13 @@ use bytes::Bytes;
 use super::apps::{Deployment, ReplicaSet};
 use super::charge::Charge;
 use super::coordination::Lease;
-use super::core::{ConfigMap, ContainerPort, Namespace, Node, Pod, Secret, Service, ServiceAccount};
+use super::core::{
+    ConfigMap, ContainerPort, EndingNamespace, Namespace, Node, Pod, Secret, Service, ServiceAccount,
+};
 use super::discovery::EndpointSlice;
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
+use super::networking::ServiceCidr;
 use super::quota::{DeviceClass, PersistentVolumeClaim, ResourceClaim, ResourceQuota};
 use crate::wire::splice::{Edit, edit, without};
 use crate::wire::{Message, Str, WireError};
@@ -112,6 +115,8 @@ object! {
     ReplicaSet, raw;
     Lease, raw;
     EndpointSlice, raw;
+    ServiceCidr, raw;
+    EndingNamespace, raw;
     ResourceQuota, raw;
     PersistentVolumeClaim;
     ResourceClaim;
@@ -284,7 +289,13 @@ pub static CONFIG_MAPS: Kind = Kind {
 };
 
 /// Namespaces.
-pub static NAMESPACES: Kind = Kind {
+pub static NAMESPACES: Kind = NAMESPACES_ROW;
+
+/// Namespaces with their bytes: read live, to be written. The cached ones are [`NAMESPACES`].
+pub static ENDING_NAMESPACES: Kind =
+    Kind { decode: decode_kept::<EndingNamespace>, indexes: &[], ..NAMESPACES_ROW };
+
+const NAMESPACES_ROW: Kind = Kind {
     group: "",
     version: "v1",
     kind: "Namespace",
@@ -391,6 +402,30 @@ pub static DEVICE_CLASSES: Kind = Kind {
     indexes: &[],
 };
 
+/// ServiceCIDRs.
+pub static SERVICE_CIDRS: Kind = Kind {
+    group: "networking.k8s.io",
+    version: "v1",
+    kind: "ServiceCIDR",
+    resource: "servicecidrs",
+    namespaced: false,
+    metadata_only: false,
+    decode: decode_kept::<ServiceCidr>,
+    indexes: &[],
+};
+
+/// IPAddresses, of which the metadata says everything but whose they are.
+pub static IP_ADDRESSES: Kind = Kind {
+    group: "networking.k8s.io",
+    version: "v1",
+    kind: "IPAddress",
+    resource: "ipaddresses",
+    namespaced: false,
+    metadata_only: true,
+    decode: decode::<PartialObjectMetadata>,
+    indexes: &[],
+};
+
 /// All kinds, for tests that hold for each.
 pub static ALL: &[&Kind] = &[
     &PODS,
@@ -404,6 +439,8 @@ pub static ALL: &[&Kind] = &[
     &SERVICES,
     &NODES,
     &ENDPOINT_SLICES,
+    &SERVICE_CIDRS,
+    &IP_ADDRESSES,
     &RESOURCE_QUOTAS,
     &PERSISTENT_VOLUME_CLAIMS,
     &RESOURCE_CLAIMS,

@@ -14,6 +14,7 @@ pub mod events;
 mod kind;
 pub mod kinds;
 pub mod meta;
+pub mod networking;
 pub mod quota;
 
 pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
@@ -31,6 +32,7 @@ pub fn schema() -> Vec<MessageSchema> {
         discovery::SCHEMA,
         events::SCHEMA,
         meta::SCHEMA,
+        networking::SCHEMA,
         quota::SCHEMA,
         crate::wire::SCHEMA,
     ]

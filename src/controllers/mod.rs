@@ -3,8 +3,10 @@
 pub mod deployment;
 pub mod endpointslice;
 pub mod garbage_collector;
+pub mod namespace;
 pub mod replicaset;
 pub mod resourcequota;
 pub mod root_ca_certificate_publisher;
+pub mod service_cidr;
 pub mod serviceaccount;
 pub mod serviceaccount_token;

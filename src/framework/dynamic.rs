@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::instance::Watched;
 use crate::api::{Kind, kinds};
-pub use crate::client::{ApiError, ApiResource};
+pub use crate::client::ApiResource;
 use crate::client::{ApiResources, Discovery, RestMapper};
 use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, Store};
 use crate::model::Key;

@@ -28,7 +28,7 @@ use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, S
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
-use crate::queue::{QueueMetrics, WorkQueue};
+use crate::queue::{QueueConfig, QueueMetrics, WorkQueue};
 use crate::serve::{Handler as Page, Router};
 use crate::wire::Str;
 
@@ -341,7 +341,11 @@ impl Instance {
         runtime: &Runtime,
         (executor, reader): (&Executor, &Reader),
     ) {
-        let queue = Arc::new(WorkQueue::new(each.queue, &runtime.queue_metrics));
+        let mut config = QueueConfig::default();
+        if let Some(longest) = each.reconcile.longest_backoff() {
+            config.max_delay = longest;
+        }
+        let queue = Arc::new(WorkQueue::with_config(each.queue, config, &runtime.queue_metrics));
         let stats = Arc::new(LoopStats::new(Arc::clone(&runtime.clock)));
         let mut read: Vec<Arc<Store>> = Vec::new();
         for watch in each.watches {

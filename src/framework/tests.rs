@@ -470,3 +470,32 @@ async fn all_objects_come_back_again_and_again() {
     stop.cancel();
     task.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_asks_for_it_is_followed_by_another() {
+    let bench = Bench::new();
+    let looking = |steps| Plan { steps, look_again: true, ..Plan::default() };
+    bench.script.plans.lock().push_back(looking(vec![create()]));
+    bench.plan(vec![create()]);
+    bench.server.answer(201, pod("5"));
+    bench.server.answer(201, pod("6"));
+    let outcome = bench.reconcile().await;
+    assert_eq!(outcome, Outcome::Done { writes: 2, requeue_after: None });
+    let read = std::mem::take(&mut *bench.script.read.lock());
+    assert!(!read[0].contains("pods") && read[1].contains("pods"), "it is told what was written: {read:?}");
+
+    // Not for ever, and not after a failure.
+    bench.script.plans.lock().extend((0..9).map(|_| looking(Vec::new())));
+    let outcome = bench.worker.reconcile(&Key::new("ns", "other")).await.0;
+    assert!(matches!(outcome, Outcome::Failed { retry: true, .. }), "{outcome:?}");
+    assert_eq!(bench.script.plans.lock().len(), 5);
+    bench.script.plans.lock().clear();
+    bench.script.plans.lock().push_back(looking(vec![create()]));
+    bench.plan(Vec::new());
+    bench.server.answer(500, Vec::new());
+    assert!(matches!(
+        bench.worker.reconcile(&Key::new("ns", "third")).await.0,
+        Outcome::Failed { retry: true, .. }
+    ));
+    assert!(bench.script.asked.lock().last().is_some_and(|failures| failures.len() == 1));
+}

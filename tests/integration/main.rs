@@ -22,6 +22,7 @@ mod handover;
 mod informers;
 mod leadership;
 mod lifecycle;
+mod namespaces;
 mod panics;
 mod parity;
 mod proto_fields;

@@ -22,8 +22,16 @@ const OVERLOAD: f64 = 0.2;
 
 /// Whether the Service asks for topology aware routing.
 pub(super) fn is_auto(service: &Service) -> bool {
-    let asked = ANNOTATIONS.iter().find_map(|name| service.metadata.annotations.get(name));
-    asked.is_some_and(|mode| *mode == "Auto" || *mode == "auto")
+    mode(service).is_some_and(|mode| *mode == "Auto" || *mode == "auto")
+}
+
+/// Whether the Service says that it does not want topology aware routing.
+pub(super) fn is_declined(service: &Service) -> bool {
+    mode(service).is_some() && !is_auto(service)
+}
+
+fn mode(service: &Service) -> Option<&Str> {
+    ANNOTATIONS.iter().find_map(|name| service.metadata.annotations.get(name))
 }
 
 /// The zone of a node; empty if it has none.

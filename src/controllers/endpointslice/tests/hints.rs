@@ -162,6 +162,10 @@ fn hints_go_when_they_can_not_be_given() {
     let bench = fresh();
     bench.add(&service(|_| {}));
     assert_eq!(bench.settled(), [bare]);
+    let bench = fresh();
+    bench.add(&auto("Disabled"));
+    let disabled = refused("Topology Aware Hints has been disabled");
+    assert_eq!(bench.reconcile(), [disabled, "update web-2".to_owned()]);
     let bench = roomy(&auto("Auto"), [on(1, 0), on(2, 0), on(3, 2), on(4, 0), on(5, 1), on(6, 2)]);
     bench.settled();
     bench.add(&service(|_| {}));
