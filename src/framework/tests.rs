@@ -454,9 +454,10 @@ async fn all_objects_come_back_again_and_again() {
         metadata: ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() },
         ..Pod::default()
     });
-    let (period, stop) = (Duration::from_secs(300), CancellationToken::new());
+    let (period, stop) = (Duration::from_mins(5), CancellationToken::new());
     let resync = Resync { period, objects: Arc::clone(&objects), queue: Arc::clone(&queue) };
-    let task = tokio::spawn(resync.run(stop.clone()));
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(resync.run(stop.clone()));
     // It is there before the first time comes, and gone before the fourth.
     objects.upsert(&pod);
     let began = tokio::time::Instant::now();
@@ -468,7 +469,7 @@ async fn all_objects_come_back_again_and_again() {
     tokio::time::sleep(period * 2).await;
     assert!(queue.snapshot(1).oldest.is_empty());
     stop.cancel();
-    task.await.unwrap();
+    tasks.join_next().await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,8 +62,8 @@ pub(super) fn requirement(scope: &str, operator: &str, values: &[&str]) -> Scope
     }
 }
 
-pub(super) fn selector(requirements: Vec<ScopeRequirement>) -> Option<Box<ScopeSelector>> {
-    Some(Box::new(ScopeSelector { match_expressions: requirements }))
+pub(super) fn selector(requirements: Vec<ScopeRequirement>) -> Box<ScopeSelector> {
+    Box::new(ScopeSelector { match_expressions: requirements })
 }
 
 /// A running pod that is charged this.

@@ -45,6 +45,7 @@ fn quotas() -> Lister<ResourceQuota> {
     Lister::new(Arc::new(store))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "changes are written where they are told")]
 fn told(map: &KeyMap, old: Option<AnyObject>, new: Option<AnyObject>, initial: bool) -> Vec<String> {
     let mut keys = Vec::new();
     let delta = Delta { old: old.as_ref(), new: new.as_ref(), initial, resync: false };

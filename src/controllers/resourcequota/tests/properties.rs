@@ -56,7 +56,7 @@ fn names() -> impl Strategy<Value = Vec<&'static str>> {
 fn cpu(pods: &[Arc<Pod>], scope: Option<(&str, &str, &[&str])>) -> Quantity {
     let quota = quota(&hard(&["cpu"]), |quota| {
         let requirement = scope.map(|(scope, operator, values)| requirement(scope, operator, values));
-        quota.spec.scope_selector = selector(requirement.into_iter().collect());
+        quota.spec.scope_selector = Some(selector(requirement.into_iter().collect()));
     });
     used(&View { pods: pods.to_vec(), ..view(quota) })["cpu"].parse().unwrap()
 }

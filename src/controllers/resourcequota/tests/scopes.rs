@@ -32,7 +32,7 @@ fn pods() -> Vec<Arc<Pod>> {
 fn cpu(scopes: &[&str], requirements: Vec<ScopeRequirement>) -> u64 {
     let quota = quota(&hard(&["cpu"]), |quota| {
         quota.spec.scopes = scopes.iter().map(|scope| (*scope).into()).collect();
-        quota.spec.scope_selector = selector(requirements);
+        quota.spec.scope_selector = Some(selector(requirements));
     });
     let view = View { pods: pods(), ..view(quota) };
     let text = used(&view)["cpu"].clone();
@@ -106,7 +106,9 @@ fn what_knows_no_scopes_is_in_none() {
         view.pods = vec![pod("p", asking(&[("example.com/gpu", "1")], &[]), |_| {})];
         let of_pods = if scope == "NotTerminating" { "1" } else { "0" };
         let mut none = expected(&hard(&names));
-        none.values_mut().for_each(|amount| *amount = "0".to_owned());
+        for amount in none.values_mut() {
+            *amount = "0".to_owned();
+        }
         none.insert("count/pods".to_owned(), of_pods.to_owned());
         none.insert("requests.example.com/gpu".to_owned(), of_pods.to_owned());
         assert_eq!(used(&view), none, "{scope}");
