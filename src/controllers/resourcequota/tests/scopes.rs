@@ -139,7 +139,7 @@ fn volume_claims_are_selected_by_their_attributes() {
     ] {
         let quota = quota(&hard(&["requests.storage"]), |quota| {
             quota.spec.scope_selector =
-                selector(vec![requirement("VolumeAttributesClass", operator, values)]);
+                Some(selector(vec![requirement("VolumeAttributesClass", operator, values)]));
         });
         let view = View { volume_claims: claims(), ..view(quota) };
         assert_eq!(used(&view)["requests.storage"], expected, "{operator} {values:?}");
