@@ -12,8 +12,8 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, endpointslice, garbage_collector, namespace, replicaset, root_ca_certificate_publisher,
-    service_cidr, serviceaccount, serviceaccount_token,
+    deployment, endpointslice, garbage_collector, namespace, replicaset, resourcequota,
+    root_ca_certificate_publisher, service_cidr, serviceaccount, serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
 
@@ -227,12 +227,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Answers ResourcePoolStatusRequests with what is free in a pool of devices.",
         )
     },
-    not_built(
-        "resourcequota-controller",
-        &["resourcequota"],
-        Some("resourcequota-controller"),
-        "Counts what each ResourceQuota limits.",
-    ),
+    resourcequota::DESCRIPTOR,
     root_ca_certificate_publisher::DESCRIPTOR,
     Descriptor {
         gates: &["SELinuxChangePolicy"],

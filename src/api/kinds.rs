@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::apps::{Deployment, ReplicaSet};
+use super::charge::Charge;
 use super::coordination::Lease;
 use super::core::{
     ConfigMap, ContainerPort, EndingNamespace, Namespace, Node, Pod, Secret, Service, ServiceAccount,
@@ -13,6 +14,7 @@ use super::discovery::EndpointSlice;
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
 use super::networking::ServiceCidr;
+use super::quota::{DeviceClass, PersistentVolumeClaim, ResourceClaim, ResourceQuota};
 use crate::wire::splice::{Edit, edit, without};
 use crate::wire::{Message, Str, WireError};
 
@@ -74,6 +76,12 @@ const POD_ANNOTATIONS: &[&str] = &["controller.kubernetes.io/pod-deletion-cost"]
 const SERVICE_ANNOTATIONS: &[&str] =
     &["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
 
+/// Annotations of volume claims that some controller reads.
+const CLAIM_ANNOTATIONS: &[&str] = &["volume.beta.kubernetes.io/storage-class"];
+
+/// Annotations of resource claims that some controller reads.
+const RESOURCE_CLAIM_ANNOTATIONS: &[&str] = &["resource.kubernetes.io/extended-resource-claim"];
+
 macro_rules! object {
     ($($ty:ty $(, $raw:ident)?;)*) => {$(
         impl Object for $ty {
@@ -109,6 +117,10 @@ object! {
     EndpointSlice, raw;
     ServiceCidr, raw;
     EndingNamespace, raw;
+    ResourceQuota, raw;
+    PersistentVolumeClaim;
+    ResourceClaim;
+    DeviceClass;
 }
 
 fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
@@ -117,6 +129,7 @@ fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
 
 fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut pod = Pod::decode_with_annotations(bytes, POD_ANNOTATIONS)?;
+    pod.charge = Charge::decode(bytes)?;
     keep_sidecars(&mut pod);
     keep_named_ports(&mut pod);
     Ok(Arc::new(pod))
@@ -142,9 +155,24 @@ fn decode_service(bytes: &Bytes) -> Result<AnyObject, WireError> {
     Ok(Arc::new(Service::decode_with_annotations(bytes, SERVICE_ANNOTATIONS)?))
 }
 
+fn decode_volume_claim(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    let mut claim = PersistentVolumeClaim::decode_with_annotations(bytes, CLAIM_ANNOTATIONS)?;
+    claim.spec.resources.requests.retain(|resource| resource == "storage");
+    claim.status.allocated_resources.retain(|resource| resource == "storage");
+    Ok(Arc::new(claim))
+}
+
+fn decode_resource_claim(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    Ok(Arc::new(ResourceClaim::decode_with_annotations(bytes, RESOURCE_CLAIM_ANNOTATIONS)?))
+}
+
+fn decode_device_class(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    Ok(Arc::new(DeviceClass::decode_with_annotations(bytes, &[])?))
+}
+
 fn decode_node(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut node = Node::decode_with_annotations(bytes, &[])?;
-    node.status.allocatable.0.retain(|resource, _| *resource == "cpu");
+    node.status.allocatable.retain(|resource| resource == "cpu");
     Ok(Arc::new(node))
 }
 
@@ -326,6 +354,54 @@ pub static ENDPOINT_SLICES: Kind = Kind {
     indexes: &[Index { name: BY_SERVICE, keys: service_keys }],
 };
 
+/// ResourceQuotas.
+pub static RESOURCE_QUOTAS: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "ResourceQuota",
+    resource: "resourcequotas",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_kept::<ResourceQuota>,
+    indexes: &[],
+};
+
+/// PersistentVolumeClaims.
+pub static PERSISTENT_VOLUME_CLAIMS: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "PersistentVolumeClaim",
+    resource: "persistentvolumeclaims",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_volume_claim,
+    indexes: &[],
+};
+
+/// ResourceClaims.
+pub static RESOURCE_CLAIMS: Kind = Kind {
+    group: "resource.k8s.io",
+    version: "v1",
+    kind: "ResourceClaim",
+    resource: "resourceclaims",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_resource_claim,
+    indexes: &[],
+};
+
+/// DeviceClasses.
+pub static DEVICE_CLASSES: Kind = Kind {
+    group: "resource.k8s.io",
+    version: "v1",
+    kind: "DeviceClass",
+    resource: "deviceclasses",
+    namespaced: false,
+    metadata_only: false,
+    decode: decode_device_class,
+    indexes: &[],
+};
+
 /// ServiceCIDRs.
 pub static SERVICE_CIDRS: Kind = Kind {
     group: "networking.k8s.io",
@@ -365,4 +441,8 @@ pub static ALL: &[&Kind] = &[
     &ENDPOINT_SLICES,
     &SERVICE_CIDRS,
     &IP_ADDRESSES,
+    &RESOURCE_QUOTAS,
+    &PERSISTENT_VOLUME_CLAIMS,
+    &RESOURCE_CLAIMS,
+    &DEVICE_CLASSES,
 ];

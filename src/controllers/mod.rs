@@ -5,6 +5,7 @@ pub mod endpointslice;
 pub mod garbage_collector;
 pub mod namespace;
 pub mod replicaset;
+pub mod resourcequota;
 pub mod root_ca_certificate_publisher;
 pub mod service_cidr;
 pub mod serviceaccount;

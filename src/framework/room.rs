@@ -42,6 +42,11 @@ pub trait Room: Send + Sync + 'static {
         let _ = kind;
         Duration::ZERO
     }
+
+    /// How often every object of the loop's kind is reconciled without a change; never if `None`.
+    fn resync(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A controller whose decisions rest on live reads too: it observes in several passes. See [`Reads`].
@@ -111,6 +116,11 @@ pub trait Reconcile: Send + Sync {
         Duration::ZERO
     }
 
+    /// How often every object is reconciled, see [`Room::resync`].
+    fn resync(&self) -> Option<Duration> {
+        None
+    }
+
     /// How long a key that fails again and again rests at most, see [`LiveRoom::longest_backoff`].
     fn longest_backoff(&self) -> Option<Duration> {
         None
@@ -140,6 +150,10 @@ impl<R: Room> Reconcile for RoomAdapter<R> {
 
     fn gather(&self, kind: &Kind) -> Duration {
         self.0.gather(kind)
+    }
+
+    fn resync(&self) -> Option<Duration> {
+        self.0.resync()
     }
 }
 

@@ -9,6 +9,7 @@ pub mod key;
 pub mod owners;
 pub mod plan;
 pub mod pods;
+pub mod quantity;
 pub mod selector;
 pub mod template;
 

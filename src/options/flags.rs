@@ -218,8 +218,8 @@ concurrent_replicaset_syncs: i32 = 5, Built, "ReplicaSets reconciled at the same
 concurrent_rc_syncs: i32 = 5, NotBuilt, "ReplicationControllers reconciled at the same time.";
 
 ["Resourcequota-controller"]
-concurrent_resource_quota_syncs: i32 = 5, NotBuilt, "ResourceQuotas reconciled at the same time.";
-resource_quota_sync_period: Duration = secs(300), NotBuilt, "Time after which the usage of a ResourceQuota is counted again.";
+concurrent_resource_quota_syncs: i32 = 5, Built, "ResourceQuotas reconciled at the same time.";
+resource_quota_sync_period: Duration = secs(300), Built, "Time after which the usage of every ResourceQuota is counted again. 0 for never.";
 
 ["Serviceaccount-controller"]
 concurrent_serviceaccount_token_syncs: i32 = 5, Built, "Service account token Secrets reconciled at the same time.";

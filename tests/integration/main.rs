@@ -28,6 +28,7 @@ mod parity;
 mod proto_fields;
 mod rbac;
 mod replicas;
+mod resourcequotas;
 mod serving;
 mod takeover;
 mod unknown_fields;

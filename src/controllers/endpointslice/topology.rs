@@ -46,7 +46,7 @@ pub(super) fn contribution(node: &Node) -> Option<(Str, u64)> {
     if !node.is_ready() || NOT_COUNTED.iter().any(|label| labels.contains_key(label)) {
         return None;
     }
-    let cpu = node.status.allocatable.0.get("cpu").and_then(|amount| milli_cpus(amount));
+    let cpu = node.status.allocatable.get("cpu").and_then(|amount| milli_cpus(amount));
     Some((zone(node), cpu.unwrap_or(0)))
 }
 

@@ -48,6 +48,10 @@ const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-contro
 /// The scenarios of garbage collection, which would end what others look at, and the controllers that they need.
 const COLLECTED: &str = "garbage-collector/";
 const COLLECTORS: &str = "--controllers=garbage-collector-controller,serviceaccount-controller";
+/// The scenarios of quotas, apart too: others write the status of quotas themselves, and count every write.
+const COUNTED: &str = "resourcequota/";
+const COUNTERS: &str = "--controllers=resourcequota-controller,serviceaccount-controller,\
+    root-ca-certificate-publisher-controller";
 /// Scenarios play beside each other, and must not wait for each other's requests. A slice is full with few endpoints.
 const ARGS: [&str; 3] = ["--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
 /// Services may have addresses of both families, and kwok plays its own nodes only.
@@ -63,12 +67,14 @@ const BY_HAND: [(&str, &str); 3] = [("by-hand", "zone-1"), ("by-hand-2", "zone-2
 const AT_A_TIME: usize = 12;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
 
-/// Scenarios by name (`deployment/scales`), as far as they are asked for: those of garbage collection, or all others.
-fn scenarios(collected: bool) -> Vec<(String, Scenario)> {
+/// Scenarios by name (`deployment/scales`), as far as they are asked for: those of a folder, or those of none that is played
+/// apart.
+fn scenarios(apart: Option<&str>) -> Vec<(String, Scenario)> {
     let wanted = std::env::var("COXSWAIN_PARITY").unwrap_or_default();
     let names = files(Path::new(ROOT)).into_iter().filter(|name| !name.starts_with("outcomes/"));
     names
-        .filter(|name| name.contains(&wanted) && name.starts_with(COLLECTED) == collected)
+        .filter(|name| name.contains(&wanted))
+        .filter(|name| [COLLECTED, COUNTED].into_iter().find(|folder| name.starts_with(folder)) == apart)
         .map(|name| {
             let text = fs::read_to_string(file(&name)).expect("a scenario");
             let scenario = Scenario::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -112,12 +118,17 @@ fn recorded(name: &str) -> Result<Vec<Value>, String> {
 
 #[tokio::test]
 async fn outcomes_are_the_go_managers() {
-    play_all(scenarios(false), CONTROLLERS).await;
+    play_all(scenarios(None), CONTROLLERS).await;
 }
 
 #[tokio::test]
 async fn outcomes_of_garbage_collection_are_the_go_managers() {
-    play_all(scenarios(true), COLLECTORS).await;
+    play_all(scenarios(Some(COLLECTED)), COLLECTORS).await;
+}
+
+#[tokio::test]
+async fn outcomes_of_quotas_are_the_go_managers() {
+    play_all(scenarios(Some(COUNTED)), COUNTERS).await;
 }
 
 async fn play_all(scenarios: Vec<(String, Scenario)>, controllers: &str) {

@@ -55,7 +55,7 @@ pub(super) fn port(name: &str, number: i32) -> ServicePort {
         protocol: "TCP".into(),
         port: number,
         target_port: Some(IntOrString::Int(number)),
-        app_protocol: None,
+        ..ServicePort::default()
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) fn deleting(pod: &mut Pod) {
 pub(super) fn node(name: &str, zone: &str) -> Node {
     let mut node = Node { metadata: meta("", name), ..Node::default() };
     node.metadata.labels = labels(&[("topology.kubernetes.io/zone", zone)]);
-    node.status.allocatable.0.insert("cpu".into(), "4".into());
+    node.status.allocatable.insert("cpu", "4");
     node.status.conditions = vec![NodeCondition { r#type: "Ready".into(), status: "True".into() }];
     node
 }

@@ -154,7 +154,11 @@ fn a_foreground_deletion_looks_at_dependents_and_again_when_the_last_that_blocks
     assert_eq!(see(&mut graph, &[&late]), ["uid-late"]);
     let mut unblocked = two.clone().at(2);
     unblocked.owner_references[0].block_owner_deletion = Some(false);
-    assert_eq!(see(&mut graph, &[&unblocked]), ["uid-owner"]);
+    assert_eq!(
+        see(&mut graph, &[&unblocked]),
+        ["uid-owner", "uid-two"],
+        "and what refers otherwise than before"
+    );
     assert_eq!(facts(&graph, &owner).blocking, 0);
 }
 
