@@ -17,6 +17,7 @@
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
+mod settings;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use harness::{ControlPlane, Manager, Namespace, Options, until};
+use settings::number;
 
 const ARGS: [&str; 4] = [
     "--controllers=endpointslice-controller",
@@ -57,9 +59,6 @@ struct Sizes {
 }
 
 fn main() {
-    let number = |name: &str, default: usize| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
     let sizes = Sizes {
         endpoints: number("ENDPOINTS", 5000),
         services: number("SERVICES", 500),

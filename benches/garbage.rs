@@ -18,6 +18,7 @@ mod cpu;
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
+mod settings;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,6 +33,7 @@ use tokio::time::{Instant, sleep};
 
 use cpu::cpu;
 use harness::{Caller, ControlPlane, Manager, Namespace, Options, Status, object, until};
+use settings::number;
 
 const CONTROLLERS: &str = "--controllers=garbage-collector-controller";
 /// Each acts at once: a Lease that the one before did not release would be waited for.
@@ -74,10 +76,6 @@ struct Figures {
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(compare());
-}
-
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 async fn compare() {

@@ -18,6 +18,7 @@ mod cpu;
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
+mod settings;
 
 use std::fs;
 use std::time::Duration;
@@ -29,6 +30,7 @@ use tokio::time::{Instant, sleep};
 
 use cpu::cpu;
 use harness::{Cluster, ControlPlane, Manager, Options};
+use settings::number;
 
 const CONTROLLERS: &str = "--controllers=namespace-controller";
 /// Each acts at once: a Lease that the one before did not release would be waited for.
@@ -51,10 +53,6 @@ struct Figures {
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(compare());
-}
-
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 async fn compare() {
