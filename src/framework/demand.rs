@@ -25,6 +25,8 @@ pub struct Synced {
     pub actions: Vec<ActionState>,
     /// How long it took.
     pub took: Duration,
+    /// Its trace, if that is recorded.
+    pub trace_id: Option<[u8; 16]>,
 }
 
 /// What a reconcile would do.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use prometheus::Registry;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::chronicle::Chronicle;
@@ -31,10 +32,12 @@ use crate::framework::{Descriptor, ReconcileMetrics, RoomMetrics, Runtime};
 use crate::informer::{Informers, InformersConfig};
 use crate::model::Key;
 use crate::model::clock::{Clock, SharedClock, SystemClock};
+use crate::options::versions::COXSWAIN;
 use crate::options::{Config, LeaderMigration, MigrationLock};
 use crate::queue::QueueMetrics;
 use crate::registry;
 use crate::serve::{HealthRegistry, Router};
+use crate::telemetry::tracing::{Exporting, Process, Tracing, TracingError};
 use crate::telemetry::{ManagerMetrics, SliMetrics};
 use crate::wire::Str;
 
@@ -189,6 +192,18 @@ pub(super) async fn complete(
         recorder,
         started,
     })
+}
+
+impl Completed {
+    /// Begins to send traces, in the name of this replica.
+    pub(super) fn start_tracing(
+        &self,
+        tracing: Tracing,
+        threads: &Handle,
+    ) -> Result<Exporting, TracingError> {
+        let process = Process { version: COXSWAIN, identity: &self.identity, host: &leadership::hostname() };
+        tracing.start(process, &self.metrics, threads)
+    }
 }
 
 fn leases(config: &Config, main: Option<&Lock>, migration: Option<&Migration>) -> Leases {

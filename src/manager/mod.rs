@@ -45,17 +45,21 @@ pub use step_down::StepDown;
 use crate::framework::Descriptor;
 use crate::options::logging::SetVerbosity;
 use crate::options::{Config, MigrationLock};
+use crate::telemetry::tracing::Tracing;
 use complete::Completed;
 use terms::{Terms, Work as _};
 
 /// How long events may take to reach the API server at the end.
 const EVENT_FLUSH: Duration = Duration::from_secs(2);
+/// How long the last spans may take to reach their collector at the end.
+const TRACE_FLUSH: Duration = Duration::from_secs(2);
 
 /// Runs the manager until a signal, or until leadership is lost.
 pub async fn run(
     config: Config,
     registry: &'static [Descriptor],
     set_verbosity: SetVerbosity,
+    tracing: Option<Tracing>,
 ) -> Result<(), ManagerError> {
     let shutdown = CancellationToken::new();
     let mut background = JoinSet::new();
@@ -64,6 +68,7 @@ pub async fn run(
     // The port outlives everything else, so that health and metrics can be read to the end.
     let serving = CancellationToken::new();
     let ports = serving::Threads::start()?;
+    let traces = tracing.map(|tracing| manager.start_tracing(tracing, ports.handle())).transpose()?;
     let mut servers = JoinSet::new();
     let bound = serving::bind(&manager, &shutdown, set_verbosity).await?;
     manager.replicas.announce(bound.announcement);
@@ -87,6 +92,9 @@ pub async fn run(
     serving.cancel();
     servers.join_all().await;
     background.shutdown().await;
+    if let Some(traces) = traces {
+        traces.shutdown(TRACE_FLUSH).await;
+    }
     result
 }
 
