@@ -30,7 +30,7 @@ use super::reads::{Reader, Written};
 use super::report::{Report, Requeue, Turn};
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
-use super::trace;
+use super::trace::{self, Causes};
 use crate::api::Kind;
 use crate::client::{ApiClient, ApiError, ListQuery};
 use crate::executor::{ActionState, ExecuteError, Executor, executed, planned};
@@ -74,6 +74,8 @@ pub(super) struct Worker {
     pub(super) panicked: watch::Sender<Option<String>>,
     /// Those who asked for a reconcile.
     pub(super) demands: Demands,
+    /// What queued the keys, for traces.
+    pub(super) causes: Arc<Causes>,
     /// Told of every reconcile.
     pub(super) report: Arc<dyn Report>,
 }
@@ -114,6 +116,7 @@ impl Worker {
         // Whoever asks from here on gets the next reconcile.
         let asked = self.demands.take(&key);
         if self.parked.lock().contains(&key) {
+            self.causes.forget(&key);
             let error = "it is put aside: reconciling it has panicked".to_owned();
             let outcome = Outcome::Failed { error, retry: false };
             answer(asked, || Synced { outcome, actions: Vec::new(), took: Duration::ZERO, trace_id: None });
@@ -129,6 +132,7 @@ impl Worker {
             queue_wait: item.waited(),
         };
         let span = trace::span(&turn, || self.expectations.store(self.kind?));
+        self.causes.link(&key, &span);
         span.in_scope(|| self.report.started(&turn));
         let started = Instant::now();
         let reconciled = AssertUnwindSafe(self.reconcile(&key).instrument(span.clone())).catch_unwind().await;

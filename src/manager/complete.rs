@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use prometheus::Registry;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::chronicle::Chronicle;
 use super::controller::Controller;
@@ -37,7 +38,7 @@ use crate::options::{Config, LeaderMigration, MigrationLock};
 use crate::queue::QueueMetrics;
 use crate::registry;
 use crate::serve::{HealthRegistry, Router};
-use crate::telemetry::tracing::{Exporting, Process, Tracing, TracingError};
+use crate::telemetry::tracing::{Exporting, Process, Tracing, TracingError, set_failed};
 use crate::telemetry::{ManagerMetrics, SliMetrics};
 use crate::wire::Str;
 
@@ -204,6 +205,24 @@ impl Completed {
         let process = Process { version: COXSWAIN, identity: &self.identity, host: &leadership::hostname() };
         tracing.start(process, &self.metrics, threads)
     }
+
+    async fn start_controllers(
+        &self,
+        under: MigrationLock,
+        stop: &CancellationToken,
+    ) -> Result<(), ManagerError> {
+        let ready = wait_for_api_server(&self.runtime.observer, API_SERVER_WAIT);
+        let Some(ready) = stop.run_until_cancelled(ready).await else { return Ok(()) };
+        ready?;
+        let here = |controller: &Controller| {
+            self.migration.as_ref().is_none_or(|held| held.lock_of(controller) == under)
+        };
+        if stop.run_until_cancelled(self.overrides.first_look()).await.is_some() {
+            self.controllers.apply(&self.overrides.set(), self.chronicle.now());
+            self.controllers.start(&here, stop).await;
+        }
+        Ok(())
+    }
 }
 
 fn leases(config: &Config, main: Option<&Lock>, migration: Option<&Migration>) -> Leases {
@@ -305,17 +324,12 @@ impl Work for Completed {
     }
 
     async fn start(&self, under: MigrationLock, stop: &CancellationToken) -> Result<(), ManagerError> {
-        let ready = wait_for_api_server(&self.runtime.observer, API_SERVER_WAIT);
-        let Some(ready) = stop.run_until_cancelled(ready).await else { return Ok(()) };
-        ready?;
-        let here = |controller: &Controller| {
-            self.migration.as_ref().is_none_or(|held| held.lock_of(controller) == under)
-        };
-        if stop.run_until_cancelled(self.overrides.first_look()).await.is_some() {
-            self.controllers.apply(&self.overrides.set(), self.chronicle.now());
-            self.controllers.start(&here, stop).await;
+        let span = tracing::debug_span!("start controllers", coxswain.lock = ?under);
+        let started = self.start_controllers(under, stop).instrument(span.clone()).await;
+        if let Err(error) = &started {
+            set_failed(&span, error.to_string());
         }
-        Ok(())
+        started
     }
 
     async fn may_go_second(&self, stop: &CancellationToken) -> bool {

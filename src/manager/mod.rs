@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 pub use chronicle::{Chronicle, LeadershipChange};
 pub use controller::{Controller, Phase, Wish, supervise};
@@ -59,16 +60,17 @@ pub async fn run(
     config: Config,
     registry: &'static [Descriptor],
     set_verbosity: SetVerbosity,
-    tracing: Option<Tracing>,
+    traces: Option<Tracing>,
 ) -> Result<(), ManagerError> {
     let shutdown = CancellationToken::new();
     let mut background = JoinSet::new();
     background.spawn(signals::cancel_on_signal(shutdown.clone()));
-    let manager = Arc::new(complete::complete(config, registry).await?);
+    let manager = complete::complete(config, registry).instrument(tracing::debug_span!("start"));
+    let manager = Arc::new(manager.await?);
     // The port outlives everything else, so that health and metrics can be read to the end.
     let serving = CancellationToken::new();
     let ports = serving::Threads::start()?;
-    let traces = tracing.map(|tracing| manager.start_tracing(tracing, ports.handle())).transpose()?;
+    let traces = traces.map(|traces| manager.start_tracing(traces, ports.handle())).transpose()?;
     let mut servers = JoinSet::new();
     let bound = serving::bind(&manager, &shutdown, set_verbosity).await?;
     manager.replicas.announce(bound.announcement);

@@ -38,7 +38,8 @@ impl Trace {
             http.response.status_code = Empty,
             url.full = %Url { server: &self.server, request },
             server.address = host.trim_matches(['[', ']']),
-            server.port = port.parse::<u16>().ok(),
+            // The layer of traces knows signed numbers only, and makes text of others.
+            server.port = port.parse::<u16>().ok().map(i64::from),
             "error.type" = Empty,
             k8s.request.verb = asked.verb,
             k8s.request.group = asked.group,
@@ -65,7 +66,7 @@ impl Middleware for Trace {
         match next.oneshot(request).instrument(span.clone()).await {
             Ok(response) => {
                 let status = response.status();
-                span.record("http.response.status_code", status.as_u16());
+                span.record("http.response.status_code", i64::from(status.as_u16()));
                 if status.is_client_error() || status.is_server_error() {
                     refused(&span, status);
                 }

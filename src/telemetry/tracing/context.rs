@@ -73,6 +73,11 @@ pub fn linked(span: &Span) -> Option<SpanContext> {
     of.is_sampled().then_some(of)
 }
 
+/// Links a span to another: to what it came of.
+pub fn link(span: &Span, to: SpanContext) {
+    span.add_link(to);
+}
+
 /// Whether this span is recorded.
 pub fn is_sampled(span: &Span) -> bool {
     !span.is_disabled() && span.context().span().span_context().is_sampled()

@@ -22,7 +22,7 @@ mod transport;
 mod tests;
 
 pub use context::{
-    Ids, child, continue_from, inject, is_on, is_sampled, linked, present, set_attribute, set_failed,
+    Ids, child, continue_from, inject, is_on, is_sampled, link, linked, present, set_attribute, set_failed,
 };
 pub use filter::SpanFilter;
 pub use provider::{Exporting, Process, TraceLayer, Tracing, TracingError};

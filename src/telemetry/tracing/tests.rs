@@ -11,6 +11,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{Layer as _, Registry, fmt};
@@ -170,7 +171,7 @@ struct Bench {
     counts: Counts,
     spans: mpsc::Sender<SpanData>,
     closing: CancellationToken,
-    task: tokio::task::JoinHandle<()>,
+    task: JoinSet<()>,
 }
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -184,7 +185,9 @@ fn bench(collector: Collector) -> Bench {
     let closing = CancellationToken::new();
     let batching = Batching { queue: 8, batch: 4, delay: Duration::from_secs(1) };
     let sending = Sending::new(spans, fake.clone(), (batching, LIMIT), counts.clone(), closing.clone());
-    Bench { fake, counts, spans: sender, closing, task: tokio::spawn(sending.run()) }
+    let mut task = JoinSet::new();
+    task.spawn(sending.run());
+    Bench { fake, counts, spans: sender, closing, task }
 }
 
 impl Bench {
@@ -205,7 +208,7 @@ impl Bench {
 
 #[tokio::test(start_paused = true)]
 async fn batches_are_sent_when_full_or_old_and_at_the_end() {
-    let bench = bench(Collector::Takes);
+    let mut bench = bench(Collector::Takes);
     bench.end(6);
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(bench.counts(), (4, 0), "one is full");
@@ -214,7 +217,7 @@ async fn batches_are_sent_when_full_or_old_and_at_the_end() {
     bench.end(3);
     tokio::task::yield_now().await;
     bench.closing.cancel();
-    bench.task.await.unwrap();
+    bench.task.join_next().await.unwrap().unwrap();
     assert_eq!(bench.counts.exported.get(), 9);
     assert_eq!(bench.fake.0.lock().1, [4, 2, 3]);
 }

@@ -156,13 +156,12 @@ impl<'a> Variables<'a> {
             ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", &mut batching.batch),
         ] {
             let Some(value) = self.get(name) else { continue };
-            match value.parse() {
-                Ok(count @ 1..=MOST_QUEUED) => *into = count,
-                _ => {
-                    let problem = format!("{value:?} is no number of spans");
-                    let allowed = format!("1 to {MOST_QUEUED}");
-                    problems.push(Problem::new(Source::Variable(name), problem, allowed));
-                }
+            if let Ok(count @ 1..=MOST_QUEUED) = value.parse() {
+                *into = count;
+            } else {
+                let problem = format!("{value:?} is no number of spans");
+                let allowed = format!("1 to {MOST_QUEUED}");
+                problems.push(Problem::new(Source::Variable(name), problem, allowed));
             }
         }
         batching.batch = batching.batch.min(batching.queue);
