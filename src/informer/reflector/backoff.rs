@@ -41,6 +41,12 @@ impl Backoff {
         self.failures = 0;
     }
 
+    /// What failed before has nothing to do with what fails next, which is not waited for the first time.
+    pub(super) fn begin_anew(&mut self) {
+        self.failures = 0;
+        self.free_used = false;
+    }
+
     /// Something failed: how long to wait before the next try.
     pub(in crate::informer) fn fail(&mut self, at: Duration) -> Duration {
         self.forgive(at);

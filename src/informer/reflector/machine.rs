@@ -41,6 +41,8 @@ pub(super) struct State {
     backoff: Backoff,
     /// Refusals within a watch since anything was received.
     stuck: u32,
+    /// What the last failure was.
+    last_fault: Option<Cause>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +164,7 @@ impl State {
     /// A reflector that has not begun. `stream`: whether to ask for the initial state as a stream; `newest`: whether
     /// the store may hold something already, so that a list from the server's cache could take it back in time.
     pub(super) fn new(stream: bool, newest: bool, backoff: Backoff) -> Self {
-        Self { phase: Phase::Idle, position: Str::EMPTY, stream, newest, backoff, stuck: 0 }
+        Self { phase: Phase::Idle, position: Str::EMPTY, stream, newest, backoff, stuck: 0, last_fault: None }
     }
 
     /// Where a watch goes on.
@@ -177,6 +179,9 @@ impl State {
 
     /// What becomes of the state when `input` happens `at` this long after the beginning, and what to do about it.
     pub(super) fn step(mut self, input: Input, at: Duration) -> (Self, Effects) {
+        if let Input::Failed(fault) = input {
+            self.heed(fault.cause);
+        }
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let effects = match (phase, input) {
             (Phase::Idle, Input::Begin) => {
@@ -203,6 +208,17 @@ impl State {
             }
         };
         (self, effects)
+    }
+
+    /// What failed for another reason than this is no reason to wait: a server that answers again after it was away, and
+    /// a version that has expired, as they do while it was, come once per outage, and to every informer.
+    fn heed(&mut self, cause: Cause) {
+        let last = self.last_fault.replace(cause);
+        match cause {
+            Cause::Expired if last != Some(Cause::Expired) => self.backoff.begin_anew(),
+            cause if cause != Cause::Lost && last == Some(Cause::Lost) => self.backoff.progress(),
+            _ => {}
+        }
     }
 
     fn initial_request(&self) -> Request {

@@ -165,8 +165,7 @@ fn a_page_that_fails_is_asked_again_and_an_expired_token_asks_for_all() {
             (page("8", "t1"), 0, &[StoreEffect::Collect], list(false, Page::Next("t1".into()))),
             (failed(Cause::Lost), 0, &[], Next::Wait(FIRST_WAIT)),
             (Input::Elapsed, 900, &[], list(false, Page::Next("t1".into()))),
-            (failed(Cause::Expired), 900, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT * 2)),
-            (Input::Elapsed, 3000, &[], list(true, Page::Whole)),
+            (failed(Cause::Expired), 900, &[StoreEffect::Discard], list(true, Page::Whole)),
             (page("12", ""), 3000, &[StoreEffect::Collect, commit("12")], WATCH),
         ],
     );
@@ -225,6 +224,31 @@ fn an_expired_version_lists_the_newest_state_either_way() {
         );
         assert_eq!(state.position(), "");
     }
+}
+
+#[test]
+fn a_server_that_is_back_is_not_waited_for_as_one_that_is_away() {
+    let state = walk(
+        watching(),
+        &[
+            (failed(Cause::Lost), 1000, &[], WATCH),
+            (failed(Cause::Lost), 1000, &[], Next::Wait(FIRST_WAIT)),
+            (Input::Elapsed, 2000, &[], WATCH),
+            (failed(Cause::Lost), 2000, &[], Next::Wait(FIRST_WAIT * 2)),
+            (Input::Elapsed, 4000, &[], WATCH),
+            // It does not know its roles yet.
+            (failed(Cause::Refused), 4000, &[], Next::Wait(FIRST_WAIT)),
+            (Input::Elapsed, 5000, &[], WATCH),
+            (failed(Cause::Refused), 5000, &[], Next::Wait(FIRST_WAIT * 2)),
+            (Input::Elapsed, 7000, &[], WATCH),
+            (failed(Cause::Expired), 7000, &[StoreEffect::Discard], STREAM),
+            // That it expires again has nothing to do with the outage.
+            (Input::Opened, 7000, &[], Next::Read),
+            (bookmark("50", true), 7000, &[commit("50")], Next::Read),
+            (failed(Cause::Expired), 7001, &[StoreEffect::Discard], Next::Wait(FIRST_WAIT)),
+        ],
+    );
+    assert_eq!(state.position(), "");
 }
 
 #[test]
