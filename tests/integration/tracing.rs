@@ -6,10 +6,12 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use coxswain::admin::proto;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::admin::Admin;
 use crate::deployments::settled;
 use crate::harness::{Caller, ControlPlane, Manager, Options, Status, binaries, turn, until};
 
@@ -32,6 +34,8 @@ struct Span {
     id: String,
     parent: String,
     attributes: BTreeMap<String, Value>,
+    /// Trace and span of each.
+    links: Vec<(String, String)>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,6 +66,15 @@ struct WrittenSpan {
     name: String,
     #[serde(flatten)]
     attributes: Attributes,
+    #[serde(default)]
+    links: Vec<Link>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Link {
+    trace_id: String,
+    span_id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -138,6 +151,7 @@ impl Collector {
                 id: span.span_id,
                 parent: span.parent_span_id,
                 attributes: span.attributes.map(),
+                links: span.links.into_iter().map(|link| (link.trace_id, link.span_id)).collect(),
             }));
         }
         spans
@@ -212,6 +226,8 @@ async fn a_rolling_update_is_traced_from_the_reconcile_into_the_api_server() {
         assert!(manager.log().contains(&named), "the lines of this reconcile name its trace");
     }
 
+    the_rest_is_traced_too(&collector, &plane, &manager, &namespace.name).await;
+
     let others = ["OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_SERVICE_NAME=by-http"];
     let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=http://{}", collector.http);
     let standby = plane.coxswain_with("standby", &[others[0], others[1], &endpoint], &[]);
@@ -220,6 +236,59 @@ async fn a_rolling_update_is_traced_from_the_reconcile_into_the_api_server() {
     standby.stop();
     manager.stop();
     assert!(!manager.log().contains("spans are not taken"), "all of them were");
+}
+
+/// Start-up, elections, informers, events and calls, once a Deployment `web` was changed.
+async fn the_rest_is_traced_too(
+    collector: &Collector,
+    plane: &ControlPlane,
+    manager: &Manager<'_>,
+    namespace: &str,
+) {
+    let spans = collector.spans();
+    for name in [
+        "start",
+        "start controllers",
+        "leader election acquire",
+        "leader election renew",
+        "informer stream deployments.apps",
+    ] {
+        let found = spans.iter().find(|span| span.name == name);
+        assert!(found.is_some_and(|span| span.parent.is_empty()), "{name}: {found:?}");
+    }
+    let change = |span: &&Span| {
+        span.name == "event deployments.apps"
+            && span.text("k8s.namespace.name") == namespace
+            && span.text("coxswain.change") == "updated"
+    };
+    let caused = spans.iter().filter(change).any(|change| {
+        let links_here = |span: &Span| span.links.iter().any(|(_, id)| *id == change.id);
+        spans.iter().any(|span| span.name == "reconcile deployment-controller" && links_here(span))
+    });
+    assert!(caused, "a reconcile links to what caused it");
+
+    let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    let admin = Admin::master(plane, manager);
+    let mut request = tonic::Request::new(proto::SyncObjectRequest {
+        controller: "deployment".to_owned(),
+        object: Some(proto::ObjectKey { namespace: namespace.to_owned(), name: "web".to_owned() }),
+        ..Default::default()
+    });
+    let header = format!("00-{trace}-{parent}-01").parse().expect("a header's value");
+    request.metadata_mut().insert("traceparent", header);
+    let answer = admin.queues().sync_object(request).await.expect("an answer").into_inner();
+    let told = admin.past("deployment-controller", proto::EventType::ReconcileFinished).await;
+    assert!(told.iter().any(|event| event.trace_id == answer.trace_id), "{answer:?} {told:?}");
+    let answered = || async {
+        let spans = collector.spans();
+        let call = spans.iter().find(|span| span.trace == trace && span.parent == parent)?;
+        let reconcile = spans.iter().find(|span| span.trace == answer.trace_id && span.parent.is_empty())?;
+        Some((call.clone(), reconcile.clone()))
+    };
+    let found = until("the call and its reconcile", LIMIT, answered, Option::is_some).await;
+    let (call, reconcile) = found.expect("it was waited for");
+    assert!(call.name.ends_with("QueueService/SyncObject"), "{call:?}");
+    assert!(reconcile.links.contains(&(call.trace, call.id)), "{reconcile:?}");
 }
 
 #[derive(Clone, Copy, Debug)]

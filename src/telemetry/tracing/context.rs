@@ -39,10 +39,10 @@ pub fn is_on() -> bool {
     dispatcher::get_default(|dispatch| dispatch.downcast_ref::<SpanFilter>().is_some())
 }
 
-/// A span within the present one, unless that belongs to a trace that is not recorded: then there is none, for even one
-/// that no layer takes has its price.
+/// A span within the present one, if there are traces, unless that belongs to one that is not recorded: then there is none,
+/// for even one that no layer takes has its price.
 pub fn child(make: impl FnOnce() -> Span) -> Span {
-    if within_a_recorded_trace() { make() } else { Span::none() }
+    if is_on() && within_a_recorded_trace() { make() } else { Span::none() }
 }
 
 /// Whether nothing says that the present trace is not recorded.
