@@ -8,6 +8,7 @@ use super::apps::{Deployment, ReplicaSet};
 use super::coordination::Lease;
 use super::core::{ConfigMap, ContainerPort, Namespace, Node, Pod, Secret, Service, ServiceAccount};
 use super::discovery::EndpointSlice;
+use super::endpoints::Endpoints;
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::wire::splice::{Edit, edit, without};
@@ -104,6 +105,7 @@ object! {
     ReplicaSet, raw;
     Lease, raw;
     EndpointSlice, raw;
+    Endpoints, raw;
 }
 
 fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
@@ -315,6 +317,18 @@ pub static ENDPOINT_SLICES: Kind = Kind {
     indexes: &[Index { name: BY_SERVICE, keys: service_keys }],
 };
 
+/// Endpoints.
+pub static ENDPOINTS: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "Endpoints",
+    resource: "endpoints",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_kept::<Endpoints>,
+    indexes: &[],
+};
+
 /// All kinds, for tests that hold for each.
 pub static ALL: &[&Kind] = &[
     &PODS,
@@ -328,4 +342,5 @@ pub static ALL: &[&Kind] = &[
     &SERVICES,
     &NODES,
     &ENDPOINT_SLICES,
+    &ENDPOINTS,
 ];

@@ -9,6 +9,7 @@ pub mod coordination;
 pub mod core;
 pub mod discovery;
 pub mod dynamic;
+pub mod endpoints;
 pub mod events;
 mod kind;
 pub mod kinds;
@@ -26,6 +27,7 @@ pub fn schema() -> Vec<MessageSchema> {
         coordination::SCHEMA,
         core::SCHEMA,
         discovery::SCHEMA,
+        endpoints::SCHEMA,
         events::SCHEMA,
         meta::SCHEMA,
         crate::wire::SCHEMA,

@@ -5,10 +5,13 @@
 pub mod clock;
 pub mod hash;
 pub mod key;
+pub mod metadata;
 pub mod owners;
 pub mod plan;
 pub mod pods;
 pub mod selector;
+pub mod slices;
+pub mod subsets;
 pub mod template;
 
 pub use key::Key;
