@@ -12,6 +12,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("ConfigMap", "", "v1"),
     ("Deployment", "apps", "v1"),
     ("EndpointSlice", "discovery.k8s.io", "v1"),
+    ("Endpoints", "", "v1"),
     ("Event", "", "v1"),
     ("Pod", "", "v1"),
     ("ReplicaSet", "apps", "v1"),
