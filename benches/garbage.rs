@@ -18,20 +18,22 @@ mod cpu;
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
+mod settings;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use cpu::cpu;
 use harness::{Caller, ControlPlane, Manager, Namespace, Options, Status, object, until};
+use settings::number;
 
 const CONTROLLERS: &str = "--controllers=garbage-collector-controller";
 /// Each acts at once: a Lease that the one before did not release would be waited for.
@@ -74,10 +76,6 @@ struct Figures {
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(compare());
-}
-
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 async fn compare() {

@@ -17,6 +17,7 @@ mod cpu;
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
+mod settings;
 
 use std::alloc::System;
 use std::fs;
@@ -37,6 +38,7 @@ use tokio::time::sleep;
 
 use cpu::cpu;
 use harness::{Caller, ControlPlane, Manager, Namespace, Options, Status, until};
+use settings::number;
 
 /// Counts what the benchmark itself holds, so that cached pods can be weighed.
 #[global_allocator]
@@ -84,10 +86,6 @@ enum Program {
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(compare());
-}
-
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 async fn compare() {

@@ -24,6 +24,7 @@ mod cpu;
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
+mod settings;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -44,6 +45,7 @@ use caller::Admin;
 use coxswain::admin::proto::StreamEventsResponse;
 use cpu::cpu;
 use harness::{ControlPlane, Manager, Namespace, Options, until};
+use settings::number;
 
 /// Streams that share a connection.
 const PER_CONNECTION: usize = 50;
@@ -52,10 +54,6 @@ const LIMIT: Duration = Duration::from_mins(10);
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(compare());
-}
-
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -12,3 +12,5 @@ fi
 cargo bench --profile dev --bench memory
 cargo bench --profile dev --bench streams
 cargo bench --profile dev --bench garbage
+cargo bench --profile dev --bench namespace
+cargo bench --profile dev --bench endpoints

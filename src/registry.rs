@@ -12,8 +12,8 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, endpoints, endpointslice, endpointslice_mirroring, garbage_collector, replicaset,
-    root_ca_certificate_publisher, serviceaccount, serviceaccount_token,
+    deployment, endpoints, endpointslice, endpointslice_mirroring, garbage_collector, namespace, replicaset,
+    resourcequota, root_ca_certificate_publisher, service_cidr, serviceaccount, serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
 
@@ -116,12 +116,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("legacy-service-account-token-cleaner"),
         "Invalidates, and then deletes, unused service account token Secrets.",
     ),
-    not_built(
-        "namespace-controller",
-        &["namespace"],
-        Some("namespace-controller"),
-        "Deletes everything in a Namespace that is being deleted.",
-    ),
+    namespace::DESCRIPTOR,
     not_built(
         "node-ipam-controller",
         &["nodeipam"],
@@ -222,12 +217,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Answers ResourcePoolStatusRequests with what is free in a pool of devices.",
         )
     },
-    not_built(
-        "resourcequota-controller",
-        &["resourcequota"],
-        Some("resourcequota-controller"),
-        "Counts what each ResourceQuota limits.",
-    ),
+    resourcequota::DESCRIPTOR,
     root_ca_certificate_publisher::DESCRIPTOR,
     Descriptor {
         gates: &["SELinuxChangePolicy"],
@@ -239,15 +229,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Warns of Pods that would mount a volume with different SELinux labels.",
         )
     },
-    Descriptor {
-        gates: &["MultiCIDRServiceAllocator"],
-        ..not_built(
-            "service-cidr-controller",
-            &[],
-            Some("service-cidrs-controller"),
-            "Keeps a ServiceCIDR from being deleted while addresses of it are in use.",
-        )
-    },
+    service_cidr::DESCRIPTOR,
     Descriptor {
         cloud: true,
         ..not_built(

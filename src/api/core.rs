@@ -1,13 +1,14 @@
 //! `core/v1`, trimmed.
 
+use super::charge::Charge;
 use super::meta::ObjectMeta;
 use crate::wire::{IntOrString, Labels, Quantities, Reader, Str, Time, message};
 
 message! {
     schema SCHEMA;
 
-    /// A pod.
-    pub struct Pod = "k8s.io.api.core.v1.Pod" {
+    /// A pod, and what it is charged with.
+    pub struct Pod + charge: Charge = "k8s.io.api.core.v1.Pod" {
         /// Metadata.
         1 => metadata: ObjectMeta,
         /// Desired state.
@@ -122,6 +123,8 @@ message! {
         13 => publish_not_ready_addresses: bool,
         /// `IPv4`, `IPv6` or both.
         19 => ip_families: Vec<Str> [interned],
+        /// Whether a load balancer's ports get ports of the nodes; they do if it is not said.
+        20 => allocate_load_balancer_node_ports: Option<bool>,
         /// Which endpoints clients should prefer (KEP-4444).
         23 => traffic_distribution: Option<Str> [interned],
     }
@@ -136,6 +139,8 @@ message! {
         3 => port: i32,
         /// Number or name of the pods' port.
         4 => target_port: Option<IntOrString>,
+        /// The port of the nodes, or 0.
+        5 => node_port: i32,
         /// What is spoken there.
         6 => app_protocol: Option<Str> [interned],
     }
@@ -218,6 +223,44 @@ message! {
     pub struct NamespaceStatus = "k8s.io.api.core.v1.NamespaceStatus" {
         /// `Active` or `Terminating`.
         1 => phase: Str [interned],
+    }
+
+    /// A namespace as it is read by who ends it, with all that is written then.
+    pub struct EndingNamespace + raw = "k8s.io.api.core.v1.Namespace" {
+        /// Metadata.
+        1 => metadata: ObjectMeta,
+        /// Desired state.
+        2 => spec: NamespaceSpec,
+        /// Observed state.
+        3 => status: EndingNamespaceStatus,
+    }
+
+    /// What is to become of a namespace.
+    pub struct NamespaceSpec = "k8s.io.api.core.v1.NamespaceSpec" {
+        /// What must be done before it may go: `kubernetes` for its content, others of others.
+        1 => finalizers: Vec<Str> [interned],
+    }
+
+    /// How far the end of a namespace has come.
+    pub struct EndingNamespaceStatus = "k8s.io.api.core.v1.NamespaceStatus" {
+        /// `Active` or `Terminating`.
+        1 => phase: Str [interned],
+        /// Conditions.
+        2 => conditions: Vec<NamespaceCondition>,
+    }
+
+    /// A condition of a namespace.
+    pub struct NamespaceCondition = "k8s.io.api.core.v1.NamespaceCondition" {
+        /// What it is about.
+        1 => r#type: Str [interned],
+        /// `True`, `False` or `Unknown`.
+        2 => status: Str [interned],
+        /// When `status` changed last.
+        4 => last_transition_time: Option<Time>,
+        /// For machines.
+        5 => reason: Str [interned],
+        /// For people.
+        6 => message: Str,
     }
 }
 

@@ -5,12 +5,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::apps::{Deployment, ReplicaSet};
+use super::charge::Charge;
 use super::coordination::Lease;
-use super::core::{ConfigMap, ContainerPort, Namespace, Node, Pod, Secret, Service, ServiceAccount};
+use super::core::{
+    ConfigMap, ContainerPort, EndingNamespace, Namespace, Node, Pod, Secret, Service, ServiceAccount,
+};
 use super::discovery::EndpointSlice;
 use super::endpoints::Endpoints;
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
+use super::networking::ServiceCidr;
+use super::quota::{DeviceClass, PersistentVolumeClaim, ResourceClaim, ResourceQuota};
 use crate::wire::splice::{Edit, edit, without};
 use crate::wire::{Message, Str, WireError};
 
@@ -72,6 +77,12 @@ const POD_ANNOTATIONS: &[&str] = &["controller.kubernetes.io/pod-deletion-cost"]
 const SERVICE_ANNOTATIONS: &[&str] =
     &["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
 
+/// Annotations of volume claims that some controller reads.
+const CLAIM_ANNOTATIONS: &[&str] = &["volume.beta.kubernetes.io/storage-class"];
+
+/// Annotations of resource claims that some controller reads.
+const RESOURCE_CLAIM_ANNOTATIONS: &[&str] = &["resource.kubernetes.io/extended-resource-claim"];
+
 macro_rules! object {
     ($($ty:ty $(, $raw:ident)?;)*) => {$(
         impl Object for $ty {
@@ -106,6 +117,12 @@ object! {
     Lease, raw;
     EndpointSlice, raw;
     Endpoints, raw;
+    ServiceCidr, raw;
+    EndingNamespace, raw;
+    ResourceQuota, raw;
+    PersistentVolumeClaim;
+    ResourceClaim;
+    DeviceClass;
 }
 
 fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
@@ -114,6 +131,7 @@ fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
 
 fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut pod = Pod::decode_with_annotations(bytes, POD_ANNOTATIONS)?;
+    pod.charge = Charge::decode(bytes)?;
     keep_sidecars(&mut pod);
     keep_named_ports(&mut pod);
     Ok(Arc::new(pod))
@@ -139,9 +157,24 @@ fn decode_service(bytes: &Bytes) -> Result<AnyObject, WireError> {
     Ok(Arc::new(Service::decode_with_annotations(bytes, SERVICE_ANNOTATIONS)?))
 }
 
+fn decode_volume_claim(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    let mut claim = PersistentVolumeClaim::decode_with_annotations(bytes, CLAIM_ANNOTATIONS)?;
+    claim.spec.resources.requests.retain(|resource| resource == "storage");
+    claim.status.allocated_resources.retain(|resource| resource == "storage");
+    Ok(Arc::new(claim))
+}
+
+fn decode_resource_claim(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    Ok(Arc::new(ResourceClaim::decode_with_annotations(bytes, RESOURCE_CLAIM_ANNOTATIONS)?))
+}
+
+fn decode_device_class(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    Ok(Arc::new(DeviceClass::decode_with_annotations(bytes, &[])?))
+}
+
 fn decode_node(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut node = Node::decode_with_annotations(bytes, &[])?;
-    node.status.allocatable.0.retain(|resource, _| *resource == "cpu");
+    node.status.allocatable.retain(|resource| resource == "cpu");
     Ok(Arc::new(node))
 }
 
@@ -258,7 +291,13 @@ pub static CONFIG_MAPS: Kind = Kind {
 };
 
 /// Namespaces.
-pub static NAMESPACES: Kind = Kind {
+pub static NAMESPACES: Kind = NAMESPACES_ROW;
+
+/// Namespaces with their bytes: read live, to be written. The cached ones are [`NAMESPACES`].
+pub static ENDING_NAMESPACES: Kind =
+    Kind { decode: decode_kept::<EndingNamespace>, indexes: &[], ..NAMESPACES_ROW };
+
+const NAMESPACES_ROW: Kind = Kind {
     group: "",
     version: "v1",
     kind: "Namespace",
@@ -329,6 +368,78 @@ pub static ENDPOINTS: Kind = Kind {
     indexes: &[],
 };
 
+/// ResourceQuotas.
+pub static RESOURCE_QUOTAS: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "ResourceQuota",
+    resource: "resourcequotas",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_kept::<ResourceQuota>,
+    indexes: &[],
+};
+
+/// PersistentVolumeClaims.
+pub static PERSISTENT_VOLUME_CLAIMS: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "PersistentVolumeClaim",
+    resource: "persistentvolumeclaims",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_volume_claim,
+    indexes: &[],
+};
+
+/// ResourceClaims.
+pub static RESOURCE_CLAIMS: Kind = Kind {
+    group: "resource.k8s.io",
+    version: "v1",
+    kind: "ResourceClaim",
+    resource: "resourceclaims",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_resource_claim,
+    indexes: &[],
+};
+
+/// DeviceClasses.
+pub static DEVICE_CLASSES: Kind = Kind {
+    group: "resource.k8s.io",
+    version: "v1",
+    kind: "DeviceClass",
+    resource: "deviceclasses",
+    namespaced: false,
+    metadata_only: false,
+    decode: decode_device_class,
+    indexes: &[],
+};
+
+/// ServiceCIDRs.
+pub static SERVICE_CIDRS: Kind = Kind {
+    group: "networking.k8s.io",
+    version: "v1",
+    kind: "ServiceCIDR",
+    resource: "servicecidrs",
+    namespaced: false,
+    metadata_only: false,
+    decode: decode_kept::<ServiceCidr>,
+    indexes: &[],
+};
+
+/// IPAddresses, of which the metadata says everything but whose they are.
+pub static IP_ADDRESSES: Kind = Kind {
+    group: "networking.k8s.io",
+    version: "v1",
+    kind: "IPAddress",
+    resource: "ipaddresses",
+    namespaced: false,
+    metadata_only: true,
+    decode: decode::<PartialObjectMetadata>,
+    indexes: &[],
+};
+
 /// All kinds, for tests that hold for each.
 pub static ALL: &[&Kind] = &[
     &PODS,
@@ -343,4 +454,10 @@ pub static ALL: &[&Kind] = &[
     &NODES,
     &ENDPOINT_SLICES,
     &ENDPOINTS,
+    &SERVICE_CIDRS,
+    &IP_ADDRESSES,
+    &RESOURCE_QUOTAS,
+    &PERSISTENT_VOLUME_CLAIMS,
+    &RESOURCE_CLAIMS,
+    &DEVICE_CLASSES,
 ];

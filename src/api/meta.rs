@@ -69,6 +69,20 @@ message! {
         3 => values: Vec<Str> [interned],
     }
 
+    /// A condition, as newer kinds have them.
+    pub struct Condition = "k8s.io.apimachinery.pkg.apis.meta.v1.Condition" {
+        /// What it is about.
+        1 => r#type: Str [interned],
+        /// `True`, `False` or `Unknown`.
+        2 => status: Str [interned],
+        /// When `status` changed last.
+        4 => last_transition_time: Option<Time>,
+        /// For machines.
+        5 => reason: Str [interned],
+        /// For people.
+        6 => message: Str,
+    }
+
     /// An object of which only metadata was asked.
     pub struct PartialObjectMetadata = "k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata" {
         /// Metadata.

@@ -5,6 +5,7 @@
 //! was read: see [`crate::wire::splice`].
 
 pub mod apps;
+pub mod charge;
 pub mod coordination;
 pub mod core;
 pub mod discovery;
@@ -14,6 +15,8 @@ pub mod events;
 mod kind;
 pub mod kinds;
 pub mod meta;
+pub mod networking;
+pub mod quota;
 
 pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
 
@@ -24,12 +27,15 @@ pub type MessageSchema = (&'static str, &'static [(u32, &'static str)]);
 pub fn schema() -> Vec<MessageSchema> {
     [
         apps::SCHEMA,
+        charge::SCHEMA,
         coordination::SCHEMA,
         core::SCHEMA,
         discovery::SCHEMA,
         endpoints::SCHEMA,
         events::SCHEMA,
         meta::SCHEMA,
+        networking::SCHEMA,
+        quota::SCHEMA,
         crate::wire::SCHEMA,
     ]
     .concat()

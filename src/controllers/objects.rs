@@ -44,7 +44,7 @@ pub(super) fn port(name: &str, number: i32) -> ServicePort {
         protocol: "TCP".into(),
         port: number,
         target_port: Some(IntOrString::Int(number)),
-        app_protocol: None,
+        ..ServicePort::default()
     }
 }
 

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::expectations::Readiness;
+use super::reads::Written;
 use super::worker::{Outcome, Worker};
 use crate::api::Kind;
 use crate::executor::{ActionState, planned};
@@ -81,7 +82,7 @@ impl Worker {
             Readiness::Waiting(kind) | Readiness::Uncertain(kind, _) => Some(kind),
             Readiness::Ready | Readiness::GivenUp(_) => None,
         };
-        match self.decide(key, &[]).await {
+        match self.decide(key, &[], &Written::new()).await {
             Ok(plan) => Explained {
                 requeue_after: plan.as_ref().and_then(|plan| plan.requeue_after),
                 actions: Ok(plan.map(|plan| planned(&plan))),

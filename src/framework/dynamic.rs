@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::instance::Watched;
 use crate::api::{Kind, kinds};
-pub use crate::client::{ApiError, ApiResource};
+pub use crate::client::ApiResource;
 use crate::client::{ApiResources, Discovery, RestMapper};
-use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration};
+use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, Store};
 use crate::model::Key;
 use crate::queue::WorkQueue;
 
@@ -44,6 +44,13 @@ pub trait DynamicRoom: Send + Sync + 'static {
     /// Whether to watch a resource. It is asked of each in the version that the server prefers, if it can be listed and
     /// watched at all.
     fn wants(&self, resource: &ApiResource) -> bool;
+
+    /// The row by which to watch the objects of `kind`, a metadata-only one, if the room reads more of them. It is of the
+    /// same group, version and resource.
+    fn in_full(&self, kind: &'static Kind) -> Option<&'static Kind> {
+        let _ = kind;
+        None
+    }
 
     /// An object changed. The metadata of what `delta` holds is complete; of what type the objects are is not said.
     fn changed(&self, kind: &'static Kind, delta: Delta<'_>, enqueue: Enqueue<'_>);
@@ -86,6 +93,14 @@ impl DynamicWatches {
     /// The kinds that are watched, and whether all objects that were there have been told of.
     pub fn kinds(&self) -> Vec<(&'static Kind, bool)> {
         self.seen.read().watched.iter().map(|(kind, watched)| (*kind, watched.is_synced())).collect()
+    }
+
+    /// What holds the objects of a resource that is watched, in whatever version. It has been filled when it has a resource
+    /// version.
+    pub fn store(&self, group: &str, resource: &str) -> Option<Arc<Store>> {
+        let seen = self.seen.read();
+        let held = seen.watched.iter().find(|(kind, _)| kind.group == group && kind.resource == resource);
+        held.map(|(_, watched)| Arc::clone(watched.store()))
     }
 
     /// The metadata-only row of the resource that has objects of this `apiVersion` and `kind`, as of the last discovery;
@@ -282,7 +297,8 @@ impl Supervisor {
         if held.iter().any(|held| std::ptr::eq(*held, kind)) {
             self.share(kind).await;
         } else if !(held.iter().any(|held| same(held)) && resources.has_failed_group(kind.group)) {
-            let handle = self.informers.acquire(self.in_full(kind).unwrap_or(kind), None);
+            let row = self.room.in_full(kind).or_else(|| self.in_full(kind));
+            let handle = self.informers.acquire(row.unwrap_or(kind), None);
             let registration = handle.add_handler(self.controller, self.handler(kind));
             self.running.lock().push(Running { kind, registration, handle });
             // The room may want to know of its watches from the first object on.

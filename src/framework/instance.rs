@@ -28,7 +28,7 @@ use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, S
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
-use crate::queue::{QueueMetrics, WorkQueue};
+use crate::queue::{QueueConfig, QueueMetrics, WorkQueue};
 use crate::serve::{Handler as Page, Router};
 use crate::wire::Str;
 
@@ -117,6 +117,8 @@ impl From<BuildError> for StartError {
 pub struct Instance {
     name: &'static str,
     loops: Vec<RunningLoop>,
+    resyncs: Vec<Resync>,
+    stopping: CancellationToken,
     tasks: JoinSet<()>,
     registrations: Vec<Registration>,
     watched: Vec<Watched>,
@@ -124,6 +126,24 @@ pub struct Instance {
     dynamic: Option<Arc<Supervisor>>,
     debug: Option<DebugPages>,
     panicked: watch::Sender<Option<String>>,
+}
+
+/// Reconciles all objects again and again, see [`Room::resync`](super::Room::resync).
+pub(super) struct Resync {
+    pub(super) period: Duration,
+    pub(super) objects: Arc<Store>,
+    pub(super) queue: Arc<WorkQueue<Key>>,
+}
+
+impl Resync {
+    /// Works until `stop`.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(self.period)).await.is_some() {
+            for object in self.objects.list() {
+                self.queue.add(Key::of(object.meta()));
+            }
+        }
+    }
 }
 
 /// A controller's debug pages, gone when this is dropped.
@@ -195,6 +215,11 @@ impl Watched {
         Self { kind: store.kind(), field_selector: None, store: Arc::clone(store) }
     }
 
+    /// What holds the objects.
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     /// Objects in the store.
     pub fn cached(&self) -> usize {
         self.store.len()
@@ -244,6 +269,8 @@ impl Instance {
         let mut instance = Self {
             name: descriptor.name,
             loops: Vec::new(),
+            resyncs: Vec::new(),
+            stopping: CancellationToken::new(),
             tasks: JoinSet::new(),
             registrations: Vec::new(),
             watched: Vec::new(),
@@ -301,6 +328,9 @@ impl Instance {
                 self.tasks.spawn(Arc::clone(&each.worker).run());
             }
         }
+        for resync in self.resyncs.drain(..) {
+            self.tasks.spawn(resync.run(self.stopping.clone()));
+        }
         Ok(())
     }
 
@@ -311,7 +341,11 @@ impl Instance {
         runtime: &Runtime,
         (executor, reader): (&Executor, &Reader),
     ) {
-        let queue = Arc::new(WorkQueue::new(each.queue, &runtime.queue_metrics));
+        let mut config = QueueConfig::default();
+        if let Some(longest) = each.reconcile.longest_backoff() {
+            config.max_delay = longest;
+        }
+        let queue = Arc::new(WorkQueue::with_config(each.queue, config, &runtime.queue_metrics));
         let stats = Arc::new(LoopStats::new(Arc::clone(&runtime.clock)));
         let mut read: Vec<Arc<Store>> = Vec::new();
         for watch in each.watches {
@@ -322,6 +356,10 @@ impl Instance {
             let handler = queue_keys(Arc::clone(&queue), watch.keys, each.reconcile.gather(watch.kind));
             self.registrations
                 .push(handles.handle(watch.kind, watch.field_selector).add_handler(self.name, handler));
+        }
+        if let (Some(period), Some(kind)) = (each.reconcile.resync(), each.kind) {
+            let objects = handles.store(kind, None);
+            self.resyncs.push(Resync { period, objects, queue: Arc::clone(&queue) });
         }
         let worker = Arc::new(Worker {
             controller: self.name,
@@ -390,6 +428,7 @@ impl Instance {
     /// Takes it off its informers, lets the reconciles in flight finish within `grace`, and ends the rest.
     pub async fn stop(mut self, grace: Duration) {
         self.registrations.clear();
+        self.stopping.cancel();
         self.debug = None;
         if let Some(dynamic) = &self.dynamic {
             dynamic.stop();
@@ -409,6 +448,7 @@ impl Instance {
         }
         // Before the informers: what they hold is freed with the last that looks into it.
         self.loops.clear();
+        self.resyncs.clear();
         self.watched.clear();
         if let Some(dynamic) = self.dynamic.take() {
             dynamic.release().await;

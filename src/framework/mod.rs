@@ -25,11 +25,11 @@ pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
     workers,
 };
-pub use dynamic::{ApiError, ApiResource, DynamicRoom, DynamicWatches, Enqueue};
+pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
 pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;
-pub use reads::{Observed, Pass, Read, Reads};
+pub use reads::{ApiError, ApiResources, DiscoveryError, Observed, Pass, Read, Reads};
 pub use report::{Report, Requeue, Turn, Unreported};
 pub use room::{LiveAdapter, LiveRoom, ObserveError, Pace, Reconcile, Room, RoomAdapter};
 pub use stats::{KeyFailure, LoopStats};

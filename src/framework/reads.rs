@@ -12,10 +12,13 @@ use jiff::Timestamp;
 
 use super::room::{ObserveError, Reconcile};
 use crate::api::{AnyObject, Kind};
-use crate::client::{ApiClient, ApiError, ApiResources, Discovery};
+use crate::client::{ApiClient, Discovery};
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 use crate::wire::Str;
+
+/// What reads find and fail with.
+pub use crate::client::{ApiError, ApiResources, DiscoveryError};
 
 /// Reads that are under way together.
 const AT_A_TIME: usize = 8;
@@ -31,11 +34,19 @@ pub enum Read {
     List(&'static Kind, Str),
     /// Which resources the API has: at most 30 seconds old.
     Resources,
+    /// Which resources the API has now.
+    LatestResources,
 }
 
 /// What was read in this reconcile so far.
 #[derive(Debug, Default)]
-pub struct Reads(HashMap<Read, Found>);
+pub struct Reads {
+    found: HashMap<Read, Found>,
+    written: Written,
+}
+
+/// Kinds, and namespaces, that this reconcile has written to already.
+pub(super) type Written = Vec<(&'static Kind, Str)>;
 
 #[derive(Debug)]
 enum Found {
@@ -48,7 +59,7 @@ impl Reads {
     /// An object that was read: `None` if that was not done, `Ok(None)` if it is not there. Where its resource is not
     /// served, that is an error.
     pub fn object(&self, kind: &'static Kind, key: &Key) -> Option<Result<Option<&AnyObject>, &ApiError>> {
-        match self.0.get(&Read::Object(kind, key.clone()))? {
+        match self.found.get(&Read::Object(kind, key.clone()))? {
             Found::Object(found) => Some(found.as_ref().map(Option::as_ref)),
             Found::List(_) | Found::Resources(_) => None,
         }
@@ -56,7 +67,7 @@ impl Reads {
 
     /// A list that was read; `None` if that was not done.
     pub fn list(&self, kind: &'static Kind, namespace: &Str) -> Option<Result<&[AnyObject], &ApiError>> {
-        match self.0.get(&Read::List(kind, namespace.clone()))? {
+        match self.found.get(&Read::List(kind, namespace.clone()))? {
             Found::List(found) => Some(found.as_ref().map(Vec::as_slice)),
             Found::Object(_) | Found::Resources(_) => None,
         }
@@ -64,7 +75,7 @@ impl Reads {
 
     /// The API's resources; `None` if they were not read.
     pub fn resources(&self) -> Option<Result<&Arc<ApiResources>, &ApiError>> {
-        match self.0.get(&Read::Resources)? {
+        match self.found.get(&Read::LatestResources).or_else(|| self.found.get(&Read::Resources))? {
             Found::Resources(found) => Some(found.as_ref()),
             Found::Object(_) | Found::List(_) => None,
         }
@@ -78,7 +89,7 @@ impl Reads {
         key: Key,
         found: Result<Option<AnyObject>, ApiError>,
     ) -> Self {
-        self.0.insert(Read::Object(kind, key), Found::Object(found));
+        self.found.insert(Read::Object(kind, key), Found::Object(found));
         self
     }
 
@@ -90,19 +101,31 @@ impl Reads {
         namespace: Str,
         found: Result<Vec<AnyObject>, ApiError>,
     ) -> Self {
-        self.0.insert(Read::List(kind, namespace), Found::List(found));
+        self.found.insert(Read::List(kind, namespace), Found::List(found));
         self
     }
 
     /// With the API's resources read: for tests of rooms.
     #[must_use]
     pub fn with_resources(mut self, found: Result<Arc<ApiResources>, ApiError>) -> Self {
-        self.0.insert(Read::Resources, Found::Resources(found));
+        self.found.insert(Read::Resources, Found::Resources(found));
         self
     }
 
+    /// As they are when this was written before: for tests of rooms.
+    #[must_use]
+    pub fn after_writes(mut self, kind: &'static Kind, namespace: Str) -> Self {
+        self.written.push((kind, namespace));
+        self
+    }
+
+    /// Whether a plan of this same reconcile, which asked to look again, has written to this kind in this namespace.
+    pub fn has_written(&self, kind: &'static Kind, namespace: &str) -> bool {
+        self.written.iter().any(|(held, in_namespace)| *held == kind && in_namespace == namespace)
+    }
+
     fn lacks(&self, read: &Read) -> bool {
-        !self.0.contains_key(read)
+        !self.found.contains_key(read)
     }
 }
 
@@ -142,9 +165,10 @@ impl Reader {
         room: &dyn Reconcile,
         key: &Key,
         failures: &[Failure],
+        written: &Written,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<Plan>, ObserveError> {
-        let mut reads = Reads::default();
+        let mut reads = Reads { written: written.clone(), ..Reads::default() };
         for _ in 0..MOST_PASSES {
             let mut needs = match room.plan(key, failures, &reads, now())? {
                 Pass::Nothing => return Ok(None),
@@ -157,7 +181,7 @@ impl Reader {
             }
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             while let Some((read, found)) = found.next().await {
-                reads.0.insert(read, found);
+                reads.found.insert(read, found);
             }
         }
         Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
@@ -172,6 +196,7 @@ impl Reader {
             }),
             Read::List(kind, namespace) => Found::List(self.client.list_all(kind, namespace).await),
             Read::Resources => Found::Resources(self.discovery.resources().await),
+            Read::LatestResources => Found::Resources(self.discovery.latest().await),
         };
         (read, found)
     }

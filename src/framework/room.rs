@@ -42,6 +42,11 @@ pub trait Room: Send + Sync + 'static {
         let _ = kind;
         Duration::ZERO
     }
+
+    /// How often every object of the loop's kind is reconciled without a change; never if `None`.
+    fn resync(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A controller whose decisions rest on live reads too: it observes in several passes. See [`Reads`].
@@ -60,6 +65,17 @@ pub trait LiveRoom: Send + Sync + 'static {
 
     /// Decides, as [`Room::plan`] does.
     fn plan(view: &Self::View, now: Timestamp) -> Plan;
+
+    /// See [`Room::gather`].
+    fn gather(&self, kind: &Kind) -> Duration {
+        let _ = kind;
+        Duration::ZERO
+    }
+
+    /// How long a key that fails again and again rests at most; `None` for as long as with most controllers.
+    fn longest_backoff(&self) -> Option<Duration> {
+        None
+    }
 
     /// How fast it may ask, compared with other controllers. The fastest of a controller's loops counts for all.
     fn pace(&self) -> Pace {
@@ -100,6 +116,16 @@ pub trait Reconcile: Send + Sync {
         Duration::ZERO
     }
 
+    /// How often every object is reconciled, see [`Room::resync`].
+    fn resync(&self) -> Option<Duration> {
+        None
+    }
+
+    /// How long a key that fails again and again rests at most, see [`LiveRoom::longest_backoff`].
+    fn longest_backoff(&self) -> Option<Duration> {
+        None
+    }
+
     /// How fast it may ask, see [`LiveRoom::pace`].
     fn pace(&self) -> Pace {
         Pace::PLAIN
@@ -125,6 +151,10 @@ impl<R: Room> Reconcile for RoomAdapter<R> {
     fn gather(&self, kind: &Kind) -> Duration {
         self.0.gather(kind)
     }
+
+    fn resync(&self) -> Option<Duration> {
+        self.0.resync()
+    }
 }
 
 /// Makes a [`Reconcile`] of a [`LiveRoom`].
@@ -144,6 +174,14 @@ impl<R: LiveRoom> Reconcile for LiveAdapter<R> {
             Observed::Needs(reads) => Pass::Needs(reads),
             Observed::View(view) => Pass::Plan(R::plan(&view, now)),
         })
+    }
+
+    fn gather(&self, kind: &Kind) -> Duration {
+        self.0.gather(kind)
+    }
+
+    fn longest_backoff(&self) -> Option<Duration> {
+        self.0.longest_backoff()
     }
 
     fn pace(&self) -> Pace {

@@ -10,12 +10,13 @@ use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus::Registry;
+use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
 
 use super::demand::Demands;
 use super::descriptor::KeyMap;
 use super::expectations::Expectations;
-use super::instance::queue_keys;
+use super::instance::{Resync, queue_keys};
 use super::metrics::ReconcileMetrics;
 use super::reads::{Pass, Read, Reader, Reads};
 use super::report::Unreported;
@@ -443,4 +444,59 @@ async fn keys_rest_while_changes_are_gathered() {
     queue_keys(Arc::clone(&queue), keys, Duration::ZERO)(change);
     drop(queue.get().await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_secs(2), "another change may ask for it at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_objects_come_back_again_and_again() {
+    let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()));
+    let objects = Arc::new(Store::new(&PODS));
+    let pod: AnyObject = Arc::new(Pod {
+        metadata: ObjectMeta { namespace: "ns".into(), name: "a".into(), ..ObjectMeta::default() },
+        ..Pod::default()
+    });
+    let (period, stop) = (Duration::from_mins(5), CancellationToken::new());
+    let resync = Resync { period, objects: Arc::clone(&objects), queue: Arc::clone(&queue) };
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(resync.run(stop.clone()));
+    // It is there before the first time comes, and gone before the fourth.
+    objects.upsert(&pod);
+    let began = tokio::time::Instant::now();
+    for times in 1..=3 {
+        assert_eq!(*queue.get().await.unwrap().key(), Key::new("ns", "a"));
+        assert_eq!(began.elapsed(), period * times);
+    }
+    objects.remove(&pod);
+    tokio::time::sleep(period * 2).await;
+    assert!(queue.snapshot(1).oldest.is_empty());
+    stop.cancel();
+    tasks.join_next().await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_asks_for_it_is_followed_by_another() {
+    let bench = Bench::new();
+    let looking = |steps| Plan { steps, look_again: true, ..Plan::default() };
+    bench.script.plans.lock().push_back(looking(vec![create()]));
+    bench.plan(vec![create()]);
+    bench.server.answer(201, pod("5"));
+    bench.server.answer(201, pod("6"));
+    let outcome = bench.reconcile().await;
+    assert_eq!(outcome, Outcome::Done { writes: 2, requeue_after: None });
+    let read = std::mem::take(&mut *bench.script.read.lock());
+    assert!(!read[0].contains("pods") && read[1].contains("pods"), "it is told what was written: {read:?}");
+
+    // Not for ever, and not after a failure.
+    bench.script.plans.lock().extend((0..9).map(|_| looking(Vec::new())));
+    let outcome = bench.worker.reconcile(&Key::new("ns", "other")).await.0;
+    assert!(matches!(outcome, Outcome::Failed { retry: true, .. }), "{outcome:?}");
+    assert_eq!(bench.script.plans.lock().len(), 5);
+    bench.script.plans.lock().clear();
+    bench.script.plans.lock().push_back(looking(vec![create()]));
+    bench.plan(Vec::new());
+    bench.server.answer(500, Vec::new());
+    assert!(matches!(
+        bench.worker.reconcile(&Key::new("ns", "third")).await.0,
+        Outcome::Failed { retry: true, .. }
+    ));
+    assert!(bench.script.asked.lock().last().is_some_and(|failures| failures.len() == 1));
 }

@@ -25,7 +25,7 @@ use tracing::Instrument;
 use super::demand::{Demands, Synced};
 use super::expectations::{Expectations, Found, Readiness};
 use super::metrics::ReconcileMetrics;
-use super::reads::Reader;
+use super::reads::{Reader, Written};
 use super::report::{Report, Requeue, Turn};
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
@@ -40,6 +40,9 @@ use crate::wire::ObjectHead;
 
 /// How long a key whose expectations are not met rests if no event wakes it before.
 const EXPECTATION_POLL: Duration = Duration::from_secs(1);
+
+/// Times that one reconcile looks and plans at most.
+const MOST_LOOKS: usize = 4;
 
 /// Objects per page of a live read.
 const LIVE_PAGE: u32 = 500;
@@ -190,25 +193,37 @@ impl Worker {
         if let Some(outcome) = self.not_yet(key).await {
             return (outcome, Vec::new());
         }
-        let plan = match self.plan(key, &[]).await {
-            Ok(Some(plan)) => plan,
-            Ok(None) => return (Outcome::Absent, Vec::new()),
-            Err(failed) => return (failed, Vec::new()),
-        };
-        let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
-        let actions = planned(&plan);
-        let done = self.executor.execute(plan).await;
-        self.expectations.record(key, &done.effects);
-        let mut actions = executed(actions, &done);
-        let Some(error) = done.error else {
-            let outcome = match unfinished {
-                Some(error) => Outcome::Failed { error, retry: true },
-                None => Outcome::Done { writes: done.effects.len(), requeue_after },
+        let (mut actions, mut written) = (Vec::new(), Written::new());
+        for look in 1.. {
+            let plan = match self.plan(key, &[], &written).await {
+                Ok(Some(plan)) => plan,
+                Ok(None) if look > 1 => break,
+                Ok(None) => return (Outcome::Absent, actions),
+                Err(failed) => return (failed, actions),
             };
-            return (outcome, actions);
-        };
-        actions.extend(self.record_failure(key, &done.failures).await);
-        (failed(&error), actions)
+            let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
+            let look_again = plan.look_again;
+            let tried = planned(&plan);
+            let done = self.executor.execute(plan).await;
+            self.expectations.record(key, &done.effects);
+            actions.extend(executed(tried, &done));
+            written.extend(done.effects.into_iter().map(|effect| (effect.kind, effect.key.namespace)));
+            if let Some(error) = done.error {
+                actions.extend(self.record_failure(key, &done.failures).await);
+                return (failed(&error), actions);
+            }
+            if let Some(error) = unfinished {
+                return (Outcome::Failed { error, retry: true }, actions);
+            }
+            if look_again && look == MOST_LOOKS {
+                let error = format!("there was more to look at after {MOST_LOOKS} looks");
+                return (Outcome::Failed { error, retry: true }, actions);
+            }
+            if !look_again {
+                return (Outcome::Done { writes: written.len(), requeue_after }, actions);
+            }
+        }
+        (Outcome::Done { writes: written.len(), requeue_after: None }, actions)
     }
 
     /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.
@@ -231,21 +246,31 @@ impl Worker {
         }
     }
 
-    async fn plan(&self, key: &Key, failures: &[Failure]) -> Result<Option<Plan>, Outcome> {
-        self.decide(key, failures).await.map_err(|error| match error {
+    async fn plan(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        written: &Written,
+    ) -> Result<Option<Plan>, Outcome> {
+        self.decide(key, failures, written).await.map_err(|error| match error {
             ObserveError::Terminal(error) => Outcome::Failed { error, retry: false },
             ObserveError::Retry(error) => Outcome::Failed { error, retry: true },
         })
     }
 
     /// Observes, in as many passes as it takes, and plans.
-    pub(super) async fn decide(&self, key: &Key, failures: &[Failure]) -> Result<Option<Plan>, ObserveError> {
-        self.reader.plan(self.reconcile.as_ref(), key, failures, || self.clock.now()).await
+    pub(super) async fn decide(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        written: &Written,
+    ) -> Result<Option<Plan>, ObserveError> {
+        self.reader.plan(self.reconcile.as_ref(), key, failures, written, || self.clock.now()).await
     }
 
     /// After a failure: lets the room write down what failed (a condition, a collision count).
     async fn record_failure(&self, key: &Key, failures: &[Failure]) -> Vec<ActionState> {
-        let plan = match self.plan(key, failures).await {
+        let plan = match self.plan(key, failures, &Written::new()).await {
             Ok(Some(plan)) => plan,
             Ok(None) => return Vec::new(),
             Err(outcome) => {

@@ -3,12 +3,14 @@
 //! Nothing here does I/O or awaits; everything can be tested with tables.
 
 pub mod clock;
+pub mod conditions;
 pub mod hash;
 pub mod key;
 pub mod metadata;
 pub mod owners;
 pub mod plan;
 pub mod pods;
+pub mod quantity;
 pub mod selector;
 pub mod slices;
 pub mod subsets;

@@ -22,6 +22,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Look at the object again after this long, whether or not something happens.
     pub requeue_after: Option<Duration>,
+    /// When all steps are done, observe and plan anew at once: what is left is to be judged by what they changed. A room
+    /// that observes live is told what was written. Not heeded beside `retry`; after a few times the key is retried.
+    pub look_again: bool,
     /// The plan could not be made in full: what was wrong. The key is retried with backoff after the steps ran.
     pub retry: Option<String>,
 }

@@ -179,8 +179,8 @@ concurrent_cron_job_syncs: i32 = 5, NotBuilt, "CronJobs reconciled at the same t
 legacy_service_account_token_clean_up_period: Duration = hours(8760), NotBuilt, "How long a legacy token must have been unused before it is deleted.";
 
 ["Namespace-controller"]
-concurrent_namespace_syncs: i32 = 10, NotBuilt, "Namespaces reconciled at the same time.";
-namespace_sync_period: Duration = secs(300), NotBuilt, "Time after which a Namespace is looked at again.";
+concurrent_namespace_syncs: i32 = 10, Built, "Namespaces reconciled at the same time.";
+namespace_sync_period: Duration = secs(300), Built, "Time after which a Namespace is looked at again.";
 
 ["Node-ipam-controller"]
 node_cidr_mask_size: i32 = 0, NotBuilt, "Size of a Node's range in a single-stack cluster, as a prefix length. 0 for 24 with IPv4 and 64 with IPv6.";
@@ -218,8 +218,8 @@ concurrent_replicaset_syncs: i32 = 5, Built, "ReplicaSets reconciled at the same
 concurrent_rc_syncs: i32 = 5, NotBuilt, "ReplicationControllers reconciled at the same time.";
 
 ["Resourcequota-controller"]
-concurrent_resource_quota_syncs: i32 = 5, NotBuilt, "ResourceQuotas reconciled at the same time.";
-resource_quota_sync_period: Duration = secs(300), NotBuilt, "Time after which the usage of a ResourceQuota is counted again.";
+concurrent_resource_quota_syncs: i32 = 5, Built, "ResourceQuotas reconciled at the same time.";
+resource_quota_sync_period: Duration = secs(300), Built, "Time after which the usage of every ResourceQuota is counted again. 0 for never.";
 
 ["Serviceaccount-controller"]
 concurrent_serviceaccount_token_syncs: i32 = 5, Built, "Service account token Secrets reconciled at the same time.";

@@ -101,6 +101,32 @@ fn hash_pairs<'a>(hasher: DefaultHashBuilder, pairs: impl Iterator<Item = (&'a s
     state.finish()
 }
 
+/// A pool of values of another sort, of which equal ones are kept once.
+pub struct Interner<T>(Pool<T>);
+
+impl<T: Hash + Eq> Interner<T> {
+    /// An empty pool.
+    pub fn new() -> Self {
+        Self(Pool::new())
+    }
+
+    /// The one shared copy of `value`.
+    pub fn share(&self, value: T) -> Arc<T> {
+        let hash = self.0.hasher.hash_one(&value);
+        if let Some(found) = self.0.find(hash, |held| *held == value) {
+            return found;
+        }
+        let value = Arc::new(value);
+        self.0.put(hash, Arc::clone(&value), |held| *held == *value, |held| self.0.hasher.hash_one(held))
+    }
+}
+
+impl<T: Hash + Eq> Default for Interner<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// How much the pools hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InternStats {

@@ -25,7 +25,7 @@ mod tests;
 pub use envelope::{
     ENVELOPE_MAGIC, EventType, ListPage, ObjectHead, WatchFrame, decode_list, unwrap_envelope, wrap_envelope,
 };
-pub use intern::{InternStats, intern_stats};
+pub use intern::{InternStats, Interner, intern_stats};
 pub use labels::Labels;
 pub use reader::{RawField, Reader, Value, WireError};
 pub use text::Str;
@@ -121,13 +121,16 @@ pub(crate) fn merge_message<M: Message>(
 }
 
 /// Declares trimmed messages: `number => name: Type,`, with `[interned]` behind the type of a string that many
-/// objects share. `+ raw` behind its name adds the bytes that it was decoded from, for kinds that are rewritten.
+/// objects share. `+ raw` behind its name adds the bytes that it was decoded from, for kinds that are rewritten;
+/// `+ name: Type` adds something else that the kind's decoder makes of them.
 /// `schema NAME;` in front of the first makes a table of all of them, to be compared with upstream's definitions.
 macro_rules! message {
     (@merge ($($argument:tt)*)) => { $crate::wire::Field::merge($($argument)*) };
     (@merge interned ($($argument:tt)*)) => { $crate::wire::Field::merge_interned($($argument)*) };
     (@merge selected ($($argument:tt)*)) => { $crate::wire::Field::merge_selected($($argument)*) };
-    (schema $schema:ident; $($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $raw:ident)? = $upstream:literal
+    (@kept) => { $crate::wire::Raw };
+    (@kept $kept:ty) => { $kept };
+    (schema $schema:ident; $($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $raw:ident $(: $kept:ty)?)? = $upstream:literal
         $fields:tt)*
     ) => {
         /// Name and fields of every message declared here.
@@ -137,10 +140,10 @@ macro_rules! message {
         ),)*];
 
         $crate::wire::message! {
-            $($(#[$meta])* $vis struct $name $(+ $raw)? = $upstream $fields)*
+            $($(#[$meta])* $vis struct $name $(+ $raw $(: $kept)?)? = $upstream $fields)*
         }
     };
-    ($($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $raw:ident)? = $upstream:literal {
+    ($($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $raw:ident $(: $kept:ty)?)? = $upstream:literal {
         $($(#[$field_meta:meta])* $number:literal => $field:ident : $ty:ty $([$mark:ident])? ,)*
     })*) => {$(
         $(#[$meta])*
@@ -149,8 +152,9 @@ macro_rules! message {
         $vis struct $name {
             $($(#[$field_meta])* pub $field: $ty,)*
             $(
-                /// The object's whole encoding without `managedFields`; not a field of its own.
-                pub $raw: $crate::wire::Raw,
+                /// What is kept of the whole object: its encoding without `managedFields` if it is rewritten; not a field of
+                /// its own.
+                pub $raw: $crate::wire::message!(@kept $($kept)?),
             )?
         }
 

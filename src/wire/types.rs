@@ -275,9 +275,74 @@ impl Field for Data {
     }
 }
 
-/// `map<string, Quantity>`: amounts of resources, as they are written (`500m`, `64Gi`).
+/// `map<string, Quantity>`: amounts of resources, as they are written (`500m`, `64Gi`), by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Quantities(pub BTreeMap<Str, Str>);
+pub struct Quantities(Vec<(Str, Str)>);
+
+impl Quantities {
+    /// The amount of a resource.
+    pub fn get(&self, resource: &str) -> Option<&Str> {
+        self.place(resource).ok().map(|at| &self.0[at].1)
+    }
+
+    /// All amounts, by resource.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Str)> {
+        self.0.iter().map(|(resource, amount)| (resource, amount))
+    }
+
+    /// Whether there is no amount.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Number of resources.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Keeps the resources that are wanted.
+    pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
+        self.0.retain(|(resource, _)| wanted(resource));
+        self.0.shrink_to_fit();
+    }
+
+    /// The encoding of one entry.
+    pub(crate) fn entry(resource: &str, amount: &str) -> Vec<u8> {
+        let mut quantity = Vec::with_capacity(amount.len() + 2);
+        put_bytes(&mut quantity, 1, amount.as_bytes());
+        let mut entry = Vec::with_capacity(resource.len() + quantity.len() + 4);
+        put_bytes(&mut entry, 1, resource.as_bytes());
+        put_bytes(&mut entry, 2, &quantity);
+        entry
+    }
+
+    fn place(&self, resource: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(held, _)| held.as_str().cmp(resource))
+    }
+
+    /// Sets the amount of a resource.
+    pub fn insert(&mut self, resource: &str, amount: &str) {
+        self.set(Str::interned(resource), Str::interned(amount));
+    }
+
+    fn set(&mut self, resource: Str, amount: Str) {
+        match self.place(&resource) {
+            Ok(at) => self.0[at].1 = amount,
+            Err(at) => self.0.insert(at, (resource, amount)),
+        }
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Quantities {
+    /// Later amounts win over earlier ones of the same resource.
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(amounts: I) -> Self {
+        let mut quantities = Self::default();
+        for (resource, amount) in amounts {
+            quantities.insert(resource, amount);
+        }
+        quantities
+    }
+}
 
 impl Field for Quantities {
     fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
@@ -297,19 +362,19 @@ impl Field for Quantities {
                 _ => {}
             }
         }
-        self.0.insert(Str::interned(key), Str::interned(amount));
+        self.insert(key, amount);
         Ok(())
     }
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        for (key, amount) in &self.0 {
-            let mut quantity = Vec::with_capacity(amount.len() + 2);
-            put_bytes(&mut quantity, 1, amount.as_bytes());
-            let mut entry = Vec::with_capacity(key.len() + quantity.len() + 4);
-            put_bytes(&mut entry, 1, key.as_bytes());
-            put_bytes(&mut entry, 2, &quantity);
-            put_bytes(out, number, &entry);
+        for (resource, amount) in self.iter() {
+            put_bytes(out, number, &Self::entry(resource, amount));
         }
+    }
+
+    fn finish(&mut self, _: Source<'_>) -> Result<(), WireError> {
+        self.0.shrink_to_fit();
+        Ok(())
     }
 }
 

@@ -262,7 +262,8 @@ async fn watches_follow_definitions_that_come_and_go() {
             .expect("the definition is deleted");
         left(&namespace, &[]).await;
         until("no watch of widgets", LIMIT, watched, Option::is_none).await;
-        assert_eq!(all().await, before, "round {round}: a watch is left over");
+        // There may be fewer: of two watches of a resource one goes when the other is found.
+        assert!(all().await <= before, "round {round}: a watch is left over");
     }
 }
 

@@ -136,19 +136,7 @@ fn end_of_log(plane: &ControlPlane) -> u64 {
 }
 
 /// Waits until a manager reports that its controllers run.
-async fn leads(plane: &ControlPlane, manager: &Manager<'_>) {
-    let holder = || async {
-        plane.kubectl(&[
-            "-n",
-            "kube-system",
-            "get",
-            "events",
-            "--field-selector=reason=LeaderElection",
-            "-o",
-            "jsonpath={.items[*].message}",
-        ])
-    };
-    let before = holder().await.matches("became leader").count();
+async fn leads(manager: &Manager<'_>) {
     let log = || async { manager.log() };
     until(&format!("{} leads", manager.name), LIMIT, log, |text| {
         text.contains("deployment-controller")
@@ -156,7 +144,6 @@ async fn leads(plane: &ControlPlane, manager: &Manager<'_>) {
                 || text.contains("\"started\" controller=\"deployment-controller\""))
     })
     .await;
-    let _ = before;
 }
 
 #[tokio::test]
@@ -172,7 +159,7 @@ async fn thirty_deployments_change_hands_twice() {
     let end = end_of_log(&plane);
     go.stop();
     let ours = plane.coxswain("coxswain-1", &args);
-    leads(&plane, &ours).await;
+    leads(&ours).await;
     quiet(&namespace).await;
     let written = writes(&plane, end, "coxswain/");
     assert_eq!(written, retried_creates(&written), "Coxswain wrote when it took over");
@@ -187,7 +174,7 @@ async fn thirty_deployments_change_hands_twice() {
     let end = end_of_log(&plane);
     ours.stop();
     let go = plane.go_manager("go-2", &args);
-    leads(&plane, &go).await;
+    leads(&go).await;
     quiet(&namespace).await;
     let written = writes(&plane, end, "kube-controller-manager/");
     assert_eq!(written, retried_creates(&written), "the Go manager wrote when it got it back");

@@ -97,6 +97,23 @@ pub enum DiscoveryError {
     },
 }
 
+impl DiscoveryError {
+    /// `v1` or `group/version`.
+    pub fn group_version(&self) -> &str {
+        match self {
+            Self::Unreadable { group_version, .. } | Self::Stale { group_version } => group_version,
+        }
+    }
+
+    /// Why, in the words in which Kubernetes' own clients say it.
+    pub fn why(&self) -> String {
+        match self {
+            Self::Unreadable { source, .. } => source.message(),
+            Self::Stale { group_version } => format!("stale GroupVersion discovery: {group_version}"),
+        }
+    }
+}
+
 /// All resources of the API at one time.
 #[derive(Debug, Default)]
 pub struct ApiResources {
@@ -106,6 +123,13 @@ pub struct ApiResources {
 }
 
 impl ApiResources {
+    /// These resources, and group versions that are not known: for tests of rooms.
+    pub fn of(known: Vec<ApiResource>, unknown: Vec<DiscoveryError>) -> Self {
+        let version = |resources| GroupVersion { group: Str::EMPTY, version: Str::EMPTY, resources };
+        let failed = unknown.into_iter().map(|error| version(Err(error)));
+        Self { documents: [Arc::new([version(Ok(known))]), failed.collect()] }
+    }
+
     /// Every resource in every version.
     pub fn all(&self) -> impl Iterator<Item = &ApiResource> {
         self.versions().filter_map(|version| version.resources.as_ref().ok()).flatten()
@@ -185,6 +209,12 @@ impl Discovery {
         let resources = Arc::clone(&known.resources);
         self.cache.lock().known = Some((epoch, known));
         Ok(resources)
+    }
+
+    /// The API's resources as the server has them now: for decisions that must not rest on what was true a moment ago.
+    pub async fn latest(&self) -> Result<Arc<ApiResources>, ApiError> {
+        self.cache.lock().epoch += 1;
+        self.resources().await
     }
 
     /// A mapper over [`Self::resources`].

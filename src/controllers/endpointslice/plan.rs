@@ -85,7 +85,7 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
         packed.push(slices);
     }
     // What is new about a Service that is new is the Service, whatever its pods have been through.
-    let since = if view.slices.is_empty() {
+    let since = if view.slices.iter().all(|held| !held.is_owned_by(SERVICES.kind, &service.metadata)) {
         service.metadata.creation_timestamp
     } else {
         packed.iter().filter_map(|slices| slices.since).min()

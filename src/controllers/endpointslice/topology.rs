@@ -22,8 +22,16 @@ const OVERLOAD: f64 = 0.2;
 
 /// Whether the Service asks for topology aware routing.
 pub(super) fn is_auto(service: &Service) -> bool {
-    let asked = ANNOTATIONS.iter().find_map(|name| service.metadata.annotations.get(name));
-    asked.is_some_and(|mode| *mode == "Auto" || *mode == "auto")
+    mode(service).is_some_and(|mode| *mode == "Auto" || *mode == "auto")
+}
+
+/// Whether the Service says that it does not want topology aware routing.
+pub(super) fn is_declined(service: &Service) -> bool {
+    mode(service).is_some() && !is_auto(service)
+}
+
+fn mode(service: &Service) -> Option<&Str> {
+    ANNOTATIONS.iter().find_map(|name| service.metadata.annotations.get(name))
 }
 
 /// The zone of a node; empty if it has none.
@@ -38,7 +46,7 @@ pub(super) fn contribution(node: &Node) -> Option<(Str, u64)> {
     if !node.is_ready() || NOT_COUNTED.iter().any(|label| labels.contains_key(label)) {
         return None;
     }
-    let cpu = node.status.allocatable.0.get("cpu").and_then(|amount| milli_cpus(amount));
+    let cpu = node.status.allocatable.get("cpu").and_then(|amount| milli_cpus(amount));
     Some((zone(node), cpu.unwrap_or(0)))
 }
 

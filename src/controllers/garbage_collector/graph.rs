@@ -310,11 +310,9 @@ impl Graph {
         self.link(id, references);
         self.tell_owners(&lost, worth);
         let Some(node) = self.nodes.get(id) else { return };
+        // Those that were there before too: one may have been taken out by an attempt and put back by a user in between.
         for edge in &node.owners {
-            let was = |old: &Edge| old.owner == edge.owner && old.coordinates == edge.coordinates;
-            if !lost.iter().any(was) {
-                self.tell_reference(id, edge, worth);
-            }
+            self.tell_reference(id, edge, worth);
         }
         if node.state.foreground_deleting {
             // It may be part of another cycle now.

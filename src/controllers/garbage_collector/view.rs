@@ -112,34 +112,35 @@ pub fn observe(
     }
 }
 
-/// What a read has found of an object of this UID.
-enum Found {
+/// Why there is no object of a UID to be had.
+enum Missing {
     NotRead(Read),
     Failed(String),
     Gone,
-    There(AnyObject),
 }
 
-fn find(reads: &Reads, kind: &'static Kind, key: &Key, uid: &Uid) -> Found {
+impl Missing {
+    /// How a pass ends that cannot do without the object.
+    fn end(self) -> Result<Observed<View>, ObserveError> {
+        match self {
+            Self::NotRead(read) => Ok(Observed::Needs(vec![read])),
+            Self::Failed(error) => Err(ObserveError::Retry(error)),
+            Self::Gone => Ok(Observed::Nothing),
+        }
+    }
+}
+
+fn find(reads: &Reads, kind: &'static Kind, key: &Key, uid: &Uid) -> Result<AnyObject, Missing> {
     match reads.object(kind, key) {
-        None => Found::NotRead(Read::Object(kind, key.clone())),
-        Some(Err(error)) => Found::Failed(error.to_string()),
-        Some(Ok(Some(object))) if Uid::from(&object.meta().uid) == *uid => Found::There(Arc::clone(object)),
-        Some(Ok(_)) => Found::Gone,
+        None => Err(Missing::NotRead(Read::Object(kind, key.clone()))),
+        Some(Err(error)) => Err(Missing::Failed(error.to_string())),
+        Some(Ok(Some(object))) if Uid::from(&object.meta().uid) == *uid => Ok(Arc::clone(object)),
+        Some(Ok(_)) => Err(Missing::Gone),
     }
 }
 
-/// The attempt's own object, if it is there; or how the pass ends.
-fn find_itself(
-    reads: &Reads,
-    identity: &Identity,
-) -> Result<AnyObject, Result<Observed<View>, ObserveError>> {
-    match find(reads, identity.kind, &identity.key, &identity.uid) {
-        Found::NotRead(read) => Err(Ok(Observed::Needs(vec![read]))),
-        Found::Failed(error) => Err(Err(ObserveError::Retry(error))),
-        Found::Gone => Err(Ok(Observed::Nothing)),
-        Found::There(live) => Ok(live),
-    }
+fn find_itself(reads: &Reads, identity: &Identity) -> Result<AnyObject, Missing> {
+    find(reads, identity.kind, &identity.key, &identity.uid)
 }
 
 fn observe_waiting(facts: Facts, reads: &Reads) -> Result<Observed<View>, ObserveError> {
@@ -147,18 +148,18 @@ fn observe_waiting(facts: Facts, reads: &Reads) -> Result<Observed<View>, Observ
         return Ok(Observed::Nothing);
     }
     match find_itself(reads, &facts.identity) {
-        Err(ended) => ended,
-        Ok(live) if State::of(live.meta()).foreground_deleting => view(Matter::Waiting { facts, live }),
+        Err(missing) => missing.end(),
+        Ok(live) if State::of(live.meta()).foreground_deleting => Ok(view(Matter::Waiting { facts, live })),
         Ok(_) => Ok(Observed::Nothing),
     }
 }
 
 fn observe_orphaning(graph: &Graph, facts: Facts, reads: &Reads) -> Result<Observed<View>, ObserveError> {
     match find_itself(reads, &facts.identity) {
-        Err(ended) => ended,
+        Err(missing) => missing.end(),
         Ok(live) if live.meta().finalizers.iter().any(|held| held == ORPHAN_FINALIZER) => {
             let dependents = graph.dependents(&facts.identity.uid);
-            view(Matter::Orphaning { owner: facts.identity, live, dependents })
+            Ok(view(Matter::Orphaning { owner: facts.identity, live, dependents }))
         }
         Ok(_) => Ok(Observed::Nothing),
     }
@@ -187,7 +188,7 @@ fn observe_candidate(
     reads: &Reads,
 ) -> Result<Observed<View>, ObserveError> {
     let live = match find_itself(reads, &facts.identity) {
-        Err(ended) => return ended,
+        Err(missing) => return missing.end(),
         Ok(live) if live.meta().is_deleting() => return Ok(Observed::Nothing),
         Ok(live) => live,
     };
@@ -209,8 +210,8 @@ fn observe_candidate(
     }))
 }
 
-fn view(matter: Matter) -> Result<Observed<View>, ObserveError> {
-    Ok(Observed::View(View { matter, absent: Vec::new() }))
+fn view(matter: Matter) -> Observed<View> {
+    Observed::View(View { matter, absent: Vec::new() })
 }
 
 /// What is seen of some owners.
@@ -245,14 +246,14 @@ impl Sighting {
         }
         let key = Key { namespace: place.namespace.clone(), name: place.coordinates.name.clone() };
         match find(reads, kind, &key, &place.uid) {
-            Found::NotRead(read) if self.needs.contains(&read) => {}
-            Found::NotRead(read) => self.needs.push(read),
-            Found::Failed(error) => self.owners.push(Owner::Unknown(error)),
-            Found::There(live) if State::of(live.meta()).foreground_deleting => {
+            Err(Missing::NotRead(read)) if self.needs.contains(&read) => {}
+            Err(Missing::NotRead(read)) => self.needs.push(read),
+            Err(Missing::Failed(error)) => self.owners.push(Owner::Unknown(error)),
+            Ok(live) if State::of(live.meta()).foreground_deleting => {
                 self.owners.push(Owner::Waiting);
             }
-            Found::There(_) => self.owners.push(Owner::Solid),
-            Found::Gone => {
+            Ok(_) => self.owners.push(Owner::Solid),
+            Err(Missing::Gone) => {
                 self.absent.push(place);
                 self.owners.push(Owner::Absent { elsewhere });
             }

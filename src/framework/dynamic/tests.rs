@@ -116,11 +116,17 @@ impl Source for Cluster {
 #[derive(Default)]
 struct Ears {
     heard: Mutex<Vec<String>>,
+    /// Whether pods are to be watched in full.
+    reads_pods: Mutex<bool>,
 }
 
 impl DynamicRoom for Ears {
     fn wants(&self, resource: &ApiResource) -> bool {
         resource.resource != "secrets" && resource.supports(&["delete"])
+    }
+
+    fn in_full(&self, kind: &'static Kind) -> Option<&'static Kind> {
+        (*self.reads_pods.lock() && kind.gvr() == PODS.gvr()).then_some(&PODS)
     }
 
     fn changed(&self, kind: &'static Kind, delta: Delta<'_>, enqueue: Enqueue<'_>) {
@@ -290,6 +296,26 @@ async fn an_informer_of_somebody_else_is_shared() {
     assert_eq!(*bench.cluster.watched.lock(), ["pods"], "one watch for both");
     others.release().await;
     assert_eq!(bench.informers(), ["pods 1"], "it is kept");
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_room_that_reads_more_than_metadata_watches_in_full() {
+    let mut bench = Bench::new(&["/v1/pods", "batch/v1/jobs"], &[("pods", &["a"])]);
+    *bench.ears.reads_pods.lock() = true;
+    bench.start().await;
+    assert_eq!(bench.heard(), ["+pods v1/a"]);
+    let watches = bench.supervisor.watches();
+    let pods = watches.store("", "pods").unwrap();
+    assert!(!pods.kind().metadata_only && !pods.resource_version().is_empty());
+    assert_eq!(
+        (pods.count_namespace("ns"), pods.count_namespace("other")),
+        (pods.list_namespace("ns").len(), 0)
+    );
+    assert!(watches.store("batch", "jobs").unwrap().kind().metadata_only);
+    assert!(watches.store("apps", "jobs").is_none());
+    drop(pods);
+    assert_eq!(bench.reset(0).await, [""; 0], "it stays so");
     bench.stop().await;
 }
 

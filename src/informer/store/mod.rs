@@ -156,6 +156,11 @@ impl Store {
         objects
     }
 
+    /// Number of objects in a namespace.
+    pub fn count_namespace(&self, namespace: &str) -> usize {
+        self.contents.read().namespace(namespace).count()
+    }
+
     /// All objects of a namespace, in no order.
     pub fn list_namespace(&self, namespace: &str) -> Vec<AnyObject> {
         self.contents.read().namespace(namespace).cloned().collect()

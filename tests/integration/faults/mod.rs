@@ -4,3 +4,4 @@
 mod caches;
 mod churn;
 mod duplicates;
+mod slices;

@@ -14,6 +14,8 @@ const RANDOM_LENGTH: usize = 5;
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     namespace: String,
+    /// The first half of IPv4 addresses of its own, `10.123`; empty if it needs none.
+    net: String,
     /// Hashes in the order in which they were first seen: the first is written HASH1.
     hashes: Vec<String>,
     /// What pods are named after.
@@ -25,14 +27,24 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(namespace: &str) -> Self {
+    pub(super) fn new(namespace: &str, net: String) -> Self {
         Self {
             namespace: namespace.to_owned(),
+            net,
             hashes: Vec::new(),
             makers: Vec::new(),
             slices: Vec::new(),
             uids: Vec::new(),
         }
+    }
+
+    /// Whether an object that is in no namespace belongs to this one: it is, or is named after it, or has an address of
+    /// its own.
+    pub(super) fn owns(&self, name: &str) -> bool {
+        let begins = |with: &str, then: char| {
+            !with.is_empty() && name.strip_prefix(with).is_some_and(|rest| rest.starts_with(then))
+        };
+        name == self.namespace || begins(&self.namespace, '-') || begins(&self.net, '.')
     }
 
     /// Takes note of ReplicaSets. Those that are seen for the first time at once are numbered by their owner's name,
@@ -98,7 +110,8 @@ impl Names {
         for (uid, word) in &self.uids {
             text = text.replace(uid, word);
         }
-        text.replace(&self.namespace, "NAMESPACE")
+        let text = text.replace(&self.namespace, "NAMESPACE");
+        if self.net.is_empty() { text } else { text.replace(&format!("{}.", self.net), "NET.") }
     }
 
     /// Takes note of an object's UID.
@@ -123,7 +136,10 @@ impl Names {
         let text =
             words.fold(text.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash));
         let uids = self.uids.iter().rev();
-        uids.fold(text, |text, (uid, word)| text.replace(word, uid)).replace("NAMESPACE", &self.namespace)
+        let text = uids
+            .fold(text, |text, (uid, word)| text.replace(word, uid))
+            .replace("NAMESPACE", &self.namespace);
+        if self.net.is_empty() { text } else { text.replace("NET.", &format!("{}.", self.net)) }
     }
 
     /// [`Names::real`] of all texts in a document.
@@ -180,7 +196,7 @@ mod tests {
 
     #[test]
     fn words_stand_for_what_is_random() {
-        let mut names = Names::new("parity-7");
+        let mut names = Names::new("parity-7", String::new());
         let set = |hash: &str, revision: &str| {
             json!({ "metadata": {
                 "name": format!("web-{hash}"),
@@ -211,7 +227,7 @@ mod tests {
 
     #[test]
     fn slices_are_numbered_as_they_come() {
-        let mut names = Names::new("parity-8");
+        let mut names = Names::new("parity-8", String::new());
         let slice = |name: &str, stem: &str, pod: &str| {
             let endpoints = json!([{ "addresses": ["10.0.0.1"], "targetRef": { "name": pod } }]);
             json!({ "metadata": { "name": name, "generateName": stem }, "endpoints": endpoints })

@@ -1,5 +1,6 @@
 //! Performing a scenario's steps in a namespace of its own.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use coxswain::model::clock::{Clock as _, SystemClock};
@@ -22,6 +23,9 @@ const POLL: Duration = Duration::from_millis(250);
 /// A namespace in which nothing changed for so long is quiet: recorded with care, compared in haste.
 const QUIET: Duration = Duration::from_secs(4);
 const STEADY: Duration = Duration::from_millis(1200);
+
+/// Address ranges given to scenarios.
+static NETS: AtomicU8 = AtomicU8::new(0);
 
 /// When a look is over.
 pub(super) enum Goal<'a> {
@@ -47,7 +51,10 @@ pub(super) async fn play(
     goal: &Goal<'_>,
 ) -> Result<Vec<Value>, String> {
     let namespace = cluster.namespace(&prefix(name)).await;
-    let names = Names::new(&namespace.name);
+    // Addresses that no other scenario uses; the cluster's own begin with 10.96.
+    let needs_net = scenario.kinds.iter().any(|kind| kind == "ServiceCIDR");
+    let net = needs_net.then(|| format!("10.{}", 100 + NETS.fetch_add(1, Ordering::Relaxed) % 150));
+    let names = Names::new(&namespace.name, net.unwrap_or_default());
     let mut stage = Stage { namespace, scenario, names };
     stage.settle_in().await?;
     let mut seen = Vec::new();
@@ -107,21 +114,12 @@ impl Stage<'_> {
     async fn perform(&mut self, step: &Step) -> Result<(), String> {
         let params = PatchParams::default();
         match step {
-            Step::Apply(object) => {
-                self.look_up(object).await?;
-                let real = self.names.really(object);
-                let text = |pointer: &str| real.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-                let params = PatchParams::apply("parity").force();
-                let api = self.api(&resource(text("/kind"))?);
-                let applied =
-                    api.patch(text("/metadata/name"), &params, &Patch::Apply(&real)).await.map_err(say)?;
-                let object = format!("{}/{}", text("/kind"), self.names.plain(text("/metadata/name")));
-                self.names.know(&object, &applied.metadata.uid.unwrap_or_default());
-            }
+            Step::Apply(object) => self.apply(object).await?,
             Step::Patch(change) => {
                 let Target { kind, name } = &change.target;
-                let name = &self.names.real(name);
-                let patch = Patch::Strategic(&change.with);
+                let (with, name) = (self.names.really(&change.with), &self.names.real(name));
+                // Custom resources know no other.
+                let patch = if change.merge { Patch::Merge(&with) } else { Patch::Strategic(&with) };
                 let api = self.api(kind);
                 let patched = if change.status {
                     api.patch_status(name, &params, &patch).await
@@ -162,6 +160,32 @@ impl Stage<'_> {
             }
             Step::Observe(_) => unreachable!("not performed"),
         }
+        Ok(())
+    }
+
+    /// Server-side apply. A kind that is not served yet is waited for, and so is an address range that is not known
+    /// everywhere yet.
+    async fn apply(&mut self, object: &Value) -> Result<(), String> {
+        self.look_up(object).await?;
+        let real = self.names.really(object);
+        let text = |pointer: &str| real.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let params = PatchParams::apply("parity").force();
+        let api = self.api(&resource(text("/kind"))?);
+        let mut last = String::new();
+        let applied =
+            poll(async || match api.patch(text("/metadata/name"), &params, &Patch::Apply(&real)).await {
+                Ok(applied) => Ok(Some(applied)),
+                Err(kube::Error::Api(error))
+                    if error.code == 404 || error.message.contains("spec.clusterIPs") =>
+                {
+                    last.clone_from(&error.message);
+                    Ok(None)
+                }
+                Err(error) => Err(say(error)),
+            });
+        let applied = applied.await?.ok_or_else(|| format!("not within {LIMIT:?}: {last}"))?;
+        let object = format!("{}/{}", text("/kind"), self.names.plain(text("/metadata/name")));
+        self.names.know(&object, &applied.metadata.uid.unwrap_or_default());
         Ok(())
     }
 
@@ -212,7 +236,12 @@ impl Stage<'_> {
         let mut objects = Vec::new();
         for kind in &self.scenario.kinds {
             let list = self.api(&resource(kind)?).list(&ListParams::default()).await.map_err(say)?;
-            let values = list.items.iter().map(|each| serde_json::to_value(each).expect("JSON"));
+            let api = resource(kind)?;
+            let is_ours = |each: &&DynamicObject| {
+                is_namespaced(&api) || each.metadata.name.as_deref().is_some_and(|name| self.names.owns(name))
+            };
+            let ours = list.items.iter().filter(is_ours);
+            let values = ours.map(|each| serde_json::to_value(each).expect("JSON"));
             objects.push((kind.as_str(), values.collect()));
         }
         let events = self.api(&kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&()));
@@ -227,16 +256,14 @@ impl Stage<'_> {
     /// Looks until what is there is what is `expected`, or, when nothing is, does not change any more; and says whether it
     /// came to that.
     async fn observe(&mut self, after: &str, expected: Option<&Value>) -> Result<(Value, bool), String> {
-        let kept: Vec<_> = self
-            .scenario
-            .differences
-            .iter()
-            .filter(|kept| expected.is_some() && kept.after == after)
-            .collect();
+        let kept: Vec<_> = self.scenario.differences.iter().filter(|kept| kept.after == after).collect();
+        // While something is recorded anything is, differences that are kept or not.
         let is_expected = |look: &Value| {
-            let differences = expected.map_or_else(Vec::new, |expected| differences(after, expected, look));
-            differences.len() == kept.len()
-                && differences.iter().all(|difference| kept.iter().any(|kept| difference.is(kept)))
+            expected.is_none_or(|expected| {
+                let differences = differences(after, expected, look);
+                differences.len() == kept.len()
+                    && differences.iter().all(|difference| kept.iter().any(|kept| difference.is(kept)))
+            })
         };
         let calm = if expected.is_some() { STEADY } else { QUIET };
         let mut last = (Value::Null, self.names.clone());

@@ -8,21 +8,40 @@ use serde_json::Value;
 
 /// The kinds that scenarios write or look at, with their groups and versions.
 const KINDS: &[(&str, &str, &str)] = &[
+    ("APIService", "apiregistration.k8s.io", "v1"),
     ("ClusterRole", "rbac.authorization.k8s.io", "v1"),
     ("ConfigMap", "", "v1"),
+    ("CustomResourceDefinition", "apiextensions.k8s.io", "v1"),
     ("Deployment", "apps", "v1"),
     ("EndpointSlice", "discovery.k8s.io", "v1"),
     ("Endpoints", "", "v1"),
     ("Event", "", "v1"),
+    ("IPAddress", "networking.k8s.io", "v1"),
+    ("Namespace", "", "v1"),
     ("Pod", "", "v1"),
+    ("PersistentVolumeClaim", "", "v1"),
     ("ReplicaSet", "apps", "v1"),
+    ("ResourceClaim", "resource.k8s.io", "v1"),
     ("ResourceQuota", "", "v1"),
     ("Secret", "", "v1"),
     ("Service", "", "v1"),
     ("ServiceAccount", "", "v1"),
+    ("ServiceCIDR", "networking.k8s.io", "v1"),
+    ("Thing", "parity.example.com", "v1"),
+    ("ValidatingAdmissionPolicy", "admissionregistration.k8s.io", "v1"),
+    ("ValidatingAdmissionPolicyBinding", "admissionregistration.k8s.io", "v1"),
 ];
 /// Those of them that live in no namespace. Scenarios write them under names with NAMESPACE in them.
-const CLUSTER_SCOPED: &[&str] = &["ClusterRole"];
+const CLUSTER_SCOPED: &[&str] = &[
+    "APIService",
+    "ClusterRole",
+    "CustomResourceDefinition",
+    "IPAddress",
+    "Namespace",
+    "ServiceCIDR",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+];
 
 /// A scenario: what happens in a namespace, and when to look.
 #[derive(Debug, Deserialize)]
@@ -31,6 +50,9 @@ pub(super) struct Scenario {
     /// What it shows, for people.
     #[expect(dead_code, reason = "for people; required of every scenario")]
     about: String,
+    /// It must not play beside others than those that say the same.
+    #[serde(default)]
+    pub(super) apart: String,
     /// The kinds that are looked at.
     #[serde(default = "workloads")]
     pub(super) kinds: Vec<String>,
@@ -78,6 +100,9 @@ pub(super) struct Change {
     /// Of the subresource `status`.
     #[serde(default)]
     pub(super) status: bool,
+    /// A JSON merge patch instead.
+    #[serde(default)]
+    pub(super) merge: bool,
 }
 
 /// `take` pods of the label selector `pods` that have not come as far as `to`. Waits until there are so many.

@@ -5,6 +5,7 @@
 //! reviews are no objects of theirs.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -64,7 +65,8 @@ pub(super) fn store(root: &Path, version: &str, counted: Writes) -> std::io::Res
     all.extend(counted);
     let mut text = format!("# Write requests of the Go manager, {version}, by `make parity-record`.\n");
     for (name, count) in all.iter().filter(|(name, _)| root.join(format!("{name}.yaml")).is_file()) {
-        text.push_str(&format!("{name}\t{count}\n"));
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name}\t{count}");
     }
     fs::write(root.join(FILE), text)
 }

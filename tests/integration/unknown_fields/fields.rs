@@ -29,12 +29,14 @@ pub(super) fn shape_of(kind: &str) -> Option<&'static Shape> {
         Shape(&[(1, &META), (2, &Shape(&[(2, &SELECTOR), (3, &TEMPLATE), (4, &STRATEGY)])), (3, &STATUS)]);
     const SERVICE_ACCOUNT: Shape = Shape(&[(1, &META), (2, &LEAF), (3, &LEAF)]);
     const SPECIFIED: Shape = Shape(&[(1, &META), (2, &LEAF)]);
+    const STATED: Shape = Shape(&[(1, &META), (2, &LEAF), (3, &LEAF)]);
     const PLAIN: Shape = Shape(&[(1, &META)]);
     match kind {
         "ReplicaSet" => Some(&REPLICA_SET),
         "Deployment" => Some(&DEPLOYMENT),
         "ServiceAccount" => Some(&SERVICE_ACCOUNT),
         "Lease" => Some(&SPECIFIED),
+        "ResourceQuota" | "ServiceCIDR" => Some(&STATED),
         "ConfigMap" | "Secret" => Some(&PLAIN),
         _ => None,
     }

@@ -16,6 +16,7 @@ const TEMPLATE: u32 = 3;
 const SELECTOR: u32 = 2;
 const ANNOTATIONS: u32 = 12;
 const OWNERS: u32 = 13;
+const FINALIZERS: u32 = 14;
 const CONDITIONS: u32 = 6;
 const MANAGED_FIELDS: &[u32] = &[METADATA, 17];
 
@@ -105,12 +106,14 @@ impl State {
         let status: Vec<[u32; 2]> = (1..=9).map(|number| [STATUS, number]).collect();
         let lease: Vec<[u32; 2]> = (1..=5).map(|number| [SPEC, number]).collect();
         let mut set: Vec<&[u32]> = match what {
-            "PUT ReplicaSet/status" | "PUT Deployment/status" => {
+            "PUT ReplicaSet/status" | "PUT Deployment/status" | "PUT ResourceQuota/status" => {
                 status.iter().map(<[u32; 2]>::as_slice).collect()
             }
             // The size and minReadySeconds.
             "PUT ReplicaSet" => vec![&[SPEC, 1], &[SPEC, 4]],
             "PUT ConfigMap" | "PUT Secret" | "PUT ServiceAccount" => vec![&[2]],
+            "PUT ServiceCIDR" => vec![&[METADATA, FINALIZERS]],
+            "PUT ServiceCIDR/status" => vec![&[STATUS, 1]],
             "PUT Lease" => lease.iter().map(<[u32; 2]>::as_slice).collect(),
             other => return Err(format!("nobody said what {other} sets")),
         };

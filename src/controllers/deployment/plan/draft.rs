@@ -240,7 +240,7 @@ impl<'a> Draft<'a> {
         Ok(Plan {
             steps: writes.into_iter().map(Step::Write).collect(),
             requeue_after: self.look_again_after,
-            retry: None,
+            ..Plan::default()
         })
     }
 

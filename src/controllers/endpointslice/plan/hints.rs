@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::topology::{Capacity, Refusal, Share, hinted_zone, is_ready};
+use super::super::topology::{Capacity, Refusal, Share, hinted_zone, is_declined, is_ready};
 use super::super::view::View;
 use super::event;
 use super::packing::Packed;
@@ -37,10 +37,13 @@ pub(super) fn give(view: &View, family: &str, packed: &mut Packed<'_>) -> Option
     let mut held = view.slices.iter().filter(|held| held.slice.address_type == family);
     let mut hinted = held.clone().flat_map(|held| &held.endpoints).map(|(endpoint, _)| endpoint);
     let Some(capacity) = &view.capacity else {
-        by_preference(preference(view), packed);
-        // Only the zones' capacity sends an endpoint's traffic elsewhere than to its own zone.
-        let was_allotted =
-            hinted.any(|held| hinted_zone(held).is_some_and(|zone| held.zone.as_ref() != Some(zone)));
+        let preference = preference(view);
+        by_preference(preference, packed);
+        // Hints for the endpoints' own zones may have been preferred as well as allotted; only the zones' capacity sends
+        // traffic elsewhere.
+        let declined = preference == Preference::None && is_declined(service);
+        let was_allotted = hinted
+            .any(|held| hinted_zone(held).is_some_and(|zone| declined || held.zone.as_ref() != Some(zone)));
         return was_allotted
             .then(|| say(true, DISABLED, "Topology Aware Hints has been disabled".to_owned()))?;
     };

@@ -75,7 +75,12 @@ pub(super) fn pack<'a>(
         let slices = by_ports.remove(&ports).unwrap_or_default();
         Packing { view, family, labels: &labels, known: &known, packed: &mut packed }.group(slices, group);
     }
-    packed.delete.extend(by_ports.into_values().flatten());
+    for held in by_ports.into_values().flatten() {
+        for (endpoint, _) in &held.endpoints {
+            packed.note(since_it_ended(view, endpoint));
+        }
+        packed.delete.push(held);
+    }
     if packed.delete.len() == existing && packed.create.is_empty() {
         packed.keep_a_placeholder(family, &labels, service);
     }
@@ -138,11 +143,12 @@ impl<'a> Packing<'_, 'a> {
         for placed @ (endpoint, _) in &held.endpoints {
             // One that is held twice is wanted once.
             let Some(Wanted { endpoint: wanted, since }) = wanted.remove(&slices::identity(endpoint)) else {
+                self.packed.note(since_it_ended(self.view, endpoint));
                 continue;
             };
             changed |= !slices::is_same(endpoint, &wanted);
             if endpoint.conditions.serving != wanted.conditions.serving {
-                self.note(since);
+                self.packed.note(since);
             }
             draft.endpoints.push(Placed { endpoint: wanted, held: Some(placed) });
         }
@@ -163,14 +169,9 @@ impl<'a> Packing<'_, 'a> {
         let known = self.known.get_or_init(|| known(self.view));
         let uid = endpoint.target_ref.as_ref().map(|pod| pod.uid.as_str());
         if uid.and_then(|uid| known.get(uid)) != Some(&endpoint.conditions.serving) {
-            self.note(since);
+            self.packed.note(since);
         }
         Placed { endpoint, held: None }
-    }
-
-    fn note(&mut self, since: Option<Time>) {
-        let earliest = self.packed.since.into_iter().chain(since).min();
-        self.packed.since = earliest;
     }
 
     fn fill(&self, draft: &mut Draft<'a>, left: &mut VecDeque<Placed<'a>>) {
@@ -196,6 +197,19 @@ fn known(view: &View) -> HashMap<&str, Option<bool>> {
         Some((endpoint.target_ref.as_ref()?.uid.as_str(), endpoint.conditions.serving))
     });
     serving.collect()
+}
+
+/// When the pod of an endpoint ended, if that is what happened to it.
+fn since_it_ended(view: &View, endpoint: &Endpoint) -> Option<Time> {
+    let target = endpoint.target_ref.as_ref()?;
+    let at = view.pods.binary_search_by(|pod| pod.metadata.name.cmp(&target.name)).ok()?;
+    let pod = &view.pods[at];
+    let has_ended = pod.metadata.uid == target.uid && pod.is_finished();
+    if has_ended && Some(pod.is_ready()) != endpoint.conditions.serving {
+        pod.condition("Ready").and_then(|ready| ready.last_transition_time)
+    } else {
+        None
+    }
 }
 
 /// What a slice keeps of its endpoints.
@@ -225,6 +239,10 @@ impl<'a> Draft<'a> {
 }
 
 impl<'a> Packed<'a> {
+    fn note(&mut self, since: Option<Time>) {
+        self.since = self.since.into_iter().chain(since).min();
+    }
+
     /// A Service without endpoints has one empty slice, by which others see that it has been looked at.
     fn keep_a_placeholder(&mut self, family: &str, labels: &Labels, service: &Service) {
         let is_placeholder = |held: &Held| {

@@ -188,8 +188,24 @@ fn the_earliest_change_is_told() {
     bench.add(&pod(3, |pod| ready(pod, true, 7)));
     bench.settled();
     assert_eq!(told(&bench), at(7));
+    // A pod that has ended.
+    bench.add(&pod(3, |pod| {
+        ready(pod, false, 5);
+        pod.status.phase = "Failed".into();
+    }));
+    bench.settled();
+    assert_eq!(told(&bench), at(5));
     // The same pods under another port.
     bench.add(&service(|service| service.spec.ports = vec![super::fixtures::port("", 81)]));
     assert_eq!(bench.reconcile(), ["update web-2"]);
     assert_eq!(told(&bench), None);
+    // The last pod has ended.
+    let bench = Bench::of(&service(|_| {}), [pod(1, |_| {})]);
+    bench.settled();
+    bench.add(&pod(1, |pod| {
+        ready(pod, false, 4);
+        pod.status.phase = "Succeeded".into();
+    }));
+    assert_eq!(bench.settled(), ["web-2 IPv4 :"]);
+    assert_eq!(told(&bench), at(4));
 }

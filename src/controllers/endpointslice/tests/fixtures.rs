@@ -21,7 +21,7 @@ pub(super) use crate::controllers::objects::*;
 pub(super) fn node(name: &str, zone: &str) -> Node {
     let mut node = Node { metadata: meta("", name), ..Node::default() };
     node.metadata.labels = labels(&[("topology.kubernetes.io/zone", zone)]);
-    node.status.allocatable.0.insert("cpu".into(), "4".into());
+    node.status.allocatable.insert("cpu", "4");
     node.status.conditions = vec![NodeCondition { r#type: "Ready".into(), status: "True".into() }];
     node
 }

@@ -106,7 +106,7 @@ fn every_zone_gets_its_share() {
 fn unequal_zones_get_unequal_shares() {
     let bench = roomy(&auto("Auto"), (1..7).map(|number| on(number, number % 3)));
     let mut big = node("node-0", "a");
-    big.status.allocatable.0.insert("cpu".into(), "16".into());
+    big.status.allocatable.insert("cpu", "16");
     bench.add(&big);
     // 16, 4 and 4 CPUs: four endpoints for a, one for each of the others.
     assert_eq!(bench.settled(), ["web-2 IPv4 :80: p001>a p002>a p003>a p004>b p005>c p006>a"]);
@@ -140,7 +140,7 @@ fn hints_go_when_they_can_not_be_given() {
     assert_eq!(bench.reconcile(), [refused(overload), "update web-2".to_owned()]);
 
     let changes: [fn(&mut Node); 2] =
-        [|node| node.metadata.labels = labels(&[]), |node| node.status.allocatable.0.clear()];
+        [|node| node.metadata.labels = labels(&[]), |node| node.status.allocatable.retain(|_| false)];
     for change in changes {
         let bench = fresh();
         let mut changed = node("node-3", "a");
@@ -162,6 +162,10 @@ fn hints_go_when_they_can_not_be_given() {
     let bench = fresh();
     bench.add(&service(|_| {}));
     assert_eq!(bench.settled(), [bare]);
+    let bench = fresh();
+    bench.add(&auto("Disabled"));
+    let disabled = refused("Topology Aware Hints has been disabled");
+    assert_eq!(bench.reconcile(), [disabled, "update web-2".to_owned()]);
     let bench = roomy(&auto("Auto"), [on(1, 0), on(2, 0), on(3, 2), on(4, 0), on(5, 1), on(6, 2)]);
     bench.settled();
     bench.add(&service(|_| {}));

@@ -139,7 +139,7 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     };
     let small = |zone: &str| {
         let mut small = node("node-3", zone);
-        small.status.allocatable.0.insert("cpu".into(), "100m".into());
+        small.status.allocatable.insert("cpu", "100m");
         small
     };
     // A little more in a zone that has enough.
@@ -152,7 +152,7 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     assert_eq!(tell(Some(small("a")), Some(small("d"))), ["default/web"]);
     // Nodes of which nothing is known.
     let mut unknown = small("a");
-    unknown.status.allocatable.0.clear();
+    unknown.status.allocatable.retain(|_| false);
     assert_eq!(tell(Some(small("d")), Some(unknown)), ["default/web"]);
     // Without hints nobody is overloaded.
     let none = Bench::new();

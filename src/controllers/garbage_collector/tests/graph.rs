@@ -154,7 +154,11 @@ fn a_foreground_deletion_looks_at_dependents_and_again_when_the_last_that_blocks
     assert_eq!(see(&mut graph, &[&late]), ["uid-late"]);
     let mut unblocked = two.clone().at(2);
     unblocked.owner_references[0].block_owner_deletion = Some(false);
-    assert_eq!(see(&mut graph, &[&unblocked]), ["uid-owner"]);
+    assert_eq!(
+        see(&mut graph, &[&unblocked]),
+        ["uid-owner", "uid-two"],
+        "and what refers otherwise than before"
+    );
     assert_eq!(facts(&graph, &owner).blocking, 0);
 }
 
@@ -293,4 +297,13 @@ fn a_watched_deletion_is_told_from_one_that_a_list_lacks() {
         let (worth, _) = told(|worth| graph.gone(&THING, &last, worth));
         assert_eq!(worth, [to_look_at], "the dependents of one that is gone, or else itself, live");
     }
+}
+
+#[test]
+fn a_second_reference_to_an_owner_that_waits_is_worth_a_look() {
+    let owner = object("owner").foreground();
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let mut graph = Graph::new();
+    let _ = see(&mut graph, &[&owner, &dependent]);
+    assert_eq!(see(&mut graph, &[&dependent.clone().blocking(&THING, &owner).at(2)]), ["uid-dependent"]);
 }

@@ -83,7 +83,7 @@ fn it_watches_what_can_be_deleted_without_events() {
     let loops: Vec<_> = room.built.loops.iter().map(|each| (each.queue, each.workers)).collect();
     let both = ["garbage_collector_attempt_to_delete", "garbage_collector_attempt_to_orphan"];
     assert_eq!(loops, both.map(|queue| (queue, 20)));
-    assert_eq!(room.built.loops[0].reconcile.pace().qps, 2.0, "it reads what it deletes");
+    assert_eq!(room.built.loops[0].reconcile.pace(), Pace { qps: 2.0, burst: 1 }, "it reads what it deletes");
 }
 
 #[test]
