@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 
 /// Annotation: when what a write tells of has happened.
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// Label: who manages a slice; and the one that mirrors Endpoints.
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
 /// Addresses that the API server gives.
 const GIVEN: [&str; 2] = ["clusterIP", "clusterIPs"];
 
@@ -12,7 +15,7 @@ const GIVEN: [&str; 2] = ["clusterIP", "clusterIPs"];
 pub(super) fn content(slice: &Value, uids: &[&str]) -> Map<String, Value> {
     let mut content = Map::new();
     content.insert("addressType".to_owned(), slice["addressType"].clone());
-    content.insert("ports".to_owned(), ports(slice));
+    content.insert("ports".to_owned(), slice_ports(slice));
     content.insert("endpoints".to_owned(), by_name(&slice["endpoints"], uids));
     content
 }
@@ -43,7 +46,12 @@ fn called(item: &Value) -> String {
     pod.map_or_else(|| item["addresses"].to_string(), str::to_owned)
 }
 
-/// The ports of a slice or of a subset, which have no order.
+/// The ports of a slice. They are in the order of its Service's; those of a mirror, like those of what it mirrors, in none.
+fn slice_ports(slice: &Value) -> Value {
+    if slice["metadata"]["labels"][MANAGED_BY] == MIRROR { ports(slice) } else { slice["ports"].clone() }
+}
+
+/// The ports of a subset, which have no order.
 pub(super) fn ports(holder: &Value) -> Value {
     let mut ports = holder["ports"].clone();
     if let Some(ports) = ports.as_array_mut() {
@@ -56,7 +64,7 @@ pub(super) fn ports(holder: &Value) -> Value {
 pub(super) fn order(slice: &Value) -> String {
     let mut names: Vec<String> = slice["endpoints"].as_array().into_iter().flatten().map(called).collect();
     names.sort();
-    format!("{} {} {names:?}", slice["addressType"], ports(slice))
+    format!("{} {} {names:?}", slice["addressType"], slice_ports(slice))
 }
 
 /// When what is written has happened: a time that the scenario gave lies long before it is played, and is kept.
