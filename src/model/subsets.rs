@@ -6,7 +6,9 @@
 //! protocol and number, addresses in that of their IPs as text and the UIDs of their pods.
 //!
 //! Two objects that say the same have the same canonical form. (The original's has the same subsets in another order: it
-//! goes by hashes of its in-memory types.)
+//! goes by hashes of its in-memory types.) But for one thing, which is the original's too, and by which it cuts slices: a
+//! port with an application protocol is another port in every subset that names it. The canonical form names none twice,
+//! unless what it was made from does.
 
 use std::collections::BTreeMap;
 
@@ -60,28 +62,37 @@ pub fn port_identity(port: &EndpointPort) -> PortIdentity {
 pub struct Packer {
     /// Each address as it came first, and which it was.
     addresses: BTreeMap<Identity, (EndpointAddress, usize)>,
-    /// Which addresses have this port, and whether they are ready; under `None` those without any.
-    ports: BTreeMap<Option<PortIdentity>, BTreeMap<usize, bool>>,
+    /// Which addresses have this port, and whether they are ready; under `None` those without any. With the port goes what
+    /// tells it from its equals.
+    ports: BTreeMap<Option<(PortIdentity, usize)>, BTreeMap<usize, bool>>,
+    /// Subsets that were added.
+    subsets: usize,
 }
 
 impl Packer {
     /// An address that has this port, or none at all. What is ready and not ready at the same port is not ready.
     pub fn add(&mut self, address: &EndpointAddress, port: Option<&EndpointPort>, ready: bool) {
+        self.enter(address, port.map(|port| (port_identity(port), 0)), ready);
+    }
+
+    fn enter(&mut self, address: &EndpointAddress, port: Option<(PortIdentity, usize)>, ready: bool) {
         let known = self.addresses.len();
         let number = self.addresses.entry(identity(address)).or_insert_with(|| (address.clone(), known)).1;
-        let states = self.ports.entry(port.map(port_identity)).or_default();
+        let states = self.ports.entry(port).or_default();
         let state = states.entry(number).or_insert(ready);
         *state &= ready;
     }
 
     /// All addresses of a subset that is there.
     pub fn add_subset(&mut self, subset: &EncodedSubset) {
+        self.subsets += 1;
         for ((address, _), ready) in subset.addresses() {
             if subset.ports.is_empty() {
                 self.add(address, None, ready);
             }
             for (port, _) in &subset.ports {
-                self.add(address, Some(port), ready);
+                let origin = if port.app_protocol.is_some() { self.subsets } else { 0 };
+                self.enter(address, Some((port_identity(port), origin)), ready);
             }
         }
     }
@@ -99,7 +110,7 @@ impl Packer {
                 .collect();
             // Where nothing is known of ports is a statement of its own.
             let ports = groups.entry((port.is_none(), members)).or_default();
-            ports.extend(port.map(|(name, protocol, port, app_protocol)| EndpointPort {
+            ports.extend(port.map(|((name, protocol, port, app_protocol), _)| EndpointPort {
                 name,
                 port,
                 protocol,

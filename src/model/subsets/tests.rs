@@ -87,6 +87,20 @@ fn ports_of_the_same_addresses_are_together() {
 }
 
 #[test]
+fn a_port_with_a_protocol_is_another_in_each_subset() {
+    let (one, two) = ([address("10.0.0.1", "")], [address("10.0.0.2", "")]);
+    let (a, mut b) = (port("a", 1), port("b", 2));
+    b.app_protocol = Some("grpc".into());
+    let ports = [a, b];
+    assert_eq!(
+        told(&repack(&[encoded(&one, &[], &ports), encoded(&[], &two, &ports)])),
+        ["a:1: 10.0.0.1 / 10.0.0.2", "b:2: 10.0.0.1 / ", "b:2:  / 10.0.0.2"]
+    );
+    // In one subset it is one.
+    assert_eq!(told(&repack(&[encoded(&one, &two, &ports)])), ["a:1,b:2: 10.0.0.1 / 10.0.0.2"]);
+}
+
+#[test]
 fn addresses_are_in_the_order_of_their_texts_and_pods() {
     let addresses = [("10.0.0.9", "b"), ("10.0.0.10", ""), ("10.0.0.9", ""), ("10.0.0.9", "a")];
     let ready: Vec<EndpointAddress> = addresses.iter().map(|(ip, uid)| address(ip, uid)).collect();

@@ -181,6 +181,12 @@ async fn play_all(scenarios: Vec<(String, Scenario)>, controllers: &str) {
     } else {
         let judged = writes::judge(&writes::recorded(root), &writes::count(&plane, "coxswain/", names));
         judged.unwrap_or_else(|complaint| panic!("{complaint}"));
+        let audit = plane.audit();
+        let forbidden = audit.iter().filter(|event| event.coxswain().is_some() && event.is_forbidden());
+        let forbidden: Vec<_> = forbidden
+            .map(|event| format!("{} {} as {}", event.verb, event.uri, event.user.username))
+            .collect();
+        assert_eq!(forbidden, Vec::<String>::new(), "forbidden by the bootstrap roles");
         assert_eq!(manager.errors(), Vec::<String>::new());
     }
 }
