@@ -27,6 +27,42 @@ fn each_subset_and_family_is_a_slice() {
 }
 
 #[test]
+fn addresses_are_spelled_in_one_way() {
+    let bench = Bench::of(&[
+        subset(&["fd00::0", "FD00:0::A", "010.0.0.001"], &[], &[80]),
+        // The same in another way, which takes no traffic, and one that looks like another family's.
+        subset(&["::ffff:10.0.0.2", "::ffff:010.0.0.3"], &["fd00::a"], &[81]),
+        subset(&["fd00::b"], &["FD00::B"], &[82]),
+    ]);
+    let slices = [
+        "web-2 IPv4 80: 10.0.0.1",
+        "web-3 IPv4 81: 10.0.0.2 10.0.0.3",
+        "web-4 IPv6 80: fd00:: fd00::a",
+        "web-5 IPv6 81: fd00::a!",
+        "web-6 IPv6 82: fd00::b!",
+    ];
+    assert_eq!(bench.settled(), slices);
+    assert_eq!(bench.count().skipped, 0);
+    for none in [
+        "",
+        ".",
+        "10.0.0",
+        "10.0.0.1.2",
+        "10.0.0.256",
+        "10.0.0.+1",
+        "10.0..1",
+        "fd00::1::",
+        "::ffff:10.0.0",
+        "fd00::g",
+        "a",
+    ] {
+        let bench = Bench::of(&[subset(&[none], &[], &[80])]);
+        bench.settled();
+        assert_eq!(bench.count().skipped, 1, "{none:?}");
+    }
+}
+
+#[test]
 fn an_endpoint_says_what_its_address_says() {
     let mut web = subset(&["10.0.0.1", "10.0.0.2"], &["10.0.0.3"], &[80]);
     web.ready[0].hostname = "one".into();
@@ -162,7 +198,7 @@ fn what_is_too_much_is_skipped_and_told() {
 
 #[test]
 fn what_is_no_address_is_skipped_and_told() {
-    let bench = Bench::of(&[subset(&["10.0.0.1", "010.0.0.2"], &["here"], &[80])]);
+    let bench = Bench::of(&[subset(&["10.0.0.1", "10.0.0.256"], &["here"], &[80])]);
     let skipped = "InvalidIPAddress: Skipped 2 invalid IP addresses when mirroring to EndpointSlices";
     assert_eq!(bench.reconcile(), [skipped, "create web-2"]);
     assert_eq!(bench.settled(), ["web-2 IPv4 80: 10.0.0.1"]);
