@@ -161,6 +161,11 @@ impl Expectations {
         Readiness::GivenUp(kind)
     }
 
+    /// How long `key` has waited since the first of the writes that the caches have not seen.
+    pub fn waited(&self, key: &Key) -> Duration {
+        self.pending.lock().get(key).map(|pending| pending.since.elapsed()).unwrap_or_default()
+    }
+
     /// Number of keys that wait.
     pub fn len(&self) -> usize {
         self.pending.lock().len()
@@ -318,7 +323,9 @@ mod tests {
         let expectations = Expectations::new(vec![store]);
         let key = Key::new("ns", "rs");
         expectations.record(&key, &[effect(&PODS, Change::Stored("10".into()))]);
+        assert_eq!(expectations.waited(&Key::new("ns", "other")), Duration::ZERO);
         tokio::time::advance(EXPECTATION_TIMEOUT).await;
+        assert_eq!(expectations.waited(&key), EXPECTATION_TIMEOUT);
         assert_eq!(expectations.check(&key), Readiness::GivenUp(&PODS));
         assert_eq!(expectations.check(&key), Readiness::Ready);
     }

@@ -14,6 +14,7 @@ mod metrics;
 mod phase;
 mod reads;
 mod report;
+pub mod rig;
 mod room;
 mod stats;
 #[cfg(test)]

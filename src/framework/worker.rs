@@ -12,6 +12,7 @@
 
 use std::any::Any;
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +39,9 @@ use crate::model::plan::{Failure, Plan};
 use crate::queue::{Item, WorkQueue};
 use crate::wire::ObjectHead;
 
-/// How long a key whose expectations are not met rests if no event wakes it before.
-const EXPECTATION_POLL: Duration = Duration::from_secs(1);
+/// How long a key whose expectations are not met rests if no event wakes it before: as long again as it has waited, so
+/// that a cache that is a moment late costs a moment, and one that is far behind a look in a second.
+const EXPECTATION_POLL: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(1);
 
 /// Times that one reconcile looks and plans at most.
 const MOST_LOOKS: usize = 4;
@@ -163,8 +165,10 @@ impl Worker {
             }
             Outcome::Waiting(kind) => {
                 tracing::debug!(%kind, "the cache has not seen the last writes yet");
-                self.queue.add_after(key.clone(), EXPECTATION_POLL);
-                Some((Requeue::StaleCache, EXPECTATION_POLL))
+                let waited = self.expectations.waited(key);
+                let rest = waited.clamp(*EXPECTATION_POLL.start(), *EXPECTATION_POLL.end());
+                self.queue.add_after(key.clone(), rest);
+                Some((Requeue::StaleCache, rest))
             }
             Outcome::Failed { error, retry: true } => {
                 tracing::warn!(%error, "reconciling failed, it will be tried again");

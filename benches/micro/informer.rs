@@ -1,23 +1,17 @@
 //! What an event and a cached object cost: from the bytes of a watch frame to the last handler, in time, allocations
 //! and live heap bytes (as requested of the allocator).
 
-use std::alloc::System;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use cap::Cap;
 use coxswain::api::meta::{ObjectMeta, PartialObjectMetadata};
 use coxswain::api::{AnyObject, Kind, Object, kinds};
 use coxswain::informer::Store;
 use coxswain::wire::{Message, ObjectHead, WatchFrame, WireError, intern_stats};
-use divan::AllocProfiler;
 use divan::counter::ItemsCount;
 
-mod objects;
-
-#[global_allocator]
-static HEAP: Cap<AllocProfiler<System>> = Cap::new(AllocProfiler::system(), usize::MAX);
+use crate::{HEAP, objects};
 
 /// Objects per measurement.
 const MANY: usize = 5000;
@@ -25,11 +19,6 @@ const MANY: usize = 5000;
 const REPLICAS: usize = 50;
 /// Handlers of a pod informer: about as many controllers look at pods.
 const HANDLERS: usize = 6;
-
-fn main() {
-    print_memory();
-    divan::main();
-}
 
 /// Secrets, of which only metadata is asked, as the garbage collector does.
 #[derive(Debug)]
@@ -65,8 +54,7 @@ type Encode<'a> = &'a dyn Fn(usize) -> Bytes;
 
 /// Live bytes per cached object, its share of tables, indexes and pools included; the bytes it was decoded from are
 /// gone by then.
-#[expect(clippy::print_stdout, reason = "this is the benchmark's report")]
-fn print_memory() {
+pub(crate) fn print_memory() {
     println!("live heap bytes per cached object, {MANY} objects (encoded size in parentheses)");
     let pod = |at: usize| objects::pod(at / REPLICAS, at % REPLICAS, 1);
     let rows: [(&str, &'static Kind, Encode<'_>); 4] = [
@@ -123,19 +111,37 @@ fn pod_store() -> (Store, Arc<AtomicU64>) {
     (store, told)
 }
 
-/// A changed pod: from its frame, which has just been received, to the last handler.
+/// Frames of changed pods.
+fn frames() -> Vec<Bytes> {
+    (0..MANY).map(|at| objects::frame("MODIFIED", &objects::pod(at / REPLICAS, at % REPLICAS, 2))).collect()
+}
+
+/// From a frame, which has just been received, to the last handler.
+fn receive(store: &Store, frame: &Bytes) {
+    let event = WatchFrame::decode(frame).unwrap_or_else(|error| unreachable!("{error}"));
+    store.upsert(&decode(&kinds::PODS, &event.object));
+}
+
+/// So many changed pods received.
+pub(crate) fn pod_events() -> impl FnMut() {
+    let ((store, _told), frames) = (pod_store(), frames());
+    let mut at = 0;
+    move || {
+        receive(&store, &frames[at % MANY]);
+        at += 1;
+    }
+}
+
+/// A changed pod.
 #[divan::bench(sample_count = 2000, sample_size = 50)]
 fn pod_event(bencher: divan::Bencher<'_, '_>) {
-    let (store, told) = pod_store();
-    let frames: Vec<Bytes> = (0..MANY)
-        .map(|at| objects::frame("MODIFIED", &objects::pod(at / REPLICAS, at % REPLICAS, 2)))
-        .collect();
+    let ((store, told), frames) = (pod_store(), frames());
     let mut next = frames.iter().cycle();
-    let receive = || next.next().map(|frame| Bytes::copy_from_slice(frame)).unwrap_or_default();
-    bencher.counter(ItemsCount::new(1_u32)).with_inputs(receive).bench_local_values(|frame| {
-        let Ok(event) = WatchFrame::decode(&frame) else { return };
-        store.upsert(&decode(&kinds::PODS, &event.object));
-    });
+    let copied = || next.next().map(|frame| Bytes::copy_from_slice(frame)).unwrap_or_default();
+    bencher
+        .counter(ItemsCount::new(1_u32))
+        .with_inputs(copied)
+        .bench_local_values(|frame| receive(&store, &frame));
     assert!(told.load(Ordering::Relaxed) > 0);
 }
 
