@@ -9,11 +9,11 @@ use k8s_openapi::api::core::v1::{Endpoints, Service};
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
+use super::ordeal::{LIMIT, Mortal, Ordeal, namespace};
 use super::served::{
     PODS, SERVICES, Seen, all_run, create_pods, create_service, create_services, life, service_name, settled,
     unready,
 };
-use super::stage::{LIMIT, Mortal, Stage, namespace};
 use crate::harness::{ControlPlane, Namespace, Options, turn, until};
 
 const ALONE: &str = "--controllers=endpoints-controller";
@@ -100,8 +100,8 @@ async fn settled_too(namespace: &Namespace, went: bool) {
 
 /// The controller in this process, with faults on its requests and on its watches.
 async fn faulty(plane: &ControlPlane) {
-    let stage = Stage::start(plane, &ENDPOINTS, "*/endpoints*", |_| {}).await;
-    let namespace = &stage.namespace;
+    let ordeal = Ordeal::start(plane, &ENDPOINTS, "*/endpoints*", |_| {}).await;
+    let namespace = &ordeal.namespace;
     let before = create_others(namespace).await;
     create_two_more(namespace).await;
     life(namespace, &shown).await;
@@ -110,18 +110,18 @@ async fn faulty(plane: &ControlPlane) {
     unready(namespace, 7).await;
     assert_eq!(settled(namespace, PODS - 1, &shown).await, [1; SERVICES]);
     settled_too(namespace, true).await;
-    stage.relieve(15);
+    ordeal.relieve(15);
     create_service(namespace, GONE, 0).await;
     settled_too(namespace, false).await;
     let change = async |namespace: &Namespace| {
         unready(namespace, 6).await;
         lose_two(namespace).await;
     };
-    stage.refused(3 * SERVICES, change).await;
+    ordeal.refused(3 * SERVICES, change).await;
     assert_eq!(settled(namespace, PODS - 1, &shown).await, [1; SERVICES]);
     settled_too(namespace, true).await;
     assert_eq!(before, others(namespace).await);
-    stage.end().await;
+    ordeal.end().await;
 }
 
 /// The whole manager is killed between its writes, again and again.

@@ -10,7 +10,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::stage::{LIMIT, Mortal, Stage, namespace};
+use super::ordeal::{LIMIT, Mortal, Ordeal, namespace};
 use crate::harness::{ControlPlane, Namespace, Options, turn, until};
 
 const ALONE: &str = "--controllers=endpointslice-mirroring-controller";
@@ -190,17 +190,17 @@ async fn by_hand(namespace: &Namespace) -> Value {
 
 /// The controller in this process, with faults on its requests and on its watches.
 async fn faulty(plane: &ControlPlane) {
-    let stage = Stage::start(plane, &MIRRORING, "*/endpointslices*", |_| {}).await;
-    let namespace = &stage.namespace;
+    let ordeal = Ordeal::start(plane, &MIRRORING, "*/endpointslices*", |_| {}).await;
+    let namespace = &ordeal.namespace;
     let other = create_all(namespace).await;
     settled(namespace, &[], 3 * SERVICES).await;
     change_all(namespace).await;
     settled(namespace, &[1, 2, 4], 2 * (SERVICES - 4)).await;
-    stage.relieve(15);
-    stage.refused(3 * SERVICES, change_back).await;
+    ordeal.relieve(15);
+    ordeal.refused(3 * SERVICES, change_back).await;
     settled(namespace, &[1], 3 * (SERVICES - 2)).await;
     assert_eq!(other, by_hand(namespace).await);
-    stage.end().await;
+    ordeal.end().await;
 }
 
 /// The whole manager is killed between its writes, again and again.

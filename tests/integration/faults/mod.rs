@@ -6,6 +6,6 @@ mod churn;
 mod duplicates;
 mod endpoints;
 mod mirrors;
+mod ordeal;
 mod served;
 mod slices;
-mod stage;

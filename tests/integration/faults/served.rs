@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::stage::LIMIT;
+use super::ordeal::LIMIT;
 use crate::harness::{Namespace, until};
 
 pub(super) const SERVICES: usize = 8;

@@ -6,8 +6,8 @@ use coxswain::framework::Descriptor;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
 
+use super::ordeal::{Mortal, Ordeal, namespace};
 use super::served::{PODS, SERVICES, Seen, all_run, create_pods, create_services, life, settled, unready};
-use super::stage::{Mortal, Stage, namespace};
 use crate::harness::{ControlPlane, Namespace, Options, turn};
 
 /// Endpoints in one slice, so that few pods need several.
@@ -35,20 +35,20 @@ async fn shown(namespace: &Namespace) -> Seen {
 
 /// The controller in this process, with faults on its requests and on its watches.
 async fn faulty(plane: &ControlPlane) {
-    let stage = Stage::start(plane, &ENDPOINT_SLICES, "*/endpointslices*", |config| {
+    let ordeal = Ordeal::start(plane, &ENDPOINT_SLICES, "*/endpointslices*", |config| {
         config.flags.max_endpoints_per_slice = 5;
     });
-    let stage = stage.await;
-    life(&stage.namespace, &shown).await;
-    let slices = settled(&stage.namespace, PODS - 1, &shown).await;
+    let ordeal = ordeal.await;
+    life(&ordeal.namespace, &shown).await;
+    let slices = settled(&ordeal.namespace, PODS - 1, &shown).await;
     // Twelve pods need three slices of five; who came and went may leave one more.
     assert!(slices.iter().all(|count| (3..=4).contains(count)), "{slices:?}");
-    stage.relieve(15);
-    let slices_later = settled(&stage.namespace, PODS - 1, &shown).await;
+    ordeal.relieve(15);
+    let slices_later = settled(&ordeal.namespace, PODS - 1, &shown).await;
     assert_eq!(slices, slices_later, "what faults left behind was put right before they ended");
-    stage.refused(3 * SERVICES, async |namespace| unready(namespace, 6).await).await;
-    assert_eq!(slices, settled(&stage.namespace, PODS - 1, &shown).await);
-    stage.end().await;
+    ordeal.refused(3 * SERVICES, async |namespace| unready(namespace, 6).await).await;
+    assert_eq!(slices, settled(&ordeal.namespace, PODS - 1, &shown).await);
+    ordeal.end().await;
 }
 
 /// The whole manager is killed between its writes, again and again.

@@ -31,7 +31,7 @@ pub(super) async fn namespace(plane: &ControlPlane, name: &str) -> Namespace {
 }
 
 /// A controller in this process.
-pub(super) struct Stage {
+pub(super) struct Ordeal {
     pub(super) namespace: Namespace,
     faults: Faults,
     /// The paths of what it writes.
@@ -42,7 +42,7 @@ pub(super) struct Stage {
     tasks: JoinSet<()>,
 }
 
-impl Stage {
+impl Ordeal {
     /// Starts a controller that suffers whenever it writes to `paths`, and whenever it watches.
     pub(super) async fn start(
         plane: &ControlPlane,
