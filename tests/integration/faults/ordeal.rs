@@ -73,9 +73,14 @@ impl Ordeal {
         Self { namespace, faults, paths, controller, runtime, stop, tasks }
     }
 
+    /// Faults so far.
+    pub(super) fn hits(&self) -> usize {
+        self.faults.hits()
+    }
+
     /// All is well again, after more than `least` faults.
     pub(super) fn relieve(&self, least: usize) {
-        let hits = self.faults.hits();
+        let hits = self.hits();
         assert!(hits > least, "only {hits} faults");
         self.faults.clear();
     }
