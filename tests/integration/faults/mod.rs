@@ -4,4 +4,8 @@
 mod caches;
 mod churn;
 mod duplicates;
+mod endpoints;
+mod mirrors;
+mod ordeal;
+mod served;
 mod slices;
