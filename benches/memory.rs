@@ -13,14 +13,15 @@
     reason = "a benchmark prints, and fails when it cannot go on"
 )]
 
-mod cpu;
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
+#[allow(dead_code, reason = "each benchmark samples what it needs")]
+mod sampling;
+#[allow(dead_code, reason = "each benchmark has settings of its own")]
 mod settings;
 
 use std::alloc::System;
-use std::fs;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,10 +35,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PostParams;
 use prometheus::Registry;
 use serde_json::json;
-use tokio::time::sleep;
 
-use cpu::cpu;
-use harness::{Caller, ControlPlane, Manager, Namespace, Options, Status, until};
+use harness::{Caller, ControlPlane, Manager, Namespace, Options, until};
+use sampling::{Resident, cpu_seconds, mib, resident, steady};
 use settings::number;
 
 /// Counts what the benchmark itself holds, so that cached pods can be weighed.
@@ -52,22 +52,8 @@ const NO_ELECTION: &str = "--leader-elect=false";
 const PODS_PER_SET: usize = 100;
 /// Requests under way at the same time while the cluster is filled.
 const PARALLEL: usize = 16;
-/// RSS has settled when it has stayed within a hundredth for this many samples.
-const STEADY_SAMPLES: usize = 8;
-const SAMPLE: Duration = Duration::from_millis(500);
-/// Samples at the least: a quarter of a minute, in which allocators give back what starting took.
-const LEAST_SAMPLES: usize = 30;
-
-/// What a process has resident, in KiB, as the kernel accounts for it.
-#[derive(Clone, Copy, Default)]
-struct Resident {
-    /// Everything.
-    rss: u64,
-    /// Its own: heap, stacks, and what relocation has written.
-    anon: u64,
-    /// Pages of its binary, which replicas on one machine share and the kernel may drop.
-    file: u64,
-}
+/// A quarter of a minute, in which allocators give back what starting took.
+const LEAST: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Copy)]
 struct Figures {
@@ -123,10 +109,6 @@ async fn compare() {
     row("CPU seconds from start to settled, full cluster", full[0].cpu_seconds, full[1].cpu_seconds);
 }
 
-fn mib(kib: u64) -> f64 {
-    kib as f64 / 1024.0
-}
-
 fn row(what: &str, go: f64, ours: f64) {
     println!("| {what} | {go:.2} | {ours:.2} | {:.3} |", ours / go);
 }
@@ -153,7 +135,9 @@ async fn measure(plane: &ControlPlane, program: Program, name: &str) -> Figures 
         Program::Go => plane.go_manager(name, &[CONTROLLERS, NO_ELECTION]),
         Program::Coxswain => plane.coxswain(name, &[CONTROLLERS, NO_ELECTION]),
     };
-    let mut figures = settle(&manager).await;
+    steady(manager.pid, LEAST).await;
+    let mut figures =
+        Figures { resident: resident(manager.pid), cpu_seconds: cpu_seconds(manager.pid), live_heap: None };
     if program == Program::Go {
         figures.live_heap = Some(live_heap(&manager).await);
     }
@@ -174,33 +158,6 @@ async fn live_heap(manager: &Manager<'_>) -> f64 {
     manager.page(Caller::Admin, "/debug/pprof/heap?gc=1").await;
     let metrics = manager.page(Caller::Admin, "/metrics").await;
     metrics.metric("go_memstats_heap_alloc_bytes").expect("Go's metrics")
-}
-
-async fn settle(manager: &Manager<'_>) -> Figures {
-    let mut samples: Vec<u64> = Vec::new();
-    for _ in 0..240 {
-        sleep(SAMPLE).await;
-        samples.push(resident(manager.pid).rss);
-        // Go gives memory back only minutes later; what counts is what it holds when it has started.
-        let last = &samples[samples.len().saturating_sub(STEADY_SAMPLES)..];
-        let (least, most) = (last.iter().min().copied(), last.iter().max().copied());
-        let steady = least.zip(most).is_some_and(|(least, most)| most - least <= most / 100);
-        if samples.len() >= LEAST_SAMPLES && last.len() == STEADY_SAMPLES && steady {
-            break;
-        }
-    }
-    Figures { resident: resident(manager.pid), cpu_seconds: cpu_seconds(manager.pid), live_heap: None }
-}
-
-fn resident(pid: u32) -> Resident {
-    let status = Status::of(pid);
-    let field = |name| status.field(name);
-    Resident { rss: field("VmRSS:"), anon: field("RssAnon:"), file: field("RssFile:") }
-}
-
-fn cpu_seconds(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process lives");
-    cpu(&stat).1
 }
 
 /// Live heap bytes per pod in a store of ours, as requested of the allocator: its share of tables, indexes and pools of

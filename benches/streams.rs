@@ -20,10 +20,12 @@
 #[path = "../tests/integration/admin/caller.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod caller;
-mod cpu;
 #[path = "../tests/integration/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the benchmark uses a part of what the tests do")]
 mod harness;
+#[allow(dead_code, reason = "each benchmark samples what it needs")]
+mod sampling;
+#[allow(dead_code, reason = "each benchmark has settings of its own")]
 mod settings;
 
 use std::fs;
@@ -43,8 +45,8 @@ use tonic::Streaming;
 
 use caller::Admin;
 use coxswain::admin::proto::StreamEventsResponse;
-use cpu::cpu;
 use harness::{ControlPlane, Manager, Namespace, Options, until};
+use sampling::cpu;
 use settings::number;
 
 /// Streams that share a connection.

@@ -1,16 +1,22 @@
 #!/usr/bin/env bash
-# The figures beside the Go manager's, on one real API server. `scripts/bench.sh NAME` runs one benchmark.
+# The figures beside the Go manager's, on one real API server. `scripts/bench.sh NAME` runs one benchmark of those in
+# Cargo.toml. A run of all scenarios at full size writes its tables and its chart into the documentation; with SCENARIOS,
+# SCALE or ONLY they are printed, and kept in target/bench. COXSWAIN names a binary that is there already.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-echo "bench: building Coxswain as it ships (profile dist)" >&2
-cargo build --profile dist --bin coxswain
-export COXSWAIN=$PWD/target/dist/coxswain
+if [ "${1:-}" = micro ]; then
+    exec cargo bench --profile dist --bench micro
+fi
+if [ -z "${COXSWAIN:-}" ]; then
+    echo "bench: building Coxswain as it ships (profile dist)" >&2
+    cargo build --profile dist --bin coxswain
+    export COXSWAIN=$PWD/target/dist/coxswain
+fi
 if [ $# -gt 0 ]; then
     exec cargo bench --profile dev --bench "$1"
 fi
-cargo bench --profile dev --bench memory
-cargo bench --profile dev --bench streams
-cargo bench --profile dev --bench garbage
-cargo bench --profile dev --bench namespace
-cargo bench --profile dev --bench endpoints
+if [ -z "${SCENARIOS:-}${SCALE:-}${ONLY:-}" ]; then
+    export DOCS=${DOCS:-1}
+fi
+exec cargo bench --profile dev --bench sidebyside

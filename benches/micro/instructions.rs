@@ -41,7 +41,7 @@ pub(crate) fn count(functions: Functions<'_>) {
         writeln!(now, "{name}\t{count}").expect("text takes text");
         match kept.get(*name) {
             Some(before) => {
-                println!("| {name} | {before} | {count} | {:.3} |", count as f64 / *before as f64)
+                println!("| {name} | {before} | {count} | {:.3} |", count as f64 / *before as f64);
             }
             None => println!("| {name} | | {count} | |"),
         }

@@ -26,8 +26,11 @@ mod queue;
 #[global_allocator]
 static HEAP: Cap<AllocProfiler<System>> = Cap::new(AllocProfiler::system(), usize::MAX);
 
-/// What instructions are counted of: a name, and what makes a function to call again and again.
-const HOTTEST: [(&str, fn() -> Box<dyn FnMut()>); 5] = [
+/// Makes a function to call again and again.
+type Make = fn() -> Box<dyn FnMut()>;
+
+/// What instructions are counted of.
+const HOTTEST: [(&str, Make); 5] = [
     ("pod event: decode, store, six handlers", || Box::new(informer::pod_events())),
     ("queue: add, get, done", || Box::new(queue::rounds())),
     ("replicaset: observe and plan, 1000 pods", || Box::new(plans::replicaset_plans())),

@@ -1,7 +1,8 @@
 //! The API server's audit log: who asked for what, and what was answered.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AuditEvent {
+    stage: String,
     pub(crate) verb: String,
     #[serde(rename = "requestURI")]
     pub(crate) uri: String,
@@ -97,13 +99,17 @@ impl AuditEvent {
     }
 }
 
-/// Reads the log as far as it is written.
-pub(super) fn read(path: &Path) -> Vec<AuditEvent> {
-    let text = fs::read_to_string(path).expect("the audit log");
+/// Reads the log from this many bytes on, a line's beginning, as far as it is written.
+pub(super) fn read(path: &Path, from: u64) -> Vec<AuditEvent> {
+    let mut file = File::open(path).expect("the audit log");
+    file.seek(SeekFrom::Start(from)).expect("its length is known");
+    let mut text = String::new();
+    file.read_to_string(&mut text).expect("the audit log");
     // The server may be in the middle of a line.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("audit log: {error}: {line}")))
-        .collect()
+    let events = whole.lines().map(|line| -> AuditEvent {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("audit log: {error}: {line}"))
+    });
+    // The end of a watch has a line of its own.
+    events.filter(|event| event.verb != "watch" || event.stage == "ResponseStarted").collect()
 }

@@ -212,8 +212,13 @@ impl ControlPlane {
 
     /// Every request that the API server has answered so far, in the order of its audit log.
     pub(crate) fn audit(&self) -> Vec<AuditEvent> {
+        self.audit_from(0)
+    }
+
+    /// The same from this many bytes of its audit log on, where a line must begin.
+    pub(crate) fn audit_from(&self, bytes: u64) -> Vec<AuditEvent> {
         assert!(self.report.audit_log.is_absolute(), "this control plane was started without --audit");
-        audit::read(&self.report.audit_log)
+        audit::read(&self.report.audit_log, bytes)
     }
 
     fn ctl(&self, args: &[&str]) -> String {

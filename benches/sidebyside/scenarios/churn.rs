@@ -1,0 +1,232 @@
+//! How soon readiness reaches EndpointSlices: one Service with many endpoints, many Services with ten, and all pods of
+//! two hundred Services as fast as the API server takes it.
+//!
+//! Both managers find the same pods and slices. Pods turn unready at a steady rate, and then ready again. A latency is the
+//! time from the API server's answer to such a change until a watch of the slices shows it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use futures::future::{FutureExt as _, LocalBoxFuture};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Scenario, Target, never_more, whole};
+use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::content::{LIMIT, many, pod, running};
+use crate::figures::{Figure, Figures, What};
+use crate::harness::{Namespace, until};
+use crate::measure::{Gauge, Until};
+
+/// Slices have settled when none has changed for so long.
+const QUIET: Duration = Duration::from_secs(3);
+/// Percentiles that are told.
+const PERCENTILES: [u8; 2] = [50, 99];
+
+/// Services, and what happens to the readiness of their pods.
+pub(super) struct Churn {
+    services: usize,
+    /// Of each Service.
+    endpoints: usize,
+    /// Pods that turn unready, and ready again.
+    flips: usize,
+    /// Of these a second.
+    rate: u32,
+    part: Option<Part>,
+}
+
+/// A namespace with Services of one size, and what a watch of its slices has shown.
+struct Part {
+    namespace: Namespace,
+    pods: Vec<String>,
+    seen: Arc<Mutex<Seen>>,
+    _watch: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    ready: HashMap<String, bool>,
+    last: Option<Instant>,
+    /// Who waits for a pod to be shown like this.
+    waiting: HashMap<String, (bool, oneshot::Sender<Instant>)>,
+}
+
+/// All sizes.
+pub(super) fn all(bench: &Bench) -> Vec<Churn> {
+    let of = |services: usize, endpoints: usize, flips: usize, rate| {
+        let (services, flips) = (bench.scaled(services), bench.scaled(flips));
+        // One Service stays one; it is its endpoints that are fewer then.
+        let endpoints = if services == 1 && endpoints > 100 { bench.scaled(endpoints) } else { endpoints };
+        Churn { services, endpoints, flips: flips.min(services * endpoints), rate, part: None }
+    };
+    vec![of(200, 10, 2000, 100), of(1, 5000, 150, 20), of(500, 10, 150, 20)]
+}
+
+impl Scenario for Churn {
+    fn name(&self) -> String {
+        format!("readiness, {} × {} endpoints", self.services, self.endpoints)
+    }
+
+    fn about(&self) -> String {
+        format!(
+            "{} Services with {} pods each; {} pods turn unready, and then ready again, {} a second. --kube-api-qps never limits.",
+            self.services, self.endpoints, self.flips, self.rate
+        )
+    }
+
+    fn controllers(&self) -> &'static [&'static str] {
+        &["endpointslice-controller"]
+    }
+
+    fn targets(&self) -> Vec<(Figure, Target)> {
+        let latencies = PERCENTILES.map(|each| (whole(What::Latency(each)), Target::Ratio(0.5)));
+        // Wall time is what the rate makes it.
+        latencies.into_iter().chain([never_more(What::Writes)]).collect()
+    }
+
+    fn prepare<'a>(&'a mut self, bench: &'a Bench) -> LocalBoxFuture<'a, ()> {
+        async move {
+            self.part = Some(Part::fill(bench, self.services, self.endpoints).await);
+        }
+        .boxed_local()
+    }
+
+    fn run<'a>(&'a self, bench: &'a Bench, turn: Turn) -> LocalBoxFuture<'a, Figures> {
+        async move {
+            let mut figures = Figures::default();
+            let part = self.part.as_ref().expect("it is prepared");
+            let role = format!("churn-{}-{}", self.services, self.endpoints);
+            let manager = bench.manager(turn, &role, &Flags::of(self.controllers(), Qps::Unlimited));
+            crate::sampling::calm(manager.pid).await;
+            part.settled().await;
+            let gauge = Gauge::start(bench, turn.program, manager.pid);
+            let mut latencies = part.flip(self, turn.round, false).await;
+            latencies.extend(part.flip(self, turn.round, true).await);
+            gauge.close("", Until::Calm, &mut figures).await;
+            part.settled().await;
+            latencies.sort_unstable();
+            for percentile in PERCENTILES {
+                let at = latencies.len() * usize::from(percentile) / 100;
+                let latency = latencies[at.min(latencies.len() - 1)].as_secs_f64() * 1e3;
+                bench.say(&format!("  p{percentile}: {latency:.1} ms"));
+                figures.add(whole(What::Latency(percentile)), latency);
+            }
+            figures
+        }
+        .boxed_local()
+    }
+
+    fn clear<'a>(&'a mut self, _bench: &'a Bench) -> LocalBoxFuture<'a, ()> {
+        async move { self.part = None }.boxed_local()
+    }
+}
+
+impl Seen {
+    fn note(&mut self, slice: EndpointSlice) {
+        let now = Instant::now();
+        self.last = Some(now);
+        for endpoint in slice.endpoints.unwrap_or_default() {
+            let Some(pod) = endpoint.target_ref.and_then(|target| target.name) else { continue };
+            let ready = endpoint.conditions.and_then(|conditions| conditions.ready).unwrap_or_default();
+            if self.waiting.get(&pod).is_some_and(|(wanted, _)| *wanted == ready)
+                && let Some((_, told)) = self.waiting.remove(&pod)
+            {
+                // Whoever has given up does not want to know.
+                let _ = told.send(now);
+            }
+            self.ready.insert(pod, ready);
+        }
+    }
+}
+
+impl Part {
+    /// Makes `services` Services with as many `endpoints` each, and waits until the pods run.
+    async fn fill(bench: &Bench, services: usize, endpoints: usize) -> Self {
+        bench.say(&format!("  filling the cluster: {services} Services with {endpoints} pods each"));
+        let namespace = bench.namespace("readiness").await;
+        many(services, async |at| {
+            let name = format!("service-{at}");
+            let spec = json!({ "selector": { "app": name }, "ports": [{ "port": 80 }] });
+            let _: Service = namespace.create(json!({ "metadata": { "name": name }, "spec": spec })).await;
+        })
+        .await;
+        let name_of = |at: usize| format!("pod-{}-{}", at / endpoints, at % endpoints);
+        let pods: Vec<String> = (0..services * endpoints).map(name_of).collect();
+        many(pods.len(), async |at| {
+            let labels = json!({ "app": format!("service-{}", at / endpoints) });
+            pod(&namespace, &pods[at], &format!("node-{}", at % bench.nodes), labels).await;
+        })
+        .await;
+        running(&namespace, pods.len()).await;
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let mut watch = JoinSet::new();
+        watch.spawn(follow(namespace.api(), Arc::clone(&seen)));
+        Self { namespace, pods, seen, _watch: watch }
+    }
+
+    /// Waits until all pods are in slices, ready, and nothing is written any more.
+    async fn settled(&self) {
+        let quiet = async || {
+            let seen = self.seen.lock().expect("no panic");
+            let ready = seen.ready.values().filter(|ready| **ready).count();
+            (ready, seen.last.is_some_and(|last| last.elapsed() >= QUIET))
+        };
+        let all = self.pods.len();
+        until("the slices to settle", LIMIT, quiet, |(ready, quiet)| *ready == all && *quiet).await;
+    }
+
+    /// Pods turn ready, or unready, at a steady rate; how long each takes to be shown.
+    async fn flip(&self, churn: &Churn, round: usize, ready: bool) -> Vec<Duration> {
+        let interval = Duration::from_secs(1) / churn.rate;
+        let start = Instant::now();
+        let mut tasks = JoinSet::new();
+        for at in 0..churn.flips {
+            sleep_until(start + interval * at as u32).await;
+            // Spread over all, other ones in every round.
+            let pod = (at * self.pods.len() / churn.flips + round) % self.pods.len();
+            let (api, name, seen) = (self.namespace.api(), self.pods[pod].clone(), Arc::clone(&self.seen));
+            tasks.spawn(flip(api, name, ready, seen));
+        }
+        tasks.join_all().await
+    }
+}
+
+async fn flip(api: Api<Pod>, name: String, ready: bool, seen: Arc<Mutex<Seen>>) -> Duration {
+    let (tell, told) = oneshot::channel();
+    seen.lock().expect("no panic").waiting.insert(name.clone(), (ready, tell));
+    let status = if ready { "True" } else { "False" };
+    let patch = json!({ "status": { "conditions": [{ "type": "Ready", "status": status }] } });
+    api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await.expect("patched");
+    let answered = Instant::now();
+    let shown = tokio::time::timeout(LIMIT, told).await;
+    let shown = shown.unwrap_or_else(|_| panic!("{name} is never shown")).expect("it is told");
+    shown.saturating_duration_since(answered)
+}
+
+/// Keeps account of what the slices show, for as long as it is not aborted.
+async fn follow(api: Api<EndpointSlice>, seen: Arc<Mutex<Seen>>) {
+    loop {
+        let Ok(list) = api.list(&ListParams::default()).await else {
+            sleep(Duration::from_millis(200)).await;
+            continue;
+        };
+        for slice in list.items {
+            seen.lock().expect("no panic").note(slice);
+        }
+        let from = list.metadata.resource_version.unwrap_or_default();
+        let Ok(events) = api.watch(&WatchParams::default().timeout(290), &from).await else { continue };
+        let mut events = std::pin::pin!(events);
+        while let Ok(Some(event)) = events.try_next().await {
+            if let WatchEvent::Added(slice) | WatchEvent::Modified(slice) = event {
+                seen.lock().expect("no panic").note(slice);
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A leader with nothing to do.
+
+use std::time::Duration;
+
+use futures::future::{FutureExt as _, LocalBoxFuture};
+use tokio::time::sleep;
+
+use super::{Scenario, Target, never_more, whole};
+use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::figures::{Figure, Figures, What};
+use crate::measure::{Gauge, Until};
+use crate::sampling::calm;
+
+/// RSS in an empty cluster, in MiB.
+const EMPTY: f64 = 25.0;
+
+pub(super) struct Idle {
+    lasts: Duration,
+}
+
+impl Idle {
+    pub(super) fn of(bench: &Bench) -> Self {
+        Self { lasts: Duration::from_mins(1).mul_f64(bench.settings.scale.max(0.1)) }
+    }
+}
+
+impl Scenario for Idle {
+    fn name(&self) -> String {
+        "idle".to_owned()
+    }
+
+    fn about(&self) -> String {
+        format!("{} s in an empty cluster, as the leader, which renews its Lease.", self.lasts.as_secs())
+    }
+
+    fn controllers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn targets(&self) -> Vec<(Figure, Target)> {
+        vec![never_more(What::Writes), (whole(What::Settled), Target::Value(EMPTY))]
+    }
+
+    fn run<'a>(&'a self, bench: &'a Bench, turn: Turn) -> LocalBoxFuture<'a, Figures> {
+        async move {
+            let mut figures = Figures::default();
+            let lease = Some(format!("idle-{}-{}", turn.round, turn.program).to_lowercase());
+            let manager = bench.manager(turn, "idle", &Flags { lease, ..Flags::of(&[], Qps::Usual) });
+            calm(manager.pid).await;
+            let gauge = Gauge::start(bench, turn.program, manager.pid);
+            sleep(self.lasts).await;
+            gauge.close("", Until::Now, &mut figures).await;
+            figures
+        }
+        .boxed_local()
+    }
+}
