@@ -28,6 +28,9 @@ pub(super) const LIMIT: Duration = Duration::from_secs(90);
 /// Refusals after which what refuses is taken away.
 const REFUSALS: usize = 3;
 
+/// Places that a manager which is killed leaves half done, at least: each scenario takes more writes than that.
+const HALF_DONE: usize = 3;
+
 /// Where a scenario is played: a namespace, and whatever has a name that begins with its name.
 pub(super) struct Place {
     /// Its number, which no other place of this stage has.
@@ -176,7 +179,7 @@ impl<'a> Stage<'a> {
         let [plain, conflicts, lost] = [0, 1, 2].map(|at| self.line.account(places[at].name()));
         assert!(conflicts.conflicts() > 0, "nobody met a conflict: {conflicts:?}");
         assert!(lost.met > 0, "no answer was lost: {lost:?}");
-        assert_eq!(plain.refusals() + plain.conflicts(), 0, "without trouble: {plain:?}");
+        assert_eq!(plain.refusals(), 0, "without trouble: {plain:?}");
         plain.carried
     }
 
@@ -196,7 +199,7 @@ impl<'a> Stage<'a> {
             stopped += usize::from(!is_over);
         }
         self.manager.kill();
-        assert!(stopped * 2 >= writes, "only {stopped} of {writes} places were left half done");
+        assert!(stopped >= HALF_DONE, "only {stopped} of {writes} places were left half done");
         for place in &places {
             self.line.trouble(place.name(), Trouble::None);
         }
