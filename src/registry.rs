@@ -12,8 +12,8 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::controllers::{
-    deployment, endpointslice, garbage_collector, namespace, replicaset, resourcequota,
-    root_ca_certificate_publisher, service_cidr, serviceaccount, serviceaccount_token,
+    deployment, endpoints, endpointslice, endpointslice_mirroring, garbage_collector, namespace, replicaset,
+    resourcequota, root_ca_certificate_publisher, service_cidr, serviceaccount, serviceaccount_token,
 };
 use crate::framework::{DefaultState, Descriptor};
 
@@ -84,19 +84,9 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("disruption-controller"),
         "Keeps count of how many Pods of each PodDisruptionBudget may be disrupted.",
     ),
-    not_built(
-        "endpoints-controller",
-        &["endpoint"],
-        Some("endpoint-controller"),
-        "Keeps the Endpoints of each Service.",
-    ),
+    endpoints::DESCRIPTOR,
     endpointslice::DESCRIPTOR,
-    not_built(
-        "endpointslice-mirroring-controller",
-        &["endpointslicemirroring"],
-        Some("endpointslicemirroring-controller"),
-        "Mirrors Endpoints that users make into EndpointSlices.",
-    ),
+    endpointslice_mirroring::DESCRIPTOR,
     not_built(
         "ephemeral-volume-controller",
         &["ephemeral-volume"],

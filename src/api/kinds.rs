@@ -11,6 +11,7 @@ use super::core::{
     ConfigMap, ContainerPort, EndingNamespace, Namespace, Node, Pod, Secret, Service, ServiceAccount,
 };
 use super::discovery::EndpointSlice;
+use super::endpoints::Endpoints;
 use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
 use super::networking::ServiceCidr;
@@ -115,6 +116,7 @@ object! {
     ReplicaSet, raw;
     Lease, raw;
     EndpointSlice, raw;
+    Endpoints, raw;
     ServiceCidr, raw;
     EndingNamespace, raw;
     ResourceQuota, raw;
@@ -354,6 +356,18 @@ pub static ENDPOINT_SLICES: Kind = Kind {
     indexes: &[Index { name: BY_SERVICE, keys: service_keys }],
 };
 
+/// Endpoints.
+pub static ENDPOINTS: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "Endpoints",
+    resource: "endpoints",
+    namespaced: true,
+    metadata_only: false,
+    decode: decode_kept::<Endpoints>,
+    indexes: &[],
+};
+
 /// ResourceQuotas.
 pub static RESOURCE_QUOTAS: Kind = Kind {
     group: "",
@@ -439,6 +453,7 @@ pub static ALL: &[&Kind] = &[
     &SERVICES,
     &NODES,
     &ENDPOINT_SLICES,
+    &ENDPOINTS,
     &SERVICE_CIDRS,
     &IP_ADDRESSES,
     &RESOURCE_QUOTAS,

@@ -10,6 +10,7 @@ pub mod coordination;
 pub mod core;
 pub mod discovery;
 pub mod dynamic;
+pub mod endpoints;
 pub mod events;
 mod kind;
 pub mod kinds;
@@ -30,6 +31,7 @@ pub fn schema() -> Vec<MessageSchema> {
         coordination::SCHEMA,
         core::SCHEMA,
         discovery::SCHEMA,
+        endpoints::SCHEMA,
         events::SCHEMA,
         meta::SCHEMA,
         networking::SCHEMA,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rand::Rng;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -103,7 +103,12 @@ impl<L: LeaseApi> Elector<L> {
     }
 
     /// Returns once this replica leads, or `false` when `stop` came first.
+    ///
+    /// The Lease is watched meanwhile, so that its end is counted from the leader's last sign of life, not from when a
+    /// poll found it; polling goes on, for a watch may fail or fall behind without a word.
     pub async fn acquire(&self, stop: &CancellationToken) -> bool {
+        let seen = |observed| self.see(observed);
+        let mut watched = self.lock.watch(&seen);
         loop {
             let mut attempt = std::pin::pin!(self.try_once());
             let acquired = tokio::select! {
@@ -114,13 +119,51 @@ impl<L: LeaseApi> Elector<L> {
             if acquired {
                 return true;
             }
-            let pause = self.timing.retry.mul_f64(1.0 + rand::rng().random::<f64>() * JITTER);
-            // While it is free and not for us, the watch would only say so again and again.
-            let waits_for_release = !self.holds_back();
+            let mut pause = std::pin::pin!(self.pause());
             tokio::select! {
-                () = sleep(pause) => {}
-                () = self.lock.released(), if waits_for_release => {}
+                () = &mut pause => {}
+                ended = &mut watched => {
+                    watched = self.lock.watch(&seen);
+                    let again = matches!(ended, Ok(true)) && !self.holds_back();
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "the Lease cannot be watched, polling alone");
+                    }
+                    // While it is free and not for us, the watch would only say so again and again.
+                    if !again {
+                        tokio::select! {
+                            () = pause => {}
+                            () = stop.cancelled() => return false,
+                        }
+                    }
+                }
                 () = stop.cancelled() => return false,
+            }
+        }
+    }
+
+    /// Takes note of the Lease as a watch shows it; whether it is free.
+    fn see(&self, observed: Observed) -> bool {
+        let is_news = {
+            let seen = self.seen.lock();
+            seen.observed.as_ref().is_none_or(|held| held.version < observed.version)
+        };
+        let is_free = observed.record.holder.is_empty();
+        if is_news {
+            self.observe(observed);
+        }
+        is_free
+    }
+
+    /// Until it is time to try again: the retry period and some more, but no longer than the Lease is good for.
+    async fn pause(&self) {
+        let poll = self.timing.retry.mul_f64(1.0 + rand::rng().random::<f64>() * JITTER);
+        let until = Instant::now() + poll;
+        loop {
+            let end = self.valid_until().filter(|end| *end > Instant::now());
+            sleep_until(end.map_or(until, |end| end.min(until))).await;
+            // It may have been renewed meanwhile.
+            if Instant::now() >= until || !self.is_valid() {
+                return;
             }
         }
     }
@@ -309,10 +352,15 @@ impl<L: LeaseApi> Elector<L> {
 
     /// Whether the record seen last still protects its holder, by this machine's clock.
     fn is_valid(&self) -> bool {
+        self.valid_until().is_some_and(|end| Instant::now() < end)
+    }
+
+    /// Until when the record seen last protects its holder; `None` if nothing was seen yet, or nobody holds it.
+    fn valid_until(&self) -> Option<Instant> {
         let seen = self.seen.lock();
-        let (Some(observed), Some(at)) = (&seen.observed, seen.at) else { return false };
-        let lifetime = Duration::from_secs(u64::from(observed.record.duration_seconds.max(0).unsigned_abs()));
-        at.elapsed() < lifetime
+        let record = &seen.observed.as_ref()?.record;
+        let lifetime = Duration::from_secs(u64::from(record.duration_seconds.max(0).unsigned_abs()));
+        Some(seen.at? + lifetime).filter(|_| !record.holder.is_empty())
     }
 
     /// Whether the Lease, as it was last seen, is free and to be left to others for now.

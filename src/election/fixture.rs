@@ -70,7 +70,7 @@ impl Fake {
         let mut raw = raw.to_vec();
         raw = edit(&raw, &[Edit::SetBytes(vec![1, 6], version.to_string().into_bytes())]).unwrap();
         let raw = Bytes::from(raw);
-        Observed { record: Record::from(&Lease::decode(&raw).unwrap()), raw }
+        Observed { record: Record::from(&Lease::decode(&raw).unwrap()), version, raw }
     }
 
     /// Stores a Lease as the next version.
@@ -119,18 +119,16 @@ impl LeaseApi for Fake {
         })
     }
 
-    fn released(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
+    fn watch<'a>(
+        &'a self,
+        seen: &'a (dyn Fn(Observed) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<bool, ApiError>> {
+        Box::pin(async move {
             loop {
                 let changed = self.0.changed.notified();
-                let released = self
-                    .0
-                    .lease
-                    .lock()
-                    .as_ref()
-                    .is_some_and(|(version, raw)| Self::observed(*version, raw).record.holder.is_empty());
-                if released {
-                    return;
+                let now = self.0.lease.lock().as_ref().map(|(version, raw)| Self::observed(*version, raw));
+                if now.is_some_and(seen) {
+                    return Ok(true);
                 }
                 changed.await;
             }

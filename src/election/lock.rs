@@ -21,6 +21,8 @@ use crate::wire::splice::edit;
 pub struct Observed {
     /// What it says.
     pub record: Record,
+    /// Its resource version, of which a later one is greater; 0 if it has none that can be compared.
+    pub version: u64,
     /// The whole Lease, for a write that drops nothing.
     pub raw: Bytes,
 }
@@ -40,8 +42,12 @@ pub trait LeaseApi: Send + Sync + 'static {
         record: &'a Record,
     ) -> BoxFuture<'a, Result<Observed, ApiError>>;
 
-    /// Returns when the Lease is released by its holder; on any trouble it may return never, or too early.
-    fn released(&self) -> BoxFuture<'_, ()>;
+    /// Shows the Lease as it is and whenever it changes, until `seen` says that this is enough (`true`), or the
+    /// watch ends (`false`).
+    fn watch<'a>(
+        &'a self,
+        seen: &'a (dyn Fn(Observed) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<bool, ApiError>>;
 }
 
 /// A Lease on the API server.
@@ -60,10 +66,6 @@ impl LeaseLock {
     /// Where it is.
     pub fn key(&self) -> &Key {
         &self.key
-    }
-
-    async fn watch_release(&self) -> Result<(), ApiError> {
-        super::watch::until(&self.client, &self.key, |lease| lease.spec.holder_identity.is_empty()).await
     }
 }
 
@@ -102,13 +104,11 @@ impl LeaseApi for LeaseLock {
         })
     }
 
-    fn released(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            if let Err(error) = self.watch_release().await {
-                tracing::debug!(lease = %self.key, %error, "the Lease cannot be watched, polling alone");
-                std::future::pending::<()>().await;
-            }
-        })
+    fn watch<'a>(
+        &'a self,
+        seen: &'a (dyn Fn(Observed) -> bool + Send + Sync),
+    ) -> BoxFuture<'a, Result<bool, ApiError>> {
+        Box::pin(super::watch::until(&self.client, &self.key, |object| Ok(seen(observed(object)?))))
     }
 }
 
@@ -119,7 +119,8 @@ fn splice(key: &Key, lease: &[u8], record: &Record) -> Result<Vec<u8>, ApiError>
 fn observed(object: AnyObject) -> Result<Observed, ApiError> {
     let lease: Arc<Lease> = downcast(object)
         .ok_or_else(|| malformed(&Key::default(), "the answer to a Lease request is no Lease"))?;
-    Ok(Observed { record: Record::from(lease.as_ref()), raw: lease.raw() })
+    let version = lease.metadata.version().unwrap_or_default();
+    Ok(Observed { record: Record::from(lease.as_ref()), version, raw: lease.raw() })
 }
 
 fn malformed(key: &Key, what: &str) -> ApiError {

@@ -1,23 +1,23 @@
-//! Watching one Lease until it satisfies a condition.
+//! Watching one Lease.
 
 use http_body_util::BodyExt;
 
-use crate::api::coordination::Lease;
+use crate::api::AnyObject;
 use crate::api::kinds::LEASES;
 use crate::client::{ApiClient, ApiError, WatchQuery};
 use crate::informer::Frames;
 use crate::model::Key;
-use crate::wire::{EventType, Message, WatchFrame};
+use crate::wire::{EventType, WatchFrame};
 
 /// The server ends the watch after this; the caller begins anew.
 const TIMEOUT_SECONDS: u32 = 300;
 
-/// Returns once the Lease at `key` satisfies `condition` in a change that comes after the call, or the watch ended.
+/// Shows the Lease at `key` as it is and whenever it changes, until `enough` says so (`true`), or the watch has ended.
 pub(super) async fn until(
     client: &ApiClient,
     key: &Key,
-    condition: impl Fn(&Lease) -> bool + Send,
-) -> Result<(), ApiError> {
+    enough: impl Fn(AnyObject) -> Result<bool, ApiError> + Send,
+) -> Result<bool, ApiError> {
     let query = WatchQuery {
         namespace: key.namespace.to_string(),
         field_selector: Some(format!("metadata.name={}", key.name)),
@@ -38,13 +38,16 @@ pub(super) async fn until(
             if event.kind == EventType::Error {
                 return Err(malformed("the watch reported an error"));
             }
-            let lease = Lease::decode(&event.object).map_err(|error| malformed(&error.to_string()))?;
-            if event.kind != EventType::Bookmark && condition(&lease) {
-                return Ok(());
+            // One that is deleted is made anew by whoever reads next that there is none.
+            if matches!(event.kind, EventType::Added | EventType::Modified) {
+                let lease = (LEASES.decode)(&event.object).map_err(|error| malformed(&error.to_string()))?;
+                if enough(lease)? {
+                    return Ok(true);
+                }
             }
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 fn malformed(what: &str) -> ApiError {

@@ -6,11 +6,14 @@ pub mod clock;
 pub mod conditions;
 pub mod hash;
 pub mod key;
+pub mod metadata;
 pub mod owners;
 pub mod plan;
 pub mod pods;
 pub mod quantity;
 pub mod selector;
+pub mod slices;
+pub mod subsets;
 pub mod template;
 
 pub use key::Key;

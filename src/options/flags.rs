@@ -141,8 +141,8 @@ concurrent_statefulset_syncs: i32 = 5, NotBuilt, "StatefulSets reconciled at the
 concurrent_daemonset_syncs: i32 = 2, NotBuilt, "DaemonSets reconciled at the same time.";
 
 ["Endpoints-controller"]
-concurrent_endpoint_syncs: i32 = 5, NotBuilt, "Services whose Endpoints are reconciled at the same time.";
-endpoint_updates_batch_period: Duration = secs(0), NotBuilt, "How long changes of Pods are gathered before Endpoints are written. Longer means fewer writes and later news.";
+concurrent_endpoint_syncs: i32 = 5, Built, "Services whose Endpoints are reconciled at the same time.";
+endpoint_updates_batch_period: Duration = secs(0), Built, "How long changes of Pods are gathered before Endpoints are written. Longer means fewer writes and later news.";
 
 ["Endpointslice-controller"]
 concurrent_service_endpoint_syncs: i32 = 5, Built, "Services whose EndpointSlices are reconciled at the same time: 1 to 50.";
@@ -150,9 +150,9 @@ endpointslice_updates_batch_period: Duration = secs(0), Built, "How long changes
 max_endpoints_per_slice: i32 = 100, Built, "Endpoints in one EndpointSlice at most: 1 to 1000.";
 
 ["Endpointslice-mirroring-controller"]
-mirroring_concurrent_service_endpoint_syncs: i32 = 5, NotBuilt, "Endpoints mirrored at the same time: 1 to 50.";
-mirroring_endpointslice_updates_batch_period: Duration = secs(0), NotBuilt, "How long changes of Endpoints are gathered before EndpointSlices are written. Longer means fewer writes and later news.";
-mirroring_max_endpoints_per_subset: i32 = 1000, NotBuilt, "Endpoints mirrored from one subset at most: 1 to 1000.";
+mirroring_concurrent_service_endpoint_syncs: i32 = 5, Built, "Endpoints mirrored at the same time: 1 to 50.";
+mirroring_endpointslice_updates_batch_period: Duration = secs(0), Built, "How long changes of mirrored EndpointSlices are gathered before they are looked at. Longer means fewer writes and later news.";
+mirroring_max_endpoints_per_subset: i32 = 1000, Built, "Endpoints mirrored from one subset at most: 1 to 1000.";
 
 ["Ephemeral-volume-controller"]
 concurrent_ephemeralvolume_syncs: i32 = 5, NotBuilt, "Ephemeral volumes reconciled at the same time.";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coxswain::framework::Descriptor;
 use coxswain::registry::REGISTRY;
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Endpoints, Secret, Service, ServiceAccount};
 use serde_json::json;
 
 use crate::harness::{AuditEvent, Cluster, ControlPlane, Options, eventually};
@@ -28,6 +28,9 @@ const OWN_CLIENTS: &[&str] = &[
 /// Controllers that have something to write in [`work_for_all`].
 const BUSY: &[&str] = &[
     "deployment-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "endpointslice-mirroring-controller",
     "replicaset-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
@@ -60,6 +63,12 @@ fn user(descriptor: &Descriptor) -> String {
 async fn work_for_all(plane: &ControlPlane, cluster: &Cluster) {
     let namespace = cluster.namespace("busy").await;
     namespace.deployment("web", 2, json!({})).await;
+    let spec = json!({ "selector": { "app": "web" }, "ports": [{ "port": 80 }] });
+    namespace.create::<Service>(json!({ "metadata": { "name": "web" }, "spec": spec })).await;
+    let spec = json!({ "ports": [{ "port": 80 }] });
+    namespace.create::<Service>(json!({ "metadata": { "name": "manual" }, "spec": spec })).await;
+    let subsets = json!([{ "addresses": [{ "ip": "192.0.2.1" }], "ports": [{ "port": 80 }] }]);
+    namespace.create::<Endpoints>(json!({ "metadata": { "name": "manual" }, "subsets": subsets })).await;
     namespace.create::<ServiceAccount>(json!({ "metadata": { "name": "builder" } })).await;
     let annotations = json!({ "kubernetes.io/service-account.name": "builder" });
     namespace

@@ -18,7 +18,8 @@ const LIMIT: Duration = Duration::from_mins(3);
 const POPULATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/handover.yaml");
 /// Both managers run the controllers that are built.
 const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
-    serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpointslice-controller,\
+    serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpoints-controller,\
+    endpointslice-controller,endpointslice-mirroring-controller,\
     garbage-collector-controller,namespace-controller,resourcequota-controller,service-cidr-controller";
 /// Leadership is to move without a long wait.
 const ARGS: [&str; 5] = [
@@ -161,6 +162,12 @@ async fn populate(plane: &ControlPlane) {
         "--cascade=orphan",
         "--wait=false",
     ]);
+    // What pods served is left to whoever wants it, and is mirrored from now on.
+    let name =
+        || async { plane.kubectl(&["-n", "handover", "get", "endpoints", "--ignore-not-found", "let-go"]) };
+    until("Endpoints of pods", LIMIT, name, |name| !name.is_empty()).await;
+    let unselect = r#"[{ "op": "remove", "path": "/spec/selector" }]"#;
+    plane.kubectl(&["-n", "handover", "patch", "service", "let-go", "--type=json", "-p", unselect]);
     plane.kubectl(&["delete", "namespace", "handover-ending", "--wait=false"]);
     // The Go manager learns of new resources every 30 seconds; until then it says nothing of their number.
     let used = || async {

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::services;
 use crate::api::Kind;
 use crate::api::core::{Node, Pod, Service};
 use crate::api::discovery::EndpointSlice;
@@ -51,14 +52,8 @@ mod view;
 use metrics::Metrics;
 use view::View;
 
-/// Label of a slice: who manages it.
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Our name in that label, and the original's.
+/// Our name in [`services::SLICE_MANAGED_BY`], and the original's.
 const MANAGER: &str = "endpointslice-controller.k8s.io";
-
-/// How long the key of a slice that changed rests at least, as in the original. Most such changes are our own writes; a
-/// Service whose pods change all the time is thereby written once in a while and not after every answer.
-const SLICES_REST: Duration = Duration::from_secs(1);
 
 /// The EndpointSlice controller's row of the registry.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -115,9 +110,9 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     };
     let watch = |kind, keys| Watch { kind, field_selector: None, keys };
     let watches = vec![
-        watch(&SERVICES, keys::of_services()),
-        watch(&PODS, keys::of_pods(room.services.clone())),
-        watch(&ENDPOINT_SLICES, keys::of_slices()),
+        watch(&SERVICES, services::of_services()),
+        watch(&PODS, services::of_pods(room.services.clone())),
+        watch(&ENDPOINT_SLICES, services::of_slices(is_ours, false)),
         watch(&NODES, keys::of_nodes(room.services.clone(), room.slices.clone(), room.nodes.clone())),
     ];
     Ok(Built {
@@ -169,7 +164,7 @@ impl Room for Controller {
         if kind == &PODS {
             batch_period
         } else if kind == &ENDPOINT_SLICES {
-            batch_period.max(SLICES_REST)
+            batch_period.max(services::SLICES_REST)
         } else {
             Duration::ZERO
         }
@@ -178,5 +173,5 @@ impl Room for Controller {
 
 /// Whether this controller manages the slice.
 fn is_ours(slice: &EndpointSlice) -> bool {
-    slice.metadata.labels.get(MANAGED_BY).is_some_and(|manager| *manager == MANAGER)
+    services::is_managed_by(slice, MANAGER)
 }

@@ -12,21 +12,17 @@ mod packing;
 
 use std::fmt::Display;
 
-use super::view::{Held, View};
+use super::services::{IPV4, IPV6, family_of, is_headless};
+use super::view::View;
 use crate::api::core::Service;
 use crate::api::kinds::{ENDPOINT_SLICES, SERVICES};
 use crate::model::plan::{EventSpec, Regarding, Tolerate, Verb};
+use crate::model::slices::Held;
 use crate::model::{Failure, Key, Plan, Step, Write};
 use crate::wire::{Str, Time, WireError};
 
 use draft::Author;
 use packing::Packed;
-
-pub(super) const IPV4: &str = "IPv4";
-pub(super) const IPV6: &str = "IPv6";
-
-/// `spec.clusterIP` of a headless Service.
-const HEADLESS: &str = "None";
 
 /// What a plan comes to in one address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +85,7 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
         packed.push(slices);
     }
     // What is new about a Service that is new is the Service, whatever its pods have been through.
-    let since = if view.slices.iter().all(|held| !packing::is_owned(held, service)) {
+    let since = if view.slices.iter().all(|held| !held.is_owned_by(SERVICES.kind, &service.metadata)) {
         service.metadata.creation_timestamp
     } else {
         packed.iter().filter_map(|slices| slices.since).min()
@@ -152,15 +148,10 @@ fn families(service: &Service) -> Vec<&'static str> {
         let named = |family: &&str| spec.ip_families.iter().any(|held| held == family);
         return [IPV4, IPV6].into_iter().filter(named).collect();
     }
-    if spec.cluster_ip.is_empty() || spec.cluster_ip == HEADLESS {
+    if is_headless(service) {
         return vec![IPV4, IPV6];
     }
     vec![family_of(&spec.cluster_ip)]
-}
-
-/// The family of an address.
-fn family_of(address: &str) -> &'static str {
-    if address.contains(':') { IPV6 } else { IPV4 }
 }
 
 fn event(service: &Service, warning: bool, reason: &'static str, message: String) -> EventSpec {

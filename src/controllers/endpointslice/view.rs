@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::topology::{self, Capacity};
-use super::{Controller, Settings, is_ours, keys};
+use super::{Controller, Settings, is_ours, services};
 use crate::api::core::{Pod, Service};
-use crate::api::discovery::{Endpoint, EndpointSlice};
 use crate::api::kinds::{BY_SERVICE, service_key};
 use crate::framework::ObserveError;
+use crate::model::slices::Held;
 use crate::model::{Failure, Key};
 use crate::wire::Str;
 
@@ -31,14 +29,6 @@ pub(super) struct View {
     pub(super) failures: Vec<Failure>,
 }
 
-/// A slice that is there.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) slice: Arc<EndpointSlice>,
-    /// Its endpoints, each with its own encoding.
-    pub(super) endpoints: Vec<(Endpoint, Bytes)>,
-}
-
 pub(super) fn observe(
     room: &Controller,
     key: &Key,
@@ -47,11 +37,11 @@ pub(super) fn observe(
     let Some(service) = room.services.get(key) else {
         return Ok(None);
     };
-    let selector = &service.spec.selector;
-    if selector.is_empty() || service.spec.r#type == "ExternalName" {
+    if !services::is_served_by_pods(&service) {
         return Ok(None);
     }
-    let mut pods = room.pods.select(&key.namespace, |pod| keys::selects(selector, &pod.labels));
+    let selector = &service.spec.selector;
+    let mut pods = room.pods.select(&key.namespace, |pod| services::selects(selector, &pod.labels));
     pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     let mut zones = BTreeMap::new();
     for name in pods.iter().map(|pod| &pod.spec.node_name) {
@@ -66,10 +56,7 @@ pub(super) fn observe(
     let mut slices = Vec::new();
     for slice in room.slices.by_index(BY_SERVICE, &service_key(&key.namespace, &key.name)) {
         if is_ours(&slice) && !slice.metadata.is_deleting() {
-            let endpoints = slice.endpoints().map_err(|error| {
-                ObserveError::Terminal(format!("EndpointSlice {}: {error}", Key::of(&slice.metadata)))
-            })?;
-            slices.push(Held { slice, endpoints });
+            slices.push(services::read_slice(slice)?);
         }
     }
     slices.sort_unstable_by(|a, b| a.slice.metadata.name.cmp(&b.slice.metadata.name));

@@ -1,10 +1,10 @@
 //! Which changes make a quota worth counting anew: what went, what ended, what became less. What is new has been charged by
 //! admission.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::PRIMARY;
 use super::measure::{Resource, Source, measures};
@@ -42,17 +42,77 @@ impl Turn {
     }
 }
 
+/// Quotas of which the last count may rest on an old state of them.
+///
+/// What went may be known before what admission had charged a moment earlier: the watch of quotas may be the later one.
+/// Then the count is what the quota seems to say already, and nothing is written; the charge that is heard of next is one too
+/// many. So the first time that a quota says something else after such a count, it is counted once more.
+#[derive(Clone, Default)]
+pub(super) struct Doubts(Arc<Mutex<HashMap<Key, Doubt>>>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// It is to be counted because of a change.
+    Due,
+    /// It was counted, and has said nothing new since.
+    Counted,
+    /// It has said something else since it was counted.
+    Late,
+}
+
+impl Doubts {
+    /// The same map, which notes what it hands over.
+    pub(super) fn noting(&self, map: KeyMap) -> KeyMap {
+        let doubts = self.clone();
+        Arc::new(move |delta, add| map(delta, &mut |key| add(doubts.due(key))))
+    }
+
+    fn due(&self, key: Key) -> Key {
+        self.0.lock().insert(key.clone(), Doubt::Due);
+        key
+    }
+
+    /// A quota says something else. Whether it is to be counted once more.
+    fn hears(&self, key: &Key) -> bool {
+        let mut doubts = self.0.lock();
+        let counted = doubts.get_mut(key).filter(|doubt| **doubt == Doubt::Counted);
+        counted.map(|doubt| *doubt = Doubt::Late).is_some()
+    }
+
+    /// A quota is about to be counted. Whether that is because of what it has said since it was counted last.
+    pub(super) fn counts(&self, key: &Key) -> bool {
+        let mut doubts = self.0.lock();
+        match doubts.get_mut(key) {
+            Some(Doubt::Late) => doubts.remove(key).is_some(),
+            Some(due) => {
+                *due = Doubt::Counted;
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// A quota has gone.
+    fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+}
+
 /// New quotas and changed ones, by whose turn it is; and those that count a quota which is gone.
-pub(super) fn of_quotas(turn: Turn, quotas: Lister<ResourceQuota>) -> KeyMap {
+pub(super) fn of_quotas(turn: Turn, quotas: Lister<ResourceQuota>, doubts: Doubts) -> KeyMap {
     Arc::new(move |delta, add| match delta.typed::<ResourceQuota>() {
-        (old, Some(new)) => {
-            // The status is written here and by admission, and says nothing new.
-            let is_same = old.is_some_and(|old| same_amounts(&old.spec.hard, &new.spec.hard));
-            if !is_same && Turn::of(new) == turn {
-                add(Key::of(&new.metadata));
+        (Some(old), Some(new)) if same_amounts(&old.spec.hard, &new.spec.hard) => {
+            // The status is written here and by admission, and says nothing new but to who may have counted too early.
+            let key = Key::of(&new.metadata);
+            let is_other = turn == Turn::InTurn && !same_amounts(&old.status.used, &new.status.used);
+            if is_other && doubts.hears(&key) {
+                add(key);
             }
         }
+        (_, Some(new)) if Turn::of(new) == turn => add(doubts.due(Key::of(&new.metadata))),
         (Some(gone), None) if turn == Turn::InTurn => {
+            doubts.forget(&Key::of(&gone.metadata));
+            let add = &mut |key| add(doubts.due(key));
             let resource = Resource { group: "", name: "resourcequotas" };
             counting(&quotas, &gone.metadata.namespace, Source::Objects(resource), add);
         }
@@ -130,6 +190,7 @@ pub(super) struct Others {
     quotas: Lister<ResourceQuota>,
     /// Group and name of resources that were watched once and are not any more.
     gone: RwLock<BTreeSet<(&'static str, &'static str)>>,
+    doubts: Doubts,
 }
 
 /// Objects that nobody counts, as in the original.
@@ -138,8 +199,8 @@ const NOT_COUNTED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "event
 const WATCHED: [&str; 4] = ["pods", "services", "persistentvolumeclaims", "resourcequotas"];
 
 impl Others {
-    pub(super) fn new(quotas: Lister<ResourceQuota>) -> Self {
-        Self { quotas, gone: RwLock::default() }
+    pub(super) fn new(quotas: Lister<ResourceQuota>, doubts: Doubts) -> Self {
+        Self { quotas, gone: RwLock::default(), doubts }
     }
 
     /// Whether a resource could be counted before it went.
@@ -175,7 +236,8 @@ impl DynamicRoom for Others {
     fn changed(&self, kind: &'static Kind, delta: Delta<'_>, enqueue: Enqueue<'_>) {
         if let (Some(gone), None) = (delta.old, delta.new) {
             let namespace = &gone.meta().namespace;
-            counting(&self.quotas, namespace, source(kind), &mut |key| enqueue(PRIMARY, key));
+            let add = &mut |key| enqueue(PRIMARY, self.doubts.due(key));
+            counting(&self.quotas, namespace, source(kind), add);
         }
     }
 
@@ -184,7 +246,7 @@ impl DynamicRoom for Others {
         let source = source(kind);
         for quota in self.quotas.list() {
             if counts(&quota, source) {
-                enqueue(PRIMARY, Key::of(&quota.metadata));
+                enqueue(PRIMARY, self.doubts.due(Key::of(&quota.metadata)));
             }
         }
     }

@@ -19,6 +19,8 @@
 //! # Where it differs from the original, on purpose
 //! - After a status was written, the quota is counted once more a little later. What admission had charged and not stored
 //!   yet when it was counted would be missing until the next full resync.
+//! - So it is when a quota says something new after it was counted: what admission had charged and the cache of quotas did
+//!   not tell of yet would be too much until the next full resync.
 //! - A service that loses ports and a pod that comes into another scope are noticed at once, not at the next full resync.
 //! - A quota that counts a resource nobody serves yet is looked at until it is served.
 //! - A status that would not change is not written, though nothing in it can be counted.
@@ -48,7 +50,7 @@ mod plan;
 mod tests;
 mod view;
 
-use keys::{Others, Turn};
+use keys::{Doubts, Others, Turn};
 use view::View;
 
 /// The queue of what is counted anew, and that of quotas whose status says nothing yet about something that they limit.
@@ -78,7 +80,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let flags = &build.config.flags;
     let quotas = Lister::new((build.store)(&RESOURCE_QUOTAS, None));
-    let others = Arc::new(Others::new(quotas.clone()));
+    let doubts = Doubts::default();
+    let others = Arc::new(Others::new(quotas.clone(), doubts.clone()));
     let counter = Arc::new(Counter {
         quotas: quotas.clone(),
         pods: Lister::new((build.store)(&PODS, None)),
@@ -86,6 +89,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         claims: Lister::new((build.store)(&PERSISTENT_VOLUME_CLAIMS, None)),
         watches: (build.dynamic)(Arc::clone(&others) as _),
         others,
+        doubts: doubts.clone(),
         extended: (build.gate)("DRAExtendedResource"),
     });
     let period = flags.resource_quota_sync_period;
@@ -93,7 +97,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         watches.push(Watch {
             kind: &RESOURCE_QUOTAS,
             field_selector: None,
-            keys: keys::of_quotas(turn, quotas.clone()),
+            keys: keys::of_quotas(turn, quotas.clone(), doubts.clone()),
         });
         Loop {
             queue,
@@ -103,7 +107,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             reconcile: Arc::new(RoomAdapter(Quotas { counter: Arc::clone(&counter), resync })),
         }
     };
-    let watch = |kind: &'static Kind, keys| Watch { kind, field_selector: None, keys };
+    let watch = |kind: &'static Kind, keys| Watch { kind, field_selector: None, keys: doubts.noting(keys) };
     let counted = vec![
         watch(&PODS, keys::of_pods(quotas.clone())),
         watch(&SERVICES, keys::of_services(quotas.clone())),
@@ -126,6 +130,7 @@ struct Counter {
     claims: Lister<PersistentVolumeClaim>,
     watches: Arc<DynamicWatches>,
     others: Arc<Others>,
+    doubts: Doubts,
     /// `DRAExtendedResource`: whether devices count as extended resources.
     extended: bool,
 }

@@ -26,8 +26,8 @@ pub(super) use scopes::volume_attributes_classes;
 use usage::{Count, Usage};
 pub(super) use usage::{storage, storage_class, takes};
 
-/// How long after its status was written a quota is counted once more: what admission had charged by then is stored, or
-/// will never be.
+/// How long after its status was written, here or by admission, a quota is counted once more: what admission had charged by
+/// then is stored, or will never be.
 const COUNT_AGAIN: Duration = Duration::from_secs(5);
 /// How soon a resource that nobody serves is looked for again: discovery is as old at most.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -35,6 +35,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     let quota = &view.quota;
     let mut plan = Plan::default();
+    if view.late {
+        plan.look_again_after(COUNT_AGAIN);
+        return plan;
+    }
     let usage = Usage::of(view, now);
     let mut used: BTreeMap<&Str, Str> = BTreeMap::new();
     for (name, _) in quota.spec.hard.iter() {

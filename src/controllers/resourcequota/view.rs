@@ -24,6 +24,9 @@ pub(super) struct View {
     pub(super) objects: BTreeMap<Str, Known<usize>>,
     /// Whether devices count as extended resources.
     pub(super) extended: bool,
+    /// Whether it is looked at because it said something new after it was counted: what admission has charged may not be
+    /// stored yet.
+    pub(super) late: bool,
 }
 
 /// Something that may not be there to be counted.
@@ -47,8 +50,9 @@ pub(super) struct Devices {
 }
 
 pub(super) fn observe(counter: &Counter, key: &Key) -> Option<View> {
+    let late = counter.doubts.counts(key);
     let quota = counter.quotas.get(key)?;
-    let mut view = View { quota: Arc::clone(&quota), extended: counter.extended, ..View::default() };
+    let mut view = View { quota: Arc::clone(&quota), extended: counter.extended, late, ..View::default() };
     let namespace = &key.namespace;
     let all = |name| measures(name).into_iter();
     let counted: Vec<(&Str, Measure<'_>)> =

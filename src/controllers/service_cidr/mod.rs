@@ -9,7 +9,8 @@
 //! | a ServiceCIDR | its own, and those being deleted whose ranges overlap its |
 //! | an IPAddress that appears or goes | ServiceCIDRs being deleted that contain it |
 //!
-//! What it rests on: those ServiceCIDRs on which addresses can rely are read live before a finalizer goes.
+//! What it rests on: before a finalizer goes the addresses are listed live, and the ServiceCIDRs on which they can rely are
+//! read live. The original trusts its caches: an address that its watch is late to tell of loses its range.
 //!
 //! It never touches IPAddresses, which are the API server's allocators', nor finalizers and conditions of others.
 
@@ -20,11 +21,11 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 
 use crate::api::kinds::{IP_ADDRESSES, SERVICE_CIDRS};
-use crate::api::meta::PartialObjectMetadata;
+use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::api::networking::ServiceCidr;
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, ObserveError,
-    Room, RoomAdapter, Watch,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, LiveAdapter, LiveRoom,
+    Loop, ObserveError, Observed, Reads, Watch,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::{Failure, Key, Plan};
@@ -87,7 +88,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             kind: Some(&SERVICE_CIDRS),
             workers: WORKERS,
             watches,
-            reconcile: Arc::new(RoomAdapter(room)),
+            reconcile: Arc::new(LiveAdapter(room)),
         }],
     })
 }
@@ -98,11 +99,11 @@ struct Controller {
     addresses: Lister<PartialObjectMetadata>,
 }
 
-impl Room for Controller {
+impl LiveRoom for Controller {
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
-        Ok(view::observe(self, key, failures))
+    fn observe(&self, key: &Key, failures: &[Failure], read: &Reads) -> Result<Observed<View>, ObserveError> {
+        view::observe(self, key, failures, read)
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {
@@ -148,7 +149,7 @@ fn keys_of_addresses(cidrs: Lister<ServiceCidr>) -> KeyMap {
             (Some(gone), None) => gone,
             _ => return,
         };
-        let Some(address) = address_of(address) else { return };
+        let Some(address) = address_of(&address.metadata) else { return };
         for cidr in cidrs.list() {
             if cidr.metadata.is_deleting() && contains(&ranges(&cidr), address) {
                 emit(Key::of(&cidr.metadata));
@@ -167,6 +168,6 @@ fn contains(ranges: &[IpNet], address: IpAddr) -> bool {
 }
 
 /// The address that an IPAddress is named after.
-fn address_of(object: &PartialObjectMetadata) -> Option<IpAddr> {
-    object.metadata.name.parse().ok()
+fn address_of(meta: &ObjectMeta) -> Option<IpAddr> {
+    meta.name.parse().ok()
 }

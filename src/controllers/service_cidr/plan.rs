@@ -91,7 +91,7 @@ fn end(view: &View, now: Timestamp) -> Result<Plan, WireError> {
 
 /// Those that have its addresses when it is gone; `None` when an address would be left without a range. One that is being
 /// deleted itself, or is not ready yet, has none.
-fn heirs(view: &View) -> Option<Vec<&Arc<ServiceCidr>>> {
+pub(super) fn heirs(view: &View) -> Option<Vec<&Arc<ServiceCidr>>> {
     let lasting: Vec<(&Arc<ServiceCidr>, Vec<IpNet>)> = view
         .others
         .iter()

@@ -10,10 +10,11 @@ use proptest::prelude::*;
 use super::plan::plan;
 use super::*;
 use crate::api::meta::{Condition, ObjectMeta};
-use crate::api::{Kind, Object};
+use crate::api::{AnyObject, Kind, Object};
+use crate::framework::{ApiError, Read};
 use crate::informer::{Store, downcast};
 use crate::model::plan::{Expect, Step, Verb};
-use crate::wire::{Message, Time};
+use crate::wire::{Message, Str, Time};
 
 const NOW: i64 = 1_700_000_000;
 const BLOCKED: &str = "There are still IPAddresses referencing the ServiceCIDR, \
@@ -59,6 +60,8 @@ fn deleted(seconds_ago: i64) -> impl Fn(&mut ServiceCidr) {
 struct Bench {
     cidrs: Arc<Store>,
     addresses: Arc<Store>,
+    /// What a live list finds beside.
+    unheard_of: Vec<AnyObject>,
 }
 
 impl Bench {
@@ -66,6 +69,7 @@ impl Bench {
         let bench = Self {
             cidrs: Arc::new(Store::new(&SERVICE_CIDRS)),
             addresses: Arc::new(Store::new(&IP_ADDRESSES)),
+            unheard_of: Vec::new(),
         };
         cidrs.into_iter().for_each(|cidr| bench.add(&bench.cidrs, &cidr));
         for address in addresses {
@@ -87,8 +91,23 @@ impl Bench {
         }
     }
 
+    fn live(&self) -> Reads {
+        let all = self.addresses.list().into_iter().chain(self.unheard_of.clone()).collect();
+        Reads::default().with_list(&IP_ADDRESSES, Str::EMPTY, Ok(all))
+    }
+
+    /// Observes, with a live list if one is asked for, and plans.
     fn plan(&self, name: &str) -> Plan {
-        plan(&self.room().observe(&Key::new("", name), &[]).unwrap().unwrap(), now())
+        let (room, key) = (self.room(), Key::new("", name));
+        let observed = match room.observe(&key, &[], &Reads::default()).unwrap() {
+            Observed::Needs(needs) => {
+                assert_eq!(needs, [Read::List(&IP_ADDRESSES, Str::EMPTY)]);
+                room.observe(&key, &[], &self.live()).unwrap()
+            }
+            observed => observed,
+        };
+        let Observed::View(view) = observed else { panic!("{observed:?}") };
+        plan(&view, now())
     }
 
     /// What the plan writes, the object as it would be afterwards.
@@ -222,8 +241,32 @@ fn a_failure_is_left_to_the_retry() {
         message: String::new(),
         existing: None,
     };
-    assert!(bench.room().observe(&Key::new("", "a"), &[failure]).unwrap().is_none());
-    assert!(bench.room().observe(&Key::new("", "absent"), &[]).unwrap().is_none());
+    let observe = |name, failures: &[Failure]| {
+        bench.room().observe(&Key::new("", name), failures, &bench.live()).unwrap()
+    };
+    assert!(matches!(observe("a", &[failure]), Observed::Nothing));
+    assert!(matches!(observe("absent", &[]), Observed::Nothing));
+}
+
+#[test]
+fn an_address_that_the_cache_does_not_know_keeps_it() {
+    let mut bench = Bench::new([cidr("a", &["10.0.0.0/24"], deleted(60))], &[]);
+    assert_eq!(bench.written("a").0, "object");
+    bench.unheard_of = vec![Arc::new(given_out("10.0.0.9"))];
+    let (what, written) = bench.written("a");
+    assert_eq!((what, written.status.conditions[0].reason.as_str()), ("status", "Terminating"));
+    // What the cache knows is enough to keep it: nothing is read.
+    let bench = Bench::new([cidr("a", &["10.0.0.0/24"], deleted(60))], &["10.0.0.9"]);
+    let observed = bench.room().observe(&Key::new("", "a"), &[], &Reads::default()).unwrap();
+    assert!(matches!(observed, Observed::View(_)));
+    let failed = Reads::default().with_list(&IP_ADDRESSES, Str::EMPTY, Err(unreachable()));
+    let bench = Bench::new([cidr("a", &["10.0.0.0/24"], deleted(60))], &[]);
+    let observed = bench.room().observe(&Key::new("", "a"), &[], &failed);
+    assert!(matches!(observed, Err(ObserveError::Retry(_))));
+}
+
+fn unreachable() -> ApiError {
+    ApiError::Malformed { request: "list ipaddresses".to_owned(), what: "nonsense".to_owned() }
 }
 
 /// The keys that a change concerns, as it comes after what is in the bench.

@@ -1,7 +1,17 @@
 //! What a network and an API server under stress do: cut watches, expired versions, lost answers, restarts. At the end
-//! the caches are what a fresh list says, and there is no pod too many.
+//! the caches are what a fresh list says, there is no pod too many, and controllers have done what they do without faults.
 
 mod caches;
 mod churn;
+mod cidrs;
+mod collector;
 mod duplicates;
+mod endpoints;
+mod line;
+mod mirrors;
+mod namespaces;
+mod ordeal;
+mod quotas;
+mod served;
 mod slices;
+mod stage;

@@ -19,6 +19,6 @@ pub(crate) use kubernetes::{Cluster, Namespace, object};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use port::{Caller, Port};
 pub(crate) use process::Status;
-pub(crate) use proxy::{Proxy, Tamper};
+pub(crate) use proxy::{Fate, Proxy, Tamper};
 pub(crate) use rig::{chronicle, faulty_clients, runtime, runtime_on};
 pub(crate) use wait::{eventually, turn, until};

@@ -1,5 +1,5 @@
 //! A reverse proxy between a manager and the API server, over TLS and HTTP/2 as the server's own, that may rewrite what
-//! passes in protobuf.
+//! passes in protobuf, lose it, and hold it up.
 //!
 //! Requests without a bearer token go on as the controller manager (the proxy has its certificate), the others as
 //! whoever the token says.
@@ -7,10 +7,12 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use anyhow::bail;
 use bytes::{Buf, Bytes, BytesMut};
+use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -28,16 +30,54 @@ use tokio_rustls::TlsAcceptor;
 
 use super::ControlPlane;
 
-/// What becomes of protobuf bodies on their way.
+/// What becomes of what is on its way. By default nothing does.
 pub(crate) trait Tamper: Send + Sync + 'static {
-    /// A request's body; empty where there is none.
-    fn request(&self, method: &Method, path: &str, body: Bytes) -> Bytes;
+    /// A request's protobuf body; empty where there is none.
+    fn request(&self, method: &Method, path: &str, body: Bytes) -> Bytes {
+        let _ = (method, path);
+        body
+    }
 
-    /// An answer's body, in its envelope.
-    fn answer(&self, body: Bytes) -> Bytes;
+    /// An answer's protobuf body, in its envelope.
+    fn answer(&self, body: Bytes) -> Bytes {
+        body
+    }
 
-    /// An event of a watch, without the length in front of it.
-    fn event(&self, frame: Bytes) -> Bytes;
+    /// An event of a watch in protobuf, without the length in front of it.
+    fn event(&self, frame: Bytes) -> Bytes {
+        frame
+    }
+
+    /// What becomes of a request, before it goes on.
+    fn fate<'a>(&'a self, method: &'a Method, uri: &'a Uri) -> BoxFuture<'a, Fate> {
+        let _ = (method, uri);
+        Box::pin(std::future::ready(Fate::Passes))
+    }
+
+    /// A request was answered, whether or not the answer goes on.
+    fn answered(&self, method: &Method, uri: &Uri, status: StatusCode) {
+        let _ = (method, uri, status);
+    }
+
+    /// Comes between the events of a watch and whoever watches: it may take its time. After a `false` nothing comes
+    /// any more, and the watch breaks off.
+    fn delivers<'a>(&'a self, uri: &'a Uri) -> BoxFuture<'a, bool> {
+        let _ = uri;
+        Box::pin(std::future::ready(true))
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It goes on, and its answer comes back.
+    Passes,
+    /// It goes on and is carried out, but its answer is lost.
+    LosesAnswer,
+    /// It never arrives.
+    Lost,
+    /// It is answered with this status instead.
+    Refused(StatusCode),
 }
 
 /// A running proxy; it ends when this is dropped.
@@ -107,13 +147,18 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, upstream: Arc<Upstream>
     drop(auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await);
 }
 
+type AnswerBody = UnsyncBoxBody<Bytes, anyhow::Error>;
+
 impl Upstream {
-    async fn forward(
-        &self,
-        request: Request<Incoming>,
-    ) -> Result<Response<UnsyncBoxBody<Bytes, kube::Error>>, anyhow::Error> {
+    async fn forward(&self, request: Request<Incoming>) -> Result<Response<AnswerBody>, anyhow::Error> {
         let (head, body) = request.into_parts();
         let mut body = body.collect().await?.to_bytes();
+        let fate = self.tamper.fate(&head.method, &head.uri).await;
+        match fate {
+            Fate::Passes | Fate::LosesAnswer => {}
+            Fate::Lost => bail!("the request is lost"),
+            Fate::Refused(status) => return Ok(refused(status)),
+        }
         if is_protobuf(&head.headers) {
             body = self.tamper.request(&head.method, head.uri.path(), body);
         }
@@ -122,11 +167,16 @@ impl Upstream {
         *onward.headers_mut() = end_to_end(&head.headers);
         let client = if head.headers.contains_key(AUTHORIZATION) { &self.nobody } else { &self.manager };
         let (answer, body) = client.send(onward).await?.into_parts();
+        self.tamper.answered(&head.method, &head.uri, answer.status);
+        if fate == Fate::LosesAnswer {
+            body.collect().await?;
+            bail!("the answer is lost");
+        }
 
         let tampered = if !is_protobuf(&answer.headers) {
-            body.boxed_unsync()
+            body.map_err(Into::into).boxed_unsync()
         } else if is_watch(&answer.headers) {
-            self.watch(body)
+            self.watch(head.uri, body)
         } else {
             let body = self.tamper.answer(body.collect().await?.to_bytes());
             Full::new(body).map_err(|never| match never {}).boxed_unsync()
@@ -138,10 +188,10 @@ impl Upstream {
     }
 
     /// Takes the stream apart into events and puts it together again.
-    fn watch(&self, body: Body) -> UnsyncBoxBody<Bytes, kube::Error> {
+    fn watch(&self, uri: Uri, body: Body) -> AnswerBody {
         let tamper = Arc::clone(&self.tamper);
         let mut waiting = BytesMut::new();
-        let events = body.into_data_stream().map_ok(move |chunk| {
+        let events = body.into_data_stream().map_err(anyhow::Error::from).map_ok(move |chunk| {
             waiting.extend_from_slice(&chunk);
             let mut out = BytesMut::new();
             while let Some(length) = waiting.get(..4).map(|mut bytes| bytes.get_u32() as usize) {
@@ -159,9 +209,28 @@ impl Upstream {
         });
         // An empty chunk would end an HTTP/1.1 body.
         let chunks = events.try_filter(|chunk| std::future::ready(!chunk.is_empty()));
+        let (tamper, uri) = (Arc::clone(&self.tamper), Arc::new(uri));
+        let chunks = chunks.and_then(move |chunk| {
+            let (tamper, uri) = (Arc::clone(&tamper), Arc::clone(&uri));
+            async move { if tamper.delivers(&uri).await { Ok(chunk) } else { bail!("the watch is cut") } }
+        });
         let chunks = chunks.chain(stream::empty());
         StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync()
     }
+}
+
+/// An answer of the API server's form that is not the API server's.
+fn refused(status: StatusCode) -> Response<AnswerBody> {
+    let reason = if status == StatusCode::GONE { "Expired" } else { "ServiceUnavailable" };
+    let body = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "refused on the way", "reason": reason, "code": status.as_u16(),
+    });
+    let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 fn content_type(headers: &HeaderMap) -> &str {

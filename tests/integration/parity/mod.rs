@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`scenario`] | the format of a scenario |
 //! | [`play`] | performing its steps |
-//! | [`snapshot`], [`slices`], [`names`] | what is seen of a namespace, without what differs from run to run |
+//! | [`snapshot`], [`slices`], [`subsets`], [`names`] | what is seen of a namespace, without what differs from run to run |
 //! | [`diff`] | comparing two of those |
 //! | [`stored`] | how outcomes are stored |
 //! | [`writes`] | how often the managers write |
@@ -35,6 +35,7 @@ mod scenario;
 mod slices;
 mod snapshot;
 mod stored;
+mod subsets;
 mod writes;
 
 use play::{Goal, play};
@@ -44,7 +45,7 @@ use scenario::Scenario;
 /// collection, and those that make pods possible.
 const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpointslice-controller,\
-    namespace-controller,service-cidr-controller";
+    endpoints-controller,endpointslice-mirroring-controller,namespace-controller,service-cidr-controller";
 /// The scenarios of garbage collection, which would end what others look at, and the controllers that they need.
 const COLLECTED: &str = "garbage-collector/";
 const COLLECTORS: &str = "--controllers=garbage-collector-controller,serviceaccount-controller";
@@ -53,7 +54,12 @@ const COUNTED: &str = "resourcequota/";
 const COUNTERS: &str = "--controllers=resourcequota-controller,serviceaccount-controller,\
     root-ca-certificate-publisher-controller";
 /// Scenarios play beside each other, and must not wait for each other's requests. A slice is full with few endpoints.
-const ARGS: [&str; 3] = ["--kube-api-qps=500", "--kube-api-burst=1000", "--max-endpoints-per-slice=3"];
+const ARGS: [&str; 4] = [
+    "--kube-api-qps=500",
+    "--kube-api-burst=1000",
+    "--max-endpoints-per-slice=3",
+    "--mirroring-max-endpoints-per-subset=5",
+];
 /// Services may have addresses of both families, and kwok plays its own nodes only.
 const PLANE: [&str; 4] = [
     "--apiserver-arg=service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
@@ -175,6 +181,12 @@ async fn play_all(scenarios: Vec<(String, Scenario)>, controllers: &str) {
     } else {
         let judged = writes::judge(&writes::recorded(root), &writes::count(&plane, "coxswain/", names));
         judged.unwrap_or_else(|complaint| panic!("{complaint}"));
+        let audit = plane.audit();
+        let forbidden = audit.iter().filter(|event| event.coxswain().is_some() && event.is_forbidden());
+        let forbidden: Vec<_> = forbidden
+            .map(|event| format!("{} {} as {}", event.verb, event.uri, event.user.username))
+            .collect();
+        assert_eq!(forbidden, Vec::<String>::new(), "forbidden by the bootstrap roles");
         assert_eq!(manager.errors(), Vec::<String>::new());
     }
 }

@@ -14,6 +14,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("CustomResourceDefinition", "apiextensions.k8s.io", "v1"),
     ("Deployment", "apps", "v1"),
     ("EndpointSlice", "discovery.k8s.io", "v1"),
+    ("Endpoints", "", "v1"),
     ("Event", "", "v1"),
     ("IPAddress", "networking.k8s.io", "v1"),
     ("Namespace", "", "v1"),

@@ -5,45 +5,66 @@ use serde_json::{Map, Value};
 
 /// Annotation: when what a write tells of has happened.
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// Label: who manages a slice; and the one that mirrors Endpoints.
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
 /// Addresses that the API server gives.
 const GIVEN: [&str; 2] = ["clusterIP", "clusterIPs"];
 
 /// What a slice holds. Endpoints have no order: they are shown by their pods' names, or else by their addresses.
 pub(super) fn content(slice: &Value, uids: &[&str]) -> Map<String, Value> {
     let mut content = Map::new();
-    for field in ["addressType", "ports"] {
-        content.insert(field.to_owned(), slice[field].clone());
-    }
-    let mut endpoints = Map::new();
-    for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
-        let mut name = called(endpoint);
-        while endpoints.contains_key(&name) {
+    content.insert("addressType".to_owned(), slice["addressType"].clone());
+    content.insert("ports".to_owned(), slice_ports(slice));
+    content.insert("endpoints".to_owned(), by_name(&slice["endpoints"], uids));
+    content
+}
+
+/// Endpoints, or addresses, by their pods' names, or else by their addresses.
+pub(super) fn by_name(list: &Value, uids: &[&str]) -> Value {
+    let mut named = Map::new();
+    for item in list.as_array().into_iter().flatten() {
+        let mut name = called(item);
+        while named.contains_key(&name) {
             name.push_str(" again");
         }
-        let mut endpoint = endpoint.clone();
-        if let Some(target) = endpoint.get_mut("targetRef").and_then(Value::as_object_mut) {
+        let mut item = item.clone();
+        if let Some(target) = item.get_mut("targetRef").and_then(Value::as_object_mut) {
             let uid = target.shift_remove("uid").unwrap_or_default();
             if !uid.as_str().is_some_and(|uid| uids.contains(&uid)) {
                 target.insert("uid".to_owned(), "of another".into());
             }
         }
-        endpoints.insert(name, endpoint);
+        named.insert(name, item);
     }
-    endpoints.sort_keys();
-    content.insert("endpoints".to_owned(), Value::Object(endpoints));
-    content
+    named.sort_keys();
+    Value::Object(named)
 }
 
-fn called(endpoint: &Value) -> String {
-    let pod = endpoint["targetRef"]["name"].as_str();
-    pod.map_or_else(|| endpoint["addresses"].to_string(), str::to_owned)
+fn called(item: &Value) -> String {
+    let pod = item["targetRef"]["name"].as_str().or(item["ip"].as_str());
+    pod.map_or_else(|| item["addresses"].to_string(), str::to_owned)
+}
+
+/// The ports of a slice. They are in the order of its Service's; those of a mirror, like those of what it mirrors, in none.
+fn slice_ports(slice: &Value) -> Value {
+    if slice["metadata"]["labels"][MANAGED_BY] == MIRROR { ports(slice) } else { slice["ports"].clone() }
+}
+
+/// The ports of a subset, which have no order.
+pub(super) fn ports(holder: &Value) -> Value {
+    let mut ports = holder["ports"].clone();
+    if let Some(ports) = ports.as_array_mut() {
+        ports.sort_by_cached_key(Value::to_string);
+    }
+    ports
 }
 
 /// What tells slices that come at the same time from each other.
 pub(super) fn order(slice: &Value) -> String {
     let mut names: Vec<String> = slice["endpoints"].as_array().into_iter().flatten().map(called).collect();
     names.sort();
-    format!("{} {} {names:?}", slice["addressType"], slice["ports"])
+    format!("{} {} {names:?}", slice["addressType"], slice_ports(slice))
 }
 
 /// When what is written has happened: a time that the scenario gave lies long before it is played, and is kept.

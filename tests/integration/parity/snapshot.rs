@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::names::Names;
-use super::slices;
+use super::{slices, subsets};
 
 /// What the API server fills in when nobody says otherwise.
 const DEFAULTS: &[(&str, &str)] = &[
@@ -162,6 +162,10 @@ fn normal(kind: &str, object: &Value, uids: &[&str]) -> Value {
     if kind == "EndpointSlice" {
         // Without the generation: into how many writes changes are gathered is a matter of time.
         normal.extend(slices::content(object, uids));
+        return Value::Object(normal);
+    }
+    if kind == "Endpoints" {
+        normal.extend(subsets::content(object, uids));
         return Value::Object(normal);
     }
     if metadata.get("generation").is_some() && kind != "Pod" {

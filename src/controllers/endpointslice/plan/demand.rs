@@ -6,18 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use super::super::services::{family_of, hostname, port_number, ready_since};
 use super::super::view::View;
-use super::{HEADLESS, family_of};
-use crate::api::core::{ContainerPort, ObjectReference, Pod, Service, ServicePort};
+use crate::api::core::{ObjectReference, Pod, Service};
 use crate::api::discovery::{Endpoint, EndpointConditions, EndpointPort};
 use crate::model::Key;
-use crate::wire::{IntOrString, Str, Time};
-
-/// What tells one set of ports from another, whatever their order: name, protocol, number, application protocol.
-pub(super) type Ports = Vec<(Str, Str, i32, Str)>;
-
-/// By what an endpoint is known: namespace and name of its pod, addresses, hostname. All else may change in its place.
-pub(super) type Identity = (Str, Str, Vec<Str>, Str);
+use crate::model::slices::{Identity, Ports, identity, key_of};
+use crate::wire::{Str, Time};
 
 /// An endpoint that should be there, and when its readiness changed last.
 #[derive(Clone, Debug)]
@@ -64,33 +59,14 @@ pub(super) fn of(view: &View, family: &str) -> Demand {
         if endpoint.addresses.is_empty() {
             continue;
         }
-        let since = pod.condition("Ready").and_then(|ready| ready.last_transition_time);
         let ports = ports(service, pod);
         let group = demand
             .groups
             .entry(key_of(&ports))
             .or_insert_with(|| Group { ports, endpoints: BTreeMap::new() });
-        group.endpoints.insert(identity(&endpoint), Wanted { endpoint, since });
+        group.endpoints.insert(identity(&endpoint), Wanted { endpoint, since: ready_since(pod) });
     }
     demand
-}
-
-/// What tells these ports from others.
-pub(super) fn key_of(ports: &[EndpointPort]) -> Ports {
-    let plain = |text: &Option<Str>| text.clone().unwrap_or_default();
-    let port = |port: &EndpointPort| {
-        (plain(&port.name), plain(&port.protocol), port.port.unwrap_or(0), plain(&port.app_protocol))
-    };
-    let mut key: Ports = ports.iter().map(port).collect();
-    key.sort_unstable();
-    key
-}
-
-/// By what this endpoint is known.
-pub(super) fn identity(endpoint: &Endpoint) -> Identity {
-    let (namespace, name) =
-        endpoint.target_ref.as_ref().map(|pod| (pod.namespace.clone(), pod.name.clone())).unwrap_or_default();
-    (namespace, name, endpoint.addresses.clone(), endpoint.hostname.clone().unwrap_or_default())
 }
 
 fn endpoint(service: &Service, pod: &Pod, family: &str, zone: Option<&Str>) -> Endpoint {
@@ -108,8 +84,7 @@ fn endpoint(service: &Service, pod: &Pod, family: &str, zone: Option<&Str>) -> E
             serving: Some(serving),
             terminating: Some(terminating),
         },
-        // Only the Service that a pod names as its subdomain lends it a name of its own.
-        hostname: given(&pod.spec.hostname).filter(|_| pod.spec.subdomain == service.metadata.name),
+        hostname: hostname(service, pod).cloned(),
         target_ref: Some(Box::new(ObjectReference {
             kind: "Pod".into(),
             namespace: pod.metadata.namespace.clone(),
@@ -129,28 +104,9 @@ fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
         Some(EndpointPort {
             name: Some(port.name.clone()),
             protocol: Some(port.protocol.clone()),
-            port: Some(number(port, pod)?),
+            port: Some(port_number(port, pod)?),
             app_protocol: port.app_protocol.clone(),
         })
     });
     resolved.collect()
-}
-
-fn number(port: &ServicePort, pod: &Pod) -> Option<i32> {
-    let name = match &port.target_port {
-        // The server fills the port's own number in; where it did not, that is what is meant.
-        None => return Some(port.port),
-        Some(IntOrString::Int(number)) => return Some(*number),
-        Some(IntOrString::Str(name)) => name,
-    };
-    let containers = pod.spec.containers.iter().map(|container| &container.ports);
-    let sidecars = pod.spec.init_containers.iter().filter(|held| held.restart_policy == "Always");
-    let mut all = containers.chain(sidecars.map(|container| &container.ports)).flatten();
-    let is_meant = |held: &&ContainerPort| held.name == *name && held.protocol == port.protocol;
-    all.find(is_meant).map(|held| held.container_port)
-}
-
-/// Whether the Service has no address of its own, so that DNS answers with its endpoints'.
-pub(super) fn is_headless(service: &Service) -> bool {
-    service.spec.cluster_ip.is_empty() || service.spec.cluster_ip == HEADLESS
 }

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use super::super::topology::{Capacity, Refusal, Share, hinted_zone, is_declined, is_ready};
-use super::super::view::{Held, View};
+use super::super::view::View;
 use super::event;
 use super::packing::Packed;
 use crate::api::discovery::{Endpoint, EndpointHints, ForNode, ForZone};
 use crate::model::plan::EventSpec;
+use crate::model::slices::Held;
 use crate::wire::Str;
 
 const ENABLED: &str = "TopologyAwareHintsEnabled";

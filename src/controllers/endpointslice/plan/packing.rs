@@ -11,11 +11,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::super::view::{Held, View};
-use super::demand::{self, Group, Identity, Ports, Wanted};
+use super::super::view::View;
+use super::demand::{Group, Wanted};
 use super::{Count, draft};
 use crate::api::core::Service;
 use crate::api::discovery::{Endpoint, EndpointPort};
+use crate::api::kinds::SERVICES;
+use crate::model::slices::{self, Held, Identity, Ports};
 use crate::wire::{Labels, Str, Time};
 
 /// The content of a slice to be written.
@@ -63,8 +65,8 @@ pub(super) fn pack<'a>(
     let mut by_ports: BTreeMap<Ports, Vec<&Held>> = BTreeMap::new();
     let existing = held.len();
     for slice in held {
-        if is_owned(slice, service) {
-            by_ports.entry(demand::key_of(&slice.slice.ports)).or_default().push(slice);
+        if slice.is_owned_by(SERVICES.kind, &service.metadata) {
+            by_ports.entry(slices::key_of(&slice.slice.ports)).or_default().push(slice);
         } else {
             packed.delete.push(slice);
         }
@@ -83,12 +85,6 @@ pub(super) fn pack<'a>(
         packed.keep_a_placeholder(family, &labels, service);
     }
     packed
-}
-
-/// Whether the slice belongs to this Service, and not to an earlier one of its name.
-pub(super) fn is_owned(held: &Held, service: &Service) -> bool {
-    let mut owners = held.slice.metadata.owner_references.iter();
-    owners.any(|owner| owner.uid == service.metadata.uid && owner.kind == "Service")
 }
 
 /// Packs one group.
@@ -146,11 +142,11 @@ impl<'a> Packing<'_, 'a> {
         let mut changed = false;
         for placed @ (endpoint, _) in &held.endpoints {
             // One that is held twice is wanted once.
-            let Some(Wanted { endpoint: wanted, since }) = wanted.remove(&demand::identity(endpoint)) else {
+            let Some(Wanted { endpoint: wanted, since }) = wanted.remove(&slices::identity(endpoint)) else {
                 self.packed.note(since_it_ended(self.view, endpoint));
                 continue;
             };
-            changed |= !draft::is_same(endpoint, &wanted);
+            changed |= !slices::is_same(endpoint, &wanted);
             if endpoint.conditions.serving != wanted.conditions.serving {
                 self.packed.note(since);
             }
@@ -252,7 +248,7 @@ impl<'a> Packed<'a> {
         let is_placeholder = |held: &Held| {
             held.endpoints.is_empty()
                 && held.slice.ports.is_empty()
-                && is_owned(held, service)
+                && held.is_owned_by(SERVICES.kind, &service.metadata)
                 && held.slice.metadata.labels == *labels
         };
         match self.delete.as_slice() {
@@ -265,8 +261,9 @@ impl<'a> Packed<'a> {
 
     /// Rewrites slices that would be deleted instead of making new ones.
     pub(super) fn settle(&mut self, service: &Service) {
-        let (mut reusable, gone): (Vec<&'a Held>, Vec<&'a Held>) =
-            std::mem::take(&mut self.delete).into_iter().partition(|held| is_owned(held, service));
+        let (mut reusable, gone): (Vec<&'a Held>, Vec<&'a Held>) = std::mem::take(&mut self.delete)
+            .into_iter()
+            .partition(|held| held.is_owned_by(SERVICES.kind, &service.metadata));
         reusable.reverse();
         while !self.create.is_empty()
             && let Some(held) = reusable.pop()

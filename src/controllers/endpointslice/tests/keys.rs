@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::keys;
+use super::super::{keys, services};
 use super::fixtures::{Bench, any, deleting, labels, meta, node, pod, ready, service};
 use crate::api::AnyObject;
 use crate::api::core::{Node, Pod, Service};
@@ -43,7 +43,7 @@ fn of_pods() -> impl Fn(Option<Pod>, Option<Pod>) -> Vec<String> {
     bench.add(&named("all", "default", &[]));
     bench.add(&named("api", "default", &[("app", "api")]));
     bench.add(&named("web", "other", &[("app", "web")]));
-    let map = keys::of_pods(Lister::new(bench.store(&SERVICES)));
+    let map = services::of_pods(Lister::new(bench.store(&SERVICES)));
     move |old, new| {
         let [old, new] = [old, new].map(|pod| pod.map(|pod| any(&PODS, &pod)));
         told(&map, old.as_ref(), new.as_ref())
@@ -85,7 +85,7 @@ fn only_what_an_endpoint_shows_counts() {
 
 #[test]
 fn a_service_concerns_itself() {
-    let map = keys::of_services();
+    let map = services::of_services();
     let mut keys = Vec::new();
     let object = any(&SERVICES, &service(|_| {}));
     map(Delta { old: None, new: Some(&object), initial: true, resync: false }, &mut |key| keys.push(key));
@@ -104,7 +104,7 @@ fn a_slice_concerns_the_service_that_it_names() {
         any(&ENDPOINT_SLICES, &slice)
     };
     let (ours, other) = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io");
-    let map = keys::of_slices();
+    let map = services::of_slices(super::super::is_ours, false);
     assert_eq!(told(&map, None, Some(&slice("web", ours))), ["default/web"]);
     assert_eq!(told(&map, Some(&slice("web", ours)), None), ["default/web"]);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::keys::{Others, Turn, of_pods, of_quotas, of_services, of_volume_claims};
+use super::super::keys::{Doubts, Others, Turn, of_pods, of_quotas, of_services, of_volume_claims};
 use super::super::measure::Resource;
 use super::fixtures::{asking, hard, meta, pod, quantities, quota, service, volume_claim};
 use crate::api::charge::PodCharge;
@@ -13,6 +13,7 @@ use crate::api::quota::ResourceQuota;
 use crate::api::{AnyObject, dynamic};
 use crate::framework::{ApiResource, DynamicRoom, KeyMap};
 use crate::informer::{Delta, Lister, Store};
+use crate::model::Key;
 use crate::wire::Str;
 
 fn named(name: &str, namespace: &str, hard: &[(&str, &str)]) -> AnyObject {
@@ -58,7 +59,10 @@ const NONE: &[&str] = &[];
 
 #[test]
 fn a_quota_takes_its_turn_by_what_its_status_lacks() {
-    let (first, in_turn) = (of_quotas(Turn::First, quotas()), of_quotas(Turn::InTurn, quotas()));
+    let (first, in_turn) = (
+        of_quotas(Turn::First, quotas(), Doubts::default()),
+        of_quotas(Turn::InTurn, quotas(), Doubts::default()),
+    );
     let turns = |old: Option<&AnyObject>, new: &AnyObject| {
         let told = |map| told(map, old.cloned(), Some(Arc::clone(new)), false).len();
         (told(&first), told(&in_turn))
@@ -88,8 +92,11 @@ fn a_quota_takes_its_turn_by_what_its_status_lacks() {
 #[test]
 fn a_quota_that_goes_concerns_those_that_count_quotas() {
     let gone = named("gone", "team", &hard(&["pods"]));
-    assert_eq!(told(&of_quotas(Turn::InTurn, quotas()), Some(Arc::clone(&gone)), None, false), ["team/foos"]);
-    assert_eq!(told(&of_quotas(Turn::First, quotas()), Some(gone), None, false), NONE);
+    assert_eq!(
+        told(&of_quotas(Turn::InTurn, quotas(), Doubts::default()), Some(Arc::clone(&gone)), None, false),
+        ["team/foos"]
+    );
+    assert_eq!(told(&of_quotas(Turn::First, quotas(), Doubts::default()), Some(gone), None, false), NONE);
 }
 
 fn charged(change: impl FnOnce(&mut PodCharge)) -> AnyObject {
@@ -132,6 +139,44 @@ fn pods_that_charge_less_are_told() {
 }
 
 #[test]
+fn a_quota_that_says_something_new_after_it_was_counted_is_told_once() {
+    let doubts = Doubts::default();
+    let pods = doubts.noting(of_pods(quotas()));
+    let [first, in_turn] = [Turn::First, Turn::InTurn].map(|turn| of_quotas(turn, quotas(), doubts.clone()));
+    let key = Key::new("team", "cpu");
+    let said = |used: &'static str| -> AnyObject {
+        quota(&hard(&["limits.cpu"]), |quota| {
+            quota.metadata.name = "cpu".into();
+            quota.status.hard = quota.spec.hard.clone();
+            quota.status.used = quantities(&[("limits.cpu", used)]);
+        })
+    };
+    let says = |old: &'static str, new: &'static str| {
+        assert_eq!(told(&first, Some(said(old)), Some(said(new)), false), NONE);
+        told(&in_turn, Some(said(old)), Some(said(new)), false)
+    };
+    assert!(!doubts.counts(&key));
+    assert_eq!(says("1", "2"), NONE, "nothing went");
+    told(&pods, Some(charged(|_| {})), None, false);
+    assert_eq!(says("2", "3"), NONE, "it is yet to be counted");
+    assert!(!doubts.counts(&key));
+    assert_eq!(says("3", "3000m"), NONE);
+    assert_eq!(says("3", "4"), ["team/cpu"]);
+    assert_eq!(says("4", "5"), NONE, "it is about to be counted again");
+    assert!(doubts.counts(&key) && !doubts.counts(&key));
+    assert_eq!(says("5", "6"), NONE);
+    // Counted for a change, and then for nothing.
+    told(&pods, Some(charged(|_| {})), None, false);
+    assert!(!doubts.counts(&key) && !doubts.counts(&key));
+    assert_eq!(says("6", "7"), ["team/cpu"]);
+    // A change comes first.
+    told(&pods, Some(charged(|_| {})), None, false);
+    assert!(!doubts.counts(&key));
+    told(&in_turn, Some(said("7")), None, false);
+    assert_eq!(says("7", "8"), NONE, "it has gone");
+}
+
+#[test]
 fn services_that_take_less_are_told() {
     let map = of_services(quotas());
     let changed = |old: AnyObject, new: AnyObject| told(&map, Some(old), Some(new), false);
@@ -169,7 +214,7 @@ fn volume_claims_that_ask_for_less_are_told() {
 
 #[test]
 fn what_discovery_finds_is_wanted_if_it_can_be_counted() {
-    let others = Others::new(quotas());
+    let others = Others::new(quotas(), Doubts::default());
     let wants = |group: &str, name: &str, namespaced: bool, verbs: &[&str]| {
         others.wants(&ApiResource {
             group: group.into(),
@@ -202,7 +247,7 @@ fn what_discovery_finds_is_wanted_if_it_can_be_counted() {
 
 #[test]
 fn other_objects_that_go_are_told() {
-    let others = Others::new(quotas());
+    let others = Others::new(quotas(), Doubts::default());
     let foos = dynamic::kind("example.com", "v1", "Foo", "foos", true);
     let secrets = dynamic::kind("", "v1", "Secret", "secrets", true);
     let claims = dynamic::kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", true);
@@ -222,7 +267,7 @@ fn other_objects_that_go_are_told() {
 
 #[test]
 fn a_resource_that_goes_concerns_all_who_count_it() {
-    let others = Others::new(quotas());
+    let others = Others::new(quotas(), Doubts::default());
     let foos = dynamic::kind("example.com", "v1", "Foo", "foos", true);
     let resource = Resource { group: "example.com", name: "foos" };
     assert!(!others.is_gone(resource));

@@ -32,8 +32,14 @@ fn a_status_that_says_so_already_is_not_written() {
         quota.status.used = quantities(&[("cpu", "500m"), ("memory", "2097152")]);
     });
     let pods = vec![pod("a", asking(&[("cpu", "0.5"), ("memory", "2Mi")], &[]), |_| {})];
-    let plan = planned(&View { pods, ..view(quota) });
+    let mut view = View { pods, ..view(quota) };
+    let plan = planned(&view);
     assert!(plan.steps.is_empty() && plan.requeue_after.is_none() && plan.retry.is_none(), "{plan:?}");
+    // Admission has charged, and what for may not be stored yet.
+    view.pods.clear();
+    view.late = true;
+    let plan = planned(&view);
+    assert!(plan.steps.is_empty() && plan.requeue_after == AGAIN && plan.retry.is_none(), "{plan:?}");
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! What a decision about one Service's Endpoints rests on, read from the stores. Decides nothing.
+
+use std::sync::Arc;
+
+use super::{Controller, services};
+use crate::api::core::{Pod, Service};
+use crate::api::endpoints::{EncodedSubset, Endpoints};
+use crate::framework::ObserveError;
+use crate::model::{Failure, Key};
+
+/// A Service that pods serve, or Endpoints whose Service is gone.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) served: Served,
+    /// What the first pass's plan met; empty on the first pass.
+    pub(super) failures: Vec<Failure>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Served {
+    /// A Service, and the pods that it selects, by name.
+    By {
+        service: Arc<Service>,
+        pods: Vec<Arc<Pod>>,
+        /// Its Endpoints, as far as there are any.
+        held: Option<Held>,
+    },
+    /// There is no Service for these Endpoints.
+    Nobody(Arc<Endpoints>),
+}
+
+/// Endpoints that are there.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) endpoints: Arc<Endpoints>,
+    pub(super) subsets: Vec<EncodedSubset>,
+}
+
+pub(super) fn observe(
+    room: &Controller,
+    key: &Key,
+    failures: &[Failure],
+) -> Result<Option<View>, ObserveError> {
+    let endpoints = room.endpoints.get(key);
+    let served = match (room.services.get(key), endpoints) {
+        (None, None) => return Ok(None),
+        (None, Some(endpoints)) => Served::Nobody(endpoints),
+        (Some(service), _) if !services::is_served_by_pods(&service) => return Ok(None),
+        (Some(service), endpoints) => {
+            let selector = &service.spec.selector;
+            let mut pods = room.pods.select(&key.namespace, |pod| services::selects(selector, &pod.labels));
+            pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+            let held = endpoints.map(held).transpose()?;
+            Served::By { service, pods, held }
+        }
+    };
+    Ok(Some(View { served, failures: failures.to_vec() }))
+}
+
+fn held(endpoints: Arc<Endpoints>) -> Result<Held, ObserveError> {
+    let subsets = endpoints.subsets().map_err(|error| {
+        ObserveError::Terminal(format!("Endpoints {}: {error}", Key::of(&endpoints.metadata)))
+    })?;
+    Ok(Held { endpoints, subsets })
+}
