@@ -24,3 +24,4 @@ if [ -n "$unformatted" ]; then
     exit 1
 fi
 (cd tests/controlplane && go vet ./...)
+(cd tests/controlplane/collector && go vet ./...)

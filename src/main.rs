@@ -10,6 +10,7 @@ use std::sync::Arc;
 use coxswain::model::clock::SystemClock;
 use coxswain::options::{self, Invocation, Startup, logging, versions};
 use coxswain::registry::{self, REGISTRY};
+use coxswain::telemetry::tracing::Tracing;
 use coxswain::{cli, manager};
 
 /// Gives memory back after start-up and relists, and does not fragment over weeks.
@@ -41,7 +42,9 @@ fn start(arguments: &[OsString]) -> anyhow::Result<()> {
 
 fn run(startup: Startup) -> anyhow::Result<()> {
     let Startup { config, warnings, given } = startup;
-    let set_verbosity = logging::init(&config, Arc::new(SystemClock))?;
+    let tracing = config.tracing.clone().map(Tracing::new).transpose()?;
+    let traces = tracing.as_ref().map(Tracing::layer);
+    let set_verbosity = logging::init(&config, Arc::new(SystemClock), traces)?;
     tracing::info!(version = versions::COXSWAIN, kubernetes = config.kubernetes_version, "Starting");
     for (name, value) in given {
         tracing::debug!(flag = name, value, "Flag given");
@@ -50,5 +53,5 @@ fn run(startup: Startup) -> anyhow::Result<()> {
         tracing::warn!(flag = warning.flag, reason = warning.message, "Check this flag");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    Ok(runtime.block_on(manager::run(config, REGISTRY, set_verbosity))?)
+    Ok(runtime.block_on(manager::run(config, REGISTRY, set_verbosity, tracing))?)
 }

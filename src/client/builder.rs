@@ -9,8 +9,8 @@ use super::api::{ApiClient, HttpService};
 use super::config::{ConfigError, Connection};
 use super::credentials::ServiceAccountTokens;
 use super::layers::{
-    Bearer, ClientMetrics, Faults, Next, RateLimit, RateLimiter, RequestMetrics, Timeout, TokenSource,
-    TraceContext, TraceParent, UserAgent, With, WriteGate,
+    Bearer, ClientMetrics, Faults, Next, RateLimit, RateLimiter, RequestMetrics, Timeout, TokenSource, Trace,
+    UserAgent, With, WriteGate,
 };
 use super::transport::{KeepAlive, Transport};
 
@@ -26,8 +26,6 @@ pub struct ClientOptions {
     pub request_timeout: Duration,
     /// `--use-service-account-credentials`.
     pub use_service_account_credentials: bool,
-    /// Gives the `traceparent` of requests.
-    pub traceparent: Option<TraceParent>,
     /// Faults on purpose; only tests give any.
     pub faults: Option<Faults>,
 }
@@ -39,7 +37,6 @@ impl Default for ClientOptions {
             burst: 30,
             request_timeout: Duration::from_secs(70),
             use_service_account_credentials: false,
-            traceparent: None,
             faults: None,
         }
     }
@@ -227,6 +224,9 @@ impl ClientBuilder {
             metrics: self.metrics.clone(),
             host: Arc::clone(&host),
         };
+        let server = self.connection.server();
+        let scheme = server.scheme_str().unwrap_or("https");
+        let trace = Trace { server: format!("{scheme}://{host}").into() };
         let metrics = RequestMetrics { metrics: self.metrics.clone(), host };
 
         let bottom = identity.transport.service();
@@ -241,20 +241,13 @@ impl ClientBuilder {
             HttpService::new(sent)
         };
         let service = match identity.token {
-            Some(token) => {
-                finish(With(Bearer(token)).layer(gated), agent, rate, self.options.traceparent.clone())
-            }
-            None => finish(gated, agent, rate, self.options.traceparent.clone()),
+            Some(token) => finish(With(Bearer(token)).layer(gated), agent, trace, rate),
+            None => finish(gated, agent, trace, rate),
         };
         ApiClient::new(service, name)
     }
 }
 
-fn finish<S: Next>(
-    below: S,
-    agent: UserAgent,
-    rate: RateLimit,
-    traceparent: Option<TraceParent>,
-) -> HttpService {
-    HttpService::new(With(agent).layer(With(TraceContext(traceparent)).layer(With(rate).layer(below))))
+fn finish<S: Next>(below: S, agent: UserAgent, trace: Trace, rate: RateLimit) -> HttpService {
+    HttpService::new(With(agent).layer(With(trace).layer(With(rate).layer(below))))
 }

@@ -39,8 +39,8 @@ pub use discovery::{
 };
 pub use error::ApiError;
 pub use layers::{
-    ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, TraceParent, WriteGate,
-    WriteGuard, WritesStopped,
+    ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WriteGuard,
+    WritesStopped,
 };
 pub use transport::{KeepAlive, Transport, TransportError};
 

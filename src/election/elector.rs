@@ -8,6 +8,7 @@ use rand::Rng;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::lock::{LeaseApi, Observed};
 use super::record::Record;
@@ -16,6 +17,7 @@ use crate::api::meta::ObjectMeta;
 use crate::client::ApiError;
 use crate::model::clock::SharedClock;
 use crate::serve::HealthCheck;
+use crate::telemetry::tracing::{child, set_failed};
 use crate::wire::Message;
 
 /// A standby polls after the retry period and up to this fraction of it more, so that candidates spread out.
@@ -258,12 +260,23 @@ impl<L: LeaseApi> Elector<L> {
 
     /// One try to take or renew the Lease; whether it is ours afterwards.
     async fn try_once(&self) -> bool {
-        match self.take_or_renew().await {
+        let attempt = if self.is_leading() { "renew" } else { "acquire" };
+        let span = child(|| {
+            tracing::debug_span!(
+                "election",
+                otel.name = %format_args!("leader election {attempt}"),
+                coxswain.leader_election.identity = &*self.identity,
+                coxswain.leading = tracing::field::Empty,
+            )
+        });
+        match self.take_or_renew().instrument(span.clone()).await {
             Ok(leading) => {
+                span.record("coxswain.leading", leading);
                 self.set_leading(leading);
                 leading
             }
             Err(error) => {
+                set_failed(&span, error.to_string());
                 tracing::warn!(identity = self.identity, %error, "leader election request failed");
                 false
             }

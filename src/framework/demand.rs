@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::expectations::Readiness;
 use super::reads::Written;
@@ -15,6 +16,7 @@ use super::worker::{Outcome, Worker};
 use crate::api::Kind;
 use crate::executor::{ActionState, planned};
 use crate::model::Key;
+use crate::telemetry::tracing::is_on;
 
 /// What came of a reconcile that somebody asked for.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct Synced {
     pub actions: Vec<ActionState>,
     /// How long it took.
     pub took: Duration,
+    /// Its trace, if that is recorded.
+    pub trace_id: Option<[u8; 16]>,
 }
 
 /// What a reconcile would do.
@@ -69,6 +73,9 @@ impl Worker {
     /// Reconciles a key now; `None` if the controller stops before.
     pub(super) async fn sync(&self, key: Key) -> Option<Synced> {
         let answered = self.demands.ask(&key);
+        if is_on() {
+            self.causes.add(&key, &Span::current());
+        }
         self.queue.add_first(&key);
         if self.queue.is_shutting_down() {
             self.demands.close();

@@ -77,6 +77,11 @@ impl Expectations {
         self.stores.iter().position(|store| store.kind() == kind)
     }
 
+    /// The store of a kind, if the loop reads one.
+    pub(super) fn store(&self, kind: &'static Kind) -> Option<&Store> {
+        self.store_of(kind).map(|at| &*self.stores[at])
+    }
+
     /// Remembers what the caches must see before `key` is reconciled again.
     pub fn record(&self, key: &Key, effects: &[Effect]) {
         for effect in effects {

@@ -19,6 +19,7 @@ use super::metrics::{ReconcileMetrics, RoomMetrics};
 use super::reads::Reader;
 use super::report::Report;
 use super::stats::LoopStats;
+use super::trace::{self, Causes};
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
 use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery, Pace};
@@ -30,6 +31,7 @@ use crate::model::clock::SharedClock;
 use crate::options::Config;
 use crate::queue::{QueueConfig, QueueMetrics, WorkQueue};
 use crate::serve::{Handler as Page, Router};
+use crate::telemetry::tracing::is_on;
 use crate::wire::Str;
 
 /// What all controllers are built from.
@@ -347,13 +349,16 @@ impl Instance {
         }
         let queue = Arc::new(WorkQueue::with_config(each.queue, config, &runtime.queue_metrics));
         let stats = Arc::new(LoopStats::new(Arc::clone(&runtime.clock)));
+        let causes = Arc::new(Causes::default());
         let mut read: Vec<Arc<Store>> = Vec::new();
         for watch in each.watches {
             let store = handles.store(watch.kind, watch.field_selector);
             if !read.iter().any(|held| Arc::ptr_eq(held, &store)) {
                 read.push(store);
             }
-            let handler = queue_keys(Arc::clone(&queue), watch.keys, each.reconcile.gather(watch.kind));
+            let gather = each.reconcile.gather(watch.kind);
+            let handler =
+                queue_keys(Arc::clone(&queue), watch.keys, gather, (watch.kind, Arc::clone(&causes)));
             self.registrations
                 .push(handles.handle(watch.kind, watch.field_selector).add_handler(self.name, handler));
         }
@@ -377,6 +382,7 @@ impl Instance {
             parked: Mutex::default(),
             panicked: self.panicked.clone(),
             demands: Demands::default(),
+            causes,
             report: Arc::clone(&runtime.report),
         });
         self.loops.push(RunningLoop { workers: each.workers, worker });
@@ -460,9 +466,20 @@ impl Instance {
 }
 
 /// Queues the keys that a change concerns: at once, or after a rest in which further changes are gathered.
-pub(super) fn queue_keys(queue: Arc<WorkQueue<Key>>, keys: KeyMap, gather: Duration) -> Handler {
+pub(super) fn queue_keys(
+    queue: Arc<WorkQueue<Key>>,
+    keys: KeyMap,
+    gather: Duration,
+    (kind, causes): (&'static Kind, Arc<Causes>),
+) -> Handler {
     Arc::new(move |delta: Delta<'_>| {
+        // What was there before, or comes again, causes nothing.
+        let traced = !delta.initial && !delta.resync && is_on();
+        let mut change = None;
         keys(delta, &mut |key| {
+            if traced {
+                causes.add(&key, change.get_or_insert_with(|| trace::change(kind, &delta)));
+            }
             if gather.is_zero() { queue.add(key) } else { queue.add_after(key, gather) }
         });
     })

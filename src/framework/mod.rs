@@ -19,6 +19,7 @@ mod room;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod worker;
 
 pub use demand::{Explained, Synced};

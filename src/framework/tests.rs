@@ -126,6 +126,7 @@ impl Bench {
             parked: Mutex::default(),
             panicked: tokio::sync::watch::Sender::new(None),
             demands: Demands::default(),
+            causes: Arc::default(),
             report: Arc::new(Unreported),
         };
         Self { worker, server, script, store }
@@ -434,14 +435,15 @@ async fn keys_rest_while_changes_are_gathered() {
     });
     let change = Delta { old: None, new: Some(&pod), initial: false, resync: false };
     let began = tokio::time::Instant::now();
-    let gathering = queue_keys(Arc::clone(&queue), Arc::clone(&keys), Duration::from_secs(2));
+    let causes = || (&PODS, Arc::default());
+    let gathering = queue_keys(Arc::clone(&queue), Arc::clone(&keys), Duration::from_secs(2), causes());
     gathering(change);
     tokio::time::advance(Duration::from_secs(1)).await;
     gathering(change);
     drop(queue.get().await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_secs(2), "the first change counts");
     gathering(change);
-    queue_keys(Arc::clone(&queue), keys, Duration::ZERO)(change);
+    queue_keys(Arc::clone(&queue), keys, Duration::ZERO, causes())(change);
     drop(queue.get().await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_secs(2), "another change may ask for it at once");
 }

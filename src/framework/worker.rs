@@ -30,6 +30,7 @@ use super::reads::{Reader, Written};
 use super::report::{Report, Requeue, Turn};
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
+use super::trace::{self, Causes};
 use crate::api::Kind;
 use crate::client::{ApiClient, ApiError, ListQuery};
 use crate::executor::{ActionState, ExecuteError, Executor, executed, planned};
@@ -37,6 +38,7 @@ use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::model::plan::{Failure, Plan};
 use crate::queue::{Item, WorkQueue};
+use crate::telemetry::tracing::{child, present};
 use crate::wire::ObjectHead;
 
 /// How long a key whose expectations are not met rests if no event wakes it before: as long again as it has waited, so
@@ -72,6 +74,8 @@ pub(super) struct Worker {
     pub(super) panicked: watch::Sender<Option<String>>,
     /// Those who asked for a reconcile.
     pub(super) demands: Demands,
+    /// What queued the keys, for traces.
+    pub(super) causes: Arc<Causes>,
     /// Told of every reconcile.
     pub(super) report: Arc<dyn Report>,
 }
@@ -112,9 +116,10 @@ impl Worker {
         // Whoever asks from here on gets the next reconcile.
         let asked = self.demands.take(&key);
         if self.parked.lock().contains(&key) {
+            self.causes.forget(&key);
             let error = "it is put aside: reconciling it has panicked".to_owned();
             let outcome = Outcome::Failed { error, retry: false };
-            answer(asked, || Synced { outcome, actions: Vec::new(), took: Duration::ZERO });
+            answer(asked, || Synced { outcome, actions: Vec::new(), took: Duration::ZERO, trace_id: None });
             return;
         }
         let retries = self.queue.retries(&key);
@@ -126,14 +131,9 @@ impl Worker {
             attempt: retries.saturating_add(1),
             queue_wait: item.waited(),
         };
-        let span = tracing::info_span!(
-            "reconcile",
-            controller = self.controller,
-            object = %key,
-            attempt = retries,
-            queue_wait_us = item.waited().as_micros() as u64,
-        );
-        self.report.started(&turn);
+        let span = trace::span(&turn, || self.expectations.store(self.kind?));
+        self.causes.link(&key, &span);
+        span.in_scope(|| self.report.started(&turn));
         let started = Instant::now();
         let reconciled = AssertUnwindSafe(self.reconcile(&key).instrument(span.clone())).catch_unwind().await;
         let (outcome, actions) =
@@ -142,11 +142,16 @@ impl Worker {
         self.metrics.observe(self.controller, &outcome, took);
         self.stats.record(&key, &outcome, turn.attempt);
         self.reconcile.ended(&key, &outcome, &actions);
-        answer(asked, || Synced { outcome: outcome.clone(), actions: actions.clone(), took });
-        self.report.ended(&turn, &outcome, actions, took);
-        if let Some((cause, delay)) = span.in_scope(|| self.follow_up(&key, &outcome)) {
-            self.report.requeued(&turn, cause, delay);
-        }
+        span.in_scope(|| {
+            let trace_id = present().map(|ids| ids.trace);
+            answer(asked, || Synced { outcome: outcome.clone(), actions: actions.clone(), took, trace_id });
+            self.report.ended(&turn, &outcome, actions, took);
+            let requeued = self.follow_up(&key, &outcome);
+            if let Some((cause, delay)) = requeued {
+                self.report.requeued(&turn, cause, delay);
+            }
+            trace::ended(&span, &outcome, requeued);
+        });
         drop(item);
     }
 
@@ -256,9 +261,13 @@ impl Worker {
         failures: &[Failure],
         written: &Written,
     ) -> Result<Option<Plan>, Outcome> {
-        self.decide(key, failures, written).await.map_err(|error| match error {
-            ObserveError::Terminal(error) => Outcome::Failed { error, retry: false },
-            ObserveError::Retry(error) => Outcome::Failed { error, retry: true },
+        let span = child(|| tracing::debug_span!("plan", otel.status_code = tracing::field::Empty));
+        self.decide(key, failures, written).instrument(span.clone()).await.map_err(|error| {
+            span.record("otel.status_code", "ERROR");
+            match error {
+                ObserveError::Terminal(error) => Outcome::Failed { error, retry: false },
+                ObserveError::Retry(error) => Outcome::Failed { error, retry: true },
+            }
         })
     }
 

@@ -11,11 +11,13 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::admin::events::{ApiWrite, Attempt, Body, EventLog, ObjectRef, OverrideChange};
+use crate::admin::manager::TraceId;
 use crate::admin::overrides::Entry;
 use crate::executor::{ActionState, Written, write_action};
 use crate::framework::{Outcome, Phase, Report, Requeue, Turn, WriteReport};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
+use crate::telemetry::tracing::present;
 use crate::wire::Str;
 
 /// Events that the log holds.
@@ -82,7 +84,8 @@ impl Chronicle {
             (OverrideChange::Set | OverrideChange::Cleared, Some(entry)) => entry.user.clone(),
             _ => String::new(),
         };
-        self.log.publish(controller, None, None, Body::OverrideChanged { change, entry, user, problem });
+        let body = Body::OverrideChanged { change, entry, user, problem };
+        self.log.publish(controller, None, trace_id(), body);
         self.changed();
     }
 }
@@ -128,8 +131,13 @@ impl Report for Chronicle {
 impl Chronicle {
     fn publish(&self, turn: &Turn<'_>, body: Body) {
         let object = ObjectRef { kind: turn.kind, key: turn.key.clone(), uid: Str::EMPTY };
-        self.log.publish(Some(turn.controller), Some(object), None, body);
+        self.log.publish(Some(turn.controller), Some(object), trace_id(), body);
     }
+}
+
+/// The present trace.
+fn trace_id() -> Option<TraceId> {
+    present().map(|ids| ids.trace)
 }
 
 fn attempt(turn: &Turn<'_>) -> Attempt {
@@ -150,6 +158,6 @@ impl WriteReport for Chronicle {
             duration: written.took,
             resource_version: written.resource_version.clone(),
         };
-        self.log.publish(Some(controller), Some(object), None, Body::ApiWrite(Box::new(write)));
+        self.log.publish(Some(controller), Some(object), trace_id(), Body::ApiWrite(Box::new(write)));
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use prometheus::Registry;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::chronicle::Chronicle;
 use super::controller::Controller;
@@ -31,10 +33,12 @@ use crate::framework::{Descriptor, ReconcileMetrics, RoomMetrics, Runtime};
 use crate::informer::{Informers, InformersConfig};
 use crate::model::Key;
 use crate::model::clock::{Clock, SharedClock, SystemClock};
+use crate::options::versions::COXSWAIN;
 use crate::options::{Config, LeaderMigration, MigrationLock};
 use crate::queue::QueueMetrics;
 use crate::registry;
 use crate::serve::{HealthRegistry, Router};
+use crate::telemetry::tracing::{Exporting, Process, Tracing, TracingError, set_failed};
 use crate::telemetry::{ManagerMetrics, SliMetrics};
 use crate::wire::Str;
 
@@ -191,6 +195,36 @@ pub(super) async fn complete(
     })
 }
 
+impl Completed {
+    /// Begins to send traces, in the name of this replica.
+    pub(super) fn start_tracing(
+        &self,
+        tracing: Tracing,
+        threads: &Handle,
+    ) -> Result<Exporting, TracingError> {
+        let process = Process { version: COXSWAIN, identity: &self.identity, host: &leadership::hostname() };
+        tracing.start(process, &self.metrics, threads)
+    }
+
+    async fn start_controllers(
+        &self,
+        under: MigrationLock,
+        stop: &CancellationToken,
+    ) -> Result<(), ManagerError> {
+        let ready = wait_for_api_server(&self.runtime.observer, API_SERVER_WAIT);
+        let Some(ready) = stop.run_until_cancelled(ready).await else { return Ok(()) };
+        ready?;
+        let here = |controller: &Controller| {
+            self.migration.as_ref().is_none_or(|held| held.lock_of(controller) == under)
+        };
+        if stop.run_until_cancelled(self.overrides.first_look()).await.is_some() {
+            self.controllers.apply(&self.overrides.set(), self.chronicle.now());
+            self.controllers.start(&here, stop).await;
+        }
+        Ok(())
+    }
+}
+
 fn leases(config: &Config, main: Option<&Lock>, migration: Option<&Migration>) -> Leases {
     let namespace = &config.flags.leader_elect_resource_namespace;
     let locks = main.into_iter().chain(migration.map(|migration| &migration.lock));
@@ -290,17 +324,12 @@ impl Work for Completed {
     }
 
     async fn start(&self, under: MigrationLock, stop: &CancellationToken) -> Result<(), ManagerError> {
-        let ready = wait_for_api_server(&self.runtime.observer, API_SERVER_WAIT);
-        let Some(ready) = stop.run_until_cancelled(ready).await else { return Ok(()) };
-        ready?;
-        let here = |controller: &Controller| {
-            self.migration.as_ref().is_none_or(|held| held.lock_of(controller) == under)
-        };
-        if stop.run_until_cancelled(self.overrides.first_look()).await.is_some() {
-            self.controllers.apply(&self.overrides.set(), self.chronicle.now());
-            self.controllers.start(&here, stop).await;
+        let span = tracing::debug_span!("start controllers", coxswain.lock = ?under);
+        let started = self.start_controllers(under, stop).instrument(span.clone()).await;
+        if let Err(error) = &started {
+            set_failed(&span, error.to_string());
         }
-        Ok(())
+        started
     }
 
     async fn may_go_second(&self, stop: &CancellationToken) -> bool {

@@ -8,6 +8,7 @@ use crate::controllers::serviceaccount_token::signer::SigningKeyError;
 use crate::registry::RegistryError;
 use crate::serve::ServeError;
 use crate::telemetry::MetricsError;
+use crate::telemetry::tracing::TracingError;
 
 /// Why the manager did not start, or ended. All are fatal.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,9 @@ pub enum ManagerError {
     /// The admin API can't be put together.
     #[error("the admin API: {0}")]
     Admin(#[from] RoutesError),
+    /// Traces can't be sent.
+    #[error(transparent)]
+    Tracing(#[from] TracingError),
     /// The system gives no threads.
     #[error("threads to serve with: {0}")]
     Threads(std::io::Error),

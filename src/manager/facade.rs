@@ -239,14 +239,14 @@ fn failure_state(failure: KeyFailure) -> FailureState {
 }
 
 fn report(synced: Synced) -> SyncReport {
-    let Synced { outcome, actions, took: duration } = synced;
+    let Synced { outcome, actions, took: duration, trace_id } = synced;
     let mut report = SyncReport {
         outcome: SyncOutcome::Done,
         actions,
         message: String::new(),
         requeue_after: None,
         duration,
-        trace_id: None,
+        trace_id,
     };
     match outcome {
         Outcome::Absent => report.outcome = SyncOutcome::NoObject,

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 pub use chronicle::{Chronicle, LeadershipChange};
 pub use controller::{Controller, Phase, Wish, supervise};
@@ -45,25 +46,31 @@ pub use step_down::StepDown;
 use crate::framework::Descriptor;
 use crate::options::logging::SetVerbosity;
 use crate::options::{Config, MigrationLock};
+use crate::telemetry::tracing::Tracing;
 use complete::Completed;
 use terms::{Terms, Work as _};
 
 /// How long events may take to reach the API server at the end.
 const EVENT_FLUSH: Duration = Duration::from_secs(2);
+/// How long the last spans may take to reach their collector at the end.
+const TRACE_FLUSH: Duration = Duration::from_secs(2);
 
 /// Runs the manager until a signal, or until leadership is lost.
 pub async fn run(
     config: Config,
     registry: &'static [Descriptor],
     set_verbosity: SetVerbosity,
+    traces: Option<Tracing>,
 ) -> Result<(), ManagerError> {
     let shutdown = CancellationToken::new();
     let mut background = JoinSet::new();
     background.spawn(signals::cancel_on_signal(shutdown.clone()));
-    let manager = Arc::new(complete::complete(config, registry).await?);
+    let manager = complete::complete(config, registry).instrument(tracing::debug_span!("start"));
+    let manager = Arc::new(manager.await?);
     // The port outlives everything else, so that health and metrics can be read to the end.
     let serving = CancellationToken::new();
     let ports = serving::Threads::start()?;
+    let traces = traces.map(|traces| manager.start_tracing(traces, ports.handle())).transpose()?;
     let mut servers = JoinSet::new();
     let bound = serving::bind(&manager, &shutdown, set_verbosity).await?;
     manager.replicas.announce(bound.announcement);
@@ -87,6 +94,9 @@ pub async fn run(
     serving.cancel();
     servers.join_all().await;
     background.shutdown().await;
+    if let Some(traces) = traces {
+        traces.shutdown(TRACE_FLUSH).await;
+    }
     result
 }
 

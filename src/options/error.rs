@@ -64,6 +64,16 @@ pub enum OptionError {
         /// What would be right.
         allowed: String,
     },
+    /// A variable of the environment that the manager can't work with.
+    #[error("{variable}: {problem}; allowed: {allowed}")]
+    Variable {
+        /// Its name.
+        variable: &'static str,
+        /// What is wrong.
+        problem: String,
+        /// What would be right.
+        allowed: String,
+    },
 }
 
 impl OptionError {
@@ -79,7 +89,9 @@ impl OptionError {
             | Self::MissingValue { flag, .. }
             | Self::Value { flag, .. }
             | Self::Invalid { flag, .. } => Some(flag),
-            Self::Syntax { .. } | Self::Encoding { .. } | Self::Positional { .. } => None,
+            Self::Syntax { .. } | Self::Encoding { .. } | Self::Positional { .. } | Self::Variable { .. } => {
+                None
+            }
         }
     }
 }

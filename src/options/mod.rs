@@ -17,6 +17,7 @@ pub mod logging;
 mod migration;
 mod parser;
 mod tls;
+mod traces;
 mod validate;
 mod value;
 pub mod versions;
@@ -40,6 +41,7 @@ pub use value::{FlagValue, Repetition, ValueError, Verbosity};
 pub use versions::{EffectiveVersions, MinorVersion};
 
 use crate::framework::Descriptor;
+use crate::telemetry::tracing::TracingSettings;
 
 /// The manager's configuration, complete and valid. It holds names of files, never what is secret in them.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ pub struct Config {
     pub serving_tls: ServingTls,
     /// How controllers are shared with another manager, if they are.
     pub leader_migration: Option<LeaderMigration>,
+    /// How to trace, if at all.
+    pub tracing: Option<TracingSettings>,
 }
 
 impl Default for Config {
@@ -67,6 +71,7 @@ impl Default for Config {
             kubernetes_version: versions::KUBERNETES.to_owned(),
             serving_tls: ServingTls::default(),
             leader_migration: None,
+            tracing: None,
         }
     }
 }
@@ -134,6 +139,7 @@ pub fn parse(
         EffectiveVersions::complete(&flags.emulated_version, &flags.min_compatibility_version, &mut found);
     let gates = FeatureGates::complete(&flags.feature_gates, versions.emulated, &mut found, &mut warnings);
     let leader_migration = LeaderMigration::complete(&flags, &mut found);
+    let tracing = traces::complete(&flags, &mut found);
     // Without a port nothing is served, and the original looks at none of the flags for it.
     let serving_tls = if flags.secure_port == 0 {
         ServingTls::default()
@@ -141,8 +147,15 @@ pub fn parse(
         ServingTls::complete(&flags, &mut found, &mut warnings)
     };
     let shown: Vec<_> = given.iter().map(|flag| (flag.name(), flag.show(&flags))).collect();
-    let config =
-        Config { flags, gates, versions, kubernetes_version: kubernetes, serving_tls, leader_migration };
+    let config = Config {
+        flags,
+        gates,
+        versions,
+        kubernetes_version: kubernetes,
+        serving_tls,
+        leader_migration,
+        tracing,
+    };
     let mut check = validate::Check::new(&config, registry);
     check.run();
     found.extend(check.errors);

@@ -11,6 +11,7 @@ mod runtime;
 mod serving;
 mod slis;
 mod text;
+pub mod tracing;
 
 #[cfg(test)]
 mod tests;

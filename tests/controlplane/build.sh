@@ -2,11 +2,13 @@
 # Builds the control plane that Coxswain is developed and tested against, from the versions pinned in go.mod.
 #
 # Progress goes to stderr. The last line on stdout is the directory of the binaries: etcd, kube-apiserver,
-# kube-scheduler, kube-controller-manager, kubectl, kwok, grpcurl and the launcher, controlplane. Beside that directory
+# kube-scheduler, kube-controller-manager, kubectl, kwok, grpcurl, collector (an OpenTelemetry Collector, of a module of its
+# own so that its pins and Kubernetes' do not meet) and the launcher, controlplane. Beside that directory
 # are `stages` (kwok's stage files) and `protos` (the .proto files of the Kubernetes API).
 #
 # Results are kept outside of the checkout, under ${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/coxswain}/controlplane:
 #   components-HASH/   what is pinned; HASH covers go.mod, go.sum, this recipe, the Go version and the platform
+#   collector-HASH/    the same of collector/
 #   HASH/              the launcher, with links to its components; HASH covers the launcher's sources too
 # Two copies may run at once. A build that is interrupted goes on with the next component and leaves no half-written file.
 set -euo pipefail
@@ -135,9 +137,19 @@ build_components() {
     say "components ready after $((SECONDS - began)) s"
 }
 
-# Builds the launcher into $1 beside links to the components in the directory named $2.
+# Builds the collector into $1.
+build_collector() {
+    local out=$1 began=$SECONDS
+    say "building the collector"
+    mkdir -p "$out/bin"
+    (cd collector && go build -trimpath -ldflags "-s -w" -o "$out/bin/collector.tmp" . 9>&-)
+    mv "$out/bin/collector.tmp" "$out/bin/collector"
+    say "collector built in $((SECONDS - began)) s"
+}
+
+# Builds the launcher into $1 beside links to the components in the directory named $2 and the collector in $3.
 build_launcher() {
-    local out=$1 components=$2 component name
+    local out=$1 components=$2 collector=$3 component name
     rm -rf "${out%/*}"/*.tmp "$out" # a failed build leaves its .tmp
     mkdir -p "$out.tmp/bin"
     go build -trimpath -o "$out.tmp/bin/controlplane" ./cmd/controlplane 9>&-
@@ -145,6 +157,7 @@ build_launcher() {
         name=${component%% *}
         ln -s "../../$components/bin/$name" "$out.tmp/bin/$name"
     done
+    ln -s "../../$collector/bin/collector" "$out.tmp/bin/collector"
     ln -s "../$components/stages" "$out.tmp/stages"
     ln -s "../$components/protos" "$out.tmp/protos"
     mv -T "$out.tmp" "$out"
@@ -159,21 +172,29 @@ components="components-$({
     printf '%s\n' "$platform" "${COMPONENTS[@]}" "${PROTO_MODULES[@]}"
     declare -f linker_flags build_component copy_stages copy_protos
 } | hash_of)"
+collector="collector-$({
+    printf '%s\n' "$platform"
+    declare -f build_collector
+    sha256sum collector/go.mod collector/go.sum collector/*.go
+} | hash_of)"
 launcher="$({
-    printf '%s\n' "$components"
+    printf '%s\n' "$components" "$collector"
     declare -f build_launcher
     find cmd internal -name '*.go' ! -name '*_test.go' | sort | xargs sha256sum
 } | hash_of)"
 
 cache="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/controlplane"
 mkdir -p "$cache"
-if [ ! -x "$cache/$launcher/bin/controlplane" ] || [ ! -e "$cache/$components/complete" ]; then
+if [ ! -x "$cache/$launcher/bin/controlplane" ] || [ ! -e "$cache/$components/complete" ] ||
+    [ ! -x "$cache/$collector/bin/collector" ]; then
     exec 9>"$cache/lock"
     flock -n 9 || { say "waiting for another build to end"; flock 9; }
     if [ ! -e "$cache/$components/complete" ]; then
         say "building into $cache/$components (first time: some 10 minutes on 2 cores)"
         build_components "$cache/$components"
     fi
-    [ -x "$cache/$launcher/bin/controlplane" ] || build_launcher "$cache/$launcher" "$components"
+    [ -x "$cache/$collector/bin/collector" ] || build_collector "$cache/$collector"
+    [ -x "$cache/$launcher/bin/controlplane" ] ||
+        build_launcher "$cache/$launcher" "$components" "$collector"
 fi
 printf '%s\n' "$cache/$launcher/bin"

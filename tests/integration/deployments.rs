@@ -12,7 +12,8 @@ use crate::harness::{ControlPlane, Namespace, until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 
-async fn settled(namespace: &Namespace, name: &str, replicas: i32) -> Deployment {
+/// Waits until all pods of a Deployment are available and of its newest template.
+pub(crate) async fn settled(namespace: &Namespace, name: &str, replicas: i32) -> Deployment {
     let observe = || namespace.get_deployment(name);
     until(&format!("{replicas} available and updated pods"), LIMIT, observe, |deployment| {
         let (generation, status) =

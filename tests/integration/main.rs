@@ -31,4 +31,5 @@ mod replicas;
 mod resourcequotas;
 mod serving;
 mod takeover;
+mod tracing;
 mod unknown_fields;

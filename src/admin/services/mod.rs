@@ -10,6 +10,7 @@ mod health;
 mod leader;
 mod mutate;
 mod queues;
+mod trace;
 mod watch;
 
 #[cfg(test)]
@@ -211,7 +212,7 @@ pub fn service(
     RoutesError,
 > {
     let routes = routes(deps, options)?;
-    Ok(DeadlineLayer.layer(guard::Guard::new(routes, options.anonymous_reflection)))
+    Ok(trace::Traced(DeadlineLayer.layer(guard::Guard::new(routes, options.anonymous_reflection))))
 }
 
 /// The same as a handler of the secure port's router, for browsers too if that is asked for.

@@ -1,9 +1,7 @@
-//! Headers that every request of a client carries: who asks, and as part of which trace.
-
-use std::sync::Arc;
+//! The header that says who asks.
 
 use http::HeaderValue;
-use http::header::{HeaderName, USER_AGENT};
+use http::header::USER_AGENT;
 use tower::ServiceExt;
 
 use super::{ApiRequest, ApiResponse, Middleware, Next};
@@ -38,24 +36,6 @@ impl UserAgent {
 impl Middleware for UserAgent {
     async fn handle<S: Next>(&self, mut request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
         request.headers_mut().insert(USER_AGENT, self.0.clone());
-        next.oneshot(request).await
-    }
-}
-
-/// Gives the W3C `traceparent` of the present span, when there is one.
-pub type TraceParent = Arc<dyn Fn() -> Option<String> + Send + Sync>;
-
-/// Puts the present span's `traceparent` on requests, which joins the API server's own spans to ours.
-#[derive(Clone)]
-pub(in crate::client) struct TraceContext(pub(in crate::client) Option<TraceParent>);
-
-impl Middleware for TraceContext {
-    async fn handle<S: Next>(&self, mut request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
-        let parent = self.0.as_ref().and_then(|provider| provider());
-        // A value that is no header is a bug of the provider; a request without a trace is better than none.
-        if let Some(value) = parent.and_then(|parent| HeaderValue::try_from(parent).ok()) {
-            request.headers_mut().insert(HeaderName::from_static("traceparent"), value);
-        }
         next.oneshot(request).await
     }
 }

@@ -4,7 +4,7 @@
 //! tower service of it. From the outside in, a controller's client is:
 //!
 //! ```text
-//! user agent → traceparent → rate limit → bearer token → write gate → metrics → timeout → (faults) → transport
+//! user agent → trace → rate limit → bearer token → write gate → metrics → timeout → (faults) → transport
 //! ```
 //!
 //! The gate lies below everything that waits, so that a write which was still queueing when leadership went never
@@ -19,6 +19,7 @@ mod headers;
 mod metrics;
 mod rate;
 mod timeout;
+mod trace;
 
 #[cfg(test)]
 mod tests;
@@ -39,13 +40,13 @@ pub use bearer::{TokenError, TokenSource};
 pub(super) use body::{Hook, hook};
 pub use faults::{Fault, FaultRule, Faults};
 pub use gate::{WriteGate, WriteGuard, WritesStopped};
-pub use headers::TraceParent;
-pub(super) use headers::{TraceContext, UserAgent};
+pub(super) use headers::UserAgent;
 pub use metrics::ClientMetrics;
 pub(super) use metrics::RequestMetrics;
 pub(super) use rate::RateLimit;
 pub use rate::RateLimiter;
 pub(super) use timeout::Timeout;
+pub(super) use trace::Trace;
 
 /// A request as layers see it: path and query only, the body in memory.
 pub(super) type ApiRequest = Request<Full<Bytes>>;

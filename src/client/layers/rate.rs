@@ -90,6 +90,7 @@ impl Middleware for RateLimit {
     async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
         if let Some(limiter) = self.limiter.as_ref().filter(|_| !is_watch(&request)) {
             let waited = limiter.acquire().await;
+            tracing::Span::current().record("coxswain.rate_limit.wait_us", waited.as_micros() as i64);
             self.metrics.observe_rate_limiter(&self.host, request.method(), waited);
         }
         next.oneshot(request).await

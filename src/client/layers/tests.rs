@@ -7,15 +7,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
+use opentelemetry::trace::{SpanKind, Status};
+use opentelemetry_sdk::trace::SpanData;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
+use tracing::Instrument;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
 use crate::client::RequestTimeout;
 use crate::client::api::HttpService;
 use crate::client::testing::{answer, endless, mock};
+use crate::telemetry::tracing::settings::Given;
+use crate::telemetry::tracing::{Tracing, TracingSettings};
 
 const WATCH: &str = "/api/v1/pods?watch=true&timeoutSeconds=300";
 
@@ -53,15 +59,14 @@ fn a_watch_is_told_by_its_query() {
 }
 
 #[tokio::test]
-async fn requests_say_whose_they_are_and_of_which_trace() {
+async fn requests_say_whose_they_are() {
     let (below, seen) = mock(|_| async { Ok(answer(200, "")) });
-    let below = With(TraceContext(Some(Arc::new(|| Some("00-trace-span-01".to_owned()))))).layer(below);
-    send(UserAgent::new("deployment-\ncontroller"), HttpService::new(below), get("/x")).await.unwrap();
+    send(UserAgent::new("deployment-\ncontroller"), below, get("/x")).await.unwrap();
     let seen = seen.lock();
     let agent = seen[0].headers()["user-agent"].to_str().unwrap();
     assert!(agent.starts_with(concat!("coxswain/", env!("CARGO_PKG_VERSION"), " (")), "{agent}");
     assert!(agent.ends_with(") kubernetes/v1.36 /deployment-controller"), "{agent}");
-    assert_eq!(seen[0].headers()["traceparent"], "00-trace-span-01");
+    assert!(!seen[0].headers().contains_key("traceparent"), "there is no trace");
 }
 
 #[tokio::test(start_paused = true)]
@@ -351,4 +356,63 @@ async fn the_dice_of_faults_are_seeded() {
     assert_eq!(one, again);
     assert_ne!(one, other);
     assert!(one.contains(&true) && one.contains(&false));
+}
+
+#[test]
+fn a_request_is_a_span_and_names_it_to_the_server() {
+    let given = Given { endpoint: "127.0.0.1:1", rate_per_million: -1, file: "" };
+    let settings = TracingSettings::complete(given, &|_| None).unwrap().unwrap();
+    let mut traces = Tracing::new(settings).unwrap();
+    let subscriber = tracing_subscriber::Registry::default().with(vec![traces.layer()]);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let registry = Registry::new();
+    let limit = RateLimit {
+        limiter: RateLimiter::new(1.0, 1).map(Arc::new),
+        metrics: ClientMetrics::register(&registry).unwrap(),
+        host: "host:1".into(),
+    };
+    let (below, seen) = mock(|request: Request<Bytes>| async move {
+        if request.uri().path().ends_with("/c") { Err("broken".into()) } else { Ok(answer(409, "no")) }
+    });
+    let trace = Trace { server: "https://[::1]:6443".into() };
+    tracing::subscriber::with_default(subscriber, || {
+        let outer = tracing::info_span!("reconcile");
+        let sent = async {
+            for name in ["b", "c"] {
+                let path = format!("/api/v1/namespaces/a/pods/{name}");
+                let below = HttpService::new(With(limit.clone()).layer(below.clone()));
+                let mut request = request(Method::PUT, &path, "");
+                request.headers_mut().insert("traceparent", "00-old".parse().unwrap());
+                if let Ok(response) = send(trace.clone(), below, request).await {
+                    response.into_body().collect().await.unwrap();
+                }
+            }
+        };
+        runtime.block_on(sent.instrument(outer));
+    });
+    let spans = traces.recorded();
+    let [refused, broken, outer] = &spans[..] else { panic!("{spans:#?}") };
+    let attribute = |span: &SpanData, key: &str| {
+        let found = span.attributes.iter().find(|pair| pair.key.as_str() == key);
+        found.map(|pair| pair.value.to_string()).unwrap_or_default()
+    };
+    for (span, request) in [refused, broken].into_iter().zip(seen.lock().iter()) {
+        assert_eq!(span.name, "update pods");
+        assert_eq!(span.span_kind, SpanKind::Client);
+        assert_eq!(span.parent_span_id, outer.span_context.span_id());
+        let (trace, id) = (span.span_context.trace_id(), span.span_context.span_id());
+        let headers: Vec<_> = request.headers().get_all("traceparent").iter().collect();
+        assert_eq!(headers, [format!("00-{trace}-{id}-01").as_str()]);
+        assert_eq!(attribute(span, "server.address"), "::1");
+        assert_eq!(attribute(span, "server.port"), "6443");
+        assert_eq!(attribute(span, "k8s.namespace.name"), "a");
+        assert!(matches!(span.status, Status::Error { .. }), "{:?}", span.status);
+    }
+    assert_eq!(attribute(refused, "http.response.status_code"), "409");
+    assert_eq!(attribute(refused, "error.type"), "409");
+    assert_eq!(attribute(refused, "url.full"), "https://[::1]:6443/api/v1/namespaces/a/pods/b");
+    assert_eq!(attribute(refused, "coxswain.rate_limit.wait_us"), "0");
+    assert_eq!(attribute(broken, "error.type"), "transport");
+    assert_ne!(attribute(broken, "coxswain.rate_limit.wait_us"), "0");
 }

@@ -27,6 +27,7 @@ use hashbrown::HashMap;
 use http_body_util::BodyExt;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::{Instrument, Span};
 
 use super::metrics::KindMetrics;
 use super::set::WatchTiming;
@@ -36,6 +37,7 @@ use crate::api::meta::Status as ApiStatus;
 use crate::api::{AnyObject, Kind};
 use crate::client::{ApiError, ListQuery, ResponseBody, WatchQuery};
 use crate::model::Key;
+use crate::telemetry::tracing::{child, set_failed};
 use crate::wire::{EventType, Message, ObjectHead, Str, WatchFrame, WireError};
 pub(super) use backoff::Backoff;
 pub(crate) use frames::Frames;
@@ -142,9 +144,21 @@ impl Reflector {
                 sleep(pause.mul_f64(1.0 + rand::random::<f64>())).await;
                 Ok(Raw::Elapsed)
             }
-            Next::Ask(Request::List { newest, page }) => self.list(newest, page).await,
-            Next::Ask(Request::Stream) => self.open(Str::EMPTY, true, watch).await,
-            Next::Ask(Request::Watch) => self.open(state.position().clone(), false, watch).await,
+            Next::Ask(request) => {
+                let span = child(|| self.span(&request));
+                let asked = async {
+                    match request {
+                        Request::List { newest, page } => self.list(newest, page).await,
+                        Request::Stream => self.open(Str::EMPTY, true, watch).await,
+                        Request::Watch => self.open(state.position().clone(), false, watch).await,
+                    }
+                };
+                let asked = asked.instrument(span.clone()).await;
+                if let Err(failure) = &asked {
+                    set_failed(&span, failure.error.clone());
+                }
+                asked
+            }
             Next::Read => match watch {
                 Some(watch) => {
                     let silence = if state.is_collecting() { self.timing.initial } else { watch.silence };
@@ -158,6 +172,21 @@ impl Reflector {
                 None => Ok(Raw::Ended),
             },
         }
+    }
+
+    fn span(&self, request: &Request) -> Span {
+        let asked = match request {
+            Request::List { .. } => "list",
+            Request::Stream => "stream",
+            Request::Watch => "watch",
+        };
+        tracing::debug_span!(
+            "informer",
+            otel.name = %format_args!("informer {asked} {}", self.kind),
+            k8s.object.resource = %self.kind,
+            // More than none when it lists again.
+            coxswain.cached = self.store.len() as i64,
+        )
     }
 
     async fn list(&self, newest: bool, page: Page) -> Result<Raw, Failure> {

@@ -2,7 +2,7 @@
 
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
-use tracing::{Metadata, Subscriber};
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter};
 
 use crate::options::{ModuleVerbosity, Verbosity};
@@ -47,6 +47,10 @@ impl VerbosityFilter {
     }
 
     fn passes(&self, metadata: &Metadata<'_>) -> bool {
+        // Spans beyond the outermost are for traces, whatever the verbosity.
+        if metadata.is_span() && *metadata.level() > Level::INFO {
+            return false;
+        }
         let module = metadata.module_path().unwrap_or_else(|| metadata.target());
         *metadata.level() <= self.level(module)
     }

@@ -11,6 +11,7 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::model::clock::SharedClock;
+use crate::telemetry;
 
 /// Formats events as lines of JSON.
 pub(super) struct JsonLine {
@@ -57,11 +58,16 @@ where
         for (name, value) in fields.pairs {
             object.entry(name).or_insert(value);
         }
+        if let Some(ids) = telemetry::tracing::present() {
+            object.insert("trace_id".to_owned(), ids.trace_hex().into());
+            object.insert("span_id".to_owned(), ids.span_hex().into());
+        }
         for span in context.event_scope().into_iter().flatten() {
             let extensions = span.extensions();
             let Some(recorded) = extensions.get::<FormattedFields<JsonFields>>() else { continue };
             if let Ok(pairs) = serde_json::from_str::<Map<String, Value>>(&recorded.fields) {
-                for (name, value) in pairs {
+                // What a trace is told of a span in OpenTelemetry's words is not for lines.
+                for (name, value) in pairs.into_iter().filter(|(name, _)| !name.starts_with("otel.")) {
                     object.entry(name).or_insert(value);
                 }
             }

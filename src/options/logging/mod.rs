@@ -2,7 +2,7 @@
 //! writes to, at a verbosity that may differ by module.
 //!
 //! Levels of `tracing` stand for klog's numbers: errors, warnings and `info` are always there, `debug` from `-v=4`,
-//! `trace` from `-v=6`. Nothing is held back in a buffer, so nothing is lost when the process dies.
+//! `trace` from `-v=6`. Spans at debug level are for traces: no line tells of them. Nothing is held back in a buffer, so nothing is lost when the process dies.
 
 mod filter;
 mod json;
@@ -20,12 +20,13 @@ use tracing_subscriber::layer::Filter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
-use tracing_subscriber::{Layer, fmt, reload};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 pub use filter::VerbosityFilter;
 
 use super::Config;
 use crate::model::clock::SharedClock;
+use crate::telemetry::tracing::TraceLayer;
 
 /// Changes `-v` while the process runs; `Err` says why it could not.
 pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
@@ -78,12 +79,20 @@ where
 
 /// Makes the process log as the configuration asks. What it returns changes the verbosity later.
 ///
+/// `traces` is the layer that makes traces of spans, if there is one.
+///
 /// # Errors
 /// Something else in the process logs already.
-pub fn init(config: &Config, clock: SharedClock) -> Result<SetVerbosity, TryInitError> {
+pub fn init(
+    config: &Config,
+    clock: SharedClock,
+    traces: Option<TraceLayer<Registry>>,
+) -> Result<SetVerbosity, TryInitError> {
     let filter = VerbosityFilter::new(config.flags.v, config.flags.vmodule.clone());
     let (filter, handle) = reload::Layer::new(filter);
-    tracing_subscriber::registry().with(layer(config, clock, filter)).try_init()?;
+    // One list rather than an optional layer, so that without traces there is nothing of them.
+    let layers: Vec<_> = [layer(config, clock, filter)].into_iter().chain(traces).collect();
+    tracing_subscriber::registry().with(layers).try_init()?;
     Ok(Arc::new(move |verbosity| {
         handle.modify(|filter| filter.set_default(verbosity)).map_err(|error| error.to_string())
     }))

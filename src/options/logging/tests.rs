@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tracing_subscriber::Registry;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -13,6 +14,8 @@ use super::filter::VerbosityFilter;
 use super::layer_to;
 use crate::model::clock::ManualClock;
 use crate::options::{Config, Flags, ModuleVerbosity, Verbosity};
+use crate::telemetry::tracing::settings::Given;
+use crate::telemetry::tracing::{TraceLayer, Tracing, TracingSettings};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -30,13 +33,18 @@ impl io::Write for Lines {
 
 /// What `run` logs with these flags, at one moment in time.
 fn logged(flags: Flags, run: impl FnOnce()) -> Vec<String> {
+    logged_beside(None, flags, run)
+}
+
+fn logged_beside(traces: Option<TraceLayer<Registry>>, flags: Flags, run: impl FnOnce()) -> Vec<String> {
     let lines = Lines::default();
     let writer = lines.clone();
     let clock = Arc::new(ManualClock::new("2026-11-21T13:02:05.000001Z".parse::<Timestamp>().unwrap()));
     let config = Config { flags, ..Config::default() };
     let filter = VerbosityFilter::new(config.flags.v, config.flags.vmodule.clone());
     let layer = layer_to(&config, clock, BoxMakeWriter::new(move || writer.clone()), filter);
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), run);
+    let layers: Vec<_> = [layer].into_iter().chain(traces).collect();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layers), run);
     let bytes = lines.0.lock().clone();
     String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
 }
@@ -86,6 +94,35 @@ fn json_lines_have_kubernetes_names() {
     );
     assert_eq!(lines[2].get("v"), None, "an error has no verbosity");
     assert_eq!(lines[3]["v"], 4);
+}
+
+#[test]
+fn lines_of_a_recorded_span_have_its_ids() {
+    let given = Given { endpoint: "127.0.0.1:1", rate_per_million: -1, file: "" };
+    let settings = TracingSettings::complete(given, &|_| None).unwrap().unwrap();
+    for format in ["text", "json"] {
+        let mut tracing = Tracing::new(settings.clone()).unwrap();
+        let flags = Flags { logging_format: format.to_owned(), v: Verbosity(10), ..Flags::default() };
+        let lines = logged_beside(Some(tracing.layer()), flags, || {
+            let span = tracing::info_span!("reconcile", otel.name = "reconcile x", controller = "x");
+            let _entered = span.enter();
+            tracing::debug_span!("plan", deep = true).in_scope(|| tracing::info!("Here"));
+        });
+        let spans = tracing.recorded();
+        let (trace, id) = (spans[0].span_context.trace_id(), spans[0].span_context.span_id());
+        assert_eq!(&*spans[0].name, "plan");
+        if format == "text" {
+            let expected = format!(r#""Here" trace_id="{trace}" span_id="{id}" controller="x""#);
+            assert!(lines[0].ends_with(&expected), "{} {expected}", lines[0]);
+        } else {
+            let line: Value = serde_json::from_str(&lines[0]).unwrap();
+            assert_eq!(
+                (&line["trace_id"], &line["span_id"]),
+                (&json!(trace.to_string()), &json!(id.to_string()))
+            );
+            assert_eq!((line.get("deep"), line.get("otel.name")), (None, None));
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
 use crate::model::clock::SharedClock;
+use crate::telemetry;
 
 /// Formats events as lines of text. Time is UTC.
 pub(super) struct TextLine {
@@ -50,6 +51,9 @@ where
         let mut fields = Fields::default();
         event.record(&mut fields);
         write!(line, "] {:?}{}", fields.message, fields.pairs)?;
+        if let Some(ids) = telemetry::tracing::present() {
+            write!(line, " trace_id=\"{}\" span_id=\"{}\"", ids.trace_hex(), ids.span_hex())?;
+        }
         for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
             if let Some(pairs) = span.extensions().get::<FormattedFields<TextFields>>() {
                 write!(line, "{}", pairs.fields)?;
@@ -87,6 +91,10 @@ struct Fields {
 impl Fields {
     fn pair(&mut self, field: &Field, value: impl fmt::Display) {
         use fmt::Write as _;
+        // What a trace is told of a span in OpenTelemetry's words is not for lines.
+        if field.name().starts_with("otel.") {
+            return;
+        }
         // Writing to a String can't fail.
         let _ = write!(self.pairs, " {}={value}", field.name());
     }

@@ -45,7 +45,7 @@ pub(super) enum Who<'a> {
 
 /// A caller with connections of its own. Also a channel for generated clients.
 #[derive(Clone)]
-pub(super) struct Admin {
+pub(crate) struct Admin {
     client: Client<HttpsConnector<HttpConnector>, Body>,
     base: Uri,
     bearer: Option<HeaderValue>,
@@ -114,7 +114,7 @@ impl Admin {
     }
 
     /// The cluster's administrator.
-    pub(super) fn master(plane: &ControlPlane, manager: &Manager<'_>) -> Self {
+    pub(crate) fn master(plane: &ControlPlane, manager: &Manager<'_>) -> Self {
         Self::of(plane, manager, Who::Certificate(&plane.report.kubeconfigs["admin"]))
     }
 
@@ -130,7 +130,7 @@ impl Admin {
         LeaderServiceClient::new(self.clone())
     }
 
-    pub(super) fn queues(&self) -> QueueServiceClient<Self> {
+    pub(crate) fn queues(&self) -> QueueServiceClient<Self> {
         QueueServiceClient::new(self.clone())
     }
 
@@ -168,7 +168,7 @@ impl Admin {
     }
 
     /// Events of the past, as far as the log goes back, about one controller or all.
-    pub(super) async fn past(&self, controller: &str, of: proto::EventType) -> Vec<proto::Event> {
+    pub(crate) async fn past(&self, controller: &str, of: proto::EventType) -> Vec<proto::Event> {
         let controllers = if controller.is_empty() { Vec::new() } else { vec![controller.to_owned()] };
         let filter = Some(EventFilter { controllers, types: vec![of.into()], ..Default::default() });
         let start = Some(Start::SinceSequence(0));

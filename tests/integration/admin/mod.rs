@@ -16,7 +16,8 @@ use std::time::Duration;
 use coxswain::admin::proto;
 use coxswain::registry::REGISTRY;
 
-use self::caller::{Admin, Who, files};
+pub(crate) use self::caller::Admin;
+use self::caller::{Who, files};
 use crate::harness::{ControlPlane, Manager, Options, until};
 
 /// How long anything may take.

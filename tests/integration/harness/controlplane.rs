@@ -178,6 +178,32 @@ impl ControlPlane {
         Manager { url: format!("https://127.0.0.1:{port}"), ..self.running(name) }
     }
 
+    /// Starts Coxswain with the cluster's usual flags and `args`, and variables (`NAME=VALUE`) in its environment, and waits
+    /// until it serves.
+    pub(crate) fn coxswain_with(&self, name: &str, variables: &[&str], args: &[&str]) -> Manager<'_> {
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+        let secure_port = format!("--secure-port={port}");
+        let binary = Self::coxswain_binary();
+        let mut all: Vec<&str> = variables.to_vec();
+        all.push(&binary);
+        all.extend(self.report.manager_args.iter().map(String::as_str));
+        all.push(&secure_port);
+        all.extend(args);
+        self.add(name, Path::new("/usr/bin/env"), &all);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Manager { url: format!("https://127.0.0.1:{port}"), ..self.running(name) }
+    }
+
+    /// Starts any program as a component, to be operated by its name.
+    pub(crate) fn add(&self, name: &str, program: &Path, args: &[&str]) {
+        let program = program.to_str().expect("a path that is text");
+        let mut all = vec!["add", name, program];
+        all.extend(args);
+        self.ctl(&all);
+    }
+
     /// A manager that was started before.
     pub(crate) fn running(&self, name: &str) -> Manager<'_> {
         let component = self.component(name);

@@ -1,0 +1,77 @@
+//! The file of `--tracing-config-file`: a `TracingConfiguration` as the API server and the kubelet take it.
+
+use serde::Deserialize;
+
+use super::{FILE, Problem};
+
+const GROUP: &str = "apiserver.config.k8s.io";
+const KIND: &str = "TracingConfiguration";
+const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+
+/// What the file says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TracingDocument {
+    pub(super) endpoint: Option<String>,
+    /// 0 where the file says nothing: then only traces that somebody else began to record are.
+    pub(super) rate_per_million: u32,
+}
+
+#[derive(Deserialize)]
+struct TypeMeta {
+    #[serde(rename = "apiVersion", default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Document {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    endpoint: Option<String>,
+    sampling_rate_per_million: Option<i64>,
+}
+
+/// Reads the file; `None` where there is none, or where something is wrong, which is added to `problems`.
+pub(super) fn read(path: &str, problems: &mut Vec<Problem>) -> Option<TracingDocument> {
+    if path.is_empty() {
+        return None;
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| vec![error.to_string()]);
+    match text.and_then(|text| parse(&text)) {
+        Ok(document) => Some(document),
+        Err(found) => {
+            let allowed = format!("a file with kind {KIND}, apiVersion {GROUP}/{}", VERSIONS.join(" or "));
+            let problem = |each: String| Problem::new(FILE, format!("{path:?}: {each}"), allowed.clone());
+            problems.extend(found.into_iter().map(problem));
+            None
+        }
+    }
+}
+
+pub(super) fn parse(text: &str) -> Result<TracingDocument, Vec<String>> {
+    let unreadable = |error: serde_yaml_ng::Error| vec![error.to_string()];
+    let meta: TypeMeta = serde_yaml_ng::from_str(text).map_err(unreadable)?;
+    let version = meta.api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
+    let mut problems = Vec::new();
+    if meta.kind != KIND {
+        problems.push(format!("kind {:?} is not {KIND}", meta.kind));
+    }
+    if !version.is_some_and(|version| VERSIONS.contains(&version)) {
+        problems.push(format!("there is no apiVersion {:?}", meta.api_version));
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let document: Document = serde_yaml_ng::from_str(text).map_err(unreadable)?;
+    let rate = document.sampling_rate_per_million.unwrap_or(0);
+    match u32::try_from(rate) {
+        Ok(rate_per_million @ 0..=1_000_000) => {
+            Ok(TracingDocument { endpoint: document.endpoint, rate_per_million })
+        }
+        _ => Err(vec![format!("samplingRatePerMillion {rate} is not from 0 to 1000000")]),
+    }
+}

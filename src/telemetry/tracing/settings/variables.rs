@@ -1,0 +1,201 @@
+//! The variables of the OpenTelemetry specification, each read where it is used. An empty one is one that is not set.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use percent_encoding::percent_decode_str;
+
+use super::{Batching, Found, MOST_QUEUED, Problem, Protocol, Root, Sampling, Source};
+
+/// Reads variables. Those of traces win over those of all signals.
+pub(super) struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
+
+type Names = [&'static str; 2];
+
+const ENDPOINT: Names = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+const PROTOCOL: Names = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+const HEADERS: Names = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+const TIMEOUT: Names = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+const CERTIFICATE: Names = ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
+const COMPRESSION: Names = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
+const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
+const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+const SAMPLER_ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
+const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+/// What a variable that names an endpoint is without one: the specification's place for OTLP/HTTP.
+const DEFAULT_HTTP_ENDPOINT: &str = "http://localhost:4318";
+
+impl<'a> Variables<'a> {
+    pub(super) fn new(environment: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self(environment)
+    }
+
+    fn get(&self, name: &str) -> Option<String> {
+        (self.0)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    fn first(&self, names: Names) -> Option<(&'static str, String)> {
+        names.into_iter().find_map(|name| Some((name, self.get(name)?)))
+    }
+
+    /// The endpoint, unless the variables ask for none.
+    pub(super) fn endpoint(&self, problems: &mut Vec<Problem>) -> Option<Found> {
+        // Anything but `true` is false, says the specification.
+        if self.get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return None;
+        }
+        let asked = match self.get(EXPORTER).as_deref() {
+            Some("none") => return None,
+            Some("otlp") => true,
+            None => false,
+            Some(other) => {
+                let problem = format!("there is no exporter {other:?}");
+                problems.push(Problem::new(Source::Variable(EXPORTER), problem, "otlp, none"));
+                return None;
+            }
+        };
+        let protocol = Protocol::HttpProtobuf;
+        let named = self.first(ENDPOINT).map(|(name, text)| Found {
+            source: Source::Variable(name),
+            text,
+            protocol,
+            whole: name == ENDPOINT[0],
+        });
+        named.or_else(|| {
+            asked.then(|| {
+                let grpc = self.first(PROTOCOL).is_some_and(|(_, protocol)| protocol == "grpc");
+                let text = if grpc { super::DEFAULT_ENDPOINT } else { DEFAULT_HTTP_ENDPOINT };
+                Found { source: Source::Variable(EXPORTER), text: text.to_owned(), protocol, whole: false }
+            })
+        })
+    }
+
+    pub(super) fn protocol(&self, problems: &mut Vec<Problem>) -> Option<Protocol> {
+        let (name, value) = self.first(PROTOCOL)?;
+        match value.as_str() {
+            "grpc" => Some(Protocol::Grpc),
+            "http/protobuf" => Some(Protocol::HttpProtobuf),
+            other => {
+                let problem = format!("there is no protocol {other:?}");
+                problems.push(Problem::new(Source::Variable(name), problem, "grpc, http/protobuf"));
+                None
+            }
+        }
+    }
+
+    /// Checks the headers, which the exporter reads by itself. They are secret: no word of what is in them.
+    pub(super) fn headers(&self, problems: &mut Vec<Problem>) {
+        let Some((name, value)) = self.first(HEADERS) else { return };
+        let good = value.split(',').filter(|pair| !pair.trim().is_empty()).all(|pair| {
+            pair.split_once('=').is_some_and(|(key, value)| {
+                let value = percent_decode_str(value.trim()).decode_utf8();
+                HeaderName::try_from(key.trim()).is_ok()
+                    && value.is_ok_and(|value| HeaderValue::try_from(value.as_ref()).is_ok())
+            })
+        });
+        if !good {
+            let problem = "it holds something that is no header";
+            problems.push(Problem::new(Source::Variable(name), problem, "NAME=VALUE,NAME=VALUE"));
+        }
+    }
+
+    pub(super) fn compression(&self, problems: &mut Vec<Problem>) {
+        if let Some((name, value)) = self.first(COMPRESSION)
+            && value != "none"
+        {
+            let problem = format!("{value:?} is not supported");
+            problems.push(Problem::new(Source::Variable(name), problem, "none"));
+        }
+    }
+
+    pub(super) fn certificate(&self) -> Option<PathBuf> {
+        self.first(CERTIFICATE).map(|(_, path)| path.into())
+    }
+
+    pub(super) fn timeout(&self, problems: &mut Vec<Problem>) -> Option<Duration> {
+        let (name, value) = self.first(TIMEOUT)?;
+        milliseconds(name, &value, problems)
+    }
+
+    pub(super) fn sampling(&self, problems: &mut Vec<Problem>) -> Sampling {
+        let name = self.get(SAMPLER);
+        let name = name.as_deref().unwrap_or("parentbased_always_on");
+        let (parent_based, kind) = match name.strip_prefix("parentbased_") {
+            Some(kind) => (true, kind),
+            None => (false, name),
+        };
+        let root = match kind {
+            "always_on" => Root::Always,
+            "always_off" => Root::Never,
+            "traceidratio" => Root::Ratio(self.ratio(problems)),
+            _ => {
+                let problem = format!("there is no sampler {name:?}");
+                let allowed = "always_on, always_off, traceidratio, each with parentbased_ before it or not";
+                problems.push(Problem::new(Source::Variable(SAMPLER), problem, allowed));
+                Root::Never
+            }
+        };
+        Sampling { parent_based, root }
+    }
+
+    fn ratio(&self, problems: &mut Vec<Problem>) -> f64 {
+        let Some(value) = self.get(SAMPLER_ARGUMENT) else { return 1.0 };
+        let ratio = value.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+        ratio.unwrap_or_else(|| {
+            let problem = format!("{value:?} is no ratio");
+            problems.push(Problem::new(Source::Variable(SAMPLER_ARGUMENT), problem, "0 to 1"));
+            0.0
+        })
+    }
+
+    pub(super) fn batching(&self, problems: &mut Vec<Problem>) -> Batching {
+        let mut batching = Batching::default();
+        for (name, into) in [
+            ("OTEL_BSP_MAX_QUEUE_SIZE", &mut batching.queue),
+            ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", &mut batching.batch),
+        ] {
+            let Some(value) = self.get(name) else { continue };
+            if let Ok(count @ 1..=MOST_QUEUED) = value.parse() {
+                *into = count;
+            } else {
+                let problem = format!("{value:?} is no number of spans");
+                let allowed = format!("1 to {MOST_QUEUED}");
+                problems.push(Problem::new(Source::Variable(name), problem, allowed));
+            }
+        }
+        batching.batch = batching.batch.min(batching.queue);
+        let delay = "OTEL_BSP_SCHEDULE_DELAY";
+        if let Some(delay) = self.get(delay).and_then(|value| milliseconds(delay, &value, problems)) {
+            batching.delay = delay;
+        }
+        batching
+    }
+
+    pub(super) fn service_name(&self) -> Option<String> {
+        self.get("OTEL_SERVICE_NAME")
+    }
+
+    pub(super) fn attributes(&self, problems: &mut Vec<Problem>) -> Vec<(String, String)> {
+        let Some(value) = self.get(ATTRIBUTES) else { return Vec::new() };
+        let pairs = value.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=')?;
+            let decoded = |text: &str| Some(percent_decode_str(text.trim()).decode_utf8().ok()?.into_owned());
+            Some((decoded(key).filter(|key| !key.is_empty())?, decoded(value)?))
+        });
+        pairs.collect::<Option<Vec<_>>>().unwrap_or_else(|| {
+            let problem = format!("{value:?} can't be read");
+            problems.push(Problem::new(Source::Variable(ATTRIBUTES), problem, "NAME=VALUE,NAME=VALUE"));
+            Vec::new()
+        })
+    }
+}
+
+fn milliseconds(name: &'static str, value: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
+    let parsed = value.parse::<u64>().ok().filter(|milliseconds| (1..=3_600_000).contains(milliseconds));
+    if parsed.is_none() {
+        let problem = format!("{value:?} is no number of milliseconds");
+        problems.push(Problem::new(Source::Variable(name), problem, "1 to 3600000"));
+    }
+    parsed.map(Duration::from_millis)
+}

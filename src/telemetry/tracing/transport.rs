@@ -1,0 +1,111 @@
+//! The way to the collector: OTLP over gRPC or HTTP, on the TLS that everything else here uses.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use tonic::transport::Endpoint;
+
+use super::provider::TracingError;
+use super::settings::{Protocol, TracingSettings};
+
+/// A collector answers with little; more than this is read from none.
+const MOST_ANSWERED: usize = 1 << 20;
+/// After this silence of a connection that is waited for a ping is sent, so that one that is dead is found out.
+const PING_AFTER: Duration = Duration::from_secs(10);
+/// Connections that nobody uses are kept this long.
+const IDLE: Duration = Duration::from_mins(1);
+
+/// What sends spans to the collector. To be called within a runtime; connects when there is something to send.
+pub(super) fn exporter(settings: &TracingSettings) -> Result<SpanExporter, TracingError> {
+    let connect = HttpsConnectorBuilder::new().with_tls_config(tls(settings)?).https_or_http();
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(settings.timeout));
+    let built = match settings.protocol {
+        Protocol::Grpc => {
+            let endpoint = Endpoint::from(settings.endpoint.clone())
+                .connect_timeout(settings.timeout)
+                .http2_keep_alive_interval(PING_AFTER)
+                .keep_alive_timeout(settings.timeout);
+            let channel = endpoint.connect_with_connector_lazy(connect.enable_http2().wrap_connector(tcp));
+            SpanExporter::builder().with_tonic().with_channel(channel).with_timeout(settings.timeout).build()
+        }
+        Protocol::HttpProtobuf => SpanExporter::builder()
+            .with_http()
+            .with_http_client(Http::new(connect.enable_all_versions().wrap_connector(tcp)))
+            .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
+            .with_endpoint(settings.endpoint.to_string())
+            .with_timeout(settings.timeout)
+            .build(),
+    };
+    built.map_err(|error| TracingError::Exporter(error.to_string()))
+}
+
+fn tls(settings: &TracingSettings) -> Result<ClientConfig, TracingError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| TracingError::Exporter(error.to_string()))?;
+    let builder = match &settings.certificate {
+        Some(path) => builder.with_root_certificates(roots(path)?),
+        // The system's roots need not even be there where nothing is encrypted.
+        None if settings.endpoint.scheme_str() == Some("http") => {
+            builder.with_root_certificates(RootCertStore::empty())
+        }
+        None => builder
+            .with_native_roots()
+            .map_err(|error| TracingError::Exporter(format!("the system's authorities: {error}")))?,
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TracingError> {
+    let unfit = |why: String| TracingError::Certificate { path: path.to_owned(), why };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unfit(error.to_string()))? {
+        let certificate = certificate.map_err(|error| unfit(error.to_string()))?;
+        roots.add(certificate).map_err(|error| unfit(error.to_string()))?;
+    }
+    if roots.is_empty() { Err(unfit("there is no certificate in it".to_owned())) } else { Ok(roots) }
+}
+
+/// OTLP/HTTP on our own client.
+struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+
+impl Http {
+    fn new(connector: HttpsConnector<HttpConnector>) -> Self {
+        let mut builder = Client::builder(TokioExecutor::new());
+        Self(builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(connector))
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").finish_non_exhaustive()
+    }
+}
+
+#[tonic::async_trait]
+impl HttpClient for Http {
+    /// Bounded in time by whoever sends.
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let response = self.0.request(request.map(Full::new)).await?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, MOST_ANSWERED).collect().await?.to_bytes();
+        Ok(Response::from_parts(head, body))
+    }
+}
