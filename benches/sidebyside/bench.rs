@@ -132,7 +132,7 @@ pub(crate) struct Settings {
 impl Settings {
     fn from_environment() -> Self {
         let scale = text("SCALE").map_or(1.0, |text| text.parse().expect("SCALE is a number"));
-        assert!(scale > 0.0 && scale <= 1.0, "SCALE is above 0 and at most 1");
+        assert!(scale > 0.0, "SCALE is above 0");
         let scenarios = text("SCENARIOS").unwrap_or_default();
         let rounds = number("ROUNDS", 3);
         assert!(rounds > 0, "ROUNDS is at least 1");
