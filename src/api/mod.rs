@@ -9,6 +9,7 @@ pub mod charge;
 pub mod coordination;
 pub mod core;
 pub mod discovery;
+pub mod document;
 pub mod dynamic;
 pub mod endpoints;
 pub mod events;

@@ -26,6 +26,19 @@ pub struct ActionState {
     pub result: ActionResult,
 }
 
+impl ActionState {
+    /// How an object of this kind was changed, as metrics name it: `create`, `update` or `delete`; `None` if none was.
+    pub fn changed(&self, kind: &Kind) -> Option<&'static str> {
+        let operation = match self.verb {
+            ActionVerb::Create => "create",
+            ActionVerb::Update | ActionVerb::Patch => "update",
+            ActionVerb::Delete => "delete",
+            ActionVerb::Verify | ActionVerb::Event => return None,
+        };
+        (self.kind == kind && self.result == ActionResult::Done).then_some(operation)
+    }
+}
+
 /// Sorts of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionVerb {

@@ -5,14 +5,17 @@ use serde::Deserialize;
 
 use super::error::OptionError;
 use super::flags::Flags;
+use crate::api::document::Document;
 use crate::framework::Descriptor;
 
 /// What this manager is called where controllers are shared out.
 const COMPONENT: &str = "kube-controller-manager";
 const FLAG: &str = "leader-migration-config";
-const GROUP: &str = "controllermanager.config.k8s.io";
-const KIND: &str = "LeaderMigrationConfiguration";
-const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+const DOCUMENT: Document = Document {
+    group: "controllermanager.config.k8s.io",
+    kind: "LeaderMigrationConfiguration",
+    versions: &["v1", "v1beta1", "v1alpha1"],
+};
 
 /// How controllers are shared out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +90,7 @@ impl LeaderMigration {
         if path.is_empty() {
             return Some(Self::default());
         }
-        let allowed = format!("a file with kind {KIND}, apiVersion {GROUP}/{}", VERSIONS.join(" or "));
+        let allowed = DOCUMENT.expected();
         let read = std::fs::read_to_string(path).map_err(|error| vec![error.to_string()]);
         match read.and_then(|text| parse(&text)) {
             Ok(migration) => Some(migration),
@@ -102,16 +105,8 @@ impl LeaderMigration {
 }
 
 #[derive(Deserialize)]
-struct TypeMeta {
-    #[serde(rename = "apiVersion", default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Document {
+struct Configuration {
     #[serde(rename = "apiVersion")]
     _api_version: String,
     #[serde(rename = "kind")]
@@ -124,25 +119,13 @@ struct Document {
 }
 
 fn parse(text: &str) -> Result<LeaderMigration, Vec<String>> {
-    let unreadable = |error: serde_yaml_ng::Error| vec![error.to_string()];
-    let meta: TypeMeta = serde_yaml_ng::from_str(text).map_err(unreadable)?;
-    let version = meta.api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
+    let (document, version): (Configuration, _) = DOCUMENT.decode(text)?;
     let mut problems = Vec::new();
-    if meta.kind != KIND {
-        problems.push(format!("kind {:?} is not {KIND}", meta.kind));
-    }
-    if !version.is_some_and(|version| VERSIONS.contains(&version)) {
-        problems.push(format!("there is no apiVersion {:?}", meta.api_version));
-    }
-    if !problems.is_empty() {
-        return Err(problems);
-    }
-    let document: Document = serde_yaml_ng::from_str(text).map_err(unreadable)?;
     if document.leader_name.is_empty() {
         problems.push("leaderName is empty".to_owned());
     }
     match document.resource_lock.as_deref() {
-        Some(_) if version == Some("v1") => problems.push("v1 has no field resourceLock".to_owned()),
+        Some(_) if version == "v1" => problems.push("v1 has no field resourceLock".to_owned()),
         None | Some("" | "leases") => {}
         Some(lock) => problems.push(format!("resourceLock {lock:?} is not leases")),
     }

@@ -16,7 +16,7 @@ use super::plan::Count;
 use super::topology;
 use super::view::View;
 use crate::api::kinds::ENDPOINT_SLICES;
-use crate::executor::{ActionResult, ActionState, ActionVerb};
+use crate::executor::ActionState;
 use crate::framework::{Outcome, RoomMetrics};
 use crate::model::Key;
 use crate::wire::Str;
@@ -134,16 +134,8 @@ impl Metrics {
             Outcome::Failed { .. } => "error",
         };
         self.syncs.with_label_values(&[result]).inc();
-        for action in actions.iter().filter(|action| action.kind == &ENDPOINT_SLICES) {
-            let operation = match action.verb {
-                ActionVerb::Create => "create",
-                ActionVerb::Update => "update",
-                ActionVerb::Delete => "delete",
-                ActionVerb::Verify | ActionVerb::Patch | ActionVerb::Event => continue,
-            };
-            if action.result == ActionResult::Done {
-                self.changes.with_label_values(&[operation]).inc();
-            }
+        for operation in actions.iter().filter_map(|action| action.changed(&ENDPOINT_SLICES)) {
+            self.changes.with_label_values(&[operation]).inc();
         }
         if matches!(outcome, Outcome::Waiting(_)) {
             // Nothing was planned.

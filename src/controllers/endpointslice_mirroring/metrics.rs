@@ -10,7 +10,7 @@ use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts, expone
 
 use super::plan::Count;
 use crate::api::kinds::ENDPOINT_SLICES;
-use crate::executor::{ActionResult, ActionState, ActionVerb};
+use crate::executor::ActionState;
 use crate::framework::{Outcome, RoomMetrics};
 use crate::model::Key;
 
@@ -99,16 +99,8 @@ impl Metrics {
 
     /// The reconcile of `key` has ended.
     pub(super) fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
-        for action in actions.iter().filter(|action| action.kind == &ENDPOINT_SLICES) {
-            let operation = match action.verb {
-                ActionVerb::Create => "create",
-                ActionVerb::Update => "update",
-                ActionVerb::Delete => "delete",
-                ActionVerb::Verify | ActionVerb::Patch | ActionVerb::Event => continue,
-            };
-            if action.result == ActionResult::Done {
-                self.changes.with_label_values(&[operation]).inc();
-            }
+        for operation in actions.iter().filter_map(|action| action.changed(&ENDPOINT_SLICES)) {
+            self.changes.with_label_values(&[operation]).inc();
         }
         if matches!(outcome, Outcome::Waiting(_)) {
             // Nothing was planned.

@@ -1,6 +1,7 @@
 //! The room's tables and properties.
 
 use super::*;
+use crate::framework::rig::Rig;
 use crate::options::Config;
 
 mod fixtures;
@@ -9,29 +10,13 @@ mod metrics;
 mod properties;
 mod slices;
 
-use fixtures::Bench;
-
 #[test]
 fn it_builds_and_watches_what_it_reads() {
-    let bench = Bench::new();
-    let mut config = Config::default();
-    config.flags.mirroring_concurrent_service_endpoint_syncs = 7;
-    let mut rests = |period| {
+    let rests = |period| {
+        let mut config = Config::default();
+        config.flags.mirroring_concurrent_service_endpoint_syncs = 7;
         config.flags.mirroring_endpointslice_updates_batch_period = Duration::from_secs(period);
-        let built = build(&Build {
-            config: &config,
-            gate: &|_| false,
-            root_ca: None,
-            can_sign_tokens: false,
-            store: &|kind, selector| {
-                assert_eq!(selector, None);
-                bench.store(kind)
-            },
-            dynamic: &|_| panic!("what it watches is known"),
-            debug: &|_| panic!("it has no page"),
-            metrics: &crate::framework::RoomMetrics::new(prometheus::Registry::new()),
-        })
-        .unwrap();
+        let built = Rig::new(config).build(build).unwrap();
         let [work] = built.loops.as_slice() else { panic!("one loop") };
         assert_eq!((work.queue, work.workers), ("endpoint_slice_mirroring", 7));
         let watched: Vec<String> = work.watches.iter().map(|watch| watch.kind.to_string()).collect();

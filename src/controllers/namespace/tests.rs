@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::framework::ApiResource;
-use crate::informer::Store;
+use crate::framework::rig::Rig;
 use crate::options::Config;
 
 mod conditions;
@@ -14,21 +14,9 @@ mod properties;
 fn it_builds_and_watches_namespaces_that_go() {
     let mut config = Config::default();
     config.flags.concurrent_namespace_syncs = 3;
-    let store = Arc::new(Store::new(&NAMESPACES));
-    let built = build(&Build {
-        config: &config,
-        gate: &|gate| gate == "OrderedNamespaceDeletion",
-        root_ca: None,
-        can_sign_tokens: false,
-        store: &|kind, selector| {
-            assert_eq!((kind, selector), (&NAMESPACES, None));
-            Arc::clone(&store)
-        },
-        dynamic: &|_| panic!("what it watches is known"),
-        debug: &|_| panic!("it has no page"),
-        metrics: &crate::framework::RoomMetrics::new(prometheus::Registry::new()),
-    })
-    .unwrap();
+    let rig = Rig::new(config);
+    let store = rig.store(&NAMESPACES);
+    let built = rig.build(build).unwrap();
     let [work] = built.loops.as_slice() else { panic!("one loop") };
     assert_eq!((work.queue, work.workers, work.kind), ("namespace", 3, Some(&NAMESPACES)));
     assert_eq!(work.reconcile.gather(&NAMESPACES), Duration::from_secs(5));

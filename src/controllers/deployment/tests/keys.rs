@@ -8,6 +8,7 @@ use super::super::*;
 use super::fixtures::*;
 use crate::api::core::PodStatus;
 use crate::api::{AnyObject, Object};
+use crate::framework::rig::Rig;
 use crate::informer::Store;
 use crate::model::owners::controller_reference;
 use crate::options::Config;
@@ -239,17 +240,7 @@ fn an_invalid_selector_waits_for_a_change() {
 
 #[test]
 fn the_controller_is_built_as_its_descriptor_says() {
-    let built = build(&Build {
-        config: &Config::default(),
-        gate: &|_| true,
-        root_ca: None,
-        can_sign_tokens: false,
-        store: &|kind, _| Arc::new(Store::new(kind)),
-        dynamic: &|_| panic!("what it watches is known"),
-        debug: &|_| panic!("it has no page"),
-        metrics: &crate::framework::RoomMetrics::new(prometheus::Registry::new()),
-    })
-    .unwrap();
+    let built = Rig::new(Config::default()).build(build).unwrap();
     let [single] = &built.loops[..] else { panic!("one loop") };
     assert_eq!((single.queue, single.workers), ("deployment", 5));
     assert_eq!(

@@ -3,10 +3,13 @@
 use serde::Deserialize;
 
 use super::{FILE, Problem};
+use crate::api::document::Document;
 
-const GROUP: &str = "apiserver.config.k8s.io";
-const KIND: &str = "TracingConfiguration";
-const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+const DOCUMENT: Document = Document {
+    group: "apiserver.config.k8s.io",
+    kind: "TracingConfiguration",
+    versions: &["v1", "v1beta1", "v1alpha1"],
+};
 
 /// What the file says.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,16 +20,8 @@ pub(super) struct TracingDocument {
 }
 
 #[derive(Deserialize)]
-struct TypeMeta {
-    #[serde(rename = "apiVersion", default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Document {
+struct Configuration {
     #[serde(rename = "apiVersion")]
     _api_version: String,
     #[serde(rename = "kind")]
@@ -44,7 +39,7 @@ pub(super) fn read(path: &str, problems: &mut Vec<Problem>) -> Option<TracingDoc
     match text.and_then(|text| parse(&text)) {
         Ok(document) => Some(document),
         Err(found) => {
-            let allowed = format!("a file with kind {KIND}, apiVersion {GROUP}/{}", VERSIONS.join(" or "));
+            let allowed = DOCUMENT.expected();
             let problem = |each: String| Problem::new(FILE, format!("{path:?}: {each}"), allowed.clone());
             problems.extend(found.into_iter().map(problem));
             None
@@ -53,20 +48,7 @@ pub(super) fn read(path: &str, problems: &mut Vec<Problem>) -> Option<TracingDoc
 }
 
 pub(super) fn parse(text: &str) -> Result<TracingDocument, Vec<String>> {
-    let unreadable = |error: serde_yaml_ng::Error| vec![error.to_string()];
-    let meta: TypeMeta = serde_yaml_ng::from_str(text).map_err(unreadable)?;
-    let version = meta.api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
-    let mut problems = Vec::new();
-    if meta.kind != KIND {
-        problems.push(format!("kind {:?} is not {KIND}", meta.kind));
-    }
-    if !version.is_some_and(|version| VERSIONS.contains(&version)) {
-        problems.push(format!("there is no apiVersion {:?}", meta.api_version));
-    }
-    if !problems.is_empty() {
-        return Err(problems);
-    }
-    let document: Document = serde_yaml_ng::from_str(text).map_err(unreadable)?;
+    let (document, _): (Configuration, _) = DOCUMENT.decode(text)?;
     let rate = document.sampling_rate_per_million.unwrap_or(0);
     match u32::try_from(rate) {
         Ok(rate_per_million @ 0..=1_000_000) => {
