@@ -1,7 +1,8 @@
 //! Reconciles that somebody asked for: one key now, or what a reconcile would do.
 //!
 //! A key is never reconciled by two at once: who asks is put before the queue and gets the answer of the first reconcile
-//! that begins after that. An explanation runs observe and plan only, and writes nothing.
+//! that begins after that; where this finds that the cache has not seen the last writes yet, a moment is given to it, and the
+//! next one answers. An explanation runs observe and plan only, and writes nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,6 +18,9 @@ use crate::api::Kind;
 use crate::executor::{ActionState, planned};
 use crate::model::Key;
 use crate::telemetry::tracing::is_on;
+
+/// For how long after a write who asks for a reconcile waits for the cache to see it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What came of a reconcile that somebody asked for.
 #[derive(Clone, Debug)]
@@ -63,6 +67,13 @@ impl Demands {
         if waiting.is_empty() { Vec::new() } else { waiting.remove(key).unwrap_or_default() }
     }
 
+    /// Lets them wait for the key's next reconcile.
+    pub(super) fn put_back(&self, key: &Key, asked: Vec<oneshot::Sender<Synced>>) {
+        if !asked.is_empty() {
+            self.0.lock().entry(key.clone()).or_default().extend(asked);
+        }
+    }
+
     /// Lets all go who wait; their keys are not reconciled any more.
     pub(super) fn close(&self) {
         self.0.lock().clear();
@@ -70,6 +81,23 @@ impl Demands {
 }
 
 impl Worker {
+    /// Those of `asked` who are to be told how a reconcile ended.
+    pub(super) fn to_be_told(
+        &self,
+        key: &Key,
+        outcome: &Outcome,
+        asked: Vec<oneshot::Sender<Synced>>,
+    ) -> Vec<oneshot::Sender<Synced>> {
+        if !matches!(outcome, Outcome::Waiting(_)) || self.expectations.waited(key) >= PATIENCE {
+            return asked;
+        }
+        self.demands.put_back(key, asked);
+        if self.queue.is_shutting_down() {
+            self.demands.close();
+        }
+        Vec::new()
+    }
+
     /// Reconciles a key now; `None` if the controller stops before.
     pub(super) async fn sync(&self, key: Key) -> Option<Synced> {
         let answered = self.demands.ask(&key);

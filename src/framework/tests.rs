@@ -314,6 +314,24 @@ async fn who_asks_gets_the_first_reconcile_that_begins_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_asks_waits_a_moment_for_a_cache_that_is_behind() {
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    bench.server.answer(201, pod("5"));
+    assert_eq!(bench.reconcile().await, Outcome::Done { writes: 1, requeue_after: None });
+    let (worker, store) = (Arc::new(bench.worker), bench.store);
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    let began = tokio::time::Instant::now();
+    assert_eq!(worker.sync(key()).await.unwrap().outcome, Outcome::Waiting(&PODS), "it does not come");
+    assert!(began.elapsed() >= Duration::from_secs(2), "it was waited for");
+    let (synced, ()) = tokio::join!(worker.sync(key()), async { store.bookmark("5") });
+    assert_eq!(synced.unwrap().outcome, Outcome::Absent);
+    worker.queue.shut_down_now();
+    tasks.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_asks_for_a_key_that_was_put_aside_is_told_so() {
     let bench = Bench::new();
     let worker = Arc::new(bench.worker);

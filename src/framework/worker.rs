@@ -142,6 +142,7 @@ impl Worker {
         self.metrics.observe(self.controller, &outcome, took);
         self.stats.record(&key, &outcome, turn.attempt);
         self.reconcile.ended(&key, &outcome, &actions);
+        let asked = self.to_be_told(&key, &outcome, asked);
         span.in_scope(|| {
             let trace_id = present().map(|ids| ids.trace);
             answer(asked, || Synced { outcome: outcome.clone(), actions: actions.clone(), took, trace_id });
