@@ -13,6 +13,9 @@ use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+/// How often an object is sent that admission refuses because a quota changes under it.
+const ADMISSIONS: u32 = 20;
+
 /// A cluster, reached as its administrator.
 #[derive(Clone)]
 pub(crate) struct Cluster {
@@ -59,6 +62,8 @@ impl Namespace {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
+    /// Creates an object. Admission gives up with a conflict when a quota's counts have changed under it three times, and
+    /// has created nothing then: as a client is told to, this asks again.
     pub(crate) async fn create<K>(&self, value: Value) -> K
     where
         K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>
@@ -68,7 +73,14 @@ impl Namespace {
             + Debug,
         K::DynamicType: Default,
     {
-        self.api::<K>().create(&PostParams::default(), &object(value)).await.expect("the object is created")
+        let (api, object) = (self.api::<K>(), object(value));
+        for _ in 0..ADMISSIONS {
+            match api.create(&PostParams::default(), &object).await {
+                Err(kube::Error::Api(status)) if status.reason == "Conflict" => {}
+                created => return created.expect("the object is created"),
+            }
+        }
+        panic!("{ADMISSIONS} times a quota has changed while this was created: {object:?}");
     }
 
     /// Creates a Deployment of `app=NAME` pods; `spec` is merged over the defaults.
