@@ -2,13 +2,15 @@
 # Builds the control plane that Coxswain is developed and tested against, from the versions pinned in go.mod.
 #
 # Progress goes to stderr. The last line on stdout is the directory of the binaries: etcd, kube-apiserver,
-# kube-scheduler, kube-controller-manager, kubectl, kwok, grpcurl, collector (an OpenTelemetry Collector, of a module of its
-# own so that its pins and Kubernetes' do not meet) and the launcher, controlplane. Beside that directory
+# kube-scheduler, kube-controller-manager, kubectl, kwok, grpcurl, collector (an OpenTelemetry Collector), prometheus and
+# promtool (these of modules of their own, so that their pins and Kubernetes' do not meet) and the launcher, controlplane.
+# Beside that directory
 # are `stages` (kwok's stage files) and `protos` (the .proto files of the Kubernetes API).
 #
 # Results are kept outside of the checkout, under ${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/coxswain}/controlplane:
 #   components-HASH/   what is pinned; HASH covers go.mod, go.sum, this recipe, the Go version and the platform
 #   collector-HASH/    the same of collector/
+#   prometheus-HASH/   the same of prometheus/
 #   HASH/              the launcher, with links to its components; HASH covers the launcher's sources too
 # Two copies may run at once. A build that is interrupted goes on with the next component and leaves no half-written file.
 set -euo pipefail
@@ -147,9 +149,27 @@ build_collector() {
     say "collector built in $((SECONDS - began)) s"
 }
 
-# Builds the launcher into $1 beside links to the components in the directory named $2 and the collector in $3.
+# Builds Prometheus and its tool into $1, without discovery of targets in clouds and without pages for people. It comes
+# last of what is large, for its go.mod names the versions of ../go.mod where it can: what those share is compiled once.
+build_prometheus() {
+    local out=$1 began=$SECONDS version path=github.com/prometheus
+    say "building prometheus and promtool (first time: some 3 minutes on 2 cores)"
+    mkdir -p "$out/bin" "$out/tmp"
+    (
+        cd prometheus
+        version=$(go list -m -f '{{.Version}}' $path/prometheus)
+        go build -trimpath -tags remove_all_sd -ldflags "-s -w -X $path/common/version.Version=$version" -o "$out/tmp/" \
+            $path/prometheus/cmd/prometheus $path/prometheus/cmd/promtool 9>&-
+    )
+    mv "$out"/tmp/* "$out/bin/"
+    rmdir "$out/tmp"
+    say "prometheus and promtool built in $((SECONDS - began)) s"
+}
+
+# Builds the launcher into $1 beside links to the components in the directory named $2, the collector in $3 and
+# Prometheus in $4.
 build_launcher() {
-    local out=$1 components=$2 collector=$3 component name
+    local out=$1 components=$2 collector=$3 prometheus=$4 component name
     rm -rf "${out%/*}"/*.tmp "$out" # a failed build leaves its .tmp
     mkdir -p "$out.tmp/bin"
     go build -trimpath -o "$out.tmp/bin/controlplane" ./cmd/controlplane 9>&-
@@ -158,6 +178,9 @@ build_launcher() {
         ln -s "../../$components/bin/$name" "$out.tmp/bin/$name"
     done
     ln -s "../../$collector/bin/collector" "$out.tmp/bin/collector"
+    for name in prometheus promtool; do
+        ln -s "../../$prometheus/bin/$name" "$out.tmp/bin/$name"
+    done
     ln -s "../$components/stages" "$out.tmp/stages"
     ln -s "../$components/protos" "$out.tmp/protos"
     mv -T "$out.tmp" "$out"
@@ -177,8 +200,13 @@ collector="collector-$({
     declare -f build_collector
     sha256sum collector/go.mod collector/go.sum collector/*.go
 } | hash_of)"
+prometheus="prometheus-$({
+    printf '%s\n' "$platform"
+    declare -f build_prometheus
+    sha256sum prometheus/go.mod prometheus/go.sum
+} | hash_of)"
 launcher="$({
-    printf '%s\n' "$components" "$collector"
+    printf '%s\n' "$components" "$collector" "$prometheus"
     declare -f build_launcher
     find cmd internal -name '*.go' ! -name '*_test.go' | sort | xargs sha256sum
 } | hash_of)"
@@ -186,7 +214,7 @@ launcher="$({
 cache="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/controlplane"
 mkdir -p "$cache"
 if [ ! -x "$cache/$launcher/bin/controlplane" ] || [ ! -e "$cache/$components/complete" ] ||
-    [ ! -x "$cache/$collector/bin/collector" ]; then
+    [ ! -x "$cache/$collector/bin/collector" ] || [ ! -x "$cache/$prometheus/bin/promtool" ]; then
     exec 9>"$cache/lock"
     flock -n 9 || { say "waiting for another build to end"; flock 9; }
     if [ ! -e "$cache/$components/complete" ]; then
@@ -194,7 +222,8 @@ if [ ! -x "$cache/$launcher/bin/controlplane" ] || [ ! -e "$cache/$components/co
         build_components "$cache/$components"
     fi
     [ -x "$cache/$collector/bin/collector" ] || build_collector "$cache/$collector"
+    [ -x "$cache/$prometheus/bin/promtool" ] || build_prometheus "$cache/$prometheus"
     [ -x "$cache/$launcher/bin/controlplane" ] ||
-        build_launcher "$cache/$launcher" "$components" "$collector"
+        build_launcher "$cache/$launcher" "$components" "$collector" "$prometheus"
 fi
 printf '%s\n' "$cache/$launcher/bin"
