@@ -16,6 +16,7 @@ mod deadline;
 pub mod errors;
 pub mod events;
 pub mod manager;
+mod metrics;
 pub mod overrides;
 pub mod paging;
 pub mod proto;
@@ -23,6 +24,7 @@ mod services;
 pub mod validate;
 
 pub use manager::Manager;
+pub use metrics::AdminMetrics;
 #[cfg(test)]
 pub(crate) use services::tests as testing;
 pub use services::{AdminDeps, AdminOptions, RoutesError, admin_handler, routes, service};

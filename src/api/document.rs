@@ -1,5 +1,4 @@
-//! Configuration documents of Kubernetes components: YAML or JSON that names its kind and its version. Knows none of them,
-//! and reads no file.
+//! Configuration documents of Kubernetes components: YAML or JSON that names its kind and its version. Knows none of them.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -27,6 +26,16 @@ impl Document {
     /// What a file must be to hold one, for messages.
     pub fn expected(&self) -> String {
         format!("a file with kind {}, apiVersion {}/{}", self.kind, self.group, self.versions.join(" or "))
+    }
+
+    /// What `parse` makes of the file at `path`.
+    ///
+    /// # Errors
+    /// All that is wrong, with the file's name.
+    pub fn read<T>(path: &str, parse: impl FnOnce(&str) -> Result<T, Vec<String>>) -> Result<T, Vec<String>> {
+        let text = std::fs::read_to_string(path).map_err(|error| vec![error.to_string()]);
+        text.and_then(|text| parse(&text))
+            .map_err(|problems| problems.iter().map(|problem| format!("{path:?}: {problem}")).collect())
     }
 
     /// The document, and its version. A type that is to be strict denies unknown fields, and has the fields `apiVersion` and

@@ -54,6 +54,10 @@ impl Object for Event {
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
     }
+
+    fn size(&self) -> usize {
+        self.to_bytes().len()
+    }
 }
 
 fn decode(bytes: &Bytes) -> Result<AnyObject, WireError> {

@@ -19,6 +19,9 @@ pub trait Object: Any + Send + Sync + fmt::Debug {
     fn raw(&self) -> Bytes {
         Bytes::new()
     }
+
+    /// Bytes of the encoding of what is held of it: of what was decoded, and of what [`Object::raw`] keeps beside that.
+    fn size(&self) -> usize;
 }
 
 /// A shared object of any kind.

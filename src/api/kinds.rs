@@ -93,6 +93,10 @@ macro_rules! object {
             $(fn raw(&self) -> Bytes {
                 self.$raw.0.clone()
             })?
+
+            fn size(&self) -> usize {
+                self.to_bytes().len() + self.raw().len()
+            }
         }
 
         $(impl Kept for $ty {

@@ -85,7 +85,7 @@ impl Identity {
         let Some(origin) = &self.origin else { return Ok(None) };
         let connection = Connection::new(self.config.clone(), origin.clone());
         let options = ClientOptions { request_timeout: API_TIMEOUT, ..ClientOptions::default() };
-        let metrics = ClientMetrics::register(&prometheus::Registry::new())
+        let metrics = ClientMetrics::register(&crate::telemetry::Registry::new())
             .map_err(|error| CliError::Encoding(error.to_string()))?;
         let builder =
             ClientBuilder::new(connection, options, metrics).await.map_err(|error| match error {

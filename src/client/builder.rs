@@ -121,9 +121,11 @@ impl ClientBuilder {
         metrics: ClientMetrics,
     ) -> Result<Self, ClientBuildError> {
         let root = Transport::new(connection.clone(), KeepAlive::default()).await?;
+        root.count(metrics.transport_made());
         let mut builder = Self { connection, options, metrics, gate: WriteGate::new(), root, accounts: None };
         if builder.options.use_service_account_credentials {
             let transport = Transport::new(builder.connection.anonymous(), KeepAlive::default()).await?;
+            transport.count(builder.metrics.transport_made());
             // As the original's: no controller's bucket pays for its token, and 35 of them may ask at once.
             let tokens = ServiceAccountTokens::new(builder.ungated("token-requests"));
             builder.accounts = Some(Accounts { transport, tokens });
@@ -199,8 +201,9 @@ impl ClientBuilder {
     /// gate. `timeout` bounds each request, and how long a dead connection can go unnoticed.
     pub async fn leader_election(&self, timeout: Duration) -> Result<ApiClient, ClientBuildError> {
         let transport = Transport::new(self.connection.clone(), KeepAlive::within(timeout)).await?;
+        transport.count(self.metrics.transport_made());
         let identity = Identity { transport: &transport, token: None };
-        Ok(self.client("leader-election", identity, timeout, None))
+        Ok(self.stack("leader-election", identity, timeout, None))
     }
 
     /// Ends the renewing of tokens. Clients that act as service accounts fail from now on.
@@ -210,8 +213,14 @@ impl ClientBuilder {
         }
     }
 
-    /// A client with a pace writes only while this process leads.
+    /// A client on a transport that others have as well.
     fn client(&self, name: &str, identity: Identity<'_>, timeout: Duration, pace: Option<Pace>) -> ApiClient {
+        self.metrics.transport_shared();
+        self.stack(name, identity, timeout, pace)
+    }
+
+    /// A client with a pace writes only while this process leads.
+    fn stack(&self, name: &str, identity: Identity<'_>, timeout: Duration, pace: Option<Pace>) -> ApiClient {
         let agent = UserAgent::new(name);
         let host = Arc::clone(identity.transport.host());
         // Only what stops with leadership is limited: elections must not wait behind anything, and the rest is rare.

@@ -1,8 +1,19 @@
-//! Objects for the tests of rooms that say where Services are served.
+//! Objects for the tests of rooms that say where Services are served, and a server that keeps their slices.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use bytes::Bytes;
 
 use crate::api::core::{Pod, PodCondition, PodIp, Service, ServicePort};
+use crate::api::discovery::EndpointSlice;
+use crate::api::kinds::ENDPOINT_SLICES;
 use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Kind, Object};
+use crate::informer::{Store, downcast};
+use crate::model::Plan;
+use crate::model::plan::{Step, Verb, Write};
+use crate::wire::splice::{Edit, edit};
 use crate::wire::{IntOrString, Labels, Message, Time};
 
 pub(super) const NOW: i64 = 1_700_000_000;
@@ -76,4 +87,87 @@ pub(super) fn deleting(pod: &mut Pod) {
 /// The object as the API server would send it.
 pub(super) fn any<T: Object + Message>(kind: &Kind, object: &T) -> AnyObject {
     (kind.decode)(&object.to_bytes().into()).unwrap()
+}
+
+/// EndpointSlices as a server keeps them: it names and versions what it stores.
+pub(super) struct Slices {
+    pub(super) store: Arc<Store>,
+    version: Cell<u64>,
+}
+
+impl Slices {
+    pub(super) fn new() -> Self {
+        Self { store: Arc::new(Store::new(&ENDPOINT_SLICES)), version: Cell::new(1) }
+    }
+
+    /// Stores a slice with these bytes.
+    pub(super) fn put(&self, bytes: impl Into<Bytes>) {
+        self.store.upsert(&(ENDPOINT_SLICES.decode)(&bytes.into()).unwrap());
+    }
+
+    pub(super) fn get(&self, name: &str) -> Arc<EndpointSlice> {
+        downcast(self.store.find("default", name).unwrap_or_else(|| panic!("no slice {name}"))).unwrap()
+    }
+
+    /// By name.
+    pub(super) fn all(&self) -> Vec<Arc<EndpointSlice>> {
+        let mut all: Vec<Arc<EndpointSlice>> = self.store.list().into_iter().filter_map(downcast).collect();
+        all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        all
+    }
+
+    /// Carries a plan out, and tells its steps.
+    pub(super) fn perform(&self, plan: &Plan) -> Vec<String> {
+        let mut told = Vec::new();
+        for step in &plan.steps {
+            match step {
+                Step::Batch(writes) => {
+                    assert!(!writes.is_empty());
+                    told.extend(writes.iter().map(|write| self.write(write)));
+                }
+                Step::Emit(event) => told.push(format!("{}: {}", event.reason, event.message)),
+                other => panic!("{other:?} is no step about slices"),
+            }
+        }
+        told
+    }
+
+    fn write(&self, write: &Write) -> String {
+        assert_eq!(write.kind, &ENDPOINT_SLICES);
+        let version = self.version.get() + 1;
+        self.version.set(version);
+        let stored = |name: &str, body: &[u8]| {
+            let edits = [
+                Edit::SetBytes(vec![1, 1], name.as_bytes().to_vec()),
+                Edit::SetBytes(vec![1, 6], version.to_string().into_bytes()),
+                Edit::SetBytes(vec![1, 5], format!("{name}-uid").into_bytes()),
+            ];
+            self.put(edit(body, &edits).unwrap());
+        };
+        match &write.verb {
+            Verb::Create(body) => {
+                assert!(write.tolerate.namespace_terminating && write.key.name.is_empty());
+                let made = EndpointSlice::decode(body).unwrap();
+                let name = format!("{}{version}", made.metadata.generate_name);
+                stored(&name, body);
+                format!("create {name}")
+            }
+            Verb::Update(body) => {
+                let held = self.get(&write.key.name);
+                let sent = EndpointSlice::decode(body).unwrap();
+                assert_eq!(
+                    (&sent.metadata.uid, &sent.metadata.resource_version, &sent.address_type),
+                    (&held.metadata.uid, &held.metadata.resource_version, &held.address_type)
+                );
+                stored(&write.key.name, body);
+                format!("update {}", write.key.name)
+            }
+            Verb::Delete { uid, .. } => {
+                assert_eq!(*uid, self.get(&write.key.name).metadata.uid);
+                self.store.remove_key(&write.key, &version.to_string());
+                format!("delete {}", write.key.name)
+            }
+            other => panic!("{other:?} is not a write of slices"),
+        }
+    }
 }

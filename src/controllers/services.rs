@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::api::core::{ContainerPort, Pod, Service, ServicePort};
 use crate::api::discovery::EndpointSlice;
+use crate::api::endpoints::{EncodedSubset, Endpoints};
 use crate::api::kinds::{BY_SELECTOR, SERVICE_NAME, selector_key};
 use crate::framework::{KeyMap, ObserveError};
 use crate::informer::{Delta, Lister};
@@ -28,6 +29,19 @@ pub(super) const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 /// How long the key of a slice that changed rests at least, as in the original. Most such changes are our own writes; a
 /// Service whose endpoints change all the time is thereby written once in a while and not after every answer.
 pub(super) const SLICES_REST: Duration = Duration::from_secs(1);
+
+/// How long a Service whose endpoints were written rests for each of them. A look at it takes time in proportion to their
+/// number, as does what every node does with each write, so changes of a large one are gathered: 40 milliseconds
+/// for a thousand, nothing to speak of for ten. What changes after a quiet while waits for nothing.
+const REST_PER_ENDPOINT: Duration = Duration::from_micros(40);
+/// The longest rest.
+const LONGEST_REST: Duration = Duration::from_millis(500);
+
+/// How long a Service with so many endpoints rests when they were written.
+pub(super) fn rest(endpoints: usize) -> Duration {
+    let endpoints = u32::try_from(endpoints).unwrap_or(u32::MAX);
+    REST_PER_ENDPOINT.checked_mul(endpoints).map_or(LONGEST_REST, |rest| rest.min(LONGEST_REST))
+}
 
 /// The address families, as Services and EndpointSlices name them.
 pub(super) const IPV4: &str = "IPv4";
@@ -112,6 +126,21 @@ pub(super) fn is_managed_by(slice: &EndpointSlice, manager: &str) -> bool {
 pub(super) fn read_slice(slice: Arc<EndpointSlice>) -> Result<Held, ObserveError> {
     let key = Key::of(&slice.metadata);
     Held::read(slice).map_err(|error| ObserveError::Terminal(format!("EndpointSlice {key}: {error}")))
+}
+
+/// Endpoints with their subsets.
+#[derive(Clone, Debug)]
+pub(super) struct HeldEndpoints {
+    pub(super) endpoints: Arc<Endpoints>,
+    pub(super) subsets: Vec<EncodedSubset>,
+}
+
+/// Endpoints with their subsets.
+pub(super) fn read_endpoints(endpoints: Arc<Endpoints>) -> Result<HeldEndpoints, ObserveError> {
+    let subsets = endpoints.subsets().map_err(|error| {
+        ObserveError::Terminal(format!("Endpoints {}: {error}", Key::of(&endpoints.metadata)))
+    })?;
+    Ok(HeldEndpoints { endpoints, subsets })
 }
 
 /// A change of a slice that `is_ours` accepts concerns the object of the Service that it names, or named. What is there at

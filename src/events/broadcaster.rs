@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use prometheus::{IntCounter, IntCounterVec, Registry};
+use prometheus::{IntCounter, IntCounterVec};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,6 +15,7 @@ use super::writer::{Emitted, Writer};
 use crate::client::ApiClient;
 use crate::model::clock::SharedClock;
 use crate::model::plan::EventSpec;
+use crate::telemetry::Registry;
 use crate::telemetry::{MetricsError, Registrar};
 
 /// Events of one recorder that may wait to be written.

@@ -24,6 +24,8 @@ pub struct ActionState {
     pub summary: String,
     /// What became of it.
     pub result: ActionResult,
+    /// HTTP status of the answer by which it failed.
+    pub code: Option<u16>,
 }
 
 impl ActionState {
@@ -97,7 +99,9 @@ pub fn executed(mut actions: Vec<ActionState>, executed: &Executed) -> Vec<Actio
         action.result = match (failed, done) {
             // A lost answer is a failure and an effect.
             (Some(failed), done) => {
-                let error = failures.remove(failed).message.clone();
+                let failure = failures.remove(failed);
+                action.code = (failure.code != 0).then_some(failure.code);
+                let error = failure.message.clone();
                 match done.map(|done| effects.remove(done)) {
                     Some(effect) if effect.change == Change::Unknown => ActionResult::Unknown,
                     _ => ActionResult::Failed(error),
@@ -139,6 +143,7 @@ fn verified(verify: &Verify) -> ActionState {
         subresource: "",
         summary: format!("read {} {}", verify.kind, verify.key),
         result: ActionResult::Planned,
+        code: None,
     }
 }
 
@@ -160,6 +165,7 @@ pub fn write_action(write: &Write, summary: String) -> ActionState {
         subresource,
         summary,
         result: ActionResult::Planned,
+        code: None,
     }
 }
 
@@ -175,6 +181,7 @@ fn emitted(event: &EventSpec) -> ActionState {
             event.reason, event.regarding.kind, event.regarding.key, event.message
         ),
         result: ActionResult::Planned,
+        code: None,
     }
 }
 
@@ -282,5 +289,9 @@ mod tests {
         let actions = executed(planned(&plan()), &done);
         assert_eq!(actions.len(), 4);
         assert_eq!(actions[3].result, ActionResult::Failed("no".to_owned()));
+        assert_eq!(
+            actions.iter().map(|action| action.code).collect::<Vec<_>>(),
+            [None, None, None, Some(403)]
+        );
     }
 }

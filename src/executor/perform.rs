@@ -6,6 +6,7 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream;
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use super::batch::slow_start;
 use super::{ActionResult, Change, Effect, ExecuteError, Executed, Executor, Written};
@@ -13,6 +14,7 @@ use crate::api::AnyObject;
 use crate::client::{ApiError, DeleteOptions};
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Expect, Failure, Plan, Step, Tolerate, Verb, Verify, Write};
+use crate::telemetry::tracing::child;
 use crate::wire::Str;
 use crate::wire::splice::{Edit, edit};
 
@@ -55,7 +57,8 @@ impl Executor {
         let mut rest = writes.into_iter();
         for size in slow_start(rest.len()) {
             let group: Vec<Write> = rest.by_ref().take(size).collect();
-            let answers = join_all(group.iter().map(|write| self.timed(write))).await;
+            let span = batch_span("slow_start", &group);
+            let answers = join_all(group.iter().map(|write| self.timed(write))).instrument(span).await;
             for (write, answer) in group.into_iter().zip(answers) {
                 self.settle(write, answer, executed).await;
             }
@@ -66,10 +69,14 @@ impl Executor {
     }
 
     async fn write_each(&self, writes: Vec<Write>, executed: &mut Executed) {
+        let span = batch_span("each", &writes);
         let mut answers = stream::iter(writes)
-            .map(|write| async move {
-                let answer = self.timed(&write).await;
-                (write, answer)
+            .map(|write| {
+                let span = span.clone();
+                async move {
+                    let answer = self.timed(&write).instrument(span).await;
+                    (write, answer)
+                }
             })
             .buffer_unordered(EACH_AT_A_TIME);
         while let Some((write, answer)) = answers.next().await {
@@ -284,6 +291,20 @@ impl Executed {
         self.failures.push(failure);
         self.error.get_or_insert(error);
     }
+}
+
+/// The span of writes that go out together, if there is more than one.
+fn batch_span(manner: &'static str, writes: &[Write]) -> Span {
+    if writes.len() < 2 {
+        return Span::none();
+    }
+    child(|| {
+        tracing::debug_span!(
+            "batch",
+            coxswain.batch.writes = writes.len() as i64,
+            coxswain.batch.manner = manner
+        )
+    })
 }
 
 fn tolerated(tolerate: Tolerate, verb: &Verb, error: &ApiError) -> bool {

@@ -21,8 +21,11 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
+use super::change::Change;
 use super::instance::Watched;
+use super::trace::{self, Causes};
 use crate::api::{Kind, kinds};
 pub use crate::client::ApiResource;
 use crate::client::{ApiResources, Discovery, RestMapper};
@@ -71,7 +74,15 @@ pub struct DynamicWatches {
     seen: RwLock<Seen>,
 }
 
-type Queues = Vec<(&'static str, Arc<WorkQueue<Key>>)>;
+type Queues = Vec<QueueOf>;
+
+/// A queue of the controller, by its name.
+pub(super) struct QueueOf {
+    pub(super) name: &'static str,
+    pub(super) queue: Arc<WorkQueue<Key>>,
+    /// What queued its keys, for traces.
+    pub(super) causes: Arc<Causes>,
+}
 
 #[derive(Default)]
 struct Seen {
@@ -121,13 +132,29 @@ impl DynamicWatches {
 
     /// Puts a key into the controller's queue of this name. Before the controller is built there is none.
     pub fn enqueue(&self, queue: &str, key: Key) {
-        let named = self.queues.get().and_then(|all| all.iter().find(|(name, _)| *name == queue));
-        if let Some((_, queue)) = named {
-            queue.add(key);
+        if let Some(held) = self.queue(queue) {
+            held.queue.add(key);
         } else {
-            tracing::error!(queue, %key, "there is no such queue, the key is lost");
+            no_such_queue(queue, &key);
         }
     }
+
+    fn queue(&self, name: &str) -> Option<&QueueOf> {
+        self.queues.get()?.iter().find(|held| held.name == name)
+    }
+
+    /// Tells a room of a change, and the causes of the keys that it queues for that.
+    fn tell(&self, room: &dyn DynamicRoom, kind: &'static Kind, delta: Delta<'_>) {
+        let mut change = Change::new(kind, &delta);
+        room.changed(kind, delta, &mut |queue, key| match self.queue(queue) {
+            Some(held) => change.puts(key, &held.queue, &held.causes, Duration::ZERO),
+            None => no_such_queue(queue, &key),
+        });
+    }
+}
+
+fn no_such_queue(queue: &str, key: &Key) {
+    tracing::error!(queue, %key, "there is no such queue, the key is lost");
 }
 
 impl std::fmt::Debug for DynamicWatches {
@@ -229,7 +256,8 @@ impl Supervisor {
             self.running.lock().iter().map(|running| running.handle.clone()).collect();
         for handle in handles {
             // An informer that has stopped is no reason to wait: the process is ending.
-            let _ = handle.wait_synced().await;
+            let span = trace::sync(self.controller, handle.store(), handle.has_synced());
+            let _ = handle.wait_synced().instrument(span).await;
         }
     }
 
@@ -352,14 +380,14 @@ impl Supervisor {
             let held = present.get(&Key::of(object.meta()));
             if held.is_none_or(|held| held.meta().uid != object.meta().uid) {
                 let delta = Delta { old: Some(&object), new: None, initial: false, resync: false };
-                self.room.changed(kind, delta, &mut |queue, key| self.watches.enqueue(queue, key));
+                self.watches.tell(self.room.as_ref(), kind, delta);
             }
         }
     }
 
     fn handler(&self, kind: &'static Kind) -> Handler {
         let (room, watches) = (Arc::clone(&self.room), Arc::clone(&self.watches));
-        Arc::new(move |delta| room.changed(kind, delta, &mut |queue, key| watches.enqueue(queue, key)))
+        Arc::new(move |delta| watches.tell(room.as_ref(), kind, delta))
     }
 
     /// Lets others see what is watched.

@@ -10,16 +10,18 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
+use super::change::Change;
 use super::demand::{Demands, Explained, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, KeyMap, Loop};
-use super::dynamic::{DynamicRoom, DynamicWatches, Supervisor};
+use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
 use super::expectations::Expectations;
 use super::metrics::{ReconcileMetrics, RoomMetrics};
 use super::reads::Reader;
 use super::report::Report;
 use super::stats::LoopStats;
-use super::trace::{self, Causes};
+use super::trace::{self, Causes, Waits};
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
 use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery, Pace};
@@ -31,7 +33,6 @@ use crate::model::clock::SharedClock;
 use crate::options::Config;
 use crate::queue::{QueueConfig, QueueMetrics, WorkQueue};
 use crate::serve::{Handler as Page, Router};
-use crate::telemetry::tracing::is_on;
 use crate::wire::Str;
 
 /// What all controllers are built from.
@@ -299,7 +300,11 @@ impl Instance {
     }
 
     fn supervise(&mut self, dynamic: (Arc<dyn DynamicRoom>, Arc<DynamicWatches>), runtime: &Runtime) {
-        let queue = |each: &RunningLoop| (each.name(), Arc::clone(&each.worker.queue));
+        let queue = |each: &RunningLoop| QueueOf {
+            name: each.name(),
+            queue: Arc::clone(&each.worker.queue),
+            causes: Arc::clone(&each.worker.causes),
+        };
         let queues = self.loops.iter().map(queue).collect();
         let supervisor =
             Arc::new(Supervisor::new(self.name, dynamic, queues, &runtime.informers, &runtime.discovery));
@@ -315,8 +320,9 @@ impl Instance {
     /// Waits for its caches, or for `stop`, and starts its workers.
     pub async fn start(&mut self, stop: &CancellationToken) -> Result<(), StartError> {
         for handle in &self.handles {
+            let span = trace::sync(self.name, handle.store(), handle.has_synced());
             tokio::select! {
-                synced = handle.wait_synced() => synced.map_err(|_| StartError::Stopped)?,
+                synced = handle.wait_synced().instrument(span) => synced.map_err(|_| StartError::Stopped)?,
                 () = stop.cancelled() => return Err(StartError::Stopped),
             }
         }
@@ -383,6 +389,7 @@ impl Instance {
             panicked: self.panicked.clone(),
             demands: Demands::default(),
             causes,
+            waits: Waits::default(),
             report: Arc::clone(&runtime.report),
         });
         self.loops.push(RunningLoop { workers: each.workers, worker });
@@ -473,14 +480,9 @@ pub(super) fn queue_keys(
     (kind, causes): (&'static Kind, Arc<Causes>),
 ) -> Handler {
     Arc::new(move |delta: Delta<'_>| {
-        // What was there before, or comes again, causes nothing.
-        let traced = !delta.initial && !delta.resync && is_on();
-        let mut change = None;
+        let mut change = Change::new(kind, &delta);
         keys(delta, &mut |key| {
-            if traced {
-                causes.add(&key, change.get_or_insert_with(|| trace::change(kind, &delta)));
-            }
-            if gather.is_zero() { queue.add(key) } else { queue.add_after(key, gather) }
+            change.puts(key, &queue, &causes, gather);
         });
     })
 }

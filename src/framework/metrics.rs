@@ -1,12 +1,13 @@
-//! Metrics that every controller has, beyond the original's.
+//! Metrics that every controller has, beyond the original's, and where a controller's own are kept.
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::telemetry::{MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets};
 use parking_lot::Mutex;
 use prometheus::core::Collector;
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
 use super::worker::Outcome;
 
@@ -14,33 +15,44 @@ use super::worker::Outcome;
 #[derive(Clone)]
 pub struct ReconcileMetrics {
     total: IntCounterVec,
-    duration: HistogramVec,
+    duration: TracedHistogramVec,
+    answered: TracedHistogramVec,
 }
 
 impl ReconcileMetrics {
     /// Registers the metrics.
-    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let total = IntCounterVec::new(
-            Opts::new(
+    pub fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let registrar = Registrar::new(registry);
+        Ok(Self {
+            total: registrar.counters(
                 "coxswain_reconcile_total",
                 "Reconciles by controller and result: done, waiting (for the cache), retried or failed.",
-            ),
-            &["controller", "result"],
-        )?;
-        let duration = HistogramVec::new(
-            HistogramOpts::new(
+                &["controller", "result"],
+            )?,
+            duration: registrar.traced_histograms(
                 "coxswain_reconcile_duration_seconds",
                 "Duration of reconciles by controller.",
-            )
-            .buckets(prometheus::exponential_buckets(0.0001, 4.0, 10)?),
-            &["controller"],
-        )?;
-        registry.register(Box::new(total.clone()))?;
-        registry.register(Box::new(duration.clone()))?;
-        Ok(Self { total, duration })
+                &["controller"],
+                exponential_buckets(0.0001, 4.0, 10),
+            )?,
+            answered: registrar.traced_histograms(
+                "coxswain_change_to_write_seconds",
+                "Time from the arrival of the first change that queued a key to the end of the reconcile that wrote \
+                 because of it, by controller.",
+                &["controller"],
+                exponential_buckets(0.001, 2.0, 16),
+            )?,
+        })
     }
 
-    pub(super) fn observe(&self, controller: &str, outcome: &Outcome, took: Duration) {
+    /// A reconcile has ended, after `took`; `since` is how long ago the first change that it concerns arrived.
+    pub(super) fn observe(
+        &self,
+        controller: &str,
+        outcome: &Outcome,
+        took: Duration,
+        since: Option<Duration>,
+    ) {
         let result = match outcome {
             Outcome::Done { .. } | Outcome::Absent => "done",
             Outcome::Waiting(_) => "waiting",
@@ -49,7 +61,10 @@ impl ReconcileMetrics {
         };
         self.total.with_label_values(&[controller, result]).inc();
         if !matches!(outcome, Outcome::Waiting(_)) {
-            self.duration.with_label_values(&[controller]).observe(took.as_secs_f64());
+            self.duration.observe(&[controller], took.as_secs_f64());
+        }
+        if let (Outcome::Done { writes: 1.., .. }, Some(since)) = (outcome, since) {
+            self.answered.observe(&[controller], since.as_secs_f64());
         }
     }
 }
@@ -69,6 +84,38 @@ impl RoomMetrics {
     /// The counter of this name; an error if something else has the name.
     pub fn counter(&self, name: &'static str, help: &str) -> Result<IntCounter, prometheus::Error> {
         self.own(name, || IntCounter::new(name, help))
+    }
+
+    /// The counters of this name, by label values; an error if something else has the name.
+    pub fn counters(
+        &self,
+        name: &'static str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntCounterVec, prometheus::Error> {
+        self.own(name, || IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    /// The histogram of this name, with these upper bounds; an error if something else has the name.
+    pub fn histogram(
+        &self,
+        name: &'static str,
+        help: &str,
+        bounds: Vec<f64>,
+    ) -> Result<Histogram, prometheus::Error> {
+        self.own(name, || Histogram::with_opts(HistogramOpts::new(name, help).buckets(bounds)))
+    }
+
+    /// The histograms of this name, by label values, with these upper bounds; an error if something else has the name.
+    pub fn histograms(
+        &self,
+        name: &'static str,
+        help: &str,
+        labels: &[&str],
+        bounds: Vec<f64>,
+    ) -> Result<HistogramVec, prometheus::Error> {
+        self.registry.declare_bounds(name, &bounds);
+        self.own(name, || HistogramVec::new(HistogramOpts::new(name, help).buckets(bounds), labels))
     }
 
     /// The metric of this name, of whatever sort, as `make` makes it when it is asked for first; an error if something

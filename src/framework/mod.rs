@@ -5,6 +5,7 @@
 //! framework owns queues, workers, retries, expectations, metrics, spans, events and shutdown; a room repeats none
 //! of it.
 
+mod change;
 mod demand;
 mod descriptor;
 mod dynamic;
@@ -33,6 +34,6 @@ pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;
 pub use reads::{ApiError, ApiResources, DiscoveryError, Observed, Pass, Read, Reads};
 pub use report::{Report, Requeue, Turn, Unreported};
-pub use room::{LiveAdapter, LiveRoom, ObserveError, Pace, Reconcile, Room, RoomAdapter};
+pub use room::{Ended, LiveAdapter, LiveRoom, ObserveError, Pace, Reconcile, Room, RoomAdapter};
 pub use stats::{KeyFailure, LoopStats};
 pub use worker::Outcome;

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use prometheus::Registry;
 
 use super::descriptor::{Build, BuildError, BuildFn, Built};
 use super::metrics::RoomMetrics;
@@ -21,6 +20,7 @@ use crate::informer::Store;
 use crate::model::Key;
 use crate::model::plan::{Plan, Step, Verb, Write};
 use crate::options::Config;
+use crate::telemetry::Registry;
 use crate::wire::splice::{Edit, edit};
 use crate::wire::{Message, ObjectHead, WireError};
 

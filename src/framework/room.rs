@@ -12,6 +12,17 @@ use crate::executor::ActionState;
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 
+/// A reconcile that has ended, as a room's own metrics see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// How it ended.
+    pub outcome: &'a Outcome,
+    /// The steps that it took.
+    pub actions: &'a [ActionState],
+    /// How long it took.
+    pub took: Duration,
+}
+
 /// A controller's reads and decisions for one kind of key.
 pub trait Room: Send + Sync + 'static {
     /// Everything that a decision rests on.
@@ -31,9 +42,9 @@ pub trait Room: Send + Sync + 'static {
         Self::plan(view, now)
     }
 
-    /// A reconcile of `key` has ended, after these steps. For metrics of the room's own; must not block.
-    fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
-        let _ = (key, outcome, actions);
+    /// A reconcile of `key` has ended. For metrics of the room's own; must not block.
+    fn ended(&self, key: &Key, ended: Ended<'_>) {
+        let _ = (key, ended);
     }
 
     /// How long the keys that a change of this kind concerns rest first, so that further changes are gathered. A key is
@@ -106,8 +117,8 @@ pub trait Reconcile: Send + Sync {
     ) -> Result<Pass, ObserveError>;
 
     /// A reconcile has ended, see [`Room::ended`].
-    fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
-        let _ = (key, outcome, actions);
+    fn ended(&self, key: &Key, ended: Ended<'_>) {
+        let _ = (key, ended);
     }
 
     /// How long the keys that a change of this kind concerns rest first, see [`Room::gather`].
@@ -144,8 +155,8 @@ impl<R: Room> Reconcile for RoomAdapter<R> {
         })
     }
 
-    fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
-        self.0.ended(key, outcome, actions);
+    fn ended(&self, key: &Key, ended: Ended<'_>) {
+        self.0.ended(key, ended);
     }
 
     fn gather(&self, kind: &Kind) -> Duration {

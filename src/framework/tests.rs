@@ -9,9 +9,9 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::demand::Demands;
 use super::descriptor::KeyMap;
@@ -22,6 +22,7 @@ use super::reads::{Pass, Read, Reader, Reads};
 use super::report::Unreported;
 use super::room::{ObserveError, Reconcile};
 use super::stats::LoopStats;
+use super::trace::Waits;
 use super::worker::{Outcome, Worker};
 use crate::api::AnyObject;
 use crate::api::core::Pod;
@@ -34,6 +35,8 @@ use crate::model::Key;
 use crate::model::clock::{ManualClock, SharedClock};
 use crate::model::plan::{EventSpec, Failure, Plan, Step, Verb, Write};
 use crate::queue::{QueueMetrics, WorkQueue};
+use crate::telemetry::Registry;
+use crate::telemetry::tracing::Tracing;
 use crate::wire::splice::put_bytes;
 use crate::wire::{Message, wrap_envelope};
 
@@ -127,6 +130,7 @@ impl Bench {
             panicked: tokio::sync::watch::Sender::new(None),
             demands: Demands::default(),
             causes: Arc::default(),
+            waits: Waits::default(),
             report: Arc::new(Unreported),
         };
         Self { worker, server, script, store }
@@ -183,7 +187,7 @@ async fn a_key_is_not_planned_again_before_the_cache_has_seen_its_writes() {
     bench.plan(vec![create()]);
     bench.server.answer(201, pod("5"));
     let done = bench.reconcile().await;
-    assert_eq!(done, Outcome::Done { writes: 1, requeue_after: None });
+    assert_eq!(done, Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO });
     assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
     assert_eq!(bench.script.asked.lock().len(), 1, "no plan was made meanwhile");
     bench.store.bookmark("5");
@@ -303,7 +307,11 @@ async fn who_asks_gets_the_first_reconcile_that_begins_then() {
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(Arc::clone(&worker).run());
     let synced = asking.join_next().await.unwrap().unwrap().unwrap();
-    assert_eq!(synced.outcome, Outcome::Done { writes: 1, requeue_after: None }, "before all that waited");
+    assert_eq!(
+        synced.outcome,
+        Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO },
+        "before all that waited"
+    );
     assert_eq!(synced.actions[0].result, ActionResult::Done);
     assert_eq!(synced.actions[0].key, Key::new("ns", "web-1"), "by the name that it got");
 
@@ -314,11 +322,31 @@ async fn who_asks_gets_the_first_reconcile_that_begins_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_what_was_written_is_worth_a_rest() {
+    let rest = Duration::from_millis(250);
+    for (steps, waits) in [(vec![create()], true), (Vec::new(), false)] {
+        let bench = Bench::new();
+        bench.script.plans.lock().push_back(Plan { steps, rest, ..Plan::default() });
+        bench.server.answer(201, pod("5"));
+        let queue = Arc::clone(&bench.worker.queue);
+        queue.add(key());
+        bench.worker.process(queue.get().await.unwrap()).await;
+        queue.add(key());
+        assert_eq!(queue.is_empty(), waits);
+        tokio::time::advance(rest).await;
+        assert!(!queue.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_asks_waits_a_moment_for_a_cache_that_is_behind() {
     let bench = Bench::new();
     bench.plan(vec![create()]);
     bench.server.answer(201, pod("5"));
-    assert_eq!(bench.reconcile().await, Outcome::Done { writes: 1, requeue_after: None });
+    assert_eq!(
+        bench.reconcile().await,
+        Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO }
+    );
     let (worker, store) = (Arc::new(bench.worker), bench.store);
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(Arc::clone(&worker).run());
@@ -501,7 +529,7 @@ async fn a_plan_that_asks_for_it_is_followed_by_another() {
     bench.server.answer(201, pod("5"));
     bench.server.answer(201, pod("6"));
     let outcome = bench.reconcile().await;
-    assert_eq!(outcome, Outcome::Done { writes: 2, requeue_after: None });
+    assert_eq!(outcome, Outcome::Done { writes: 2, requeue_after: None, rest: Duration::ZERO });
     let read = std::mem::take(&mut *bench.script.read.lock());
     assert!(!read[0].contains("pods") && read[1].contains("pods"), "it is told what was written: {read:?}");
 
@@ -519,4 +547,36 @@ async fn a_plan_that_asks_for_it_is_followed_by_another() {
         Outcome::Failed { retry: true, .. }
     ));
     assert!(bench.script.asked.lock().last().is_some_and(|failures| failures.len() == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_cache_is_a_span_from_the_reconcile_that_met_it_to_the_one_that_goes_on() {
+    let mut traces = Tracing::unsent(-1);
+    let subscriber = tracing_subscriber::Registry::default().with(vec![traces.layer()]);
+    let _traced = tracing::subscriber::set_default(subscriber);
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    bench.server.answer(201, pod("5"));
+    bench.worker.queue.add(key());
+    // The first writes, two wait, and the last goes on.
+    for round in 0..4 {
+        let item = bench.worker.queue.get().await.unwrap();
+        bench.worker.process(item).await;
+        match round {
+            0 => bench.worker.queue.add(key()),
+            2 => bench.store.bookmark("5"),
+            _ => {}
+        }
+    }
+    let mut spans = traces.recorded();
+    spans.sort_by_key(|span| span.start_time);
+    let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
+    let [_, first, second, last] = named("reconcile test-controller")[..] else { panic!("{spans:#?}") };
+    let [wait] = named("cache wait pods")[..] else { panic!("{spans:#?}") };
+    assert_eq!(wait.span_context.trace_id(), first.span_context.trace_id());
+    assert_eq!(wait.parent_span_id, first.span_context.span_id());
+    assert!(wait.end_time >= second.end_time && wait.end_time <= last.end_time);
+    assert_eq!(last.links.len(), 1);
+    assert_eq!(last.links[0].span_context, wait.span_context);
+    assert_eq!(second.links.len(), 0);
 }

@@ -13,9 +13,10 @@ use super::worker::Outcome;
 use crate::api::Kind;
 use crate::informer::{Delta, Store};
 use crate::model::Key;
-use crate::telemetry::tracing::{is_on, is_sampled, link, linked, set_attribute, set_failed};
+use crate::telemetry::tracing::{child, descend, is_on, is_sampled, link, linked, set_attribute, set_failed};
 
-/// The span of a reconcile. Numbers are signed, for the layer of traces makes text of others. Its fields are those of log lines; the rest is for the trace alone.
+/// The span of a reconcile. Numbers are signed, for the layer of traces makes text of others. Its fields are those of log
+/// lines; the rest is for the trace alone.
 pub(super) fn span<'a>(turn: &Turn<'_>, store: impl FnOnce() -> Option<&'a Store>) -> Span {
     let span = tracing::info_span!(
         "reconcile",
@@ -94,6 +95,58 @@ impl Causes {
     }
 }
 
+/// The spans of keys that wait for caches to see their last writes. Empty where there are no traces.
+#[derive(Debug, Default)]
+pub(super) struct Waits(Mutex<HashMap<Key, Span>>);
+
+impl Waits {
+    /// A key waits, from the present reconcile on unless it did before. The span is below that reconcile's, which it outlives.
+    pub(super) fn begin(&self, key: &Key, kind: &'static Kind) {
+        if !is_on() {
+            return;
+        }
+        let mut waits = self.0.lock();
+        if waits.contains_key(key) || waits.len() >= MOST_KEYS {
+            return;
+        }
+        let Some(reconcile) = linked(&Span::current()) else { return };
+        let wait = tracing::debug_span!(
+            parent: None,
+            "cache wait",
+            otel.name = %format_args!("cache wait {kind}"),
+            k8s.object.resource = %kind,
+        );
+        descend(&wait, reconcile);
+        waits.insert(key.clone(), wait);
+    }
+
+    /// A key waits no longer: the present reconcile goes on, and links to its wait.
+    pub(super) fn end(&self, key: &Key) {
+        if !is_on() {
+            return;
+        }
+        if let Some(wait) = self.0.lock().remove(key).as_ref().and_then(linked) {
+            link(&Span::current(), wait);
+        }
+    }
+}
+
+/// The wait until a controller's cache of a kind is filled; no span if it is.
+pub(super) fn sync(controller: &str, store: &Store, synced: bool) -> Span {
+    if synced {
+        return Span::none();
+    }
+    let kind = store.kind();
+    child(|| {
+        tracing::debug_span!(
+            "cache sync",
+            otel.name = %format_args!("cache sync {kind}"),
+            controller,
+            k8s.object.resource = %kind,
+        )
+    })
+}
+
 /// The span of a change that queues keys; a trace of its own, for it concerns many.
 pub(super) fn change(kind: &'static Kind, delta: &Delta<'_>) -> Span {
     let change = match (delta.old, delta.new) {
@@ -158,8 +211,7 @@ mod tests {
     use crate::api::core::Pod;
     use crate::api::kinds::PODS;
     use crate::api::meta::ObjectMeta;
-    use crate::telemetry::tracing::settings::Given;
-    use crate::telemetry::tracing::{Tracing, TracingSettings};
+    use crate::telemetry::tracing::Tracing;
 
     fn pod() -> AnyObject {
         let metadata = ObjectMeta {
@@ -174,9 +226,7 @@ mod tests {
 
     #[test]
     fn a_reconcile_tells_of_its_object_its_causes_and_its_end() {
-        let given = Given { endpoint: "127.0.0.1:1", rate_per_million: -1, file: "" };
-        let settings = TracingSettings::complete(given, &|_| None).unwrap().unwrap();
-        let mut traces = Tracing::new(settings).unwrap();
+        let mut traces = Tracing::unsent(-1);
         let (pod, store) = (pod(), Store::new(&PODS));
         store.replace(vec![Arc::clone(&pod)], "9");
         let (key, causes) = (Key::new("ns", "a"), Causes::default());

@@ -28,9 +28,9 @@ use super::expectations::{Expectations, Found, Readiness};
 use super::metrics::ReconcileMetrics;
 use super::reads::{Reader, Written};
 use super::report::{Report, Requeue, Turn};
-use super::room::{ObserveError, Reconcile};
+use super::room::{Ended, ObserveError, Reconcile};
 use super::stats::LoopStats;
-use super::trace::{self, Causes};
+use super::trace::{self, Causes, Waits};
 use crate::api::Kind;
 use crate::client::{ApiClient, ApiError, ListQuery};
 use crate::executor::{ActionState, ExecuteError, Executor, executed, planned};
@@ -76,6 +76,8 @@ pub(super) struct Worker {
     pub(super) demands: Demands,
     /// What queued the keys, for traces.
     pub(super) causes: Arc<Causes>,
+    /// Keys that wait for caches, for traces.
+    pub(super) waits: Waits,
     /// Told of every reconcile.
     pub(super) report: Arc<dyn Report>,
 }
@@ -91,6 +93,8 @@ pub enum Outcome {
         writes: usize,
         /// When to look again.
         requeue_after: Option<Duration>,
+        /// How long the key rests before that, whatever happens.
+        rest: Duration,
     },
     /// The caches have not seen the last plan's writes.
     Waiting(&'static Kind),
@@ -101,6 +105,14 @@ pub enum Outcome {
         /// Whether it is tried again without a change of the object.
         retry: bool,
     },
+}
+
+impl Outcome {
+    /// Nothing is left to do. Only what was written is worth a rest.
+    fn done(writes: usize, requeue_after: Option<Duration>, rest: Duration) -> Self {
+        let rest = if writes == 0 { Duration::ZERO } else { rest };
+        Self::Done { writes, requeue_after, rest }
+    }
 }
 
 impl Worker {
@@ -139,11 +151,15 @@ impl Worker {
         let (outcome, actions) =
             reconciled.unwrap_or_else(|panic| (self.park(&key, panic.as_ref()), Vec::new()));
         let took = started.elapsed();
-        self.metrics.observe(self.controller, &outcome, took);
         self.stats.record(&key, &outcome, turn.attempt);
-        self.reconcile.ended(&key, &outcome, &actions);
+        self.reconcile.ended(&key, Ended { outcome: &outcome, actions: &actions, took });
         let asked = self.to_be_told(&key, &outcome, asked);
         span.in_scope(|| {
+            let since = item.changed_at().map(|at| at.elapsed());
+            self.metrics.observe(self.controller, &outcome, took, since);
+            if matches!(outcome, Outcome::Waiting(_) | Outcome::Failed { retry: true, .. }) {
+                item.unanswered();
+            }
             let trace_id = present().map(|ids| ids.trace);
             answer(asked, || Synced { outcome: outcome.clone(), actions: actions.clone(), took, trace_id });
             self.report.ended(&turn, &outcome, actions, took);
@@ -152,8 +168,12 @@ impl Worker {
                 self.report.requeued(&turn, cause, delay);
             }
             trace::ended(&span, &outcome, requeued);
+            // Within the span, for the exemplar of how long the work took.
+            match outcome {
+                Outcome::Done { rest, .. } => item.rest(rest),
+                Outcome::Absent | Outcome::Waiting(_) | Outcome::Failed { .. } => item.done(),
+            }
         });
-        drop(item);
     }
 
     /// Sees to it that the key comes back where it must; when and why it does.
@@ -171,6 +191,7 @@ impl Worker {
             }
             Outcome::Waiting(kind) => {
                 tracing::debug!(%kind, "the cache has not seen the last writes yet");
+                self.waits.begin(key, kind);
                 let waited = self.expectations.waited(key);
                 let rest = waited.clamp(*EXPECTATION_POLL.start(), *EXPECTATION_POLL.end());
                 self.queue.add_after(key.clone(), rest);
@@ -203,7 +224,8 @@ impl Worker {
         if let Some(outcome) = self.not_yet(key).await {
             return (outcome, Vec::new());
         }
-        let (mut actions, mut written) = (Vec::new(), Written::new());
+        self.waits.end(key);
+        let (mut actions, mut written, mut rest) = (Vec::new(), Written::new(), Duration::ZERO);
         for look in 1.. {
             let plan = match self.plan(key, &[], &written).await {
                 Ok(Some(plan)) => plan,
@@ -213,6 +235,7 @@ impl Worker {
             };
             let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
             let look_again = plan.look_again;
+            rest = rest.max(plan.rest);
             let tried = planned(&plan);
             let done = self.executor.execute(plan).await;
             self.expectations.record(key, &done.effects);
@@ -230,10 +253,10 @@ impl Worker {
                 return (Outcome::Failed { error, retry: true }, actions);
             }
             if !look_again {
-                return (Outcome::Done { writes: written.len(), requeue_after }, actions);
+                return (Outcome::done(written.len(), requeue_after, rest), actions);
             }
         }
-        (Outcome::Done { writes: written.len(), requeue_after: None }, actions)
+        (Outcome::done(written.len(), None, rest), actions)
     }
 
     /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.

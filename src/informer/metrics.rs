@@ -9,12 +9,13 @@ use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
 };
 
 use super::set::Shared;
 use super::stats::InformerStats;
 use crate::api::Kind;
+use crate::telemetry::Registry;
 use crate::wire::EventType;
 
 /// The original's buckets for the time from an event's arrival to the end of its handlers.
@@ -54,6 +55,7 @@ impl Metrics {
             .buckets(LATENCY_BUCKETS.to_vec()),
             &["group", "name", "resource", "version"],
         )?;
+        registry.declare_bounds("informer_processing_latency_seconds", LATENCY_BUCKETS);
         let events = IntCounterVec::new(
             Opts::new("coxswain_informer_events_total", "Watch events received, by type."),
             &["group", "version", "resource", "type"],
@@ -112,6 +114,7 @@ pub(super) struct Gauges {
 struct Vectors {
     queued: IntGaugeVec,
     objects: IntGaugeVec,
+    bytes: IntGaugeVec,
     unreadable: IntGaugeVec,
     watch_age: GaugeVec,
     restarts: IntCounterVec,
@@ -130,6 +133,11 @@ impl Vectors {
                 &["group", "name", "resource", "version"],
             )?,
             objects: of("coxswain_informer_objects", "Objects cached.")?,
+            bytes: of(
+                "coxswain_informer_object_bytes",
+                "Bytes of the cached objects' encodings, estimated from a sample; what they take in memory is some \
+                 times as much.",
+            )?,
             unreadable: of(
                 "coxswain_informer_unreadable_objects",
                 "Objects of which an older state is cached, because the present one can't be decoded.",
@@ -157,18 +165,18 @@ impl Vectors {
         })
     }
 
-    fn gauges(&self) -> [&IntGaugeVec; 3] {
-        [&self.queued, &self.objects, &self.unreadable]
+    fn gauges(&self) -> [&IntGaugeVec; 4] {
+        [&self.queued, &self.objects, &self.bytes, &self.unreadable]
     }
 
     fn counters(&self) -> [&IntCounterVec; 4] {
         [&self.restarts, &self.relists, &self.reconnects, &self.handler_panics]
     }
 
-    fn collectors(&self) -> [&dyn Collector; 8] {
-        let [queued, objects, unreadable] = self.gauges();
+    fn collectors(&self) -> [&dyn Collector; 9] {
+        let [queued, objects, bytes, unreadable] = self.gauges();
         let [restarts, relists, reconnects, panics] = self.counters();
-        [queued, objects, unreadable, &self.watch_age, restarts, relists, reconnects, panics]
+        [queued, objects, bytes, unreadable, &self.watch_age, restarts, relists, reconnects, panics]
     }
 
     fn reset(&self) {
@@ -177,7 +185,7 @@ impl Vectors {
         self.watch_age.reset();
     }
 
-    fn set(&self, name: &str, stats: &InformerStats) {
+    fn set(&self, name: &str, stats: &InformerStats, bytes: usize) {
         let kind = stats.kind;
         let selector = stats.field_selector.as_deref().unwrap_or_default();
         let labels = [kind.group, kind.version, kind.resource, selector];
@@ -186,6 +194,7 @@ impl Vectors {
             .with_label_values(&[kind.group, name, kind.resource, kind.version])
             .add(stats.collecting as i64);
         self.objects.with_label_values(&labels).set(stats.objects as i64);
+        self.bytes.with_label_values(&labels).add(bytes as i64);
         self.unreadable.with_label_values(&labels).set(stats.unreadable as i64);
         self.restarts.with_label_values(&labels).inc_by(stats.restarts);
         self.relists.with_label_values(&labels).inc_by(stats.relists);
@@ -213,11 +222,11 @@ impl Collector for Gauges {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let Some(informers) = self.informers.upgrade() else { return Vec::new() };
-        let stats = informers.stats();
+        let stats = informers.measured();
         let vectors = self.vectors.lock();
         vectors.reset();
-        for stats in &stats {
-            vectors.set(&self.name, stats);
+        for (stats, bytes) in &stats {
+            vectors.set(&self.name, stats, *bytes);
         }
         vectors.collectors().iter().flat_map(|vector| vector.collect()).collect()
     }

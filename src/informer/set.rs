@@ -13,7 +13,6 @@ use std::time::Duration;
 use futures::FutureExt;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use prometheus::Registry;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +25,7 @@ use super::source::Source;
 use super::stats::InformerStats;
 use super::store::{Handler, HandlerId, Store};
 use crate::api::Kind;
+use crate::telemetry::Registry;
 
 /// How informers work.
 #[derive(Clone, Debug)]
@@ -222,17 +222,27 @@ impl Shared {
     }
 
     pub(super) fn stats(&self) -> Vec<InformerStats> {
+        self.told(Active::stats, |stats| stats)
+    }
+
+    /// The same with the estimated size of what each holds, for metrics.
+    pub(super) fn measured(&self) -> Vec<(InformerStats, usize)> {
+        self.told(|active| (active.stats(), active.store.estimated_bytes()), |(stats, _)| stats)
+    }
+
+    fn told<T>(&self, of: impl Fn(&Active) -> T, stats: impl Fn(&T) -> &InformerStats) -> Vec<T> {
         // A handle that is dropped meanwhile takes the lock, so none may be dropped under it.
         let running: Vec<Arc<Active>> = self.active.lock().values().filter_map(Weak::upgrade).collect();
-        let mut stats: Vec<InformerStats> = running.iter().map(|active| active.stats()).collect();
-        stats.sort_by(|a, b| {
+        let mut told: Vec<T> = running.iter().map(|active| of(active)).collect();
+        told.sort_by(|a, b| {
+            let (a, b) = (stats(a), stats(b));
             (a.kind.resource, a.kind.group, &a.field_selector).cmp(&(
                 b.kind.resource,
                 b.kind.group,
                 &b.field_selector,
             ))
         });
-        stats
+        told
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use prometheus::{Encoder, Registry, TextEncoder};
+use prometheus::{Encoder, TextEncoder};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -17,6 +17,7 @@ use super::{Delta, Informers, InformersConfig, Source};
 use crate::api::AnyObject;
 use crate::client::ListQuery;
 use crate::model::Key;
+use crate::telemetry::Registry;
 
 fn informers(script: &Arc<Script>, watch_list: bool) -> Informers {
     informers_in(script, watch_list, &Registry::new())

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use prometheus::Registry;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -19,6 +18,7 @@ use super::error::ManagerError;
 use super::leadership::{self, Leases, Lock};
 use super::overrides::Overrides;
 use super::replicas::Replicas;
+use super::serving::PortMetrics;
 use super::step_down::{self, Requests, StepDown};
 use super::terms::Work;
 use crate::admin::overrides::OverrideStore;
@@ -38,8 +38,9 @@ use crate::options::{Config, LeaderMigration, MigrationLock};
 use crate::queue::QueueMetrics;
 use crate::registry;
 use crate::serve::{HealthRegistry, Router};
+use crate::telemetry::push::Pushing;
 use crate::telemetry::tracing::{Exporting, Process, Tracing, TracingError, set_failed};
-use crate::telemetry::{ManagerMetrics, SliMetrics};
+use crate::telemetry::{ManagerMetrics, Registry, SliMetrics};
 use crate::wire::Str;
 
 /// Everything that the manager runs with.
@@ -59,6 +60,7 @@ pub(super) struct Completed {
     pub(super) router: Arc<Router>,
     pub(super) metrics: Registry,
     pub(super) slis: Arc<SliMetrics>,
+    pub(super) port_metrics: PortMetrics,
     pub(super) client_metrics: ClientMetrics,
     /// This replica's name in elections.
     pub(super) identity: String,
@@ -97,7 +99,7 @@ pub(super) async fn complete(
     let flags = &config.flags;
 
     let metrics = Registry::new();
-    super::serving::register_identity(&metrics, &config)?;
+    let port_metrics = super::serving::register(&metrics, &config)?;
     let connection = Connection::load(path(&flags.kubeconfig), text(&flags.master)).await?;
     let client_metrics = ClientMetrics::register(&metrics)?;
     let root_ca = root_ca(&config, &connection)?;
@@ -147,7 +149,6 @@ pub(super) async fn complete(
     let store = OverrideStore::new(admin.clone(), Arc::new(is_known));
     let overrides = Arc::new(Overrides::new(store, Arc::clone(&chronicle)));
     let recorder = events.recorder(COMPONENT, admin);
-    let signer = signer(&flags.service_account_private_key_file)?;
     let router = Arc::new(Router::new());
     let runtime = Arc::new(Runtime {
         observer: clients.root("observer"),
@@ -160,7 +161,7 @@ pub(super) async fn complete(
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),
         pages: Arc::clone(&router),
-        signer,
+        signer: signer(&flags.service_account_private_key_file)?,
         root_ca,
         report: Arc::clone(&chronicle) as _,
         writes: Some(Arc::clone(&chronicle) as _),
@@ -184,6 +185,7 @@ pub(super) async fn complete(
         requests: requests.into(),
         health,
         router,
+        port_metrics,
         metrics,
         slis: Arc::new(SliMetrics::new()?),
         client_metrics,
@@ -202,8 +204,17 @@ impl Completed {
         tracing: Tracing,
         threads: &Handle,
     ) -> Result<Exporting, TracingError> {
+        self.metrics.exemplars().enable(Arc::clone(&self.runtime.clock));
         let process = Process { version: COXSWAIN, identity: &self.identity, host: &leadership::hostname() };
         tracing.start(process, &self.metrics, threads)
+    }
+
+    /// Begins to push metrics, in the name of this replica, if that is asked for.
+    pub(super) fn start_pushing(&self, threads: &Handle) -> Result<Option<Pushing>, TracingError> {
+        let Some(settings) = &self.runtime.config.push else { return Ok(None) };
+        let process = Process { version: COXSWAIN, identity: &self.identity, host: &leadership::hostname() };
+        let clock = Arc::clone(&self.runtime.clock);
+        Pushing::start(settings, (process, self.started), &self.metrics, clock, threads).map(Some)
     }
 
     async fn start_controllers(

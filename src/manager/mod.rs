@@ -23,6 +23,8 @@ mod serving;
 mod signals;
 mod step_down;
 mod terms;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -52,7 +54,7 @@ use terms::{Terms, Work as _};
 
 /// How long events may take to reach the API server at the end.
 const EVENT_FLUSH: Duration = Duration::from_secs(2);
-/// How long the last spans may take to reach their collector at the end.
+/// How long the last spans, and the last metrics, may take to reach their collector at the end.
 const TRACE_FLUSH: Duration = Duration::from_secs(2);
 
 /// Runs the manager until a signal, or until leadership is lost.
@@ -70,7 +72,9 @@ pub async fn run(
     // The port outlives everything else, so that health and metrics can be read to the end.
     let serving = CancellationToken::new();
     let ports = serving::Threads::start()?;
+    manager.port_metrics.runtimes.watch("serve", ports.handle().clone());
     let traces = traces.map(|traces| manager.start_tracing(traces, ports.handle())).transpose()?;
+    let pushing = manager.start_pushing(ports.handle())?;
     let mut servers = JoinSet::new();
     let bound = serving::bind(&manager, &shutdown, set_verbosity).await?;
     manager.replicas.announce(bound.announcement);
@@ -94,9 +98,17 @@ pub async fn run(
     serving.cancel();
     servers.join_all().await;
     background.shutdown().await;
-    if let Some(traces) = traces {
-        traces.shutdown(TRACE_FLUSH).await;
-    }
+    let flush_traces = async {
+        if let Some(traces) = traces {
+            traces.shutdown(TRACE_FLUSH).await;
+        }
+    };
+    let flush_metrics = async {
+        if let Some(pushing) = pushing {
+            pushing.shutdown(TRACE_FLUSH).await;
+        }
+    };
+    tokio::join!(flush_traces, flush_metrics);
     result
 }
 

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::Registry;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +13,7 @@ use super::error::ManagerError;
 use super::facade::Facade;
 use super::leadership::hostname;
 use super::replicas::{Announcement, advertised_host};
-use crate::admin::{AdminDeps, AdminOptions, admin_handler};
+use crate::admin::{AdminDeps, AdminMetrics, AdminOptions, admin_handler};
 use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
 use crate::options::logging::SetVerbosity;
 use crate::options::versions::COXSWAIN;
@@ -25,14 +24,32 @@ use crate::serve::{
     StatusPage, TlsOptions,
 };
 use crate::telemetry::{
-    BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics, RuntimeMetrics,
-    ServeMetrics, SliMetrics, VersionInfo,
+    AllocatorMetrics, BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics,
+    Profiler, Registry, RuntimeMetrics, ServeMetrics, SliMetrics, VersionInfo,
 };
 
-/// Metrics that say what this process is.
-pub(super) fn register_identity(registry: &Registry, config: &Config) -> Result<(), MetricsError> {
+/// Metrics of what is served, and of the threads that serve.
+pub(super) struct PortMetrics {
+    pub(super) requests: ServeMetrics,
+    pub(super) admin: AdminMetrics,
+    pub(super) runtimes: RuntimeMetrics,
+}
+
+/// Registers these and, once and for all, what this process is. To be called within the manager's runtime.
+pub(super) fn register(registry: &Registry, config: &Config) -> Result<PortMetrics, MetricsError> {
+    register_identity(registry, config)?;
+    let runtimes = RuntimeMetrics::register(registry)?;
+    runtimes.watch("manager", Handle::current());
+    Ok(PortMetrics {
+        requests: ServeMetrics::register(registry)?,
+        admin: AdminMetrics::register(registry)?,
+        runtimes,
+    })
+}
+
+fn register_identity(registry: &Registry, config: &Config) -> Result<(), MetricsError> {
     ProcessMetrics::register(registry)?;
-    RuntimeMetrics::register(registry, tokio::runtime::Handle::current())?;
+    AllocatorMetrics::register(registry)?;
     let version = config.kubernetes_version.as_str();
     let mut parts = version.trim_start_matches('v').split('.');
     // Go's names, by which dashboards know platforms.
@@ -118,7 +135,7 @@ pub(super) async fn bind(
     let flags = &config.flags;
     let observer: Arc<dyn ServeObserver> = Arc::new(Observer {
         slis: Arc::clone(&manager.slis),
-        requests: ServeMetrics::register(&manager.metrics)?,
+        requests: manager.port_metrics.requests.clone(),
     });
     let deps = ServeDeps {
         clock: Arc::clone(&manager.runtime.clock),
@@ -176,6 +193,7 @@ fn mount(
         authorizer: server.authorizer(),
         events: Arc::clone(manager.chronicle.log()),
         shutdown: shutdown.clone(),
+        metrics: manager.port_metrics.admin.clone(),
     };
     let options = AdminOptions {
         anonymous_reflection: flags.admin_anonymous_reflection,
@@ -219,7 +237,7 @@ fn pages(manager: &Completed, observer: &Arc<dyn ServeObserver>, set_verbosity: 
             compatible_version: config.kubernetes_version.clone(),
             emulation_version: config.versions.emulated.to_string(),
         }),
-        debugging: config.flags.profiling.then(|| Debugging { set_verbosity }),
+        debugging: config.flags.profiling.then(|| Debugging { set_verbosity, profiler: Profiler::default() }),
         started: manager.started,
         observer: Arc::clone(observer),
         clock: Arc::clone(&manager.runtime.clock),

@@ -25,6 +25,9 @@ pub struct Plan {
     /// When all steps are done, observe and plan anew at once: what is left is to be judged by what they changed. A room
     /// that observes live is told what was written. Not heeded beside `retry`; after a few times the key is retried.
     pub look_again: bool,
+    /// After the plan's writes, changes that concern the object are gathered for this long before it is looked at again: for
+    /// objects that are dear to look at or to write. What comes after a rest without changes waits for nothing.
+    pub rest: Duration,
     /// The plan could not be made in full: what was wrong. The key is retried with backoff after the steps ran.
     pub retry: Option<String>,
 }

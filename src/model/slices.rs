@@ -3,19 +3,23 @@
 //!
 //! Bytes and comparisons only: nothing here reads a store or decides what a slice should hold.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
-use crate::api::discovery::{ENDPOINTS, Endpoint, EndpointPort, EndpointSlice};
+use crate::api::discovery::{ENDPOINTS, Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use crate::api::meta::ObjectMeta;
 use crate::wire::splice::{Edit, edit, put_bytes, retain_items};
-use crate::wire::{Message, Str, WireError};
+use crate::wire::{Message, Reader, Str, WireError};
 
 /// `EndpointSlice.ports`.
 const PORTS: u32 = 3;
 
 /// Fields of an endpoint.
+const ADDRESSES: u32 = 1;
+const CONDITIONS: u32 = 2;
+const HOSTNAME: u32 = 3;
 const READY: [u32; 2] = [2, 1];
 const SERVING: [u32; 2] = [2, 2];
 const TERMINATING: [u32; 2] = [2, 3];
@@ -24,23 +28,69 @@ const NODE_NAME: u32 = 6;
 const ZONE: u32 = 7;
 const HINTS: u32 = 8;
 
-/// A slice that is there.
+/// A slice that is there. Most look at it without wanting to change it, so its endpoints are seen as they are encoded, and
+/// decoded only when someone asks for them.
 #[derive(Clone, Debug)]
 pub struct Held {
     /// The slice.
     pub slice: Arc<EndpointSlice>,
-    /// Its endpoints, each with its own encoding.
-    pub endpoints: Vec<(Endpoint, Bytes)>,
+    /// How many endpoints it has.
+    pub len: usize,
+    /// Whether any of them says who should use it.
+    pub is_hinted: bool,
+    endpoints: OnceLock<Vec<(Endpoint, Bytes)>>,
 }
 
 impl Held {
-    /// Reads the slice's endpoints.
+    /// Counts the slice's endpoints, and looks for hints.
     ///
     /// # Errors
     /// Its kept bytes are malformed.
     pub fn read(slice: Arc<EndpointSlice>) -> Result<Self, WireError> {
-        let endpoints = slice.endpoints()?;
-        Ok(Self { slice, endpoints })
+        let (mut len, mut is_hinted) = (0, false);
+        let mut fields = Reader::new(&slice.raw);
+        while let Some((number, value)) = fields.next_field()? {
+            if number == ENDPOINTS {
+                len += 1;
+                let mut endpoint = Reader::new(value.bytes()?);
+                while let Some((number, _)) = endpoint.next_field()? {
+                    is_hinted |= number == HINTS;
+                }
+            }
+        }
+        Ok(Self { slice, len, is_hinted, endpoints: OnceLock::new() })
+    }
+
+    /// Whether it has no endpoints.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its endpoints as they are encoded, in their order.
+    pub fn seen(&self) -> impl Iterator<Item = Result<Seen<'_>, WireError>> {
+        let mut fields = Reader::new(&self.slice.raw);
+        std::iter::from_fn(move || {
+            loop {
+                match fields.next_field() {
+                    Ok(Some((ENDPOINTS, value))) => return Some(value.bytes().and_then(Seen::read)),
+                    Ok(Some(_)) => {}
+                    Ok(None) => return None,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+        })
+    }
+
+    /// Its endpoints, each with its own encoding.
+    ///
+    /// # Errors
+    /// Its kept bytes are malformed.
+    pub fn endpoints(&self) -> Result<&[(Endpoint, Bytes)], WireError> {
+        if let Some(endpoints) = self.endpoints.get() {
+            return Ok(endpoints);
+        }
+        let endpoints = self.slice.endpoints()?;
+        Ok(self.endpoints.get_or_init(|| endpoints))
     }
 
     /// Whether the slice belongs to this object, and not to an earlier one of its name.
@@ -71,6 +121,87 @@ impl Held {
             put_bytes(&mut body, ENDPOINTS, &endpoint?);
         }
         Ok(body)
+    }
+}
+
+/// An endpoint as it is encoded: read in place, with nothing allocated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen<'a> {
+    /// Its addresses, mostly one.
+    pub addresses: SmallVec<[&'a str; 1]>,
+    /// What it is fit for.
+    pub conditions: EndpointConditions,
+    /// Hostname under which DNS knows it.
+    pub hostname: Option<&'a str>,
+    /// The object behind it.
+    pub target: Option<Target<'a>>,
+    /// Node that it is on.
+    pub node_name: Option<&'a str>,
+    /// Zone that it is in.
+    pub zone: Option<&'a str>,
+}
+
+/// The object behind an endpoint, as it is encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// Its kind.
+    pub kind: &'a str,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its UID.
+    pub uid: &'a str,
+}
+
+impl<'a> Seen<'a> {
+    fn read(endpoint: &'a [u8]) -> Result<Self, WireError> {
+        let mut seen = Self::default();
+        let mut fields = Reader::new(endpoint);
+        while let Some((number, value)) = fields.next_field()? {
+            match number {
+                ADDRESSES => seen.addresses.push(value.text()?),
+                CONDITIONS => seen.conditions = conditions(value.bytes()?)?,
+                HOSTNAME => seen.hostname = Some(value.text()?),
+                TARGET_REF => seen.target = Some(Target::read(value.bytes()?)?),
+                NODE_NAME => seen.node_name = Some(value.text()?),
+                ZONE => seen.zone = Some(value.text()?),
+                _ => {}
+            }
+        }
+        Ok(seen)
+    }
+}
+
+fn conditions(encoded: &[u8]) -> Result<EndpointConditions, WireError> {
+    let mut conditions = EndpointConditions::default();
+    let mut fields = Reader::new(encoded);
+    while let Some((number, value)) = fields.next_field()? {
+        let condition = match number {
+            1 => &mut conditions.ready,
+            2 => &mut conditions.serving,
+            3 => &mut conditions.terminating,
+            _ => continue,
+        };
+        *condition = Some(value.varint()? != 0);
+    }
+    Ok(conditions)
+}
+
+impl<'a> Target<'a> {
+    fn read(reference: &'a [u8]) -> Result<Self, WireError> {
+        let mut target = Self::default();
+        let mut fields = Reader::new(reference);
+        while let Some((number, value)) = fields.next_field()? {
+            match number {
+                1 => target.kind = value.text()?,
+                2 => target.namespace = value.text()?,
+                3 => target.name = value.text()?,
+                4 => target.uid = value.text()?,
+                _ => {}
+            }
+        }
+        Ok(target)
     }
 }
 

@@ -239,6 +239,7 @@ disabled_metrics: Vec<String> = list(&[]), NotBuilt, "Metrics not to serve, by t
 show_hidden_metrics_for_version: String = "", NotBuilt, "Release whose hidden metrics to serve after all. Only the previous one, 1.35, is possible.";
 
 ["Traces"]
+metrics_otlp_endpoint: String = "", Built, "OpenTelemetry collector to push metrics to, beside serving them: HOST:PORT for OTLP/gRPC without encryption, or a URL. Wins over OTEL_EXPORTER_OTLP_METRICS_ENDPOINT. Empty for what that says.";
 tracing_config_file: String = "", Built, "File with a TracingConfiguration (group apiserver.config.k8s.io; v1, v1beta1 or v1alpha1), as other components take it: where spans are sent, and how many traces in a million are recorded.";
 tracing_endpoint: String = "", Built, "OpenTelemetry collector to send spans to: HOST:PORT for OTLP/gRPC without encryption, or a URL. Wins over the file and over OTEL_EXPORTER_OTLP_ENDPOINT. Empty for what these say.";
 tracing_sampling_rate_per_million: i32 = -1, Built, "Traces in a million to record, of those that begin here. Wins over the file and over OTEL_TRACES_SAMPLER. -1 for what these say.";

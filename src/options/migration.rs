@@ -90,14 +90,11 @@ impl LeaderMigration {
         if path.is_empty() {
             return Some(Self::default());
         }
-        let allowed = DOCUMENT.expected();
-        let read = std::fs::read_to_string(path).map_err(|error| vec![error.to_string()]);
-        match read.and_then(|text| parse(&text)) {
+        match Document::read(path, parse) {
             Ok(migration) => Some(migration),
             Err(problems) => {
-                for problem in problems {
-                    errors.push(OptionError::invalid(FLAG, format!("{path:?}: {problem}"), allowed.clone()));
-                }
+                let error = |problem| OptionError::invalid(FLAG, problem, DOCUMENT.expected());
+                errors.extend(problems.into_iter().map(error));
                 None
             }
         }

@@ -41,6 +41,7 @@ pub use value::{FlagValue, Repetition, ValueError, Verbosity};
 pub use versions::{EffectiveVersions, MinorVersion};
 
 use crate::framework::Descriptor;
+use crate::telemetry::push::PushSettings;
 use crate::telemetry::tracing::TracingSettings;
 
 /// The manager's configuration, complete and valid. It holds names of files, never what is secret in them.
@@ -60,6 +61,8 @@ pub struct Config {
     pub leader_migration: Option<LeaderMigration>,
     /// How to trace, if at all.
     pub tracing: Option<TracingSettings>,
+    /// How to push metrics, if at all.
+    pub push: Option<PushSettings>,
 }
 
 impl Default for Config {
@@ -72,6 +75,7 @@ impl Default for Config {
             serving_tls: ServingTls::default(),
             leader_migration: None,
             tracing: None,
+            push: None,
         }
     }
 }
@@ -140,6 +144,7 @@ pub fn parse(
     let gates = FeatureGates::complete(&flags.feature_gates, versions.emulated, &mut found, &mut warnings);
     let leader_migration = LeaderMigration::complete(&flags, &mut found);
     let tracing = traces::complete(&flags, &mut found);
+    let push = traces::complete_push(&flags, &mut found);
     // Without a port nothing is served, and the original looks at none of the flags for it.
     let serving_tls = if flags.secure_port == 0 {
         ServingTls::default()
@@ -155,6 +160,7 @@ pub fn parse(
         serving_tls,
         leader_migration,
         tracing,
+        push,
     };
     let mut check = validate::Check::new(&config, registry);
     check.run();

@@ -1,9 +1,10 @@
-//! The flags of tracing, beside the variables that say the same.
+//! The flags of traces and of pushed metrics, beside the variables that say the same.
 
 use super::error::OptionError;
 use super::flags::Flags;
+use crate::telemetry::push::PushSettings;
 use crate::telemetry::tracing::TracingSettings;
-use crate::telemetry::tracing::settings::{Given, Source};
+use crate::telemetry::tracing::settings::{Given, Problem, Source};
 
 /// Makes out how to trace; what can't be is added to `errors`.
 pub(super) fn complete(flags: &Flags, errors: &mut Vec<OptionError>) -> Option<TracingSettings> {
@@ -13,13 +14,27 @@ pub(super) fn complete(flags: &Flags, errors: &mut Vec<OptionError>) -> Option<T
         file: &flags.tracing_config_file,
     };
     let settings = TracingSettings::complete(given, &|name| std::env::var(name).ok());
-    settings.unwrap_or_else(|problems| {
-        errors.extend(problems.into_iter().map(|each| match each.source {
+    settings.unwrap_or_else(|problems| refuse(problems, errors))
+}
+
+/// Makes out how to push metrics; what can't be is added to `errors`.
+pub(super) fn complete_push(flags: &Flags, errors: &mut Vec<OptionError>) -> Option<PushSettings> {
+    let settings = PushSettings::complete(&flags.metrics_otlp_endpoint, &|name| std::env::var(name).ok());
+    settings.unwrap_or_else(|problems| refuse(problems, errors))
+}
+
+fn refuse<T>(problems: Vec<Problem>, errors: &mut Vec<OptionError>) -> Option<T> {
+    for each in problems {
+        let error = match each.source {
             Source::Flag(flag) => OptionError::invalid(flag, each.problem, each.allowed),
             Source::Variable(variable) => {
                 OptionError::Variable { variable, problem: each.problem, allowed: each.allowed }
             }
-        }));
-        None
-    })
+        };
+        // One variable may be about both.
+        if !errors.contains(&error) {
+            errors.push(error);
+        }
+    }
+    None
 }

@@ -3,15 +3,16 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::telemetry::{
+    MetricsError, Registrar, Registry, TracedHistogram, TracedHistogramVec, exponential_buckets,
+};
 use parking_lot::Mutex;
+use prometheus::Opts;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
 };
-use prometheus::{Opts, Registry};
-
-use crate::telemetry::{MetricsError, Registrar, exponential_buckets};
 
 /// The metrics of all queues. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub struct QueueMetrics {
     adds: IntCounterVec,
     depth: IntGaugeVec,
     waited: HistogramVec,
-    worked: HistogramVec,
+    worked: TracedHistogramVec,
     retries: IntCounterVec,
     running: Arc<Running>,
 }
@@ -30,7 +31,7 @@ pub(super) struct Meters {
     pub(super) adds: IntCounter,
     pub(super) depth: IntGauge,
     pub(super) waited: Histogram,
-    pub(super) worked: Histogram,
+    pub(super) worked: TracedHistogram,
     pub(super) retries: IntCounter,
 }
 
@@ -59,7 +60,7 @@ impl QueueMetrics {
                 &["name"],
                 buckets(),
             )?,
-            worked: registrar.histograms(
+            worked: registrar.traced_histograms(
                 "workqueue_work_duration_seconds",
                 "How long keys from a work queue were worked on, in seconds.",
                 &["name"],

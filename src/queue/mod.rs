@@ -5,6 +5,7 @@
 //!                            ▲        ▲                            │
 //!   add_after ─► delayed ────┘        └──── added meanwhile ◄──────┘
 //!   add_rate_limited: the same, the delay growing with each failure until `forget`
+//!   Item::rest: what is added before the rest is over is ready when it is
 //! ```
 //!
 //! The semantics are those of client-go's queues. A key is worked on by one worker at a time: one that is added while it
@@ -97,6 +98,18 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     pub fn add(&self, key: K) {
         let woken = self.shared.state.lock().add(key, Instant::now);
         self.shared.wake(woken);
+    }
+
+    /// [`add`](Self::add) because of a change that has just come, or, after a `rest` in which further changes are
+    /// gathered, [`add_after`](Self::add_after). Whoever takes the key is told when the first such change came
+    /// ([`Item::changed_at`]).
+    pub fn add_changed(&self, key: K, rest: Duration) {
+        if rest.is_zero() {
+            let woken = self.shared.state.lock().add_changed(key, rest, Instant::now);
+            self.shared.wake(woken);
+        } else {
+            self.shared.schedule(|state, now| state.add_changed(key, rest, || now));
+        }
     }
 
     /// Adds a key that is to be worked on before all others that wait. For people who ask, not for loops: it takes time in
@@ -236,6 +249,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
                 key: taken.key,
                 slot: taken.slot,
                 waited: taken.waited,
+                changed_at: taken.changed_at,
+                rest: Duration::ZERO,
             })
         } else if state.phase != Phase::Open {
             Look::Closed
@@ -274,12 +289,13 @@ impl<K: Clone + Eq + Hash> Shared<K> {
         self.wake(woken);
     }
 
-    fn finish(&self, slot: u32) {
-        let mut state = self.state.lock();
-        let woken = state.finish(slot, Instant::now());
-        let drained = state.phase != Phase::Open && state.is_drained();
-        drop(state);
-        self.wake(woken);
+    fn finish(&self, slot: u32, rest: Duration) {
+        let mut drained = false;
+        self.schedule(|state, now| {
+            let woken = state.finish(slot, rest, now);
+            drained = state.phase != Phase::Open && state.is_drained();
+            woken
+        });
         if drained {
             self.drained.notify_waiters();
         }
@@ -350,6 +366,8 @@ pub struct Item<K: Clone + Eq + Hash> {
     key: K,
     slot: u32,
     waited: Duration,
+    changed_at: Option<Instant>,
+    rest: Duration,
 }
 
 impl<K: Clone + Eq + Hash> Item<K> {
@@ -363,15 +381,33 @@ impl<K: Clone + Eq + Hash> Item<K> {
         self.waited
     }
 
+    /// When the first of the changes came for which it was added; `None` if it was added for none.
+    pub fn changed_at(&self) -> Option<Instant> {
+        self.changed_at
+    }
+
+    /// The work has come to nothing: whoever takes the key next is told of the changes that it was added for.
+    pub fn unanswered(&self) {
+        if let Some(at) = self.changed_at {
+            self.shared.state.lock().unanswered(self.slot, at);
+        }
+    }
+
     /// Ends the work on the key, as dropping it does.
     pub fn done(self) {
         drop(self);
+    }
+
+    /// Ends the work on the key and lets it rest: what adds it meanwhile is gathered, and hands it out when the rest is
+    /// over. Only [`WorkQueue::add_first`] and a shutdown do not wait.
+    pub fn rest(mut self, rest: Duration) {
+        self.rest = rest;
     }
 }
 
 impl<K: Clone + Eq + Hash> Drop for Item<K> {
     fn drop(&mut self) {
-        self.shared.finish(self.slot);
+        self.shared.finish(self.slot, self.rest);
     }
 }
 

@@ -40,6 +40,8 @@ pub(super) struct State<K> {
     dirty: usize,
     delayed: BinaryHeap<Reverse<Due>>,
     delayed_keys: usize,
+    /// Keys that rest.
+    resting: usize,
     sequence: u64,
     bucket: Option<Bucket>,
 }
@@ -60,9 +62,13 @@ struct Slot<K> {
     dirty_since: Option<Instant>,
     /// It is in flight since then.
     taken_at: Option<Instant>,
-    /// The one valid heap entry.
+    /// The valid heap entry of its delay.
     due: Option<Due>,
+    /// The valid heap entry of its rest: until then it is not handed out, whatever adds it.
+    rest: Option<Due>,
     failures: u32,
+    /// When the first change came that nobody has taken it up for yet.
+    changed_at: Option<Instant>,
 }
 
 /// A heap entry. It is stale when its slot no longer names it.
@@ -90,6 +96,7 @@ pub(super) struct Taken<K> {
     pub(super) key: K,
     pub(super) slot: u32,
     pub(super) waited: Duration,
+    pub(super) changed_at: Option<Instant>,
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
@@ -108,6 +115,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             dirty: 0,
             delayed: BinaryHeap::new(),
             delayed_keys: 0,
+            resting: 0,
             sequence: 0,
             bucket: config.bucket.map(Bucket::new),
         }
@@ -130,10 +138,39 @@ impl<K: Clone + Eq + Hash> State<K> {
         woken + usize::from(self.mark(id, now))
     }
 
-    /// Adds a key that is to be worked on before all others that wait. Takes time in proportion to their number.
+    /// Adds a key because of a change, to be worked on now or after a rest in which further changes are gathered. Of the
+    /// changes that it is then taken up for, the first one's time is kept. `now` is called only if it matters.
+    pub(super) fn add_changed(&mut self, key: K, rest: Duration, now: impl FnOnce() -> Instant) -> usize {
+        if self.phase != Phase::Open {
+            return 0;
+        }
+        let hash = self.hasher.hash_one(&key);
+        let held = self.find(hash, &key).and_then(|id| self.slot(id));
+        let waits = held.is_some_and(|slot| slot.dirty_since.is_some());
+        if rest.is_zero() && waits && held.is_some_and(|slot| slot.changed_at.is_some()) {
+            return 0;
+        }
+        let now = now();
+        let id = self.find_or_insert(hash, key.clone());
+        if let Some(slot) = self.slot_mut(id) {
+            slot.changed_at.get_or_insert(now);
+        }
+        if rest.is_zero() { self.add(key, || now) } else { self.add_after(key, rest, now) }
+    }
+
+    /// Work on a key came to nothing: the change at `changed_at`, for which it was taken up, is still to be answered.
+    pub(super) fn unanswered(&mut self, id: u32, changed_at: Instant) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.changed_at = Some(slot.changed_at.map_or(changed_at, |later| later.min(changed_at)));
+        }
+    }
+
+    /// Adds a key that is to be worked on before all others that wait, even if it rests. Takes time in proportion to their
+    /// number.
     pub(super) fn add_first(&mut self, key: &K, now: Instant) -> usize {
         let hash = self.hasher.hash_one(key);
-        let woken = self.add(key.clone(), || now);
+        let mut woken = self.find(hash, key).map_or(0, |id| self.wake(id));
+        woken += self.add(key.clone(), || now);
         if let Some(id) = self.find(hash, key)
             && let Some(at) = self.ready.iter().position(|&held| held == id)
         {
@@ -156,8 +193,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let hash = self.hasher.hash_one(&key);
         let id = self.find_or_insert(hash, key);
         let at = now.checked_add(delay).unwrap_or_else(|| now + FOREVER);
-        self.sequence += 1;
-        let due = Due { at, sequence: self.sequence, slot: id };
+        let due = self.due(id, at);
         let Some(slot) = self.slot_mut(id) else { return woken };
         match slot.due {
             Some(held) if held.at <= at => return woken,
@@ -167,12 +203,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                 self.delayed_keys += 1;
             }
         }
-        self.delayed.push(Reverse(due));
-        if self.delayed.len() > 2 * self.delayed_keys + KEEP_STALE {
-            let mut heap = std::mem::take(&mut self.delayed);
-            heap.retain(|Reverse(due)| self.is_current(due));
-            self.delayed = heap;
-        }
+        self.delay(due);
         woken
     }
 
@@ -211,6 +242,11 @@ impl<K: Clone + Eq + Hash> State<K> {
         let mut woken = 0;
         while let Some(due) = self.next_due().filter(|due| due.at <= now) {
             self.delayed.pop();
+            if self.slot(due.slot).is_some_and(|slot| slot.rest == Some(due)) {
+                woken += self.wake(due.slot);
+                self.release(due.slot);
+                continue;
+            }
             self.delayed_keys -= 1;
             if let Some(slot) = self.slot_mut(due.slot) {
                 slot.due = None;
@@ -237,8 +273,9 @@ impl<K: Clone + Eq + Hash> State<K> {
         let slot = self.slots.get_mut(id as usize)?.as_mut()?;
         let since = slot.dirty_since.take().unwrap_or(now);
         slot.taken_at = Some(now);
+        let changed_at = slot.changed_at.take();
         let waited = now.saturating_duration_since(since);
-        let taken = Taken { key: slot.key.clone(), slot: id, waited };
+        let taken = Taken { key: slot.key.clone(), slot: id, waited, changed_at };
         self.in_flight.push(id);
         self.dirty -= 1;
         self.meters.depth.dec();
@@ -246,8 +283,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         Some(taken)
     }
 
-    /// Ends the work on a key. One that was added meanwhile waits again.
-    pub(super) fn finish(&mut self, id: u32, now: Instant) -> usize {
+    /// Ends the work on a key. One that was added meanwhile waits again; for as long as it is to `rest` in any case.
+    pub(super) fn finish(&mut self, id: u32, rest: Duration, now: Instant) -> usize {
         let woken = self.promote(now);
         if let Some(at) = self.in_flight.iter().position(|&held| held == id) {
             self.in_flight.swap_remove(at);
@@ -258,6 +295,15 @@ impl<K: Clone + Eq + Hash> State<K> {
         if let Some(took) = took {
             self.meters.worked.observe(took.as_secs_f64());
         }
+        if !rest.is_zero() && self.phase == Phase::Open {
+            let due = self.due(id, now.checked_add(rest).unwrap_or_else(|| now + FOREVER));
+            if let Some(slot) = self.slot_mut(id) {
+                slot.rest = Some(due);
+                self.resting += 1;
+                self.delay(due);
+            }
+            return woken;
+        }
         if again {
             self.ready.push_back(id);
         } else {
@@ -266,11 +312,28 @@ impl<K: Clone + Eq + Hash> State<K> {
         woken + usize::from(again)
     }
 
+    /// Ends the rest of a key. One that was added meanwhile is ready.
+    fn wake(&mut self, id: u32) -> usize {
+        let Some(slot) = self.slot_mut(id).filter(|slot| slot.rest.is_some()) else { return 0 };
+        slot.rest = None;
+        let ready = slot.dirty_since.is_some();
+        self.resting -= 1;
+        if ready {
+            self.ready.push_back(id);
+        }
+        usize::from(ready)
+    }
+
     /// Takes nothing more in, and forgets the keys whose delay is not over; with `discard` also those that wait.
     pub(super) fn close(&mut self, phase: Phase, discard: bool, now: Instant) {
         self.promote(now);
         self.phase = phase;
-        for Reverse(due) in std::mem::take(&mut self.delayed) {
+        for Reverse(due) in std::mem::take(&mut self.delayed).into_sorted_vec().into_iter().rev() {
+            if self.slot(due.slot).is_some_and(|slot| slot.rest == Some(due)) {
+                self.wake(due.slot);
+                self.release(due.slot);
+                continue;
+            }
             let current = self.is_current(&due);
             if let Some(slot) = self.slot_mut(due.slot).filter(|_| current) {
                 slot.due = None;
@@ -316,9 +379,10 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     pub(super) fn snapshot(&self, name: &str, limit: usize, now: Instant) -> Snapshot<K> {
-        let waiting = || self.ready.iter().chain(self.in_flight.iter());
+        let since = |slot: &Option<Slot<K>>| slot.as_ref()?.dirty_since;
+        let slots = self.slots.iter().enumerate();
         let mut ages: Vec<(Instant, u32)> =
-            waiting().filter_map(|&id| Some((self.slot(id)?.dirty_since?, id))).collect();
+            slots.filter_map(|(id, slot)| Some((since(slot)?, id as u32))).collect();
         let limit = limit.min(ages.len());
         if limit < ages.len() {
             ages.select_nth_unstable(limit);
@@ -353,7 +417,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     fn mark(&mut self, id: u32, since: Instant) -> bool {
         let Some(slot) = self.slot_mut(id).filter(|slot| slot.dirty_since.is_none()) else { return false };
         slot.dirty_since = Some(since);
-        let ready = slot.taken_at.is_none();
+        let ready = slot.taken_at.is_none() && slot.rest.is_none();
         self.dirty += 1;
         self.meters.adds.inc();
         self.meters.depth.inc();
@@ -372,7 +436,23 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     fn is_current(&self, due: &Due) -> bool {
-        self.slot(due.slot).is_some_and(|slot| slot.due == Some(*due))
+        self.slot(due.slot).is_some_and(|slot| slot.due == Some(*due) || slot.rest == Some(*due))
+    }
+
+    /// A new heap entry for a key.
+    fn due(&mut self, slot: u32, at: Instant) -> Due {
+        self.sequence += 1;
+        Due { at, sequence: self.sequence, slot }
+    }
+
+    /// Puts an entry into the heap that its slot names, and sweeps out the stale ones when these are too many.
+    fn delay(&mut self, due: Due) {
+        self.delayed.push(Reverse(due));
+        if self.delayed.len() > 2 * (self.delayed_keys + self.resting) + KEEP_STALE {
+            let mut heap = std::mem::take(&mut self.delayed);
+            heap.retain(|Reverse(due)| self.is_current(due));
+            self.delayed = heap;
+        }
     }
 
     fn find(&self, hash: u64, key: &K) -> Option<u32> {
@@ -384,7 +464,16 @@ impl<K: Clone + Eq + Hash> State<K> {
         if let Some(id) = self.find(hash, &key) {
             return id;
         }
-        let slot = Some(Slot { key, hash, dirty_since: None, taken_at: None, due: None, failures: 0 });
+        let slot = Some(Slot {
+            key,
+            hash,
+            dirty_since: None,
+            taken_at: None,
+            due: None,
+            rest: None,
+            failures: 0,
+            changed_at: None,
+        });
         let id = if let Some(id) = self.vacant.pop() {
             self.slots[id as usize] = slot;
             id
@@ -401,8 +490,11 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// Frees a slot whose key plays no part any more.
     fn release(&mut self, id: u32) {
         let Some(slot) = self.slot(id) else { return };
-        let idle =
-            slot.dirty_since.is_none() && slot.taken_at.is_none() && slot.due.is_none() && slot.failures == 0;
+        let idle = slot.dirty_since.is_none()
+            && slot.taken_at.is_none()
+            && slot.due.is_none()
+            && slot.rest.is_none()
+            && slot.failures == 0;
         if !idle {
             return;
         }

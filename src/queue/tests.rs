@@ -4,12 +4,12 @@ mod model;
 mod stress;
 
 use futures::FutureExt;
-use prometheus::Registry;
 use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use super::limit::Bucket;
 use super::*;
+use crate::telemetry::Registry;
 use crate::telemetry::encode_text;
 
 fn queue() -> WorkQueue<&'static str> {
@@ -53,6 +53,52 @@ async fn a_key_added_in_flight_is_handed_out_again_and_not_before() {
     item.done();
     assert_eq!(work_off(&queue), ["a"]);
     assert_eq!(queue.snapshot(9).depth, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_rests_gathers_what_comes_meanwhile() {
+    let queue = queue();
+    for add_at in [None, Some(0), Some(40)] {
+        queue.add("a");
+        take(&queue).unwrap().rest(ms(50));
+        if let Some(at) = add_at {
+            advance(ms(at)).await;
+            queue.add("a");
+            queue.add("b");
+            assert_eq!(work_off(&queue), ["b"], "others do not rest");
+            advance(ms(49 - at)).await;
+            assert!(work_off(&queue).is_empty());
+            advance(ms(1)).await;
+            assert_eq!(work_off(&queue), ["a"], "once");
+        }
+        advance(ms(60)).await;
+        assert!(work_off(&queue).is_empty(), "nothing came meanwhile");
+        queue.add("a");
+        assert_eq!(work_off(&queue), ["a"], "and what comes later waits for nothing");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_is_over_for_whoever_asks_and_at_the_end() {
+    let queue = queue();
+    let rests = |added: bool| {
+        queue.add("a");
+        take(&queue).unwrap().rest(ms(50));
+        if added {
+            queue.add("a");
+        }
+    };
+    for added in [false, true] {
+        rests(added);
+        queue.add_first(&"a");
+        assert_eq!(work_off(&queue), ["a"]);
+        advance(ms(50)).await;
+        assert!(work_off(&queue).is_empty());
+    }
+    rests(true);
+    queue.shut_down();
+    assert_eq!(work_off(&queue), ["a"], "nothing that was taken in is lost");
+    assert!(queue.get().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -493,4 +539,44 @@ async fn a_key_can_be_put_before_all_others() {
         order.push(*queue.get().await.unwrap().key());
     }
     assert_eq!(order, ["d", "c", "a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_handed_out_with_the_time_of_its_first_change() {
+    let queue = queue();
+    let rest = Duration::from_secs(2);
+    let begun = Instant::now();
+    queue.add_changed("a", rest);
+    advance(Duration::from_secs(1)).await;
+    queue.add_changed("a", rest);
+    let item = queue.get().await.unwrap();
+    assert_eq!(
+        (item.changed_at(), begun.elapsed()),
+        (Some(begun), rest),
+        "the first of those that were gathered"
+    );
+    // One that comes during the work is another one, unless the work comes to nothing.
+    advance(Duration::from_secs(1)).await;
+    let later = Instant::now();
+    queue.add_changed("a", Duration::ZERO);
+    drop(item);
+    let item = queue.get().await.unwrap();
+    assert_eq!(item.changed_at(), Some(later));
+    item.unanswered();
+    queue.add_rate_limited("a");
+    drop(item);
+    advance(Duration::from_secs(1)).await;
+    queue.add_changed("a", Duration::ZERO);
+    let item = queue.get().await.unwrap();
+    assert_eq!(item.changed_at(), Some(later), "it is still to be answered");
+    queue.forget(&"a");
+    drop(item);
+    queue.add("a");
+    assert_eq!(queue.get().await.unwrap().changed_at(), None, "nothing has changed");
+    queue.add("a");
+    let now = Instant::now();
+    queue.add_changed("a", Duration::ZERO);
+    queue.add_changed("a", Duration::ZERO);
+    assert_eq!(queue.get().await.unwrap().changed_at(), Some(now), "it waited for something else");
+    assert!(queue.is_empty());
 }

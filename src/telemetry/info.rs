@@ -1,8 +1,9 @@
 //! Metrics about the process as a whole: what it is, what it leads, what it runs.
 
-use prometheus::{GaugeVec, IntGaugeVec, Registry};
+use prometheus::{GaugeVec, IntGaugeVec};
 
 use super::metrics::{MetricsError, Registrar};
+use super::registry::Registry;
 
 /// What was built: `kubernetes_build_info`, always 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,13 @@
 //! Declaring and registering metrics, with errors that name the metric.
 
+use super::exemplars::TracedHistogramVec;
 use prometheus::core::Collector;
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry,
+    IntGaugeVec, Opts,
 };
+
+use super::registry::Registry;
 
 /// A metric that can't be declared or registered: a programming error, found at start-up.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +70,7 @@ impl<'a> Registrar<'a> {
 
     /// A histogram with these upper bounds, ascending, `+Inf` left out.
     pub fn histogram(&self, name: &str, help: &str, buckets: Vec<f64>) -> Result<Histogram, MetricsError> {
+        self.0.declare_bounds(name, &buckets);
         self.register(name, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets)))
     }
 
@@ -78,7 +82,19 @@ impl<'a> Registrar<'a> {
         labels: &[&str],
         buckets: Vec<f64>,
     ) -> Result<HistogramVec, MetricsError> {
+        self.0.declare_bounds(name, &buckets);
         self.register(name, HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), labels))
+    }
+
+    /// The same with exemplars.
+    pub fn traced_histograms(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: Vec<f64>,
+    ) -> Result<TracedHistogramVec, MetricsError> {
+        TracedHistogramVec::register(self.0, (name, help), labels, buckets)
     }
 
     /// A collector that computes its metrics when they are asked for; `name` is for the error.

@@ -1,12 +1,19 @@
 //! What the process tells about itself.
 //!
-//! Metrics have no globals: a module declares a struct of its metrics and registers it with the [`prometheus::Registry`]
-//! that its constructor is given, through a [`Registrar`]; whoever wires the process up owns the registry and serves
-//! [`encode_text`] of it. Nothing here opens a port.
+//! Metrics have no globals: a module declares a struct of its metrics and registers it with the [`Registry`] that its
+//! constructor is given, through a [`Registrar`]; whoever wires the process up owns the registry and serves it in a
+//! [`Format`]. Nothing here opens a port.
 
+mod allocator;
+mod exemplars;
+mod exposition;
 mod info;
 mod metrics;
+mod openmetrics;
 mod process;
+mod profiles;
+pub mod push;
+mod registry;
 mod runtime;
 mod serving;
 mod slis;
@@ -16,9 +23,14 @@ pub mod tracing;
 #[cfg(test)]
 mod tests;
 
+pub use allocator::AllocatorMetrics;
+pub use exemplars::{Exemplar, Exemplars, TracedHistogram, TracedHistogramVec};
+pub use exposition::Format;
 pub use info::{BuildInfo, FeatureState, FeatureStates, ManagerMetrics, VersionInfo};
 pub use metrics::{MetricsError, Registrar, exponential_buckets, linear_buckets};
 pub use process::ProcessMetrics;
+pub use profiles::{ProfileError, Profiler};
+pub use registry::{Declared, Registry};
 pub use runtime::RuntimeMetrics;
 pub use serving::ServeMetrics;
 pub use slis::{CheckStatus, SliMetrics};

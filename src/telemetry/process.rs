@@ -6,16 +6,17 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
-use prometheus::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, Metric, MetricFamily, MetricType};
 
 use super::metrics::{MetricsError, Registrar};
+use super::registry::Registry;
 
 /// Clock ticks per second in `/proc/PID/stat`: `USER_HZ`, which is 100 on every architecture that we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// One metric: name, type and help.
+#[derive(Debug)]
 struct Row(&'static str, MetricType, &'static str);
 
 const CPU: Row = Row(
@@ -45,12 +46,13 @@ const MAX_VSIZE: Row = Row(
     "Most virtual memory that may be used, in bytes; 2^64 when there is no limit.",
 );
 
-const ROWS: [Row; 9] = [CPU, MAX_FDS, RECEIVED, SENT, OPEN_FDS, RSS, START, VSIZE, MAX_VSIZE];
+static ROWS: [Row; 9] = [CPU, MAX_FDS, RECEIVED, SENT, OPEN_FDS, RSS, START, VSIZE, MAX_VSIZE];
 
 /// The collector of `process_*`.
 #[derive(Debug)]
 pub struct ProcessMetrics {
     proc: PathBuf,
+    rows: &'static [Row],
     descriptions: Vec<Desc>,
 }
 
@@ -60,14 +62,23 @@ impl ProcessMetrics {
         Self::register_at(PathBuf::from("/proc"), registry)
     }
 
+    /// Registers nothing but when the process started.
+    pub(super) fn register_start(registry: &Registry) -> Result<(), MetricsError> {
+        Self::register_rows(PathBuf::from("/proc"), &[START], registry)
+    }
+
     /// Registers the metrics of the process `self` under another root than `/proc`.
     pub(super) fn register_at(proc: PathBuf, registry: &Registry) -> Result<(), MetricsError> {
+        Self::register_rows(proc, &ROWS, registry)
+    }
+
+    fn register_rows(proc: PathBuf, rows: &'static [Row], registry: &Registry) -> Result<(), MetricsError> {
         let describe = |Row(name, _, help): &Row| {
             Desc::new((*name).to_owned(), (*help).to_owned(), Vec::new(), std::collections::HashMap::new())
                 .map_err(|error| MetricsError::new(name, error))
         };
-        let descriptions = ROWS.iter().map(describe).collect::<Result<_, _>>()?;
-        Registrar::new(registry).collector("process_*", Box::new(Self { proc, descriptions }))
+        let descriptions = rows.iter().map(describe).collect::<Result<_, _>>()?;
+        Registrar::new(registry).collector("process_*", Box::new(Self { proc, rows, descriptions }))
     }
 
     fn read(&self, file: &str) -> Option<String> {
@@ -156,7 +167,9 @@ impl Collector for ProcessMetrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.values().into_iter().map(|(row, value)| family(&row, value)).collect()
+        let asked = |row: &Row| self.rows.iter().any(|each| each.0 == row.0);
+        let values = self.values().into_iter().filter(|(row, _)| asked(row));
+        values.map(|(row, value)| family(&row, value)).collect()
     }
 }
 

@@ -1,37 +1,92 @@
-//! `coxswain_runtime_*`: what the asynchronous runtime holds, read when it is asked for.
+//! `coxswain_runtime_*`: what the asynchronous runtimes hold and how busy they are, read when it is asked for.
 
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{IntGauge, Registry};
+use prometheus::{CounterVec, IntGaugeVec, Opts};
 use tokio::runtime::Handle;
 
 use super::metrics::{MetricsError, Registrar};
+use super::registry::Registry;
 
-/// The collector of `coxswain_runtime_*`.
-#[derive(Debug)]
-pub struct RuntimeMetrics {
-    runtime: Handle,
-    tasks: IntGauge,
+/// The metrics of the process' runtimes. Cheap to clone.
+#[derive(Clone)]
+pub struct RuntimeMetrics(Arc<Inner>);
+
+struct Inner {
+    runtimes: Mutex<Vec<(&'static str, Handle)>>,
+    workers: IntGaugeVec,
+    tasks: IntGaugeVec,
+    queued: IntGaugeVec,
+    busy: CounterVec,
 }
 
 impl RuntimeMetrics {
-    /// Registers the metrics of a runtime.
-    pub fn register(registry: &Registry, runtime: Handle) -> Result<(), MetricsError> {
-        const TASKS: &str = "coxswain_runtime_alive_tasks";
-        let tasks = IntGauge::new(TASKS, "Tasks of the asynchronous runtime that have not ended.");
-        let tasks = tasks.map_err(|error| MetricsError::new(TASKS, error))?;
-        Registrar::new(registry).collector(TASKS, Box::new(Self { runtime, tasks }))
+    /// Registers the metrics; of no runtime yet.
+    pub fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let gauges = |name: &str, help: &str| {
+            let gauges = IntGaugeVec::new(Opts::new(name, help), &["runtime"]);
+            gauges.map_err(|error| MetricsError::new(name, error))
+        };
+        let busy = "coxswain_runtime_busy_seconds_total";
+        let opts = Opts::new(
+            busy,
+            "Time that the worker threads of a runtime were busy, in seconds, of all together.",
+        );
+        let metrics = Self(Arc::new(Inner {
+            runtimes: Mutex::default(),
+            workers: gauges("coxswain_runtime_workers", "Worker threads of a runtime.")?,
+            tasks: gauges("coxswain_runtime_alive_tasks", "Tasks of a runtime that have not ended.")?,
+            queued: gauges(
+                "coxswain_runtime_global_queue_depth",
+                "Tasks of a runtime that are ready and that no worker thread has taken up yet.",
+            )?,
+            busy: CounterVec::new(opts, &["runtime"]).map_err(|error| MetricsError::new(busy, error))?,
+        }));
+        Registrar::new(registry).collector("coxswain_runtime_*", Box::new(metrics.clone()))?;
+        Ok(metrics)
+    }
+
+    /// Shows a runtime too, by this name.
+    pub fn watch(&self, name: &'static str, runtime: Handle) {
+        self.0.runtimes.lock().push((name, runtime));
+    }
+}
+
+impl fmt::Debug for RuntimeMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.0.runtimes.lock().iter().map(|(name, _)| *name).collect();
+        f.debug_tuple("RuntimeMetrics").field(&names).finish()
+    }
+}
+
+impl Inner {
+    fn collectors(&self) -> [&dyn Collector; 4] {
+        [&self.workers, &self.tasks, &self.queued, &self.busy]
     }
 }
 
 impl Collector for RuntimeMetrics {
     fn desc(&self) -> Vec<&Desc> {
-        self.tasks.desc()
+        self.0.collectors().iter().flat_map(|each| each.desc()).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.tasks.set(self.runtime.metrics().num_alive_tasks() as i64);
-        self.tasks.collect()
+        let inner = &self.0;
+        let runtimes = inner.runtimes.lock();
+        inner.busy.reset();
+        for (name, runtime) in runtimes.iter() {
+            let (labels, metrics) = (&[*name], runtime.metrics());
+            inner.workers.with_label_values(labels).set(metrics.num_workers() as i64);
+            inner.tasks.with_label_values(labels).set(metrics.num_alive_tasks() as i64);
+            inner.queued.with_label_values(labels).set(metrics.global_queue_depth() as i64);
+            let busy = (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker));
+            inner.busy.with_label_values(labels).inc_by(busy.map(|busy| busy.as_secs_f64()).sum());
+        }
+        inner.collectors().iter().flat_map(|each| each.collect()).collect()
     }
 }
 
@@ -43,14 +98,16 @@ mod tests {
     #[tokio::test]
     async fn tasks_are_counted_while_they_live() {
         let registry = Registry::new();
-        RuntimeMetrics::register(&registry, Handle::current()).unwrap();
+        RuntimeMetrics::register(&registry).unwrap().watch("test", Handle::current());
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(async move { drop(ended.await) });
         let page = || encode_text(&registry);
-        assert!(page().contains("coxswain_runtime_alive_tasks 1\n"), "{}", page());
+        assert!(page().contains("coxswain_runtime_alive_tasks{runtime=\"test\"} 1\n"), "{}", page());
+        assert!(page().contains("coxswain_runtime_workers{runtime=\"test\"} 1\n"), "{}", page());
         drop(end);
         tasks.join_all().await;
-        assert!(page().contains("coxswain_runtime_alive_tasks 0\n"), "{}", page());
+        assert!(page().contains("coxswain_runtime_alive_tasks{runtime=\"test\"} 0\n"), "{}", page());
+        assert!(page().contains("coxswain_runtime_busy_seconds_total{runtime=\"test\"} "), "{}", page());
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramVec, IntCounterVec, Registry};
+use prometheus::{HistogramVec, IntCounterVec};
 
 use super::metrics::{MetricsError, Registrar, exponential_buckets};
+use super::registry::Registry;
 
 /// Who came to the secure port, and what became of it.
 #[derive(Clone, Debug)]

@@ -1,8 +1,10 @@
 //! What `/metrics/slis` serves: the outcomes of health checks (KEP-3466), in a registry of their own.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::metrics::{MetricsError, Registrar};
+use super::process::ProcessMetrics;
+use super::registry::Registry;
 
 /// How a health check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +38,11 @@ pub struct SliMetrics {
 
 impl SliMetrics {
     /// Makes the metrics and their registry.
+    /// Beside them stands when the process started, so that a reader of the counters sees a restart.
     pub fn new() -> Result<Self, MetricsError> {
         let registry = Registry::new();
         let registrar = Registrar::new(&registry);
+        ProcessMetrics::register_start(&registry)?;
         let last = registrar.int_gauges(
             "kubernetes_healthcheck",
             "The last result of a health check: 1 for success, 0 for anything else.",

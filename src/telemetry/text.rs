@@ -3,8 +3,9 @@
 //! Why not the library's encoder: it writes the bound of a bucket as `0.00000001` where the original writes `1e-08`,
 //! and a bound is a label value. A dashboard made for the original would then find two series where there is one.
 
-use prometheus::Registry;
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
+
+use super::registry::Registry;
 
 /// The content type of [`encode_text`]'s result.
 pub const TEXT_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -40,7 +41,7 @@ fn encode_family(family: &MetricFamily, out: &mut String) {
         match family.get_field_type() {
             MetricType::COUNTER => plain(name, metric, metric.get_counter().get_value(), out),
             MetricType::GAUGE => plain(name, metric, metric.get_gauge().get_value(), out),
-            MetricType::HISTOGRAM => histogram(name, metric, out),
+            MetricType::HISTOGRAM => histogram(name, metric, |_, _| {}, out),
             // No metric of ours has these types.
             MetricType::SUMMARY | MetricType::UNTYPED => {}
         }
@@ -48,29 +49,36 @@ fn encode_family(family: &MetricFamily, out: &mut String) {
 }
 
 fn plain(name: &str, metric: &Metric, value: f64, out: &mut String) {
-    sample(name, "", metric.get_label(), None, &number(value), out);
+    sample(name, "", metric.get_label(), &number(value), out);
 }
 
-fn histogram(name: &str, metric: &Metric, out: &mut String) {
+/// A histogram; `append` adds what belongs to a bucket, by its place, to the end of its line.
+pub(super) fn histogram(name: &str, metric: &Metric, append: impl Fn(usize, &mut String), out: &mut String) {
     let (histogram, labels) = (metric.get_histogram(), metric.get_label());
-    for bucket in histogram.get_bucket() {
-        let bound = number(bucket.upper_bound());
-        sample(name, "_bucket", labels, Some(&bound), &bucket.cumulative_count().to_string(), out);
+    let buckets = histogram.get_bucket();
+    let finite = buckets.iter().map(|bucket| (number(bucket.upper_bound()), bucket.cumulative_count()));
+    let count = histogram.get_sample_count();
+    for (at, (bound, count)) in finite.chain([("+Inf".to_owned(), count)]).enumerate() {
+        series(name, "_bucket", labels, Some(&bound), out);
+        out.push(' ');
+        out.push_str(&count.to_string());
+        append(at, out);
+        out.push('\n');
     }
-    let count = histogram.get_sample_count().to_string();
-    sample(name, "_bucket", labels, Some("+Inf"), &count, out);
-    sample(name, "_sum", labels, None, &number(histogram.get_sample_sum()), out);
-    sample(name, "_count", labels, None, &count, out);
+    sample(name, "_sum", labels, &number(histogram.get_sample_sum()), out);
+    sample(name, "_count", labels, &count.to_string(), out);
 }
 
-fn sample(
-    name: &str,
-    suffix: &str,
-    labels: &[LabelPair],
-    bound: Option<&str>,
-    value: &str,
-    out: &mut String,
-) {
+/// A line with a value.
+pub(super) fn sample(name: &str, suffix: &str, labels: &[LabelPair], value: &str, out: &mut String) {
+    series(name, suffix, labels, None, out);
+    out.push(' ');
+    out.push_str(value);
+    out.push('\n');
+}
+
+/// The name and labels of a sample.
+fn series(name: &str, suffix: &str, labels: &[LabelPair], bound: Option<&str>, out: &mut String) {
     out.push_str(name);
     out.push_str(suffix);
     let mut before = '{';
@@ -86,12 +94,10 @@ fn sample(
     if before == ',' {
         out.push('}');
     }
-    out.push(' ');
-    out.push_str(value);
-    out.push('\n');
 }
 
-fn escape(text: &str, quotes: bool, out: &mut String) {
+/// Writes `text` as a help text or, with `quotes`, as a label value.
+pub(super) fn escape(text: &str, quotes: bool, out: &mut String) {
     for c in text.chars() {
         match c {
             '\\' => out.push_str("\\\\"),

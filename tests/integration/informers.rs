@@ -14,13 +14,13 @@ use coxswain::client::{
     ResponseBody, WatchQuery,
 };
 use coxswain::informer::{Delta, Handler, InformerHandle, Informers, InformersConfig, Source};
+use coxswain::telemetry::Registry;
 use coxswain::wire::{ListPage, Message, ObjectHead, WireError};
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use parking_lot::Mutex;
-use prometheus::Registry;
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::time::sleep;

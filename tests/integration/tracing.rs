@@ -1,6 +1,6 @@
 //! Traces on their way to a real OpenTelemetry Collector, beside those of a real API server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use tempfile::TempDir;
 
 use crate::admin::Admin;
 use crate::deployments::settled;
-use crate::harness::{Caller, ControlPlane, Manager, Options, Status, binaries, turn, until};
+use crate::harness::{Caller, ControlPlane, KeyPair, Manager, Options, Status, binaries, turn, until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// A collector that writes what it receives into a file. It is a component of a control plane, but its address is known
 /// before that is up.
-struct Collector {
-    grpc: String,
+pub(crate) struct Collector {
+    pub(crate) grpc: String,
     http: String,
     dir: TempDir,
 }
@@ -109,12 +109,22 @@ fn free_address() -> String {
 }
 
 impl Collector {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        Self::with(None)
+    }
+
+    /// One that is spoken to over TLS alone, and has this certificate.
+    fn secure(serving: &KeyPair) -> Self {
+        Self::with(Some(serving))
+    }
+
+    fn with(serving: Option<&KeyPair>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let this = Self { grpc: free_address(), http: free_address(), dir };
+        let tls = serving.map(|pair| json!({ "cert_file": pair.cert_file, "key_file": pair.key_file }));
         let config = json!({
             "receivers": { "otlp": { "protocols": {
-                "grpc": { "endpoint": this.grpc }, "http": { "endpoint": this.http },
+                "grpc": { "endpoint": this.grpc, "tls": tls }, "http": { "endpoint": this.http, "tls": tls },
             } } },
             "exporters": { "file": { "path": this.file(), "flush_interval": "100ms" } },
             "service": {
@@ -126,13 +136,23 @@ impl Collector {
         this
     }
 
-    fn file(&self) -> PathBuf {
+    /// Where it writes what it receives.
+    pub(crate) fn file(&self) -> PathBuf {
         self.dir.path().join("spans.json")
     }
 
-    fn start_on(&self, plane: &ControlPlane) {
+    pub(crate) fn start_on(&self, plane: &ControlPlane) {
+        self.start_as(plane, "collector");
+    }
+
+    fn start_as(&self, plane: &ControlPlane, name: &str) {
         let config = format!("--config=file:{}", self.dir.path().join("collector.yaml").display());
-        plane.add("collector", &binaries().join("collector"), &[&config]);
+        plane.add(name, &binaries().join("collector"), &[&config]);
+    }
+
+    /// The ids of the traces of which it has received something so far.
+    pub(crate) fn traces(&self) -> BTreeSet<String> {
+        self.spans().into_iter().map(|span| span.trace).collect()
     }
 
     /// What it has received so far.
@@ -363,4 +383,33 @@ async fn a_collector_that_dies_or_stalls_costs_spans_and_nothing_else() {
     assert!(manager.log().contains("Spans are taken again"));
     manager.stop();
     assert!(manager.exit().starts_with("exit status 0"), "{}", manager.exit());
+}
+
+#[tokio::test]
+async fn spans_go_over_tls_to_a_collector_that_a_private_authority_vouches_for() {
+    let plane = ControlPlane::shared();
+    let collector = Collector::secure(&plane.report.manager_serving);
+    collector.start_as(plane, "secure-collector");
+    let authority = format!("OTEL_EXPORTER_OTLP_CERTIFICATE={}", plane.report.ca_file.display());
+    let service = |name: &str| format!("OTEL_SERVICE_NAME={name}");
+    let by = |name: &str| collector.spans().iter().filter(|span| span.service == name).count();
+    for (name, protocol, address) in
+        [("by-grpc", "grpc", &collector.grpc), ("by-http", "http/protobuf", &collector.http)]
+    {
+        let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=https://{address}");
+        let protocol = format!("OTEL_EXPORTER_OTLP_PROTOCOL={protocol}");
+        let manager = plane.coxswain_with(name, &[&endpoint, &protocol, &service(name), &authority], &[]);
+        until(&format!("spans {name}"), LIMIT, || async { by(name) }, |count| *count > 0).await;
+        manager.stop();
+        assert!(!manager.log().contains("spans are not taken"), "all of them were");
+
+        // The system's authorities do not know this one.
+        let stranger = format!("stranger-{name}");
+        let manager = plane.coxswain_with(&stranger, &[&endpoint, &protocol, &service("stranger")], &[]);
+        let refused = || async { manager.log().contains("spans are not taken") };
+        until("a collector that is not trusted", LIMIT, refused, |refused| *refused).await;
+        manager.stop();
+    }
+    assert_eq!(by("stranger"), 0);
+    plane.operate("stop", "secure-collector");
 }

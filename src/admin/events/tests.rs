@@ -224,6 +224,7 @@ fn sample() -> Vec<Arc<Event>> {
         subresource: "",
         summary: "create pods shop/web-1".to_owned(),
         result: ActionResult::Done,
+        code: None,
     };
     let attempt = Attempt { queue: "deployment", number: 3, queue_wait: Duration::from_millis(5) };
     let duration = Duration::from_micros(1500);

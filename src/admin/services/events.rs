@@ -7,6 +7,7 @@ use super::{Answers, Shared};
 use crate::admin::authorize::STREAM_EVENTS;
 use crate::admin::errors::{Failure, Reason, Violations};
 use crate::admin::events::{EncodedResponse, Item, Reader};
+use crate::admin::metrics::AdminMetrics;
 use crate::admin::proto;
 use crate::admin::proto::event_service_server::EventService;
 use crate::admin::proto::stream_events_response as response;
@@ -42,7 +43,7 @@ impl EventService for Service {
                 .with("log_id", log.id())
                 .with("newest_sequence", error.newest.to_string())
         })?;
-        let feed = EventFeed { reader, log_id: log.id().to_owned() };
+        let feed = EventFeed { reader, log_id: log.id().to_owned(), metrics: shared.metrics.clone() };
         Ok(Response::new(answers(shared, feed)?))
     }
 }
@@ -50,6 +51,7 @@ impl EventService for Service {
 struct EventFeed {
     reader: Reader,
     log_id: String,
+    metrics: AdminMetrics,
 }
 
 impl Feed for EventFeed {
@@ -63,11 +65,15 @@ impl Feed for EventFeed {
                 oldest_sequence: oldest,
                 newest_sequence: newest,
             }),
-            Item::Dropped { first, last } => response::Item::Dropped(proto::EventsDropped {
-                count: last + 1 - first,
-                first_sequence: first,
-                last_sequence: last,
-            }),
+            Item::Dropped { first, last } => {
+                let count = last + 1 - first;
+                self.metrics.events_dropped(count);
+                response::Item::Dropped(proto::EventsDropped {
+                    count,
+                    first_sequence: first,
+                    last_sequence: last,
+                })
+            }
             Item::ReplayFinished(sequence) => {
                 response::Item::ReplayFinished(proto::ReplayFinished { sequence })
             }

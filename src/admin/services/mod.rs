@@ -8,6 +8,7 @@ mod events;
 mod guard;
 mod health;
 mod leader;
+mod measure;
 mod mutate;
 mod queues;
 mod trace;
@@ -37,6 +38,7 @@ use super::deadline::DeadlineLayer;
 use super::errors::{Failure, Reason};
 use super::events::EventLog;
 use super::manager::Manager;
+use super::metrics::{AdminMetrics, OpenStream};
 use super::proto;
 use crate::serve::{Handler, UserInfo, handler, text};
 
@@ -51,6 +53,8 @@ pub struct AdminDeps {
     pub events: Arc<EventLog>,
     /// Ends the streams.
     pub shutdown: CancellationToken,
+    /// Counts its calls.
+    pub metrics: AdminMetrics,
 }
 
 /// What callers are allowed to use up, and what they see without credentials.
@@ -89,6 +93,12 @@ const PREFLIGHT: Duration = Duration::from_hours(1);
 /// The answers of a streaming RPC.
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
+/// A stream's place among those that may be open.
+struct StreamPlace {
+    _permit: OwnedSemaphorePermit,
+    _open: OpenStream,
+}
+
 /// What all services share.
 #[derive(Clone)]
 struct Shared {
@@ -96,6 +106,7 @@ struct Shared {
     authorizer: Arc<dyn Authorize>,
     events: Arc<EventLog>,
     shutdown: CancellationToken,
+    metrics: AdminMetrics,
     streams: Arc<Semaphore>,
 }
 
@@ -111,11 +122,12 @@ impl Shared {
     }
 
     /// A place for a stream, given back when the stream is dropped.
-    fn stream_place(&self) -> Result<OwnedSemaphorePermit, Status> {
-        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+    fn stream_place(&self) -> Result<StreamPlace, Status> {
+        let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let failure = Failure::new(Reason::TooManyStreams, "too many streams are open on this replica");
-            failure.retry_after(STREAM_RETRY).into()
-        })
+            Status::from(failure.retry_after(STREAM_RETRY))
+        })?;
+        Ok(StreamPlace { _permit: permit, _open: self.metrics.stream() })
     }
 
     /// `Ok` if this replica leads; otherwise who does.
@@ -155,6 +167,7 @@ pub fn routes(deps: AdminDeps, options: &AdminOptions) -> Result<Routes, RoutesE
         authorizer: deps.authorizer,
         events: deps.events,
         shutdown: deps.shutdown,
+        metrics: deps.metrics,
         streams: Arc::new(Semaphore::new(options.streams.min(Semaphore::MAX_PERMITS))),
     };
     let limit = options.request_bytes;
@@ -211,8 +224,10 @@ pub fn service(
     + 'static,
     RoutesError,
 > {
+    let metrics = deps.metrics.clone();
     let routes = routes(deps, options)?;
-    Ok(trace::Traced(DeadlineLayer.layer(guard::Guard::new(routes, options.anonymous_reflection))))
+    let inner = DeadlineLayer.layer(guard::Guard::new(routes, options.anonymous_reflection));
+    Ok(trace::Traced(measure::Measured { inner, metrics }))
 }
 
 /// The same as a handler of the secure port's router, for browsers too if that is asked for.

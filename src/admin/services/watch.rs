@@ -1,11 +1,10 @@
 //! What all streams have in common: they hold a place, and they end when the process does.
 
 use futures::stream::unfold;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Answers, Shared, shutting_down};
+use super::{Answers, Shared, StreamPlace, shutting_down};
 
 /// What makes the messages of a stream.
 pub(super) trait Feed: Send + 'static {
@@ -19,7 +18,7 @@ pub(super) trait Feed: Send + 'static {
 struct Running<F> {
     feed: F,
     shutdown: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    _place: StreamPlace,
 }
 
 /// A stream of what `feed` makes, until its end or that of the process.

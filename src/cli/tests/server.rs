@@ -99,6 +99,7 @@ impl Replica {
             authorizer: Arc::new(Judge::default()),
             events: Arc::clone(&events),
             shutdown: stop.clone(),
+            metrics: crate::admin::AdminMetrics::register(&crate::telemetry::Registry::new()).unwrap(),
         };
         let services = service(deps, &AdminOptions::default()).unwrap();
         let shared = Arc::new(Shared::default());

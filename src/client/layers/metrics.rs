@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use http::Method;
 use http_body::Body;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use prometheus::{HistogramVec, IntCounterVec, IntGauge};
+
 use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::{ApiRequest, ApiResponse, Hook, Middleware, Next, hook, is_watch};
 use crate::client::api::BoxError;
+use crate::telemetry::tracing::{Ids, present};
+use crate::telemetry::{MetricsError, Registrar, Registry, TracedHistogramVec};
 
 const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 const BYTES: [f64; 11] =
@@ -20,57 +23,84 @@ const BYTES: [f64; 11] =
 #[derive(Clone, Debug)]
 pub struct ClientMetrics {
     requests: IntCounterVec,
-    duration: HistogramVec,
+    duration: TracedHistogramVec,
     rate_limiter: HistogramVec,
     request_size: HistogramVec,
     response_size: HistogramVec,
+    transports: IntGauge,
+    transport_calls: IntCounterVec,
 }
 
 impl ClientMetrics {
     /// Makes the metrics and registers them; once per registry.
-    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let histogram =
-            |name: &str, help: &str, buckets: &[f64]| -> Result<HistogramVec, prometheus::Error> {
-                let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-                let metric = HistogramVec::new(options, &["host", "verb"])?;
-                registry.register(Box::new(metric.clone()))?;
-                Ok(metric)
-            };
-        let requests = IntCounterVec::new(
-            Opts::new(
+    pub fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let registrar = Registrar::new(registry);
+        let histograms = |name: &str, help: &str, buckets: &[f64]| {
+            registrar.histograms(name, help, &["host", "verb"], buckets.to_vec())
+        };
+        Ok(Self {
+            requests: registrar.counters(
                 "rest_client_requests_total",
                 "Requests to the API server by status code, method and host.",
-            ),
-            &["code", "host", "method"],
-        )?;
-        registry.register(Box::new(requests.clone()))?;
-        Ok(Self {
-            requests,
-            duration: histogram(
+                &["code", "host", "method"],
+            )?,
+            duration: registrar.traced_histograms(
                 "rest_client_request_duration_seconds",
                 "Time from sending a request to the end of its response, by verb and host. Watches are left out.",
-                &SECONDS,
+                &["host", "verb"],
+                SECONDS.to_vec(),
             )?,
-            rate_limiter: histogram(
+            rate_limiter: histograms(
                 "rest_client_rate_limiter_duration_seconds",
                 "Time that requests waited for the client's own rate limit, by verb and host.",
                 &SECONDS,
             )?,
-            request_size: histogram(
+            request_size: histograms(
                 "rest_client_request_size_bytes",
                 "Size of request bodies, by verb and host.",
                 &BYTES,
             )?,
-            response_size: histogram(
+            response_size: histograms(
                 "rest_client_response_size_bytes",
                 "Size of response bodies, by verb and host. Watches are left out.",
                 &BYTES,
             )?,
+            transports: registrar.int_gauge(
+                "rest_client_transport_cache_entries",
+                "Transports that clients share: one for each set of credentials and way of keeping connections alive.",
+            )?,
+            transport_calls: registrar.counters(
+                "rest_client_transport_create_calls_total",
+                "Transports that clients asked for: hit if there was one to share, miss if it had to be made.",
+                &["result"],
+            )?,
         })
+    }
+
+    /// A client got a transport that others have as well.
+    pub(in crate::client) fn transport_shared(&self) {
+        self.transport_calls.with_label_values(&["hit"]).inc();
+    }
+
+    /// A transport was made; it is there for as long as what is returned.
+    pub(in crate::client) fn transport_made(&self) -> CountedTransport {
+        self.transport_calls.with_label_values(&["miss"]).inc();
+        self.transports.inc();
+        CountedTransport(self.transports.clone())
     }
 
     pub(super) fn observe_rate_limiter(&self, host: &str, method: &Method, waited: Duration) {
         self.rate_limiter.with_label_values(&[host, method.as_str()]).observe(waited.as_secs_f64());
+    }
+}
+
+/// A transport as long as it is there.
+#[derive(Debug)]
+pub(in crate::client) struct CountedTransport(IntGauge);
+
+impl Drop for CountedTransport {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -92,6 +122,7 @@ impl Middleware for RequestMetrics {
             host: Arc::clone(&self.host),
             method: method.clone(),
             began: Instant::now(),
+            span: if self.metrics.duration.is_traced() { present() } else { None },
             bytes: None,
         });
         let result = next.oneshot(request).await;
@@ -115,6 +146,8 @@ struct Open {
     host: Arc<str>,
     method: Method,
     began: Instant,
+    /// The span that it was sent in.
+    span: Option<Ids>,
     /// Bytes of the response so far; `None` before there is one.
     bytes: Option<u64>,
 }
@@ -129,7 +162,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         let labels = [&*self.host, self.method.as_str()];
         let elapsed = self.began.elapsed().as_secs_f64();
-        self.metrics.duration.with_label_values(&labels).observe(elapsed);
+        self.metrics.duration.observe_in(&labels, elapsed, || self.span);
         if let Some(bytes) = self.bytes {
             self.metrics.response_size.with_label_values(&labels).observe(bytes as f64);
         }

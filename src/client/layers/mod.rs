@@ -42,7 +42,7 @@ pub use faults::{Fault, FaultRule, Faults};
 pub use gate::{WriteGate, WriteGuard, WritesStopped};
 pub(super) use headers::UserAgent;
 pub use metrics::ClientMetrics;
-pub(super) use metrics::RequestMetrics;
+pub(super) use metrics::{CountedTransport, RequestMetrics};
 pub(super) use rate::RateLimit;
 pub use rate::RateLimiter;
 pub(super) use timeout::Timeout;

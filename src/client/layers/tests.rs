@@ -10,7 +10,6 @@ use http_body_util::{BodyExt, Full};
 use opentelemetry::trace::{SpanKind, Status};
 use opentelemetry_sdk::trace::SpanData;
 use parking_lot::Mutex;
-use prometheus::Registry;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use tracing::Instrument;
@@ -20,8 +19,8 @@ use super::*;
 use crate::client::RequestTimeout;
 use crate::client::api::HttpService;
 use crate::client::testing::{answer, endless, mock};
-use crate::telemetry::tracing::settings::Given;
-use crate::telemetry::tracing::{Tracing, TracingSettings};
+use crate::telemetry::Registry;
+use crate::telemetry::tracing::Tracing;
 
 const WATCH: &str = "/api/v1/pods?watch=true&timeoutSeconds=300";
 
@@ -360,9 +359,7 @@ async fn the_dice_of_faults_are_seeded() {
 
 #[test]
 fn a_request_is_a_span_and_names_it_to_the_server() {
-    let given = Given { endpoint: "127.0.0.1:1", rate_per_million: -1, file: "" };
-    let settings = TracingSettings::complete(given, &|_| None).unwrap().unwrap();
-    let mut traces = Tracing::new(settings).unwrap();
+    let mut traces = Tracing::unsent(-1);
     let subscriber = tracing_subscriber::Registry::default().with(vec![traces.layer()]);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use parking_lot::Mutex;
-use prometheus::Registry;
 
 use crate::api::kinds;
 use crate::client::testing::{Handler, Pki, Server, answer, text};
@@ -17,6 +16,7 @@ use crate::client::{
     wait_for_api_server,
 };
 use crate::model::Key;
+use crate::telemetry::Registry;
 use crate::wire::wrap_envelope;
 
 type Seen = Arc<Mutex<Vec<Request<Bytes>>>>;

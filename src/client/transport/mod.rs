@@ -15,7 +15,7 @@ mod token_file;
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ use self::lanes::Lanes;
 use self::token_file::FileToken;
 use super::api::{BoxError, HttpService};
 use super::config::{ConfigError, Connection, describe_auth, describe_kube};
-use super::layers::{ApiRequest, ApiResponse, Bearer, TokenError, With};
+use super::layers::{ApiRequest, ApiResponse, Bearer, CountedTransport, TokenError, With};
 
 /// How often files with client certificates are looked at.
 const RELOAD_EVERY: Duration = Duration::from_mins(1);
@@ -80,6 +80,7 @@ struct Inner {
     tasks: TaskTracker,
     /// The task that looks after rotated files; ends with this.
     watcher: Mutex<JoinSet<()>>,
+    counted: OnceLock<CountedTransport>,
 }
 
 /// One state of the identity's credentials, and the connections made with it.
@@ -146,6 +147,7 @@ impl Transport {
             refused: Arc::new(Notify::new()),
             tasks,
             watcher: Mutex::new(JoinSet::new()),
+            counted: OnceLock::new(),
         }));
         let connection = &transport.0.connection;
         if connection.has_exec_plugin() || !connection.certificate_files().is_empty() {
@@ -153,6 +155,12 @@ impl Transport {
             transport.0.watcher.lock().spawn(watch(Arc::downgrade(&transport.0), refused));
         }
         Ok(transport)
+    }
+
+    /// Counts it, once, for as long as anyone has it.
+    pub(super) fn count(&self, counted: CountedTransport) {
+        // One that is counted already is let go, and with it what was counted twice.
+        let _ = self.0.counted.set(counted);
     }
 
     /// Host and port of the API server, as metrics show them.

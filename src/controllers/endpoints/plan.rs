@@ -9,7 +9,8 @@ mod draft;
 
 use std::sync::Arc;
 
-use super::view::{Held, Served, View};
+use super::services::{self, HeldEndpoints};
+use super::view::{Served, View};
 use crate::api::core::{Pod, Service};
 use crate::api::endpoints::Endpoints;
 use crate::api::kinds::{ENDPOINTS, SERVICES};
@@ -33,7 +34,10 @@ pub(super) fn plan(view: &View) -> Plan {
             plan.steps.extend(told.map(Step::Emit));
         }
         Served::By { service, pods, held } => match reconcile(service, pods, held.as_ref()) {
-            Ok(write) => plan.steps.extend(write.map(Step::Write)),
+            Ok(write) => {
+                plan.steps.extend(write.map(Step::Write));
+                plan.rest = services::rest(pods.len());
+            }
             Err(error) => plan.retry = Some(error.to_string()),
         },
     }
@@ -54,7 +58,11 @@ fn delete(endpoints: &Endpoints) -> [Step; 2] {
     ]
 }
 
-fn reconcile(service: &Service, pods: &[Arc<Pod>], held: Option<&Held>) -> Result<Option<Write>, WireError> {
+fn reconcile(
+    service: &Service,
+    pods: &[Arc<Pod>],
+    held: Option<&HeldEndpoints>,
+) -> Result<Option<Write>, WireError> {
     let mut subsets = demand::subsets(service, pods);
     let truncated = capacity::truncate(&mut subsets);
     let since = demand::since(service, pods, held, &subsets);
@@ -73,7 +81,7 @@ fn reconcile(service: &Service, pods: &[Arc<Pod>], held: Option<&Held>) -> Resul
     Ok(Some(Write::new(&ENDPOINTS, key, Verb::Update(draft.update(held)?.into()))))
 }
 
-fn failed(service: &Service, held: Option<&Held>, failure: &Failure) -> Option<EventSpec> {
+fn failed(service: &Service, held: Option<&HeldEndpoints>, failure: &Failure) -> Option<EventSpec> {
     let key = &failure.key;
     let (reason, message) = match failure.verb() {
         "create" => ("FailedToCreateEndpoint", "Failed to create endpoint for service"),

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Controller, services};
+use super::Controller;
+use super::services::{self, HeldEndpoints, read_endpoints};
 use crate::api::core::{Pod, Service};
-use crate::api::endpoints::{EncodedSubset, Endpoints};
+use crate::api::endpoints::Endpoints;
 use crate::framework::ObserveError;
 use crate::model::{Failure, Key};
 
@@ -23,17 +24,10 @@ pub(super) enum Served {
         service: Arc<Service>,
         pods: Vec<Arc<Pod>>,
         /// Its Endpoints, as far as there are any.
-        held: Option<Held>,
+        held: Option<HeldEndpoints>,
     },
     /// There is no Service for these Endpoints.
     Nobody(Arc<Endpoints>),
-}
-
-/// Endpoints that are there.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) endpoints: Arc<Endpoints>,
-    pub(super) subsets: Vec<EncodedSubset>,
 }
 
 pub(super) fn observe(
@@ -50,16 +44,9 @@ pub(super) fn observe(
             let selector = &service.spec.selector;
             let mut pods = room.pods.select(&key.namespace, |pod| services::selects(selector, &pod.labels));
             pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-            let held = endpoints.map(held).transpose()?;
+            let held = endpoints.map(read_endpoints).transpose()?;
             Served::By { service, pods, held }
         }
     };
     Ok(Some(View { served, failures: failures.to_vec() }))
-}
-
-fn held(endpoints: Arc<Endpoints>) -> Result<Held, ObserveError> {
-    let subsets = endpoints.subsets().map_err(|error| {
-        ObserveError::Terminal(format!("Endpoints {}: {error}", Key::of(&endpoints.metadata)))
-    })?;
-    Ok(Held { endpoints, subsets })
 }

@@ -88,11 +88,12 @@ impl Metrics {
                 "endpoint_slice_controller_endpoints_removed_per_sync",
                 "Endpoints removed by each reconcile of a Service, by address family.",
             )?,
-            changed: metrics.own(changed, || {
-                let help = "EndpointSlices written by each reconcile of a Service, by address family.";
-                let opts = HistogramOpts::new(changed, help).buckets(DEFAULT_BUCKETS.to_vec());
-                HistogramVec::new(opts, &["topology", "traffic_distribution"])
-            })?,
+            changed: metrics.histograms(
+                changed,
+                "EndpointSlices written by each reconcile of a Service, by address family.",
+                &["topology", "traffic_distribution"],
+                DEFAULT_BUCKETS.to_vec(),
+            )?,
             changes: counters("endpoint_slice_controller_changes", "EndpointSlices written.", "operation")?,
             syncs: counters("endpoint_slice_controller_syncs", "Reconciles of Services.", "result")?,
             preferring: metrics.own(preferring, || {

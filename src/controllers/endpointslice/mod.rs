@@ -33,10 +33,9 @@ use crate::api::Kind;
 use crate::api::core::{Node, Pod, Service};
 use crate::api::discovery::EndpointSlice;
 use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
-use crate::executor::ActionState;
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError, Outcome,
-    Room, RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Ended, Grant, Loop, ObserveError, Room,
+    RoomAdapter, Watch, workers,
 };
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
@@ -155,8 +154,8 @@ impl Room for Controller {
         plan
     }
 
-    fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
-        self.metrics.ended(key, outcome, actions);
+    fn ended(&self, key: &Key, ended: Ended<'_>) {
+        self.metrics.ended(key, ended.outcome, ended.actions);
     }
 
     fn gather(&self, kind: &Kind) -> Duration {

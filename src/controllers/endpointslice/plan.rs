@@ -12,7 +12,7 @@ mod packing;
 
 use std::fmt::Display;
 
-use super::services::{IPV4, IPV6, family_of, is_headless};
+use super::services::{self, IPV4, IPV6, family_of, is_headless};
 use super::view::View;
 use crate::api::core::Service;
 use crate::api::kinds::{ENDPOINT_SLICES, SERVICES};
@@ -77,13 +77,14 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
         // The same pods are missing in every family.
         unknown = demand.unknown;
         let held = served.iter().copied().filter(|held| held.slice.address_type == family).collect();
-        let mut slices = packing::pack(view, family, held, demand.groups);
-        let event = hints::give(view, family, &mut slices);
+        let mut slices = packing::pack(view, family, held, demand.groups)?;
+        let event = hints::give(view, family, &mut slices)?;
         slices.settle(service);
         counts.push(slices.count());
         plan.steps.extend(event.filter(|_| slices.is_change()).map(Step::Emit));
         packed.push(slices);
     }
+    plan.rest = services::rest(counts.iter().map(|count| count.endpoints).sum());
     // What is new about a Service that is new is the Service, whatever its pods have been through.
     let since = if view.slices.iter().all(|held| !held.is_owned_by(SERVICES.kind, &service.metadata)) {
         service.metadata.creation_timestamp

@@ -27,10 +27,9 @@ use crate::api::core::Service;
 use crate::api::discovery::EndpointSlice;
 use crate::api::endpoints::Endpoints;
 use crate::api::kinds::{ENDPOINT_SLICES, ENDPOINTS, SERVICES};
-use crate::executor::ActionState;
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError, Outcome,
-    Room, RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Ended, Grant, Loop, ObserveError, Room,
+    RoomAdapter, Watch, workers,
 };
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
@@ -134,8 +133,8 @@ impl Room for Controller {
         plan
     }
 
-    fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
-        self.metrics.ended(key, outcome, actions);
+    fn ended(&self, key: &Key, ended: Ended<'_>) {
+        self.metrics.ended(key, ended);
     }
 
     fn gather(&self, kind: &Kind) -> Duration {

@@ -9,7 +9,8 @@ mod draft;
 
 use std::collections::BTreeMap;
 
-use super::view::{Mirrored, View};
+use super::services::HeldEndpoints;
+use super::view::View;
 use crate::api::kinds::{ENDPOINT_SLICES, ENDPOINTS};
 use crate::model::plan::{EventSpec, Regarding, Tolerate, Verb};
 use crate::model::slices::{Held, identity, key_of};
@@ -55,7 +56,7 @@ pub(super) fn plan(view: &View) -> (Plan, Count) {
 fn reconcile(view: &View, plan: &mut Plan) -> Result<Count, WireError> {
     let Some(mirrored) = &view.mirrored else {
         plan.steps.push(Step::Batch(view.slices.iter().map(delete).collect()));
-        let removed = view.slices.iter().map(|held| held.endpoints.len()).sum();
+        let removed = view.slices.iter().map(|held| held.len).sum();
         return Ok(Count { removed, ..Count::default() });
     };
     let demand = demand::of(mirrored, view.max_per_subset);
@@ -63,7 +64,7 @@ fn reconcile(view: &View, plan: &mut Plan) -> Result<Count, WireError> {
     let mut count = Count { skipped: demand.invalid + demand.surplus, ..Count::default() };
     let author = Author { endpoints: &mirrored.endpoints };
     let matched = Matched::of(view, mirrored, demand.groups);
-    matched.count(&mut count, view.max_per_subset);
+    matched.count(&mut count, view.max_per_subset)?;
     let namespace = &mirrored.endpoints.metadata.namespace;
     // What is to go with its Endpoints is not added to.
     let goes = mirrored.endpoints.metadata.is_deleting();
@@ -77,7 +78,10 @@ fn reconcile(view: &View, plan: &mut Plan) -> Result<Count, WireError> {
         });
     }
     let mut updates = Vec::new();
-    for (held, group) in matched.update.iter().filter(|(held, group)| !author.is(held, group)) {
+    for (held, group) in &matched.update {
+        if author.is(held, group)? {
+            continue;
+        }
         let body = author.update(held, group)?.into();
         updates.push(Write::new(&ENDPOINT_SLICES, Key::of(&held.slice.metadata), Verb::Update(body)));
     }
@@ -102,7 +106,7 @@ struct Matched<'a> {
 }
 
 impl<'a> Matched<'a> {
-    fn of(view: &'a View, mirrored: &Mirrored, mut groups: BTreeMap<demand::Place, Group>) -> Self {
+    fn of(view: &'a View, mirrored: &HeldEndpoints, mut groups: BTreeMap<demand::Place, Group>) -> Self {
         let owner = &mirrored.endpoints.metadata;
         let mut matched = Self::default();
         let mut spare = Vec::new();
@@ -126,7 +130,7 @@ impl<'a> Matched<'a> {
         matched
     }
 
-    fn count(&self, count: &mut Count, max_per_subset: usize) {
+    fn count(&self, count: &mut Count, max_per_subset: usize) -> Result<(), WireError> {
         let groups = self.create.iter().chain(self.update.iter().map(|(_, group)| group));
         for size in groups.map(|group| group.endpoints.len()) {
             count.endpoints += size;
@@ -136,15 +140,16 @@ impl<'a> Matched<'a> {
         count.added += self.create.iter().map(|group| group.endpoints.len()).sum::<usize>();
         for (held, group) in &self.update {
             let kept = held
-                .endpoints
+                .endpoints()?
                 .iter()
                 .filter_map(|(endpoint, _)| Some((endpoint, group.endpoints.get(&identity(endpoint))?)));
             let kept: Vec<_> = kept.collect();
             count.updated += kept.iter().filter(|(held, wanted)| !draft::is_mirrored(held, wanted)).count();
             count.added += group.endpoints.len().saturating_sub(kept.len());
-            count.removed += held.endpoints.len() - kept.len();
+            count.removed += held.len - kept.len();
         }
-        count.removed += self.delete.iter().map(|held| held.endpoints.len()).sum::<usize>();
+        count.removed += self.delete.iter().map(|held| held.len).sum::<usize>();
+        Ok(())
     }
 }
 
@@ -159,7 +164,7 @@ fn delete(held: &Held) -> Write {
 
 /// What is to be said of addresses that are not mirrored.
 fn skipped<'a>(
-    mirrored: &'a Mirrored,
+    mirrored: &'a HeldEndpoints,
     demand: &Demand,
     max: usize,
 ) -> impl Iterator<Item = EventSpec> + use<'a> {

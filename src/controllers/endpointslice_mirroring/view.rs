@@ -1,10 +1,8 @@
 //! What a decision about the mirror of some Endpoints rests on, read from the stores. Decides nothing.
 
-use std::sync::Arc;
-
-use super::services::{LEADER, read_slice};
+use super::services::{HeldEndpoints, LEADER, read_endpoints, read_slice};
 use super::{Controller, is_ours};
-use crate::api::endpoints::{EncodedSubset, Endpoints};
+use crate::api::endpoints::Endpoints;
 use crate::api::kinds::{BY_SERVICE, service_key};
 use crate::framework::ObserveError;
 use crate::model::slices::Held;
@@ -17,20 +15,13 @@ const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 #[derive(Clone, Debug)]
 pub(super) struct View {
     /// What is to be mirrored; `None` if nothing is.
-    pub(super) mirrored: Option<Mirrored>,
+    pub(super) mirrored: Option<HeldEndpoints>,
     /// The slices that we manage for it and whose deletion has not begun, by name.
     pub(super) slices: Vec<Held>,
     /// Addresses that are mirrored from one subset at most.
     pub(super) max_per_subset: usize,
     /// What the first pass's plan met; empty on the first pass.
     pub(super) failures: Vec<Failure>,
-}
-
-/// Endpoints that are to be mirrored.
-#[derive(Clone, Debug)]
-pub(super) struct Mirrored {
-    pub(super) endpoints: Arc<Endpoints>,
-    pub(super) subsets: Vec<EncodedSubset>,
 }
 
 pub(super) fn observe(
@@ -50,7 +41,7 @@ pub(super) fn observe(
         return Ok(None);
     }
     slices.sort_unstable_by(|a, b| a.slice.metadata.name.cmp(&b.slice.metadata.name));
-    let mirrored = endpoints.map(mirrored).transpose()?;
+    let mirrored = endpoints.map(read_endpoints).transpose()?;
     Ok(Some(View { mirrored, slices, max_per_subset: room.max_per_subset, failures: failures.to_vec() }))
 }
 
@@ -58,11 +49,4 @@ fn wants_a_mirror(endpoints: &Endpoints) -> bool {
     let meta = &endpoints.metadata;
     let skipped = meta.labels.get(SKIP).is_some_and(|skip| *skip == "true");
     !skipped && !meta.annotations.contains_key(LEADER)
-}
-
-fn mirrored(endpoints: Arc<Endpoints>) -> Result<Mirrored, ObserveError> {
-    let subsets = endpoints.subsets().map_err(|error| {
-        ObserveError::Terminal(format!("Endpoints {}: {error}", Key::of(&endpoints.metadata)))
-    })?;
-    Ok(Mirrored { endpoints, subsets })
 }

@@ -34,19 +34,21 @@ use crate::api::apps::ReplicaSet;
 use crate::api::core::Pod;
 use crate::api::kinds::{PODS, REPLICA_SETS};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, ObserveError, Room, RoomAdapter,
-    Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, Ended, Grant, KeyMap, Loop, ObserveError, Room,
+    RoomAdapter, Watch, workers,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key, Plan};
 
+mod metrics;
 mod plan;
 mod status;
 #[cfg(test)]
 mod tests;
 mod view;
 
+use metrics::Metrics;
 use view::{Gates, View};
 
 /// What this room keeps at its number of pods.
@@ -86,7 +88,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         deletion_cost: (build.gate)("PodDeletionCost"),
         terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas"),
     };
-    let room = Controller { replica_sets, pods, gates };
+    let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let room = Controller { replica_sets, pods, gates, metrics };
     Ok(Built {
         loops: vec![Loop {
             queue: "replicaset",
@@ -103,6 +106,7 @@ struct Controller {
     replica_sets: Lister<ReplicaSet>,
     pods: Lister<Pod>,
     gates: Gates,
+    metrics: Metrics,
 }
 
 impl Room for Controller {
@@ -114,6 +118,18 @@ impl Room for Controller {
 
     fn plan(view: &View, now: Timestamp) -> Plan {
         plan::plan(view, now)
+    }
+
+    fn decide(&self, _: &Key, view: &View, now: Timestamp) -> Plan {
+        let plan = plan::plan(view, now);
+        if view.failures.is_empty() {
+            self.metrics.planned(view, &plan, now);
+        }
+        plan
+    }
+
+    fn ended(&self, _: &Key, ended: Ended<'_>) {
+        self.metrics.ended(ended);
     }
 }
 

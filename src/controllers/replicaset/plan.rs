@@ -69,6 +69,11 @@ fn failed_scaling(failure: &Failure) -> Option<Scaling> {
     }
 }
 
+/// The active pods that count for the ReplicaSet.
+pub(super) fn kept(view: &View) -> Vec<&Pod> {
+    Claims::of(view).kept
+}
+
 /// Who belongs to the ReplicaSet once its claims are made.
 struct Claims<'a> {
     /// Active pods that count: already ours, or about to be.

@@ -32,7 +32,7 @@ fn it_builds_and_watches_what_it_reads() {
         },
         dynamic: &|_| panic!("what it watches is known"),
         debug: &|_| panic!("it has no page"),
-        metrics: &crate::framework::RoomMetrics::new(prometheus::Registry::new()),
+        metrics: &crate::framework::RoomMetrics::new(crate::telemetry::Registry::new()),
     })
     .unwrap();
     let [work] = built.loops.as_slice() else { panic!("one loop") };

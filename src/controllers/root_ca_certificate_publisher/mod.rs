@@ -3,6 +3,7 @@
 //!
 //! Keys are namespaces. Only ConfigMaps of that name are watched. It never touches any other, and never deletes.
 
+mod metrics;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use crate::framework::{
 };
 use crate::informer::Lister;
 use crate::model::Key;
+use metrics::Metrics;
 use view::Publisher;
 
 /// Name of the ConfigMap.
@@ -47,6 +49,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     })?;
     let room = Publisher {
         bundle,
+        metrics: Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?,
         namespaces: Lister::new((build.store)(&NAMESPACES, None)),
         config_maps: Lister::new((build.store)(&CONFIG_MAPS, Some(CONFIG_MAP_SELECTOR))),
     };

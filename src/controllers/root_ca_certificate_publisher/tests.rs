@@ -1,15 +1,20 @@
 //! The plan's table.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::metrics::Metrics;
 use super::plan::plan;
 use super::view::View;
 use crate::api::core::ConfigMap;
 use crate::api::kinds::CONFIG_MAPS;
+use crate::executor::{ActionState, write_action};
+use crate::framework::{Ended, Outcome, RoomMetrics};
 use crate::informer::downcast;
 use crate::model::plan::{Step, Verb};
+use crate::telemetry::{Registry, encode_text};
 use crate::wire::splice::{Edit, edit, get, put_bytes};
 use crate::wire::{Message, Value};
 
@@ -64,4 +69,37 @@ fn a_changed_copy_is_put_right_without_losing_what_is_unknown() {
     let restored = ConfigMap::decode(&restored).unwrap();
     assert_eq!(restored.data.as_slice(), [("ca.crt".into(), "PEM".into())]);
     assert_eq!(restored.metadata.labels.get("label").unwrap(), "kept");
+}
+
+#[test]
+fn reconciles_are_counted_by_the_status_that_they_end_with() {
+    let registry = Registry::new();
+    let metrics = Metrics::register(&RoomMetrics::new(registry.clone())).unwrap();
+    let steps = plan(&view(None)).steps;
+    let [Step::Write(write)] = steps.as_slice() else { panic!("{steps:?}") };
+    let refused = ActionState { code: Some(403), ..write_action(write, write.to_string()) };
+    let failed = || Outcome::Failed { error: "no".into(), retry: true };
+    for (outcome, actions) in [
+        (Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO }, &[][..]),
+        (Outcome::Absent, &[]),
+        (Outcome::Waiting(&CONFIG_MAPS), &[]),
+        (failed(), &[refused]),
+        (failed(), &[]),
+    ] {
+        metrics.ended(Ended { outcome: &outcome, actions, took: Duration::from_millis(3) });
+    }
+    let page = encode_text(&registry);
+    for (code, count) in [("200", 2), ("403", 1), ("500", 1)] {
+        for series in [
+            format!("root_ca_cert_publisher_sync_total{{code=\"{code}\"}} {count}\n"),
+            format!(
+                "root_ca_cert_publisher_sync_duration_seconds_bucket{{code=\"{code}\",le=\"0.004\"}} {count}\n"
+            ),
+            format!(
+                "root_ca_cert_publisher_sync_duration_seconds_bucket{{code=\"{code}\",le=\"0.002\"}} 0\n"
+            ),
+        ] {
+            assert!(page.contains(&series), "{series} in {page}");
+        }
+    }
 }

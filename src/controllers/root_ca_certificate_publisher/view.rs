@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::CONFIG_MAP;
+use super::metrics::Metrics;
 use crate::api::core::{ConfigMap, Namespace};
-use crate::framework::{ObserveError, Room};
+use crate::framework::{Ended, ObserveError, Room};
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
 use crate::wire::Str;
@@ -12,6 +13,7 @@ use crate::wire::Str;
 /// Reads namespaces and the ConfigMap.
 pub(super) struct Publisher {
     pub(super) bundle: Str,
+    pub(super) metrics: Metrics,
     pub(super) namespaces: Lister<Namespace>,
     pub(super) config_maps: Lister<ConfigMap>,
 }
@@ -40,5 +42,9 @@ impl Room for Publisher {
 
     fn plan(view: &View, _: jiff::Timestamp) -> Plan {
         super::plan::plan(view)
+    }
+
+    fn ended(&self, _: &Key, ended: Ended<'_>) {
+        self.metrics.ended(ended);
     }
 }

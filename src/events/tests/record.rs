@@ -8,7 +8,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
-use prometheus::Registry;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -20,6 +19,7 @@ use crate::events::broadcaster::QUEUE;
 use crate::events::writer::{MAX_TRIES, PAUSE};
 use crate::events::{EventBroadcaster, EventMetrics, EventSink, Recorder};
 use crate::model::clock::ManualClock;
+use crate::telemetry::Registry;
 use crate::telemetry::encode_text;
 use crate::wire::{Message, unwrap_envelope};
 

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody};
-use prometheus::Registry;
 use serde_json::{Value, json};
 use tower::util::BoxCloneSyncService;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
 use crate::api::core::Pod;
@@ -17,6 +17,8 @@ use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::client::{ApiClient, BoxError, ListQuery, ResponseBody, WatchQuery};
 use crate::informer::{InformersConfig, Source};
 use crate::queue::QueueMetrics;
+use crate::telemetry::Registry;
+use crate::telemetry::tracing::Tracing;
 use crate::wire::{ListPage, Message};
 
 /// An API server: its resources as `group/version/resource`, which can't be told, and its objects' names by resource.
@@ -153,6 +155,7 @@ struct Bench {
     informers: Informers,
     discovery: Arc<Discovery>,
     queue: Arc<WorkQueue<Key>>,
+    causes: Arc<Causes>,
     supervisor: Arc<Supervisor>,
     tasks: tokio::task::JoinSet<()>,
 }
@@ -169,14 +172,16 @@ impl Bench {
         let discovery = Arc::new(Discovery::new(cluster.client()));
         let ears = Arc::new(Ears::default());
         let queue = Arc::new(WorkQueue::new("work", &QueueMetrics::register(&registry).unwrap()));
+        let causes = Arc::<Causes>::default();
         let supervisor = Arc::new(Supervisor::new(
             "test-controller",
             (Arc::clone(&ears) as _, Arc::default()),
-            vec![("work", Arc::clone(&queue))],
+            vec![QueueOf { name: "work", queue: Arc::clone(&queue), causes: Arc::clone(&causes) }],
             &informers,
             &discovery,
         ));
-        Self { cluster, ears, informers, discovery, queue, supervisor, tasks: tokio::task::JoinSet::new() }
+        let tasks = tokio::task::JoinSet::new();
+        Self { cluster, ears, informers, discovery, queue, causes, supervisor, tasks }
     }
 
     async fn start(&mut self) {
@@ -346,4 +351,32 @@ async fn a_watch_that_does_not_sync_holds_up_the_start_for_a_while_only() {
     assert_eq!(began.elapsed(), SETTLE_WITHIN);
     assert_eq!(bench.kinds(), ["pods v1 true", "widgets.example.com v1 false"]);
     bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_a_cause_of_what_it_queues_and_what_was_there_before_is_not() {
+    let mut traces = Tracing::unsent(-1);
+    let subscriber = tracing_subscriber::Registry::default().with(vec![traces.layer()]);
+    let _traced = tracing::subscriber::set_default(subscriber);
+    let mut bench = Bench::new(&["/v1/pods"], &[("pods", &["a", "b"])]);
+    bench.start().await;
+    // A change that the watch of metadata misses is told of when another takes its place.
+    bench.cluster.objects.lock().insert("pods", vec!["b"]);
+    let others = bench.informers.acquire(&PODS, None);
+    others.wait_synced().await.unwrap();
+    bench.reset(3).await;
+    for name in ["a", "b"] {
+        let reconcile = tracing::info_span!("reconcile", name);
+        bench.causes.link(&Key::new("", name), &reconcile);
+    }
+    others.release().await;
+    bench.stop().await;
+    let spans = traces.recorded();
+    let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
+    let changes = named("event pods");
+    assert_eq!(changes.len(), 1, "{changes:#?}");
+    let links: Vec<_> = named("reconcile").iter().map(|span| span.links.len()).collect();
+    assert_eq!(links, [1, 0]);
+    assert_eq!(named("reconcile")[0].links[0].span_context, changes[0].span_context);
+    assert_eq!(named("cache sync pods").len(), 1, "the start waited for it");
 }

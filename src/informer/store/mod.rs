@@ -84,6 +84,9 @@ pub struct HandlerPanics {
     pub last: String,
 }
 
+/// Objects that [`Store::estimated_bytes`] looks at.
+const SAMPLE: usize = 32;
+
 /// The cached objects of one kind.
 pub struct Store {
     kind: &'static Kind,
@@ -146,6 +149,17 @@ impl Store {
     /// The object of this namespace and name.
     pub fn find(&self, namespace: &str, name: &str) -> Option<AnyObject> {
         self.contents.read().get(namespace, name).cloned()
+    }
+
+    /// Bytes that the encodings of all objects have together, from a sample of them: hash tables hold them in an order
+    /// that has nothing to do with their size.
+    pub fn estimated_bytes(&self) -> usize {
+        let (sample, count) = {
+            let contents = self.contents.read();
+            (contents.iter().take(SAMPLE).cloned().collect::<Vec<_>>(), contents.len())
+        };
+        let bytes: usize = sample.iter().map(|object| object.size()).sum();
+        bytes * count / sample.len().max(1)
     }
 
     /// All objects, in no order.

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
-use prometheus::Registry;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -20,6 +19,7 @@ use crate::events::{EventBroadcaster, EventMetrics};
 use crate::manager::step_down::{self, StepDown};
 use crate::model::clock::SharedClock;
 use crate::telemetry::ManagerMetrics;
+use crate::telemetry::Registry;
 
 /// How long reconciles in flight take to end.
 const IN_FLIGHT: Duration = Duration::from_secs(3);

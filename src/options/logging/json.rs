@@ -10,6 +10,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::name_in_line;
 use crate::model::clock::SharedClock;
 use crate::telemetry;
 
@@ -84,7 +85,7 @@ struct Fields {
 
 impl Fields {
     fn pair(&mut self, field: &Field, value: impl Into<Value>) {
-        self.pairs.insert(field.name().to_owned(), value.into());
+        self.pairs.insert(name_in_line(field).to_owned(), value.into());
     }
 }
 

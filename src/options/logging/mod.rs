@@ -2,7 +2,8 @@
 //! writes to, at a verbosity that may differ by module.
 //!
 //! Levels of `tracing` stand for klog's numbers: errors, warnings and `info` are always there, `debug` from `-v=4`,
-//! `trace` from `-v=6`. Spans at debug level are for traces: no line tells of them. Nothing is held back in a buffer, so nothing is lost when the process dies.
+//! `trace` from `-v=6`. Spans at debug level are for traces: no line tells of them. Nothing is held back in a buffer, so
+//! nothing is lost when the process dies.
 
 mod filter;
 mod json;
@@ -13,6 +14,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use tracing::field::Field;
 use tracing::{Level, Subscriber};
 use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
@@ -27,6 +29,14 @@ pub use filter::VerbosityFilter;
 use super::Config;
 use crate::model::clock::SharedClock;
 use crate::telemetry::tracing::TraceLayer;
+
+/// What a field is called in a line: an error by the name that readers of klog know.
+fn name_in_line(field: &Field) -> &'static str {
+    match field.name() {
+        "error" => "err",
+        name => name,
+    }
+}
 
 /// Changes `-v` while the process runs; `Err` says why it could not.
 pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;

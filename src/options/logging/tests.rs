@@ -14,8 +14,7 @@ use super::filter::VerbosityFilter;
 use super::layer_to;
 use crate::model::clock::ManualClock;
 use crate::options::{Config, Flags, ModuleVerbosity, Verbosity};
-use crate::telemetry::tracing::settings::Given;
-use crate::telemetry::tracing::{TraceLayer, Tracing, TracingSettings};
+use crate::telemetry::tracing::{TraceLayer, Tracing};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -67,7 +66,7 @@ fn text_lines_are_klogs() {
     assert!(head.starts_with("I1121 13:02:05.000001 "), "{head}");
     assert!(head.contains(" coxswain::options::logging::tests:"), "{head}");
     let span = r#"controller="deployment-controller" key="default/web""#;
-    assert_eq!(tail, format!(r#""Synced it" replicas=3 error="no \"luck\"" {span}"#));
+    assert_eq!(tail, format!(r#""Synced it" replicas=3 err="no \"luck\"" {span}"#));
     assert!(
         lines[1].starts_with("W1121") && lines[1].contains(r#"] "Slow" left="Some(1)" "#),
         "{}",
@@ -89,7 +88,7 @@ fn json_lines_have_kubernetes_names() {
         first,
         json!({
             "ts": 1_795_266_125_000.001, "msg": "Synced it", "level": "info", "v": 0, "replicas": 3,
-            "error": "no \"luck\"", "controller": "deployment-controller", "key": "default/web",
+            "err": "no \"luck\"", "controller": "deployment-controller", "key": "default/web",
         })
     );
     assert_eq!(lines[2].get("v"), None, "an error has no verbosity");
@@ -98,10 +97,8 @@ fn json_lines_have_kubernetes_names() {
 
 #[test]
 fn lines_of_a_recorded_span_have_its_ids() {
-    let given = Given { endpoint: "127.0.0.1:1", rate_per_million: -1, file: "" };
-    let settings = TracingSettings::complete(given, &|_| None).unwrap().unwrap();
     for format in ["text", "json"] {
-        let mut tracing = Tracing::new(settings.clone()).unwrap();
+        let mut tracing = Tracing::unsent(-1);
         let flags = Flags { logging_format: format.to_owned(), v: Verbosity(10), ..Flags::default() };
         let lines = logged_beside(Some(tracing.layer()), flags, || {
             let span = tracing::info_span!("reconcile", otel.name = "reconcile x", controller = "x");

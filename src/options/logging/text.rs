@@ -10,6 +10,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
+use super::name_in_line;
 use crate::model::clock::SharedClock;
 use crate::telemetry;
 
@@ -96,7 +97,7 @@ impl Fields {
             return;
         }
         // Writing to a String can't fail.
-        let _ = write!(self.pairs, " {}={value}", field.name());
+        let _ = write!(self.pairs, " {}={value}", name_in_line(field));
     }
 }
 

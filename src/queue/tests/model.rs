@@ -22,6 +22,7 @@ enum Op {
     Forget(u8),
     Get,
     Done(usize),
+    Rest(usize, u64),
     Advance(u64),
     ShutDown,
 }
@@ -34,7 +35,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => key().prop_map(Op::AddRateLimited),
         2 => key().prop_map(Op::Forget),
         8 => Just(Op::Get),
-        6 => (0_usize..4).prop_map(Op::Done),
+        4 => (0_usize..4).prop_map(Op::Done),
+        3 => (0_usize..4, 0_u64..60).prop_map(|(at, rest)| Op::Rest(at, rest)),
         4 => (0_u64..80).prop_map(Op::Advance),
     ];
     (prop::collection::vec(op, 0..120), prop::option::weighted(0.3, 0_usize..120)).prop_map(
@@ -55,7 +57,8 @@ struct Model {
     queue: Vec<u8>,
     dirty: BTreeSet<u8>,
     processing: BTreeSet<u8>,
-    delayed: Vec<(u64, u8)>,
+    /// In the order in which they were told; the last is whether it is the end of a rest.
+    delayed: Vec<(u64, u8, bool)>,
     failures: BTreeMap<u8, u32>,
     /// What the bucket lacks, in milliseconds of refill.
     spent: i64,
@@ -63,7 +66,7 @@ struct Model {
 
 impl Model {
     fn add(&mut self, key: u8) {
-        if !self.closed && self.dirty.insert(key) && !self.processing.contains(&key) {
+        if !self.closed && self.dirty.insert(key) && !self.processing.contains(&key) && !self.rests(key) {
             self.queue.push(key);
         }
     }
@@ -76,13 +79,13 @@ impl Model {
             return self.add(key);
         }
         let at = self.now + delay;
-        match self.delayed.iter().position(|&(_, held)| held == key) {
+        match self.delayed.iter().position(|&(_, held, rests)| held == key && !rests) {
             Some(held) if self.delayed[held].0 <= at => {}
             Some(held) => {
                 self.delayed.remove(held);
-                self.delayed.push((at, key));
+                self.delayed.push((at, key, false));
             }
-            None => self.delayed.push((at, key)),
+            None => self.delayed.push((at, key, false)),
         }
     }
 
@@ -107,9 +110,15 @@ impl Model {
         Some(key)
     }
 
-    fn done(&mut self, key: u8) {
+    fn rests(&self, key: u8) -> bool {
+        self.delayed.iter().any(|&(_, held, rests)| held == key && rests)
+    }
+
+    fn done(&mut self, key: u8, rest: u64) {
         self.processing.remove(&key);
-        if self.dirty.contains(&key) {
+        if rest > 0 && !self.closed {
+            self.delayed.push((self.now + rest, key, true));
+        } else if self.dirty.contains(&key) {
             self.queue.push(key);
         }
     }
@@ -118,18 +127,26 @@ impl Model {
         for _ in 0..by {
             self.now += 1;
             self.spent = (self.spent - 1).max(0);
-            let due: Vec<u8> =
-                self.delayed.iter().filter(|&&(at, _)| at == self.now).map(|&(_, key)| key).collect();
-            self.delayed.retain(|&(at, _)| at > self.now);
-            for key in due {
-                self.add(key);
+            while let Some(due) = self.delayed.iter().position(|&(at, ..)| at == self.now) {
+                let (_, key, rests) = self.delayed.remove(due);
+                if rests { self.wake(key) } else { self.add(key) }
             }
+        }
+    }
+
+    fn wake(&mut self, key: u8) {
+        if self.dirty.contains(&key) {
+            self.queue.push(key);
         }
     }
 
     fn shut_down(&mut self) {
         self.closed = true;
-        self.delayed.clear();
+        let mut delayed = std::mem::take(&mut self.delayed);
+        delayed.sort_by_key(|&(at, ..)| at);
+        for (_, key, _) in delayed.into_iter().filter(|&(.., rests)| rests) {
+            self.wake(key);
+        }
     }
 }
 
@@ -168,10 +185,15 @@ async fn compare(ops: Vec<Op>) -> Result<(), TestCaseError> {
             }
             Op::Done(at) if at < items.len() => {
                 let item = items.remove(at);
-                model.done(*item.key());
+                model.done(*item.key(), 0);
                 item.done();
             }
-            Op::Done(_) => {}
+            Op::Rest(at, rest) if at < items.len() => {
+                let item = items.remove(at);
+                model.done(*item.key(), rest);
+                item.rest(ms(rest));
+            }
+            Op::Done(_) | Op::Rest(..) => {}
             Op::Advance(by) => {
                 advance(ms(by)).await;
                 model.advance(by);
@@ -186,7 +208,7 @@ async fn compare(ops: Vec<Op>) -> Result<(), TestCaseError> {
             let snapshot = queue.snapshot(0);
             prop_assert_eq!(snapshot.depth, model.dirty.len());
             prop_assert_eq!(snapshot.in_flight, model.processing.len());
-            prop_assert_eq!(snapshot.delayed, model.delayed.len());
+            prop_assert_eq!(snapshot.delayed, model.delayed.iter().filter(|(.., rests)| !rests).count());
             prop_assert_eq!(queue.len(), model.queue.len());
         }
         for key in 0..5 {
@@ -217,6 +239,7 @@ async fn work(count: usize, ops: Vec<Op>) -> Result<(), TestCaseError> {
                 log.lock().started.insert(key, Instant::now());
                 tokio::time::sleep(ms(u64::from(key) * 7)).await;
                 log.lock().busy.remove(&key);
+                item.rest(ms(u64::from(key) * 5));
             }
         }
     };
@@ -249,7 +272,7 @@ async fn work(count: usize, ops: Vec<Op>) -> Result<(), TestCaseError> {
             Op::Get => {
                 victims.spawn(victim());
             }
-            Op::Done(_) => victims.shutdown().await,
+            Op::Done(_) | Op::Rest(..) => victims.shutdown().await,
             Op::Advance(by) => tokio::time::sleep(ms(by)).await,
             Op::ShutDown => {}
         }

@@ -1,4 +1,4 @@
-//! `/debug/flags/v` and what is to be `/debug/pprof`.
+//! `/debug/flags/v`: the verbosity of the log, while it is written.
 
 use std::sync::Arc;
 
@@ -11,20 +11,6 @@ use crate::serve::answers::{RequestBody, ResponseBody, handler, respond, sync_ha
 use crate::serve::router::Router;
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain");
-
-/// The profiles of the original, none of which is taken yet.
-const PROFILES: &[&str] = &[
-    "allocs",
-    "block",
-    "cmdline",
-    "goroutine",
-    "heap",
-    "mutex",
-    "profile",
-    "symbol",
-    "threadcreate",
-    "trace",
-];
 
 pub(super) fn install(router: &Router, debugging: &Debugging) {
     let flags =
@@ -39,9 +25,6 @@ pub(super) fn install(router: &Router, debugging: &Debugging) {
             async move { put_verbosity(request, &*set).await }.boxed()
         }),
     );
-    let pprof = sync_handler(pprof);
-    router.add_unlisted("/debug/pprof", Arc::clone(&pprof));
-    router.add_prefix("/debug/pprof/", pprof);
 }
 
 async fn put_verbosity(
@@ -72,13 +55,4 @@ async fn put_verbosity(
             Err(error) => respond(StatusCode::BAD_REQUEST, PLAIN, format!("verbosity: {error}\n")),
         },
     }
-}
-
-fn pprof(request: &Request<RequestBody>) -> Response<ResponseBody> {
-    let path = request.uri().path();
-    let name = path.strip_prefix("/debug/pprof").unwrap_or_default().trim_matches('/');
-    if !name.is_empty() && !PROFILES.contains(&name) {
-        return respond(StatusCode::NOT_FOUND, PLAIN, "Unknown profile\n");
-    }
-    respond(StatusCode::NOT_IMPLEMENTED, PLAIN, "profiles are not taken by this version\n")
 }

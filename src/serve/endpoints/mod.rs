@@ -2,19 +2,21 @@
 
 mod debug;
 mod pages;
+mod pprof;
 
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Response, StatusCode};
+use crate::telemetry::{Format, Registry};
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use jiff::Timestamp;
-use prometheus::{Encoder as _, Registry, TextEncoder};
 
 use super::answers::{Handler, ResponseBody, respond, sync_handler, text};
 use super::health::{HealthRegistry, Probe, Report};
 use super::observe::ServeObserver;
 use super::router::Router;
 use crate::model::clock::SharedClock;
+use crate::telemetry::Profiler;
 
 /// A callback that makes the configuration page.
 pub type ConfigPage = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
@@ -64,6 +66,8 @@ pub struct StatusPage {
 /// What `--profiling` allows.
 #[derive(Clone)]
 pub struct Debugging {
+    /// `/debug/pprof`.
+    pub profiler: Profiler,
     /// `PUT /debug/flags/v`.
     pub set_verbosity: SetVerbosity,
 }
@@ -76,8 +80,6 @@ impl fmt::Debug for Pages {
 
 /// The component's name on its pages: the original's, whose place it takes.
 const COMPONENT: &str = "kube-controller-manager";
-const METRICS: HeaderValue =
-    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
 
 impl Pages {
     /// Puts all pages into a table.
@@ -114,6 +116,7 @@ impl Pages {
         }
         if let Some(debugging) = &self.debugging {
             debug::install(router, debugging);
+            pprof::install(router, &debugging.profiler);
         }
     }
 
@@ -164,16 +167,13 @@ fn report(report: Report) -> Response<ResponseBody> {
 }
 
 fn metrics_page(registry: Registry, started: Timestamp) -> Handler {
-    sync_handler(move |_| {
-        let mut page = Vec::new();
-        if let Err(error) = TextEncoder::new().encode(&registry.gather(), &mut page) {
-            tracing::error!(%error, "metrics cannot be written");
-            let message = format!("An error has occurred while serving metrics:\n\n{error}\n");
-            return text(StatusCode::INTERNAL_SERVER_ERROR, message);
-        }
-        let mut response = respond(StatusCode::OK, METRICS, page);
-        let started = HeaderValue::from(started.as_second());
-        response.headers_mut().insert("process-start-time-unix", started);
+    sync_handler(move |request| {
+        let format = Format::negotiate(request.headers());
+        let kind = HeaderValue::from_static(format.content_type());
+        let mut response = respond(StatusCode::OK, kind, format.encode(&registry));
+        let headers = response.headers_mut();
+        headers.insert("process-start-time-unix", HeaderValue::from(started.as_second()));
+        headers.insert(header::VARY, HeaderValue::from_static("accept"));
         response
     })
 }

@@ -15,7 +15,6 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
-use prometheus::Registry;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
@@ -33,6 +32,8 @@ use tokio_util::sync::CancellationToken;
 use crate::client::ApiError;
 use crate::model::clock::SystemClock;
 use crate::serve::*;
+use crate::telemetry::Profiler;
+use crate::telemetry::Registry;
 
 /// A certificate and its key, in PEM.
 #[derive(Clone)]
@@ -196,6 +197,7 @@ pub(super) fn pages(health: &Arc<HealthRegistry>) -> Pages {
             emulation_version: "1.36".to_owned(),
         }),
         debugging: Some(Debugging {
+            profiler: Profiler::default(),
             set_verbosity: Arc::new(|level| if level > 9 { Err("too much".to_owned()) } else { Ok(()) }),
         }),
         started: "2026-01-01T00:00:00Z".parse().unwrap(),

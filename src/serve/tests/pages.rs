@@ -1,13 +1,14 @@
 //! The pages, and what they answer.
 
 use crate::telemetry::CheckStatus;
+use crate::telemetry::Registry;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::Full;
 use parking_lot::Mutex;
-use prometheus::{IntCounter, Registry};
+use prometheus::IntCounter;
 
 use super::fixtures::{Client, FakeReviews, Running, Setup, pages, request};
 use crate::serve::*;
@@ -233,14 +234,31 @@ async fn the_verbosity_of_the_log_is_set_by_put() {
 }
 
 #[tokio::test]
-async fn profiles_that_are_not_taken_say_so() {
+async fn profiles_say_what_there_is_and_why_the_rest_is_not() {
     let setup = Setup::new(FakeReviews::default());
     let running = setup.start().await;
     let admin = admin(&setup, &running);
-    for path in ["/debug/pprof", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1"] {
-        assert_eq!(admin.get(path).await.status, StatusCode::NOT_IMPLEMENTED, "{path}");
+    for path in ["/debug/pprof", "/debug/pprof/"] {
+        let index = admin.get(path).await;
+        assert_eq!(index.header("content-type"), "text/html; charset=utf-8");
+        for name in ["cmdline", "heap", "profile", "symbol"] {
+            assert!(index.body.contains(&format!("href=\"/debug/pprof/{name}\"")), "{}", index.body);
+        }
     }
-    assert_eq!(admin.get("/debug/pprof/nope").await.status, StatusCode::NOT_FOUND);
+    for (path, status, begins) in [
+        ("goroutine?debug=2", StatusCode::NOT_IMPLEMENTED, "no goroutine profile: "),
+        ("trace", StatusCode::NOT_IMPLEMENTED, "no trace profile: "),
+        ("nope", StatusCode::NOT_FOUND, "Unknown profile\n"),
+        ("profile?seconds=0", StatusCode::BAD_REQUEST, "seconds: \"0\" is not a number from 1 to 600"),
+        ("heap?debug=1", StatusCode::BAD_REQUEST, "debug: "),
+        ("heap", StatusCode::SERVICE_UNAVAILABLE, "allocations are not sampled"),
+        ("symbol", StatusCode::OK, "num_symbols: 0\n"),
+        ("cmdline", StatusCode::OK, &std::env::args().collect::<Vec<_>>().join("\0")),
+    ] {
+        let reply = admin.get(&format!("/debug/pprof/{path}")).await;
+        assert_eq!(reply.status, status, "{path}");
+        assert!(reply.body.starts_with(begins), "{path}: {}", reply.body);
+    }
 }
 
 #[tokio::test]

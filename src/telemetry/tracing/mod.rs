@@ -16,14 +16,16 @@ mod filter;
 mod processor;
 mod provider;
 pub mod settings;
-mod transport;
+pub(super) mod transport;
 
 #[cfg(test)]
 mod tests;
 
 pub use context::{
-    Ids, child, continue_from, inject, is_on, is_sampled, link, linked, present, set_attribute, set_failed,
+    IS_LEFT_OUT, Ids, child, continue_from, descend, inject, is_on, is_sampled, link, linked, present,
+    set_attribute, set_failed,
 };
 pub use filter::SpanFilter;
+pub(super) use provider::attributes;
 pub use provider::{Exporting, Process, TraceLayer, Tracing, TracingError};
 pub use settings::TracingSettings;

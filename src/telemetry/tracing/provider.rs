@@ -1,5 +1,6 @@
 //! Tracing of one process, from its layer of `tracing` to the task that sends spans.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter as _};
-use prometheus::{IntCounter, Registry};
+use prometheus::IntCounter;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinHandle;
@@ -20,6 +21,7 @@ use super::filter::SpanFilter;
 use super::processor::{Counts, Queue, Sending};
 use super::settings::TracingSettings;
 use super::transport;
+use crate::telemetry::Registry;
 use crate::telemetry::{MetricsError, Registrar};
 
 /// `service.name`, unless it is given.
@@ -32,7 +34,7 @@ pub type TraceLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum TracingError {
     /// The file with the authorities of the collector can't be used.
-    #[error("tracing: the collector's certificate {}: {why}", path.display())]
+    #[error("telemetry: the collector's certificate {}: {why}", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
@@ -40,7 +42,7 @@ pub enum TracingError {
         why: String,
     },
     /// The exporter can't be made.
-    #[error("tracing: {0}")]
+    #[error("telemetry: {0}")]
     Exporter(String),
     /// A metric is registered twice.
     #[error(transparent)]
@@ -109,6 +111,20 @@ impl Tracing {
             .boxed()
     }
 
+    /// With a collector that is not there, for tests that look at what is [recorded](Self::recorded). All traces are
+    /// sampled with a rate of -1.
+    #[cfg(test)]
+    pub(crate) fn unsent(rate_per_million: i32) -> Self {
+        // As long as there is but one dispatcher, `tracing` asks the present thread's, which may have none, about call sites
+        // that all threads share. These two stay.
+        static STAYING: std::sync::LazyLock<[tracing::Dispatch; 2]> = std::sync::LazyLock::new(|| {
+            [0, 1].map(|_| tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default()))
+        });
+        std::sync::LazyLock::force(&STAYING);
+        let given = super::settings::Given { endpoint: "127.0.0.1:1", rate_per_million, file: "" };
+        Self::new(TracingSettings::complete(given, &|_| None).unwrap().unwrap()).unwrap()
+    }
+
     /// The spans that have ended, instead of sending them.
     #[cfg(test)]
     pub(crate) fn recorded(&mut self) -> Vec<SpanData> {
@@ -170,6 +186,17 @@ impl Exporting {
 
 /// What all spans share (OpenTelemetry's semantic conventions for resources).
 pub(super) fn resource(settings: &TracingSettings, process: Process<'_>) -> Resource {
+    Resource::builder_empty()
+        .with_attributes(attributes(settings.service_name.as_deref(), &settings.attributes, process))
+        .build()
+}
+
+/// The attributes of what this process sends.
+pub(in crate::telemetry) fn attributes(
+    service_name: Option<&str>,
+    given: &[(String, String)],
+    process: Process<'_>,
+) -> Vec<KeyValue> {
     let own = [
         ("service.version", process.version),
         ("service.instance.id", process.identity),
@@ -178,12 +205,14 @@ pub(super) fn resource(settings: &TracingSettings, process: Process<'_>) -> Reso
         ("telemetry.sdk.language", "rust"),
         ("coxswain.leader_election.identity", process.identity),
     ];
-    let given = settings.attributes.iter().map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
-    let service = settings.service_name.clone().unwrap_or_else(|| SERVICE.to_owned());
-    Resource::builder_empty()
-        .with_attributes(own.map(|(name, value)| KeyValue::new(name, value.to_owned())))
-        .with_attribute(KeyValue::new("process.pid", i64::from(std::process::id())))
-        .with_attributes(given)
-        .with_attribute(KeyValue::new("service.name", service))
-        .build()
+    let mut attributes: Vec<KeyValue> = own.map(|(name, value)| KeyValue::new(name, value.to_owned())).into();
+    attributes.push(KeyValue::new("process.pid", i64::from(std::process::id())));
+    attributes.extend(given.iter().map(|(name, value)| KeyValue::new(name.clone(), value.clone())));
+    attributes.push(KeyValue::new("service.name", service_name.unwrap_or(SERVICE).to_owned()));
+    // Of several of one name the last one counts.
+    let mut seen = HashSet::new();
+    attributes.reverse();
+    attributes.retain(|attribute| seen.insert(attribute.key.clone()));
+    attributes.reverse();
+    attributes
 }

@@ -18,21 +18,19 @@ use tracing_subscriber::{Layer as _, Registry, fmt};
 
 use super::processor::{Counts, Sending};
 use super::provider::resource;
-use super::settings::{Batching, Root, Sampling};
+use super::settings::Batching;
 use super::{
     Process, Tracing, child, continue_from, inject, is_on, linked, present, set_attribute, set_failed,
 };
 use crate::telemetry::tracing::settings::{Given, TracingSettings};
 
-fn settings(root: Root) -> TracingSettings {
-    let given = Given { endpoint: "127.0.0.1:1", rate_per_million: -1, file: "" };
-    let settings = TracingSettings::complete(given, &|_| None).unwrap().unwrap();
-    TracingSettings { sampling: Sampling { parent_based: true, root }, ..settings }
-}
+/// Traces that are sampled, per million.
+const ALL: i32 = 1_000_000;
+const NONE: i32 = 0;
 
 /// The spans of `run`, traced.
-fn traced(root: Root, run: impl FnOnce()) -> Vec<SpanData> {
-    let mut tracing = Tracing::new(settings(root)).unwrap();
+fn traced(rate_per_million: i32, run: impl FnOnce()) -> Vec<SpanData> {
+    let mut tracing = Tracing::unsent(rate_per_million);
     let subscriber = Registry::default().with(vec![tracing.layer()]);
     tracing::subscriber::with_default(subscriber, run);
     tracing.recorded()
@@ -51,7 +49,7 @@ fn traceparent() -> Option<String> {
 
 #[test]
 fn spans_are_one_tree_whatever_the_verbosity() {
-    let spans = traced(Root::Always, || {
+    let spans = traced(ALL, || {
         assert!(is_on());
         let outer = tracing::info_span!("reconcile", otel.name = "reconcile x", controller = "x");
         let ids = outer.in_scope(|| {
@@ -80,7 +78,7 @@ fn spans_are_one_tree_whatever_the_verbosity() {
 
 #[test]
 fn what_is_not_recorded_makes_no_children_and_says_so() {
-    let spans = traced(Root::Never, || {
+    let spans = traced(NONE, || {
         let outer = tracing::info_span!("reconcile");
         outer.in_scope(|| {
             assert!(child(|| tracing::debug_span!("plan")).is_disabled());
@@ -103,12 +101,12 @@ fn a_callers_trace_is_continued() {
         continue_from(&span, &headers);
         span.in_scope(|| ());
     };
-    let spans = traced(Root::Never, || call("01"));
+    let spans = traced(NONE, || call("01"));
     assert_eq!(spans.len(), 1, "the caller decides");
     assert_eq!(spans[0].span_context.trace_id().to_string(), trace);
     assert_eq!(spans[0].parent_span_id.to_string(), "b7ad6b7169203331");
-    assert_eq!(traced(Root::Always, || call("00")), []);
-    assert_eq!(traced(Root::Always, || call("zz")).len(), 1, "a trace of its own");
+    assert_eq!(traced(ALL, || call("00")), []);
+    assert_eq!(traced(ALL, || call("zz")).len(), 1, "a trace of its own");
 }
 
 #[test]
@@ -125,7 +123,8 @@ fn without_tracing_there_is_nothing() {
 
 #[test]
 fn the_resource_says_which_process() {
-    let mut settings = settings(Root::Always);
+    let given = Given { endpoint: "127.0.0.1:1", rate_per_million: ALL, file: "" };
+    let mut settings = TracingSettings::complete(given, &|_| None).unwrap().unwrap();
     settings.attributes = vec![("host.name".to_owned(), "given".to_owned())];
     let process = Process { version: "1", identity: "host_1", host: "host" };
     let of = |settings: &TracingSettings, key: &'static str| {
@@ -195,7 +194,7 @@ impl Bench {
     fn end(&self, count: usize) {
         use opentelemetry_sdk::trace::SpanProcessor as _;
         let queue = super::processor::Queue { spans: self.spans.clone(), counts: self.counts.clone() };
-        let span = traced(Root::Always, || drop(tracing::info_span!("x").entered())).remove(0);
+        let span = traced(ALL, || drop(tracing::info_span!("x").entered())).remove(0);
         for _ in 0..count {
             queue.on_end(span.clone());
         }

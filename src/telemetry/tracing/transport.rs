@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -17,7 +17,7 @@ use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig, WithTon
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 use super::provider::TracingError;
 use super::settings::{Protocol, TracingSettings};
@@ -29,48 +29,78 @@ const PING_AFTER: Duration = Duration::from_secs(10);
 /// Connections that nobody uses are kept this long.
 const IDLE: Duration = Duration::from_mins(1);
 
+/// A collector, as far as the way to it goes.
+#[derive(Clone, Copy)]
+pub(in crate::telemetry) struct Collector<'a> {
+    pub(in crate::telemetry) endpoint: &'a Uri,
+    pub(in crate::telemetry) timeout: Duration,
+    pub(in crate::telemetry) certificate: Option<&'a Path>,
+}
+
+impl Collector<'_> {
+    /// A channel for gRPC. To be called within a runtime; connects when there is something to send.
+    pub(in crate::telemetry) fn channel(self) -> Result<Channel, TracingError> {
+        let endpoint = Endpoint::from(self.endpoint.clone())
+            .connect_timeout(self.timeout)
+            .http2_keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(self.timeout);
+        let connect = HttpsConnectorBuilder::new().with_tls_config(self.tls()?).https_or_http();
+        Ok(endpoint.connect_with_connector_lazy(connect.enable_http2().wrap_connector(self.tcp())))
+    }
+
+    /// A client for HTTP; connects when there is something to send.
+    pub(in crate::telemetry) fn http(self) -> Result<Http, TracingError> {
+        let connect = HttpsConnectorBuilder::new().with_tls_config(self.tls()?).https_or_http();
+        Ok(Http::new(connect.enable_all_versions().wrap_connector(self.tcp())))
+    }
+
+    fn tcp(self) -> HttpConnector {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(self.timeout));
+        tcp
+    }
+
+    fn tls(self) -> Result<ClientConfig, TracingError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| TracingError::Exporter(error.to_string()))?;
+        let builder = match self.certificate {
+            Some(path) => builder.with_root_certificates(roots(path)?),
+            // The system's roots need not even be there where nothing is encrypted.
+            None if self.endpoint.scheme_str() == Some("http") => {
+                builder.with_root_certificates(RootCertStore::empty())
+            }
+            None => builder
+                .with_native_roots()
+                .map_err(|error| TracingError::Exporter(format!("the system's authorities: {error}")))?,
+        };
+        Ok(builder.with_no_client_auth())
+    }
+}
+
 /// What sends spans to the collector. To be called within a runtime; connects when there is something to send.
 pub(super) fn exporter(settings: &TracingSettings) -> Result<SpanExporter, TracingError> {
-    let connect = HttpsConnectorBuilder::new().with_tls_config(tls(settings)?).https_or_http();
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(settings.timeout));
+    let collector = Collector {
+        endpoint: &settings.endpoint,
+        timeout: settings.timeout,
+        certificate: settings.certificate.as_deref(),
+    };
     let built = match settings.protocol {
         Protocol::Grpc => {
-            let endpoint = Endpoint::from(settings.endpoint.clone())
-                .connect_timeout(settings.timeout)
-                .http2_keep_alive_interval(PING_AFTER)
-                .keep_alive_timeout(settings.timeout);
-            let channel = endpoint.connect_with_connector_lazy(connect.enable_http2().wrap_connector(tcp));
+            let channel = collector.channel()?;
             SpanExporter::builder().with_tonic().with_channel(channel).with_timeout(settings.timeout).build()
         }
         Protocol::HttpProtobuf => SpanExporter::builder()
             .with_http()
-            .with_http_client(Http::new(connect.enable_all_versions().wrap_connector(tcp)))
+            .with_http_client(collector.http()?)
             .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
             .with_endpoint(settings.endpoint.to_string())
             .with_timeout(settings.timeout)
             .build(),
     };
     built.map_err(|error| TracingError::Exporter(error.to_string()))
-}
-
-fn tls(settings: &TracingSettings) -> Result<ClientConfig, TracingError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| TracingError::Exporter(error.to_string()))?;
-    let builder = match &settings.certificate {
-        Some(path) => builder.with_root_certificates(roots(path)?),
-        // The system's roots need not even be there where nothing is encrypted.
-        None if settings.endpoint.scheme_str() == Some("http") => {
-            builder.with_root_certificates(RootCertStore::empty())
-        }
-        None => builder
-            .with_native_roots()
-            .map_err(|error| TracingError::Exporter(format!("the system's authorities: {error}")))?,
-    };
-    Ok(builder.with_no_client_auth())
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, TracingError> {
@@ -84,7 +114,7 @@ fn roots(path: &Path) -> Result<RootCertStore, TracingError> {
 }
 
 /// OTLP/HTTP on our own client.
-struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+pub(in crate::telemetry) struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
 impl Http {
     fn new(connector: HttpsConnector<HttpConnector>) -> Self {

@@ -34,7 +34,7 @@ use crate::harness::{ControlPlane, Manager};
 
 /// Who calls.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Who<'a> {
+pub(crate) enum Who<'a> {
     /// Nobody in particular.
     Nobody,
     /// The user of a kubeconfig, by client certificate.
@@ -52,7 +52,7 @@ pub(crate) struct Admin {
 }
 
 /// Certificate and key of a kubeconfig's user, PEM each.
-pub(super) fn files(kubeconfig: &Path) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn files(kubeconfig: &Path) -> (Vec<u8>, Vec<u8>) {
     let config = Kubeconfig::read_from(kubeconfig).expect("the kubeconfig");
     let user = config.auth_infos[0].auth_info.clone().expect("a user");
     let decoded = |text: &str| STANDARD.decode(text).expect("base64");
@@ -86,7 +86,7 @@ fn tcp() -> HttpConnector {
 }
 
 impl Admin {
-    pub(super) fn of(plane: &ControlPlane, manager: &Manager<'_>, who: Who<'_>) -> Self {
+    pub(crate) fn of(plane: &ControlPlane, manager: &Manager<'_>, who: Who<'_>) -> Self {
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls(plane, who)).https_only();
         let connector = connector.enable_http2().wrap_connector(tcp());
         let client = Client::builder(TokioExecutor::new()).http2_only(true).build(connector);
@@ -118,7 +118,7 @@ impl Admin {
         Self::of(plane, manager, Who::Certificate(&plane.report.kubeconfigs["admin"]))
     }
 
-    pub(super) fn controllers(&self) -> ControllerServiceClient<Self> {
+    pub(crate) fn controllers(&self) -> ControllerServiceClient<Self> {
         ControllerServiceClient::new(self.clone())
     }
 

@@ -17,7 +17,7 @@ use coxswain::admin::proto;
 use coxswain::registry::REGISTRY;
 
 pub(crate) use self::caller::Admin;
-use self::caller::{Who, files};
+pub(crate) use self::caller::{Who, files};
 use crate::harness::{ControlPlane, Manager, Options, until};
 
 /// How long anything may take.

@@ -253,7 +253,9 @@ impl Footprint {
         let page = manager.page(Caller::Admin, "/metrics").await;
         Self {
             informers: informers(manager).await,
-            tasks: page.metric("coxswain_runtime_alive_tasks").expect("the number of tasks"),
+            tasks: page
+                .metric("coxswain_runtime_alive_tasks{runtime=\"manager\"}")
+                .expect("the number of tasks"),
             watches: server_watches(cluster).await,
             threads: status.field("Threads:"),
             files: fs::read_dir(format!("/proc/{}/fd", manager.pid)).expect("its files").count(),

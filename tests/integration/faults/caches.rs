@@ -11,13 +11,13 @@ use coxswain::client::{Fault, FaultRule, Faults};
 use coxswain::informer::{
     Delta, InformerHandle, InformerStats, Informers, InformersConfig, Registration, WatchTiming,
 };
+use coxswain::telemetry::Registry;
 use futures::TryStreamExt;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
 use parking_lot::Mutex;
-use prometheus::Registry;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;

@@ -341,9 +341,14 @@ impl Manager<'_> {
             .await
     }
 
+    /// A caller of its secure port, with connections of its own.
+    pub(crate) async fn port(&self, caller: Caller<'_>) -> Port {
+        Port::open(&self.plane.report, &self.url, caller).await
+    }
+
     /// What a page of its secure port answers; `None` when it does not.
     pub(crate) async fn try_page(&self, caller: Caller<'_>, path: &str) -> Option<Page> {
-        Port::open(&self.plane.report, &self.url, caller).await.try_get(path).await
+        self.port(caller).await.try_get(path).await
     }
 
     /// What a page of its secure port answers.

@@ -14,7 +14,7 @@ mod rig;
 mod wait;
 
 pub(crate) use audit::AuditEvent;
-pub(crate) use controlplane::{ControlPlane, Manager, Options, binaries};
+pub(crate) use controlplane::{ControlPlane, KeyPair, Manager, Options, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace, object};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use port::{Caller, Port};

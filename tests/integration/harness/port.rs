@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use http::Request;
+use bytes::Bytes;
+use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
@@ -69,18 +70,39 @@ impl Port {
 
     /// The answer to a GET; `None` when there is none, or the port could not prove who it is.
     pub(crate) async fn try_get(&self, path: &str) -> Option<Page> {
-        let mut request = Request::get(path);
+        self.ask(Method::GET, path, "", PATIENCE).await.map(Page::from)
+    }
+
+    /// The answer to a PUT.
+    pub(crate) async fn put(&self, path: &str, body: &'static str) -> Page {
+        self.ask(Method::PUT, path, body, PATIENCE).await.map(Page::from).expect("an answer")
+    }
+
+    /// The whole answer to a request; `None` when there is none within `patience`.
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: &'static str,
+        patience: Duration,
+    ) -> Option<Response<Bytes>> {
+        let mut request = Request::builder().method(method).uri(path);
         if let Some(bearer) = &self.bearer {
             request = request.header(http::header::AUTHORIZATION, bearer);
         }
-        let request = request.body(Body::empty()).expect("a request");
+        let request = request.body(Body::from(body.as_bytes().to_vec())).expect("a request");
         let answer = async {
-            let response = self.client.send(request).await.ok()?;
-            let status = response.status().as_u16();
-            let body = response.into_body().collect().await.ok()?.to_bytes();
-            Some(Page { status, text: String::from_utf8_lossy(&body).into_owned() })
+            let (head, body) = self.client.send(request).await.ok()?.into_parts();
+            Some(Response::from_parts(head, body.collect().await.ok()?.to_bytes()))
         };
-        tokio::time::timeout(PATIENCE, answer).await.ok()?
+        tokio::time::timeout(patience, answer).await.ok()?
+    }
+}
+
+impl From<Response<Bytes>> for Page {
+    fn from(response: Response<Bytes>) -> Self {
+        let text = String::from_utf8_lossy(response.body()).into_owned();
+        Self { status: response.status().as_u16(), text }
     }
 }
 

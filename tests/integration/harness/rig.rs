@@ -15,7 +15,7 @@ use coxswain::model::clock::{SharedClock, SystemClock};
 use coxswain::options::Config;
 use coxswain::queue::QueueMetrics;
 use coxswain::serve::Router;
-use prometheus::Registry;
+use coxswain::telemetry::Registry;
 
 /// How long a request may take: short, so that stalls end soon.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);

@@ -326,6 +326,7 @@ impl Manager for Fake {
             subresource: "status",
             summary: format!("update deployments.apps/status {}", request.key),
             result,
+            code: None,
         };
         let report = SyncReport {
             outcome,

@@ -116,6 +116,7 @@ impl Bench {
             authorizer: Arc::clone(&judge) as _,
             events: Arc::clone(&events),
             shutdown: shutdown.clone(),
+            metrics: crate::admin::AdminMetrics::register(&crate::telemetry::Registry::new()).unwrap(),
         };
         let service = Identify(service(deps, &options).unwrap());
         let (client, server) = tokio::io::duplex(64 << 10);

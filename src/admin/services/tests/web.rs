@@ -25,6 +25,7 @@ fn handler_for(options: &AdminOptions) -> Handler {
         authorizer: Arc::new(Judge::default()),
         events,
         shutdown: CancellationToken::new(),
+        metrics: crate::admin::AdminMetrics::register(&crate::telemetry::Registry::new()).unwrap(),
     };
     admin_handler(deps, options).unwrap()
 }

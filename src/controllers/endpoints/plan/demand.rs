@@ -6,8 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::super::services::{MANAGED_BY, family_of, hostname, is_headless, port_number, ready_since};
-use super::super::view::Held;
+use super::super::services::{
+    HeldEndpoints, MANAGED_BY, family_of, hostname, is_headless, port_number, ready_since,
+};
 use crate::api::core::{ObjectReference, Pod, Service, ServicePort};
 use crate::api::endpoints::{EncodedSubset, EndpointAddress, EndpointPort};
 use crate::model::subsets::{Packer, Subset};
@@ -39,7 +40,7 @@ pub(super) fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Vec<Subset> {
 pub(super) fn since(
     service: &Service,
     pods: &[Arc<Pod>],
-    held: Option<&Held>,
+    held: Option<&HeldEndpoints>,
     wanted: &[Subset],
 ) -> Option<Time> {
     let Some(held) = held.filter(|held| held.endpoints.metadata.labels.contains_key(MANAGED_BY)) else {

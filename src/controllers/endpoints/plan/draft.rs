@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::super::services::{HEADLESS, MANAGED_BY, TRIGGER_TIME, is_headless};
-use super::super::view::Held;
+use super::super::services::{HEADLESS, HeldEndpoints, MANAGED_BY, TRIGGER_TIME, is_headless};
 use crate::api::core::Service;
 use crate::api::endpoints::{EndpointAddress, EndpointPort, Endpoints, NOT_READY, PORTS, READY, SUBSETS};
 use crate::api::meta::ObjectMeta;
@@ -40,7 +39,7 @@ pub(super) struct Draft<'a> {
 
 impl Draft<'_> {
     /// Whether what is there says the same already.
-    pub(super) fn is(&self, held: &Held) -> bool {
+    pub(super) fn is(&self, held: &HeldEndpoints) -> bool {
         let meta = &held.endpoints.metadata;
         let marked = meta.annotations.get(OVER_CAPACITY).is_some_and(|mark| *mark == TRUNCATED);
         let managed = meta.labels.get(MANAGED_BY).is_some_and(|manager| *manager == MANAGER);
@@ -72,7 +71,7 @@ impl Draft<'_> {
     }
 
     /// The Endpoints with other subsets, labels and annotations of ours.
-    pub(super) fn update(&self, held: &Held) -> Result<Vec<u8>, WireError> {
+    pub(super) fn update(&self, held: &HeldEndpoints) -> Result<Vec<u8>, WireError> {
         let endpoints = &held.endpoints;
         let mut body = retain_items(&endpoints.raw, SUBSETS, |_| false)?;
         body = edit(&body, &self.metadata_edits(&endpoints.metadata.labels))?;
@@ -116,7 +115,7 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn of(held: &'a Held) -> Self {
+    fn of(held: &'a HeldEndpoints) -> Self {
         let mut known = Self::default();
         for subset in &held.subsets {
             known.addresses.extend(subset.addresses().map(|(held, _)| (identity(&held.0), held)));

@@ -4,43 +4,57 @@
 //! what it is fit for (KEP-1669). A named target port may be another number in every pod, or missing in some, so pods
 //! are grouped by what their ports come to.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::super::services::{family_of, hostname, port_number, ready_since};
 use super::super::view::View;
 use crate::api::core::{ObjectReference, Pod, Service};
 use crate::api::discovery::{Endpoint, EndpointConditions, EndpointPort};
 use crate::model::Key;
-use crate::model::slices::{Identity, Ports, identity, key_of};
+use crate::model::slices::{Ports, Seen, key_of};
 use crate::wire::{Str, Time};
 
-/// An endpoint that should be there, and when its readiness changed last.
-#[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) endpoint: Endpoint,
-    pub(super) since: Option<Time>,
+/// A pod that should have an endpoint. The endpoint is made only where it is written: of most it is enough to see that
+/// they are there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) pod: &'a Pod,
+    zone: Option<&'a Str>,
+    /// No slice that was looked at so far holds it.
+    pub(super) is_missing: bool,
 }
 
 /// The endpoints with one set of ports.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Group {
+#[derive(Clone, Debug)]
+pub(super) struct Group<'a> {
     pub(super) ports: Vec<EndpointPort>,
-    pub(super) endpoints: BTreeMap<Identity, Wanted>,
+    /// What tells the ports from others.
+    pub(super) key: Ports,
+    /// The Service's ports, in this group's pods.
+    numbers: Numbers,
+    /// By their pods' names.
+    pub(super) wanted: Vec<Wanted<'a>>,
 }
+
+/// What each port of a Service comes to in a pod.
+type Numbers = SmallVec<[Option<i32>; 4]>;
 
 /// The endpoints of one family.
 #[derive(Debug, Default)]
-pub(super) struct Demand {
-    pub(super) groups: BTreeMap<Ports, Group>,
+pub(super) struct Demand<'a> {
+    /// By their ports.
+    pub(super) groups: Vec<Group<'a>>,
     /// Pods that are left out because their node is not known (yet), as errors show it.
     pub(super) unknown: Vec<String>,
 }
 
 /// The endpoints of one address family.
-pub(super) fn of(view: &View, family: &str) -> Demand {
+pub(super) fn of<'a>(view: &'a View, family: &str) -> Demand<'a> {
     let service = &view.service;
     let mut demand = Demand::default();
-    for pod in &view.pods {
+    for pod in view.pods.iter().map(Arc::as_ref) {
         if pod.is_finished() || pod.status.pod_ips.is_empty() {
             continue;
         }
@@ -55,56 +69,114 @@ pub(super) fn of(view: &View, family: &str) -> Demand {
             ));
             continue;
         }
-        let endpoint = endpoint(service, pod, family, zone);
-        if endpoint.addresses.is_empty() {
+        if addresses(pod, family).next().is_none() {
             continue;
         }
-        let ports = ports(service, pod);
-        let group = demand
-            .groups
-            .entry(key_of(&ports))
-            .or_insert_with(|| Group { ports, endpoints: BTreeMap::new() });
-        group.endpoints.insert(identity(&endpoint), Wanted { endpoint, since: ready_since(pod) });
+        let group = demand.group(service, pod);
+        group.wanted.push(Wanted { pod, zone, is_missing: true });
     }
+    demand.groups.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     demand
 }
 
-fn endpoint(service: &Service, pod: &Pod, family: &str, zone: Option<&Str>) -> Endpoint {
-    let (serving, terminating) = (pod.is_ready(), pod.metadata.is_deleting());
-    let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);
-    let given = |text: &Str| (!text.is_empty()).then(|| text.clone());
-    let addresses = pod.status.pod_ips.iter().map(|held| &held.ip);
-    Endpoint {
-        addresses: addresses
-            .filter(|address| !address.is_empty() && family_of(address) == family)
-            .cloned()
-            .collect(),
-        conditions: EndpointConditions {
-            ready: Some(ready),
-            serving: Some(serving),
-            terminating: Some(terminating),
-        },
-        hostname: hostname(service, pod).cloned(),
-        target_ref: Some(Box::new(ObjectReference {
-            kind: "Pod".into(),
-            namespace: pod.metadata.namespace.clone(),
-            name: pod.metadata.name.clone(),
-            uid: pod.metadata.uid.clone(),
-            ..ObjectReference::default()
-        })),
-        node_name: given(&pod.spec.node_name),
-        zone: zone.and_then(given),
-        hints: None,
+impl<'a> Demand<'a> {
+    /// The group with what the Service's ports come to in this pod.
+    fn group(&mut self, service: &Service, pod: &Pod) -> &mut Group<'a> {
+        let numbers: Numbers = service.spec.ports.iter().map(|port| port_number(port, pod)).collect();
+        let held = self.groups.iter().position(|group| group.numbers == numbers);
+        let at = held.unwrap_or_else(|| {
+            let ports = ports(service, &numbers);
+            let key = key_of(&ports);
+            // Two ports that are said to be the same may be told in two ways.
+            self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
+                self.groups.push(Group { ports, key, numbers, wanted: Vec::new() });
+                self.groups.len() - 1
+            })
+        });
+        &mut self.groups[at]
     }
 }
 
-/// What the Service's ports come to in this pod; a named one that it does not have is left out.
-fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
-    let resolved = service.spec.ports.iter().filter_map(|port| {
+impl<'a> Group<'a> {
+    /// The one that is wanted and that this endpoint is, which is no longer missing then. An endpoint is known by its pod,
+    /// its addresses and its hostname; all else may change in its place.
+    pub(super) fn find(&mut self, service: &Service, family: &str, seen: &Seen<'_>) -> Option<Wanted<'a>> {
+        let target = seen.target?;
+        let at = self.wanted.binary_search_by(|wanted| wanted.pod.metadata.name.as_str().cmp(target.name));
+        let wanted = &mut self.wanted[at.ok()?];
+        let pod = wanted.pod;
+        let is_it = wanted.is_missing
+            && pod.metadata.namespace == *target.namespace
+            && addresses(pod, family).map(Str::as_str).eq(seen.addresses.iter().copied())
+            && hostname(service, pod).map_or("", Str::as_str) == seen.hostname.unwrap_or_default();
+        wanted.is_missing &= !is_it;
+        is_it.then_some(*wanted)
+    }
+}
+
+impl Wanted<'_> {
+    /// Whether the endpoint is as it should be, apart from its hints.
+    pub(super) fn is_shown(&self, service: &Service, seen: &Seen<'_>) -> bool {
+        let metadata = &self.pod.metadata;
+        let shown = |text: Option<&Str>, seen: Option<&str>| text.map(Str::as_str) == seen;
+        conditions(service, self.pod) == seen.conditions
+            && shown(given(&self.pod.spec.node_name), seen.node_name)
+            && shown(self.zone.and_then(given), seen.zone)
+            && seen.target.is_some_and(|target| target.kind == POD && metadata.uid == *target.uid)
+    }
+
+    /// When the pod's readiness changed last.
+    pub(super) fn since(&self) -> Option<Time> {
+        ready_since(self.pod)
+    }
+
+    /// The endpoint, without hints.
+    pub(super) fn endpoint(&self, service: &Service, family: &str) -> Endpoint {
+        let pod = self.pod;
+        Endpoint {
+            addresses: addresses(pod, family).cloned().collect(),
+            conditions: conditions(service, pod),
+            hostname: hostname(service, pod).cloned(),
+            target_ref: Some(Box::new(ObjectReference {
+                kind: POD.into(),
+                namespace: pod.metadata.namespace.clone(),
+                name: pod.metadata.name.clone(),
+                uid: pod.metadata.uid.clone(),
+                ..ObjectReference::default()
+            })),
+            node_name: given(&pod.spec.node_name).cloned(),
+            zone: self.zone.and_then(given).cloned(),
+            hints: None,
+        }
+    }
+}
+
+/// What endpoints refer to.
+const POD: &str = "Pod";
+
+/// The pod's addresses of a family.
+fn addresses<'a>(pod: &'a Pod, family: &str) -> impl Iterator<Item = &'a Str> {
+    let all = pod.status.pod_ips.iter().map(|held| &held.ip);
+    all.filter(move |address| !address.is_empty() && family_of(address) == family)
+}
+
+fn conditions(service: &Service, pod: &Pod) -> EndpointConditions {
+    let (serving, terminating) = (pod.is_ready(), pod.metadata.is_deleting());
+    let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);
+    EndpointConditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) }
+}
+
+fn given(text: &Str) -> Option<&Str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// The Service's ports as they are in a pod; a named one that it does not have is left out.
+fn ports(service: &Service, numbers: &Numbers) -> Vec<EndpointPort> {
+    let resolved = service.spec.ports.iter().zip(numbers).filter_map(|(port, number)| {
         Some(EndpointPort {
             name: Some(port.name.clone()),
             protocol: Some(port.protocol.clone()),
-            port: Some(port_number(port, pod)?),
+            port: Some((*number)?),
             app_protocol: port.app_protocol.clone(),
         })
     });

@@ -12,7 +12,7 @@ use super::packing::Packed;
 use crate::api::discovery::{Endpoint, EndpointHints, ForNode, ForZone};
 use crate::model::plan::EventSpec;
 use crate::model::slices::Held;
-use crate::wire::Str;
+use crate::wire::{Str, WireError};
 
 const ENABLED: &str = "TopologyAwareHintsEnabled";
 const DISABLED: &str = "TopologyAwareHintsDisabled";
@@ -29,33 +29,61 @@ enum Preference {
 }
 
 /// Gives hints to the endpoints that are written, and reopens slices whose hints are wrong. What is to be said about it.
-pub(super) fn give(view: &View, family: &str, packed: &mut Packed<'_>) -> Option<EventSpec> {
+pub(super) fn give(
+    view: &View,
+    family: &str,
+    packed: &mut Packed<'_>,
+) -> Result<Option<EventSpec>, WireError> {
     let service = &view.service;
     let say = |warning, reason, what: String| {
-        Some(event(service, warning, reason, format!("{what}, addressType: {family}")))
+        Ok(Some(event(service, warning, reason, format!("{what}, addressType: {family}"))))
     };
-    let mut held = view.slices.iter().filter(|held| held.slice.address_type == family);
-    let mut hinted = held.clone().flat_map(|held| &held.endpoints).map(|(endpoint, _)| endpoint);
+    let hinted = Hinted::of(view, family)?;
     let Some(capacity) = &view.capacity else {
         let preference = preference(view);
-        by_preference(preference, packed);
+        by_preference(preference, packed)?;
         // Hints for the endpoints' own zones may have been preferred as well as allotted; only the zones' capacity sends
         // traffic elsewhere.
         let declined = preference == Preference::None && is_declined(service);
-        let was_allotted = hinted
-            .any(|held| hinted_zone(held).is_some_and(|zone| declined || held.zone.as_ref() != Some(zone)));
-        return was_allotted
-            .then(|| say(true, DISABLED, "Topology Aware Hints has been disabled".to_owned()))?;
-    };
-    match by_capacity(capacity, packed) {
-        Ok(()) if held.any(|held| held.endpoints.iter().any(|(endpoint, _)| endpoint.hints.is_some())) => {
-            None
+        if hinted.elsewhere || (declined && hinted.to_a_zone) {
+            return say(true, DISABLED, "Topology Aware Hints has been disabled".to_owned());
         }
+        return Ok(None);
+    };
+    match by_capacity(capacity, packed)? {
+        Ok(()) if hinted.at_all => Ok(None),
         Ok(()) => say(false, ENABLED, "Topology Aware Hints has been enabled".to_owned()),
         Err(refusal) => {
-            by_preference(Preference::None, packed);
+            by_preference(Preference::None, packed)?;
             say(true, DISABLED, refusal.to_string())
         }
+    }
+}
+
+/// What the slices of a family have in the way of hints.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hinted {
+    /// Any.
+    at_all: bool,
+    /// Such that name a zone.
+    to_a_zone: bool,
+    /// Such that name a zone other than the endpoint's.
+    elsewhere: bool,
+}
+
+impl Hinted {
+    fn of(view: &View, family: &str) -> Result<Self, WireError> {
+        let mut hinted = Self::default();
+        let of_family = view.slices.iter().filter(|held| held.slice.address_type == family);
+        for held in of_family.filter(|held| held.is_hinted) {
+            hinted.at_all = true;
+            for (endpoint, _) in held.endpoints()? {
+                let zone = hinted_zone(endpoint);
+                hinted.to_a_zone |= zone.is_some();
+                hinted.elsewhere |= zone.is_some() && zone != endpoint.zone.as_ref();
+            }
+        }
+        Ok(hinted)
     }
 }
 
@@ -68,13 +96,18 @@ fn preference(view: &View) -> Preference {
     }
 }
 
-fn by_preference(preference: Preference, packed: &mut Packed<'_>) {
+fn by_preference(preference: Preference, packed: &mut Packed<'_>) -> Result<(), WireError> {
     packed.reopen(|held| {
-        held.endpoints.iter().all(|(endpoint, _)| endpoint.hints == preferred(preference, endpoint))
-    });
+        if preference == Preference::None {
+            return Ok(!held.is_hinted);
+        }
+        let mut endpoints = held.endpoints()?.iter();
+        Ok(endpoints.all(|(endpoint, _)| endpoint.hints == preferred(preference, endpoint)))
+    })?;
     for endpoint in packed.written() {
         endpoint.hints = preferred(preference, endpoint);
     }
+    Ok(())
 }
 
 fn preferred(preference: Preference, endpoint: &Endpoint) -> Option<Box<EndpointHints>> {
@@ -89,19 +122,25 @@ fn preferred(preference: Preference, endpoint: &Endpoint) -> Option<Box<Endpoint
 }
 
 /// Allots every ready endpoint to a zone: to its own as far as other zones get their shares.
-fn by_capacity(capacity: &Capacity, packed: &mut Packed<'_>) -> Result<(), Refusal> {
-    let unchanged = packed.unchanged.iter().flat_map(|held| &held.endpoints).map(|(endpoint, _)| endpoint);
+fn by_capacity(capacity: &Capacity, packed: &mut Packed<'_>) -> Result<Result<(), Refusal>, WireError> {
     let (mut ready, mut everywhere) = (0, true);
-    for endpoint in unchanged.chain(packed.to_write()).filter(|endpoint| is_ready(endpoint)) {
-        ready += 1;
-        everywhere &= endpoint.zone.is_some();
+    let mut count = |endpoint: &Endpoint| {
+        if is_ready(endpoint) {
+            ready += 1;
+            everywhere &= endpoint.zone.is_some();
+        }
+    };
+    for held in &packed.unchanged {
+        held.endpoints()?.iter().for_each(|(endpoint, _)| count(endpoint));
     }
-    let shares = capacity.shares(ready)?;
-    if !everywhere {
-        return Err(Refusal::NoZone);
-    }
+    packed.to_write().for_each(count);
+    let shares = match capacity.shares(ready) {
+        Ok(_) if !everywhere => return Ok(Err(Refusal::NoZone)),
+        Ok(shares) => shares,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
     let mut allotted: BTreeMap<Str, usize> = BTreeMap::new();
-    packed.reopen(|held| keeps_shares(held, &shares, &mut allotted));
+    packed.reopen(|held| keeps_shares(held, &shares, &mut allotted))?;
     for endpoint in packed.written() {
         endpoint.hints = None;
         if is_ready(endpoint)
@@ -123,7 +162,7 @@ fn by_capacity(capacity: &Capacity, packed: &mut Packed<'_>) -> Result<(), Refus
             endpoint.hints = Some(Box::new(for_zone(zone.clone())));
         }
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 fn for_zone(name: Str) -> EndpointHints {
@@ -131,20 +170,24 @@ fn for_zone(name: Str) -> EndpointHints {
 }
 
 /// Whether all ready endpoints of a slice are allotted, and no zone gets more than it may by it; counts them if so.
-fn keeps_shares(held: &Held, shares: &BTreeMap<Str, Share>, allotted: &mut BTreeMap<Str, usize>) -> bool {
+fn keeps_shares(
+    held: &Held,
+    shares: &BTreeMap<Str, Share>,
+    allotted: &mut BTreeMap<Str, usize>,
+) -> Result<bool, WireError> {
     let mut counted = allotted.clone();
-    for (endpoint, _) in held.endpoints.iter().filter(|(endpoint, _)| is_ready(endpoint)) {
+    for (endpoint, _) in held.endpoints()?.iter().filter(|(endpoint, _)| is_ready(endpoint)) {
         let Some((zone, share)) = hinted_zone(endpoint).and_then(|zone| shares.get_key_value(zone)) else {
-            return false;
+            return Ok(false);
         };
         let count = counted.entry(zone.clone()).or_default();
         *count += 1;
         if *count > share.maximum {
-            return false;
+            return Ok(false);
         }
     }
     *allotted = counted;
-    true
+    Ok(true)
 }
 
 /// How many endpoints each zone gives and gets, so that all come as near to their shares as whole endpoints do. A zone

@@ -17,8 +17,8 @@ use super::{Count, draft};
 use crate::api::core::Service;
 use crate::api::discovery::{Endpoint, EndpointPort};
 use crate::api::kinds::SERVICES;
-use crate::model::slices::{self, Held, Identity, Ports};
-use crate::wire::{Labels, Str, Time};
+use crate::model::slices::{self, Held, Ports, Seen};
+use crate::wire::{Labels, Str, Time, WireError};
 
 /// The content of a slice to be written.
 #[derive(Clone, Debug)]
@@ -56,8 +56,8 @@ pub(super) fn pack<'a>(
     view: &'a View,
     family: &str,
     held: Vec<&'a Held>,
-    groups: BTreeMap<Ports, Group>,
-) -> Packed<'a> {
+    groups: Vec<Group<'a>>,
+) -> Result<Packed<'a>, WireError> {
     let service = &view.service;
     let labels = draft::labels(service);
     let known = OnceCell::new();
@@ -71,20 +71,20 @@ pub(super) fn pack<'a>(
             packed.delete.push(slice);
         }
     }
-    for (ports, group) in groups {
-        let slices = by_ports.remove(&ports).unwrap_or_default();
-        Packing { view, family, labels: &labels, known: &known, packed: &mut packed }.group(slices, group);
+    for group in groups {
+        let slices = by_ports.remove(&group.key).unwrap_or_default();
+        Packing { view, family, labels: &labels, known: &known, packed: &mut packed }.group(slices, group)?;
     }
     for held in by_ports.into_values().flatten() {
-        for (endpoint, _) in &held.endpoints {
-            packed.note(since_it_ended(view, endpoint));
+        for seen in held.seen() {
+            packed.note(since_it_ended(view, &seen?));
         }
         packed.delete.push(held);
     }
     if packed.delete.len() == existing && packed.create.is_empty() {
         packed.keep_a_placeholder(family, &labels, service);
     }
-    packed
+    Ok(packed)
 }
 
 /// Packs one group.
@@ -97,21 +97,21 @@ struct Packing<'p, 'a> {
 }
 
 impl<'a> Packing<'_, 'a> {
-    fn group(mut self, slices: Vec<&'a Held>, group: Group) {
-        let Group { ports, endpoints: mut wanted } = group;
-        self.packed.tally.endpoints += wanted.len();
-        self.packed.tally.ideal += wanted.len().div_ceil(self.view.settings.max_per_slice);
+    fn group(mut self, slices: Vec<&'a Held>, mut group: Group<'a>) -> Result<(), WireError> {
+        self.packed.tally.endpoints += group.wanted.len();
+        self.packed.tally.ideal += group.wanted.len().div_ceil(self.view.settings.max_per_slice);
         let mut update = Vec::new();
         let mut unchanged = Vec::new();
         for held in slices {
-            match self.keep(held, &mut wanted) {
+            match self.keep(held, &mut group)? {
                 Kept::All => unchanged.push(held),
                 Kept::None => self.packed.delete.push(held),
                 Kept::Changed(draft) => update.push((held, draft)),
             }
         }
-        self.packed.tally.added += wanted.len();
-        let mut left: VecDeque<Placed<'a>> = wanted.into_values().map(|wanted| self.place(wanted)).collect();
+        let missing = group.wanted.into_iter().filter(|wanted| wanted.is_missing);
+        let mut left = missing.map(|wanted| self.place(wanted)).collect::<Result<VecDeque<_>, _>>()?;
+        self.packed.tally.added += left.len();
         // Where something is written anyway.
         update
             .sort_by_key(|(held, draft)| (Reverse(draft.endpoints.len()), held.slice.metadata.name.clone()));
@@ -121,57 +121,68 @@ impl<'a> Packing<'_, 'a> {
         while !left.is_empty() {
             if let Some(at) = self.room_for(left.len(), &unchanged) {
                 let held = unchanged.remove(at);
-                let mut draft = Draft::of(held);
+                let mut draft = Draft::of(held)?;
                 self.fill(&mut draft, &mut left);
                 update.push((held, draft));
             } else {
                 let mut draft =
-                    Draft { family: self.family.into(), ports: ports.clone(), endpoints: Vec::new() };
+                    Draft { family: self.family.into(), ports: group.ports.clone(), endpoints: Vec::new() };
                 self.fill(&mut draft, &mut left);
                 self.packed.create.push(draft);
             }
         }
         self.packed.update.extend(update);
         self.packed.unchanged.extend(unchanged);
+        Ok(())
     }
 
     /// Takes those of the wanted endpoints that the slice holds.
-    fn keep(&mut self, held: &'a Held, wanted: &mut BTreeMap<Identity, Wanted>) -> Kept<'a> {
-        let mut draft =
-            Draft { endpoints: Vec::with_capacity(held.endpoints.len()), ..Draft::empty_of(held) };
-        let mut changed = false;
-        for placed @ (endpoint, _) in &held.endpoints {
+    fn keep(&mut self, held: &'a Held, group: &mut Group<'a>) -> Result<Kept<'a>, WireError> {
+        let service = &self.view.service;
+        let mut stay = Vec::with_capacity(held.len);
+        let (mut kept, mut changed) = (0, false);
+        for seen in held.seen() {
+            let seen = seen?;
             // One that is held twice is wanted once.
-            let Some(Wanted { endpoint: wanted, since }) = wanted.remove(&slices::identity(endpoint)) else {
-                self.packed.note(since_it_ended(self.view, endpoint));
+            let wanted = group.find(service, self.family, &seen);
+            stay.push(wanted);
+            let Some(wanted) = wanted else {
+                self.packed.note(since_it_ended(self.view, &seen));
                 continue;
             };
-            changed |= !slices::is_same(endpoint, &wanted);
-            if endpoint.conditions.serving != wanted.conditions.serving {
-                self.packed.note(since);
+            kept += 1;
+            changed |= !wanted.is_shown(service, &seen);
+            if seen.conditions.serving != Some(wanted.pod.is_ready()) {
+                self.packed.note(wanted.since());
             }
-            draft.endpoints.push(Placed { endpoint: wanted, held: Some(placed) });
         }
-        self.packed.tally.removed += held.endpoints.len() - draft.endpoints.len();
-        changed |= draft.endpoints.len() != held.endpoints.len();
-        if changed && draft.endpoints.is_empty() {
-            Kept::None
-        } else if changed || draft::is_relabelled(&held.slice.metadata.labels, self.labels) {
-            Kept::Changed(draft)
-        } else {
-            Kept::All
+        self.packed.tally.removed += held.len - kept;
+        changed |= kept != held.len;
+        if changed && kept == 0 {
+            return Ok(Kept::None);
         }
+        if !changed && !draft::is_relabelled(&held.slice.metadata.labels, self.labels) {
+            return Ok(Kept::All);
+        }
+        let placed = held.endpoints()?.iter().zip(stay).filter_map(|(placed, wanted)| {
+            Some(Placed { endpoint: wanted?.endpoint(service, self.family), held: Some(placed) })
+        });
+        Ok(Kept::Changed(Draft { endpoints: placed.collect(), ..Draft::empty_of(held) }))
     }
 
-    fn place(&mut self, wanted: Wanted) -> Placed<'a> {
-        let Wanted { endpoint, since } = wanted;
+    fn place(&mut self, wanted: Wanted<'a>) -> Result<Placed<'a>, WireError> {
+        let known = match self.known.get() {
+            Some(known) => known,
+            None => self.known.get_or_init({
+                let known = known(self.view)?;
+                || known
+            }),
+        };
         // One that only goes to another slice has not changed.
-        let known = self.known.get_or_init(|| known(self.view));
-        let uid = endpoint.target_ref.as_ref().map(|pod| pod.uid.as_str());
-        if uid.and_then(|uid| known.get(uid)) != Some(&endpoint.conditions.serving) {
-            self.packed.note(since);
+        if known.get(wanted.pod.metadata.uid.as_str()) != Some(&Some(wanted.pod.is_ready())) {
+            self.packed.note(wanted.since());
         }
-        Placed { endpoint, held: None }
+        Ok(Placed { endpoint: wanted.endpoint(&self.view.service, self.family), held: None })
     }
 
     fn fill(&self, draft: &mut Draft<'a>, left: &mut VecDeque<Placed<'a>>) {
@@ -185,27 +196,28 @@ impl<'a> Packing<'_, 'a> {
         if endpoints >= max {
             return None;
         }
-        let fitting = slices.iter().enumerate().filter(|(_, held)| held.endpoints.len() + endpoints <= max);
-        fitting.min_by_key(|(_, held)| Reverse(held.endpoints.len())).map(|(at, _)| at)
+        let fitting = slices.iter().enumerate().filter(|(_, held)| held.len + endpoints <= max);
+        fitting.min_by_key(|(_, held)| Reverse(held.len)).map(|(at, _)| at)
     }
 }
 
 /// The pods that have endpoints in any slice, by UID, and whether these serve.
-fn known(view: &View) -> HashMap<&str, Option<bool>> {
-    let endpoints = view.slices.iter().flat_map(|held| &held.endpoints);
-    let serving = endpoints.filter_map(|(endpoint, _)| {
-        Some((endpoint.target_ref.as_ref()?.uid.as_str(), endpoint.conditions.serving))
-    });
-    serving.collect()
+fn known(view: &View) -> Result<HashMap<&str, Option<bool>>, WireError> {
+    let mut known = HashMap::new();
+    for seen in view.slices.iter().flat_map(Held::seen) {
+        let seen = seen?;
+        known.extend(seen.target.map(|target| (target.uid, seen.conditions.serving)));
+    }
+    Ok(known)
 }
 
 /// When the pod of an endpoint ended, if that is what happened to it.
-fn since_it_ended(view: &View, endpoint: &Endpoint) -> Option<Time> {
-    let target = endpoint.target_ref.as_ref()?;
-    let at = view.pods.binary_search_by(|pod| pod.metadata.name.cmp(&target.name)).ok()?;
+fn since_it_ended(view: &View, seen: &Seen<'_>) -> Option<Time> {
+    let target = seen.target?;
+    let at = view.pods.binary_search_by(|pod| pod.metadata.name.as_str().cmp(target.name)).ok()?;
     let pod = &view.pods[at];
-    let has_ended = pod.metadata.uid == target.uid && pod.is_finished();
-    if has_ended && Some(pod.is_ready()) != endpoint.conditions.serving {
+    let has_ended = pod.metadata.uid == *target.uid && pod.is_finished();
+    if has_ended && Some(pod.is_ready()) != seen.conditions.serving {
         pod.condition("Ready").and_then(|ready| ready.last_transition_time)
     } else {
         None
@@ -229,12 +241,12 @@ impl<'a> Draft<'a> {
     }
 
     /// The slice as it is.
-    pub(super) fn of(held: &'a Held) -> Self {
+    pub(super) fn of(held: &'a Held) -> Result<Self, WireError> {
         let placed = |held: &'a (Endpoint, Bytes)| {
             // Hints are given anew wherever something is written.
             Placed { endpoint: Endpoint { hints: None, ..held.0.clone() }, held: Some(held) }
         };
-        Self { endpoints: held.endpoints.iter().map(placed).collect(), ..Self::empty_of(held) }
+        Ok(Self { endpoints: held.endpoints()?.iter().map(placed).collect(), ..Self::empty_of(held) })
     }
 }
 
@@ -246,7 +258,7 @@ impl<'a> Packed<'a> {
     /// A Service without endpoints has one empty slice, by which others see that it has been looked at.
     fn keep_a_placeholder(&mut self, family: &str, labels: &Labels, service: &Service) {
         let is_placeholder = |held: &Held| {
-            held.endpoints.is_empty()
+            held.is_empty()
                 && held.slice.ports.is_empty()
                 && held.is_owned_by(SERVICES.kind, &service.metadata)
                 && held.slice.metadata.labels == *labels
@@ -293,11 +305,18 @@ impl<'a> Packed<'a> {
     }
 
     /// Moves those of the unchanged slices that `stays` does not accept to those that are written.
-    pub(super) fn reopen(&mut self, mut stays: impl FnMut(&Held) -> bool) {
-        let (unchanged, reopened): (Vec<&'a Held>, Vec<&'a Held>) =
-            std::mem::take(&mut self.unchanged).into_iter().partition(|held| stays(held));
-        self.unchanged = unchanged;
-        self.update.extend(reopened.into_iter().map(|held| (held, Draft::of(held))));
+    pub(super) fn reopen(
+        &mut self,
+        mut stays: impl FnMut(&Held) -> Result<bool, WireError>,
+    ) -> Result<(), WireError> {
+        for held in std::mem::take(&mut self.unchanged) {
+            if stays(held)? {
+                self.unchanged.push(held);
+            } else {
+                self.update.push((held, Draft::of(held)?));
+            }
+        }
+        Ok(())
     }
 
     /// All endpoints that are written.

@@ -24,7 +24,7 @@ fn unknown_fields_stay() {
         let edits = [Edit::SetBytes(vec![77], b"endpoint".to_vec()), Edit::SetVarint(vec![2, 9], 1)];
         put_bytes(&mut known, 2, &edit(endpoint, &edits).unwrap());
     }
-    bench.slices.upsert(&(super::ENDPOINT_SLICES.decode)(&known.into()).unwrap());
+    bench.slices.store.upsert(&(super::ENDPOINT_SLICES.decode)(&known.into()).unwrap());
     assert!(bench.plan().is_empty());
 
     bench.add(&pod(1, |pod| ready(pod, false, 1)));

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use prometheus::Registry;
+use crate::telemetry::Registry;
 
 use super::super::*;
 use crate::api::Object;
 use crate::api::core::{Node, NodeCondition, Pod, Service};
 use crate::api::discovery::{Endpoint, EndpointSlice};
 use crate::framework::RoomMetrics;
-use crate::informer::{Store, downcast};
-use crate::model::plan::{Step, Verb, Write};
+use crate::informer::Store;
 use crate::wire::Message;
-use crate::wire::splice::{Edit, edit};
 
 pub(super) use crate::controllers::objects::*;
 
@@ -26,14 +23,13 @@ pub(super) fn node(name: &str, zone: &str) -> Node {
     node
 }
 
-/// The stores, what reads them, and a server that names and versions what it stores.
+/// The stores, and what reads them.
 pub(super) struct Bench {
     services: Arc<Store>,
     pub(super) pods: Arc<Store>,
-    pub(super) slices: Arc<Store>,
+    pub(super) slices: Slices,
     nodes: Arc<Store>,
     pub(super) settings: Settings,
-    version: std::cell::Cell<u64>,
 }
 
 impl Bench {
@@ -43,10 +39,9 @@ impl Bench {
         let bench = Self {
             services: store(&SERVICES),
             pods: store(&PODS),
-            slices: store(&ENDPOINT_SLICES),
+            slices: Slices::new(),
             nodes: store(&NODES),
             settings: Settings { max_per_slice: 3, batch_period: Duration::ZERO, prefer_same: true },
-            version: std::cell::Cell::new(1),
         };
         for (at, zone) in ["a", "b", "c"].into_iter().enumerate() {
             bench.add(&node(&format!("node-{at}"), zone));
@@ -62,14 +57,14 @@ impl Bench {
     }
 
     pub(super) fn store(&self, kind: &Kind) -> Arc<Store> {
-        let all = [&self.services, &self.pods, &self.slices, &self.nodes];
+        let all = [&self.services, &self.pods, &self.slices.store, &self.nodes];
         Arc::clone(all.into_iter().find(|store| store.kind() == kind).unwrap())
     }
 
     /// Stores an object as the API server would send it.
     pub(super) fn add<T: Object + Message>(&self, object: &T) {
         let upstream = [Service::UPSTREAM, Pod::UPSTREAM, EndpointSlice::UPSTREAM, Node::UPSTREAM];
-        let stores = [&self.services, &self.pods, &self.slices, &self.nodes];
+        let stores = [&self.services, &self.pods, &self.slices.store, &self.nodes];
         let store = stores[upstream.iter().position(|name| *name == T::UPSTREAM).unwrap()];
         store.upsert(&(store.kind().decode)(&object.to_bytes().into()).unwrap());
     }
@@ -82,7 +77,7 @@ impl Bench {
         Controller {
             services: Lister::new(Arc::clone(&self.services)),
             pods: Lister::new(Arc::clone(&self.pods)),
-            slices: Lister::new(Arc::clone(&self.slices)),
+            slices: Lister::new(Arc::clone(&self.slices.store)),
             nodes: Lister::new(Arc::clone(&self.nodes)),
             settings: self.settings,
             metrics: Metrics::register(&RoomMetrics::new(Registry::new())).unwrap(),
@@ -106,19 +101,7 @@ impl Bench {
 
     /// Carries the plan out, and tells its steps.
     pub(super) fn reconcile(&self) -> Vec<String> {
-        let plan = self.plan();
-        let mut told = Vec::new();
-        for step in &plan.steps {
-            match step {
-                Step::Batch(writes) => {
-                    assert!(!writes.is_empty());
-                    told.extend(writes.iter().map(|write| self.perform(write)));
-                }
-                Step::Emit(event) => told.push(format!("{}: {}", event.reason, event.message)),
-                other => panic!("{other:?} is no step of this room"),
-            }
-        }
-        told
+        self.slices.perform(&self.plan())
     }
 
     /// Reconciles, and tells the slices that are there afterwards; a second time there is nothing to do.
@@ -128,54 +111,12 @@ impl Bench {
         self.told()
     }
 
-    fn perform(&self, write: &Write) -> String {
-        assert_eq!(write.kind, &ENDPOINT_SLICES);
-        let version = self.version.get() + 1;
-        self.version.set(version);
-        let stored = |name: &str, body: &[u8]| {
-            let edits = [
-                Edit::SetBytes(vec![1, 1], name.as_bytes().to_vec()),
-                Edit::SetBytes(vec![1, 6], version.to_string().into_bytes()),
-                Edit::SetBytes(vec![1, 5], format!("{name}-uid").into_bytes()),
-            ];
-            let bytes = Bytes::from(edit(body, &edits).unwrap());
-            self.slices.upsert(&(ENDPOINT_SLICES.decode)(&bytes).unwrap());
-        };
-        match &write.verb {
-            Verb::Create(body) => {
-                assert_eq!(write.key.name, "");
-                let made = EndpointSlice::decode(body).unwrap();
-                let name = format!("{}{version}", made.metadata.generate_name);
-                stored(&name, body);
-                format!("create {name}")
-            }
-            Verb::Update(body) => {
-                let held = self.slice(&write.key.name);
-                let sent = EndpointSlice::decode(body).unwrap();
-                assert_eq!(
-                    (&sent.metadata.uid, &sent.metadata.resource_version, &sent.address_type),
-                    (&held.metadata.uid, &held.metadata.resource_version, &held.address_type)
-                );
-                stored(&write.key.name, body);
-                format!("update {}", write.key.name)
-            }
-            Verb::Delete { uid, .. } => {
-                assert_eq!(*uid, self.slice(&write.key.name).metadata.uid);
-                self.slices.remove_key(&write.key, &version.to_string());
-                format!("delete {}", write.key.name)
-            }
-            other => panic!("{other:?} is not a write of this room"),
-        }
-    }
-
     pub(super) fn slice(&self, name: &str) -> Arc<EndpointSlice> {
-        downcast(self.slices.find("default", name).unwrap_or_else(|| panic!("no slice {name}"))).unwrap()
+        self.slices.get(name)
     }
 
     pub(super) fn all(&self) -> Vec<Arc<EndpointSlice>> {
-        let mut all: Vec<Arc<EndpointSlice>> = self.slices.list().into_iter().filter_map(downcast).collect();
-        all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        all
+        self.slices.all()
     }
 
     /// Every slice as `NAME FAMILY PORTS: ENDPOINTS`.

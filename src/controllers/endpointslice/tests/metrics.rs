@@ -1,20 +1,25 @@
 //! What is counted of reconciles.
 
-use prometheus::{Registry, TextEncoder};
+use prometheus::TextEncoder;
 
 use super::super::*;
 use super::fixtures::{Bench, pod, service};
 use crate::executor::{ActionResult, ActionState, ActionVerb};
-use crate::framework::{Pass, Reads, Reconcile, RoomMetrics};
+use crate::framework::{Outcome, Pass, Reads, Reconcile, RoomMetrics};
 use crate::model::plan::{Step, Verb};
+use crate::telemetry::Registry;
 use crate::wire::Str;
+
+fn ended<'a>(outcome: &'a Outcome, actions: &'a [ActionState]) -> Ended<'a> {
+    Ended { outcome, actions, took: Duration::ZERO }
+}
 
 /// Reconciles `default/web` as a worker does; every write is done.
 fn reconcile(room: &RoomAdapter<Controller>, bench: &Bench) {
     let key = Key::new("default", "web");
     let pass = room.plan(&key, &[], &Reads::default(), Timestamp::UNIX_EPOCH).unwrap();
     let Pass::Plan(plan) = pass else {
-        room.ended(&key, &Outcome::Absent, &[]);
+        room.ended(&key, ended(&Outcome::Absent, &[]));
         return;
     };
     let writes = plan.steps.iter().filter_map(|step| match step {
@@ -33,10 +38,12 @@ fn reconcile(room: &RoomAdapter<Controller>, bench: &Bench) {
         subresource: "",
         summary: write.to_string(),
         result: ActionResult::Done,
+        code: None,
     };
     let actions: Vec<ActionState> = writes.flatten().map(action).collect();
     bench.reconcile();
-    room.ended(&key, &Outcome::Done { writes: actions.len(), requeue_after: None }, &actions);
+    let done = Outcome::Done { writes: actions.len(), requeue_after: None, rest: Duration::ZERO };
+    room.ended(&key, ended(&done, &actions));
 }
 
 /// All samples but those of buckets, without what they have in common.
@@ -62,8 +69,9 @@ fn services_are_counted_as_long_as_they_are_there() {
     reconcile(&first, &bench);
     bench.remove(&PODS, &Key::new("default", "p001"));
     reconcile(&first, &bench);
-    first.ended(&Key::new("default", "web"), &Outcome::Waiting(&PODS), &[]);
-    first.ended(&Key::new("default", "web"), &Outcome::Failed { error: "no".into(), retry: true }, &[]);
+    first.ended(&Key::new("default", "web"), ended(&Outcome::Waiting(&PODS), &[]));
+    first
+        .ended(&Key::new("default", "web"), ended(&Outcome::Failed { error: "no".into(), retry: true }, &[]));
     let preferring = "{topology=\"Disabled\",traffic_distribution=\"PreferClose\"}";
     let counted = [
         "changes{operation=\"create\"} 2",

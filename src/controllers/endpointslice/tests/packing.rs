@@ -117,7 +117,7 @@ fn copy(bench: &Bench, change: impl FnOnce(&mut EndpointSlice)) {
     for (_, endpoint) in held.endpoints().unwrap() {
         crate::wire::splice::put_bytes(&mut bytes, 2, &endpoint);
     }
-    bench.slices.upsert(&(super::ENDPOINT_SLICES.decode)(&bytes.into()).unwrap());
+    bench.slices.store.upsert(&(super::ENDPOINT_SLICES.decode)(&bytes.into()).unwrap());
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_slice_that_was_tampered_with_is_put_right() {
     let raw = &bench.slice("web-2").raw;
     let mut keep = [false, true, true].into_iter();
     let tampered = crate::wire::splice::retain_items(raw, 2, |_| keep.next().unwrap()).unwrap();
-    bench.slices.upsert(&(super::ENDPOINT_SLICES.decode)(&tampered.into()).unwrap());
+    bench.slices.store.upsert(&(super::ENDPOINT_SLICES.decode)(&tampered.into()).unwrap());
     assert_eq!(bench.reconcile(), ["update web-2"]);
     assert_eq!(bench.told(), ["web-2 IPv4 :80: p002 p003 p001"]);
 }

@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::super::services::{IPV4, IPV6};
-use super::super::view::Mirrored;
+use super::super::services::{HeldEndpoints, IPV4, IPV6};
 use crate::api::discovery::{Endpoint, EndpointConditions, EndpointPort};
 use crate::api::endpoints::{self, EndpointAddress};
 use crate::model::slices::{Identity, Ports, identity, key_of};
@@ -35,7 +34,7 @@ pub(super) struct Demand {
     pub(super) surplus: usize,
 }
 
-pub(super) fn of(mirrored: &Mirrored, max_per_subset: usize) -> Demand {
+pub(super) fn of(mirrored: &HeldEndpoints, max_per_subset: usize) -> Demand {
     let mut demand = Demand::default();
     for subset in repack(&mirrored.subsets) {
         let ports: Vec<EndpointPort> = subset.ports.iter().map(port).collect();

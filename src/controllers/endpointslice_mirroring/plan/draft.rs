@@ -48,15 +48,15 @@ impl Author<'_> {
     }
 
     /// Whether the slice is as it should be.
-    pub(super) fn is(&self, held: &Held, group: &Group) -> bool {
+    pub(super) fn is(&self, held: &Held, group: &Group) -> Result<bool, WireError> {
         let slice = &held.slice;
-        slice.metadata.labels == self.labels()
+        Ok(slice.metadata.labels == self.labels()
             && slice.metadata.annotations == self.annotations()
             && key_of(&slice.ports) == key_of(&group.ports)
-            && held.endpoints.len() == group.endpoints.len()
-            && held.endpoints.iter().all(|(endpoint, _)| {
+            && held.len == group.endpoints.len()
+            && held.endpoints()?.iter().all(|(endpoint, _)| {
                 group.endpoints.get(&identity(endpoint)).is_some_and(|wanted| is_mirrored(endpoint, wanted))
-            })
+            }))
     }
 
     /// The slice as it should be.
@@ -67,7 +67,7 @@ impl Author<'_> {
         let mut wanted = group.endpoints.clone();
         // Those that stay keep their places.
         let mut endpoints = Vec::with_capacity(wanted.len());
-        for placed in &held.endpoints {
+        for placed in held.endpoints()? {
             if let Some(endpoint) = wanted.remove(&identity(&placed.0)) {
                 endpoints.push(encode(&kept(&placed.0, endpoint), Some(placed)));
             }

@@ -1,6 +1,5 @@
 //! Endpoints, stores around the room with a server that carries plans out, and slices as lines of text.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,10 +8,9 @@ use super::super::*;
 use crate::api::Object;
 use crate::api::endpoints::{EndpointAddress, EndpointPort, NOT_READY, PORTS, READY, SUBSETS};
 use crate::framework::RoomMetrics;
-use crate::informer::{Store, downcast};
-use crate::model::plan::{Step, Verb, Write};
+use crate::informer::Store;
 use crate::wire::Message;
-use crate::wire::splice::{Edit, edit, put_bytes};
+use crate::wire::splice::put_bytes;
 
 pub(super) use crate::controllers::objects::*;
 
@@ -63,13 +61,12 @@ pub(super) fn endpoints(subsets: &[Subset], change: impl FnOnce(&mut Endpoints))
     body
 }
 
-/// The stores, what reads them, and a server that names and versions what it stores.
+/// The stores, and what reads them.
 pub(super) struct Bench {
     pub(super) endpoints: Arc<Store>,
     services: Arc<Store>,
-    pub(super) slices: Arc<Store>,
+    pub(super) slices: Slices,
     pub(super) max_per_subset: usize,
-    version: Cell<u64>,
 }
 
 impl Bench {
@@ -79,9 +76,8 @@ impl Bench {
         Self {
             endpoints: store(&ENDPOINTS),
             services: store(&SERVICES),
-            slices: store(&ENDPOINT_SLICES),
+            slices: Slices::new(),
             max_per_subset: 5,
-            version: Cell::new(1),
         }
     }
 
@@ -94,13 +90,13 @@ impl Bench {
     }
 
     pub(super) fn store(&self, kind: &Kind) -> Arc<Store> {
-        let all = [&self.endpoints, &self.services, &self.slices];
+        let all = [&self.endpoints, &self.services, &self.slices.store];
         Arc::clone(all.into_iter().find(|store| store.kind() == kind).unwrap())
     }
 
     pub(super) fn add<T: Object + Message>(&self, object: &T) {
         let upstream = [Service::UPSTREAM, EndpointSlice::UPSTREAM];
-        let stores = [&self.services, &self.slices];
+        let stores = [&self.services, &self.slices.store];
         let store = stores[upstream.iter().position(|name| *name == T::UPSTREAM).unwrap()];
         store.upsert(&any(store.kind(), object));
     }
@@ -108,11 +104,6 @@ impl Bench {
     /// Stores Endpoints with these bytes.
     pub(super) fn put(&self, bytes: impl Into<Bytes>) {
         self.endpoints.upsert(&(ENDPOINTS.decode)(&bytes.into()).unwrap());
-    }
-
-    /// Stores a slice with these bytes.
-    pub(super) fn put_slice(&self, bytes: impl Into<Bytes>) {
-        self.slices.upsert(&(ENDPOINT_SLICES.decode)(&bytes.into()).unwrap());
     }
 
     pub(super) fn remove(&self, kind: &Kind) {
@@ -123,10 +114,10 @@ impl Bench {
         let room = Controller {
             endpoints: Lister::new(Arc::clone(&self.endpoints)),
             services: Lister::new(Arc::clone(&self.services)),
-            slices: Lister::new(Arc::clone(&self.slices)),
+            slices: Lister::new(Arc::clone(&self.slices.store)),
             max_per_subset: self.max_per_subset,
             batch_period: Duration::ZERO,
-            metrics: Metrics::register(&RoomMetrics::new(prometheus::Registry::new())).unwrap(),
+            metrics: Metrics::register(&RoomMetrics::new(crate::telemetry::Registry::new())).unwrap(),
         };
         room.observe(&Key::new("default", "web"), failures).unwrap()
     }
@@ -148,18 +139,7 @@ impl Bench {
     pub(super) fn reconcile(&self) -> Vec<String> {
         let Some(plan) = self.plan_after(&[]) else { return Vec::new() };
         assert_eq!(plan.retry, None);
-        let mut told = Vec::new();
-        for step in &plan.steps {
-            match step {
-                Step::Batch(writes) => {
-                    assert!(!writes.is_empty());
-                    told.extend(writes.iter().map(|write| self.perform(write)));
-                }
-                Step::Emit(event) => told.push(format!("{}: {}", event.reason, event.message)),
-                other => panic!("{other:?} is no step of this room"),
-            }
-        }
-        told
+        self.slices.perform(&plan)
     }
 
     /// Reconciles, and tells the slices that are there afterwards; a second time there is nothing to do.
@@ -170,53 +150,12 @@ impl Bench {
         self.told()
     }
 
-    fn perform(&self, write: &Write) -> String {
-        assert_eq!(write.kind, &ENDPOINT_SLICES);
-        let version = self.version.get() + 1;
-        self.version.set(version);
-        let stored = |name: &str, body: &[u8]| {
-            let edits = [
-                Edit::SetBytes(vec![1, 1], name.as_bytes().to_vec()),
-                Edit::SetBytes(vec![1, 6], version.to_string().into_bytes()),
-                Edit::SetBytes(vec![1, 5], format!("{name}-uid").into_bytes()),
-            ];
-            self.put_slice(edit(body, &edits).unwrap());
-        };
-        match &write.verb {
-            Verb::Create(body) => {
-                assert!(write.tolerate.namespace_terminating && write.key.name.is_empty());
-                let made = EndpointSlice::decode(body).unwrap();
-                let name = format!("{}{version}", made.metadata.generate_name);
-                stored(&name, body);
-                format!("create {name}")
-            }
-            Verb::Update(body) => {
-                let held = self.slice(&write.key.name);
-                let sent = EndpointSlice::decode(body).unwrap();
-                assert_eq!(
-                    (&sent.metadata.uid, &sent.metadata.resource_version, &sent.address_type),
-                    (&held.metadata.uid, &held.metadata.resource_version, &held.address_type)
-                );
-                stored(&write.key.name, body);
-                format!("update {}", write.key.name)
-            }
-            Verb::Delete { uid, .. } => {
-                assert_eq!(*uid, self.slice(&write.key.name).metadata.uid);
-                self.slices.remove_key(&write.key, &version.to_string());
-                format!("delete {}", write.key.name)
-            }
-            other => panic!("{other:?} is not a write of this room"),
-        }
-    }
-
     pub(super) fn slice(&self, name: &str) -> Arc<EndpointSlice> {
-        downcast(self.slices.find("default", name).unwrap_or_else(|| panic!("no slice {name}"))).unwrap()
+        self.slices.get(name)
     }
 
     pub(super) fn all(&self) -> Vec<Arc<EndpointSlice>> {
-        let mut all: Vec<Arc<EndpointSlice>> = self.slices.list().into_iter().filter_map(downcast).collect();
-        all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        all
+        self.slices.all()
     }
 
     /// Every slice as `NAME FAMILY PORTS: ADDRESSES`, with `!` behind those that are not ready.

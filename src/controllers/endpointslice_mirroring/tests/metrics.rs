@@ -1,13 +1,16 @@
 //! What is counted of reconciles.
 
-use prometheus::{Registry, TextEncoder};
+use std::time::Duration;
+
+use prometheus::TextEncoder;
 
 use super::super::metrics::Metrics;
 use super::fixtures::{Bench, endpoints, subset};
 use crate::api::kinds::ENDPOINTS;
 use crate::executor::{ActionResult, ActionState, ActionVerb};
-use crate::framework::{Outcome, RoomMetrics};
+use crate::framework::{Ended, Outcome, RoomMetrics};
 use crate::model::Key;
+use crate::telemetry::Registry;
 
 #[test]
 fn work_is_counted() {
@@ -29,8 +32,12 @@ fn work_is_counted() {
             subresource: "",
             summary: String::new(),
             result: ActionResult::Done,
+            code: None,
         };
-        metrics.ended(&key, &Outcome::Done { writes: 1, requeue_after: None }, &[action(ActionVerb::Create)]);
+        let took = Duration::from_millis(3);
+        let actions = [action(ActionVerb::Create)];
+        let done = Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO };
+        metrics.ended(&key, Ended { outcome: &done, actions: &actions, took });
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
         let line = |name: &str| {
             let name = format!("endpoint_slice_mirroring_controller_{name}");
@@ -85,5 +92,5 @@ fn work_is_counted() {
         "addresses_skipped 1",
         "changes{operation=\"create\"} 3",
     ]);
-    metrics.ended(&key, &Outcome::Absent, &[]);
+    metrics.ended(&key, Ended { outcome: &Outcome::Absent, actions: &[], took: Duration::ZERO });
 }

@@ -101,20 +101,20 @@ proptest! {
                     }
                     Change::Delete(which) => {
                         if let Some(slice) = slices.get(which) {
-                            bench.slices.remove_key(&Key::of(&slice.metadata), "9");
+                            bench.slices.store.remove_key(&Key::of(&slice.metadata), "9");
                         }
                     }
                     Change::Double(which) => {
                         if let Some(slice) = slices.get(which) {
                             let name = crate::wire::splice::Edit::SetBytes(vec![1, 1], format!("{which}-twice").into());
                             let uid = crate::wire::splice::Edit::SetBytes(vec![1, 5], format!("{which}-twice-uid").into());
-                            bench.put_slice(crate::wire::splice::edit(&slice.raw, &[name, uid]).unwrap());
+                            bench.slices.put(crate::wire::splice::edit(&slice.raw, &[name, uid]).unwrap());
                         }
                     }
                     Change::Relabel(which) => {
                         if let Some(slice) = slices.get(which) {
                             let label = crate::wire::splice::Edit::MapSet(vec![1, 11], "x".into(), "y".into());
-                            bench.put_slice(crate::wire::splice::edit(&slice.raw, &[label]).unwrap());
+                            bench.slices.put(crate::wire::splice::edit(&slice.raw, &[label]).unwrap());
                         }
                     }
                 }

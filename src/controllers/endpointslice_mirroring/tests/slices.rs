@@ -138,7 +138,7 @@ fn labels_and_annotations_are_mirrored() {
     assert_eq!(annotations, labels(&[("c", "3")]));
     // What somebody has added to the slice goes.
     let slice = bench.slice("web-2");
-    bench.put_slice(edit(&slice.raw, &[Edit::MapSet(vec![1, 11], "mine".into(), "1".into())]).unwrap());
+    bench.slices.put(edit(&slice.raw, &[Edit::MapSet(vec![1, 11], "mine".into(), "1".into())]).unwrap());
     assert_eq!(bench.reconcile(), ["update web-2"]);
     assert_eq!(bench.slice("web-2").metadata.labels, slice.metadata.labels);
 }
@@ -222,7 +222,7 @@ fn unknown_fields_stay() {
             [Edit::SetBytes(vec![7], b"zone-1".to_vec()), Edit::SetBytes(vec![77], b"endpoint".to_vec())];
         put_bytes(&mut body, 2, &edit(&endpoint, &edits).unwrap());
     }
-    bench.put_slice(body);
+    bench.slices.put(body);
     assert_eq!(bench.reconcile(), [""; 0]);
     let mut changed = subset(&["10.0.0.1"], &[], &[80]);
     changed.not_ready = addresses(&["10.0.0.2", "10.0.0.3"]);

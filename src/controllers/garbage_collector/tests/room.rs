@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use parking_lot::Mutex;
-use prometheus::Registry;
 
 use super::super::*;
 use super::fixtures::*;
@@ -13,6 +12,7 @@ use crate::api::meta::ObjectMeta;
 use crate::framework::{Pass, RoomMetrics};
 use crate::informer::Store;
 use crate::options::Config;
+use crate::telemetry::Registry;
 
 struct Room {
     watches: Arc<dyn DynamicRoom>,

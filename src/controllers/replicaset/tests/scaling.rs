@@ -1,7 +1,8 @@
 //! Claims, creates and deletes.
 
+use super::super::metrics::age_ratios;
 use super::fixtures::{
-    Bench, deleting, labels, lines, not_ready, orphaned, owner, pod, refused, replica_set, writes,
+    Bench, ago, deleting, labels, lines, not_ready, now, orphaned, owner, pod, refused, replica_set, writes,
 };
 use crate::api::core::Pod;
 use crate::model::plan::{Step, Tolerate, Verb};
@@ -267,4 +268,33 @@ fn a_failed_claim_leaves_everything_to_the_retry() {
         assert_eq!(lines(&again), [""; 0]);
         assert_eq!((again.requeue_after, again.retry), (None, None));
     }
+}
+
+#[test]
+fn how_old_the_chosen_are_is_told_in_whole_multiples() {
+    let set = replica_set(|set| set.spec.replicas = Some(2));
+    let aged = |name: &str, age: i64, cost: Option<&str>| {
+        pod(name, |pod| {
+            pod.metadata.creation_timestamp = ago(age);
+            let costs = cost.map(|cost| ("controller.kubernetes.io/pod-deletion-cost", cost));
+            pod.metadata.annotations = labels(costs.as_slice());
+        })
+    };
+    let pods = [
+        aged("young", 100, None),
+        aged("older", 250, None),
+        aged("oldest", 390, Some("-1")),
+        // Those that are not ready go first, and do not count.
+        pod("unready", not_ready),
+    ];
+    let bench = Bench::of(&set, &pods);
+    let mut names = deleted(&bench);
+    names.sort();
+    assert_eq!(names, ["oldest", "unready"]);
+    let ratios = |bench: &Bench| age_ratios(&bench.view(&[]), &bench.plan(), now());
+    assert_eq!(ratios(&bench), [3]);
+    let none = replica_set(|set| set.spec.replicas = Some(0));
+    assert!(ratios(&Bench::of(&none, &pods)).is_empty(), "nobody is chosen where all go");
+    let all = replica_set(|set| set.spec.replicas = Some(4));
+    assert!(ratios(&Bench::of(&all, &pods)).is_empty());
 }

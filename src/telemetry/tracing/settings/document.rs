@@ -35,13 +35,10 @@ pub(super) fn read(path: &str, problems: &mut Vec<Problem>) -> Option<TracingDoc
     if path.is_empty() {
         return None;
     }
-    let text = std::fs::read_to_string(path).map_err(|error| vec![error.to_string()]);
-    match text.and_then(|text| parse(&text)) {
+    match Document::read(path, parse) {
         Ok(document) => Some(document),
         Err(found) => {
-            let allowed = DOCUMENT.expected();
-            let problem = |each: String| Problem::new(FILE, format!("{path:?}: {each}"), allowed.clone());
-            problems.extend(found.into_iter().map(problem));
+            problems.extend(found.into_iter().map(|each| Problem::new(FILE, each, DOCUMENT.expected())));
             None
         }
     }

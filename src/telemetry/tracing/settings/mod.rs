@@ -17,14 +17,13 @@ use std::time::Duration;
 use http::Uri;
 
 pub use sampling::{Root, Sampling};
-use variables::Variables;
+use variables::TRACES;
+pub(in crate::telemetry) use variables::{METRICS, Signal, Variables};
 
 /// Where a collector for gRPC is, unless the file says otherwise: as with other components of Kubernetes.
 const DEFAULT_ENDPOINT: &str = "localhost:4317";
-/// Below an endpoint for HTTP.
-const TRACES_PATH: &str = "/v1/traces";
 /// `OTEL_EXPORTER_OTLP_TIMEOUT` by default.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(in crate::telemetry) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// `OTEL_BSP_SCHEDULE_DELAY` by default.
 const DEFAULT_DELAY: Duration = Duration::from_secs(5);
 /// `OTEL_BSP_MAX_QUEUE_SIZE` by default, in spans.
@@ -123,13 +122,20 @@ const RATE: Source = Source::Flag("tracing-sampling-rate-per-million");
 const FILE: Source = Source::Flag("tracing-config-file");
 
 /// An endpoint as it was found.
-struct Found {
-    source: Source,
-    text: String,
+pub(in crate::telemetry) struct Found {
+    pub(in crate::telemetry) source: Source,
+    pub(in crate::telemetry) text: String,
     /// The protocol that holds for it unless a variable says otherwise.
-    protocol: Protocol,
+    pub(in crate::telemetry) protocol: Protocol,
     /// Whether it is the whole URL, to which no path is added.
-    whole: bool,
+    pub(in crate::telemetry) whole: bool,
+}
+
+impl Found {
+    /// As a flag or a file says it.
+    pub(in crate::telemetry) fn said(source: Source, text: &str) -> Self {
+        Self { source, text: text.to_owned(), protocol: Protocol::Grpc, whole: false }
+    }
 }
 
 impl TracingSettings {
@@ -144,19 +150,11 @@ impl TracingSettings {
         let mut problems = Vec::new();
         let document = document::read(given.file, &mut problems);
         let rate = rate(given.rate_per_million, &mut problems);
-        let variables = Variables::new(environment);
-        let flag = (!given.endpoint.is_empty()).then(|| Found {
-            source: ENDPOINT,
-            text: given.endpoint.to_owned(),
-            protocol: Protocol::Grpc,
-            whole: false,
-        });
-        let file = document.as_ref().map(|document| Found {
-            source: FILE,
-            text: document.endpoint.clone().unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
-            protocol: Protocol::Grpc,
-            whole: false,
-        });
+        let variables = Variables::new(environment, &TRACES);
+        let flag = (!given.endpoint.is_empty()).then(|| Found::said(ENDPOINT, given.endpoint));
+        let file = document
+            .as_ref()
+            .map(|document| Found::said(FILE, document.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT)));
         let Some(found) = flag.or(file).or_else(|| variables.endpoint(&mut problems)) else {
             return if problems.is_empty() { Ok(None) } else { Err(problems) };
         };
@@ -165,14 +163,14 @@ impl TracingSettings {
             None => variables.sampling(&mut problems),
         };
         let protocol = variables.protocol(&mut problems).unwrap_or(found.protocol);
-        let endpoint = endpoint(&found, protocol, &mut problems);
+        let endpoint = endpoint(&found, protocol, &TRACES, &mut problems);
+        // The exporter reads them by itself.
         variables.headers(&mut problems);
         variables.compression(&mut problems);
         let timeout = variables.timeout(&mut problems).unwrap_or(DEFAULT_TIMEOUT);
         let batching = variables.batching(&mut problems);
         let attributes = variables.attributes(&mut problems);
-        let named = attributes.iter().find(|(name, _)| name == "service.name");
-        let service_name = variables.service_name().or_else(|| named.map(|(_, name)| name.clone()));
+        let service_name = variables.service_name(&attributes);
         match endpoint {
             Some(endpoint) if problems.is_empty() => Ok(Some(Self {
                 endpoint,
@@ -202,7 +200,12 @@ fn rate(given: i32, problems: &mut Vec<Problem>) -> Option<u32> {
 }
 
 /// Reads an endpoint: `HOST:PORT`, which is not encrypted, or a URL.
-fn endpoint(found: &Found, protocol: Protocol, problems: &mut Vec<Problem>) -> Option<Uri> {
+pub(in crate::telemetry) fn endpoint(
+    found: &Found,
+    protocol: Protocol,
+    signal: &Signal,
+    problems: &mut Vec<Problem>,
+) -> Option<Uri> {
     let text = found.text.trim();
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let mut refuse = |problem: String| {
@@ -230,6 +233,6 @@ fn endpoint(found: &Found, protocol: Protocol, problems: &mut Vec<Problem>) -> O
         return Some(uri);
     }
     let mut parts = uri.clone().into_parts();
-    parts.path_and_query = format!("{base}{TRACES_PATH}").parse().ok();
+    parts.path_and_query = format!("{base}{}", signal.path).parse().ok();
     Uri::from_parts(parts).ok()
 }

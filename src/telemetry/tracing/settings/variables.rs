@@ -3,23 +3,64 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
 use super::{Batching, Found, MOST_QUEUED, Problem, Protocol, Root, Sampling, Source};
 
-/// Reads variables. Those of traces win over those of all signals.
-pub(super) struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
+/// Reads variables. Those of a signal win over those of all.
+pub(in crate::telemetry) struct Variables<'a> {
+    environment: &'a dyn Fn(&str) -> Option<String>,
+    signal: &'static Signal,
+}
 
 type Names = [&'static str; 2];
 
-const ENDPOINT: Names = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-const PROTOCOL: Names = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
-const HEADERS: Names = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-const TIMEOUT: Names = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
-const CERTIFICATE: Names = ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
-const COMPRESSION: Names = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
-const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
+/// What is exported, and the names of the variables about it: its own, and that of all signals.
+pub(in crate::telemetry) struct Signal {
+    endpoint: Names,
+    protocol: Names,
+    headers: Names,
+    timeout: Names,
+    certificate: Names,
+    compression: Names,
+    exporter: &'static str,
+    /// Exporters that are none of this process' business: with them nothing is sent.
+    elsewhere: &'static [&'static str],
+    /// Whether an endpoint of all signals is one of this one, too, if nothing more is said.
+    is_part_of_all: bool,
+    /// Below an endpoint for HTTP.
+    pub(in crate::telemetry) path: &'static str,
+}
+
+/// Traces.
+pub(in crate::telemetry) static TRACES: Signal = Signal {
+    endpoint: ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"],
+    protocol: ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"],
+    headers: ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"],
+    timeout: ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"],
+    certificate: ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"],
+    compression: ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"],
+    exporter: "OTEL_TRACES_EXPORTER",
+    elsewhere: &["none"],
+    is_part_of_all: true,
+    path: "/v1/traces",
+};
+
+/// Metrics. They can be had from `/metrics` already, so that to send them must be asked for.
+pub(in crate::telemetry) static METRICS: Signal = Signal {
+    endpoint: ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"],
+    protocol: ["OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"],
+    headers: ["OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"],
+    timeout: ["OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"],
+    certificate: ["OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"],
+    compression: ["OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"],
+    exporter: "OTEL_METRICS_EXPORTER",
+    elsewhere: &["none", "prometheus"],
+    is_part_of_all: false,
+    path: "/v1/metrics",
+};
+
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const SAMPLER_ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
 const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
@@ -27,12 +68,15 @@ const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 const DEFAULT_HTTP_ENDPOINT: &str = "http://localhost:4318";
 
 impl<'a> Variables<'a> {
-    pub(super) fn new(environment: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self(environment)
+    pub(in crate::telemetry) fn new(
+        environment: &'a dyn Fn(&str) -> Option<String>,
+        signal: &'static Signal,
+    ) -> Self {
+        Self { environment, signal }
     }
 
     fn get(&self, name: &str) -> Option<String> {
-        (self.0)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+        (self.environment)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
     fn first(&self, names: Names) -> Option<(&'static str, String)> {
@@ -40,39 +84,44 @@ impl<'a> Variables<'a> {
     }
 
     /// The endpoint, unless the variables ask for none.
-    pub(super) fn endpoint(&self, problems: &mut Vec<Problem>) -> Option<Found> {
+    pub(in crate::telemetry) fn endpoint(&self, problems: &mut Vec<Problem>) -> Option<Found> {
         // Anything but `true` is false, says the specification.
         if self.get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return None;
         }
-        let asked = match self.get(EXPORTER).as_deref() {
-            Some("none") => return None,
+        let exporter = self.signal.exporter;
+        let asked = match self.get(exporter).as_deref() {
+            Some(name) if self.signal.elsewhere.contains(&name) => return None,
             Some("otlp") => true,
             None => false,
             Some(other) => {
                 let problem = format!("there is no exporter {other:?}");
-                problems.push(Problem::new(Source::Variable(EXPORTER), problem, "otlp, none"));
+                let allowed = format!("otlp, {}", self.signal.elsewhere.join(", "));
+                problems.push(Problem::new(Source::Variable(exporter), problem, allowed));
                 return None;
             }
         };
         let protocol = Protocol::HttpProtobuf;
-        let named = self.first(ENDPOINT).map(|(name, text)| Found {
+        let names = self.signal.endpoint;
+        let named =
+            self.first(names).filter(|(name, _)| *name == names[0] || asked || self.signal.is_part_of_all);
+        let named = named.map(|(name, text)| Found {
             source: Source::Variable(name),
             text,
             protocol,
-            whole: name == ENDPOINT[0],
+            whole: name == names[0],
         });
         named.or_else(|| {
             asked.then(|| {
-                let grpc = self.first(PROTOCOL).is_some_and(|(_, protocol)| protocol == "grpc");
+                let grpc = self.first(self.signal.protocol).is_some_and(|(_, protocol)| protocol == "grpc");
                 let text = if grpc { super::DEFAULT_ENDPOINT } else { DEFAULT_HTTP_ENDPOINT };
-                Found { source: Source::Variable(EXPORTER), text: text.to_owned(), protocol, whole: false }
+                Found { source: Source::Variable(exporter), text: text.to_owned(), protocol, whole: false }
             })
         })
     }
 
-    pub(super) fn protocol(&self, problems: &mut Vec<Problem>) -> Option<Protocol> {
-        let (name, value) = self.first(PROTOCOL)?;
+    pub(in crate::telemetry) fn protocol(&self, problems: &mut Vec<Problem>) -> Option<Protocol> {
+        let (name, value) = self.first(self.signal.protocol)?;
         match value.as_str() {
             "grpc" => Some(Protocol::Grpc),
             "http/protobuf" => Some(Protocol::HttpProtobuf),
@@ -84,24 +133,25 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// Checks the headers, which the exporter reads by itself. They are secret: no word of what is in them.
-    pub(super) fn headers(&self, problems: &mut Vec<Problem>) {
-        let Some((name, value)) = self.first(HEADERS) else { return };
-        let good = value.split(',').filter(|pair| !pair.trim().is_empty()).all(|pair| {
-            pair.split_once('=').is_some_and(|(key, value)| {
-                let value = percent_decode_str(value.trim()).decode_utf8();
-                HeaderName::try_from(key.trim()).is_ok()
-                    && value.is_ok_and(|value| HeaderValue::try_from(value.as_ref()).is_ok())
-            })
+    /// The headers to send, marked as secret; there is no word of what is in them in a problem.
+    pub(in crate::telemetry) fn headers(&self, problems: &mut Vec<Problem>) -> HeaderMap {
+        let Some((name, value)) = self.first(self.signal.headers) else { return HeaderMap::new() };
+        let pairs = value.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=')?;
+            let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
+            let mut value = HeaderValue::try_from(value.as_ref()).ok()?;
+            value.set_sensitive(true);
+            Some((HeaderName::try_from(key.trim()).ok()?, value))
         });
-        if !good {
+        pairs.collect::<Option<HeaderMap>>().unwrap_or_else(|| {
             let problem = "it holds something that is no header";
             problems.push(Problem::new(Source::Variable(name), problem, "NAME=VALUE,NAME=VALUE"));
-        }
+            HeaderMap::new()
+        })
     }
 
-    pub(super) fn compression(&self, problems: &mut Vec<Problem>) {
-        if let Some((name, value)) = self.first(COMPRESSION)
+    pub(in crate::telemetry) fn compression(&self, problems: &mut Vec<Problem>) {
+        if let Some((name, value)) = self.first(self.signal.compression)
             && value != "none"
         {
             let problem = format!("{value:?} is not supported");
@@ -109,12 +159,12 @@ impl<'a> Variables<'a> {
         }
     }
 
-    pub(super) fn certificate(&self) -> Option<PathBuf> {
-        self.first(CERTIFICATE).map(|(_, path)| path.into())
+    pub(in crate::telemetry) fn certificate(&self) -> Option<PathBuf> {
+        self.first(self.signal.certificate).map(|(_, path)| path.into())
     }
 
-    pub(super) fn timeout(&self, problems: &mut Vec<Problem>) -> Option<Duration> {
-        let (name, value) = self.first(TIMEOUT)?;
+    pub(in crate::telemetry) fn timeout(&self, problems: &mut Vec<Problem>) -> Option<Duration> {
+        let (name, value) = self.first(self.signal.timeout)?;
         milliseconds(name, &value, problems)
     }
 
@@ -172,11 +222,13 @@ impl<'a> Variables<'a> {
         batching
     }
 
-    pub(super) fn service_name(&self) -> Option<String> {
-        self.get("OTEL_SERVICE_NAME")
+    /// The service's name: its own variable's, or that among the resource's attributes.
+    pub(in crate::telemetry) fn service_name(&self, attributes: &[(String, String)]) -> Option<String> {
+        let named = || attributes.iter().find(|(name, _)| name == "service.name");
+        self.get("OTEL_SERVICE_NAME").or_else(|| named().map(|(_, name)| name.clone()))
     }
 
-    pub(super) fn attributes(&self, problems: &mut Vec<Problem>) -> Vec<(String, String)> {
+    pub(in crate::telemetry) fn attributes(&self, problems: &mut Vec<Problem>) -> Vec<(String, String)> {
         let Some(value) = self.get(ATTRIBUTES) else { return Vec::new() };
         let pairs = value.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=')?;
@@ -188,6 +240,17 @@ impl<'a> Variables<'a> {
             problems.push(Problem::new(Source::Variable(ATTRIBUTES), problem, "NAME=VALUE,NAME=VALUE"));
             Vec::new()
         })
+    }
+}
+
+impl Variables<'_> {
+    /// A number of milliseconds.
+    pub(in crate::telemetry) fn milliseconds(
+        &self,
+        name: &'static str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Duration> {
+        milliseconds(name, &self.get(name)?, problems)
     }
 }
 

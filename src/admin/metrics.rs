@@ -1,0 +1,128 @@
+//! What the admin API counts of its calls.
+//!
+//! Labels are the names of the services that there are: a call of anything else is counted as `unknown`, so that no caller
+//! can add a series.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prometheus::{IntCounter, IntCounterVec, IntGauge};
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+
+use super::proto;
+use crate::telemetry::{MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets};
+
+/// Metrics of calls, streams and events. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct AdminMetrics {
+    methods: Arc<BTreeMap<String, Method>>,
+    requests: IntCounterVec,
+    duration: TracedHistogramVec,
+    streams: IntGauge,
+    events_dropped: IntCounter,
+}
+
+/// A method as labels name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Method {
+    service: String,
+    method: String,
+}
+
+const UNKNOWN: &str = "unknown";
+/// Those of which there is no description among ours.
+const REFLECTION: [&str; 2] =
+    ["grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+
+impl AdminMetrics {
+    /// Registers the metrics.
+    pub fn register(registry: &Registry) -> Result<Self, MetricsError> {
+        let registrar = Registrar::new(registry);
+        let streams = "coxswain_admin_open_streams";
+        let open = IntGauge::new(streams, "Streams of the admin API that are open.");
+        let open = open.map_err(|error| MetricsError::new(streams, error))?;
+        registrar.collector(streams, Box::new(open.clone()))?;
+        Ok(Self {
+            methods: Arc::new(methods()),
+            requests: registrar.counters(
+                "coxswain_admin_requests_total",
+                "Calls of the admin API that have ended, by service, method and gRPC status.",
+                &["service", "method", "code"],
+            )?,
+            duration: registrar.traced_histograms(
+                "coxswain_admin_request_duration_seconds",
+                "Time to the answer of a call of the admin API, of a stream to its beginning, by service and method.",
+                &["service", "method"],
+                exponential_buckets(0.001, 4.0, 8),
+            )?,
+            streams: open,
+            events_dropped: registrar.counter(
+                "coxswain_admin_events_dropped_total",
+                "Events that were gone from the log before a reader of it got there; each reader counts by itself.",
+            )?,
+        })
+    }
+
+    /// The method at this path.
+    pub(super) fn method(&self, path: &str) -> Method {
+        let known = self.methods.get(path).cloned();
+        known.unwrap_or_else(|| Method { service: UNKNOWN.to_owned(), method: UNKNOWN.to_owned() })
+    }
+
+    /// A call has ended.
+    pub(super) fn ended(&self, of: &Method, code: tonic::Code) {
+        // As gRPC's own documentation spells it.
+        let code = if code == tonic::Code::Ok { "OK".to_owned() } else { format!("{code:?}") };
+        self.requests.with_label_values(&[&of.service, &of.method, &code]).inc();
+    }
+
+    /// A call was answered, or the answer has begun, after so many seconds.
+    pub(super) fn answered(&self, of: &Method, seconds: f64) {
+        self.duration.observe(&[&of.service, &of.method], seconds);
+    }
+
+    /// A stream is open for as long as what is returned is there.
+    pub(super) fn stream(&self) -> OpenStream {
+        self.streams.inc();
+        OpenStream(self.streams.clone())
+    }
+
+    /// A reader has missed so many events.
+    pub(super) fn events_dropped(&self, count: u64) {
+        self.events_dropped.inc_by(count);
+    }
+}
+
+/// A stream that is open.
+#[derive(Debug)]
+pub(super) struct OpenStream(IntGauge);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// All methods by their paths.
+fn methods() -> BTreeMap<String, Method> {
+    let mut methods = BTreeMap::new();
+    let mut add = |service: &str, method: &str| {
+        let of = Method { service: service.to_owned(), method: method.to_owned() };
+        methods.insert(format!("/{service}/{method}"), of);
+    };
+    for set in [proto::FILE_DESCRIPTOR_SET, tonic_health::pb::FILE_DESCRIPTOR_SET] {
+        // They are made by the build; what can't be read is unknown.
+        let files = FileDescriptorSet::decode(set).unwrap_or_default();
+        for file in &files.file {
+            for service in &file.service {
+                let name = format!("{}.{}", file.package(), service.name());
+                service.method.iter().for_each(|method| add(&name, method.name()));
+            }
+        }
+    }
+    for service in REFLECTION {
+        add(service, "ServerReflectionInfo");
+    }
+    methods
+}

@@ -1,0 +1,226 @@
+//! What a manager with everything that is built declares: the original's metrics (`tests/data/peer/metrics.tsv`, as they
+//! were observed), ours, and `docs/metrics.md`, which says what they are.
+
+mod docs;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prometheus::proto::MetricType;
+
+use super::complete::{Completed, complete};
+use crate::framework::Build;
+use crate::informer::Store;
+use crate::options::Config;
+use crate::registry::{self, REGISTRY};
+use crate::telemetry::Declared;
+use crate::telemetry::push::PushSettings;
+use crate::telemetry::tracing::settings::Given;
+use crate::telemetry::tracing::{Tracing, TracingSettings};
+
+/// Why a metric of the original's is not here.
+enum Why {
+    /// It is another controller's than those that are built: an error as soon as that is built.
+    NotBuilt(&'static str),
+    /// It will never be.
+    Never(&'static str),
+}
+
+use Why::{Never, NotBuilt};
+
+/// The original's metrics that are not here: the beginning of their names, and why.
+static LEFT_OUT: &[(&str, Why)] = &[
+    (
+        "apiextensions_apiserver_validation_ratcheting_seconds",
+        Never(
+            "of the API server's code for custom resources, which is linked into the original and never runs there",
+        ),
+    ),
+    ("cronjob_controller_", NotBuilt("cronjob-controller")),
+    ("device_taint_eviction_controller_", NotBuilt("device-taint-eviction-controller")),
+    ("ephemeral_volume_controller_", NotBuilt("ephemeral-volume-controller")),
+    ("horizontal_pod_autoscaler_controller_", NotBuilt("horizontal-pod-autoscaler-controller")),
+    ("job_controller_", NotBuilt("job-controller")),
+    ("node_collector_", NotBuilt("node-lifecycle-controller")),
+    ("node_ipam_controller_", NotBuilt("node-ipam-controller")),
+    (
+        "rest_client_exec_plugin_",
+        Never(
+            "credential plugins are run by the library that reads the kubeconfig, which tells nobody until when what they give is valid",
+        ),
+    ),
+    (
+        "rest_client_transport_ca_reload_total",
+        Never(
+            "files of authorities and of the client's own certificate are looked at together: no reload is of authorities alone",
+        ),
+    ),
+    ("rest_client_transport_cert_rotation_gc_calls_total", Never("counts calls of Go's garbage collector")),
+    ("retroactive_storageclass_", NotBuilt("persistentvolume-binder-controller")),
+    ("taint_eviction_controller_", NotBuilt("taint-eviction-controller")),
+    ("ttl_after_finished_controller_", NotBuilt("ttl-after-finished-controller")),
+];
+
+/// The original's as well, seen there only once there is something to count.
+const UNOBSERVED: &[&str] = &["endpoint_slice_controller_services_count_by_traffic_distribution"];
+
+const KUBECONFIG: &str = "
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
+users: [{name: u, user: {}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+";
+
+/// A manager that has everything and has started nothing.
+async fn manager() -> Completed {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
+    let mut config = Config::default();
+    config.flags.kubeconfig = kubeconfig.to_str().unwrap().to_owned();
+    config.push = PushSettings::complete("127.0.0.1:1", &|_| None).unwrap();
+    let manager = Box::pin(complete(config, REGISTRY)).await.unwrap();
+    for row in REGISTRY {
+        let Some(build) = row.build else { continue };
+        let built = build(&Build {
+            config: &manager.runtime.config,
+            gate: &|_| true,
+            root_ca: Some("PEM".into()),
+            can_sign_tokens: true,
+            store: &|kind, _| Arc::new(Store::new(kind)),
+            dynamic: &|_| Arc::default(),
+            debug: &|_| {},
+            metrics: &manager.runtime.room_metrics,
+        });
+        assert!(built.is_ok(), "{}: {:?}", row.name, built.err());
+    }
+    let given = Given { endpoint: "127.0.0.1:1", rate_per_million: -1, file: "" };
+    let traces = Tracing::new(TracingSettings::complete(given, &|_| None).unwrap().unwrap()).unwrap();
+    drop(manager.start_tracing(traces, &tokio::runtime::Handle::current()).unwrap());
+    assert!(manager.start_pushing(&tokio::runtime::Handle::current()).unwrap().is_some());
+    manager
+}
+
+/// Of one manager, by name.
+async fn declared() -> BTreeMap<String, Declared> {
+    let all = Box::pin(manager()).await.metrics.declared();
+    all.into_iter().map(|metric| (metric.name.clone(), metric)).collect()
+}
+
+/// A metric as the original has it.
+#[derive(Debug, PartialEq)]
+struct Observed {
+    name: &'static str,
+    kind: &'static str,
+    labels: Vec<&'static str>,
+    buckets: Vec<f64>,
+}
+
+fn observed() -> Vec<Observed> {
+    let lines =
+        include_str!("../../tests/data/peer/metrics.tsv").lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let mut fields = line.split('\t');
+            let mut next = || fields.next().unwrap_or_default();
+            let (name, kind, labels, buckets) = (next(), next(), next(), next());
+            let split = |text: &'static str| text.split(',').filter(|each| !each.is_empty());
+            let buckets = split(buckets).filter(|bound| *bound != "+Inf").map(|bound| bound.parse().unwrap());
+            Observed { name, kind, labels: split(labels).collect(), buckets: buckets.collect() }
+        })
+        .collect()
+}
+
+fn left_out(name: &str) -> Option<&'static Why> {
+    // The longest beginning says most: two controllers' begin alike.
+    let fits = LEFT_OUT.iter().filter(|(prefix, _)| name.starts_with(prefix));
+    fits.max_by_key(|(prefix, _)| prefix.len()).map(|(_, why)| why)
+}
+
+fn kind(of: MetricType) -> &'static str {
+    match of {
+        MetricType::COUNTER => "counter",
+        MetricType::GAUGE => "gauge",
+        MetricType::HISTOGRAM => "histogram",
+        MetricType::SUMMARY | MetricType::UNTYPED => "neither",
+    }
+}
+
+#[tokio::test]
+async fn the_originals_metrics_are_here_as_they_are_there() {
+    let declared = Box::pin(declared()).await;
+    let mut wrong = Vec::new();
+    for theirs in observed() {
+        match (declared.get(theirs.name), left_out(theirs.name)) {
+            (None, None) => wrong.push(format!("{} is missing", theirs.name)),
+            (Some(_), Some(_)) => wrong.push(format!("{} is here and said to be left out", theirs.name)),
+            (None, Some(_)) => {}
+            (Some(ours), None) => {
+                let ours = Observed {
+                    name: theirs.name,
+                    kind: kind(ours.kind),
+                    labels: theirs
+                        .labels
+                        .iter()
+                        .copied()
+                        .filter(|label| ours.labels.iter().any(|l| l == label))
+                        .collect(),
+                    buckets: ours.bounds.clone(),
+                };
+                let labels = declared[theirs.name].labels.len();
+                if ours != theirs || labels != theirs.labels.len() {
+                    wrong.push(format!("{ours:?} with {labels} labels is not {theirs:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_is_left_out_has_a_reason_that_holds() {
+    let observed = observed();
+    for (prefix, why) in LEFT_OUT {
+        assert!(
+            observed.iter().any(|theirs| theirs.name.starts_with(prefix)),
+            "{prefix} is none of the original's"
+        );
+        match why {
+            NotBuilt(controller) => {
+                let row =
+                    registry::find(controller).unwrap_or_else(|| panic!("{controller} is no controller"));
+                assert!(
+                    row.build.is_none(),
+                    "{controller} is built: {prefix}* must be here, and be taken off this table"
+                );
+            }
+            Never(reason) => assert!(reason.len() > 20, "{prefix}: {reason:?} is no reason"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_else_is_declared_is_ours_by_its_name() {
+    let observed = observed();
+    for (name, metric) in Box::pin(declared()).await {
+        let theirs = observed.iter().any(|theirs| theirs.name == name) || UNOBSERVED.contains(&name.as_str());
+        assert!(theirs || name.starts_with("coxswain_"), "{name} is neither the original's nor coxswain_*");
+        assert_ne!(metric.kind, MetricType::UNTYPED, "{name}");
+        assert!(metric.help.ends_with('.') || theirs, "{name}: {:?} is no sentence", metric.help);
+        if !theirs {
+            let is_counter = metric.kind == MetricType::COUNTER;
+            assert_eq!(is_counter, name.ends_with("_total"), "{name} is a {}", kind(metric.kind));
+            assert_eq!(metric.kind == MetricType::HISTOGRAM, !metric.bounds.is_empty(), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_two_metrics_share_a_name_in_open_metrics() {
+    let declared = Box::pin(declared()).await;
+    for name in declared.keys().filter_map(|name| name.strip_suffix("_total")) {
+        assert!(!declared.contains_key(name), "{name} and {name}_total");
+    }
+}
