@@ -9,7 +9,7 @@ export CARGO_BUILD_JOBS ?= 2
 # Integration tests share one control plane; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test lint unit clients integration parity-record bench fuzz controlplane docs clean
+.PHONY: help run test lint unit clients integration parity-record bench fuzz controlplane docs dashboard clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ controlplane: ## Build the control plane that tests run against (cached outside 
 
 docs: ## Regenerate the generated parts of the documentation
 	COXSWAIN_REGENERATE=1 $(CARGO) test --lib docs::
+
+dashboard: controlplane ## Draw the picture of the dashboard anew, from a run of its test
+	COXSWAIN_REGENERATE=1 $(CARGO) test --test integration prometheus::
 
 clean: ## Remove what was built in this checkout
 	$(CARGO) clean

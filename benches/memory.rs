@@ -29,11 +29,11 @@ use cap::Cap;
 use coxswain::api::kinds;
 use coxswain::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection, ListQuery};
 use coxswain::informer::Store;
+use coxswain::telemetry::Registry;
 use futures::{StreamExt, stream};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PostParams;
-use prometheus::Registry;
 use serde_json::json;
 
 use harness::{Caller, ControlPlane, Manager, Namespace, Options, until};

@@ -6,6 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cargo fmt --check
 scripts/proto-lint.sh
+scripts/dashboard-check.sh
 cargo clippy --all-targets -- -D warnings
 
 # cargo-deny comes from the registry and is kept outside of the checkout. It fetches the advisory database from a host

@@ -28,6 +28,10 @@ impl Object for Metadata {
     fn meta(&self) -> &ObjectMeta {
         &self.0.metadata
     }
+
+    fn size(&self) -> usize {
+        self.0.to_bytes().len()
+    }
 }
 
 fn decode_metadata(bytes: &Bytes) -> Result<AnyObject, WireError> {

@@ -2,9 +2,9 @@
 
 use coxswain::model::Key;
 use coxswain::queue::{QueueMetrics, WorkQueue};
+use coxswain::telemetry::Registry;
 use divan::counter::ItemsCount;
 use futures::FutureExt;
-use prometheus::Registry;
 
 /// Keys that wait at the same time.
 const MANY: usize = 1000;

@@ -12,6 +12,7 @@ pub(crate) enum What {
     Cpu,
     Settled,
     Peak,
+    /// Leases are told apart, by their requests: they follow the clock and not the work.
     Writes,
     Reads,
     Received,
@@ -37,7 +38,7 @@ impl What {
             Self::Cpu => "CPU, s".to_owned(),
             Self::Settled => "settled RSS, MiB".to_owned(),
             Self::Peak => "peak RSS, MiB".to_owned(),
-            Self::Writes => "write requests".to_owned(),
+            Self::Writes => "write requests but for Leases".to_owned(),
             Self::Reads => "read requests".to_owned(),
             Self::Received => "received, MiB".to_owned(),
             Self::Latency(percentile) => format!("latency p{percentile}, ms"),

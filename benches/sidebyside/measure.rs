@@ -70,7 +70,8 @@ impl<'a> Gauge<'a> {
         let count = |counted: &dyn Fn(&AuditEvent) -> bool| {
             requests.iter().filter(|event| counted(event)).count() as f64
         };
-        let (writes, reads) = (count(&AuditEvent::is_write), count(&|event| !event.is_write()));
+        let writes = count(&|event| event.is_write() && event.resource() != "leases");
+        let reads = count(&|event| !event.is_write());
         let what = if phase.is_empty() { String::new() } else { format!("{phase}: ") };
         self.bench.say(&format!(
             "  {what}{wall:.2} s, {cpu:.2} CPU s, RSS {settled:.1} MiB (peak {peak:.1}), {writes} writes, \

@@ -75,9 +75,10 @@ impl Scenario for Churn {
     }
 
     fn about(&self) -> String {
+        let (services, endpoints, flips, rate) = (self.services, self.endpoints, self.flips, self.rate);
         format!(
-            "{} Services with {} pods each; {} pods turn unready, and then ready again, {} a second. --kube-api-qps never limits.",
-            self.services, self.endpoints, self.flips, self.rate
+            "{services} Services with {endpoints} pods each; {flips} pods turn unready, and then ready again, {rate} a \
+             second. --kube-api-qps never limits."
         )
     }
 
