@@ -2,8 +2,8 @@
 //!
 //! With `--use-service-account-credentials` each controller acts as a service account of its own in `kube-system`,
 //! within the role that the API server bootstraps for it. The manager, as itself, requests the token, creates the
-//! account when it is missing, and renews the token before it expires. One task per account does this, for all
-//! clients of it; requests only ever wait for it.
+//! account when it is missing, and renews the token before it expires, as long as it is used. One task per account does
+//! this, for all clients of it; requests only ever wait for it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -64,7 +64,8 @@ impl ServiceAccountTokens {
         Self { root, accounts: Mutex::default(), tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
-    /// The token of `kube-system/NAME`, shared by all who ask for it. The first asking begins to get it.
+    /// The token of `kube-system/NAME`, shared by all who ask for it. The first request that needs it begins to get it: a
+    /// controller that has nothing to do asks for none.
     pub fn source(&self, name: &str) -> Arc<dyn TokenSource> {
         let mut accounts = self.accounts.lock();
         let source = accounts.entry(name.to_owned()).or_insert_with(|| {
@@ -72,6 +73,7 @@ impl ServiceAccountTokens {
             let source = Arc::new(AccountToken {
                 name: name.to_owned(),
                 state,
+                used: Notify::new(),
                 refused: Notify::new(),
                 stop: self.stop.clone(),
             });
@@ -122,6 +124,8 @@ impl State {
 struct AccountToken {
     name: String,
     state: watch::Sender<State>,
+    /// Woken by every request; remembers one.
+    used: Notify,
     refused: Notify,
     stop: CancellationToken,
 }
@@ -132,6 +136,7 @@ impl AccountToken {
     }
 
     async fn get(&self) -> Result<HeaderValue, TokenError> {
+        self.used.notify_one();
         let mut state = self.state.subscribe();
         let usable = async {
             let state = state.wait_for(|state| state.usable().is_some()).await.ok()?;
@@ -169,23 +174,31 @@ impl TokenSource for AccountToken {
     }
 }
 
-/// Gets and renews one account's token, for ever.
+/// Gets and renews one account's token whenever it has been used since it was got, for ever.
 async fn renew(root: ApiClient, account: Arc<AccountToken>) {
+    loop {
+        account.used.notified().await;
+        let (asked, lifetime) = replace(&root, &account).await;
+        // At about 80 % of its life, not all accounts at once.
+        let renew_at = asked + lifetime.mul_f64(rand::rng().random_range(0.75..0.85));
+        tokio::select! {
+            () = tokio::time::sleep_until(renew_at) => {}
+            () = account.refused.notified() => {}
+        }
+        tokio::time::sleep(RENEW_AT_MOST_EVERY.saturating_sub(asked.elapsed())).await;
+    }
+}
+
+/// Gets a new token, however long that takes; says when it was asked for, and how long it lives from then on.
+async fn replace(root: &ApiClient, account: &AccountToken) -> (Instant, Duration) {
     let mut backoff = BACKOFF.0;
     loop {
         let asked = Instant::now();
-        let pause = match request(&root, &account.name).await {
+        match request(root, &account.name).await {
             Ok((authorization, lifetime)) => {
-                backoff = BACKOFF.0;
                 let token = Token { authorization, expires: asked + lifetime, refused: false };
                 drop(account.state.send_replace(State { token: Some(token), failure: None }));
-                // At about 80 % of its life, not all accounts at once.
-                let renew_at = asked + lifetime.mul_f64(rand::rng().random_range(0.75..0.85));
-                tokio::select! {
-                    () = tokio::time::sleep_until(renew_at) => {}
-                    () = account.refused.notified() => {}
-                }
-                RENEW_AT_MOST_EVERY.saturating_sub(asked.elapsed())
+                return (asked, lifetime);
             }
             Err(error) => {
                 let why = describe(&error);
@@ -193,10 +206,10 @@ async fn renew(root: ApiClient, account: Arc<AccountToken>) {
                 account.state.send_modify(|state| state.failure = Some(why));
                 let pause = error.retry_after().unwrap_or(backoff);
                 backoff = (backoff * 2).min(BACKOFF.1);
-                pause.mul_f64(rand::rng().random_range(0.8..1.2))
+                let pause = pause.mul_f64(rand::rng().random_range(0.8..1.2));
+                tokio::time::sleep(pause).await;
             }
-        };
-        tokio::time::sleep(pause).await;
+        }
     }
 }
 

@@ -93,7 +93,7 @@ pub enum Outcome {
         writes: usize,
         /// When to look again.
         requeue_after: Option<Duration>,
-        /// How long the key rests before that, whatever happens.
+        /// How long after it was taken up the key is left alone, whatever happens.
         rest: Duration,
     },
     /// The caches have not seen the last plan's writes.

@@ -18,6 +18,9 @@ use crate::telemetry::push::PushSettings;
 use crate::telemetry::tracing::settings::Given;
 use crate::telemetry::tracing::{Tracing, TracingSettings};
 
+/// The original's metrics that are not here: the beginning of their names, and why.
+const LEFT_OUT: &str = include_str!("../../tests/data/metrics-left-out.tsv");
+
 /// Why a metric of the original's is not here.
 enum Why {
     /// It is another controller's than those that are built: an error as soon as that is built.
@@ -25,41 +28,6 @@ enum Why {
     /// It will never be.
     Never(&'static str),
 }
-
-use Why::{Never, NotBuilt};
-
-/// The original's metrics that are not here: the beginning of their names, and why.
-static LEFT_OUT: &[(&str, Why)] = &[
-    (
-        "apiextensions_apiserver_validation_ratcheting_seconds",
-        Never(
-            "of the API server's code for custom resources, which is linked into the original and never runs there",
-        ),
-    ),
-    ("cronjob_controller_", NotBuilt("cronjob-controller")),
-    ("device_taint_eviction_controller_", NotBuilt("device-taint-eviction-controller")),
-    ("ephemeral_volume_controller_", NotBuilt("ephemeral-volume-controller")),
-    ("horizontal_pod_autoscaler_controller_", NotBuilt("horizontal-pod-autoscaler-controller")),
-    ("job_controller_", NotBuilt("job-controller")),
-    ("node_collector_", NotBuilt("node-lifecycle-controller")),
-    ("node_ipam_controller_", NotBuilt("node-ipam-controller")),
-    (
-        "rest_client_exec_plugin_",
-        Never(
-            "credential plugins are run by the library that reads the kubeconfig, which tells nobody until when what they give is valid",
-        ),
-    ),
-    (
-        "rest_client_transport_ca_reload_total",
-        Never(
-            "files of authorities and of the client's own certificate are looked at together: no reload is of authorities alone",
-        ),
-    ),
-    ("rest_client_transport_cert_rotation_gc_calls_total", Never("counts calls of Go's garbage collector")),
-    ("retroactive_storageclass_", NotBuilt("persistentvolume-binder-controller")),
-    ("taint_eviction_controller_", NotBuilt("taint-eviction-controller")),
-    ("ttl_after_finished_controller_", NotBuilt("ttl-after-finished-controller")),
-];
 
 /// The original's as well, seen there only once there is something to count.
 const UNOBSERVED: &[&str] = &["endpoint_slice_controller_services_count_by_traffic_distribution"];
@@ -118,14 +86,17 @@ struct Observed {
     buckets: Vec<f64>,
 }
 
+/// The lines of a table, comments aside.
+fn rows<const N: usize>(table: &'static str) -> impl Iterator<Item = [&'static str; N]> {
+    table.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let mut fields = line.split('\t');
+        std::array::from_fn(|_| fields.next().unwrap_or_default())
+    })
+}
+
 fn observed() -> Vec<Observed> {
-    let lines =
-        include_str!("../../tests/data/peer/metrics.tsv").lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| {
-            let mut fields = line.split('\t');
-            let mut next = || fields.next().unwrap_or_default();
-            let (name, kind, labels, buckets) = (next(), next(), next(), next());
+    rows(include_str!("../../tests/data/peer/metrics.tsv"))
+        .map(|[name, kind, labels, buckets]| {
             let split = |text: &'static str| text.split(',').filter(|each| !each.is_empty());
             let buckets = split(buckets).filter(|bound| *bound != "+Inf").map(|bound| bound.parse().unwrap());
             Observed { name, kind, labels: split(labels).collect(), buckets: buckets.collect() }
@@ -133,10 +104,17 @@ fn observed() -> Vec<Observed> {
         .collect()
 }
 
-fn left_out(name: &str) -> Option<&'static Why> {
+fn all_left_out() -> impl Iterator<Item = (&'static str, Why)> {
+    rows(LEFT_OUT).map(|[prefix, controller, reason]| {
+        (prefix, if controller.is_empty() { Why::Never(reason) } else { Why::NotBuilt(controller) })
+    })
+}
+
+/// The row that leaves a metric out.
+fn left_out(name: &str) -> Option<(&'static str, Why)> {
     // The longest beginning says most: two controllers' begin alike.
-    let fits = LEFT_OUT.iter().filter(|(prefix, _)| name.starts_with(prefix));
-    fits.max_by_key(|(prefix, _)| prefix.len()).map(|(_, why)| why)
+    let fits = all_left_out().filter(|(prefix, _)| name.starts_with(prefix));
+    fits.max_by_key(|(prefix, _)| prefix.len())
 }
 
 fn kind(of: MetricType) -> &'static str {
@@ -182,13 +160,13 @@ async fn the_originals_metrics_are_here_as_they_are_there() {
 #[test]
 fn what_is_left_out_has_a_reason_that_holds() {
     let observed = observed();
-    for (prefix, why) in LEFT_OUT {
+    for (prefix, why) in all_left_out() {
         assert!(
             observed.iter().any(|theirs| theirs.name.starts_with(prefix)),
             "{prefix} is none of the original's"
         );
         match why {
-            NotBuilt(controller) => {
+            Why::NotBuilt(controller) => {
                 let row =
                     registry::find(controller).unwrap_or_else(|| panic!("{controller} is no controller"));
                 assert!(
@@ -196,7 +174,7 @@ fn what_is_left_out_has_a_reason_that_holds() {
                     "{controller} is built: {prefix}* must be here, and be taken off this table"
                 );
             }
-            Never(reason) => assert!(reason.len() > 20, "{prefix}: {reason:?} is no reason"),
+            Why::Never(reason) => assert!(reason.len() > 20, "{prefix}: {reason:?} is no reason"),
         }
     }
 }

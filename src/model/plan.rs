@@ -15,6 +15,10 @@ use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Kind};
 use crate::wire::Str;
 
+/// How long after it was taken up an object is left alone whose status was written. Short beside what pods take to come
+/// and go, and long enough that a crowd of them is counted in few writes.
+const STATUS_REST: Duration = Duration::from_millis(50);
+
 /// The outcome of planning. The default plan does nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -25,8 +29,8 @@ pub struct Plan {
     /// When all steps are done, observe and plan anew at once: what is left is to be judged by what they changed. A room
     /// that observes live is told what was written. Not heeded beside `retry`; after a few times the key is retried.
     pub look_again: bool,
-    /// After the plan's writes, changes that concern the object are gathered for this long before it is looked at again: for
-    /// objects that are dear to look at or to write. What comes after a rest without changes waits for nothing.
+    /// After the plan's writes, changes that concern the object are gathered until this long after it was taken up, before it
+    /// is looked at again: for objects that are dear to look at or to write. What comes later waits for nothing.
     pub rest: Duration,
     /// The plan could not be made in full: what was wrong. The key is retried with backoff after the steps ran.
     pub retry: Option<String>,
@@ -40,6 +44,14 @@ impl Plan {
             Step::Write(_) => false,
             Step::Batch(writes) | Step::Each(writes) => writes.is_empty(),
         })
+    }
+
+    /// Writes a status, if it is not what it should be: what else changes in a moment is then one more write, not one each.
+    pub fn write_status(&mut self, write: Option<Write>) {
+        if let Some(write) = write {
+            self.steps.push(Step::Write(write));
+            self.rest = self.rest.max(STATUS_REST);
+        }
     }
 
     /// Asks for another look after `delay`; the earliest of several wins.

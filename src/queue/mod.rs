@@ -398,8 +398,8 @@ impl<K: Clone + Eq + Hash> Item<K> {
         drop(self);
     }
 
-    /// Ends the work on the key and lets it rest: what adds it meanwhile is gathered, and hands it out when the rest is
-    /// over. Only [`WorkQueue::add_first`] and a shutdown do not wait.
+    /// Ends the work on the key and lets it rest until this long after it was taken: what adds it meanwhile is gathered, and
+    /// hands it out when the rest is over. Only [`WorkQueue::add_first`] and a shutdown do not wait.
     pub fn rest(mut self, rest: Duration) {
         self.rest = rest;
     }

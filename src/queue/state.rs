@@ -283,20 +283,20 @@ impl<K: Clone + Eq + Hash> State<K> {
         Some(taken)
     }
 
-    /// Ends the work on a key. One that was added meanwhile waits again; for as long as it is to `rest` in any case.
+    /// Ends the work on a key. One that was added meanwhile waits again; until it has been left alone for `rest` since it was
+    /// taken, in any case.
     pub(super) fn finish(&mut self, id: u32, rest: Duration, now: Instant) -> usize {
         let woken = self.promote(now);
         if let Some(at) = self.in_flight.iter().position(|&held| held == id) {
             self.in_flight.swap_remove(at);
         }
         let Some(slot) = self.slot_mut(id) else { return woken };
-        let took = slot.taken_at.take().map(|at| now.saturating_duration_since(at));
+        let taken = slot.taken_at.take().unwrap_or(now);
         let again = slot.dirty_since.is_some();
-        if let Some(took) = took {
-            self.meters.worked.observe(took.as_secs_f64());
-        }
-        if !rest.is_zero() && self.phase == Phase::Open {
-            let due = self.due(id, now.checked_add(rest).unwrap_or_else(|| now + FOREVER));
+        self.meters.worked.observe(now.saturating_duration_since(taken).as_secs_f64());
+        let rested = taken.checked_add(rest).unwrap_or_else(|| now + FOREVER);
+        if rested > now && self.phase == Phase::Open {
+            let due = self.due(id, rested);
             if let Some(slot) = self.slot_mut(id) {
                 slot.rest = Some(due);
                 self.resting += 1;

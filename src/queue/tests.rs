@@ -79,6 +79,24 @@ async fn a_key_that_rests_gathers_what_comes_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rest_is_counted_from_when_the_key_was_taken() {
+    let queue = queue();
+    for (took, rests) in [(20, true), (50, false), (80, false)] {
+        queue.add("a");
+        let item = take(&queue).unwrap();
+        advance(ms(took)).await;
+        queue.add("a");
+        item.rest(ms(50));
+        if rests {
+            advance(ms(49 - took)).await;
+            assert!(work_off(&queue).is_empty());
+            advance(ms(1)).await;
+        }
+        assert_eq!(work_off(&queue), ["a"], "after {took} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rest_is_over_for_whoever_asks_and_at_the_end() {
     let queue = queue();
     let rests = |added: bool| {

@@ -21,7 +21,10 @@ const BYTES: [f64; 11] =
 
 /// The request metrics that all clients of the process share. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ClientMetrics {
+pub struct ClientMetrics(Arc<Series>);
+
+#[derive(Debug)]
+struct Series {
     requests: IntCounterVec,
     duration: TracedHistogramVec,
     rate_limiter: HistogramVec,
@@ -38,7 +41,7 @@ impl ClientMetrics {
         let histograms = |name: &str, help: &str, buckets: &[f64]| {
             registrar.histograms(name, help, &["host", "verb"], buckets.to_vec())
         };
-        Ok(Self {
+        Ok(Self(Arc::new(Series {
             requests: registrar.counters(
                 "rest_client_requests_total",
                 "Requests to the API server by status code, method and host.",
@@ -74,23 +77,23 @@ impl ClientMetrics {
                 "Transports that clients asked for: hit if there was one to share, miss if it had to be made.",
                 &["result"],
             )?,
-        })
+        })))
     }
 
     /// A client got a transport that others have as well.
     pub(in crate::client) fn transport_shared(&self) {
-        self.transport_calls.with_label_values(&["hit"]).inc();
+        self.0.transport_calls.with_label_values(&["hit"]).inc();
     }
 
     /// A transport was made; it is there for as long as what is returned.
     pub(in crate::client) fn transport_made(&self) -> CountedTransport {
-        self.transport_calls.with_label_values(&["miss"]).inc();
-        self.transports.inc();
-        CountedTransport(self.transports.clone())
+        self.0.transport_calls.with_label_values(&["miss"]).inc();
+        self.0.transports.inc();
+        CountedTransport(self.0.transports.clone())
     }
 
     pub(super) fn observe_rate_limiter(&self, host: &str, method: &Method, waited: Duration) {
-        self.rate_limiter.with_label_values(&[host, method.as_str()]).observe(waited.as_secs_f64());
+        self.0.rate_limiter.with_label_values(&[host, method.as_str()]).observe(waited.as_secs_f64());
     }
 }
 
@@ -116,19 +119,19 @@ impl Middleware for RequestMetrics {
         let method = request.method().clone();
         let labels = [&*self.host, method.as_str()];
         let size = request.body().size_hint().exact().unwrap_or(0);
-        self.metrics.request_size.with_label_values(&labels).observe(size as f64);
+        self.metrics.0.request_size.with_label_values(&labels).observe(size as f64);
         let mut open = (!is_watch(&request)).then(|| Open {
             metrics: self.metrics.clone(),
             host: Arc::clone(&self.host),
             method: method.clone(),
             began: Instant::now(),
-            span: if self.metrics.duration.is_traced() { present() } else { None },
+            span: if self.metrics.0.duration.is_traced() { present() } else { None },
             bytes: None,
         });
         let result = next.oneshot(request).await;
         let status = result.as_ref().ok().map(http::Response::status);
         let code = status.as_ref().map_or("<error>", http::StatusCode::as_str);
-        self.metrics.requests.with_label_values(&[code, &*self.host, method.as_str()]).inc();
+        self.metrics.0.requests.with_label_values(&[code, &*self.host, method.as_str()]).inc();
         let response = result?;
         Ok(match open.take() {
             None => response,
@@ -162,9 +165,9 @@ impl Drop for Open {
     fn drop(&mut self) {
         let labels = [&*self.host, self.method.as_str()];
         let elapsed = self.began.elapsed().as_secs_f64();
-        self.metrics.duration.observe_in(&labels, elapsed, || self.span);
+        self.metrics.0.duration.observe_in(&labels, elapsed, || self.span);
         if let Some(bytes) = self.bytes {
-            self.metrics.response_size.with_label_values(&labels).observe(bytes as f64);
+            self.metrics.0.response_size.with_label_values(&labels).observe(bytes as f64);
         }
     }
 }

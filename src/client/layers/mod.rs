@@ -25,6 +25,7 @@ mod trace;
 mod tests;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -86,15 +87,22 @@ impl<M: Middleware, S> Layer<S> for With<M> {
     type Service = Stack<M, S>;
 
     fn layer(&self, below: S) -> Self::Service {
-        Stack { middleware: self.0.clone(), below }
+        Stack(Arc::new(Layered { middleware: self.0.clone(), below }))
     }
 }
 
-/// A [`Middleware`] above a service.
-#[derive(Clone)]
-pub(super) struct Stack<M, S> {
+/// A [`Middleware`] above a service. A request clones it, and that clones nothing of what lies below.
+pub(super) struct Stack<M, S>(Arc<Layered<M, S>>);
+
+struct Layered<M, S> {
     middleware: M,
     below: S,
+}
+
+impl<M, S> Clone for Stack<M, S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 impl<M: Middleware, S: Next> Service<ApiRequest> for Stack<M, S> {
@@ -109,9 +117,8 @@ impl<M: Middleware, S: Next> Service<ApiRequest> for Stack<M, S> {
     }
 
     fn call(&mut self, request: ApiRequest) -> Self::Future {
-        let middleware = self.middleware.clone();
-        let below = self.below.clone();
-        Box::pin(async move { middleware.handle(request, below).await })
+        let layered = Arc::clone(&self.0);
+        Box::pin(async move { layered.middleware.handle(request, layered.below.clone()).await })
     }
 }
 

@@ -106,6 +106,18 @@ async fn a_token_is_renewed_before_it_expires_and_kept_while_it_cannot_be() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_that_nobody_uses_is_not_asked_for() {
+    let issuer = Arc::new(Issuer { account_exists: true.into(), ..Issuer::default() });
+    let (tokens, seen) = tokens(&issuer);
+    let source = tokens.source("job-controller");
+    for number in 1..4 {
+        tokio::time::sleep(Duration::from_hours(3)).await;
+        assert_eq!(seen.lock().len(), number - 1);
+        assert_eq!(source.authorization().await.unwrap(), format!("Bearer t{number}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_token_is_renewed_once_and_not_all_the_time() {
     let issuer = Arc::new(Issuer { account_exists: true.into(), ..Issuer::default() });
     let (tokens, _) = tokens(&issuer);

@@ -8,7 +8,8 @@
 //! # What holds
 //! - Nothing is deleted but by UID *and* resource version of a live read whose owner references were all looked up: at
 //!   the places where they point, not by UID alone.
-//! - What the graph says is never a proof. A graph that lags behind delays, it does not destroy.
+//! - What the graph says is never a proof, but for what cannot be taken back: that an object of a UID is gone, or is being
+//!   deleted in the foreground. A graph that lags behind delays, it does not destroy.
 //! - What can't be looked up (a kind that is not served, a failed read) is neither absent nor there: the attempt is retried.
 //!
 //! # Where it differs from the original, on purpose

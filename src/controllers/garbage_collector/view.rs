@@ -1,7 +1,8 @@
 //! What an attempt rests on: an object and its owners as they are now, and what the graph knows beside.
 //!
 //! Observing takes several passes: each says which live reads it still needs, and the next one has them. Nothing is read
-//! that cannot matter: an object whose owners are all in sight costs no request. Reads go to the API server, never to a
+//! that cannot matter: an object whose owners are all in sight costs no request, and nor does an owner that is known to be
+//! gone or to wait for its dependents, for neither can be taken back. Reads go to the API server, never to a
 //! cache; this module itself does no I/O.
 
 use std::sync::Arc;
@@ -228,6 +229,10 @@ impl Sighting {
         let elsewhere = graph.is_elsewhere(&place);
         if graph.is_absent(&place) {
             self.owners.push(Owner::Absent { elsewhere });
+            return;
+        }
+        if graph.is_waiting(&place) {
+            self.owners.push(Owner::Waiting);
             return;
         }
         let kind = match resolve(&place.coordinates.api_version, &place.coordinates.kind) {

@@ -2,7 +2,8 @@
 //! status says. Pure.
 //!
 //! The order is the original's: release and adopt, then create or delete, then the status, which counts the pods as
-//! they were observed. When a create or delete failed, the second pass only records that in the status; when
+//! they were observed. If that counts none that the status does not, and there are some now, nothing is written: those pods
+//! bring the ReplicaSet back in a moment, and what is said then is said once. When a create or delete failed, the second pass only records that in the status; when
 //! something else failed, it does nothing, and the retry starts over.
 
 use std::cmp::Ordering;
@@ -29,11 +30,16 @@ pub(super) const BURST: usize = 500;
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     let claims = Claims::of(view);
     let mut plan = Plan::default();
+    let mut is_scaled = false;
     let scaling = if view.failures.is_empty() {
         claims.write(view, &mut plan);
         if !view.replica_set.metadata.is_deleting() {
             match scale(view, &claims.kept, now) {
-                Ok(step) => plan.steps.extend(step),
+                Ok(step) => {
+                    // Of a larger crowd the status tells while it comes or goes.
+                    is_scaled = step.is_some() && claims.kept.len().abs_diff(view.desired()) <= BURST;
+                    plan.steps.extend(step);
+                }
                 Err(error) => {
                     plan.retry = Some(format!("template: {error}"));
                     return plan;
@@ -50,8 +56,11 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     if let Some(wait) = status::next_look(view, &claims.kept, &status, now) {
         plan.look_again_after(wait);
     }
+    if is_scaled && status::is_counted(view, &status) {
+        return plan;
+    }
     match status::write(view, &status) {
-        Ok(write) => plan.steps.extend(write.map(Step::Write)),
+        Ok(write) => plan.write_status(write),
         Err(error) => plan.retry = Some(format!("status: {error}")),
     }
     plan

@@ -118,15 +118,27 @@ impl Desired {
     /// Whether the ReplicaSet's status says so already.
     fn is_said_by(&self, replica_set: &ReplicaSet) -> bool {
         let said = &replica_set.status;
-        self.failure == FailureCondition::AsItIs
+        self.is_counted_by(replica_set)
             && said.observed_generation == replica_set.metadata.generation
+            // With the gate off it is no reason to write; the next write clears what is left of it.
+            && (self.terminating.is_none() || said.terminating_replicas == self.terminating)
+    }
+
+    /// Whether the ReplicaSet's status counts the same pods, if of an earlier generation.
+    fn is_counted_by(&self, replica_set: &ReplicaSet) -> bool {
+        let said = &replica_set.status;
+        self.failure == FailureCondition::AsItIs
             && said.replicas == self.replicas
             && said.fully_labeled_replicas == self.fully_labeled
             && said.ready_replicas == self.ready
             && said.available_replicas == self.available
-            // With the gate off it is no reason to write; the next write clears what is left of it.
-            && (self.terminating.is_none() || said.terminating_replicas == self.terminating)
+            && self.terminating.is_none_or(|count| said.terminating_replicas.unwrap_or(0) == count)
     }
+}
+
+/// Whether the ReplicaSet's status counts the pods as this one does, if of an earlier generation.
+pub(super) fn is_counted(view: &View, status: &Desired) -> bool {
+    status.is_counted_by(&view.replica_set)
 }
 
 /// The update that makes the status say so; `None` when it does already. A ReplicaSet that is gone needs none.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{LEFT_OUT, UNOBSERVED, Why, declared, kind, manager, observed};
+use super::{UNOBSERVED, Why, all_left_out, declared, kind, manager, observed};
 use crate::telemetry::Declared;
 
 fn table<'a>(metrics: impl Iterator<Item = &'a Declared>) -> String {
@@ -25,16 +25,16 @@ fn table<'a>(metrics: impl Iterator<Item = &'a Declared>) -> String {
 
 fn left_out() -> String {
     let mut table = String::from("\n| metric of the original's | why it is not here |\n|---|---|\n");
-    for (prefix, why) in LEFT_OUT {
+    for (prefix, why) in all_left_out() {
         let names: Vec<_> = observed()
             .iter()
-            .filter(|theirs| super::left_out(theirs.name).is_some_and(|held| std::ptr::eq(held, why)))
+            .filter(|theirs| super::left_out(theirs.name).is_some_and(|(held, _)| held == prefix))
             .map(|theirs| format!("`{}`", theirs.name))
             .collect();
         assert!(!names.is_empty(), "{prefix}");
         let reason = match why {
             Why::NotBuilt(controller) => format!("{controller} is not built yet"),
-            Why::Never(reason) => (*reason).to_owned(),
+            Why::Never(reason) => reason.to_owned(),
         };
         let _infallible = writeln!(table, "| {} | {reason} |", names.join(", "));
     }

@@ -56,7 +56,8 @@ struct Model {
     closed: bool,
     queue: Vec<u8>,
     dirty: BTreeSet<u8>,
-    processing: BTreeSet<u8>,
+    /// Since when.
+    processing: BTreeMap<u8, u64>,
     /// In the order in which they were told; the last is whether it is the end of a rest.
     delayed: Vec<(u64, u8, bool)>,
     failures: BTreeMap<u8, u32>,
@@ -66,7 +67,7 @@ struct Model {
 
 impl Model {
     fn add(&mut self, key: u8) {
-        if !self.closed && self.dirty.insert(key) && !self.processing.contains(&key) && !self.rests(key) {
+        if !self.closed && self.dirty.insert(key) && !self.processing.contains_key(&key) && !self.rests(key) {
             self.queue.push(key);
         }
     }
@@ -106,7 +107,7 @@ impl Model {
             return None;
         }
         let key = self.queue.remove(0);
-        assert!(self.dirty.remove(&key) && self.processing.insert(key));
+        assert!(self.dirty.remove(&key) && self.processing.insert(key, self.now).is_none());
         Some(key)
     }
 
@@ -115,9 +116,9 @@ impl Model {
     }
 
     fn done(&mut self, key: u8, rest: u64) {
-        self.processing.remove(&key);
-        if rest > 0 && !self.closed {
-            self.delayed.push((self.now + rest, key, true));
+        let rested = self.processing.remove(&key).unwrap() + rest;
+        if rested > self.now && !self.closed {
+            self.delayed.push((rested, key, true));
         } else if self.dirty.contains(&key) {
             self.queue.push(key);
         }

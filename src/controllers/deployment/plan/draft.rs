@@ -236,12 +236,17 @@ impl<'a> Draft<'a> {
             }
         }
         writes.extend(self.members.iter().filter(|member| member.is_deleted).map(delete));
-        writes.extend(bytes::status_update(&self.view.deployment, &self.status, self.revision.as_deref())?);
-        Ok(Plan {
+        let mut plan = Plan {
             steps: writes.into_iter().map(Step::Write).collect(),
             requeue_after: self.look_again_after,
             ..Plan::default()
-        })
+        };
+        plan.write_status(bytes::status_update(
+            &self.view.deployment,
+            &self.status,
+            self.revision.as_deref(),
+        )?);
+        Ok(plan)
     }
 
     fn create(&self, member: &Member) -> Result<Write, Unplannable> {

@@ -296,6 +296,24 @@ fn an_unseen_owner_is_read_once_and_cluster_scoped_ones_without_a_namespace() {
 }
 
 #[test]
+fn an_owner_that_is_known_to_wait_for_its_dependents_is_not_read() {
+    let owner = object("owner").foreground();
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let graph = graph_of(&[&owner, &dependent]);
+    // Only the dependent is there to be read.
+    assert_eq!(deletion(&decide(&graph, &dependent, &[(&THING, &dependent)])), Some(Propagation::Background));
+    // A reference that points elsewhere does not mean it.
+    let mut astray = object("astray").owned_by(&THING, &owner);
+    astray.owner_references[0].name = "another".into();
+    let graph = graph_of(&[&owner, &astray]);
+    let reads = Reads::default().with_object(&THING, Key::of(&astray), Ok(Some(partial(&astray))));
+    let Ok(Observed::Needs(needs)) = observe(&graph, &resolve, &delete(&astray), &reads) else {
+        panic!("it is to be read")
+    };
+    assert_eq!(needs, [Read::Object(&THING, Key::new(astray.namespace.clone(), "another"))]);
+}
+
+#[test]
 fn what_cannot_be_read_is_neither_there_nor_absent() {
     let failed = || {
         Err(crate::framework::ApiError::Malformed { request: "GET x".to_owned(), what: "torn".to_owned() })

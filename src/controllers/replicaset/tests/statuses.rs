@@ -79,6 +79,36 @@ fn it_is_written_only_when_it_changes() {
 }
 
 #[test]
+fn what_scaling_is_about_to_change_is_told_when_it_has() {
+    let wants = |replicas: i32, change: fn(&mut crate::api::apps::ReplicaSet)| {
+        replica_set(|set| {
+            set.spec.replicas = Some(replicas);
+            change(set);
+        })
+    };
+    // A new one, and then one that is to have fewer.
+    let bench = Bench::of(&wants(2, |_| {}), &[]);
+    assert_eq!(bench.lines(), ["create pods default/ ×2"]);
+    bench.add(&pod("a", |_| {}));
+    bench.add(&pod("b", |_| {}));
+    let counted = with_planned_status(&bench.plan());
+    bench.add(&replica_set(|set| {
+        set.spec.replicas = Some(1);
+        set.metadata.generation = 2;
+        set.status = counted.status.clone();
+    }));
+    assert_eq!(bench.lines(), ["delete pods default/a a-uid"]);
+    bench.add(&pod("a", deleting));
+    assert_eq!(bench.lines(), ["update replicasets.apps/status default/web 2: 1/1/1/1+1"]);
+
+    // What has changed beside is told at once, and so is what comes in more than one burst.
+    let status = |lines: Vec<String>| lines.iter().filter(|line| line.contains("/status")).count();
+    assert_eq!(status(Bench::of(&wants(2, |set| set.status.replicas = 1), &[]).lines()), 1);
+    assert_eq!(status(Bench::of(&wants(500, |_| {}), &[]).lines()), 0);
+    assert_eq!(status(Bench::of(&wants(501, |_| {}), &[]).lines()), 1);
+}
+
+#[test]
 fn terminating_pods_are_told_only_while_the_gate_is_on() {
     let counted = replica_set(|set| {
         set.spec.replicas = Some(1);
@@ -183,7 +213,7 @@ fn the_wait_it_asks_for_is_long_enough() {
 
 #[test]
 fn the_update_carries_what_it_rests_on_and_spares_a_set_that_is_gone() {
-    let bench = Bench::of(&replica_set(|_| {}), &[]);
+    let bench = Bench::of(&replica_set(|set| set.status.replicas = 1), &[]);
     let plan = bench.plan();
     let update = writes(&plan).pop().unwrap();
     assert!(matches!(update.verb, Verb::UpdateSubresource("status", _)));
