@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -12,6 +13,10 @@ use coxswain::options::{self, Invocation, Startup, logging, versions};
 use coxswain::registry::{self, REGISTRY};
 use coxswain::telemetry::tracing::Tracing;
 use coxswain::{cli, manager};
+use tokio::runtime::{Builder, Runtime};
+
+/// Cores for which controllers get one thread.
+const CORES_PER_THREAD: usize = 4;
 
 /// Gives memory back after start-up and relists, and does not fragment over weeks.
 #[global_allocator]
@@ -52,6 +57,18 @@ fn run(startup: Startup) -> anyhow::Result<()> {
     for warning in warnings {
         tracing::warn!(flag = warning.flag, reason = warning.message, "Check this flag");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
     Ok(runtime.block_on(manager::run(config, REGISTRY, set_verbosity, tracing))?)
+}
+
+/// What controllers run on: a thread for every [`CORES_PER_THREAD`] cores, or as many as `TOKIO_WORKER_THREADS` says. They
+/// mostly wait for the API server, which takes ten times what they do; and threads that have little to do each wake
+/// one another for it.
+fn runtime() -> std::io::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        builder.worker_threads(cores.div_ceil(CORES_PER_THREAD));
+    }
+    builder.enable_all().build()
 }

@@ -94,6 +94,24 @@ async fn the_bucket_gives_its_burst_then_its_rate_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_that_wait_go_in_groups_at_the_same_rate() {
+    let limiter = RateLimiter::new(100.0, 8).unwrap();
+    for _ in 0..8 {
+        assert_eq!(limiter.acquire().await, Duration::ZERO);
+    }
+    let waited = |count: usize| {
+        let each = (0..count).map(|_| async { limiter.acquire().await.as_millis() });
+        futures::future::join_all(each)
+    };
+    // The first waits for nobody. Then at most as many go as are granted in 50 ms, and never more than wait.
+    assert_eq!(waited(8).await, [10, 60, 60, 60, 60, 60, 80, 80]);
+    assert_eq!(waited(1).await, [10]);
+    let limiter = RateLimiter::new(100.0, 2).unwrap();
+    let each = (0..5).map(|_| async { limiter.acquire().await.as_millis() });
+    assert_eq!(futures::future::join_all(each).await, [0, 0, 10, 30, 30], "nor more than the burst");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_stops_waiting_leaves_the_token_to_the_next() {
     let limiter = Arc::new(RateLimiter::new(1.0, 1).unwrap());
     limiter.acquire().await;
