@@ -56,7 +56,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     if let Some(wait) = status::next_look(view, &claims.kept, &status, now) {
         plan.look_again_after(wait);
     }
-    if is_scaled && status::is_counted(view, &status) {
+    if is_scaled && status.is_counted_by(&view.replica_set) {
         return plan;
     }
     match status::write(view, &status) {

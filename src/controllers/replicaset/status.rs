@@ -125,7 +125,7 @@ impl Desired {
     }
 
     /// Whether the ReplicaSet's status counts the same pods, if of an earlier generation.
-    fn is_counted_by(&self, replica_set: &ReplicaSet) -> bool {
+    pub(super) fn is_counted_by(&self, replica_set: &ReplicaSet) -> bool {
         let said = &replica_set.status;
         self.failure == FailureCondition::AsItIs
             && said.replicas == self.replicas
@@ -134,11 +134,6 @@ impl Desired {
             && said.available_replicas == self.available
             && self.terminating.is_none_or(|count| said.terminating_replicas.unwrap_or(0) == count)
     }
-}
-
-/// Whether the ReplicaSet's status counts the pods as this one does, if of an earlier generation.
-pub(super) fn is_counted(view: &View, status: &Desired) -> bool {
-    status.is_counted_by(&view.replica_set)
 }
 
 /// The update that makes the status say so; `None` when it does already. A ReplicaSet that is gone needs none.
