@@ -16,6 +16,7 @@
     reason = "a benchmark prints, and fails when it cannot go on"
 )]
 
+mod callgrind;
 #[path = "../tests/integration/harness/rig.rs"]
 #[allow(dead_code, reason = "the benchmark uses a part of what the tests do")]
 mod rig;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use callgrind::counted;
 use coxswain::api::kinds::CONFIG_MAPS;
 use coxswain::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
 use coxswain::framework::{
@@ -124,27 +126,13 @@ fn compare() {
         let milliseconds: f64 = milliseconds.trim().parse().expect("a number");
         let per_thousand = milliseconds * 1000.0 / reconciles as f64;
         let instructions = if counts {
-            let counted = counted(&role(2 * COUNTED)).saturating_sub(counted(&role(COUNTED)));
+            let counted = counted(ROLE, &role(2 * COUNTED)).saturating_sub(counted(ROLE, &role(COUNTED)));
             (counted / COUNTED as u64).to_string()
         } else {
             String::new()
         };
         println!("| {name} | {per_thousand:.1} | {instructions} |");
     }
-}
-
-/// Instructions of a run.
-fn counted(role: &str) -> u64 {
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(env::current_exe().expect("this program"))
-        .env(ROLE, role)
-        .output()
-        .expect("valgrind runs: it is a package of that name");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    let count = text.lines().find_map(|line| line.split_once("Collected : "));
-    count.and_then(|(_, count)| count.trim().parse().ok()).expect("callgrind says what it counted")
 }
 
 /// Answers as an API server that stores what it gets as it gets it, and as a collector that takes everything.

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
-use std::process::Command;
+
+use crate::callgrind;
 
 /// How it tells itself what to call, and how often.
 const CALL: &str = "COXSWAIN_BENCH_CALL";
@@ -63,14 +64,5 @@ fn run(functions: Functions<'_>, call: &str) {
 
 /// Instructions of this program when it makes so many calls.
 fn counted(which: usize, calls: u64) -> u64 {
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(env::current_exe().expect("this program"))
-        .env(CALL, format!("{which} {calls}"))
-        .output()
-        .expect("valgrind runs: it is a package of that name");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    let count = text.lines().find_map(|line| line.split_once("Collected : "));
-    count.and_then(|(_, count)| count.trim().parse().ok()).expect("callgrind says what it counted")
+    callgrind::counted(CALL, &format!("{which} {calls}"))
 }

@@ -15,6 +15,8 @@ use std::alloc::System;
 use cap::Cap;
 use divan::AllocProfiler;
 
+#[path = "../callgrind.rs"]
+mod callgrind;
 mod events;
 mod graph;
 mod informer;

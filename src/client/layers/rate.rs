@@ -19,7 +19,7 @@ const DEFAULT_BURST: f64 = 10.0;
 const WHOLE: f64 = 1.0 - 1e-9;
 
 /// How long tokens are saved up at most when many requests wait, for these to go together: a request that is alone with its
-/// timer, its packets and its events costs this process and the API server half as much again.
+/// timer, its packets and its events costs more than one in a crowd. `docs/performance.md` has the figures.
 const GATHER_SECONDS: f64 = 0.05;
 
 /// A token bucket with client-go's semantics: full at first, one token per request, first come first served. When several
