@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::metrics::{Gauges, Metrics};
 use super::panic_text;
-use super::reflector::{Backoff, Progress, Reflector, Status};
+use super::reflector::{Backoff, Progress, Reach, Reflector, Status};
 use super::source::Source;
 use super::stats::InformerStats;
 use super::store::{Handler, HandlerId, Store};
@@ -90,6 +90,7 @@ pub(super) struct Shared {
     tasks: TaskTracker,
     stop: CancellationToken,
     metrics: Metrics,
+    reach: Arc<Reach>,
     active: Mutex<HashMap<Id, Weak<Active>>>,
 }
 
@@ -132,6 +133,7 @@ impl Informers {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             metrics,
+            reach: Arc::default(),
             active: Mutex::default(),
         });
         let gauges = Gauges::new(Arc::downgrade(&shared), &shared.config.name)?;
@@ -215,6 +217,7 @@ impl Shared {
             metrics: self.metrics.of(kind),
             stream: self.config.watch_list,
             timing: self.config.timing.clone(),
+            reach: Arc::clone(&self.reach),
         };
         let task = supervise(reflector, self.config.min_resync_period, stop.clone());
         self.tasks.spawn_on(task, &self.runtime);

@@ -1,5 +1,7 @@
 //! Informers against a scripted API server, in paused time.
 
+mod outages;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +21,12 @@ use crate::client::ListQuery;
 use crate::model::Key;
 use crate::telemetry::Registry;
 
-fn informers(script: &Arc<Script>, watch_list: bool) -> Informers {
+fn informers<S: Source>(script: &Arc<S>, watch_list: bool) -> Informers {
     informers_in(script, watch_list, &Registry::new())
 }
 
-fn informers_in(script: &Arc<Script>, watch_list: bool, registry: &Registry) -> Informers {
-    let source: Arc<dyn Source> = Arc::<Script>::clone(script);
+fn informers_in<S: Source>(script: &Arc<S>, watch_list: bool, registry: &Registry) -> Informers {
+    let source: Arc<dyn Source> = Arc::<S>::clone(script);
     let config = InformersConfig { watch_list, ..InformersConfig::default() };
     Informers::new(source, config, Handle::current(), registry).unwrap()
 }

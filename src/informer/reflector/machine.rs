@@ -12,6 +12,10 @@
 //! Every failure leads through `Waiting` back to what failed. A watch that ends, cleanly or not, goes on from the last
 //! resource version; only a version that the server has forgotten, or one that it cannot get past, makes a new list.
 //!
+//! Who waits because a request got no answer is called back when another reflector gets one. Not so after a watch that broke
+//! once it was open: its request has shown that the server can be reached, and where watches always break, those that do
+//! would call each other without end.
+//!
 //! No I/O, clock, randomness or objects here: the driver does as the effects say.
 
 use std::time::Duration;
@@ -27,6 +31,9 @@ const SHORT_WATCH: Duration = Duration::from_secs(5);
 const STUCK_LIMIT: u32 = 3;
 /// A server that asks for more patience than this is asked again anyway.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(2);
+/// Within this time those that waited for the server come back when it is there again. All at once, they and their like in
+/// every other client of that server would be the first thing it has to bear; and nobody misses a tenth of a second.
+const SPREAD: Duration = Duration::from_millis(100);
 
 /// What the reflector knows between two inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +50,8 @@ pub(super) struct State {
     stuck: u32,
     /// What the last failure was.
     last_fault: Option<Cause>,
+    /// Times that it was called back, since anything succeeded.
+    called: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +95,8 @@ pub(super) enum Input {
     Begin,
     /// The pause is over.
     Elapsed,
+    /// While it waited for the server, another reflector has reached it.
+    Called,
     /// A page of a list has come; `next` is the token of the following one, empty on the last.
     Page { version: Str, next: String },
     /// A watch was opened.
@@ -154,6 +165,8 @@ pub(super) enum Next {
     Ask(Request),
     /// Pause, for this long or, to spread the load, up to twice as long.
     Wait(Duration),
+    /// Pause likewise, but end it when another reflector reaches the server: at a random time within `spread` of that.
+    Await { pause: Duration, spread: Duration },
     /// Read on in the open watch.
     Read,
 }
@@ -164,7 +177,16 @@ impl State {
     /// A reflector that has not begun. `stream`: whether to ask for the initial state as a stream; `newest`: whether
     /// the store may hold something already, so that a list from the server's cache could take it back in time.
     pub(super) fn new(stream: bool, newest: bool, backoff: Backoff) -> Self {
-        Self { phase: Phase::Idle, position: Str::EMPTY, stream, newest, backoff, stuck: 0, last_fault: None }
+        Self {
+            phase: Phase::Idle,
+            position: Str::EMPTY,
+            stream,
+            newest,
+            backoff,
+            stuck: 0,
+            last_fault: None,
+            called: 0,
+        }
     }
 
     /// Where a watch goes on.
@@ -189,6 +211,10 @@ impl State {
                 self.ask(request, OnStore::new())
             }
             (Phase::Waiting(request), Input::Elapsed) => self.ask(request, OnStore::new()),
+            (Phase::Waiting(request), Input::Called) => {
+                self.called = self.called.saturating_add(1);
+                self.ask(request, OnStore::new())
+            }
             (Phase::Asked(Request::List { newest, .. }), Input::Page { version, next }) => {
                 self.page(newest, version, next, at)
             }
@@ -241,6 +267,15 @@ impl State {
         self.wait(pause, request, on_store)
     }
 
+    /// Waits for a server that gave no answer. One that answers others and never this request would have it repeated
+    /// whenever they succeed; so each call in vain makes the next one less urgent, until it is no more than the backoff.
+    fn wait_for_server(&mut self, request: Request, at: Duration) -> Effects {
+        let pause = self.backoff.fail(at);
+        let spread = SPREAD.saturating_mul(1 << self.called.min(16)).min(pause);
+        self.phase = Phase::Waiting(request);
+        Effects { on_store: OnStore::new(), next: Next::Await { pause, spread } }
+    }
+
     fn read(&mut self, phase: Phase, on_store: OnStore) -> Effects {
         self.phase = phase;
         Effects { on_store, next: Next::Read }
@@ -248,6 +283,7 @@ impl State {
 
     fn opened(&mut self, initial: bool, at: Duration) -> Effects {
         self.backoff.well(at);
+        self.called = 0;
         self.read(Phase::Receiving { initial, since: at }, OnStore::new())
     }
 
@@ -269,6 +305,7 @@ impl State {
 
     fn page(&mut self, newest: bool, version: Str, next: String, at: Duration) -> Effects {
         self.backoff.well(at);
+        self.called = 0;
         if !next.is_empty() {
             let request = Request::List { newest, page: Page::Next(next) };
             return self.ask(request, smallvec![StoreEffect::Collect]);
@@ -338,6 +375,7 @@ impl State {
                 let newest = Request::List { newest: true, page: Page::First };
                 self.retry(newest, fault, at, smallvec![StoreEffect::Discard])
             }
+            (request, Cause::Lost) => self.wait_for_server(request, at),
             (request, _) => self.retry(request, fault, at, OnStore::new()),
         }
     }

@@ -14,6 +14,7 @@
 mod backoff;
 mod frames;
 mod machine;
+mod reach;
 mod status;
 
 #[cfg(test)]
@@ -42,6 +43,8 @@ use crate::wire::{EventType, Message, ObjectHead, Str, WatchFrame, WireError};
 pub(super) use backoff::Backoff;
 pub(crate) use frames::Frames;
 use machine::{Cause, Effects, Fault, Input, Next, Page, Request, State, StoreEffect};
+use reach::Era;
+pub(super) use reach::Reach;
 pub(super) use status::{Progress, Record, Status};
 
 /// The annotation of the bookmark that ends the initial events (KEP-3157).
@@ -63,6 +66,8 @@ pub(super) struct Reflector {
     /// Whether to ask for the initial state as a stream (the `WatchListClient` feature).
     pub(super) stream: bool,
     pub(super) timing: WatchTiming,
+    /// What it shares with the others of its set.
+    pub(super) reach: Arc<Reach>,
 }
 
 /// An open watch.
@@ -106,6 +111,7 @@ impl Reflector {
         let may_hold_something = !self.store.resource_version().is_empty();
         let mut state = State::new(self.stream, may_hold_something, Backoff::up_to(self.timing.pause));
         let mut watch: Option<Watch> = None;
+        let mut asked_in = self.reach.era();
         let mut collected = Collected::default();
         let mut input = Input::Begin;
         let mut received = Received::Nothing;
@@ -127,7 +133,7 @@ impl Reflector {
             if !matches!(next, Next::Read) {
                 watch = None;
             }
-            let outcome = self.perform(next, &state, &mut watch).await;
+            let outcome = self.perform(next, &state, &mut watch, &mut asked_in).await;
             received_at = Instant::now();
             (input, received) = outcome.and_then(|raw| self.understand(raw, &state)).unwrap_or_else(|failure| {
                 tracing::warn!(kind = %self.kind, error = %failure.error, cause = ?failure.fault.cause, "watching failed");
@@ -138,13 +144,29 @@ impl Reflector {
         }
     }
 
-    async fn perform(&self, next: Next, state: &State, watch: &mut Option<Watch>) -> Result<Raw, Failure> {
+    /// `asked_in`: when the last request began.
+    async fn perform(
+        &self,
+        next: Next,
+        state: &State,
+        watch: &mut Option<Watch>,
+        asked_in: &mut Era,
+    ) -> Result<Raw, Failure> {
         match next {
             Next::Wait(pause) => {
-                sleep(pause.mul_f64(1.0 + rand::random::<f64>())).await;
+                sleep(jittered(pause)).await;
                 Ok(Raw::Elapsed)
             }
+            Next::Await { pause, spread } => {
+                let called = async {
+                    self.reach.back_since(*asked_in).await;
+                    sleep(spread.mul_f64(rand::random())).await;
+                };
+                let called = timeout(jittered(pause), called).await.is_ok();
+                Ok(if called { Raw::Called } else { Raw::Elapsed })
+            }
             Next::Ask(request) => {
+                *asked_in = self.reach.era();
                 let span = child(|| self.span(&request));
                 let asked = async {
                     match request {
@@ -154,8 +176,14 @@ impl Reflector {
                     }
                 };
                 let asked = asked.instrument(span.clone()).await;
-                if let Err(failure) = &asked {
-                    set_failed(&span, failure.error.clone());
+                match &asked {
+                    Ok(_) => self.reach.reached(),
+                    Err(failure) => {
+                        if failure.fault.cause == Cause::Lost {
+                            self.reach.lost(*asked_in);
+                        }
+                        set_failed(&span, failure.error.clone());
+                    }
                 }
                 asked
             }
@@ -225,6 +253,7 @@ impl Reflector {
     fn understand(&self, raw: Raw, state: &State) -> Result<(Input, Received), Failure> {
         match raw {
             Raw::Elapsed => Ok((Input::Elapsed, Received::Nothing)),
+            Raw::Called => Ok((Input::Called, Received::Nothing)),
             Raw::Opened => Ok((Input::Opened, Received::Nothing)),
             Raw::Ended => Ok((Input::Ended, Received::Nothing)),
             Raw::Page { items, version, next } => {
@@ -389,6 +418,7 @@ impl Item {
 /// What a step of I/O brought, not yet decoded.
 enum Raw {
     Elapsed,
+    Called,
     Page { items: Vec<Bytes>, version: Str, next: String },
     Opened,
     Frame(Bytes),
@@ -420,6 +450,10 @@ impl Watch {
             }
         }
     }
+}
+
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(1.0 + rand::random::<f64>())
 }
 
 async fn within<T>(

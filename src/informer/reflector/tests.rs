@@ -1,13 +1,15 @@
-//! Tables of the state machine, backoff, and the reassembly of frames.
+//! Tables of the state machine, backoff, calls of those that wait, and the reassembly of frames.
 
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures::FutureExt;
 use proptest::prelude::*;
 
 use super::backoff::Backoff;
 use super::frames::{Frames, MAX_FRAME};
 use super::machine::{Cause, Effects, Fault, Input, Next, Page, Request, State, StoreEffect};
+use super::reach::Reach;
 
 const FIRST_WAIT: Duration = Duration::from_millis(800);
 
@@ -37,6 +39,11 @@ fn list(newest: bool, page: Page) -> Next {
 
 fn commit(version: &str) -> StoreEffect {
     StoreEffect::Commit(version.into())
+}
+
+/// A wait for a server that gave no answer, by one that has not been called since anything succeeded.
+fn away(pause: Duration) -> Next {
+    Next::Await { pause, spread: ms(100) }
 }
 
 /// Steps through a table of (input, at milliseconds, effects expected) and returns the state at its end.
@@ -163,7 +170,7 @@ fn a_page_that_fails_is_asked_again_and_an_expired_token_asks_for_all() {
         &[
             (Input::Begin, 0, &[], list(false, Page::First)),
             (page("8", "t1"), 0, &[StoreEffect::Collect], list(false, Page::Next("t1".into()))),
-            (failed(Cause::Lost), 0, &[], Next::Wait(FIRST_WAIT)),
+            (failed(Cause::Lost), 0, &[], away(FIRST_WAIT)),
             (Input::Elapsed, 900, &[], list(false, Page::Next("t1".into()))),
             (failed(Cause::Expired), 900, &[StoreEffect::Discard], list(true, Page::Whole)),
             (page("12", ""), 3000, &[StoreEffect::Collect, commit("12")], WATCH),
@@ -232,9 +239,9 @@ fn a_server_that_is_back_is_not_waited_for_as_one_that_is_away() {
         watching(),
         &[
             (failed(Cause::Lost), 1000, &[], WATCH),
-            (failed(Cause::Lost), 1000, &[], Next::Wait(FIRST_WAIT)),
+            (failed(Cause::Lost), 1000, &[], away(FIRST_WAIT)),
             (Input::Elapsed, 2000, &[], WATCH),
-            (failed(Cause::Lost), 2000, &[], Next::Wait(FIRST_WAIT * 2)),
+            (failed(Cause::Lost), 2000, &[], away(FIRST_WAIT * 2)),
             (Input::Elapsed, 4000, &[], WATCH),
             // It does not know its roles yet.
             (failed(Cause::Refused), 4000, &[], Next::Wait(FIRST_WAIT)),
@@ -249,6 +256,63 @@ fn a_server_that_is_back_is_not_waited_for_as_one_that_is_away() {
         ],
     );
     assert_eq!(state.position(), "");
+}
+
+#[test]
+fn a_call_ends_the_wait_and_the_backoff_goes_on_if_it_was_in_vain() {
+    let urgent = |pause, spread| Next::Await { pause: FIRST_WAIT * pause, spread: ms(spread) };
+    walk(
+        watching(),
+        &[
+            (failed(Cause::Lost), 1000, &[], WATCH),
+            (failed(Cause::Lost), 1000, &[], urgent(1, 100)),
+            (Input::Called, 1050, &[], WATCH),
+            (failed(Cause::Lost), 1050, &[], urgent(2, 200)),
+            (Input::Called, 1100, &[], WATCH),
+            (failed(Cause::Lost), 1100, &[], urgent(4, 400)),
+            (Input::Elapsed, 5000, &[], WATCH),
+            (failed(Cause::Lost), 5000, &[], urgent(8, 400)),
+            (Input::Called, 5100, &[], WATCH),
+            (Input::Opened, 5100, &[], Next::Read),
+            (object("11"), 5100, &[StoreEffect::Apply], Next::Read),
+            // It was there, and what broke is this watch: nobody else's success says that it would last now.
+            (failed(Cause::Lost), 5101, &[], Next::Wait(FIRST_WAIT)),
+            (Input::Elapsed, 6000, &[], WATCH),
+            (failed(Cause::Lost), 6000, &[], urgent(2, 100)),
+        ],
+    );
+}
+
+#[test]
+fn calls_in_vain_end_up_no_more_urgent_than_the_backoff() {
+    let mut state = walk(watching(), &[(failed(Cause::Lost), 1000, &[], WATCH)]);
+    for _ in 0..20 {
+        state = state.step(failed(Cause::Lost), ms(1000)).0.step(Input::Called, ms(1000)).0;
+    }
+    let longest = Duration::from_secs(30);
+    walk(state, &[(failed(Cause::Lost), 1000, &[], Next::Await { pause: longest, spread: longest })]);
+}
+
+#[test]
+fn a_return_is_counted_once_per_loss_and_not_missed_by_requests_under_way() {
+    let reach = Reach::default();
+    let is_called = |era| reach.back_since(era).now_or_never().is_some();
+    let first = reach.era();
+    reach.reached();
+    assert!(!is_called(first), "it was never away");
+    reach.lost(first);
+    assert!(!is_called(first));
+    reach.reached();
+    assert!(is_called(first), "also whoever begins to wait only now");
+    let second = reach.era();
+    reach.reached();
+    assert!(!is_called(second), "it has come back once");
+    reach.lost(first);
+    reach.reached();
+    assert!(!is_called(second), "the news was of the outage before");
+    reach.lost(second);
+    reach.reached();
+    assert!(is_called(second));
 }
 
 #[test]
@@ -291,7 +355,7 @@ fn an_outage_however_long_does_not_list() {
     let mut state = walk(watching(), &[(failed(Cause::Lost), 10_000, &[], WATCH)]);
     for at in 0..50 {
         let (after, effects) = state.step(failed(Cause::Lost), ms(10_000 + at * 60_000));
-        assert!(matches!(effects.next, Next::Wait(pause) if pause <= Duration::from_secs(30)));
+        assert!(matches!(effects.next, Next::Await { pause, .. } if pause <= Duration::from_secs(30)));
         let (after, effects) = after.step(Input::Elapsed, ms(10_000 + at * 60_000 + 50_000));
         assert_eq!(effects.next, WATCH);
         state = after;
@@ -327,6 +391,7 @@ fn arbitrary_input() -> impl Strategy<Value = Input> {
     prop_oneof![
         Just(Input::Begin),
         Just(Input::Elapsed),
+        Just(Input::Called),
         Just(Input::Opened),
         Just(Input::Ended),
         ("[0-9]", "t?").prop_map(|(version, next)| page(&version, &next)),
