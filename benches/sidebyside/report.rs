@@ -91,12 +91,12 @@ impl Report {
 
     fn markdown(&self, outcomes: &[&Outcome]) -> String {
         let mut text = format!(
-            "{}{}\n\nMedians of {} rounds, and in brackets the least and the most. Unless a scenario says otherwise, with all \
-             controllers that are built ({}) and `--kube-api-qps=100 --kube-api-burst=200`.\n\n![Ratios by \
-             scenario](sidebyside.svg)\n\n",
+            "{}{}\n\n{}{}. Unless a scenario says otherwise, with all controllers that are built ({}) and \
+             `--kube-api-qps=100 --kube-api-burst=200`.\n\n![Ratios by scenario](sidebyside.svg)\n\n",
             self.caveat(),
             self.machine.words(),
-            self.facts["rounds"],
+            self.rounds(),
+            if self.is_repeated() { ", and in brackets the least and the most" } else { "" },
             controllers(&[]).len(),
         );
         lead(&mut text, outcomes);
@@ -104,8 +104,23 @@ impl Report {
         for outcome in outcomes {
             section(&mut text, outcome);
         }
-        verbs(&mut text, outcomes);
+        let what = if self.is_repeated() { "Medians, Go / Coxswain" } else { "Go / Coxswain" };
+        verbs(&mut text, what, outcomes);
         text
+    }
+
+    /// Whether there are rounds enough for medians.
+    fn is_repeated(&self) -> bool {
+        self.facts["rounds"] != 1
+    }
+
+    /// What the figures are of.
+    fn rounds(&self) -> String {
+        if self.is_repeated() {
+            format!("Medians of {} rounds", self.facts["rounds"])
+        } else {
+            "One round".to_owned()
+        }
     }
 
     /// Where Coxswain is to be several times leaner or faster.
@@ -121,11 +136,7 @@ impl Report {
             }
         }
         let day = &self.machine.day;
-        let _ = writeln!(
-            text,
-            "\nMedians of {} rounds on {} cores, {day}.",
-            self.facts["rounds"], self.machine.cores
-        );
+        let _ = writeln!(text, "\n{} on {} cores, {day}.", self.rounds(), self.machine.cores);
         text
     }
 }
@@ -214,15 +225,11 @@ fn ratio(row: &Row) -> String {
     row.ratio().map(|ratio| format!("{ratio:.2}")).unwrap_or_default()
 }
 
-/// Requests of whole scenarios by verb.
-fn verbs(text: &mut String, outcomes: &[&Outcome]) {
+/// Requests of whole scenarios by verb; `what` is in the cells.
+fn verbs(text: &mut String, what: &str, outcomes: &[&Outcome]) {
     const VERBS: [&str; 8] =
         ["create", "update", "patch", "delete", "deletecollection", "get", "list", "watch"];
-    let _ = writeln!(
-        text,
-        "\n### Requests by verb\nMedians, Go / Coxswain.\n\n| scenario | {} |",
-        VERBS.join(" | ")
-    );
+    let _ = writeln!(text, "\n### Requests by verb\n{what}.\n\n| scenario | {} |", VERBS.join(" | "));
     let _ = writeln!(text, "|---|{}", "---:|".repeat(VERBS.len()));
     for outcome in outcomes {
         let cells = VERBS.map(|verb| {
