@@ -3,6 +3,10 @@
 //!
 //! Both managers find the same pods and slices. Pods turn unready at a steady rate, and then ready again. A latency is the
 //! time from the API server's answer to such a change until a watch of the slices shows it.
+//!
+//! What is measured is a manager at work: before it, unmeasured, one pod turns unready and ready again. Whatever a manager
+//! does once, such as asking for the token of a controller's account, which one does when it starts and the other when it
+//! first needs it, is done then.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -24,6 +28,7 @@ use crate::content::{LIMIT, many, pod, running};
 use crate::figures::{Figure, Figures, What};
 use crate::harness::{Namespace, until};
 use crate::measure::{Gauge, Until};
+use crate::sampling::calm;
 
 /// Slices have settled when none has changed for so long.
 const QUIET: Duration = Duration::from_secs(3);
@@ -105,8 +110,10 @@ impl Scenario for Churn {
             let part = self.part.as_ref().expect("it is prepared");
             let role = format!("churn-{}-{}", self.services, self.endpoints);
             let manager = bench.manager(turn, &role, &Flags::of(self.controllers(), Qps::Unlimited));
-            crate::sampling::calm(manager.pid).await;
+            calm(manager.pid).await;
             part.settled().await;
+            part.warm_up().await;
+            calm(manager.pid).await;
             let gauge = Gauge::start(bench, turn.program, manager.pid);
             let mut latencies = part.flip(self, turn.round, false).await;
             latencies.extend(part.flip(self, turn.round, true).await);
@@ -181,6 +188,14 @@ impl Part {
         };
         let all = self.pods.len();
         until("the slices to settle", LIMIT, quiet, |(ready, quiet)| *ready == all && *quiet).await;
+    }
+
+    /// One pod turns unready, and ready again, and all has settled.
+    async fn warm_up(&self) {
+        for ready in [false, true] {
+            flip(self.namespace.api(), self.pods[0].clone(), ready, Arc::clone(&self.seen)).await;
+        }
+        self.settled().await;
     }
 
     /// Pods turn ready, or unready, at a steady rate; how long each takes to be shown.

@@ -1,6 +1,9 @@
 //! Trees of owned objects whose roots are deleted: half of them in the background, half in the foreground.
 //!
 //! Beside them are others of which an owner stays. It fails when anything goes but what must, or anything is left.
+//!
+//! What is measured is a manager at work: before it, unmeasured, one owner with one dependent is deleted, and what a manager
+//! does once, such as asking for a token, is done then (see `churn`).
 
 use std::collections::BTreeSet;
 
@@ -10,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
-use super::{Scenario, Target, never_more, wall_at};
+use super::{Scenario, Target, never_more, until_none, wall_at};
 use crate::bench::{Bench, Flags, Qps, Turn};
 use crate::content::{LIMIT, count, many};
 use crate::figures::{Figure, Figures, What};
@@ -64,6 +67,8 @@ impl Scenario for Garbage {
             let namespace = bench.namespace("garbage").await;
             self.fill(&namespace).await;
             let manager = bench.manager(turn, "garbage", &Flags::of(self.controllers(), Qps::Unlimited));
+            calm(manager.pid).await;
+            warm_up(&namespace).await;
             calm(manager.pid).await;
             self.verify(&namespace, &|_| true).await;
             let phases =
@@ -139,6 +144,16 @@ impl Garbage {
             assert_eq!(owners, expected, "owners of {name}");
         }
     }
+}
+
+/// An owner is deleted in the background, and its only dependent goes.
+async fn warm_up(namespace: &Namespace) {
+    let (owner, dependent) = ("first-owner", "first-dependent");
+    let owned = [create(namespace, owner, &[]).await];
+    create(namespace, dependent, &owned).await;
+    let maps = namespace.api::<ConfigMap>();
+    maps.delete(owner, &DeleteParams::background()).await.expect("deleted");
+    until_none(&maps, dependent).await;
 }
 
 /// Whether the root of a tree stays.

@@ -160,6 +160,15 @@ where
     .await;
 }
 
+/// Waits until there is no object of this name.
+async fn until_none<K>(api: &Api<K>, name: &str)
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let there = async || api.get_opt(name).await.expect("an answer").is_some();
+    until(&format!("{name} to go"), LIMIT, there, |there| !there).await;
+}
+
 /// Waits until there is no object of a kind.
 async fn until_gone<K>(api: &Api<K>)
 where
