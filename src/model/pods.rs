@@ -31,6 +31,17 @@ pub fn is_terminating(pod: &Pod) -> bool {
     !pod.is_finished() && pod.metadata.is_deleting()
 }
 
+/// Whether a pod counts for its controller as it did before: what has changed of it (a node, addresses, restarts) makes no
+/// difference to how many replicas there are, how many are ready since when, and whose it is.
+pub fn counts_alike(before: &Pod, now: &Pod) -> bool {
+    before.status.phase == now.status.phase
+        && before.status.conditions == now.status.conditions
+        && before.metadata.is_deleting() == now.metadata.is_deleting()
+        && before.metadata.labels == now.metadata.labels
+        && before.metadata.uid == now.metadata.uid
+        && before.metadata.owner_references == now.metadata.owner_references
+}
+
 /// When the pod became ready; `None` if it is not, or does not say since when.
 pub fn ready_since(pod: &Pod) -> Option<Time> {
     pod.condition("Ready").filter(|ready| ready.status == "True")?.last_transition_time

@@ -39,7 +39,7 @@ use crate::framework::{
 };
 use crate::informer::{Delta, Lister};
 use crate::model::selector::Selector;
-use crate::model::{Failure, Key, Plan};
+use crate::model::{Failure, Key, Plan, pods};
 
 mod metrics;
 mod plan;
@@ -148,6 +148,9 @@ fn pod_keys(replica_sets: Lister<ReplicaSet>) -> KeyMap {
             return;
         }
         let (old, new) = delta.typed::<Pod>();
+        if old.zip(new).is_some_and(|(old, new)| pods::counts_alike(old, new)) {
+            return;
+        }
         let owner_before = old.and_then(|pod| pod.metadata.controller());
         let owner_now = new.and_then(|pod| pod.metadata.controller());
         if let Some(old) = old

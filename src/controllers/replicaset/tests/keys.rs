@@ -65,6 +65,25 @@ fn a_managed_pod_concerns_its_manager() {
 }
 
 #[test]
+fn what_does_not_count_concerns_nobody() {
+    let bench = bench();
+    let is = || Some(pod("a", |_| {}));
+    let bound = pod("a", |pod| {
+        pod.spec.node_name = "elsewhere".into();
+        pod.metadata.resource_version = "later".into();
+    });
+    assert_eq!(keys(&bench, is(), Some(bound)), [""; 0]);
+    let changes: [fn(&mut Pod); 3] = [
+        |pod| pod.status.conditions.clear(),
+        |pod| pod.metadata.labels = labels(&[("app", "other")]),
+        |pod| pod.metadata.uid = "of its successor".into(),
+    ];
+    for change in changes {
+        assert_eq!(keys(&bench, is(), Some(pod("a", change))), ["default/web"]);
+    }
+}
+
+#[test]
 fn a_pod_that_changed_hands_concerns_both() {
     let bench = bench();
     let theirs = pod("a", |pod| {
