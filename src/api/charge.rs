@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::meta::LabelSelector;
 use crate::model::quantity::Quantity;
-use crate::wire::{Interner, Message, Quantities, Str, WireError, message};
+use crate::wire::{Interner, Keep, Message, Quantities, Str, WireError, message};
 
 message! {
     schema SCHEMA;
@@ -63,7 +63,7 @@ message! {
     }
 
     struct ChargedStatus = "k8s.io.api.core.v1.PodStatus" {
-        2 => conditions: Vec<Condition>,
+        2 => conditions: Vec<Condition> [conditions],
         8 => container_statuses: Vec<Status>,
         9 => qos_class: Str [interned],
         10 => init_container_statuses: Vec<Status>,
@@ -107,12 +107,17 @@ pub struct Amounts(Vec<(Str, Quantity)>);
 pub struct Charge(Option<Arc<PodCharge>>);
 
 static CHARGES: LazyLock<Interner<PodCharge>> = LazyLock::new(Interner::new);
+/// Type of the condition of a pod whose containers are to have other resources.
+const RESIZE_PENDING: &str = "PodResizePending";
+/// What is read of a pod.
+const READ: Keep = Keep { conditions: Some(&[RESIZE_PENDING]), ..Keep::BARE };
+
 static NOTHING: LazyLock<PodCharge> = LazyLock::new(PodCharge::default);
 
 impl Charge {
     /// Reads what an encoded pod is charged with.
     pub(super) fn decode(pod: &Bytes) -> Result<Self, WireError> {
-        Ok(Self::from(ChargedPod::decode(pod)?.charge()))
+        Ok(Self::from(ChargedPod::decode_with(pod, READ)?.charge()))
     }
 
     /// Whether both are the same copy, so that there is nothing to compare.
@@ -303,7 +308,7 @@ impl ChargedPod {
 
     fn is_resize_infeasible(&self) -> bool {
         let mut conditions = self.status.conditions.iter();
-        conditions.any(|held| held.r#type == "PodResizePending" && held.reason == "Infeasible")
+        conditions.any(|held| held.r#type == RESIZE_PENDING && held.reason == "Infeasible")
     }
 
     /// As the API server wrote it into the status, which it does for every pod, or as it would.

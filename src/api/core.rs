@@ -61,8 +61,8 @@ message! {
     pub struct PodStatus = "k8s.io.api.core.v1.PodStatus" {
         /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
         1 => phase: Str [interned],
-        /// Conditions.
-        2 => conditions: Vec<PodCondition>,
+        /// Conditions; of a cached pod only those that some controller reads.
+        2 => conditions: Vec<PodCondition> [conditions],
         /// Container statuses.
         8 => container_statuses: Vec<ContainerStatus>,
         /// Statuses of init containers; of a cached pod only those of sidecars.

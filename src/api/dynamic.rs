@@ -2,7 +2,7 @@
 //!
 //! A [`Kind`] is a static row, by which informers, client and plans name a resource. Rows made here are kept for as long
 //! as the process lives, one for each resource that was ever asked for: a few hundred bytes, bounded by what
-//! administrators define. Only metadata is read of their objects.
+//! administrators define. Only metadata is read of their objects, without labels and annotations.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::kind::{AnyObject, Kind};
 use super::meta::PartialObjectMetadata;
-use crate::wire::{Message, WireError};
+use crate::wire::{Keep, Message, WireError};
 
 /// Group, version, kind, resource, and whether it is namespaced.
 type Coordinates = (&'static str, &'static str, &'static str, &'static str, bool);
@@ -43,8 +43,10 @@ fn keep(text: &str) -> &'static str {
     Box::leak(text.to_owned().into_boxed_str())
 }
 
+/// Who reads the metadata of whatever there is reads names, owners and finalizers. Annotations above all can be large: many
+/// hold the whole object once more.
 fn decode_metadata(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    Ok(Arc::new(PartialObjectMetadata::decode(bytes)?))
+    Ok(Arc::new(PartialObjectMetadata::decode_with(bytes, Keep::BARE)?))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::meta::{ObjectMeta, PartialObjectMetadata};
 use super::networking::ServiceCidr;
 use super::quota::{DeviceClass, PersistentVolumeClaim, ResourceClaim, ResourceQuota};
 use crate::wire::splice::{Edit, edit, without};
-use crate::wire::{Message, Str, WireError};
+use crate::wire::{Keep, Message, Str, WireError};
 
 /// Index of objects by the UID of their managing controller; objects without one are filed by
 /// [`orphan_key`].
@@ -30,7 +30,7 @@ pub fn orphan_key(namespace: &str) -> Str {
 
 fn controller_keys(object: &dyn Object) -> IndexKeys {
     let meta = object.meta();
-    let key = meta.controller().map_or_else(|| orphan_key(&meta.namespace), |owner| owner.uid.clone());
+    let key = meta.controller().map_or_else(|| orphan_key(&meta.namespace), |owner| owner.uid.to_str());
     IndexKeys::from_elem(key, 1)
 }
 
@@ -70,18 +70,26 @@ fn service_keys(object: &dyn Object) -> IndexKeys {
     service.map(|service| service_key(&meta.namespace, service)).into_iter().collect()
 }
 
-/// Annotations of pods that some controller reads; the others are not kept.
-const POD_ANNOTATIONS: &[&str] = &["controller.kubernetes.io/pod-deletion-cost"];
+/// What some controller reads of pods.
+const POD: Keep = Keep {
+    annotations: Some(&["controller.kubernetes.io/pod-deletion-cost"]),
+    // Of the five or so that a pod has.
+    conditions: Some(&["Ready"]),
+    ..Keep::ALL
+};
 
-/// Annotations of services that some controller reads.
-const SERVICE_ANNOTATIONS: &[&str] =
-    &["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
+/// What some controller reads of services.
+const SERVICE: Keep = Keep {
+    annotations: Some(&["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"]),
+    ..Keep::ALL
+};
 
-/// Annotations of volume claims that some controller reads.
-const CLAIM_ANNOTATIONS: &[&str] = &["volume.beta.kubernetes.io/storage-class"];
+/// What some controller reads of volume claims.
+const CLAIM: Keep = Keep { annotations: Some(&["volume.beta.kubernetes.io/storage-class"]), ..Keep::ALL };
 
-/// Annotations of resource claims that some controller reads.
-const RESOURCE_CLAIM_ANNOTATIONS: &[&str] = &["resource.kubernetes.io/extended-resource-claim"];
+/// What some controller reads of resource claims.
+const RESOURCE_CLAIM: Keep =
+    Keep { annotations: Some(&["resource.kubernetes.io/extended-resource-claim"]), ..Keep::ALL };
 
 macro_rules! object {
     ($($ty:ty $(, $raw:ident)?;)*) => {$(
@@ -134,7 +142,7 @@ fn decode<T: Message + Object>(bytes: &Bytes) -> Result<AnyObject, WireError> {
 }
 
 fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    let mut pod = Pod::decode_with_annotations(bytes, POD_ANNOTATIONS)?;
+    let mut pod = Pod::decode_with(bytes, POD)?;
     pod.charge = Charge::decode(bytes)?;
     keep_sidecars(&mut pod);
     keep_named_ports(&mut pod);
@@ -158,26 +166,26 @@ fn keep_named_ports(pod: &mut Pod) {
 }
 
 fn decode_service(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    Ok(Arc::new(Service::decode_with_annotations(bytes, SERVICE_ANNOTATIONS)?))
+    Ok(Arc::new(Service::decode_with(bytes, SERVICE)?))
 }
 
 fn decode_volume_claim(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    let mut claim = PersistentVolumeClaim::decode_with_annotations(bytes, CLAIM_ANNOTATIONS)?;
+    let mut claim = PersistentVolumeClaim::decode_with(bytes, CLAIM)?;
     claim.spec.resources.requests.retain(|resource| resource == "storage");
     claim.status.allocated_resources.retain(|resource| resource == "storage");
     Ok(Arc::new(claim))
 }
 
 fn decode_resource_claim(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    Ok(Arc::new(ResourceClaim::decode_with_annotations(bytes, RESOURCE_CLAIM_ANNOTATIONS)?))
+    Ok(Arc::new(ResourceClaim::decode_with(bytes, RESOURCE_CLAIM)?))
 }
 
 fn decode_device_class(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    Ok(Arc::new(DeviceClass::decode_with_annotations(bytes, &[])?))
+    Ok(Arc::new(DeviceClass::decode_with(bytes, Keep::LABELS)?))
 }
 
 fn decode_node(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    let mut node = Node::decode_with_annotations(bytes, &[])?;
+    let mut node = Node::decode_with(bytes, Keep::LABELS)?;
     node.status.allocatable.retain(|resource| resource == "cpu");
     Ok(Arc::new(node))
 }

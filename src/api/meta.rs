@@ -1,6 +1,6 @@
 //! `meta/v1`: what every object carries, selectors, and the API server's `Status`.
 
-use crate::wire::{Labels, Str, Time, message};
+use crate::wire::{Labels, Str, Time, Uid, message};
 
 message! {
     schema SCHEMA;
@@ -14,7 +14,7 @@ message! {
         /// Namespace; empty for cluster-scoped objects.
         3 => namespace: Str [interned],
         /// Unique in time and space.
-        5 => uid: Str,
+        5 => uid: Uid,
         /// Version of the object in storage.
         6 => resource_version: Str,
         /// Counts changes of the desired state.
@@ -26,7 +26,7 @@ message! {
         /// Seconds granted to terminate.
         10 => deletion_grace_period_seconds: Option<i64>,
         /// Labels.
-        11 => labels: Labels,
+        11 => labels: Labels [labels],
         /// Annotations.
         12 => annotations: Labels [selected],
         /// Owners; at most one of them is the controller.
@@ -42,7 +42,7 @@ message! {
         /// Name of the owner.
         3 => name: Str [interned],
         /// UID of the owner.
-        4 => uid: Str [interned],
+        4 => uid: Uid,
         /// API version of the owner.
         5 => api_version: Str [interned],
         /// Whether this owner is the managing controller.
@@ -137,8 +137,8 @@ impl ObjectMeta {
     }
 
     /// Whether the managing controller has this UID.
-    pub fn is_controlled_by(&self, uid: &str) -> bool {
-        self.controller().is_some_and(|owner| owner.uid == uid)
+    pub fn is_controlled_by(&self, uid: &Uid) -> bool {
+        self.controller().is_some_and(|owner| owner.uid == *uid)
     }
 
     /// Whether deletion has begun.

@@ -13,7 +13,7 @@ use crate::api::events::{Event, EventSource};
 use crate::api::meta::ObjectMeta;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Patch};
-use crate::wire::{Str, Time};
+use crate::wire::{Str, Time, Uid};
 
 /// So much of each sort of memory is kept; what was not used for longest is forgotten.
 pub(super) const MEMORY: usize = 4096;
@@ -63,7 +63,7 @@ pub(super) struct Correlator {
 struct About {
     kind: &'static Kind,
     key: Key,
-    uid: Str,
+    uid: Uid,
 }
 
 /// What similar events have in common.
@@ -134,7 +134,7 @@ impl Correlator {
                 kind: regarding.kind.kind.into(),
                 namespace: regarding.key.namespace,
                 name: regarding.key.name,
-                uid: regarding.uid,
+                uid: regarding.uid.to_str(),
                 api_version: regarding.kind.api_version().into(),
                 resource_version: regarding.resource_version,
                 field_path: Str::EMPTY,

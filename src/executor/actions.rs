@@ -5,7 +5,7 @@ use super::{Change, Executed};
 use crate::api::Kind;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Plan, Step, Verb, Verify, Write};
-use crate::wire::Str;
+use crate::wire::Uid;
 
 /// One step that a controller took, or would take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct ActionState {
     /// The object.
     pub key: Key,
     /// Its UID, or empty.
-    pub uid: Str,
+    pub uid: Uid,
     /// Subresource, or empty.
     pub subresource: &'static str,
     /// The step for people.
@@ -139,7 +139,7 @@ fn verified(verify: &Verify) -> ActionState {
         verb: ActionVerb::Verify,
         kind: verify.kind,
         key: verify.key.clone(),
-        uid: Str::EMPTY,
+        uid: Uid::default(),
         subresource: "",
         summary: format!("read {} {}", verify.kind, verify.key),
         result: ActionResult::Planned,
@@ -150,12 +150,12 @@ fn verified(verify: &Verify) -> ActionState {
 /// What a write would do; `summary` is how it is displayed.
 pub fn write_action(write: &Write, summary: String) -> ActionState {
     let (verb, subresource, uid) = match &write.verb {
-        Verb::Create(_) => (ActionVerb::Create, "", Str::EMPTY),
-        Verb::Update(_) | Verb::UpdateWithToken { .. } => (ActionVerb::Update, "", Str::EMPTY),
-        Verb::UpdateSubresource(subresource, _) => (ActionVerb::Update, *subresource, Str::EMPTY),
-        Verb::Patch(_) => (ActionVerb::Patch, "", Str::EMPTY),
+        Verb::Create(_) => (ActionVerb::Create, "", Uid::default()),
+        Verb::Update(_) | Verb::UpdateWithToken { .. } => (ActionVerb::Update, "", Uid::default()),
+        Verb::UpdateSubresource(subresource, _) => (ActionVerb::Update, *subresource, Uid::default()),
+        Verb::Patch(_) => (ActionVerb::Patch, "", Uid::default()),
         Verb::Delete { uid, .. } => (ActionVerb::Delete, "", uid.clone()),
-        Verb::DeleteCollection { .. } => (ActionVerb::Delete, "", Str::EMPTY),
+        Verb::DeleteCollection { .. } => (ActionVerb::Delete, "", Uid::default()),
     };
     ActionState {
         verb,

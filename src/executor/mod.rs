@@ -20,7 +20,7 @@ use crate::api::Kind;
 use crate::client::{ApiClient, ApiError};
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Failure, Write};
-use crate::wire::Str;
+use crate::wire::{Str, Uid};
 
 /// Where events go. Emitting never blocks and never fails the plan.
 pub trait Events: Send + Sync {
@@ -100,7 +100,7 @@ pub enum Change {
     /// It is stored at this resource version.
     Stored(Str),
     /// The object with this UID was deleted or its deletion has begun.
-    Deleted(Str),
+    Deleted(Uid),
     /// All objects of a collection were deleted, or their deletion has begun.
     Swept,
     /// A tolerated refusal: there was nothing to do.

@@ -15,8 +15,8 @@ use crate::client::{ApiError, DeleteOptions};
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Expect, Failure, Plan, Step, Tolerate, Verb, Verify, Write};
 use crate::telemetry::tracing::child;
-use crate::wire::Str;
 use crate::wire::splice::{Edit, edit};
+use crate::wire::{Str, Uid};
 
 /// Writes of [`Step::Each`] that go out together.
 const EACH_AT_A_TIME: usize = 8;
@@ -282,7 +282,7 @@ struct Answer {
 
 enum Done {
     Stored(AnyObject),
-    Deleted(Str),
+    Deleted(Uid),
     Swept,
 }
 

@@ -21,7 +21,7 @@ use crate::api::Kind;
 use crate::executor::{Change, Effect};
 use crate::informer::Store;
 use crate::model::Key;
-use crate::wire::Str;
+use crate::wire::Uid;
 
 /// After this long an expectation is given up, as in the original: better a reconcile on an odd cache than none.
 pub const EXPECTATION_TIMEOUT: Duration = Duration::from_mins(5);
@@ -39,7 +39,7 @@ struct Pending {
     /// Per store the version that it must reach.
     versions: Vec<(usize, u64)>,
     /// Objects that must be gone or terminating.
-    gone: Vec<(usize, Key, Str)>,
+    gone: Vec<(usize, Key, Uid)>,
     /// What may have been written without an answer: its kind and where; without a name where the server gives one.
     uncertain: Vec<(&'static Kind, Key)>,
 }
@@ -50,7 +50,7 @@ pub struct Found {
     /// Resource version of the read.
     pub version: u64,
     /// UID and resource version of each object.
-    pub objects: Vec<(Str, u64)>,
+    pub objects: Vec<(Uid, u64)>,
 }
 
 /// Whether a key may be reconciled.
@@ -189,14 +189,14 @@ impl Pending {
 }
 
 /// What the store holds of the `written` objects and a later live read did not find.
-fn missing(store: &Store, written: &Key, found: &Found) -> Vec<(Key, Str)> {
+fn missing(store: &Store, written: &Key, found: &Found) -> Vec<(Key, Uid)> {
     let held = if written.name.is_empty() {
         store.list_namespace(&written.namespace)
     } else {
         store.get(written).into_iter().collect()
     };
     let older = |version: &str| version.parse().is_ok_and(|version: u64| version <= found.version);
-    let is_found = |uid: &Str| found.objects.iter().any(|(live, _)| live == uid);
+    let is_found = |uid: &Uid| found.objects.iter().any(|(live, _)| live == uid);
     let metas = held.iter().map(|object| object.meta());
     let missing = metas.filter(|meta| older(&meta.resource_version) && !is_found(&meta.uid));
     missing.map(|meta| (Key::of(meta), meta.uid.clone())).collect()

@@ -33,7 +33,7 @@ use crate::executor::{ActionResult, Events, Executor};
 use crate::informer::{Delta, Store};
 use crate::model::Key;
 use crate::model::clock::{ManualClock, SharedClock};
-use crate::model::plan::{EventSpec, Failure, Plan, Step, Verb, Write};
+use crate::model::plan::{EventSpec, Failure, Plan, Rest, Step, Verb, Write};
 use crate::queue::{QueueMetrics, WorkQueue};
 use crate::telemetry::Registry;
 use crate::telemetry::tracing::Tracing;
@@ -187,7 +187,7 @@ async fn a_key_is_not_planned_again_before_the_cache_has_seen_its_writes() {
     bench.plan(vec![create()]);
     bench.server.answer(201, pod("5"));
     let done = bench.reconcile().await;
-    assert_eq!(done, Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO });
+    assert_eq!(done, Outcome::Done { writes: 1, requeue_after: None, rest: Rest::NONE });
     assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
     assert_eq!(bench.script.asked.lock().len(), 1, "no plan was made meanwhile");
     bench.store.bookmark("5");
@@ -309,7 +309,7 @@ async fn who_asks_gets_the_first_reconcile_that_begins_then() {
     let synced = asking.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(
         synced.outcome,
-        Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO },
+        Outcome::Done { writes: 1, requeue_after: None, rest: Rest::NONE },
         "before all that waited"
     );
     assert_eq!(synced.actions[0].result, ActionResult::Done);
@@ -323,7 +323,8 @@ async fn who_asks_gets_the_first_reconcile_that_begins_then() {
 
 #[tokio::test(start_paused = true)]
 async fn only_what_was_written_is_worth_a_rest() {
-    let rest = Duration::from_millis(250);
+    let at_least = Duration::from_millis(250);
+    let rest = Rest { at_least, times_work: 0 };
     for (steps, waits) in [(vec![create()], true), (Vec::new(), false)] {
         let bench = Bench::new();
         bench.script.plans.lock().push_back(Plan { steps, rest, ..Plan::default() });
@@ -333,7 +334,7 @@ async fn only_what_was_written_is_worth_a_rest() {
         bench.worker.process(queue.get().await.unwrap()).await;
         queue.add(key());
         assert_eq!(queue.is_empty(), waits);
-        tokio::time::advance(rest).await;
+        tokio::time::advance(at_least).await;
         assert!(!queue.is_empty());
     }
 }
@@ -343,10 +344,7 @@ async fn who_asks_waits_a_moment_for_a_cache_that_is_behind() {
     let bench = Bench::new();
     bench.plan(vec![create()]);
     bench.server.answer(201, pod("5"));
-    assert_eq!(
-        bench.reconcile().await,
-        Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO }
-    );
+    assert_eq!(bench.reconcile().await, Outcome::Done { writes: 1, requeue_after: None, rest: Rest::NONE });
     let (worker, store) = (Arc::new(bench.worker), bench.store);
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(Arc::clone(&worker).run());
@@ -529,7 +527,7 @@ async fn a_plan_that_asks_for_it_is_followed_by_another() {
     bench.server.answer(201, pod("5"));
     bench.server.answer(201, pod("6"));
     let outcome = bench.reconcile().await;
-    assert_eq!(outcome, Outcome::Done { writes: 2, requeue_after: None, rest: Duration::ZERO });
+    assert_eq!(outcome, Outcome::Done { writes: 2, requeue_after: None, rest: Rest::NONE });
     let read = std::mem::take(&mut *bench.script.read.lock());
     assert!(!read[0].contains("pods") && read[1].contains("pods"), "it is told what was written: {read:?}");
 

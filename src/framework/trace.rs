@@ -162,7 +162,7 @@ pub(super) fn change(kind: &'static Kind, delta: &Delta<'_>) -> Span {
         k8s.object.resource = %kind,
         k8s.namespace.name = meta.map(|meta| &*meta.namespace),
         k8s.object.name = meta.map(|meta| &*meta.name),
-        k8s.object.uid = meta.map(|meta| &*meta.uid),
+        k8s.object.uid = meta.map(|meta| tracing::field::display(&meta.uid)),
         k8s.object.resource_version = meta.map(|meta| &*meta.resource_version),
         coxswain.change = change,
     )

@@ -36,7 +36,7 @@ use crate::client::{ApiClient, ApiError, ListQuery};
 use crate::executor::{ActionState, ExecuteError, Executor, executed, planned};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
-use crate::model::plan::{Failure, Plan};
+use crate::model::plan::{Failure, Plan, Rest};
 use crate::queue::{Item, WorkQueue};
 use crate::telemetry::tracing::{child, present};
 use crate::wire::ObjectHead;
@@ -93,8 +93,8 @@ pub enum Outcome {
         writes: usize,
         /// When to look again.
         requeue_after: Option<Duration>,
-        /// How long after it was taken up the key is left alone, whatever happens.
-        rest: Duration,
+        /// How long the key is left alone, whatever happens.
+        rest: Rest,
     },
     /// The caches have not seen the last plan's writes.
     Waiting(&'static Kind),
@@ -109,8 +109,8 @@ pub enum Outcome {
 
 impl Outcome {
     /// Nothing is left to do. Only what was written is worth a rest.
-    fn done(writes: usize, requeue_after: Option<Duration>, rest: Duration) -> Self {
-        let rest = if writes == 0 { Duration::ZERO } else { rest };
+    fn done(writes: usize, requeue_after: Option<Duration>, rest: Rest) -> Self {
+        let rest = if writes == 0 { Rest::NONE } else { rest };
         Self::Done { writes, requeue_after, rest }
     }
 }
@@ -170,7 +170,7 @@ impl Worker {
             trace::ended(&span, &outcome, requeued);
             // Within the span, for the exemplar of how long the work took.
             match outcome {
-                Outcome::Done { rest, .. } => item.rest(rest),
+                Outcome::Done { rest, .. } => item.rest(rest.after(took)),
                 Outcome::Absent | Outcome::Waiting(_) | Outcome::Failed { .. } => item.done(),
             }
         });
@@ -225,7 +225,7 @@ impl Worker {
             return (outcome, Vec::new());
         }
         self.waits.end(key);
-        let (mut actions, mut written, mut rest) = (Vec::new(), Written::new(), Duration::ZERO);
+        let (mut actions, mut written, mut rest) = (Vec::new(), Written::new(), Rest::NONE);
         for look in 1.. {
             let plan = match self.plan(key, &[], &written).await {
                 Ok(Some(plan)) => plan,

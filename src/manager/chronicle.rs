@@ -18,7 +18,7 @@ use crate::framework::{Outcome, Phase, Report, Requeue, Turn, WriteReport};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::telemetry::tracing::present;
-use crate::wire::Str;
+use crate::wire::{Str, Uid};
 
 /// Events that the log holds.
 const EVENTS: usize = 2048;
@@ -130,7 +130,7 @@ impl Report for Chronicle {
 
 impl Chronicle {
     fn publish(&self, turn: &Turn<'_>, body: Body) {
-        let object = ObjectRef { kind: turn.kind, key: turn.key.clone(), uid: Str::EMPTY };
+        let object = ObjectRef { kind: turn.kind, key: turn.key.clone(), uid: Uid::default() };
         self.log.publish(Some(turn.controller), Some(object), trace_id(), body);
     }
 }

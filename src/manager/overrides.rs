@@ -20,7 +20,7 @@ use crate::api::coordination::Lease;
 use crate::api::kinds::LEASES;
 use crate::informer::{Delta, Informers};
 use crate::model::plan::Regarding;
-use crate::wire::{Message, Str};
+use crate::wire::{Message, Str, Uid};
 
 /// The one Lease that is watched.
 const SELECTOR: &str = "metadata.namespace=kube-system,metadata.name=coxswain-overrides";
@@ -42,7 +42,7 @@ pub(super) struct Overrides {
 /// Which Lease was seen last.
 #[derive(Default)]
 struct Seen {
-    uid: Str,
+    uid: Uid,
     version: u64,
     resource_version: Str,
 }
@@ -114,7 +114,7 @@ impl Overrides {
         if seen.uid != lease.metadata.uid {
             return;
         }
-        seen.uid = Str::EMPTY;
+        seen.uid = Uid::default();
         self.set.store(Arc::default());
         drop(seen);
         self.news.notify_one();

@@ -13,11 +13,11 @@ use bytes::Bytes;
 use super::Key;
 use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Kind};
-use crate::wire::Str;
+use crate::wire::{Str, Uid};
 
-/// How long after it was taken up an object is left alone whose status was written. Short beside what pods take to come
-/// and go, and long enough that a crowd of them is counted in few writes.
-const STATUS_REST: Duration = Duration::from_millis(50);
+/// How long an object is left alone whose status was written. Short beside what pods take to come and go, and long enough
+/// that a crowd of them is counted in few writes.
+const STATUS_REST: Rest = Rest { at_least: Duration::from_millis(50), times_work: 10 };
 
 /// The outcome of planning. The default plan does nothing.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +29,43 @@ pub struct Plan {
     /// When all steps are done, observe and plan anew at once: what is left is to be judged by what they changed. A room
     /// that observes live is told what was written. Not heeded beside `retry`; after a few times the key is retried.
     pub look_again: bool,
-    /// After the plan's writes, changes that concern the object are gathered until this long after it was taken up, before it
-    /// is looked at again: for objects that are dear to look at or to write. What comes later waits for nothing.
-    pub rest: Duration,
+    /// After the plan's writes, changes that concern the object are gathered for so long before it is looked at again. What
+    /// comes later waits for nothing.
+    pub rest: Rest,
     /// The plan could not be made in full: what was wrong. The key is retried with backoff after the steps ran.
     pub retry: Option<String>,
+}
+
+/// How long an object is left alone, from when it was taken up: until whichever of these is later. For objects that are dear
+/// to look at or to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// So long in any case.
+    pub at_least: Duration,
+    /// So many times as long as the work on it took, requests and all: of a server that is slow to answer less is asked. No
+    /// longer than [`Rest::LONGEST`].
+    pub times_work: u32,
+}
+
+impl Rest {
+    /// No rest.
+    pub const NONE: Self = Self { at_least: Duration::ZERO, times_work: 0 };
+    /// The longest rest for the sake of a slow server.
+    pub const LONGEST: Duration = Duration::from_secs(1);
+
+    /// The longer of both.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            at_least: self.at_least.max(other.at_least),
+            times_work: self.times_work.max(other.times_work),
+        }
+    }
+
+    /// How long it is for an object on which work took `took`.
+    pub fn after(self, took: Duration) -> Duration {
+        self.at_least.max(took.saturating_mul(self.times_work).min(Self::LONGEST))
+    }
 }
 
 impl Plan {
@@ -93,11 +125,11 @@ pub struct Verify {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// It exists with this UID and its deletion has not begun.
-    Alive(Str),
+    Alive(Uid),
     /// There is no object with this UID there: none at all, or another one of that name.
-    Gone(Str),
+    Gone(Uid),
     /// It exists with this UID.
-    Exists(Str),
+    Exists(Uid),
     /// There is no object of that name.
     Absent,
 }
@@ -142,7 +174,7 @@ pub enum Verb {
     /// Delete the object with this UID, and with this resource version if given.
     Delete {
         /// UID that the object must have.
-        uid: Str,
+        uid: Uid,
         /// Resource version that it must have, when the decision rests on its content.
         resource_version: Option<Str>,
         /// What becomes of dependents; the kind's default when absent.
@@ -271,7 +303,7 @@ pub struct Regarding {
     /// Its namespace and name.
     pub key: Key,
     /// Its UID.
-    pub uid: Str,
+    pub uid: Uid,
     /// Its resource version when the event was decided.
     pub resource_version: Str,
 }
@@ -323,3 +355,23 @@ impl Failure {
 
 /// Failures of the first pass, empty on it.
 pub type Past = Arc<[Failure]>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_the_longer_of_both_and_has_an_end() {
+        let ms = Duration::from_millis;
+        let rest = Rest { at_least: ms(50), times_work: 10 };
+        assert_eq!(
+            [0, 4, 20, 200].map(|took| rest.after(ms(took))),
+            [ms(50), ms(50), ms(200), Rest::LONGEST]
+        );
+        assert_eq!(rest.after(Duration::MAX), Rest::LONGEST);
+        let long = Rest { at_least: ms(2000), times_work: 2 };
+        assert_eq!(long.after(ms(900)), ms(2000));
+        assert_eq!(rest.max(long), Rest { at_least: ms(2000), times_work: 10 });
+        assert_eq!(Rest::NONE.after(ms(900)), Duration::ZERO);
+    }
+}

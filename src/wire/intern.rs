@@ -8,6 +8,7 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
+use arcstr::ArcStr;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 
@@ -21,17 +22,36 @@ const SHARDS: usize = 16;
 /// A pool smaller than this is not worth sweeping.
 const SWEEP_FLOOR: usize = 1024;
 
-struct Shard<T: ?Sized> {
-    table: HashTable<Arc<T>>,
+/// A pointer that is counted.
+trait Counted: Clone {
+    /// Whether anyone beside the pool holds it.
+    fn is_used(&self) -> bool;
+}
+
+impl<T: ?Sized> Counted for Arc<T> {
+    fn is_used(&self) -> bool {
+        Arc::strong_count(self) > 1
+    }
+}
+
+impl Counted for ArcStr {
+    fn is_used(&self) -> bool {
+        // One that is not counted is never freed.
+        ArcStr::strong_count(self).is_none_or(|count| count > 1)
+    }
+}
+
+struct Shard<T> {
+    table: HashTable<T>,
     sweep_at: usize,
 }
 
-struct Pool<T: ?Sized> {
+struct Pool<T> {
     hasher: DefaultHashBuilder,
     shards: [Mutex<Shard<T>>; SHARDS],
 }
 
-impl<T: ?Sized> Pool<T> {
+impl<T: Counted> Pool<T> {
     fn new() -> Self {
         let shard = || Mutex::new(Shard { table: HashTable::new(), sweep_at: SWEEP_FLOOR / SHARDS });
         Self { hasher: DefaultHashBuilder::default(), shards: std::array::from_fn(|_| shard()) }
@@ -42,22 +62,22 @@ impl<T: ?Sized> Pool<T> {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
-    fn find(&self, hash: u64, same: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+    fn find(&self, hash: u64, same: impl Fn(&T) -> bool) -> Option<T> {
         self.shard(hash).lock().table.find(hash, |held| same(held)).cloned()
     }
 
     /// Files `value`, unless another thread has filed its equal meanwhile, and returns the one that is filed.
-    fn put(&self, hash: u64, value: Arc<T>, same: impl Fn(&T) -> bool, rehash: impl Fn(&T) -> u64) -> Arc<T> {
+    fn put(&self, hash: u64, value: T, same: impl Fn(&T) -> bool, rehash: impl Fn(&T) -> u64) -> T {
         let mut shard = self.shard(hash).lock();
         if let Some(found) = shard.table.find(hash, |held| same(held)) {
-            return Arc::clone(found);
+            return found.clone();
         }
         if shard.table.len() >= shard.sweep_at {
-            shard.table.retain(|held| Arc::strong_count(held) > 1);
+            shard.table.retain(|held| held.is_used());
             shard.sweep_at = (shard.table.len() * 2).max(SWEEP_FLOOR / SHARDS);
             shard.table.shrink_to_fit(|held| rehash(held));
         }
-        shard.table.insert_unique(hash, Arc::clone(&value), |held| rehash(held));
+        shard.table.insert_unique(hash, value.clone(), |held| rehash(held));
         value
     }
 
@@ -66,14 +86,14 @@ impl<T: ?Sized> Pool<T> {
     }
 }
 
-static TEXTS: LazyLock<Pool<str>> = LazyLock::new(Pool::new);
-static PAIRS: LazyLock<Pool<Pairs>> = LazyLock::new(Pool::new);
+static TEXTS: LazyLock<Pool<ArcStr>> = LazyLock::new(Pool::new);
+static PAIRS: LazyLock<Pool<Arc<Pairs>>> = LazyLock::new(Pool::new);
 
-pub(super) fn text(text: &str) -> Arc<str> {
+pub(super) fn text(text: &str) -> ArcStr {
     let pool = &*TEXTS;
     let hash = pool.hasher.hash_one(text);
     pool.find(hash, |held| held == text).unwrap_or_else(|| {
-        pool.put(hash, Arc::from(text), |held| held == text, |held| pool.hasher.hash_one(held))
+        pool.put(hash, ArcStr::from(text), |held| held == text, |held| pool.hasher.hash_one(held.as_str()))
     })
 }
 
@@ -81,7 +101,7 @@ pub(super) fn text(text: &str) -> Arc<str> {
 pub(super) fn pairs(pairs: &[(&str, &str)]) -> Arc<Pairs> {
     let pool = &*PAIRS;
     let hash = hash_pairs(pool.hasher, pairs.iter().copied());
-    let same = |held: &Pairs| {
+    let same = |held: &Arc<Pairs>| {
         held.len() == pairs.len()
             && held.iter().zip(pairs).all(|(held, new)| held.0.as_str() == new.0 && held.1.as_str() == new.1)
     };
@@ -102,7 +122,7 @@ fn hash_pairs<'a>(hasher: DefaultHashBuilder, pairs: impl Iterator<Item = (&'a s
 }
 
 /// A pool of values of another sort, of which equal ones are kept once.
-pub struct Interner<T>(Pool<T>);
+pub struct Interner<T>(Pool<Arc<T>>);
 
 impl<T: Hash + Eq> Interner<T> {
     /// An empty pool.
@@ -113,11 +133,11 @@ impl<T: Hash + Eq> Interner<T> {
     /// The one shared copy of `value`.
     pub fn share(&self, value: T) -> Arc<T> {
         let hash = self.0.hasher.hash_one(&value);
-        if let Some(found) = self.0.find(hash, |held| *held == value) {
+        if let Some(found) = self.0.find(hash, |held| **held == value) {
             return found;
         }
         let value = Arc::new(value);
-        self.0.put(hash, Arc::clone(&value), |held| *held == *value, |held| self.0.hasher.hash_one(held))
+        self.0.put(hash, Arc::clone(&value), |held| *held == value, |held| self.0.hasher.hash_one(held))
     }
 }
 

@@ -147,7 +147,7 @@ impl Field for Labels {
     }
 
     fn merge_selected(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
-        let unread = match source.annotations {
+        let unread = match source.keep.annotations {
             None => false,
             Some(read) => !read.contains(&map_entry_of(value)?.0),
         };

@@ -18,6 +18,7 @@ mod reader;
 pub mod splice;
 mod text;
 mod types;
+mod uid;
 
 #[cfg(test)]
 mod tests;
@@ -31,14 +32,34 @@ pub use reader::{RawField, Reader, Value, WireError};
 pub use text::Str;
 pub(crate) use types::SCHEMA;
 pub use types::{Data, IntOrString, Quantities, Raw, Time};
+pub use uid::Uid;
 
 /// What a decode needs besides the bytes of a field.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     /// The buffer that they came from, which [`Raw`] fields share.
     buffer: &'a bytes::Bytes,
-    /// The annotations that are worth keeping; all of them if `None`.
-    annotations: Option<&'static [&'static str]>,
+    keep: Keep,
+}
+
+/// What is worth keeping of where anybody may add to an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// The annotations with these names; all of them if `None`.
+    pub annotations: Option<&'static [&'static str]>,
+    /// Whether labels are.
+    pub labels: bool,
+    /// The conditions of these types; all of them if `None`.
+    pub conditions: Option<&'static [&'static str]>,
+}
+
+impl Keep {
+    /// Everything.
+    pub const ALL: Self = Self { annotations: None, labels: true, conditions: None };
+    /// No annotations.
+    pub const LABELS: Self = Self { annotations: Some(&[]), ..Self::ALL };
+    /// Neither labels nor annotations.
+    pub const BARE: Self = Self { labels: false, ..Self::LABELS };
 }
 
 /// A value that can be a field of a message.
@@ -54,6 +75,19 @@ pub trait Field: Default {
     /// [`Field::merge`] for the annotations, marked `[selected]`: entries that nobody reads are left out.
     fn merge_selected(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         self.merge(value, source)
+    }
+
+    /// [`Field::merge`] for an object's labels, marked `[labels]`: left out where nobody reads them.
+    fn merge_labels(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        if source.keep.labels { self.merge(value, source) } else { Ok(()) }
+    }
+
+    /// [`Field::merge`] for a list of conditions, marked `[conditions]`: those of which nobody reads the type are left out.
+    fn merge_conditions(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        match source.keep.conditions {
+            Some(read) if !read.contains(&labels::map_entry_of(value)?.0) => Ok(()),
+            _ => self.merge(value, source),
+        }
     }
 
     /// Appends the field, with its tag, to `out`; appends nothing for a default value.
@@ -84,18 +118,13 @@ pub trait Message: Default {
 
     /// Decodes a whole message. `Raw` fields share `bytes`' buffer and keep it alive.
     fn decode(bytes: &bytes::Bytes) -> Result<Self, WireError> {
-        let mut message = Self::default();
-        merge_message(&mut message, bytes, Source { buffer: bytes, annotations: None })?;
-        Ok(message)
+        Self::decode_with(bytes, Keep::ALL)
     }
 
-    /// Like [`Message::decode`], but of the metadata's annotations keeps only those named.
-    fn decode_with_annotations(
-        bytes: &bytes::Bytes,
-        annotations: &'static [&'static str],
-    ) -> Result<Self, WireError> {
+    /// Like [`Message::decode`], of what is worth keeping.
+    fn decode_with(bytes: &bytes::Bytes, keep: Keep) -> Result<Self, WireError> {
         let mut message = Self::default();
-        merge_message(&mut message, bytes, Source { buffer: bytes, annotations: Some(annotations) })?;
+        merge_message(&mut message, bytes, Source { buffer: bytes, keep })?;
         Ok(message)
     }
 
@@ -127,6 +156,8 @@ pub(crate) fn merge_message<M: Message>(
 macro_rules! message {
     (@merge ($($argument:tt)*)) => { $crate::wire::Field::merge($($argument)*) };
     (@merge interned ($($argument:tt)*)) => { $crate::wire::Field::merge_interned($($argument)*) };
+    (@merge conditions ($($argument:tt)*)) => { $crate::wire::Field::merge_conditions($($argument)*) };
+    (@merge labels ($($argument:tt)*)) => { $crate::wire::Field::merge_labels($($argument)*) };
     (@merge selected ($($argument:tt)*)) => { $crate::wire::Field::merge_selected($($argument)*) };
     (@kept) => { $crate::wire::Raw };
     (@kept $kept:ty) => { $kept };

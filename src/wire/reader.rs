@@ -75,6 +75,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next field's number and value, or `None` at the end.
+    #[inline]
     pub fn next_field(&mut self) -> Result<Option<(u32, Value<'a>)>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -107,7 +108,19 @@ impl<'a> Reader<'a> {
         }))
     }
 
+    /// Nearly all tags and lengths are one byte.
+    #[inline]
     fn varint(&mut self) -> Result<u64, WireError> {
+        match self.rest.split_first() {
+            Some((&byte, rest)) if byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0_u64;
         for (index, &byte) in self.rest.iter().enumerate().take(10) {
             value |= u64::from(byte & 0x7f) << (7 * index);

@@ -1,5 +1,8 @@
 //! The codec's tables and properties.
 
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -53,7 +56,64 @@ fn equal_label_sets_are_one_allocation() {
     let bytes = Bytes::from(sample().to_bytes());
     let (a, b) = (Outer::decode(&bytes).unwrap(), Outer::decode(&bytes).unwrap());
     assert!(std::ptr::eq(a.inner.labels.as_slice(), b.inner.labels.as_slice()));
-    assert!(std::ptr::eq(a.inner.name.as_str(), b.inner.name.as_str()));
+}
+
+#[test]
+fn long_texts_that_are_interned_are_one_allocation_and_short_ones_none() {
+    let long = "a text of more than two words";
+    assert!(std::ptr::eq(Str::interned(long).as_str(), Str::interned(long).as_str()));
+    assert!(!std::ptr::eq(Str::from(long).as_str(), Str::interned(long).as_str()));
+    assert!(Str::from(long).heap_bytes() > long.len());
+    assert_eq!(Str::interned("short").heap_bytes(), 0);
+    assert_eq!((size_of::<Str>(), size_of::<Option<Str>>()), (16, 16));
+}
+
+#[test]
+fn uids_are_what_they_were() {
+    let texts = ["", "x", "3D6C411C-AE02-471C-941C-9CAA77456E00", "3d6c411c-ae02-471c-941c-9caa77456e00"];
+    for text in texts
+        .into_iter()
+        .chain(["3d6c411cae02471c941c9caa77456e00", "{3d6c411c-ae02-471c-941c-9caa77456e00}"])
+    {
+        assert_eq!(Uid::from(text).to_str(), text);
+        assert_eq!(Uid::from(text).to_string(), text);
+    }
+    assert_ne!(Uid::from(texts[2]), Uid::from(texts[3]));
+    assert_eq!(size_of::<Uid>(), 24);
+}
+
+proptest! {
+    #[test]
+    fn a_text_is_what_it_was_made_of(one in "\\PC{0,20}", other in "\\PC{0,20}") {
+        let (a, b) = (Str::from(one.as_str()), Str::interned(&other));
+        prop_assert_eq!(a.as_str(), &one);
+        prop_assert_eq!(b.as_str(), &other);
+        prop_assert_eq!(a == b, one == other);
+        prop_assert_eq!(a == *other, one == other);
+        prop_assert_eq!(a.cmp(&b), one.cmp(&other));
+        prop_assert_eq!(a.is_empty(), one.is_empty());
+        let hash = |it: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            it(&mut hasher);
+            hasher.finish()
+        };
+        prop_assert_eq!(hash(&|hasher| a.hash(hasher)), hash(&|hasher| one.hash(hasher)));
+    }
+
+    #[test]
+    fn a_uid_is_the_text_that_it_was_made_of(bytes: [u8; 16], upper: bool, other in "\\PC{0,40}") {
+        let uuid = uuid::Uuid::from_bytes(bytes).to_string();
+        let uuid = if upper { uuid.to_uppercase() } else { uuid };
+        for text in [uuid.as_str(), other.as_str()] {
+            let uid = Uid::from(text);
+            prop_assert_eq!(&*uid.to_str(), text);
+            prop_assert_eq!(uid.to_string(), text);
+            prop_assert!(uid == *text);
+            prop_assert_eq!(uid == *uuid, text == uuid);
+        }
+        let (one, two) = (Uid::from(uuid.as_str()), Uid::from(other.as_str()));
+        prop_assert_eq!(one == two, uuid == other);
+    }
 }
 
 #[test]

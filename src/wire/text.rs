@@ -5,32 +5,79 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::Arc;
+
+use arcstr::ArcStr;
 
 use super::reader::{Value, WireError};
 use super::{Field, Source, intern, splice};
 
-/// An immutable, shared string: two words, cloned by reference count, nothing allocated when empty.
-#[derive(Clone, Default)]
-pub struct Str(Option<Arc<str>>);
+/// Bytes of text that a [`Str`] holds in itself: what a pointer and the variant's tag leave of two words.
+const SHORT: usize = 14;
+
+/// An immutable string: two words. What is short (resource versions, most kinds, phases, addresses, many names) is in them, with
+/// nothing allocated, counted or looked up; what is longer is shared and cloned by reference count.
+#[derive(Clone)]
+pub struct Str(Text);
+
+#[derive(Clone)]
+enum Text {
+    Short {
+        length: u8,
+        bytes: [u8; SHORT],
+    },
+    /// Longer than [`SHORT`] bytes, always: equal texts are of the same variant.
+    Long(ArcStr),
+}
 
 impl Str {
     /// The empty string.
-    pub const EMPTY: Str = Str(None);
+    pub const EMPTY: Str = Str(Text::Short { length: 0, bytes: [0; SHORT] });
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        self.0.as_deref().unwrap_or("")
+        match &self.0 {
+            // They are the whole text of a `str`, so this does not fail.
+            Text::Short { .. } => std::str::from_utf8(self.bytes()).unwrap_or_default(),
+            Text::Long(text) => text,
+        }
+    }
+
+    /// The text's bytes: what is compared, for it needs no look at their encoding.
+    fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Text::Short { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or_default(),
+            Text::Long(text) => text.as_bytes(),
+        }
+    }
+
+    fn short(text: &str) -> Option<Self> {
+        let mut bytes = [0; SHORT];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Some(Self(Text::Short { length: u8::try_from(text.len()).ok()?, bytes }))
     }
 
     /// The one shared copy of `text`: for strings that many objects hold.
     pub fn interned(text: &str) -> Self {
-        if text.is_empty() { Self::EMPTY } else { Self(Some(intern::text(text))) }
+        Self::short(text).unwrap_or_else(|| Self(Text::Long(intern::text(text))))
+    }
+
+    /// Whether there is no text. Said of the string itself, because it is asked far more often than the text is read.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.0, Text::Short { length: 0, .. })
     }
 
     /// Heap bytes held by this string alone, or by all that share it.
     pub fn heap_bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, |text| text.len() + 2 * size_of::<usize>())
+        match &self.0 {
+            Text::Short { .. } => 0,
+            Text::Long(text) => text.len() + 2 * size_of::<usize>(),
+        }
+    }
+}
+
+impl Default for Str {
+    fn default() -> Self {
+        Self::EMPTY
     }
 }
 
@@ -44,7 +91,7 @@ impl Deref for Str {
 
 impl From<&str> for Str {
     fn from(text: &str) -> Self {
-        if text.is_empty() { Self::EMPTY } else { Self(Some(Arc::from(text))) }
+        Self::short(text).unwrap_or_else(|| Self(Text::Long(ArcStr::from(text))))
     }
 }
 
@@ -69,8 +116,10 @@ impl From<Str> for String {
 impl PartialEq for Str {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a == b,
-            (None, None) => true,
+            (Text::Short { length: a, bytes: one }, Text::Short { length: b, bytes: other }) => {
+                a == b && one == other
+            }
+            (Text::Long(a), Text::Long(b)) => ArcStr::ptr_eq(a, b) || a == b,
             _ => false,
         }
     }
@@ -80,19 +129,19 @@ impl Eq for Str {}
 
 impl PartialEq<str> for Str {
     fn eq(&self, other: &str) -> bool {
-        self.as_str() == other
+        self.bytes() == other.as_bytes()
     }
 }
 
 impl PartialEq<&str> for Str {
     fn eq(&self, other: &&str) -> bool {
-        self.as_str() == *other
+        self.bytes() == other.as_bytes()
     }
 }
 
 impl PartialEq<String> for Str {
     fn eq(&self, other: &String) -> bool {
-        self.as_str() == other
+        self.bytes() == other.as_bytes()
     }
 }
 
@@ -110,7 +159,8 @@ impl PartialOrd for Str {
 
 impl Ord for Str {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.as_str().cmp(other.as_str())
+        // As text is compared: by bytes.
+        self.bytes().cmp(other.bytes())
     }
 }
 

@@ -71,14 +71,14 @@ impl<T: Field + ListItem> Field for Vec<T> {
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         let mut item = T::default();
         item.merge(value, source)?;
-        self.push(item);
+        push(self, item);
         Ok(())
     }
 
     fn merge_interned(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         let mut item = T::default();
         item.merge_interned(value, source)?;
-        self.push(item);
+        push(self, item);
         Ok(())
     }
 
@@ -96,6 +96,14 @@ impl<T: Field + ListItem> Field for Vec<T> {
         self.shrink_to_fit();
         Ok(())
     }
+}
+
+/// Most lists have one item: it gets room for one, which need not be given back.
+fn push<T>(list: &mut Vec<T>, item: T) {
+    if list.is_empty() {
+        list.reserve_exact(1);
+    }
+    list.push(item);
 }
 
 /// What may stand in a repeated field: everything length-delimited.

@@ -34,7 +34,7 @@ fn objects(owners: impl Fn(usize) -> Vec<usize>) -> Vec<ObjectMeta> {
     let reference = |at: usize| OwnerReference {
         kind: Str::interned("Thing"),
         name: Str::interned(&format!("thing-{at}")),
-        uid: Str::interned(&uid(at)),
+        uid: uid(at).as_str().into(),
         api_version: Str::interned("ex.io/v1"),
         controller: None,
         block_owner_deletion: Some(true),

@@ -50,6 +50,6 @@ fn is_meant(wanted: &proto::ObjectReference, object: &ObjectRef) -> bool {
     let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
     is(&wanted.name, &object.key.name)
         && is(&wanted.namespace, &object.key.namespace)
-        && is(&wanted.uid, &object.uid)
+        && is(&wanted.uid, &object.uid.to_str())
         && (wanted.resource.is_empty() || object.kind.is_some_and(|kind| kind.to_string() == wanted.resource))
 }

@@ -12,7 +12,7 @@ use crate::admin::proto::EventType;
 use crate::api::Kind;
 use crate::framework::Requeue;
 use crate::model::Key;
-use crate::wire::Str;
+use crate::wire::{Str, Uid};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct ObjectRef {
     /// Its namespace and name.
     pub key: Key,
     /// Its UID, or empty.
-    pub uid: Str,
+    pub uid: Uid,
 }
 
 /// What happened.

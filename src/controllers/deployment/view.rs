@@ -10,7 +10,7 @@ use crate::api::kinds::{BY_CONTROLLER, orphan_key};
 use crate::framework::ObserveError;
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key};
-use crate::wire::Str;
+use crate::wire::Uid;
 
 /// Feature gates that matter here.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(super) struct View {
     pub(super) replica_sets: Vec<Arc<ReplicaSet>>,
     /// UIDs of those ReplicaSets that have pods which have not run to their end, be they on their way out or not. Only
     /// read for a Deployment that recreates.
-    pub(super) running: Vec<Str>,
+    pub(super) running: Vec<Uid>,
     /// What the first pass's plan met; empty on the first pass.
     pub(super) failures: Vec<Failure>,
     pub(super) gates: Gates,
@@ -46,7 +46,7 @@ pub(super) fn observe(
     let selector = Selector::compile(&deployment.spec.selector)
         .map_err(|error| ObserveError::Terminal(format!("Deployment {key}: {error}")))?;
     let uid = &deployment.metadata.uid;
-    let mut replica_sets = room.replica_sets.by_index(BY_CONTROLLER, uid);
+    let mut replica_sets = room.replica_sets.by_index(BY_CONTROLLER, &uid.to_str());
     replica_sets.extend(room.replica_sets.by_index(BY_CONTROLLER, &orphan_key(&key.namespace)));
     // One of ours that the cache has not shown yet, met by its name.
     for met in failures.iter().filter_map(in_the_way).filter(|met| met.metadata.is_controlled_by(uid)) {
@@ -63,8 +63,8 @@ pub(super) fn observe(
     Ok(Some(View { deployment, selector, replica_sets, running, failures, gates: room.gates }))
 }
 
-fn has_running_pods(room: &Controller, replica_set: &str) -> bool {
-    room.pods.by_index(BY_CONTROLLER, replica_set).iter().any(|pod| !pod.is_finished())
+fn has_running_pods(room: &Controller, replica_set: &Uid) -> bool {
+    room.pods.by_index(BY_CONTROLLER, &replica_set.to_str()).iter().any(|pod| !pod.is_finished())
 }
 
 /// The ReplicaSet that bears the name of one that was to be created.

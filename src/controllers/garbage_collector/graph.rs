@@ -103,7 +103,7 @@ impl Graph {
 
     /// An object was seen: new, changed, or the same as before. What is older than what is known is ignored.
     pub fn observe(&mut self, kind: &'static Kind, meta: &ObjectMeta, worth: &mut Worth) {
-        let uid = Uid::from(&meta.uid);
+        let uid = meta.uid.clone();
         let version = meta.version().unwrap_or(0);
         let id = self.find_or_insert(&uid);
         let Some(node) = self.nodes.get_mut(id) else { return };
@@ -137,7 +137,7 @@ impl Graph {
         self.tell_owners(&lost, worth);
         self.drop_unreferenced(&lost);
         let Some(node) = self.nodes.get_mut(id) else { return };
-        if node.dependents.is_empty() {
+        if node.dependents().is_empty() {
             self.nodes.remove(id);
             return;
         }
@@ -159,7 +159,7 @@ impl Graph {
     /// An object of `kind` went out of sight, and this is the last that is known of it. A watch that tells of a deletion
     /// tells the version at which it took place, which is newer than what was known; a list just lacks the object.
     pub fn gone(&mut self, kind: &'static Kind, last: &ObjectMeta, worth: &mut Worth) {
-        let uid = Uid::from(&last.uid);
+        let uid = last.uid.clone();
         let known = self.nodes.find(&uid).and_then(|id| self.nodes.get(id)).map_or(0, |node| node.version);
         let watched = known != 0 && last.version().is_some_and(|version| version > known);
         self.remove(kind, &uid, if watched { Removal::Deleted } else { Removal::Missed }, worth);
@@ -174,7 +174,7 @@ impl Graph {
     ) {
         let mut present = HashSet::new();
         for meta in objects {
-            present.insert(Uid::from(&meta.uid));
+            present.insert(meta.uid.clone());
             self.observe(kind, meta, worth);
         }
         self.remove_all(kind, |uid| !present.contains(uid), worth);
@@ -249,7 +249,7 @@ impl Graph {
 
     /// A virtual node became an object: references that point elsewhere do not mean it.
     fn appeared(&mut self, id: NodeId, worth: &mut Worth) {
-        if self.nodes.get(id).is_none_or(|node| node.dependents.is_empty()) {
+        if self.nodes.get(id).is_none_or(|node| node.dependents().is_empty()) {
             return;
         }
         let place = self.place_of(id);
@@ -262,7 +262,7 @@ impl Graph {
 
     fn tell_dependents(&self, id: NodeId, worth: &mut Worth, which: impl Fn(&Node, &Edge) -> bool) {
         let Some(owner) = self.nodes.get(id) else { return };
-        for held in &owner.dependents {
+        for held in owner.dependents() {
             if let Some(dependent) = self.nodes.get(held.node)
                 && let Some(edge) = dependent.owners.get(held.edge as usize)
                 && held.node != id
@@ -276,7 +276,7 @@ impl Graph {
     /// Tells the owners that waited for a dependent which blocked them, once no other does.
     fn tell_owners(&self, lost: &[Edge], worth: &mut Worth) {
         for owner in lost.iter().filter(|edge| edge.counts).filter_map(|edge| self.nodes.get(edge.owner)) {
-            if owner.state.foreground_deleting && owner.blocking == 0 {
+            if owner.state.foreground_deleting && owner.blocking() == 0 {
                 worth.delete.push(owner.uid.clone());
             }
         }
@@ -337,7 +337,7 @@ impl Graph {
             && node.owners.iter().zip(references).all(|(edge, reference)| {
                 edge.coordinates.are_of(reference)
                     && edge.blocks == blocks(reference)
-                    && self.nodes.get(edge.owner).is_some_and(|owner| owner.uid == Uid::from(&reference.uid))
+                    && self.nodes.get(edge.owner).is_some_and(|owner| owner.uid == reference.uid)
             })
     }
 
@@ -346,14 +346,12 @@ impl Graph {
         let Some(namespace) = self.nodes.get(id).map(|node| node.namespace.clone()) else { return };
         let mut edges = Vec::with_capacity(references.len());
         for (position, reference) in references.iter().enumerate() {
-            let owner = self.find_or_insert(&Uid::from(&reference.uid));
+            let owner = self.find_or_insert(&reference.uid);
             let coordinates = self.shared_coordinates(owner, reference);
             let blocks = blocks(reference);
             let Some(node) = self.nodes.get_mut(owner) else { continue };
-            let at = node.dependents.len() as u32;
-            node.dependents.push(Dependent { node: id, edge: position as u32 });
             let counts = blocks && owner != id && node.is_at(&coordinates, &namespace);
-            node.blocking += u32::from(counts);
+            let at = node.add_dependent(Dependent { node: id, edge: position as u32 }, counts);
             edges.push(Edge { coordinates, owner, at, blocks, counts });
         }
         if let Some(node) = self.nodes.get_mut(id) {
@@ -363,7 +361,7 @@ impl Graph {
 
     /// Coordinates as another dependent of the owner has them already: all but always the same.
     fn shared_coordinates(&self, owner: NodeId, reference: &OwnerReference) -> Arc<Coordinates> {
-        let sibling = self.nodes.get(owner).and_then(|owner| owner.dependents.last());
+        let sibling = self.nodes.get(owner).and_then(|owner| owner.dependents().last());
         let edge = sibling.and_then(|held| self.nodes.get(held.node)?.owners.get(held.edge as usize));
         match edge.filter(|edge| edge.coordinates.are_of(reference)) {
             Some(edge) => Arc::clone(&edge.coordinates),
@@ -373,7 +371,7 @@ impl Graph {
 
     /// Finds out anew which dependents' edges count, after the node has become another.
     fn recount(&mut self, id: NodeId) {
-        let held = self.nodes.get(id).map(|node| node.dependents.clone()).unwrap_or_default();
+        let held = self.nodes.get(id).map(|node| node.dependents().to_vec()).unwrap_or_default();
         let mut blocking = 0;
         for held in held {
             let edge =
@@ -389,7 +387,7 @@ impl Graph {
             }
         }
         if let Some(node) = self.nodes.get_mut(id) {
-            node.blocking = blocking;
+            node.set_blocking(blocking);
         }
     }
 
@@ -402,12 +400,7 @@ impl Graph {
                 continue;
             };
             let Some(node) = self.nodes.get_mut(owner) else { continue };
-            node.dependents.swap_remove(at as usize);
-            node.blocking -= u32::from(counts);
-            if node.dependents.capacity() > 16 && node.dependents.len() < node.dependents.capacity() / 4 {
-                node.dependents.shrink_to(node.dependents.len() * 2);
-            }
-            if let Some(moved) = node.dependents.get(at as usize).copied()
+            if let Some(moved) = node.remove_dependent(at, counts)
                 && let Some(dependent) = self.nodes.get_mut(moved.node)
                 && let Some(edge) = dependent.owners.get_mut(moved.edge as usize)
             {
@@ -420,7 +413,7 @@ impl Graph {
     /// Drops virtual nodes to which nobody refers any more.
     fn drop_unreferenced(&mut self, lost: &[Edge]) {
         for edge in lost {
-            let unreferenced = |node: &Node| node.is_virtual() && node.dependents.is_empty();
+            let unreferenced = |node: &Node| node.is_virtual() && node.dependents().is_empty();
             if self.nodes.get(edge.owner).is_some_and(unreferenced) {
                 self.nodes.remove(edge.owner);
             }

@@ -54,10 +54,9 @@ pub mod graph;
 pub mod plan;
 #[cfg(test)]
 mod tests;
-mod uid;
 pub mod view;
 
-pub use uid::Uid;
+pub use crate::wire::Uid;
 
 use graph::{Graph, Worth};
 use view::{Attempt, View};

@@ -17,7 +17,7 @@ use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use crate::api::meta::ObjectMeta;
 use crate::model::Plan;
 use crate::model::plan::{EventSpec, Patch, Propagation, Regarding, Step, Tolerate, Verb, Write};
-use crate::wire::Str;
+use crate::wire::{Str, Uid};
 
 /// How often an owner is looked for that is there and that no watch tells of: as often as discovery is.
 const UNSEEN: Duration = Duration::from_secs(30);
@@ -109,7 +109,7 @@ fn waiting(facts: &Facts, live: &ObjectMeta) -> Plan {
 
 fn orphaning(owner: &Identity, live: &ObjectMeta, dependents: &[Held]) -> Plan {
     let release = |held: &Held| {
-        let mut patch = Tested::of(&held.identity.uid.to_str());
+        let mut patch = Tested::of(&held.identity.uid);
         patch.remove_references(held.positions.iter().map(|at| (*at, live.uid.clone())));
         patch.write(&held.identity)
     };
@@ -166,7 +166,7 @@ fn unblocking(identity: &Identity, live: &ObjectMeta) -> Option<Write> {
     for (at, reference) in live.owner_references.iter().enumerate() {
         if reference.block_owner_deletion == Some(true) {
             let path = format!("/metadata/ownerReferences/{at}");
-            patch.test(&format!("{path}/uid"), &reference.uid);
+            patch.test(&format!("{path}/uid"), &reference.uid.to_str());
             let path = format!("{path}/blockOwnerDeletion");
             patch.operations.push(json!({"op": "replace", "path": path, "value": false}));
         }
@@ -181,9 +181,9 @@ struct Tested {
 
 impl Tested {
     /// A patch of the object with this UID alone.
-    fn of(uid: &Str) -> Self {
+    fn of(uid: &Uid) -> Self {
         let mut patch = Self { operations: Vec::new() };
-        patch.test("/metadata/uid", uid);
+        patch.test("/metadata/uid", &uid.to_str());
         patch
     }
 
@@ -192,12 +192,12 @@ impl Tested {
     }
 
     /// Takes out references: position, ascending, and UID of each.
-    fn remove_references(&mut self, references: impl DoubleEndedIterator<Item = (usize, Str)>) {
+    fn remove_references(&mut self, references: impl DoubleEndedIterator<Item = (usize, Uid)>) {
         let mut removals = Vec::new();
         // From the last, so that the positions of the others hold.
         for (at, uid) in references.rev() {
             let path = format!("/metadata/ownerReferences/{at}");
-            self.test(&format!("{path}/uid"), &uid);
+            self.test(&format!("{path}/uid"), &uid.to_str());
             removals.push(json!({"op": "remove", "path": path}));
         }
         self.operations.append(&mut removals);

@@ -135,7 +135,7 @@ fn find(reads: &Reads, kind: &'static Kind, key: &Key, uid: &Uid) -> Result<AnyO
     match reads.object(kind, key) {
         None => Err(Missing::NotRead(Read::Object(kind, key.clone()))),
         Some(Err(error)) => Err(Missing::Failed(error.to_string())),
-        Some(Ok(Some(object))) if Uid::from(&object.meta().uid) == *uid => Ok(Arc::clone(object)),
+        Some(Ok(Some(object))) if object.meta().uid == *uid => Ok(Arc::clone(object)),
         Some(Ok(_)) => Err(Missing::Gone),
     }
 }
@@ -196,7 +196,7 @@ fn observe_candidate(
     let mut seen = Sighting::default();
     for reference in &live.meta().owner_references {
         let place = Place {
-            uid: Uid::from(&reference.uid),
+            uid: reference.uid.clone(),
             coordinates: Arc::new(Coordinates::of(reference)),
             namespace: facts.identity.key.namespace.clone(),
         };

@@ -65,7 +65,7 @@ pub(super) fn observe(
     }
     let template = pods::template_metadata(&replica_set.spec.template)
         .map_err(|error| unusable(format!("template: {error}")))?;
-    let mut pods = room.pods.by_index(BY_CONTROLLER, &replica_set.metadata.uid);
+    let mut pods = room.pods.by_index(BY_CONTROLLER, &replica_set.metadata.uid.to_str());
     pods.extend(room.pods.by_index(BY_CONTROLLER, &orphan_key(&key.namespace)));
     let related = related(room, &replica_set, &selector, &pods);
     Ok(Some(View {
@@ -92,8 +92,8 @@ fn related(
     if pods.iter().filter(may_count).count() <= desired(replica_set) {
         return Vec::new();
     }
-    let siblings = room.replica_sets.by_index(BY_CONTROLLER, &owner.uid);
+    let siblings = room.replica_sets.by_index(BY_CONTROLLER, &owner.uid.to_str());
     let others = siblings.iter().filter(|sibling| sibling.metadata.uid != replica_set.metadata.uid);
-    let theirs = others.flat_map(|other| room.pods.by_index(BY_CONTROLLER, &other.metadata.uid));
+    let theirs = others.flat_map(|other| room.pods.by_index(BY_CONTROLLER, &other.metadata.uid.to_str()));
     theirs.chain(pods.iter().filter(may_count).cloned()).collect()
 }

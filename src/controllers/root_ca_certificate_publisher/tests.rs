@@ -13,7 +13,7 @@ use crate::api::kinds::CONFIG_MAPS;
 use crate::executor::{ActionState, write_action};
 use crate::framework::{Ended, Outcome, RoomMetrics};
 use crate::informer::downcast;
-use crate::model::plan::{Step, Verb};
+use crate::model::plan::{Rest, Step, Verb};
 use crate::telemetry::{Registry, encode_text};
 use crate::wire::splice::{Edit, edit, get, put_bytes};
 use crate::wire::{Message, Value};
@@ -80,7 +80,7 @@ fn reconciles_are_counted_by_the_status_that_they_end_with() {
     let refused = ActionState { code: Some(403), ..write_action(write, write.to_string()) };
     let failed = || Outcome::Failed { error: "no".into(), retry: true };
     for (outcome, actions) in [
-        (Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO }, &[][..]),
+        (Outcome::Done { writes: 1, requeue_after: None, rest: Rest::NONE }, &[][..]),
         (Outcome::Absent, &[]),
         (Outcome::Waiting(&CONFIG_MAPS), &[]),
         (failed(), &[refused]),

@@ -9,7 +9,7 @@ use crate::api::core::{Secret, ServiceAccount};
 use crate::framework::{ObserveError, Room};
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
-use crate::wire::Str;
+use crate::wire::{Str, Uid};
 
 /// Reads token secrets with the accounts that they name. Keys are secrets.
 pub(super) struct Tokens {
@@ -25,7 +25,7 @@ pub(super) struct TokenView {
     /// Name of the account that it is for.
     pub(super) account_name: Str,
     /// UID of the account that it is for; empty when the secret doesn't say.
-    pub(super) account_uid: Str,
+    pub(super) account_uid: Uid,
     /// The account, if the one that the secret names exists.
     pub(super) account: Option<Arc<ServiceAccount>>,
     /// The CA bundle to hold; empty when there is none.
@@ -40,7 +40,7 @@ impl Room for Tokens {
             return Ok(None);
         };
         let annotation = |name| secret.metadata.annotations.get(name).cloned().unwrap_or_default();
-        let (account_name, account_uid) = (annotation(ACCOUNT_NAME), annotation(ACCOUNT_UID));
+        let (account_name, account_uid) = (annotation(ACCOUNT_NAME), Uid::from(annotation(ACCOUNT_UID)));
         if account_name.is_empty() {
             return Ok(None);
         }

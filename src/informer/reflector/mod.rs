@@ -286,7 +286,10 @@ impl Reflector {
 
     /// Decodes an object; within a list, one that the store holds already is not decoded but shared.
     fn take_in(&self, object: &Bytes, listed: bool) -> Result<Item, Failure> {
-        if listed && let Some(held) = self.known(object)? {
+        if listed
+            && !self.store.is_empty()
+            && let Some(held) = self.known(object)?
+        {
             return Ok(Item::Object(held));
         }
         match (self.kind.decode)(object) {

@@ -125,6 +125,16 @@ impl Contents {
         bucket.into_iter().flat_map(Bucket::as_iter)
     }
 
+    /// Makes room for the objects of a list. A table that grows as it is filled hashes what it holds again and again, and
+    /// looks at every object for that.
+    pub(super) fn reserve(&mut self, list: &Snapshot) {
+        let hasher = self.hasher;
+        for (namespace, count) in list.namespaces.iter().filter(|(_, count)| **count > 0) {
+            let Table(table) = self.namespaces.entry(namespace.clone()).or_default();
+            table.reserve(count.saturating_sub(table.len()), |held| hash_of(hasher, held));
+        }
+    }
+
     /// Files `object` and returns the one that it replaces.
     pub(super) fn insert(&mut self, indexes: &[Index], object: &AnyObject) -> Option<AnyObject> {
         let meta = object.meta();
@@ -230,38 +240,56 @@ fn unfile(
     }
 }
 
-/// A set of objects that is being put together, at most one per namespace and name: a list in progress.
+/// A set of objects that is being put together, at most one per namespace and name: a list in progress. It lives for a
+/// moment, so it keeps hashes rather than look at its objects again when it grows.
 #[derive(Default)]
 pub(crate) struct Snapshot {
     hasher: DefaultHashBuilder,
-    table: Table,
+    table: HashTable<(u64, AnyObject)>,
+    /// How many objects there are of each namespace.
+    namespaces: HashMap<Str, usize>,
 }
 
 impl Snapshot {
     /// Adds an object; a later one replaces an earlier one of the same name.
     pub(crate) fn put(&mut self, object: &AnyObject) {
         let hash = hash_of(self.hasher, object);
-        self.table.put(self.hasher, hash, object);
+        let meta = object.meta();
+        let is_it = |(_, held): &(u64, AnyObject)| is_at(held, &meta.namespace, &meta.name);
+        if let Some((_, held)) = self.table.find_mut(hash, is_it) {
+            *held = Arc::clone(object);
+            return;
+        }
+        self.table.insert_unique(hash, (hash, Arc::clone(object)), |(hash, _)| *hash);
+        match self.namespaces.get_mut(meta.namespace.as_str()) {
+            Some(count) => *count += 1,
+            None => drop(self.namespaces.insert(meta.namespace.clone(), 1)),
+        }
     }
 
     /// Takes an object out again.
     pub(crate) fn remove(&mut self, namespace: &str, name: &str) {
         let hash = hash_key(self.hasher, namespace, name);
-        self.table.remove(self.hasher, hash, namespace, name);
+        let Ok(entry) = self.table.find_entry(hash, |(_, held)| is_at(held, namespace, name)) else { return };
+        entry.remove();
+        if let Some(count) = self.namespaces.get_mut(namespace) {
+            *count -= 1;
+        }
     }
 
     /// Whether there is an object of this name.
     pub(super) fn contains(&self, namespace: &str, name: &str) -> bool {
-        self.table.get(hash_key(self.hasher, namespace, name), namespace, name).is_some()
+        let hash = hash_key(self.hasher, namespace, name);
+        self.table.find(hash, |(_, held)| is_at(held, namespace, name)).is_some()
     }
 
     /// Number of objects.
     pub(crate) fn len(&self) -> usize {
-        self.table.0.len()
+        self.table.len()
     }
 
     pub(super) fn into_objects(self) -> impl Iterator<Item = AnyObject> {
-        self.table.0.into_iter()
+        self.table.into_iter().map(|(_, object)| object)
     }
 }
 

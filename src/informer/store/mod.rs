@@ -255,6 +255,7 @@ impl Store {
                 contents.remove(self.kind.indexes, &held.meta().namespace, &held.meta().name);
                 changes.push((Some(held), None));
             }
+            contents.reserve(&objects);
             for object in objects.into_objects() {
                 let meta = object.meta();
                 match contents.get(&meta.namespace, &meta.name).map(|held| held.meta()) {

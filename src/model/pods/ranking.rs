@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::{NANOS_PER_SECOND, ready_since};
 use crate::api::core::Pod;
-use crate::wire::{Str, Time};
+use crate::wire::{Str, Time, Uid};
 
 /// The annotation by which a pod's owner says how much would be lost with it.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -38,7 +38,7 @@ pub struct DeletionRank {
     ready_for: Age,
     restarts: Reverse<(i32, i32)>,
     created: Age,
-    uid: Str,
+    uid: Uid,
 }
 
 /// An age in nanoseconds, to the power of two below it; unknown before all others, then young before old.

@@ -71,7 +71,7 @@ impl Account {
             (None, _) => before.is_none(),
             (Some(old), Some(_)) => before == Some(&state(old)),
             // A deletion shows the final state, which is newer.
-            (Some(old), None) => before.is_some_and(|(uid, _)| *uid == *old.meta().uid),
+            (Some(old), None) => before.is_some_and(|(uid, _)| *uid == *old.meta().uid.to_str()),
         };
         if !fits {
             self.complaints.push(format!("{key}: told of {delta:?} with {before:?} before"));

@@ -91,7 +91,7 @@ impl Cluster {
                     self.sets.iter().all(|held| held.object.metadata.name != set.metadata.name),
                     "a collision"
                 );
-                set.metadata.uid = Str::from(format!("uid-of-{}-{}", set.metadata.name, self.version));
+                set.metadata.uid = format!("uid-of-{}-{}", set.metadata.name, self.version).into();
                 set.metadata.generation = 1;
                 set.metadata.creation_timestamp = crate::wire::Time::from_seconds(self.clock);
                 set.metadata.resource_version = self.next_version();
@@ -126,7 +126,7 @@ impl Cluster {
             Verb::Patch(Patch::Strategic(patch)) => {
                 let at = self.find(&write.key.name);
                 let mut set = (*self.sets[at].object).clone();
-                assert_eq!(patch["metadata"]["uid"], set.metadata.uid.as_str());
+                assert_eq!(patch["metadata"]["uid"], *set.metadata.uid.to_str());
                 assert!(patch["metadata"]["ownerReferences"][0]["controller"].as_bool().unwrap());
                 let owner = crate::model::owners::controller_reference(&self.deployment.metadata, KIND);
                 set.metadata.owner_references = vec![owner];

@@ -54,8 +54,8 @@ pub(super) fn since(
         .map(EndpointAddress::target_uid)
         .collect();
     let publish = service.spec.publish_not_ready_addresses;
-    let is_news = |pod: &Pod| match known.get(&pod.metadata.uid) {
-        None => wanted.contains(&pod.metadata.uid),
+    let is_news = |pod: &Pod| match known.get(&pod.metadata.uid.to_str()) {
+        None => wanted.contains(&pod.metadata.uid.to_str()),
         // Where all are published, readiness is not shown.
         Some(ready) => !publish && *ready != pod.is_ready(),
     };
@@ -76,7 +76,7 @@ fn address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
             kind: "Pod".into(),
             namespace: pod.metadata.namespace.clone(),
             name: pod.metadata.name.clone(),
-            uid: pod.metadata.uid.clone(),
+            uid: pod.metadata.uid.to_str(),
             ..ObjectReference::default()
         })),
         hostname: hostname(service, pod).cloned().unwrap_or_default(),

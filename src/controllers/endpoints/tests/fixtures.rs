@@ -128,7 +128,7 @@ impl Bench {
                 let (held, sent) = (self.held(), Endpoints::decode(body).unwrap());
                 let (held, sent) = (&held.metadata, &sent.metadata);
                 assert_eq!((&sent.uid, &sent.resource_version), (&held.uid, &held.resource_version));
-                store(body, &held.uid);
+                store(body, &held.uid.to_str());
                 "update".to_owned()
             }
             Verb::Delete { uid, .. } => {

@@ -141,7 +141,7 @@ impl Wanted<'_> {
                 kind: POD.into(),
                 namespace: pod.metadata.namespace.clone(),
                 name: pod.metadata.name.clone(),
-                uid: pod.metadata.uid.clone(),
+                uid: pod.metadata.uid.to_str(),
                 ..ObjectReference::default()
             })),
             node_name: given(&pod.spec.node_name).cloned(),

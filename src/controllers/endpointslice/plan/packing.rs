@@ -179,7 +179,7 @@ impl<'a> Packing<'_, 'a> {
             }),
         };
         // One that only goes to another slice has not changed.
-        if known.get(wanted.pod.metadata.uid.as_str()) != Some(&Some(wanted.pod.is_ready())) {
+        if known.get(&*wanted.pod.metadata.uid.to_str()) != Some(&Some(wanted.pod.is_ready())) {
             self.packed.note(wanted.since());
         }
         Ok(Placed { endpoint: wanted.endpoint(&self.view.service, self.family), held: None })

@@ -28,7 +28,7 @@ fn a_slice_has_the_labels_of_its_service_and_its_own() {
     assert_eq!(slice.metadata.generate_name, "web-");
     let owner = slice.metadata.controller().unwrap();
     assert_eq!(
-        [&owner.api_version, &owner.kind, &owner.name, &owner.uid],
+        [&owner.api_version, &owner.kind, &owner.name, &owner.uid.to_str()],
         ["v1", "Service", "web", "web-uid"]
     );
     assert_eq!(owner.block_owner_deletion, Some(true));

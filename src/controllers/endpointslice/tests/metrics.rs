@@ -6,9 +6,9 @@ use super::super::*;
 use super::fixtures::{Bench, pod, service};
 use crate::executor::{ActionResult, ActionState, ActionVerb};
 use crate::framework::{Outcome, Pass, Reads, Reconcile, RoomMetrics};
-use crate::model::plan::{Step, Verb};
+use crate::model::plan::{Rest, Step, Verb};
 use crate::telemetry::Registry;
-use crate::wire::Str;
+use crate::wire::Uid;
 
 fn ended<'a>(outcome: &'a Outcome, actions: &'a [ActionState]) -> Ended<'a> {
     Ended { outcome, actions, took: Duration::ZERO }
@@ -34,7 +34,7 @@ fn reconcile(room: &RoomAdapter<Controller>, bench: &Bench) {
         },
         kind: write.kind,
         key: write.key.clone(),
-        uid: Str::EMPTY,
+        uid: Uid::default(),
         subresource: "",
         summary: write.to_string(),
         result: ActionResult::Done,
@@ -42,7 +42,7 @@ fn reconcile(room: &RoomAdapter<Controller>, bench: &Bench) {
     };
     let actions: Vec<ActionState> = writes.flatten().map(action).collect();
     bench.reconcile();
-    let done = Outcome::Done { writes: actions.len(), requeue_after: None, rest: Duration::ZERO };
+    let done = Outcome::Done { writes: actions.len(), requeue_after: None, rest: Rest::NONE };
     room.ended(&key, ended(&done, &actions));
 }
 

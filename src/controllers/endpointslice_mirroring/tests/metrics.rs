@@ -28,7 +28,7 @@ fn work_is_counted() {
             verb,
             kind: &crate::api::kinds::ENDPOINT_SLICES,
             key: key.clone(),
-            uid: crate::wire::Str::EMPTY,
+            uid: crate::wire::Uid::default(),
             subresource: "",
             summary: String::new(),
             result: ActionResult::Done,
@@ -36,7 +36,7 @@ fn work_is_counted() {
         };
         let took = Duration::from_millis(3);
         let actions = [action(ActionVerb::Create)];
-        let done = Outcome::Done { writes: 1, requeue_after: None, rest: Duration::ZERO };
+        let done = Outcome::Done { writes: 1, requeue_after: None, rest: crate::model::plan::Rest::NONE };
         metrics.ended(&key, Ended { outcome: &done, actions: &actions, took });
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
         let line = |name: &str| {

@@ -95,7 +95,7 @@ fn an_endpoint_says_what_its_address_says() {
     }
     let owner = &slice.metadata.owner_references[0];
     assert_eq!(
-        (owner.kind.as_str(), owner.api_version.as_str(), owner.uid.as_str(), owner.controller),
+        (owner.kind.as_str(), owner.api_version.as_str(), &*owner.uid.to_str(), owner.controller),
         ("Endpoints", "v1", "web-uid", Some(true))
     );
 }

@@ -31,7 +31,7 @@ impl Graph {
         let roots: Vec<NodeId> = uids.iter().filter_map(|uid| self.nodes.find(uid)).collect();
         let mut found: HashSet<NodeId> = roots.iter().copied().collect();
         let up = |node: &Node| node.owners.iter().map(|edge| edge.owner).collect::<Vec<_>>();
-        let down = |node: &Node| node.dependents.iter().map(|held| held.node).collect::<Vec<_>>();
+        let down = |node: &Node| node.dependents().iter().map(|held| held.node).collect::<Vec<_>>();
         for step in [&up as &dyn Fn(&Node) -> Vec<NodeId>, &down] {
             let mut seen = HashSet::new();
             let mut next = roots.clone();

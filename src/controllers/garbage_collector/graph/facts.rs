@@ -78,10 +78,10 @@ impl Graph {
                         owner.is_at(&edge.coordinates, &node.namespace) && !owner.state.foreground_deleting
                     })
                 }),
-                has_dependents: node.dependents.iter().any(|held| held.node != id),
-                blocking: node.blocking,
+                has_dependents: node.dependents().iter().any(|held| held.node != id),
+                blocking: node.blocking(),
                 deadlocked: node.state.foreground_deleting
-                    && node.blocking > 0
+                    && node.blocking() > 0
                     && self.is_deadlocked(id, node),
             }),
         }
@@ -91,7 +91,7 @@ impl Graph {
     pub fn dependents(&self, uid: &Uid) -> Vec<Held> {
         let Some(id) = self.nodes.find(uid) else { return Vec::new() };
         let Some(owner) = self.nodes.get(id) else { return Vec::new() };
-        let mut edges: Vec<_> = owner.dependents.iter().map(|held| (held.node, held.edge)).collect();
+        let mut edges: Vec<_> = owner.dependents().iter().map(|held| (held.node, held.edge)).collect();
         edges.sort_unstable();
         let mut all: Vec<Held> = Vec::new();
         for group in edges.chunk_by(|one, other| one.0 == other.0) {
@@ -107,7 +107,7 @@ impl Graph {
     fn places(&self, owner: &Node) -> Vec<Place> {
         let mut seen: HashSet<(&Coordinates, &Str)> = HashSet::new();
         let mut places = Vec::new();
-        for held in &owner.dependents {
+        for held in owner.dependents() {
             let Some(dependent) = self.nodes.get(held.node) else { continue };
             let Some(edge) = dependent.owners.get(held.edge as usize) else { continue };
             if seen.insert((&edge.coordinates, &dependent.namespace)) {

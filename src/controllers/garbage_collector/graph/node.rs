@@ -79,10 +79,17 @@ pub(super) struct Node {
     pub(super) version: u64,
     /// In the order of the object's owner references.
     pub(super) owners: Box<[Edge]>,
-    pub(super) dependents: Vec<Dependent>,
-    /// How many of the dependents' edges count.
-    pub(super) blocking: u32,
+    /// Most objects own nothing, and pay a pointer for it.
+    owned: Option<Box<Owned>>,
     pub(super) state: State,
+}
+
+/// What an owner knows of its dependents.
+#[derive(Debug, Default)]
+struct Owned {
+    dependents: Vec<Dependent>,
+    /// How many of their edges count.
+    blocking: u32,
 }
 
 /// How far an object's deletion has come.
@@ -105,14 +112,52 @@ impl Node {
             name: Str::EMPTY,
             version: 0,
             owners: Box::default(),
-            dependents: Vec::new(),
-            blocking: 0,
+            owned: None,
             state: State::default(),
         }
     }
 
     pub(super) fn is_virtual(&self) -> bool {
         self.kind.is_none()
+    }
+
+    pub(super) fn dependents(&self) -> &[Dependent] {
+        self.owned.as_ref().map_or(&[], |owned| &owned.dependents)
+    }
+
+    /// How many of the dependents' edges count.
+    pub(super) fn blocking(&self) -> u32 {
+        self.owned.as_ref().map_or(0, |owned| owned.blocking)
+    }
+
+    /// Sets how many of the dependents' edges count.
+    pub(super) fn set_blocking(&mut self, blocking: u32) {
+        if let Some(owned) = &mut self.owned {
+            owned.blocking = blocking;
+        }
+    }
+
+    /// Adds an edge of a dependent: its place in the list.
+    pub(super) fn add_dependent(&mut self, dependent: Dependent, counts: bool) -> u32 {
+        let owned = self.owned.get_or_insert_default();
+        owned.dependents.push(dependent);
+        owned.blocking += u32::from(counts);
+        owned.dependents.len() as u32 - 1
+    }
+
+    /// Takes out the edge at this place of the list: the one that has the place now.
+    pub(super) fn remove_dependent(&mut self, at: u32, counts: bool) -> Option<Dependent> {
+        let owned = self.owned.as_mut()?;
+        let Owned { dependents, blocking } = owned.as_mut();
+        dependents.swap_remove(at as usize);
+        *blocking -= u32::from(counts);
+        let moved = dependents.get(at as usize).copied();
+        if dependents.is_empty() {
+            self.owned = None;
+        } else if dependents.capacity() > 16 && dependents.len() < dependents.capacity() / 4 {
+            dependents.shrink_to(dependents.len() * 2);
+        }
+        moved
     }
 
     /// Whether a dependent in `namespace` that refers to these coordinates means this object. The version is not

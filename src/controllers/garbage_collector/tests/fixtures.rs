@@ -108,7 +108,7 @@ impl With for ObjectMeta {
 }
 
 pub(super) fn uid(meta: &ObjectMeta) -> Uid {
-    Uid::from(&meta.uid)
+    meta.uid.clone()
 }
 
 /// What a change makes worth looking at, sorted and each once: to delete, to orphan.

@@ -26,21 +26,6 @@ fn place(owner: &ObjectMeta, namespace: &str) -> Place {
 }
 
 #[test]
-fn uids_are_what_they_were() {
-    use super::super::Uid;
-    let texts = ["", "x", "3D6C411C-AE02-471C-941C-9CAA77456E00", "3d6c411c-ae02-471c-941c-9caa77456e00"];
-    for text in texts
-        .into_iter()
-        .chain(["3d6c411cae02471c941c9caa77456e00", "{3d6c411c-ae02-471c-941c-9caa77456e00}"])
-    {
-        assert_eq!(Uid::from(text).to_str(), text);
-        assert_eq!(Uid::from(text).to_string(), text);
-    }
-    assert_ne!(Uid::from(texts[2]), Uid::from(texts[3]));
-    assert_eq!(size_of::<Uid>(), 24);
-}
-
-#[test]
 fn an_owner_that_arrives_first_makes_nothing_worth_a_look() {
     let (mut graph, owner) = (Graph::new(), object("owner"));
     let dependent = object("dependent").owned_by(&THING, &owner);

@@ -127,7 +127,7 @@ fn an_owner_whose_kind_is_not_known_yet_is_looked_for_again() {
     let dependent = object("dependent").owned_by(&THING, &object("owner"));
     let _ = room.see(&dependent);
     let attempts = &room.built.loops[0].reconcile;
-    let key = Key { name: dependent.uid.clone(), ..Key::default() };
+    let key = Key { name: dependent.uid.to_str(), ..Key::default() };
     let read = Reads::default().with_object(&THING, Key::of(&dependent), Ok(Some(partial(&dependent))));
     let pass = attempts.plan(&key, &[], &read, Timestamp::UNIX_EPOCH);
     let Ok(Pass::Plan(plan)) = pass else { panic!("{pass:?}") };

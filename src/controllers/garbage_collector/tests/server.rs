@@ -11,7 +11,7 @@ use crate::api::Kind;
 use crate::api::meta::{ObjectMeta, OwnerReference};
 use crate::model::Key;
 use crate::model::plan::{Patch, Propagation, Verb, Write};
-use crate::wire::{Str, Time};
+use crate::wire::{Str, Time, Uid};
 
 /// Where an object is: its kind's position among [`KINDS`], namespace and name.
 pub(super) type Place = (usize, Key);
@@ -36,7 +36,7 @@ pub(super) struct Server {
     /// What no watch has told yet.
     pub(super) logs: [VecDeque<Event>; 3],
     /// UIDs of all objects whose foreground deletion was ever begun.
-    pub(super) foreground: HashSet<Str>,
+    pub(super) foreground: HashSet<Uid>,
     version: u64,
 }
 
@@ -173,7 +173,7 @@ fn patch(meta: &ObjectMeta, operations: &Value) -> Option<ObjectMeta> {
         .iter()
         .map(|held| {
             Some(OwnerReference {
-                uid: text(&held["uid"])?,
+                uid: text(&held["uid"])?.into(),
                 name: text(&held["name"])?,
                 kind: text(&held["kind"])?,
                 api_version: text(&held["apiVersion"])?,

@@ -12,6 +12,7 @@ use super::server::{Event, Refusal, Server, position};
 use crate::api::meta::{ObjectMeta, OwnerReference};
 use crate::framework::{Observed, Read, Reads};
 use crate::model::plan::{Step, Verb, Write};
+use crate::wire::Uid;
 
 /// An attempt under way.
 struct Running {
@@ -189,7 +190,7 @@ impl World {
             let has = |finalizer: &str| meta.finalizers.iter().any(|held| held == finalizer);
             if meta.is_deleting() {
                 assert!(!has(ORPHAN_FINALIZER), "{} is not done with its dependents", meta.name);
-                assert!(held.contains(&meta.uid.as_str()), "{} waits for nobody", meta.name);
+                assert!(held.contains(&meta.uid), "{} waits for nobody", meta.name);
                 continue;
             }
             let there = |held: &&OwnerReference| self.server.is_there(meta, held);
@@ -204,19 +205,19 @@ impl World {
     }
 
     /// The objects that rightly wait: for somebody else's finalizer, or in the foreground for one that does.
-    fn held(&self) -> BTreeSet<&str> {
+    fn held(&self) -> BTreeSet<&Uid> {
         let ours = |finalizer: &str| [FOREGROUND_FINALIZER, ORPHAN_FINALIZER].contains(&finalizer);
         let foreign =
             |meta: &&ObjectMeta| meta.is_deleting() && meta.finalizers.iter().any(|held| !ours(held));
         let all = || self.server.objects.values();
-        let mut held: BTreeSet<&str> = all().filter(foreign).map(|meta| meta.uid.as_str()).collect();
+        let mut held: BTreeSet<&Uid> = all().filter(foreign).map(|meta| &meta.uid).collect();
         loop {
-            let blockers = all().filter(|meta| held.contains(meta.uid.as_str()));
+            let blockers = all().filter(|meta| held.contains(&meta.uid));
             let references =
                 blockers.flat_map(|meta| meta.owner_references.iter().map(move |held| (meta, held)));
             let blocking = references.filter(|(_, reference)| reference.block_owner_deletion == Some(true));
             let blocked = blocking.filter_map(|(meta, reference)| self.server.owner(meta, reference));
-            let more: Vec<&str> = blocked.map(|owner| owner.uid.as_str()).collect();
+            let more: Vec<&Uid> = blocked.map(|owner| &owner.uid).collect();
             let before = held.len();
             held.extend(more);
             if held.len() == before {

@@ -22,7 +22,7 @@ use crate::model::plan::{Expect, Patch, Step, Verb, Write};
 use crate::model::pods::{self, Ranking};
 use crate::model::{Failure, Key, Plan};
 use crate::wire::splice::{Edit, edit};
-use crate::wire::{Message, Str, Time};
+use crate::wire::{Message, Str, Time, Uid};
 
 /// What happens to the cluster between two reconciles.
 #[derive(Clone, Copy, Debug)]
@@ -326,7 +326,7 @@ impl Cluster {
             Verb::Create(body) => {
                 assert_eq!((write.kind, write.key.name.as_str()), (&PODS, ""));
                 let pod = Pod::decode(body).unwrap();
-                assert!(pod.metadata.is_controlled_by("web-uid"));
+                assert!(pod.metadata.is_controlled_by(&"web-uid".into()));
                 let prefix = pod.metadata.generate_name.clone();
                 self.admit(pod, &prefix);
                 self.created += 1;
@@ -367,7 +367,7 @@ impl Cluster {
         let Some(pod) = self.pods.get(&write.key.name) else {
             return if write.tolerate.absent { Ok(()) } else { Err((404, "NotFound")) };
         };
-        assert_eq!(patch["metadata"]["uid"], *pod.metadata.uid);
+        assert_eq!(patch["metadata"]["uid"], *pod.metadata.uid.to_str());
         let mut pod = pod.clone();
         let reference = &patch["metadata"]["ownerReferences"][0];
         assert_eq!(reference["uid"], "web-uid");
@@ -389,7 +389,7 @@ impl Cluster {
 
     /// Pods that are active and managed by the set.
     pub(super) fn active(&self) -> Vec<&Pod> {
-        let managed = |pod: &&Pod| pods::is_active(pod) && pod.metadata.is_controlled_by("web-uid");
+        let managed = |pod: &&Pod| pods::is_active(pod) && pod.metadata.is_controlled_by(&"web-uid".into());
         self.pods.values().filter(managed).collect()
     }
 
@@ -430,7 +430,7 @@ fn check(view: &View, plan: &Plan, now: Timestamp) {
     let creates = writes(plan).into_iter().filter(|write| matches!(write.verb, Verb::Create(_))).count();
     let (missing, surplus) = (desired.saturating_sub(kept.len()), kept.len().saturating_sub(desired));
     assert_eq!(creates, missing);
-    let deleted: BTreeSet<&Str> = writes(plan)
+    let deleted: BTreeSet<&Uid> = writes(plan)
         .into_iter()
         .filter_map(|write| if let Verb::Delete { uid, .. } = &write.verb { Some(uid) } else { None })
         .collect();

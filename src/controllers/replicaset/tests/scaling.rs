@@ -6,7 +6,7 @@ use super::fixtures::{
 };
 use crate::api::core::Pod;
 use crate::model::plan::{Step, Tolerate, Verb};
-use crate::wire::Str;
+use crate::wire::{Str, Uid};
 
 fn pods(names: &[&str]) -> Vec<std::sync::Arc<Pod>> {
     names.iter().map(|name| pod(name, |_| {})).collect()
@@ -43,7 +43,7 @@ fn missing_pods_are_created() {
     );
     assert_eq!(
         (&failure.regarding.key.name, &failure.regarding.uid),
-        (&Str::from("web"), &Str::from("web-uid"))
+        (&Str::from("web"), &Uid::from("web-uid"))
     );
 }
 

@@ -219,5 +219,5 @@ fn the_update_carries_what_it_rests_on_and_spares_a_set_that_is_gone() {
     assert!(matches!(update.verb, Verb::UpdateSubresource("status", _)));
     assert!(update.tolerate.absent && !update.tolerate.invalid);
     let set = with_planned_status(&plan);
-    assert_eq!((set.metadata.uid.as_str(), set.metadata.resource_version.as_str()), ("web-uid", "100"));
+    assert_eq!((&*set.metadata.uid.to_str(), set.metadata.resource_version.as_str()), ("web-uid", "100"));
 }

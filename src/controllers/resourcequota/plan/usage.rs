@@ -11,7 +11,7 @@ use super::scopes::Scopes;
 use crate::api::core::{Pod, Service};
 use crate::api::quota::{DeviceRequest, PersistentVolumeClaim, ResourceClaim};
 use crate::model::quantity::Quantity;
-use crate::wire::Str;
+use crate::wire::{Str, Uid};
 
 /// Annotation of a volume claim: its storage class, in the old way. It wins.
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -156,7 +156,7 @@ impl<'a> Usage<'a> {
         if self.has_scopes || !self.view.extended {
             return Quantity::ZERO;
         }
-        let mut by_pod: BTreeMap<&Str, Quantity> = BTreeMap::new();
+        let mut by_pod: BTreeMap<&Uid, Quantity> = BTreeMap::new();
         for claim in &devices.claims {
             let is_made = claim.metadata.annotations.get(MADE_FOR_POD).is_some_and(|value| *value == "true");
             if let Some(owner) = claim.metadata.controller().filter(|owner| is_made && owner.kind == "Pod") {
