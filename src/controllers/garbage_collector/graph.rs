@@ -103,9 +103,8 @@ impl Graph {
 
     /// An object was seen: new, changed, or the same as before. What is older than what is known is ignored.
     pub fn observe(&mut self, kind: &'static Kind, meta: &ObjectMeta, worth: &mut Worth) {
-        let uid = meta.uid.clone();
         let version = meta.version().unwrap_or(0);
-        let id = self.find_or_insert(&uid);
+        let id = self.find_or_insert(&meta.uid);
         let Some(node) = self.nodes.get_mut(id) else { return };
         let (appeared, another) = (node.is_virtual(), node.kind != Some(kind));
         if !appeared && version != 0 && version <= node.version {
@@ -159,10 +158,10 @@ impl Graph {
     /// An object of `kind` went out of sight, and this is the last that is known of it. A watch that tells of a deletion
     /// tells the version at which it took place, which is newer than what was known; a list just lacks the object.
     pub fn gone(&mut self, kind: &'static Kind, last: &ObjectMeta, worth: &mut Worth) {
-        let uid = last.uid.clone();
-        let known = self.nodes.find(&uid).and_then(|id| self.nodes.get(id)).map_or(0, |node| node.version);
+        let known =
+            self.nodes.find(&last.uid).and_then(|id| self.nodes.get(id)).map_or(0, |node| node.version);
         let watched = known != 0 && last.version().is_some_and(|version| version > known);
-        self.remove(kind, &uid, if watched { Removal::Deleted } else { Removal::Missed }, worth);
+        self.remove(kind, &last.uid, if watched { Removal::Deleted } else { Removal::Missed }, worth);
     }
 
     /// These are all objects of `kind` that there are now, as a list gave them.

@@ -54,10 +54,13 @@ pub(super) fn since(
         .map(EndpointAddress::target_uid)
         .collect();
     let publish = service.spec.publish_not_ready_addresses;
-    let is_news = |pod: &Pod| match known.get(&pod.metadata.uid.to_str()) {
-        None => wanted.contains(&pod.metadata.uid.to_str()),
-        // Where all are published, readiness is not shown.
-        Some(ready) => !publish && *ready != pod.is_ready(),
+    let is_news = |pod: &Pod| {
+        let uid = pod.metadata.uid.to_str();
+        match known.get(&uid) {
+            None => wanted.contains(&uid),
+            // Where all are published, readiness is not shown.
+            Some(ready) => !publish && *ready != pod.is_ready(),
+        }
     };
     pods.iter().filter(|pod| is_news(pod)).filter_map(|pod| ready_since(pod)).min()
 }
