@@ -1,7 +1,8 @@
 //! The graph of owners: every object by UID, who owns it, whom it owns, and how far its deletion has come.
 //!
 //! It is fed with what watches tell and with what live reads found absent, in any order, and says which objects each
-//! change makes worth looking at. It is a hint, never a proof: whoever acts on it reads the objects concerned live.
+//! change makes worth looking at. It is a hint, never a proof: whoever acts on it reads the objects concerned live, or has
+//! the API server act on the very version that was observed.
 //! It does no I/O, knows no clock, and decides nothing.
 //!
 //! A reference names its owner by UID *and* by kind, name and (implied) namespace. An object that has the UID but not
@@ -67,11 +68,16 @@ pub struct Graph {
 impl State {
     /// What metadata says. With both finalizers dependents are kept first: that can't be made up for.
     pub fn of(meta: &ObjectMeta) -> Self {
-        let has = |finalizer: &str| meta.finalizers.iter().any(|held| held == finalizer);
+        let find = |finalizer: &str| meta.finalizers.iter().position(|held| held == finalizer);
         let deleting = meta.is_deleting();
-        let orphan_deleting = deleting && has(ORPHAN_FINALIZER);
-        let foreground_deleting = deleting && !orphan_deleting && has(FOREGROUND_FINALIZER);
-        Self { deleting, foreground_deleting, orphan_deleting }
+        let (orphan, foreground) = (find(ORPHAN_FINALIZER).is_some(), find(FOREGROUND_FINALIZER));
+        Self {
+            deleting,
+            foreground_deleting: deleting && foreground.is_some() && !orphan,
+            orphan_deleting: deleting && orphan,
+            cascades: orphan || foreground.is_some(),
+            foreground_at: foreground.and_then(|at| u8::try_from(at).ok()),
+        }
     }
 }
 

@@ -6,10 +6,12 @@
 //! observed on the Go manager.
 //!
 //! # What holds
-//! - Nothing is deleted but by UID *and* resource version of a live read whose owner references were all looked up: at
-//!   the places where they point, not by UID alone.
-//! - What the graph says is never a proof, but for what cannot be taken back: that an object of a UID is gone, or is being
-//!   deleted in the foreground. A graph that lags behind delays, it does not destroy.
+//! - Nothing is deleted but by UID *and* resource version, and only when all owner references of that very version were
+//!   looked up: at the places where they point, not by UID alone. So the object itself need not be read before: if it is not
+//!   what the watch last told, the API server refuses, and it is read then.
+//! - What the graph says is never a proof, but for what cannot be taken back: that an object of a UID is gone, is being
+//!   deleted in the foreground, or had these references in that version. A graph that lags behind delays, it does not
+//!   destroy.
 //! - What can't be looked up (a kind that is not served, a failed read) is neither absent nor there: the attempt is retried.
 //!
 //! # Where it differs from the original, on purpose
@@ -19,8 +21,9 @@
 //!   there; in the original two that a user deletes so wait for each other for ever.
 //! - Of two references with one UID, of which one names another object, only the wrong one is taken out.
 //! - What is taken out of an object is taken out by position, tested, so that a dependent's other changes meet no conflict.
-//! - An object whose owners are all in sight is not read again, and an owner's foreground deletion is looked at again when
-//!   its last blocking dependent is gone, not at each.
+//! - An object whose owners are all in sight is not read again, nor one that goes, or need not wait any longer, as it was
+//!   last observed; and an owner's foreground deletion is looked at again when its last blocking dependent is gone, not
+//!   at each.
 //!
 //! # How it hangs together
 //! ```text
@@ -176,7 +179,9 @@ impl LiveRoom for Attempts {
     type View = View;
 
     fn observe(&self, key: &Key, failures: &[Failure], read: &Reads) -> Result<Observed<View>, ObserveError> {
-        if !failures.is_empty() {
+        let refusals = [StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY];
+        let changed = failures.iter().any(|failure| refusals.iter().any(|code| failure.code == code.as_u16()));
+        if !failures.is_empty() && !changed {
             // There is nowhere to write a failure down; the attempt is made again.
             return Ok(Observed::Nothing);
         }
@@ -185,7 +190,7 @@ impl LiveRoom for Attempts {
         let mut worth = Worth::default();
         let observed = {
             let mut graph = self.hub.graph.lock();
-            let observed = view::observe(&graph, &resolve, &attempt, read)?;
+            let observed = view::observe(&graph, &resolve, &attempt, changed, read)?;
             if let Observed::View(view) = &observed {
                 // True whatever becomes of this attempt, and what spares others their reads.
                 for place in &view.absent {
@@ -202,7 +207,8 @@ impl LiveRoom for Attempts {
         plan::plan(view)
     }
 
-    /// An object is read before it is deleted: so that `--kube-api-qps` objects go in a second, as the original has it.
+    /// An object may have to be read before it is deleted: so that `--kube-api-qps` objects go in a second in any case.
+    /// The original has it so.
     fn pace(&self) -> Pace {
         Pace { qps: 2.0, burst: 1 }
     }

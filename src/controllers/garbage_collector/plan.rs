@@ -27,6 +27,8 @@ pub fn plan(view: &View) -> Plan {
     match &view.matter {
         Matter::Virtual { there, unknown } => unseen(*there, unknown.as_ref()),
         Matter::Candidate { facts, live, owners } => candidate(facts, live.meta(), owners),
+        Matter::Doomed { facts, awaited } => doomed(facts, *awaited),
+        Matter::Released { facts, at } => released(&facts.identity, *at),
         Matter::Waiting { facts, live } => waiting(facts, live.meta()),
         Matter::Orphaning { owner, live, dependents } => orphaning(owner, live.meta(), dependents),
     }
@@ -86,15 +88,29 @@ fn delete(facts: &Facts, live: &ObjectMeta, owners: &[Owner]) -> Write {
     } else {
         Propagation::Background
     };
-    write(
-        &facts.identity,
-        Verb::Delete {
-            uid: live.uid.clone(),
-            // The owners were judged by this version's references.
-            resource_version: Some(live.resource_version.clone()),
-            propagation: Some(propagation),
-        },
-    )
+    deletion(&facts.identity, live.resource_version.clone(), propagation)
+}
+
+/// The deletion of an object that has no owner any more, as it was last observed, and none of the finalizers that say
+/// what becomes of its own dependents.
+fn doomed(facts: &Facts, awaited: bool) -> Plan {
+    let foreground = awaited && facts.has_dependents;
+    let propagation = if foreground { Propagation::Foreground } else { Propagation::Background };
+    let version = Str::from(facts.version.to_string());
+    Plan { steps: vec![Step::Write(deletion(&facts.identity, version, propagation))], ..Plan::default() }
+}
+
+/// The deletion of the object in this version alone: its owners were judged by that version's references.
+fn deletion(identity: &Identity, version: Str, propagation: Propagation) -> Write {
+    let uid = identity.uid.clone();
+    let verb = Verb::Delete { uid, resource_version: Some(version), propagation: Some(propagation) };
+    write(identity, verb)
+}
+
+/// An object that waited for its dependents, and has its finalizer at this position.
+fn released(identity: &Identity, at: usize) -> Plan {
+    let write = without_finalizer_at(identity, at, FOREGROUND_FINALIZER);
+    Plan { steps: vec![Step::Write(write)], ..Plan::default() }
 }
 
 /// An object that waited for its dependents: nobody blocks it, or it and its owners block each other.
@@ -153,11 +169,15 @@ fn without_references(identity: &Identity, live: &ObjectMeta, positions: &[usize
 
 fn without_finalizer(identity: &Identity, live: &ObjectMeta, finalizer: &str) -> Option<Write> {
     let at = live.finalizers.iter().position(|held| held == finalizer)?;
+    Some(without_finalizer_at(identity, at, finalizer))
+}
+
+fn without_finalizer_at(identity: &Identity, at: usize, finalizer: &str) -> Write {
     let path = format!("/metadata/finalizers/{at}");
-    let mut patch = Tested::of(&live.uid);
+    let mut patch = Tested::of(&identity.uid);
     patch.test(&path, finalizer);
     patch.operations.push(json!({"op": "remove", "path": path}));
-    Some(patch.write(identity))
+    patch.write(identity)
 }
 
 /// Makes the object's owners wait for it no longer.

@@ -2,8 +2,9 @@
 //!
 //! Observing takes several passes: each says which live reads it still needs, and the next one has them. Nothing is read
 //! that cannot matter: an object whose owners are all in sight costs no request, and nor does an owner that is known to be
-//! gone or to wait for its dependents, for neither can be taken back. Reads go to the API server, never to a
-//! cache; this module itself does no I/O.
+//! gone or to wait for its dependents, for neither can be taken back. Nor is an object read that is to go, or need not wait
+//! any longer, if it still is what the watch last told: it is written on the condition that it is, which the API server
+//! checks, and read if it is not. Reads go to the API server, never to a cache; this module itself does no I/O.
 
 use std::sync::Arc;
 
@@ -55,6 +56,20 @@ pub enum Matter {
         /// Its owners, in the order of its references.
         owners: Vec<Owner>,
     },
+    /// An object that must go, if it still is what was last observed: its owners are gone, or wait for it.
+    Doomed {
+        /// What the graph knows of it.
+        facts: Facts,
+        /// An owner waits for its dependents to go.
+        awaited: bool,
+    },
+    /// An object that waited for its dependents, and need not any longer: none is left that blocks it.
+    Released {
+        /// What the graph knows of it.
+        facts: Facts,
+        /// Where among its finalizers the one is by which it waits, as last observed.
+        at: usize,
+    },
     /// An object that waited for its dependents, and need not or cannot wait any longer.
     Waiting {
         /// What the graph knows of it.
@@ -91,11 +106,13 @@ pub enum Owner {
     Unknown(String),
 }
 
-/// Observes for an attempt with what has been read so far.
+/// Observes for an attempt with what has been read so far. `changed`: what was decided about the version last observed
+/// came too late, so that the object itself must be read.
 pub fn observe(
     graph: &Graph,
     resolve: Resolve<'_>,
     attempt: &Attempt,
+    changed: bool,
     reads: &Reads,
 ) -> Result<Observed<View>, ObserveError> {
     match attempt {
@@ -106,9 +123,19 @@ pub fn observe(
         Attempt::Delete(uid) => match graph.subject(uid) {
             Subject::Unknown => Ok(Observed::Nothing),
             Subject::Virtual(places) => Ok(observe_virtual(graph, resolve, places, reads)),
-            Subject::Object(facts) if facts.state.foreground_deleting => observe_waiting(facts, reads),
+            Subject::Object(facts) if facts.state.foreground_deleting => observe_waiting(facts, changed, reads),
             Subject::Object(facts) if facts.state.deleting || facts.settled => Ok(Observed::Nothing),
-            Subject::Object(facts) => observe_candidate(graph, resolve, facts, reads),
+            Subject::Object(facts) => {
+                let facts = if changed {
+                    facts
+                } else {
+                    match observe_doomed(graph, resolve, facts, reads) {
+                        Ok(observed) => return Ok(observed),
+                        Err(facts) => facts,
+                    }
+                };
+                observe_candidate(graph, resolve, facts, reads)
+            }
         },
     }
 }
@@ -144,9 +171,12 @@ fn find_itself(reads: &Reads, identity: &Identity) -> Result<AnyObject, Missing>
     find(reads, identity.kind, &identity.key, &identity.uid)
 }
 
-fn observe_waiting(facts: Facts, reads: &Reads) -> Result<Observed<View>, ObserveError> {
+fn observe_waiting(facts: Facts, changed: bool, reads: &Reads) -> Result<Observed<View>, ObserveError> {
     if facts.blocking > 0 && !facts.deadlocked {
         return Ok(Observed::Nothing);
+    }
+    if let (0, Some(at), false) = (facts.blocking, facts.state.foreground_at, changed) {
+        return Ok(view(Matter::Released { facts, at: at.into() }));
     }
     match find_itself(reads, &facts.identity) {
         Err(missing) => missing.end(),
@@ -180,6 +210,32 @@ fn observe_virtual(graph: &Graph, resolve: Resolve<'_>, places: Vec<Place>, read
         _ => None,
     });
     Observed::View(View { matter: Matter::Virtual { there, unknown }, absent: seen.absent })
+}
+
+/// Looks at the owners that an object was last observed to have, or gives it back if it must be read to know what to do:
+/// something keeps it, or it is not to be deleted as most objects are.
+fn observe_doomed(
+    graph: &Graph,
+    resolve: Resolve<'_>,
+    facts: Facts,
+    reads: &Reads,
+) -> Result<Observed<View>, Facts> {
+    if facts.version == 0 || facts.state.cascades {
+        return Err(facts);
+    }
+    let mut seen = Sighting::default();
+    for place in graph.owners(&facts.identity.uid) {
+        seen.look(graph, resolve, place, reads);
+    }
+    if !seen.needs.is_empty() {
+        return Ok(Observed::Needs(seen.needs));
+    }
+    let lost = |owner: &Owner| matches!(owner, Owner::Absent { elsewhere: false } | Owner::Waiting);
+    if seen.owners.is_empty() || !seen.owners.iter().all(lost) {
+        return Err(facts);
+    }
+    let awaited = seen.owners.contains(&Owner::Waiting);
+    Ok(Observed::View(View { matter: Matter::Doomed { facts, awaited }, absent: seen.absent }))
 }
 
 fn observe_candidate(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 
 use super::absence::Place;
-use super::node::{Node, NodeId, State};
+use super::node::{Edge, Node, NodeId, State};
 use super::{Coordinates, Graph};
 use crate::api::Kind;
 use crate::controllers::garbage_collector::Uid;
@@ -39,6 +39,8 @@ pub enum Subject {
 pub struct Facts {
     /// Which object it is.
     pub identity: Identity,
+    /// The resource version last observed, to which all of this belongs; 0 if it was not a number.
+    pub version: u64,
     /// How far its deletion has come.
     pub state: State,
     /// Whether there is nothing to find out about its owners: each has been observed where the object's reference
@@ -71,6 +73,7 @@ impl Graph {
             None => Subject::Virtual(self.places(node)),
             Some(identity) => Subject::Object(Facts {
                 identity,
+                version: node.version,
                 state: node.state,
                 settled: node.owners.iter().all(|edge| {
                     let owner = self.nodes.get(edge.owner);
@@ -85,6 +88,21 @@ impl Graph {
                     && self.is_deadlocked(id, node),
             }),
         }
+    }
+
+    /// Where the references of an observed object point, in their order, as of the version last observed; empty unless
+    /// that is known of each.
+    pub fn owners(&self, uid: &Uid) -> Vec<Place> {
+        let node = self.nodes.find(uid).and_then(|id| self.nodes.get(id));
+        let Some(node) = node else { return Vec::new() };
+        let place = |edge: &Edge| {
+            Some(Place {
+                uid: self.nodes.get(edge.owner)?.uid.clone(),
+                coordinates: Arc::clone(&edge.coordinates),
+                namespace: node.namespace.clone(),
+            })
+        };
+        node.owners.iter().map(place).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// The observed dependents of a UID, each once.

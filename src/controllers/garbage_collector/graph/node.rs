@@ -101,6 +101,10 @@ pub struct State {
     pub foreground_deleting: bool,
     /// It is being deleted and its dependents are to be kept (finalizer `orphan`).
     pub orphan_deleting: bool,
+    /// It has one of these two finalizers, be it deleted or not: they say what becomes of its dependents.
+    pub cascades: bool,
+    /// Where among its finalizers `foregroundDeletion` is, unless it has more before it than anyone has.
+    pub foreground_at: Option<u8>,
 }
 
 impl Node {

@@ -17,9 +17,13 @@ type Live<'a> = &'a [(&'static Kind, &'a ObjectMeta)];
 
 /// Observes until everything is read, as the worker does.
 fn look(graph: &Graph, attempt: &Attempt, live: Live<'_>) -> Option<View> {
+    look_at(graph, attempt, false, live)
+}
+
+fn look_at(graph: &Graph, attempt: &Attempt, changed: bool, live: Live<'_>) -> Option<View> {
     let mut reads = Reads::default();
     for _ in 0..4 {
-        match observe(graph, &resolve, attempt, &reads).expect("nothing fails") {
+        match observe(graph, &resolve, attempt, changed, &reads).expect("nothing fails") {
             Observed::Nothing => return None,
             Observed::View(view) => return Some(view),
             Observed::Needs(needs) => {
@@ -39,7 +43,7 @@ fn look(graph: &Graph, attempt: &Attempt, live: Live<'_>) -> Option<View> {
 
 /// Whether there is nothing to decide about, and nothing to be read for that.
 fn is_nothing(graph: &Graph, object: &ObjectMeta) -> bool {
-    matches!(observe(graph, &resolve, &delete(object), &Reads::default()), Ok(Observed::Nothing))
+    matches!(observe(graph, &resolve, &delete(object), false, &Reads::default()), Ok(Observed::Nothing))
 }
 
 fn delete(object: &ObjectMeta) -> Attempt {
@@ -126,6 +130,14 @@ fn the_live_object_decides_not_the_observed_one() {
     let dependent = object("dependent").owned_by(&THING, &owner);
     let graph = graph_of(&[&dependent]);
     let adopted = dependent.clone().at(2).owned_by(&THING, &keeper);
+    let observed = decide(&graph, &dependent, &[(&THING, &adopted), (&THING, &keeper)]);
+    assert_eq!(deletion(&observed), Some(Propagation::Background));
+    let [Step::Write(write)] = observed.steps.as_slice() else { panic!("{observed:?}") };
+    let Verb::Delete { resource_version: Some(version), .. } = &write.verb else { panic!("{write:?}") };
+    assert_eq!(*version, dependent.resource_version, "the API server refuses: it is another version now");
+    let decide = |graph: &Graph, object: &ObjectMeta, live: Live<'_>| {
+        look_at(graph, &delete(object), true, live).map_or_else(Plan::default, |view| plan(&view))
+    };
     let kept = decide(&graph, &dependent, &[(&THING, &adopted), (&THING, &keeper)]);
     assert_eq!(patch(&kept.steps[0])[1]["path"], "/metadata/ownerReferences/0/name");
     for live in [object("dependent"), dependent.clone().deleting(&["x.io/y"])] {
@@ -134,6 +146,41 @@ fn the_live_object_decides_not_the_observed_one() {
     let reborn = ObjectMeta { uid: "another".into(), ..dependent.clone() };
     assert!(decide(&graph, &dependent, &[(&THING, &reborn)]).is_empty());
     assert!(decide(&graph, &dependent, &[]).is_empty());
+}
+
+#[test]
+fn what_goes_as_it_was_observed_is_not_read() {
+    let [lost, waiting] = ["lost", "waiting"].map(object);
+    let waiting = waiting.foreground();
+    let dependent = object("dependent").owned_by(&THING, &lost).blocking(&THING, &waiting);
+    let graph = graph_of(&[&dependent, &waiting]);
+    let reads = Reads::default().with_object(&THING, Key::of(&lost), Ok(None));
+    let Ok(Observed::View(view)) = observe(&graph, &resolve, &delete(&dependent), false, &reads) else {
+        panic!("it has enough")
+    };
+    assert_eq!(view.absent.len(), 1, "others are spared the read");
+    assert_eq!(deletion(&plan(&view)), Some(Propagation::Background));
+    // What is not known for certain is read.
+    let mut unnumbered = dependent.clone();
+    unnumbered.resource_version = "one".into();
+    let elsewhere = object("elsewhere").in_namespace("b");
+    for (object, others) in [
+        (dependent.clone().owned_by(&THING, &object("solid")), vec![&waiting]),
+        (dependent.clone().owned_by(&THING, &elsewhere), vec![&waiting, &elsewhere]),
+        (unnumbered, vec![&waiting]),
+        (ObjectMeta { finalizers: vec!["orphan".into()].into(), ..dependent.clone() }, vec![&waiting]),
+    ] {
+        let graph = graph_of(&[&others[..], &[&object]].concat());
+        let solid = super::fixtures::object("solid");
+        let reads = Reads::default()
+            .with_object(&THING, Key::of(&lost), Ok(None))
+            .with_object(&THING, Key::of(&solid), Ok(Some(partial(&solid))))
+            .with_object(&THING, Key { namespace: "a".into(), name: "elsewhere".into() }, Ok(None));
+        let Ok(Observed::Needs(needs)) = observe(&graph, &resolve, &delete(&object), false, &reads) else {
+            panic!("{object:?} is to be read")
+        };
+        assert_eq!(needs, [Read::Object(&THING, Key::of(&object))]);
+    }
 }
 
 #[test]
@@ -182,7 +229,8 @@ fn an_owner_is_let_go_when_nobody_blocks_it() {
     let mut graph = graph_of(&[&owner, &dependent]);
     assert!(is_nothing(&graph, &owner));
     let _ = lose(&mut graph, &dependent);
-    let plan = decide(&graph, &owner, &[(&THING, &owner)]);
+    // Nothing of it need be read: the patch says where its finalizer was.
+    let plan = decide(&graph, &owner, &[]);
     assert_eq!(
         *patch(&plan.steps[0]),
         json!([
@@ -191,8 +239,14 @@ fn an_owner_is_let_go_when_nobody_blocks_it() {
             {"op": "remove", "path": "/metadata/finalizers/1"},
         ])
     );
+    let read_live = |live: &ObjectMeta| {
+        look_at(&graph, &delete(&owner), true, &[(&THING, live)])
+            .map_or_else(Plan::default, |view| super::super::plan::plan(&view))
+    };
+    let moved = owner.clone().deleting(&["foregroundDeletion"]);
+    assert_eq!(patch(&read_live(&moved).steps[0])[2]["path"], "/metadata/finalizers/0");
     let done = owner.clone().deleting(&["x.io/y"]);
-    assert!(decide(&graph, &owner, &[(&THING, &done)]).is_empty());
+    assert!(read_live(&done).is_empty());
 }
 
 #[test]
@@ -282,7 +336,7 @@ fn an_unseen_owner_is_read_once_and_cluster_scoped_ones_without_a_namespace() {
     let one = object("one").owned_by(&THING, &owner).owned_by(&REALM, &realm);
     let far = object("far").in_namespace("b").owned_by(&REALM, &realm);
     let graph = graph_of(&[&one, &far]);
-    let Ok(Observed::Needs(needs)) = observe(&graph, &resolve, &delete(&realm), &Reads::default()) else {
+    let Ok(Observed::Needs(needs)) = observe(&graph, &resolve, &delete(&realm), false, &Reads::default()) else {
         panic!("it is to be read")
     };
     assert_eq!(needs, [Read::Object(&REALM, Key::new("", "realm"))]);
@@ -307,7 +361,7 @@ fn an_owner_that_is_known_to_wait_for_its_dependents_is_not_read() {
     astray.owner_references[0].name = "another".into();
     let graph = graph_of(&[&owner, &astray]);
     let reads = Reads::default().with_object(&THING, Key::of(&astray), Ok(Some(partial(&astray))));
-    let Ok(Observed::Needs(needs)) = observe(&graph, &resolve, &delete(&astray), &reads) else {
+    let Ok(Observed::Needs(needs)) = observe(&graph, &resolve, &delete(&astray), true, &reads) else {
         panic!("it is to be read")
     };
     assert_eq!(needs, [Read::Object(&THING, Key::new(astray.namespace.clone(), "another"))]);
@@ -322,12 +376,12 @@ fn what_cannot_be_read_is_neither_there_nor_absent() {
     let dependent = object("dependent").owned_by(&THING, &owner);
     let graph = graph_of(&[&dependent]);
     let itself = Reads::default().with_object(&THING, Key::of(&dependent), failed());
-    let error = observe(&graph, &resolve, &delete(&dependent), &itself).unwrap_err();
+    let error = observe(&graph, &resolve, &delete(&dependent), true, &itself).unwrap_err();
     assert!(matches!(error, ObserveError::Retry(_)), "{error:?}");
     let reads = Reads::default()
         .with_object(&THING, Key::of(&dependent), Ok(Some(partial(&dependent))))
         .with_object(&THING, Key::of(&owner), failed());
-    let Ok(Observed::View(view)) = observe(&graph, &resolve, &delete(&dependent), &reads) else {
+    let Ok(Observed::View(view)) = observe(&graph, &resolve, &delete(&dependent), true, &reads) else {
         panic!("a view")
     };
     assert!(view.absent.is_empty());

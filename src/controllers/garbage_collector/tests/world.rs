@@ -22,6 +22,8 @@ struct Running {
     writes: Option<VecDeque<Write>>,
     /// It was put into the queue again meanwhile.
     again: bool,
+    /// The API server has refused what it had decided.
+    changed: bool,
 }
 
 #[derive(Default)]
@@ -84,7 +86,13 @@ impl World {
             return false;
         };
         self.queue.remove(&attempt);
-        self.running.push(Running { attempt, reads: Reads::default(), writes: None, again: false });
+        self.running.push(Running {
+            attempt,
+            reads: Reads::default(),
+            writes: None,
+            again: false,
+            changed: false,
+        });
         true
     }
 
@@ -98,6 +106,13 @@ impl World {
             Some(Some(write)) => match self.perform(&running.attempt, &write) {
                 Ok(()) => self.running.push(running),
                 Err(Refusal::NotFound) if write.tolerate.absent => self.running.push(running),
+                Err(Refusal::Conflict | Refusal::Unprocessable) if !running.changed => self.running.push(Running {
+                    reads: Reads::default(),
+                    writes: None,
+                    again: true,
+                    changed: true,
+                    ..running
+                }),
                 Err(_) => _ = self.queue.insert(running.attempt),
             },
             Some(None) => self.done(running),
@@ -129,7 +144,7 @@ impl World {
     }
 
     fn observe(&self, running: &Running) -> Observed<View> {
-        observe(&self.graph, &resolve, &running.attempt, &running.reads).expect("no read fails")
+        observe(&self.graph, &resolve, &running.attempt, running.changed, &running.reads).expect("no read fails")
     }
 
     fn done(&mut self, running: Running) {
