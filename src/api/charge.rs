@@ -2,12 +2,15 @@
 //! pods apart by. See "Resource Quotas", "Pod Overhead", "Sidecar Containers" and KEP-1287 (in-place resize).
 //!
 //! Thousands of pods of one template are charged the same, so they share one [`PodCharge`]: a cached pod pays one pointer.
+//! What was read lately is remembered by the bytes that were read: of most pods these are compared, not decoded.
 //! Decides nothing: what counts when is the quota controller's.
 
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 
 use super::meta::LabelSelector;
 use crate::model::quantity::Quantity;
@@ -112,12 +115,44 @@ const RESIZE_PENDING: &str = "PodResizePending";
 /// What is read of a pod.
 const READ: Keep = Keep { conditions: Some(&[RESIZE_PENDING]), ..Keep::BARE };
 
+/// How many charges are remembered by what they were made of: they are forgotten all at once.
+const REMEMBERED: usize = 256;
+/// The longest such bytes that are worth keeping: a pod of dozens of containers.
+const MEMORABLE: usize = 16 << 10;
+
+/// Charges by what was read of pods for them.
+#[derive(Default)]
+struct Memory {
+    charges: HashMap<Box<[u8]>, Charge>,
+    /// For the pod at hand; used again and again.
+    read: Vec<u8>,
+}
+
+static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(Mutex::default);
+
 static NOTHING: LazyLock<PodCharge> = LazyLock::new(PodCharge::default);
 
 impl Charge {
     /// Reads what an encoded pod is charged with.
     pub(super) fn decode(pod: &Bytes) -> Result<Self, WireError> {
-        Ok(Self::from(ChargedPod::decode_with(pod, READ)?.charge()))
+        let mut memory = MEMORY.lock();
+        let Memory { charges, read } = &mut *memory;
+        read.clear();
+        // What is malformed is told by decoding, which names the field.
+        let is_read = ChargedPod::copy_read(pod, read).is_ok();
+        if let Some(charge) = charges.get(read.as_slice()).filter(|_| is_read) {
+            return Ok(charge.clone());
+        }
+        let charge = Self::from(ChargedPod::decode_with(pod, READ)?.charge());
+        if is_read && read.len() <= MEMORABLE {
+            if charges.len() >= REMEMBERED {
+                charges.clear();
+            }
+            charges.insert(read.as_slice().into(), charge.clone());
+        } else {
+            *read = Vec::new();
+        }
+        Ok(charge)
     }
 
     /// Whether both are the same copy, so that there is nothing to compare.

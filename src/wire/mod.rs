@@ -90,6 +90,12 @@ pub trait Field: Default {
         }
     }
 
+    /// Appends to `out` what [`Field::merge`] may take of one occurrence, see [`Message::copy_read`].
+    fn copy_value(field: RawField<'_>, out: &mut Vec<u8>) -> Result<(), WireError> {
+        out.extend_from_slice(field.2);
+        Ok(())
+    }
+
     /// Appends the field, with its tag, to `out`; appends nothing for a default value.
     fn encode(&self, number: u32, out: &mut Vec<u8>);
 
@@ -109,6 +115,19 @@ pub trait Message: Default {
 
     /// Takes in the field `number`; one that is not declared is ignored.
     fn merge_field(&mut self, number: u32, value: Value<'_>, source: Source<'_>) -> Result<(), WireError>;
+
+    /// [`Field::copy_value`] of the field that this is an occurrence of; of one that is not declared, nothing.
+    fn copy_field(field: RawField<'_>, out: &mut Vec<u8>) -> Result<(), WireError>;
+
+    /// Appends to `out` all that decoding this message may read, and little else, without decoding it: two messages of
+    /// which it is the same decode to the same.
+    fn copy_read(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), WireError> {
+        let mut reader = Reader::new(bytes);
+        while let Some(field) = reader.next_raw()? {
+            Self::copy_field(field, out)?;
+        }
+        Ok(())
+    }
 
     /// Appends all declared fields to `out`.
     fn encode_fields(&self, out: &mut Vec<u8>);
@@ -147,6 +166,18 @@ pub(crate) fn merge_message<M: Message>(
         message.merge_field(number, value, source)?;
     }
     message.finish_fields(source)
+}
+
+/// [`Message::copy_read`] of a message in a field, between the tags of a group: its length is another now.
+pub(crate) fn copy_message<M: Message>(
+    (number, value, _): RawField<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), WireError> {
+    let tag = |wire_type: u64| u64::from(number) << 3 | wire_type;
+    splice::put_varint(out, tag(3));
+    M::copy_read(value.bytes()?, out)?;
+    splice::put_varint(out, tag(4));
+    Ok(())
 }
 
 /// Declares trimmed messages: `number => name: Type,`, with `[interned]` behind the type of a string that many
@@ -206,6 +237,16 @@ macro_rules! message {
                 }
             }
 
+            fn copy_field(
+                field: $crate::wire::RawField<'_>,
+                out: &mut Vec<u8>,
+            ) -> Result<(), $crate::wire::WireError> {
+                match field.0 {
+                    $($number => <$ty as $crate::wire::Field>::copy_value(field, out),)*
+                    _ => Ok(()),
+                }
+            }
+
             fn encode_fields(&self, out: &mut Vec<u8>) {
                 let _ = &out;
                 $($crate::wire::Field::encode(&self.$field, $number, out);)*
@@ -228,6 +269,13 @@ macro_rules! message {
                 source: $crate::wire::Source<'_>,
             ) -> Result<(), $crate::wire::WireError> {
                 $crate::wire::merge_message(self, value.bytes()?, source)
+            }
+
+            fn copy_value(
+                field: $crate::wire::RawField<'_>,
+                out: &mut Vec<u8>,
+            ) -> Result<(), $crate::wire::WireError> {
+                $crate::wire::copy_message::<Self>(field, out)
             }
 
             fn encode(&self, number: u32, out: &mut Vec<u8>) {

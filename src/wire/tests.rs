@@ -184,7 +184,50 @@ proptest! {
         let _ = decode_list(&bytes);
         let _ = WatchFrame::decode(&bytes);
         let _ = unwrap_envelope(&bytes);
+        let _ = Outer::copy_read(&bytes, &mut Vec::new());
         let _ = edit(&bytes, &[Edit::MapSet(vec![1, 2], "a".into(), "b".into())]);
+    }
+
+    /// What is copied for comparing tells all messages apart that decode differently, and is blind to what is not declared.
+    #[test]
+    fn what_may_be_read_is_copied_and_nothing_else(
+        one in prop::collection::vec((0..6_u8, 0..3_u8), 0..5),
+        other in prop::collection::vec((0..6_u8, 0..3_u8), 0..5),
+    ) {
+        let encode = |fields: &[(u8, u8)], with_undeclared: bool| {
+            let mut bytes = Vec::new();
+            for (field, content) in fields {
+                let mut inner = Vec::new();
+                match content {
+                    0 => put_bytes(&mut inner, 1, b"a"),
+                    1 => put_bytes(&mut inner, 1, &[]),
+                    _ => {}
+                }
+                if with_undeclared {
+                    put_bytes(&mut inner, 9, b"undeclared");
+                }
+                match field {
+                    0 => put_bytes(&mut bytes, 1, &inner),
+                    1 => put_bytes(&mut bytes, 3, &inner),
+                    2 => put_varint_field(&mut bytes, 2, u64::from(*content)),
+                    3 => put_varint_field(&mut bytes, 6, u64::from(*content)),
+                    4 => put_bytes(&mut bytes, 4, &[*content]),
+                    _ if with_undeclared => put_bytes(&mut bytes, 50, &inner),
+                    _ => {}
+                }
+            }
+            Bytes::from(bytes)
+        };
+        let copy = |bytes: &Bytes| {
+            let mut out = Vec::new();
+            Outer::copy_read(bytes, &mut out).map(|()| out)
+        };
+        let (bare, whole) = (encode(&one, false), encode(&one, true));
+        prop_assert_eq!(copy(&bare).unwrap(), copy(&whole).unwrap());
+        let other = encode(&other, true);
+        if copy(&whole) == copy(&other) {
+            prop_assert_eq!(Outer::decode(&whole).unwrap(), Outer::decode(&other).unwrap());
+        }
     }
 
     /// Setting a field changes nothing else: all other top-level fields are there, in order, byte for byte.

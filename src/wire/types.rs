@@ -7,7 +7,7 @@ use std::num::NonZeroI64;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::reader::{Reader, Value, WireError};
+use super::reader::{RawField, Reader, Value, WireError};
 use super::splice::{put_bytes, put_varint_field};
 use super::text::Str;
 use super::{Field, Source, message};
@@ -82,6 +82,10 @@ impl<T: Field + ListItem> Field for Vec<T> {
         Ok(())
     }
 
+    fn copy_value(field: RawField<'_>, out: &mut Vec<u8>) -> Result<(), WireError> {
+        T::copy_value(field, out)
+    }
+
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         for item in self {
             let before = out.len();
@@ -115,6 +119,10 @@ impl<M: super::Message> ListItem for M {}
 impl<M: super::Message + Field> Field for Option<Box<M>> {
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         self.get_or_insert_default().merge(value, source)
+    }
+
+    fn copy_value(field: RawField<'_>, out: &mut Vec<u8>) -> Result<(), WireError> {
+        M::copy_value(field, out)
     }
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {

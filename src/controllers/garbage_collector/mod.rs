@@ -180,7 +180,8 @@ impl LiveRoom for Attempts {
 
     fn observe(&self, key: &Key, failures: &[Failure], read: &Reads) -> Result<Observed<View>, ObserveError> {
         let refusals = [StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY];
-        let changed = failures.iter().any(|failure| refusals.iter().any(|code| failure.code == code.as_u16()));
+        let changed =
+            failures.iter().any(|failure| refusals.iter().any(|code| failure.code == code.as_u16()));
         if !failures.is_empty() && !changed {
             // There is nowhere to write a failure down; the attempt is made again.
             return Ok(Observed::Nothing);

@@ -123,7 +123,9 @@ pub fn observe(
         Attempt::Delete(uid) => match graph.subject(uid) {
             Subject::Unknown => Ok(Observed::Nothing),
             Subject::Virtual(places) => Ok(observe_virtual(graph, resolve, places, reads)),
-            Subject::Object(facts) if facts.state.foreground_deleting => observe_waiting(facts, changed, reads),
+            Subject::Object(facts) if facts.state.foreground_deleting => {
+                observe_waiting(facts, changed, reads)
+            }
             Subject::Object(facts) if facts.state.deleting || facts.settled => Ok(Observed::Nothing),
             Subject::Object(facts) => {
                 let facts = if changed {

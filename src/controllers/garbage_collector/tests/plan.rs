@@ -336,7 +336,8 @@ fn an_unseen_owner_is_read_once_and_cluster_scoped_ones_without_a_namespace() {
     let one = object("one").owned_by(&THING, &owner).owned_by(&REALM, &realm);
     let far = object("far").in_namespace("b").owned_by(&REALM, &realm);
     let graph = graph_of(&[&one, &far]);
-    let Ok(Observed::Needs(needs)) = observe(&graph, &resolve, &delete(&realm), false, &Reads::default()) else {
+    let Ok(Observed::Needs(needs)) = observe(&graph, &resolve, &delete(&realm), false, &Reads::default())
+    else {
         panic!("it is to be read")
     };
     assert_eq!(needs, [Read::Object(&REALM, Key::new("", "realm"))]);

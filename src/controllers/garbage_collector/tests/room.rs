@@ -84,7 +84,11 @@ fn it_watches_what_can_be_deleted_without_events() {
     let loops: Vec<_> = room.built.loops.iter().map(|each| (each.queue, each.workers)).collect();
     let both = ["garbage_collector_attempt_to_delete", "garbage_collector_attempt_to_orphan"];
     assert_eq!(loops, both.map(|queue| (queue, 20)));
-    assert_eq!(room.built.loops[0].reconcile.pace(), Pace { qps: 2.0, burst: 1 }, "it may read what it deletes");
+    assert_eq!(
+        room.built.loops[0].reconcile.pace(),
+        Pace { qps: 2.0, burst: 1 },
+        "it may read what it deletes"
+    );
 }
 
 #[test]

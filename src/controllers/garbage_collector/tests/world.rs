@@ -106,13 +106,15 @@ impl World {
             Some(Some(write)) => match self.perform(&running.attempt, &write) {
                 Ok(()) => self.running.push(running),
                 Err(Refusal::NotFound) if write.tolerate.absent => self.running.push(running),
-                Err(Refusal::Conflict | Refusal::Unprocessable) if !running.changed => self.running.push(Running {
-                    reads: Reads::default(),
-                    writes: None,
-                    again: true,
-                    changed: true,
-                    ..running
-                }),
+                Err(Refusal::Conflict | Refusal::Unprocessable) if !running.changed => {
+                    self.running.push(Running {
+                        reads: Reads::default(),
+                        writes: None,
+                        again: true,
+                        changed: true,
+                        ..running
+                    })
+                }
                 Err(_) => _ = self.queue.insert(running.attempt),
             },
             Some(None) => self.done(running),
@@ -144,7 +146,8 @@ impl World {
     }
 
     fn observe(&self, running: &Running) -> Observed<View> {
-        observe(&self.graph, &resolve, &running.attempt, running.changed, &running.reads).expect("no read fails")
+        observe(&self.graph, &resolve, &running.attempt, running.changed, &running.reads)
+            .expect("no read fails")
     }
 
     fn done(&mut self, running: Running) {
