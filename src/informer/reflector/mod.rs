@@ -363,12 +363,12 @@ impl Reflector {
                 if !collected.unreadable.is_empty() {
                     collected.unreadable.remove(&Key::of(object.meta()));
                 }
-                collected.objects.put(&object);
+                collected.objects.put(object);
             }
             Item::Unreadable { key, error, .. } => {
                 self.report(&key, &error);
                 if let Some(held) = self.store.get(&key) {
-                    collected.objects.put(&held);
+                    collected.objects.put(held);
                 }
                 collected.unreadable.insert(key, error);
             }

@@ -4,10 +4,11 @@
 //! index value that files a single object (the usual case) costs no table at all. Tables that have become mostly empty
 //! are shrunk, so that a passing peak is not paid for ever. Nothing here locks or tells anyone.
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use indexmap::{Equivalent, IndexSet};
 
 use crate::api::{AnyObject, Index, IndexKeys};
 use crate::wire::Str;
@@ -59,14 +60,7 @@ fn hash_of(hasher: DefaultHashBuilder, object: &AnyObject) -> u64 {
 }
 
 fn hash_key(hasher: DefaultHashBuilder, namespace: &str, name: &str) -> u64 {
-    struct Both<'a>(&'a str, &'a str);
-    impl Hash for Both<'_> {
-        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-            self.0.hash(state);
-            self.1.hash(state);
-        }
-    }
-    hasher.hash_one(Both(namespace, name))
+    hasher.hash_one(Place(namespace, name))
 }
 
 /// The objects that an index files under one value.
@@ -240,56 +234,80 @@ fn unfile(
     }
 }
 
-/// A set of objects that is being put together, at most one per namespace and name: a list in progress. It lives for a
-/// moment, so it keeps hashes rather than look at its objects again when it grows.
+/// A set of objects that is being put together, at most one per namespace and name: a list in progress. It keeps the order
+/// in which they came, which is that in which they lie in memory: whoever goes through it finds the next one at hand.
 #[derive(Default)]
 pub(crate) struct Snapshot {
-    hasher: DefaultHashBuilder,
-    table: HashTable<(u64, AnyObject)>,
+    objects: IndexSet<Named, DefaultHashBuilder>,
     /// How many objects there are of each namespace.
     namespaces: HashMap<Str, usize>,
 }
 
+/// An object, compared by its namespace and name alone.
+struct Named(AnyObject);
+
+/// The namespace and name of an object.
+struct Place<'a>(&'a str, &'a str);
+
+impl Hash for Place<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+        self.1.hash(state);
+    }
+}
+
+impl Hash for Named {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let meta = self.0.meta();
+        Place(&meta.namespace, &meta.name).hash(state);
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        let meta = other.0.meta();
+        is_at(&self.0, &meta.namespace, &meta.name)
+    }
+}
+
+impl Eq for Named {}
+
+impl Equivalent<Named> for Place<'_> {
+    fn equivalent(&self, named: &Named) -> bool {
+        is_at(&named.0, self.0, self.1)
+    }
+}
+
 impl Snapshot {
     /// Adds an object; a later one replaces an earlier one of the same name.
-    pub(crate) fn put(&mut self, object: &AnyObject) {
-        let hash = hash_of(self.hasher, object);
-        let meta = object.meta();
-        let is_it = |(_, held): &(u64, AnyObject)| is_at(held, &meta.namespace, &meta.name);
-        if let Some((_, held)) = self.table.find_mut(hash, is_it) {
-            *held = Arc::clone(object);
-            return;
-        }
-        self.table.insert_unique(hash, (hash, Arc::clone(object)), |(hash, _)| *hash);
-        match self.namespaces.get_mut(meta.namespace.as_str()) {
-            Some(count) => *count += 1,
-            None => drop(self.namespaces.insert(meta.namespace.clone(), 1)),
+    pub(crate) fn put(&mut self, object: AnyObject) {
+        let namespace = object.meta().namespace.clone();
+        if self.objects.replace(Named(object)).is_none() {
+            *self.namespaces.entry(namespace).or_default() += 1;
         }
     }
 
     /// Takes an object out again.
     pub(crate) fn remove(&mut self, namespace: &str, name: &str) {
-        let hash = hash_key(self.hasher, namespace, name);
-        let Ok(entry) = self.table.find_entry(hash, |(_, held)| is_at(held, namespace, name)) else { return };
-        entry.remove();
-        if let Some(count) = self.namespaces.get_mut(namespace) {
+        if self.objects.swap_remove(&Place(namespace, name))
+            && let Some(count) = self.namespaces.get_mut(namespace)
+        {
             *count -= 1;
         }
     }
 
     /// Whether there is an object of this name.
     pub(super) fn contains(&self, namespace: &str, name: &str) -> bool {
-        let hash = hash_key(self.hasher, namespace, name);
-        self.table.find(hash, |(_, held)| is_at(held, namespace, name)).is_some()
+        self.objects.contains(&Place(namespace, name))
     }
 
     /// Number of objects.
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        self.objects.len()
     }
 
     pub(super) fn into_objects(self) -> impl Iterator<Item = AnyObject> {
-        self.table.into_iter().map(|(_, object)| object)
+        self.objects.into_iter().map(|Named(object)| object)
     }
 }
 
@@ -297,7 +315,7 @@ impl FromIterator<AnyObject> for Snapshot {
     fn from_iter<I: IntoIterator<Item = AnyObject>>(objects: I) -> Self {
         let mut snapshot = Self::default();
         for object in objects {
-            snapshot.put(&object);
+            snapshot.put(object);
         }
         snapshot
     }

@@ -256,9 +256,13 @@ impl Store {
                 changes.push((Some(held), None));
             }
             contents.reserve(&objects);
+            // No two of a list have one name: what was not there before the first of them is not there before the last.
+            let was_empty = contents.len() == 0;
+            changes.reserve_exact(if was_empty { objects.len() } else { 0 });
             for object in objects.into_objects() {
                 let meta = object.meta();
-                match contents.get(&meta.namespace, &meta.name).map(|held| held.meta()) {
+                let held = if was_empty { None } else { contents.get(&meta.namespace, &meta.name) };
+                match held.map(|held| held.meta()) {
                     Some(held) if held.uid == meta.uid && held.resource_version == meta.resource_version => {}
                     Some(held) if held.uid != meta.uid => {
                         changes.push((contents.insert(self.kind.indexes, &object), None));

@@ -93,6 +93,10 @@ struct Owned {
 }
 
 /// How far an object's deletion has come.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what metadata says and what follows from it, asked for one by one"
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// It has a deletion timestamp.

@@ -168,7 +168,7 @@ fn what_goes_as_it_was_observed_is_not_read() {
         (dependent.clone().owned_by(&THING, &object("solid")), vec![&waiting]),
         (dependent.clone().owned_by(&THING, &elsewhere), vec![&waiting, &elsewhere]),
         (unnumbered, vec![&waiting]),
-        (ObjectMeta { finalizers: vec!["orphan".into()].into(), ..dependent.clone() }, vec![&waiting]),
+        (ObjectMeta { finalizers: vec!["orphan".into()], ..dependent.clone() }, vec![&waiting]),
     ] {
         let graph = graph_of(&[&others[..], &[&object]].concat());
         let solid = super::fixtures::object("solid");

@@ -107,13 +107,8 @@ impl World {
                 Ok(()) => self.running.push(running),
                 Err(Refusal::NotFound) if write.tolerate.absent => self.running.push(running),
                 Err(Refusal::Conflict | Refusal::Unprocessable) if !running.changed => {
-                    self.running.push(Running {
-                        reads: Reads::default(),
-                        writes: None,
-                        again: true,
-                        changed: true,
-                        ..running
-                    })
+                    let anew = Running { reads: Reads::default(), writes: None, ..running };
+                    self.running.push(Running { again: true, changed: true, ..anew });
                 }
                 Err(_) => _ = self.queue.insert(running.attempt),
             },
