@@ -179,9 +179,8 @@ impl LiveRoom for Attempts {
     type View = View;
 
     fn observe(&self, key: &Key, failures: &[Failure], read: &Reads) -> Result<Observed<View>, ObserveError> {
-        let refusals = [StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY];
-        let changed =
-            failures.iter().any(|failure| refusals.iter().any(|code| failure.code == code.as_u16()));
+        let refused = |code: StatusCode| failures.iter().any(|failure| failure.code == code.as_u16());
+        let changed = refused(StatusCode::CONFLICT) || refused(StatusCode::UNPROCESSABLE_ENTITY);
         if !failures.is_empty() && !changed {
             // There is nowhere to write a failure down; the attempt is made again.
             return Ok(Observed::Nothing);

@@ -128,15 +128,8 @@ pub fn observe(
             }
             Subject::Object(facts) if facts.state.deleting || facts.settled => Ok(Observed::Nothing),
             Subject::Object(facts) => {
-                let facts = if changed {
-                    facts
-                } else {
-                    match observe_doomed(graph, resolve, facts, reads) {
-                        Ok(observed) => return Ok(observed),
-                        Err(facts) => facts,
-                    }
-                };
-                observe_candidate(graph, resolve, facts, reads)
+                let observed = (!changed).then(|| observe_doomed(graph, resolve, &facts, reads)).flatten();
+                observed.map_or_else(|| observe_candidate(graph, resolve, facts, reads), Ok)
             }
         },
     }
@@ -214,30 +207,30 @@ fn observe_virtual(graph: &Graph, resolve: Resolve<'_>, places: Vec<Place>, read
     Observed::View(View { matter: Matter::Virtual { there, unknown }, absent: seen.absent })
 }
 
-/// Looks at the owners that an object was last observed to have, or gives it back if it must be read to know what to do:
-/// something keeps it, or it is not to be deleted as most objects are.
+/// Looks at the owners that an object was last observed to have. `None` if it must be read to know what to do: something
+/// keeps it, or it is not to be deleted as most objects are.
 fn observe_doomed(
     graph: &Graph,
     resolve: Resolve<'_>,
-    facts: Facts,
+    facts: &Facts,
     reads: &Reads,
-) -> Result<Observed<View>, Facts> {
+) -> Option<Observed<View>> {
     if facts.version == 0 || facts.state.cascades {
-        return Err(facts);
+        return None;
     }
     let mut seen = Sighting::default();
     for place in graph.owners(&facts.identity.uid) {
         seen.look(graph, resolve, place, reads);
     }
     if !seen.needs.is_empty() {
-        return Ok(Observed::Needs(seen.needs));
+        return Some(Observed::Needs(seen.needs));
     }
     let lost = |owner: &Owner| matches!(owner, Owner::Absent { elsewhere: false } | Owner::Waiting);
     if seen.owners.is_empty() || !seen.owners.iter().all(lost) {
-        return Err(facts);
+        return None;
     }
-    let awaited = seen.owners.contains(&Owner::Waiting);
-    Ok(Observed::View(View { matter: Matter::Doomed { facts, awaited }, absent: seen.absent }))
+    let matter = Matter::Doomed { facts: facts.clone(), awaited: seen.owners.contains(&Owner::Waiting) };
+    Some(Observed::View(View { matter, absent: seen.absent }))
 }
 
 fn observe_candidate(
