@@ -79,7 +79,7 @@ impl Selector {
     /// Whether `labels` satisfy every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements.iter().all(|requirement| {
-            let value = labels.get(&requirement.key);
+            let value = labels.value_of(&requirement.key);
             match &requirement.test {
                 Test::In(values) => value.is_some_and(|value| values.contains(value)),
                 Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),

@@ -37,8 +37,17 @@ type Places = SmallVec<[Range<usize>; 12]>;
 impl Labels {
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Str> {
+        self.find(key.as_bytes())
+    }
+
+    /// The same for a key that is at hand as it is kept: its text need not be looked at.
+    pub fn value_of(&self, key: &Str) -> Option<&Str> {
+        self.find(key.bytes())
+    }
+
+    fn find(&self, key: &[u8]) -> Option<&Str> {
         let pairs = self.as_slice();
-        pairs.binary_search_by(|(held, _)| held.as_str().cmp(key)).ok().map(|at| &pairs[at].1)
+        pairs.binary_search_by(|(held, _)| held.bytes().cmp(key)).ok().map(|at| &pairs[at].1)
     }
 
     /// Whether `key` is there.

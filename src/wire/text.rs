@@ -43,7 +43,7 @@ impl Str {
     }
 
     /// The text's bytes: what is compared, for it needs no look at their encoding.
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         match &self.0 {
             Text::Short { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or_default(),
             Text::Long(text) => text.as_bytes(),
