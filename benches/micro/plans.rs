@@ -1,8 +1,9 @@
 //! What a decision costs: observing and planning one key, by the number of pods that it rests on.
 
 use coxswain::api::core::{Node, Pod, PodCondition, PodIp, Service, ServicePort};
-use coxswain::api::kinds::{self, PODS, REPLICA_SETS, SERVICES};
+use coxswain::api::kinds::{self, PODS, REPLICA_SETS, RESOURCE_QUOTAS, SERVICES};
 use coxswain::api::meta::{ObjectMeta, OwnerReference};
+use coxswain::api::quota::ResourceQuota;
 use coxswain::framework::rig::Rig;
 use coxswain::framework::{Loop, Reads};
 use coxswain::model::Key;
@@ -102,8 +103,8 @@ fn with_pods(pods: usize) -> Rig {
     rig
 }
 
-/// A Service whose slices show all its pods, of which one has just turned unready.
-fn service(pods: usize) -> Room {
+/// A Service with so many pods.
+fn with_service(pods: usize) -> Rig {
     let rig = with_pods(pods);
     let mut service = Service { metadata: meta("web"), ..Service::default() };
     service.spec.selector = labels();
@@ -117,8 +118,33 @@ fn service(pods: usize) -> Room {
         ..ServicePort::default()
     }];
     rig.add(&SERVICES, &service).expect("a service");
-    let room = Room::new("endpointslice-controller", rig, Key::new("default", "web"));
+    rig
+}
+
+/// A Service whose slices show all its pods, of which one has just turned unready.
+fn service(pods: usize) -> Room {
+    let room = Room::new("endpointslice-controller", with_service(pods), Key::new("default", "web"));
     room.settled(pods.div_ceil(100), |rig| rig.add(&PODS, &pod(pods / 2, false)).expect("a pod"))
+}
+
+/// A Service whose Endpoints show the first thousand of its pods, of which one has just turned unready.
+fn endpoints(pods: usize) -> Room {
+    let room = Room::new("endpoints-controller", with_service(pods), Key::new("default", "web"));
+    room.settled(1, |rig| rig.add(&PODS, &pod(0, false)).expect("a pod"))
+}
+
+/// A quota for all pods of a namespace, of which one has just come to its end.
+fn quota(pods: usize) -> Room {
+    let rig = with_pods(pods);
+    let mut quota = ResourceQuota { metadata: meta("quota"), ..ResourceQuota::default() };
+    quota.spec.hard = [("pods", "10k"), ("requests.cpu", "1k")].into_iter().collect();
+    rig.add(&RESOURCE_QUOTAS, &quota).expect("a quota");
+    let room = Room::new("resourcequota-controller", rig, Key::new("default", "quota"));
+    room.settled(1, |rig| {
+        let mut done = pod(pods / 2, false);
+        done.status.phase = "Succeeded".into();
+        rig.add(&PODS, &done).expect("a pod");
+    })
 }
 
 /// A ReplicaSet with all its pods, of which one has just turned unready.
@@ -153,5 +179,17 @@ fn endpointslice_flip(bencher: divan::Bencher<'_, '_>, pods: usize) {
 #[divan::bench(args = SIZES)]
 fn replicaset_flip(bencher: divan::Bencher<'_, '_>, pods: usize) {
     let room = replica_set(pods);
+    bencher.bench_local(|| room.plan());
+}
+
+#[divan::bench(args = SIZES)]
+fn endpoints_flip(bencher: divan::Bencher<'_, '_>, pods: usize) {
+    let room = endpoints(pods);
+    bencher.bench_local(|| room.plan());
+}
+
+#[divan::bench(args = SIZES)]
+fn resourcequota_change(bencher: divan::Bencher<'_, '_>, pods: usize) {
+    let room = quota(pods);
     bencher.bench_local(|| room.plan());
 }
