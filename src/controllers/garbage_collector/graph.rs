@@ -301,13 +301,9 @@ impl Graph {
     /// Says what a reference that was not there before makes worth looking at.
     fn tell_reference(&self, id: NodeId, edge: &Edge, worth: &mut Worth) {
         let (Some(node), Some(owner)) = (self.nodes.get(id), self.nodes.get(edge.owner)) else { return };
-        let place = || Place {
-            uid: owner.uid.clone(),
-            coordinates: Arc::clone(&edge.coordinates),
-            namespace: node.namespace.clone(),
-        };
         if owner.is_virtual() {
-            let worthy = if self.absence.knows(&place()) { node } else { owner };
+            let is_absent = self.absence.knows(&Place::of(owner, edge, node));
+            let worthy = if is_absent { node } else { owner };
             worth.delete.push(worthy.uid.clone());
         } else if !owner.is_at(&edge.coordinates, &node.namespace)
             || (owner.state.foreground_deleting && edge.owner != id)

@@ -28,7 +28,7 @@ pub fn plan(view: &View) -> Plan {
         Matter::Virtual { there, unknown } => unseen(*there, unknown.as_ref()),
         Matter::Candidate { facts, live, owners } => candidate(facts, live.meta(), owners),
         Matter::Doomed { facts, awaited } => doomed(facts, *awaited),
-        Matter::Released { facts, at } => released(&facts.identity, *at),
+        Matter::Released { identity, at } => released(identity, *at),
         Matter::Waiting { facts, live } => waiting(facts, live.meta()),
         Matter::Orphaning { owner, live, dependents } => orphaning(owner, live.meta(), dependents),
     }
@@ -69,16 +69,17 @@ fn candidate(facts: &Facts, live: &ObjectMeta, owners: &[Owner]) -> Plan {
         }
         without_references(&facts.identity, live, &positions)
     } else {
-        delete(facts, live, owners)
+        delete(facts, live.resource_version.clone(), &live.finalizers, owners.contains(&Owner::Waiting))
     };
     plan.steps.push(Step::Write(write));
     plan
 }
 
-/// The deletion of an object that has no owner any more.
-fn delete(facts: &Facts, live: &ObjectMeta, owners: &[Owner]) -> Write {
-    let has = |finalizer: &str| live.finalizers.iter().any(|held| held == finalizer);
-    let propagation = if owners.contains(&Owner::Waiting) && facts.has_dependents {
+/// The deletion of an object that has no owner any more, or only such as wait for it (`awaited`): in this version alone, by
+/// whose references its owners were judged, and as its finalizers ask.
+fn delete(facts: &Facts, version: Str, finalizers: &[Str], awaited: bool) -> Write {
+    let has = |finalizer: &str| finalizers.iter().any(|held| held == finalizer);
+    let propagation = if awaited && facts.has_dependents {
         // An owner waits for it, so it waits for its own dependents: the whole tree goes from its leaves.
         Propagation::Foreground
     } else if has(ORPHAN_FINALIZER) {
@@ -88,23 +89,16 @@ fn delete(facts: &Facts, live: &ObjectMeta, owners: &[Owner]) -> Write {
     } else {
         Propagation::Background
     };
-    deletion(&facts.identity, live.resource_version.clone(), propagation)
+    let uid = facts.identity.uid.clone();
+    let verb = Verb::Delete { uid, resource_version: Some(version), propagation: Some(propagation) };
+    write(&facts.identity, verb)
 }
 
 /// The deletion of an object that has no owner any more, as it was last observed, and none of the finalizers that say
 /// what becomes of its own dependents.
 fn doomed(facts: &Facts, awaited: bool) -> Plan {
-    let foreground = awaited && facts.has_dependents;
-    let propagation = if foreground { Propagation::Foreground } else { Propagation::Background };
-    let version = Str::from(facts.version.to_string());
-    Plan { steps: vec![Step::Write(deletion(&facts.identity, version, propagation))], ..Plan::default() }
-}
-
-/// The deletion of the object in this version alone: its owners were judged by that version's references.
-fn deletion(identity: &Identity, version: Str, propagation: Propagation) -> Write {
-    let uid = identity.uid.clone();
-    let verb = Verb::Delete { uid, resource_version: Some(version), propagation: Some(propagation) };
-    write(identity, verb)
+    let write = delete(facts, facts.version.to_string().into(), &[], awaited);
+    Plan { steps: vec![Step::Write(write)], ..Plan::default() }
 }
 
 /// An object that waited for its dependents, and has its finalizer at this position.

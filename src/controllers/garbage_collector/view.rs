@@ -65,8 +65,8 @@ pub enum Matter {
     },
     /// An object that waited for its dependents, and need not any longer: none is left that blocks it.
     Released {
-        /// What the graph knows of it.
-        facts: Facts,
+        /// Which object it is.
+        identity: Identity,
         /// Where among its finalizers the one is by which it waits, as last observed.
         at: usize,
     },
@@ -171,7 +171,7 @@ fn observe_waiting(facts: Facts, changed: bool, reads: &Reads) -> Result<Observe
         return Ok(Observed::Nothing);
     }
     if let (0, Some(at), false) = (facts.blocking, facts.state.foreground_at, changed) {
-        return Ok(view(Matter::Released { facts, at: at.into() }));
+        return Ok(view(Matter::Released { identity: facts.identity, at: at.into() }));
     }
     match find_itself(reads, &facts.identity) {
         Err(missing) => missing.end(),
@@ -192,13 +192,10 @@ fn observe_orphaning(graph: &Graph, facts: Facts, reads: &Reads) -> Result<Obser
 }
 
 fn observe_virtual(graph: &Graph, resolve: Resolve<'_>, places: Vec<Place>, reads: &Reads) -> Observed<View> {
-    let mut seen = Sighting::default();
-    for place in places {
-        seen.look(graph, resolve, place, reads);
-    }
-    if !seen.needs.is_empty() {
-        return Observed::Needs(seen.needs);
-    }
+    let seen = match Sighting::of(graph, resolve, places, reads) {
+        Ok(seen) => seen,
+        Err(needs) => return Observed::Needs(needs),
+    };
     let there = seen.owners.iter().any(|owner| matches!(owner, Owner::Solid | Owner::Waiting));
     let unknown = seen.owners.into_iter().find_map(|owner| match owner {
         Owner::Unknown(reason) => Some(reason),
@@ -218,13 +215,10 @@ fn observe_doomed(
     if facts.version == 0 || facts.state.cascades {
         return None;
     }
-    let mut seen = Sighting::default();
-    for place in graph.owners(&facts.identity.uid) {
-        seen.look(graph, resolve, place, reads);
-    }
-    if !seen.needs.is_empty() {
-        return Some(Observed::Needs(seen.needs));
-    }
+    let seen = match Sighting::of(graph, resolve, graph.owners(&facts.identity.uid), reads) {
+        Ok(seen) => seen,
+        Err(needs) => return Some(Observed::Needs(needs)),
+    };
     let lost = |owner: &Owner| matches!(owner, Owner::Absent { elsewhere: false } | Owner::Waiting);
     if seen.owners.is_empty() || !seen.owners.iter().all(lost) {
         return None;
@@ -244,18 +238,15 @@ fn observe_candidate(
         Ok(live) if live.meta().is_deleting() => return Ok(Observed::Nothing),
         Ok(live) => live,
     };
-    let mut seen = Sighting::default();
-    for reference in &live.meta().owner_references {
-        let place = Place {
-            uid: reference.uid.clone(),
-            coordinates: Arc::new(Coordinates::of(reference)),
-            namespace: facts.identity.key.namespace.clone(),
-        };
-        seen.look(graph, resolve, place, reads);
-    }
-    if !seen.needs.is_empty() {
-        return Ok(Observed::Needs(seen.needs));
-    }
+    let places = live.meta().owner_references.iter().map(|reference| Place {
+        uid: reference.uid.clone(),
+        coordinates: Arc::new(Coordinates::of(reference)),
+        namespace: facts.identity.key.namespace.clone(),
+    });
+    let seen = match Sighting::of(graph, resolve, places, reads) {
+        Ok(seen) => seen,
+        Err(needs) => return Ok(Observed::Needs(needs)),
+    };
     Ok(Observed::View(View {
         matter: Matter::Candidate { facts, live, owners: seen.owners },
         absent: seen.absent,
@@ -275,6 +266,20 @@ struct Sighting {
 }
 
 impl Sighting {
+    /// Looks at all owners to which references point from these places, or says what must be read for that.
+    fn of(
+        graph: &Graph,
+        resolve: Resolve<'_>,
+        places: impl IntoIterator<Item = Place>,
+        reads: &Reads,
+    ) -> Result<Self, Vec<Read>> {
+        let mut seen = Self::default();
+        for place in places {
+            seen.look(graph, resolve, place, reads);
+        }
+        if seen.needs.is_empty() { Ok(seen) } else { Err(seen.needs) }
+    }
+
     /// Looks at the owner to which a reference from `place.namespace` points.
     fn look(&mut self, graph: &Graph, resolve: Resolve<'_>, mut place: Place, reads: &Reads) {
         let elsewhere = graph.is_elsewhere(&place);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use lru::LruCache;
 
 use super::super::Uid;
-use super::node::Coordinates;
+use super::node::{Coordinates, Edge, Node};
 use crate::wire::Str;
 
 /// How many absent owners are remembered.
@@ -26,6 +26,17 @@ pub struct Place {
     pub coordinates: Arc<Coordinates>,
     /// Namespace in which the reference is resolved; empty when the owner's kind is cluster-scoped.
     pub namespace: Str,
+}
+
+impl Place {
+    /// Where the dependent's reference to the owner points.
+    pub(super) fn of(owner: &Node, edge: &Edge, dependent: &Node) -> Self {
+        Self {
+            uid: owner.uid.clone(),
+            coordinates: Arc::clone(&edge.coordinates),
+            namespace: dependent.namespace.clone(),
+        }
+    }
 }
 
 /// The absent owners last learnt of or asked for.

@@ -1,11 +1,9 @@
 //! What the graph answers when an object is looked at.
 
-use std::sync::Arc;
-
 use hashbrown::HashSet;
 
 use super::absence::Place;
-use super::node::{Edge, Node, NodeId, State};
+use super::node::{Node, NodeId, State};
 use super::{Coordinates, Graph};
 use crate::api::Kind;
 use crate::controllers::garbage_collector::Uid;
@@ -95,14 +93,8 @@ impl Graph {
     pub fn owners(&self, uid: &Uid) -> Vec<Place> {
         let node = self.nodes.find(uid).and_then(|id| self.nodes.get(id));
         let Some(node) = node else { return Vec::new() };
-        let place = |edge: &Edge| {
-            Some(Place {
-                uid: self.nodes.get(edge.owner)?.uid.clone(),
-                coordinates: Arc::clone(&edge.coordinates),
-                namespace: node.namespace.clone(),
-            })
-        };
-        node.owners.iter().map(place).collect::<Option<_>>().unwrap_or_default()
+        let places = node.owners.iter().map(|edge| Some(Place::of(self.nodes.get(edge.owner)?, edge, node)));
+        places.collect::<Option<_>>().unwrap_or_default()
     }
 
     /// The observed dependents of a UID, each once.
@@ -129,11 +121,7 @@ impl Graph {
             let Some(dependent) = self.nodes.get(held.node) else { continue };
             let Some(edge) = dependent.owners.get(held.edge as usize) else { continue };
             if seen.insert((&edge.coordinates, &dependent.namespace)) {
-                places.push(Place {
-                    uid: owner.uid.clone(),
-                    coordinates: Arc::clone(&edge.coordinates),
-                    namespace: dependent.namespace.clone(),
-                });
+                places.push(Place::of(owner, edge, dependent));
             }
         }
         places
