@@ -5,11 +5,13 @@
 //! What was read lately is remembered by the bytes that were read: of most pods these are compared, not decoded.
 //! Decides nothing: what counts when is the quota controller's.
 
+use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::DefaultHashBuilder;
+use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::meta::LabelSelector;
@@ -115,20 +117,22 @@ const RESIZE_PENDING: &str = "PodResizePending";
 /// What is read of a pod.
 const READ: Keep = Keep { conditions: Some(&[RESIZE_PENDING]), ..Keep::BARE };
 
-/// How many charges are remembered by what they were made of: they are forgotten all at once.
-const REMEMBERED: usize = 256;
+/// How many charges are remembered by what they were made of.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 /// The longest such bytes that are worth keeping: a pod of dozens of containers.
 const MEMORABLE: usize = 16 << 10;
 
 /// Charges by what was read of pods for them.
-#[derive(Default)]
 struct Memory {
-    charges: HashMap<Box<[u8]>, Charge>,
+    charges: LruCache<Box<[u8]>, Charge, DefaultHashBuilder>,
     /// For the pod at hand; used again and again.
     read: Vec<u8>,
 }
 
-static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(Mutex::default);
+static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
+    let charges = LruCache::with_hasher(REMEMBERED, DefaultHashBuilder::default());
+    Mutex::new(Memory { charges, read: Vec::new() })
+});
 
 static NOTHING: LazyLock<PodCharge> = LazyLock::new(PodCharge::default);
 
@@ -138,21 +142,24 @@ impl Charge {
         let mut memory = MEMORY.lock();
         let Memory { charges, read } = &mut *memory;
         read.clear();
-        // What is malformed is told by decoding, which names the field.
-        let is_read = ChargedPod::copy_read(pod, read).is_ok();
-        if let Some(charge) = charges.get(read.as_slice()).filter(|_| is_read) {
+        if ChargedPod::copy_read(pod, read).is_err() {
+            // What is malformed is told by decoding, which names the field.
+            return Self::work_out(pod);
+        }
+        if let Some(charge) = charges.get(read.as_slice()) {
             return Ok(charge.clone());
         }
-        let charge = Self::from(ChargedPod::decode_with(pod, READ)?.charge());
-        if is_read && read.len() <= MEMORABLE {
-            if charges.len() >= REMEMBERED {
-                charges.clear();
-            }
-            charges.insert(read.as_slice().into(), charge.clone());
+        let charge = Self::work_out(pod)?;
+        if read.len() <= MEMORABLE {
+            charges.put(read.as_slice().into(), charge.clone());
         } else {
             *read = Vec::new();
         }
         Ok(charge)
+    }
+
+    fn work_out(pod: &Bytes) -> Result<Self, WireError> {
+        Ok(Self::from(ChargedPod::decode_with(pod, READ)?.charge()))
     }
 
     /// Whether both are the same copy, so that there is nothing to compare.

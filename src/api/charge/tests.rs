@@ -191,15 +191,15 @@ fn pods_of_one_sort_share_their_charge() {
 
 #[test]
 fn what_is_remembered_of_charges_is_bounded() {
-    for amount in 0..2 * REMEMBERED {
+    for amount in 0..2 * REMEMBERED.get() {
         let amount = amount.to_string();
         assert_charged(&pod(vec![container("c", &[("cpu", &amount)], &[])]), &[("cpu", &amount)], &[]);
     }
     let huge = "x".repeat(MEMORABLE);
     assert_charged(&pod(vec![container(&huge, &[("cpu", "1")], &[])]), &[("cpu", "1")], &[]);
     let memory = MEMORY.lock();
-    assert!(memory.charges.len() <= REMEMBERED);
-    assert!(memory.charges.keys().all(|read| read.len() <= MEMORABLE));
+    assert!(memory.charges.len() <= REMEMBERED.get());
+    assert!(memory.charges.iter().all(|(read, _)| read.len() <= MEMORABLE));
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn unfile(
 }
 
 /// A set of objects that is being put together, at most one per namespace and name: a list in progress. It keeps the order
-/// in which they came, which is that in which they lie in memory: whoever goes through it finds the next one at hand.
+/// in which they came (but for the last, which takes the place of one that goes), which is that in which they lie in memory: whoever goes through it finds the next one at hand.
 #[derive(Default)]
 pub(crate) struct Snapshot {
     objects: IndexSet<Named, DefaultHashBuilder>,

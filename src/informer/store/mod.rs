@@ -258,7 +258,9 @@ impl Store {
             contents.reserve(&objects);
             // No two of a list have one name: what was not there before the first of them is not there before the last.
             let was_empty = contents.len() == 0;
-            changes.reserve_exact(if was_empty { objects.len() } else { 0 });
+            if was_empty {
+                changes.reserve_exact(objects.len());
+            }
             for object in objects.into_objects() {
                 let meta = object.meta();
                 let held = if was_empty { None } else { contents.get(&meta.namespace, &meta.name) };
