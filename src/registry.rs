@@ -11,13 +11,13 @@ mod tests;
 
 pub use check::{RegistryError, validate};
 
-use crate::controllers::{
-    deployment, endpoints, endpointslice, endpointslice_mirroring, garbage_collector, namespace, replicaset,
-    resourcequota, root_ca_certificate_publisher, service_cidr, serviceaccount, serviceaccount_token,
-};
+use crate::controllers::api::{garbage_collector, namespace, resourcequota};
+use crate::controllers::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
+use crate::controllers::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
+use crate::controllers::workloads::{deployment, replicaset};
 use crate::framework::{DefaultState, Descriptor};
 
-/// Every controller, by name. When a room is built, its row here becomes `crate::controllers::NAME::DESCRIPTOR`.
+/// Every controller, by name. When a room is built, its row here becomes `crate::controllers::AREA::NAME::DESCRIPTOR`.
 pub static REGISTRY: &[Descriptor] = &[
     Descriptor {
         default: DefaultState::Off,

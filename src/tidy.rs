@@ -103,14 +103,22 @@ fn rooms_leave_the_machinery_to_the_framework() {
     complain(&rooms.flat_map(|(path, text)| found(&path, &text, NOT_IN_ROOMS)).collect::<Vec<_>>());
 }
 
+/// The rooms' folders, each within that of its area.
+fn rooms() -> Vec<PathBuf> {
+    let folders = |path: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(path).expect("a folder").flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    };
+    let areas = folders(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/controllers"));
+    let rooms: Vec<_> = areas.iter().flat_map(|area| folders(area)).collect();
+    assert!(!rooms.is_empty(), "there are rooms");
+    rooms
+}
+
 #[test]
 fn every_room_has_the_same_shape() {
-    let rooms = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/controllers");
     let mut complaints = Vec::new();
-    for room in fs::read_dir(rooms).expect("the rooms").flatten().map(|entry| entry.path()) {
-        if !room.is_dir() {
-            continue;
-        }
+    for room in rooms() {
         for part in ["mod.rs", "view.rs", "plan.rs", "tests.rs"] {
             let folder = part.trim_end_matches(".rs");
             if !room.join(part).is_file() && !room.join(folder).join("mod.rs").is_file() {
@@ -125,11 +133,10 @@ fn every_room_has_the_same_shape() {
 fn every_room_is_registered() {
     let registry = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/registry.rs"))
         .expect("the registry");
-    let rooms = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/controllers");
     let mut complaints = Vec::new();
-    for room in fs::read_dir(rooms).expect("the rooms").flatten().map(|entry| entry.path()) {
+    for room in rooms() {
         let name = room.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        if room.is_dir() && !registry.contains(&format!("{name}::DESCRIPTOR")) {
+        if !registry.contains(&format!("{name}::DESCRIPTOR")) {
             complaints.push(format!("src/registry.rs has no row {name}::DESCRIPTOR"));
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coxswain::admin::events::{Body, EncodedResponse, EventLog, Filter, Item, Start};
+use coxswain::admin::events::{Body, EncodedResponse, EventLog, Filter, LogItem, Start};
 use coxswain::framework::Requeue;
 use coxswain::model::clock::SystemClock;
 use divan::counter::ItemsCount;
@@ -48,7 +48,7 @@ fn fan_out(bencher: divan::Bencher<'_, '_>, readers: usize) {
             let mut events = 0;
             while events < EVENTS {
                 let item = reader.next().now_or_never().flatten().expect("there is more");
-                if let Item::Event(event) = item {
+                if let LogItem::Event(event) = item {
                     events += 1;
                     bytes += EncodedResponse::of_event(&event).bytes().len();
                 }

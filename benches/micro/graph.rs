@@ -2,7 +2,7 @@
 
 use coxswain::api::kinds::CONFIG_MAPS;
 use coxswain::api::meta::{ObjectMeta, OwnerReference};
-use coxswain::controllers::garbage_collector::graph::{Graph, Worth};
+use coxswain::controllers::api::garbage_collector::graph::{AffectedObjects, Graph};
 use coxswain::wire::Str;
 use divan::counter::ItemsCount;
 
@@ -40,9 +40,9 @@ fn objects(version: usize) -> Vec<ObjectMeta> {
 }
 
 fn graph(objects: &[ObjectMeta]) -> Graph {
-    let (mut graph, mut worth) = (Graph::new(), Worth::default());
+    let (mut graph, mut affected) = (Graph::new(), AffectedObjects::default());
     for meta in objects {
-        graph.observe(&CONFIG_MAPS, meta, &mut worth);
+        graph.observe(&CONFIG_MAPS, meta, &mut affected);
     }
     graph
 }
@@ -50,9 +50,9 @@ fn graph(objects: &[ObjectMeta]) -> Graph {
 /// Objects seen again, with another version.
 pub(crate) fn updates() -> impl FnMut() {
     let mut graph = graph(&objects(1));
-    let (changed, mut worth, mut at) = (objects(2), Worth::default(), 0);
+    let (changed, mut affected, mut at) = (objects(2), AffectedObjects::default(), 0);
     move || {
-        graph.observe(&CONFIG_MAPS, &changed[at % OBJECTS], &mut worth);
+        graph.observe(&CONFIG_MAPS, &changed[at % OBJECTS], &mut affected);
         at += 1;
     }
 }
@@ -76,9 +76,9 @@ fn owner_goes(bencher: divan::Bencher<'_, '_>) {
     // As a watch tells it: with the version at which it went.
     let (objects, last) = (objects(1), object(0, 2));
     bencher.with_inputs(|| graph(&objects)).bench_local_values(|mut graph| {
-        let mut worth = Worth::default();
-        graph.gone(&CONFIG_MAPS, &last, &mut worth);
-        assert_eq!(worth.delete.len(), FAN - 1);
+        let mut affected = AffectedObjects::default();
+        graph.gone(&CONFIG_MAPS, &last, &mut affected);
+        assert_eq!(affected.delete.len(), FAN - 1);
         graph
     });
 }

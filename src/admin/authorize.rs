@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tonic::{Extensions, Status};
 
-use super::errors::{Failure, Reason};
+use super::errors::{ErrorReply, Reason};
 use crate::serve::{AuthorizeError, Authorizer, Decision, ResourceAttributes, UserInfo};
 
 /// API group of the resources.
@@ -123,7 +123,7 @@ pub fn caller(extensions: &Extensions) -> Result<Arc<UserInfo>, Status> {
 
 pub(super) fn unauthenticated() -> Status {
     let message = "credentials are needed: a client certificate or a bearer token";
-    Failure::new(Reason::Unauthenticated, message).into()
+    ErrorReply::new(Reason::Unauthenticated, message).into()
 }
 
 /// Lets the caller through, or says why not.
@@ -147,13 +147,13 @@ pub async fn check(
                 message = format!("{message}: {reason}");
             }
             tracing::info!(user = user.name, verb, resource, name, rpc = method.rpc, "call not allowed");
-            let failure = Failure::new(Reason::Forbidden, message);
+            let failure = ErrorReply::new(Reason::Forbidden, message);
             Err(failure.with("verb", verb).with("resource", resource).with("name", name).into())
         }
         Err(error) => {
             tracing::warn!(user = user.name, verb, resource, name, %error, "call not authorized: no answer");
             let message = "the API server could not be asked whether this is allowed";
-            Err(Failure::new(Reason::ApiServer, message).retry_after(RETRY).into())
+            Err(ErrorReply::new(Reason::ApiServer, message).retry_after(RETRY).into())
         }
     }
 }

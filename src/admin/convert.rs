@@ -8,7 +8,7 @@ use super::manager::{
     ActionResult, ActionState, ActionVerb, ControllerState, Counts, FailureState, LeaseState, Phase,
     QueueState, ReplicaState, SyncOutcome, TraceId,
 };
-use super::overrides::{Entry, Order, OverrideSet, Problem, Source};
+use super::overrides::{DecidedBy, Entry, Order, OverrideProblem, OverrideSet};
 use super::proto;
 use crate::api::Kind;
 use crate::model::Key;
@@ -76,7 +76,7 @@ pub(super) fn entry(entry: &Entry) -> proto::Override {
     }
 }
 
-pub(super) fn invalid(problem: &Problem) -> proto::InvalidOverride {
+pub(super) fn invalid(problem: &OverrideProblem) -> proto::InvalidOverride {
     proto::InvalidOverride { key: problem.key.clone(), message: problem.message.clone() }
 }
 
@@ -103,9 +103,9 @@ pub(super) fn controller(
         desired: Some(proto::DesiredState {
             enabled: desired.enabled,
             source: match desired.source {
-                Source::Default => proto::DesiredSource::Default,
-                Source::Flag => proto::DesiredSource::Flag,
-                Source::Override => proto::DesiredSource::Override,
+                DecidedBy::Default => proto::DesiredSource::Default,
+                DecidedBy::Flag => proto::DesiredSource::Flag,
+                DecidedBy::Override => proto::DesiredSource::Override,
             }
             .into(),
             r#override: desired.entry.map(entry),

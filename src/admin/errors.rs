@@ -126,14 +126,14 @@ impl Reason {
 
 /// An error in the making.
 #[derive(Debug)]
-pub struct Failure {
+pub struct ErrorReply {
     reason: Reason,
     message: String,
     metadata: HashMap<String, String>,
     details: ErrorDetails,
 }
 
-impl Failure {
+impl ErrorReply {
     /// An error with a message for people.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), metadata: HashMap::new(), details: ErrorDetails::new() }
@@ -164,9 +164,9 @@ impl Failure {
     }
 }
 
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Self {
-        let Failure { reason, message, metadata, mut details } = failure;
+impl From<ErrorReply> for Status {
+    fn from(failure: ErrorReply) -> Self {
+        let ErrorReply { reason, message, metadata, mut details } = failure;
         // Every failed precondition says which, even if only once more by its name.
         if reason.code() == Code::FailedPrecondition && !details.has_precondition_failure_violations() {
             let violation = PreconditionViolation::new(reason.name(), "", message.clone());
@@ -198,7 +198,7 @@ impl Violations {
             return Ok(());
         }
         let all: Vec<_> = self.0.iter().map(|each| format!("{}: {}", each.field, each.description)).collect();
-        let mut failure = Failure::new(Reason::InvalidRequest, all.join("; "));
+        let mut failure = ErrorReply::new(Reason::InvalidRequest, all.join("; "));
         failure.details.set_bad_request(self.0);
         Err(failure.into())
     }
@@ -217,7 +217,7 @@ pub fn not_found<'a>(
     if !close.is_empty() {
         message = format!("{message}; did you mean {}?", close.join(" or "));
     }
-    Failure::new(reason, message).with("name", shown).with("closest", close.join(",")).into()
+    ErrorReply::new(reason, message).with("name", shown).with("closest", close.join(",")).into()
 }
 
 /// At most three names like `asked`, the most similar first.
@@ -245,7 +245,7 @@ fn closest<'a>(asked: &str, names: impl IntoIterator<Item = (&'a str, &'a [&'a s
 
 /// The deadline has passed, or the server's own limit.
 pub fn timed_out(message: impl Into<String>) -> Status {
-    Failure::new(Reason::Timeout, message).into()
+    ErrorReply::new(Reason::Timeout, message).into()
 }
 
 #[cfg(test)]
@@ -292,14 +292,16 @@ mod tests {
 
     #[test]
     fn a_failed_precondition_says_which() {
-        let status: Status = Failure::new(Reason::NotLeader, "x leads").with("leader_address", "a:1").into();
+        let status: Status =
+            ErrorReply::new(Reason::NotLeader, "x leads").with("leader_address", "a:1").into();
         let details = status.get_error_details();
         assert_eq!(details.precondition_failure().unwrap().violations[0].r#type, "NOT_LEADER");
         assert_eq!(details.error_info().unwrap().metadata["leader_address"], "a:1");
-        let status: Status = Failure::new(Reason::FeatureGate, "m").violates("Gate", "is off").into();
+        let status: Status = ErrorReply::new(Reason::FeatureGate, "m").violates("Gate", "is off").into();
         let violations = &status.get_error_details().precondition_failure().unwrap().violations.clone();
         assert_eq!((violations.len(), violations[0].subject.as_str()), (1, "Gate"));
-        let status: Status = Failure::new(Reason::ApiServer, "m").retry_after(Duration::from_secs(2)).into();
+        let status: Status =
+            ErrorReply::new(Reason::ApiServer, "m").retry_after(Duration::from_secs(2)).into();
         assert_eq!(
             status.get_error_details().retry_info().unwrap().retry_delay,
             Some(Duration::from_secs(2))

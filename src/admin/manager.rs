@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::overrides::{Entry, Flags, HeldOverrides, OverrideSet, StoreError};
+use super::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
 use crate::api::Kind;
 pub use crate::executor::{ActionResult, ActionState, ActionVerb};
 pub use crate::framework::Phase;
@@ -90,7 +90,7 @@ pub struct ControllerState {
     /// Whether it is started by rules of its own.
     pub special: bool,
     /// What the flags say.
-    pub flags: Flags,
+    pub flags: FlagSelection,
     /// What stands against running it, whoever wants it.
     pub obstacle: Option<Obstacle>,
     /// What it is doing.

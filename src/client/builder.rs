@@ -57,16 +57,16 @@ impl std::fmt::Debug for ClientOptions {
 /// How many times as fast as `--kube-api-qps` and `--kube-api-burst` say a controller may ask: the original grants more to
 /// those whose work is requests by the thousand.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
+pub struct QpsFactor {
     /// Of `--kube-api-qps`.
     pub qps: f32,
     /// Of `--kube-api-burst`.
     pub burst: u32,
 }
 
-impl Pace {
+impl QpsFactor {
     /// As the flags say.
-    pub const PLAIN: Self = Self { qps: 1.0, burst: 1 };
+    pub const ONE: Self = Self { qps: 1.0, burst: 1 };
 
     /// The faster of each.
     #[must_use]
@@ -145,12 +145,12 @@ impl ClientBuilder {
 
     /// A client with the manager's own credentials, whose writes stop with leadership.
     pub fn root(&self, name: &str) -> ApiClient {
-        self.root_at(name, Pace::PLAIN)
+        self.root_at(name, QpsFactor::ONE)
     }
 
-    fn root_at(&self, name: &str, pace: Pace) -> ApiClient {
+    fn root_at(&self, name: &str, qps_factor: QpsFactor) -> ApiClient {
         let identity = Identity { transport: &self.root, token: None };
-        self.client(name, identity, self.options.request_timeout, Some(pace))
+        self.client(name, identity, self.options.request_timeout, Some(qps_factor))
     }
 
     /// A client with the manager's own credentials that writes whether this process leads or not: for reviews,
@@ -165,7 +165,7 @@ impl ClientBuilder {
         &self,
         name: &str,
         service_account: Option<&str>,
-        pace: Pace,
+        qps_factor: QpsFactor,
     ) -> Result<ApiClient, ClientBuildError> {
         match (&self.accounts, service_account) {
             (Some(accounts), Some(account)) => {
@@ -174,9 +174,9 @@ impl ClientBuilder {
                 }
                 let token = Some(accounts.tokens.source(account));
                 let identity = Identity { transport: &accounts.transport, token };
-                Ok(self.client(name, identity, self.options.request_timeout, Some(pace)))
+                Ok(self.client(name, identity, self.options.request_timeout, Some(qps_factor)))
             }
-            _ => Ok(self.root_at(name, pace)),
+            _ => Ok(self.root_at(name, qps_factor)),
         }
     }
 
@@ -214,20 +214,35 @@ impl ClientBuilder {
     }
 
     /// A client on a transport that others have as well.
-    fn client(&self, name: &str, identity: Identity<'_>, timeout: Duration, pace: Option<Pace>) -> ApiClient {
+    fn client(
+        &self,
+        name: &str,
+        identity: Identity<'_>,
+        timeout: Duration,
+        qps_factor: Option<QpsFactor>,
+    ) -> ApiClient {
         self.metrics.transport_shared();
-        self.stack(name, identity, timeout, pace)
+        self.stack(name, identity, timeout, qps_factor)
     }
 
-    /// A client with a pace writes only while this process leads.
-    fn stack(&self, name: &str, identity: Identity<'_>, timeout: Duration, pace: Option<Pace>) -> ApiClient {
+    /// A client with a qps_factor writes only while this process leads.
+    fn stack(
+        &self,
+        name: &str,
+        identity: Identity<'_>,
+        timeout: Duration,
+        qps_factor: Option<QpsFactor>,
+    ) -> ApiClient {
         let agent = UserAgent::new(name);
         let host = Arc::clone(identity.transport.host());
         // Only what stops with leadership is limited: elections must not wait behind anything, and the rest is rare.
-        let limit = |pace: Pace| {
-            RateLimiter::new(self.options.qps * pace.qps, self.options.burst.saturating_mul(pace.burst))
+        let limit = |qps_factor: QpsFactor| {
+            RateLimiter::new(
+                self.options.qps * qps_factor.qps,
+                self.options.burst.saturating_mul(qps_factor.burst),
+            )
         };
-        let limiter = pace.and_then(limit);
+        let limiter = qps_factor.and_then(limit);
         let rate = RateLimit {
             limiter: limiter.map(Arc::new),
             metrics: self.metrics.clone(),
@@ -244,7 +259,7 @@ impl ClientBuilder {
             Some(faults) => HttpService::new(With(faults.clone()).layer(bottom)),
         };
         let sent = With(metrics).layer(With(Timeout(timeout)).layer(bottom));
-        let gated: HttpService = if pace.is_some() {
+        let gated: HttpService = if qps_factor.is_some() {
             HttpService::new(With(self.gate.clone()).layer(sent))
         } else {
             HttpService::new(sent)

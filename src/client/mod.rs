@@ -30,7 +30,7 @@ mod testing;
 mod tests;
 
 pub use api::{ApiClient, BoxError, DeleteOptions, HttpService, ListQuery, ResponseBody, WatchQuery};
-pub use builder::{ClientBuildError, ClientBuilder, ClientOptions, Pace};
+pub use builder::{ClientBuildError, ClientBuilder, ClientOptions, QpsFactor};
 pub use config::{ConfigError, Connection, Origin};
 pub(crate) use config::{describe_kube, describe_kubeconfig};
 pub use credentials::ServiceAccountTokens;

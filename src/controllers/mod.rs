@@ -1,17 +1,6 @@
-//! The controllers, one room each, all of one shape.
+//! The controllers, one room each, all of one shape, grouped by area. An area is a home for what its rooms share.
 
-pub mod deployment;
-pub mod endpoints;
-pub mod endpointslice;
-pub mod endpointslice_mirroring;
-pub mod garbage_collector;
-pub mod namespace;
-#[cfg(test)]
-mod objects;
-pub mod replicaset;
-pub mod resourcequota;
-pub mod root_ca_certificate_publisher;
-pub mod service_cidr;
-pub mod serviceaccount;
-pub mod serviceaccount_token;
-mod services;
+pub mod api;
+pub mod identity;
+pub mod network;
+pub mod workloads;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::lock::{LeaseApi, Observed};
+use super::lock::{LeaseApi, ObservedLease};
 use super::record::Record;
 use crate::api::coordination::Lease;
 use crate::api::meta::ObjectMeta;
@@ -65,7 +65,7 @@ pub struct Elector<L> {
 
 #[derive(Default)]
 struct Seen {
-    observed: Option<Observed>,
+    observed: Option<ObservedLease>,
     /// When the record was last seen to change.
     at: Option<Instant>,
     /// Until when it is ours for sure; set by each of our own writes.
@@ -142,7 +142,7 @@ impl<L: LeaseApi> Elector<L> {
     }
 
     /// Takes note of the Lease as a watch shows it; whether it is free.
-    fn see(&self, observed: Observed) -> bool {
+    fn see(&self, observed: ObservedLease) -> bool {
         let is_news = {
             let seen = self.seen.lock();
             seen.observed.as_ref().is_none_or(|held| held.version < observed.version)
@@ -231,12 +231,12 @@ impl<L: LeaseApi> Elector<L> {
     }
 
     /// The Lease as it was last seen, if it is ours.
-    fn held(&self) -> Option<Observed> {
+    fn held(&self) -> Option<ObservedLease> {
         let held = self.seen.lock().observed.clone();
         held.filter(|held| held.record.holder == self.identity)
     }
 
-    async fn give_up(&self, mut held: Observed, successor: Option<&str>) -> Result<(), ApiError> {
+    async fn give_up(&self, mut held: ObservedLease, successor: Option<&str>) -> Result<(), ApiError> {
         loop {
             let record = held.record.released(successor, self.clock.now());
             match self.lock.update(&held, &record).await {
@@ -381,13 +381,13 @@ impl<L: LeaseApi> Elector<L> {
     }
 
     /// Takes note of our own write, which was sent after `asked`.
-    fn observe_ours(&self, observed: Observed, asked: Instant) {
+    fn observe_ours(&self, observed: ObservedLease, asked: Instant) {
         let Timing { lease, renew_deadline, retry } = self.timing;
         self.seen.lock().ours_until = Some(asked + lease.min(renew_deadline + retry));
         self.observe(observed);
     }
 
-    fn observe(&self, observed: Observed) {
+    fn observe(&self, observed: ObservedLease) {
         let mut seen = self.seen.lock();
         let changed = seen.observed.as_ref().is_none_or(|held| held.record != observed.record);
         if changed {

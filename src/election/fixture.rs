@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{LeaseApi, Observed, Record, Timing};
+use super::{LeaseApi, ObservedLease, Record, Timing};
 use crate::api::coordination::Lease;
 use crate::api::meta::{ObjectMeta, Status};
 use crate::client::ApiError;
@@ -66,15 +66,15 @@ impl Fake {
         if self.0.down.load(Ordering::SeqCst) { Err(Self::refused("down", 503)) } else { Ok(()) }
     }
 
-    pub(crate) fn observed(version: u64, raw: &[u8]) -> Observed {
+    pub(crate) fn observed(version: u64, raw: &[u8]) -> ObservedLease {
         let mut raw = raw.to_vec();
         raw = edit(&raw, &[Edit::SetBytes(vec![1, 6], version.to_string().into_bytes())]).unwrap();
         let raw = Bytes::from(raw);
-        Observed { record: Record::from(&Lease::decode(&raw).unwrap()), version, raw }
+        ObservedLease { record: Record::from(&Lease::decode(&raw).unwrap()), version, raw }
     }
 
     /// Stores a Lease as the next version.
-    pub(crate) fn store(&self, raw: Vec<u8>) -> Observed {
+    pub(crate) fn store(&self, raw: Vec<u8>) -> ObservedLease {
         let mut held = self.0.lease.lock();
         let version = held.as_ref().map_or(1, |(version, _)| version + 1);
         let observed = Self::observed(version, &raw);
@@ -85,14 +85,14 @@ impl Fake {
 }
 
 impl LeaseApi for Fake {
-    fn get(&self) -> BoxFuture<'_, Result<Option<Observed>, ApiError>> {
+    fn get(&self) -> BoxFuture<'_, Result<Option<ObservedLease>, ApiError>> {
         Box::pin(async {
             self.enter("get")?;
             Ok(self.0.lease.lock().as_ref().map(|(version, raw)| Self::observed(*version, raw)))
         })
     }
 
-    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Observed, ApiError>> {
+    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<ObservedLease, ApiError>> {
         Box::pin(async {
             self.enter("create")?;
             if self.0.lease.lock().is_some() {
@@ -106,9 +106,9 @@ impl LeaseApi for Fake {
 
     fn update<'a>(
         &'a self,
-        observed: &'a Observed,
+        observed: &'a ObservedLease,
         record: &'a Record,
-    ) -> BoxFuture<'a, Result<Observed, ApiError>> {
+    ) -> BoxFuture<'a, Result<ObservedLease, ApiError>> {
         Box::pin(async {
             self.enter("update")?;
             let version: u64 = Lease::decode(&observed.raw).unwrap().metadata.version().unwrap();
@@ -121,7 +121,7 @@ impl LeaseApi for Fake {
 
     fn watch<'a>(
         &'a self,
-        seen: &'a (dyn Fn(Observed) -> bool + Send + Sync),
+        seen: &'a (dyn Fn(ObservedLease) -> bool + Send + Sync),
     ) -> BoxFuture<'a, Result<bool, ApiError>> {
         Box::pin(async move {
             loop {

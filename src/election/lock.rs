@@ -18,7 +18,7 @@ use crate::wire::splice::edit;
 
 /// A Lease as it was last read.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub struct ObservedLease {
     /// What it says.
     pub record: Record,
     /// Its resource version, of which a later one is greater; 0 if it has none that can be compared.
@@ -30,23 +30,23 @@ pub struct Observed {
 /// Reads and writes of one Lease. Behind a trait so that elections can be tested without a server.
 pub trait LeaseApi: Send + Sync + 'static {
     /// The Lease, or `None` when there is none yet.
-    fn get(&self) -> BoxFuture<'_, Result<Option<Observed>, ApiError>>;
+    fn get(&self) -> BoxFuture<'_, Result<Option<ObservedLease>, ApiError>>;
 
     /// Creates the Lease.
-    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Observed, ApiError>>;
+    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<ObservedLease, ApiError>>;
 
     /// Replaces the record in the Lease that was `observed`; a conflict when it has changed since.
     fn update<'a>(
         &'a self,
-        observed: &'a Observed,
+        observed: &'a ObservedLease,
         record: &'a Record,
-    ) -> BoxFuture<'a, Result<Observed, ApiError>>;
+    ) -> BoxFuture<'a, Result<ObservedLease, ApiError>>;
 
     /// Shows the Lease as it is and whenever it changes, until `seen` says that this is enough (`true`), or the
     /// watch ends (`false`).
     fn watch<'a>(
         &'a self,
-        seen: &'a (dyn Fn(Observed) -> bool + Send + Sync),
+        seen: &'a (dyn Fn(ObservedLease) -> bool + Send + Sync),
     ) -> BoxFuture<'a, Result<bool, ApiError>>;
 }
 
@@ -70,7 +70,7 @@ impl LeaseLock {
 }
 
 impl LeaseApi for LeaseLock {
-    fn get(&self) -> BoxFuture<'_, Result<Option<Observed>, ApiError>> {
+    fn get(&self) -> BoxFuture<'_, Result<Option<ObservedLease>, ApiError>> {
         Box::pin(async {
             match self.client.get(&LEASES, &self.key).await {
                 Ok(object) => observed(object).map(Some),
@@ -80,7 +80,7 @@ impl LeaseApi for LeaseLock {
         })
     }
 
-    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Observed, ApiError>> {
+    fn create<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<ObservedLease, ApiError>> {
         Box::pin(async {
             let metadata = ObjectMeta {
                 name: self.key.name.clone(),
@@ -95,9 +95,9 @@ impl LeaseApi for LeaseLock {
 
     fn update<'a>(
         &'a self,
-        held: &'a Observed,
+        held: &'a ObservedLease,
         record: &'a Record,
-    ) -> BoxFuture<'a, Result<Observed, ApiError>> {
+    ) -> BoxFuture<'a, Result<ObservedLease, ApiError>> {
         Box::pin(async {
             let object = splice(&self.key, &held.raw, record)?;
             observed(self.client.update(&LEASES, &self.key, None, &object).await?)
@@ -106,7 +106,7 @@ impl LeaseApi for LeaseLock {
 
     fn watch<'a>(
         &'a self,
-        seen: &'a (dyn Fn(Observed) -> bool + Send + Sync),
+        seen: &'a (dyn Fn(ObservedLease) -> bool + Send + Sync),
     ) -> BoxFuture<'a, Result<bool, ApiError>> {
         Box::pin(super::watch::until(&self.client, &self.key, |object| Ok(seen(observed(object)?))))
     }
@@ -116,11 +116,11 @@ fn splice(key: &Key, lease: &[u8], record: &Record) -> Result<Vec<u8>, ApiError>
     edit(lease, &record.edits()).map_err(|error| malformed(key, &error.to_string()))
 }
 
-fn observed(object: AnyObject) -> Result<Observed, ApiError> {
+fn observed(object: AnyObject) -> Result<ObservedLease, ApiError> {
     let lease: Arc<Lease> = downcast(object)
         .ok_or_else(|| malformed(&Key::default(), "the answer to a Lease request is no Lease"))?;
     let version = lease.metadata.version().unwrap_or_default();
-    Ok(Observed { record: Record::from(lease.as_ref()), version, raw: lease.raw() })
+    Ok(ObservedLease { record: Record::from(lease.as_ref()), version, raw: lease.raw() })
 }
 
 fn malformed(key: &Key, what: &str) -> ApiError {

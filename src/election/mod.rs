@@ -26,5 +26,5 @@ pub(crate) mod fixture;
 mod tests;
 
 pub use elector::{Elector, ElectorHealth, Leadership, NotReleased, Timing};
-pub use lock::{LeaseApi, LeaseLock, Observed};
+pub use lock::{LeaseApi, LeaseLock, ObservedLease};
 pub use record::{Record, SUCCESSOR_ANNOTATION, SUCCESSOR_TERM_ANNOTATION};

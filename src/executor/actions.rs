@@ -1,7 +1,7 @@
 //! Plans and what came of them, as actions to show to people. Bodies are left out: they may hold secrets. Performs
 //! nothing.
 
-use super::{Change, Executed};
+use super::{Executed, WriteEffect};
 use crate::api::Kind;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Plan, Step, Verb, Verify, Write};
@@ -103,7 +103,7 @@ pub fn executed(mut actions: Vec<ActionState>, executed: &Executed) -> Vec<Actio
                 action.code = (failure.code != 0).then_some(failure.code);
                 let error = failure.message.clone();
                 match done.map(|done| effects.remove(done)) {
-                    Some(effect) if effect.change == Change::Unknown => ActionResult::Unknown,
+                    Some(effect) if effect.change == WriteEffect::Unknown => ActionResult::Unknown,
                     _ => ActionResult::Failed(error),
                 }
             }
@@ -113,9 +113,11 @@ pub fn executed(mut actions: Vec<ActionState>, executed: &Executed) -> Vec<Actio
                     action.key = effect.key.clone();
                 }
                 match effect.change {
-                    Change::Stored(_) | Change::Deleted(_) | Change::Swept => ActionResult::Done,
-                    Change::Nothing => ActionResult::Unneeded,
-                    Change::Unknown => ActionResult::Unknown,
+                    WriteEffect::Stored(_) | WriteEffect::Deleted(_) | WriteEffect::Swept => {
+                        ActionResult::Done
+                    }
+                    WriteEffect::Nothing => ActionResult::Unneeded,
+                    WriteEffect::Unknown => ActionResult::Unknown,
                 }
             }
             (None, None) => match action.verb {
@@ -219,7 +221,7 @@ mod tests {
         }
     }
 
-    fn effect(what: &str, name: &str, change: Change) -> Effect {
+    fn effect(what: &str, name: &str, change: WriteEffect) -> Effect {
         Effect { kind: &PODS, key: Key::new("ns", name), change, what: what.to_owned() }
     }
 
@@ -245,10 +247,10 @@ mod tests {
     fn results_find_their_actions() {
         let done = Executed {
             effects: vec![
-                effect("create pods ns/", "a", Change::Stored("1".into())),
-                effect("create pods ns/", "b", Change::Stored("2".into())),
-                effect("delete pods ns/old", "old", Change::Nothing),
-                effect("update replicasets.apps/status ns/rs", "rs", Change::Stored("3".into())),
+                effect("create pods ns/", "a", WriteEffect::Stored("1".into())),
+                effect("create pods ns/", "b", WriteEffect::Stored("2".into())),
+                effect("delete pods ns/old", "old", WriteEffect::Nothing),
+                effect("update replicasets.apps/status ns/rs", "rs", WriteEffect::Stored("3".into())),
             ],
             ..Executed::default()
         };
@@ -280,8 +282,8 @@ mod tests {
         };
         let done = Executed {
             effects: vec![
-                effect("create pods ns/", "a", Change::Stored("1".into())),
-                effect("create pods ns/", "b", Change::Stored("2".into())),
+                effect("create pods ns/", "a", WriteEffect::Stored("1".into())),
+                effect("create pods ns/", "b", WriteEffect::Stored("2".into())),
             ],
             failures: vec![failure],
             error: Some(ExecuteError::Unfit { what: String::new(), why: String::new() }),

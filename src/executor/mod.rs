@@ -31,12 +31,12 @@ pub trait Events: Send + Sync {
 /// Hears of every write when its answer is there, or is known not to come. Must not block.
 pub trait ObserveWrites: Send + Sync {
     /// A write was answered.
-    fn wrote(&self, write: &Written<'_>);
+    fn wrote(&self, write: &AnsweredWrite<'_>);
 }
 
 /// A write and its answer.
 #[derive(Debug)]
-pub struct Written<'a> {
+pub struct AnsweredWrite<'a> {
     /// What was asked.
     pub write: &'a Write,
     /// The same, as it is displayed.
@@ -89,14 +89,14 @@ pub struct Effect {
     /// Where it is.
     pub key: Key,
     /// What became of it.
-    pub change: Change,
+    pub change: WriteEffect,
     /// The step, as [`Write`](crate::model::Write) displays it.
     pub what: String,
 }
 
 /// What became of a written object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum WriteEffect {
     /// It is stored at this resource version.
     Stored(Str),
     /// The object with this UID was deleted or its deletion has begun.

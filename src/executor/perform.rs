@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use super::batch::slow_start;
-use super::{ActionResult, Change, Effect, ExecuteError, Executed, Executor, Written};
+use super::{ActionResult, AnsweredWrite, Effect, ExecuteError, Executed, Executor, WriteEffect};
 use crate::api::AnyObject;
 use crate::client::{ApiError, DeleteOptions};
 use crate::model::Key;
@@ -190,17 +190,17 @@ impl Executor {
                 if let Some(event) = write.on_success {
                     self.events.emit(filled(event, "{name}", &object.meta().name));
                 }
-                (Key::of(object.meta()), Change::Stored(object.meta().resource_version.clone()))
+                (Key::of(object.meta()), WriteEffect::Stored(object.meta().resource_version.clone()))
             }
             Ok(Done::Deleted(uid)) => {
                 if let Some(event) = write.on_success {
                     self.events.emit(filled(event, "{name}", &write.key.name));
                 }
-                (write.key, Change::Deleted(uid))
+                (write.key, WriteEffect::Deleted(uid))
             }
-            Ok(Done::Swept) => (write.key, Change::Swept),
+            Ok(Done::Swept) => (write.key, WriteEffect::Swept),
             Err(ExecuteError::Api(error)) if tolerated(write.tolerate, &write.verb, &error) => {
-                (write.key, Change::Nothing)
+                (write.key, WriteEffect::Nothing)
             }
             Err(error) => {
                 let failure = self.describe_write(&write, &what, &error).await;
@@ -212,7 +212,7 @@ impl Executor {
                 if !ambiguous {
                     return;
                 }
-                (write.key, Change::Unknown)
+                (write.key, WriteEffect::Unknown)
             }
         };
         executed.effects.push(Effect { kind: write.kind, key, change, what });
@@ -220,7 +220,7 @@ impl Executor {
 
     fn tell(&self, write: &Write, what: &str, answer: &Answer) {
         let Some(writes) = &self.writes else { return };
-        let mut written = Written {
+        let mut written = AnsweredWrite {
             write,
             what,
             key: &write.key,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tower::util::BoxCloneSyncService;
 
 use super::batch::slow_start;
-use super::{Change, Events, Executor};
+use super::{Events, Executor, WriteEffect};
 use crate::api::core::Pod;
 use crate::api::kinds::PODS;
 use crate::api::meta::{ObjectMeta, Status};
@@ -104,7 +104,7 @@ async fn a_batch_stops_behind_the_group_that_failed() {
     let executed = script.executor().execute(plan).await;
     assert_eq!(script.requests.lock().len(), 3);
     assert_eq!(executed.effects.len(), 2);
-    assert_eq!(executed.effects[0].change, Change::Stored("7".into()));
+    assert_eq!(executed.effects[0].change, WriteEffect::Stored("7".into()));
     assert_eq!(executed.effects[0].key, Key::new("ns", "a"));
     assert_eq!(executed.failures.len(), 1);
     assert_eq!(executed.failures[0].message, "exceeded quota: q");
@@ -138,7 +138,7 @@ async fn each_of_independent_writes_is_tried() {
     assert_eq!(executed.failures.len(), 1);
     assert_eq!(executed.failures[0].verb(), "deletecollection");
     let swept: Vec<_> = executed.effects.iter().map(|effect| &effect.change).collect();
-    assert_eq!(swept, [&Change::Swept, &Change::Swept]);
+    assert_eq!(swept, [&WriteEffect::Swept, &WriteEffect::Swept]);
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn what_is_tolerated_is_no_failure() {
     let executed =
         script.executor().execute(Plan { steps: vec![Step::Write(write)], ..Plan::default() }).await;
     assert!(executed.error.is_none());
-    assert_eq!(executed.effects[0].change, Change::Nothing);
+    assert_eq!(executed.effects[0].change, WriteEffect::Nothing);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_lost_answer_leaves_an_unknown_effect() {
     let script = Arc::new(Script::default());
     let executed =
         script.executor().execute(Plan { steps: vec![Step::Write(create())], ..Plan::default() }).await;
-    assert_eq!(executed.effects[0].change, Change::Unknown);
+    assert_eq!(executed.effects[0].change, WriteEffect::Unknown);
     assert!(executed.error.is_some());
 }
 

@@ -13,7 +13,7 @@ use crate::queue::WorkQueue;
 use crate::telemetry::tracing::is_on;
 
 /// A change, for as long as its keys are queued.
-pub(super) struct Change<'a> {
+pub(super) struct QueuedChange<'a> {
     kind: &'static Kind,
     delta: &'a Delta<'a>,
     /// What was there before, or comes again, causes nothing and has no age that would mean anything.
@@ -21,22 +21,22 @@ pub(super) struct Change<'a> {
     span: Option<Span>,
 }
 
-impl<'a> Change<'a> {
+impl<'a> QueuedChange<'a> {
     pub(super) fn new(kind: &'static Kind, delta: &'a Delta<'a>) -> Self {
         Self { kind, delta, is_news: !delta.initial && !delta.resync, span: None }
     }
 
-    /// Queues a key that the change concerns: at once, or after a rest in which further changes are gathered.
-    pub(super) fn puts(&mut self, key: Key, queue: &WorkQueue<Key>, causes: &Causes, gather: Duration) {
+    /// Queues a key that the change concerns: at once, or after a debounce in which further changes are collected.
+    pub(super) fn puts(&mut self, key: Key, queue: &WorkQueue<Key>, causes: &Causes, debounce: Duration) {
         if self.is_news {
             if is_on() {
                 causes.add(&key, self.span.get_or_insert_with(|| trace::change(self.kind, self.delta)));
             }
-            queue.add_changed(key, gather);
-        } else if gather.is_zero() {
+            queue.add_changed(key, debounce);
+        } else if debounce.is_zero() {
             queue.add(key);
         } else {
-            queue.add_after(key, gather);
+            queue.add_after(key, debounce);
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tracing::Span;
 
 use super::expectations::Readiness;
-use super::reads::Written;
+use super::reads::WrittenKinds;
 use super::worker::{Outcome, Worker};
 use crate::api::Kind;
 use crate::executor::{ActionState, planned};
@@ -117,7 +117,7 @@ impl Worker {
             Readiness::Waiting(kind) | Readiness::Uncertain(kind, _) => Some(kind),
             Readiness::Ready | Readiness::GivenUp(_) => None,
         };
-        match self.decide(key, &[], &Written::new()).await {
+        match self.decide(key, &[], &WrittenKinds::new()).await {
             Ok(plan) => Explained {
                 requeue_after: plan.as_ref().and_then(|plan| plan.requeue_after),
                 actions: Ok(plan.map(|plan| planned(&plan))),

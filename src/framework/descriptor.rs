@@ -8,7 +8,7 @@ use super::room::Reconcile;
 use crate::api::Kind;
 use crate::informer::{Delta, Store};
 use crate::model::Key;
-use crate::serve::Handler;
+use crate::serve::PageHandler;
 use crate::wire::Str;
 
 /// Whether a controller runs when `--controllers` does not name it.
@@ -79,7 +79,7 @@ pub struct Build<'a> {
     /// Watches whatever the API has that the room wants, for as long as the controller lives; to be asked for once.
     pub dynamic: &'a dyn Fn(Arc<dyn DynamicRoom>) -> Arc<DynamicWatches>,
     /// Answers requests for `/debug/controllers/NAME` and all below it for as long as the controller lives.
-    pub debug: &'a dyn Fn(Handler),
+    pub debug: &'a dyn Fn(PageHandler),
     /// Metrics of its own.
     pub metrics: &'a RoomMetrics,
 }

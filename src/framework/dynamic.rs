@@ -23,13 +23,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::change::Change;
+use super::change::QueuedChange;
 use super::instance::Watched;
 use super::trace::{self, Causes};
 use crate::api::{Kind, kinds};
 pub use crate::client::ApiResource;
 use crate::client::{ApiResources, Discovery, RestMapper};
-use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, Store};
+use crate::informer::{Delta, EventHandler, InformerHandle, Informers, Registration, Store};
 use crate::model::Key;
 use crate::queue::WorkQueue;
 
@@ -145,7 +145,7 @@ impl DynamicWatches {
 
     /// Tells a room of a change, and the causes of the keys that it queues for that.
     fn tell(&self, room: &dyn DynamicRoom, kind: &'static Kind, delta: Delta<'_>) {
-        let mut change = Change::new(kind, &delta);
+        let mut change = QueuedChange::new(kind, &delta);
         room.changed(kind, delta, &mut |queue, key| match self.queue(queue) {
             Some(held) => change.puts(key, &held.queue, &held.causes, Duration::ZERO),
             None => no_such_queue(queue, &key),
@@ -385,7 +385,7 @@ impl Supervisor {
         }
     }
 
-    fn handler(&self, kind: &'static Kind) -> Handler {
+    fn handler(&self, kind: &'static Kind) -> EventHandler {
         let (room, watches) = (Arc::clone(&self.room), Arc::clone(&self.watches));
         Arc::new(move |delta| watches.tell(room.as_ref(), kind, delta))
     }

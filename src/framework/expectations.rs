@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::api::Kind;
-use crate::executor::{Change, Effect};
+use crate::executor::{Effect, WriteEffect};
 use crate::informer::Store;
 use crate::model::Key;
 use crate::wire::Uid;
@@ -46,7 +46,7 @@ struct Pending {
 
 /// What a live read found of the objects that a lost write may have touched.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct LiveObjects {
     /// Resource version of the read.
     pub version: u64,
     /// UID and resource version of each object.
@@ -87,12 +87,12 @@ impl Expectations {
         for effect in effects {
             let Some(at) = self.store_of(effect.kind) else { continue };
             match &effect.change {
-                Change::Stored(version) => {
+                WriteEffect::Stored(version) => {
                     if let Ok(version) = version.parse() {
                         self.require(key, at, version);
                     }
                 }
-                Change::Deleted(uid) => {
+                WriteEffect::Deleted(uid) => {
                     let mut pending = self.pending.lock();
                     pending.entry(key.clone()).or_insert_with(Pending::new).gone.push((
                         at,
@@ -100,7 +100,7 @@ impl Expectations {
                         uid.clone(),
                     ));
                 }
-                Change::Unknown => {
+                WriteEffect::Unknown => {
                     let mut pending = self.pending.lock();
                     let uncertain = &mut pending.entry(key.clone()).or_insert_with(Pending::new).uncertain;
                     let written = (effect.kind, effect.key.clone());
@@ -108,14 +108,14 @@ impl Expectations {
                         uncertain.push(written);
                     }
                 }
-                Change::Swept | Change::Nothing => {}
+                WriteEffect::Swept | WriteEffect::Nothing => {}
             }
         }
     }
 
     /// A live read has found this of what was `written` without an answer. The cache must have seen it before `key` is
     /// reconciled.
-    pub fn found(&self, key: &Key, kind: &'static Kind, written: &Key, found: &Found) {
+    pub fn found(&self, key: &Key, kind: &'static Kind, written: &Key, found: &LiveObjects) {
         let at = self.store_of(kind);
         let missing = at.map(|at| missing(&self.stores[at], written, found)).unwrap_or_default();
         if let Some(pending) = self.pending.lock().get_mut(key) {
@@ -189,7 +189,7 @@ impl Pending {
 }
 
 /// What the store holds of the `written` objects and a later live read did not find.
-fn missing(store: &Store, written: &Key, found: &Found) -> Vec<(Key, Uid)> {
+fn missing(store: &Store, written: &Key, found: &LiveObjects) -> Vec<(Key, Uid)> {
     let held = if written.name.is_empty() {
         store.list_namespace(&written.namespace)
     } else {
@@ -229,7 +229,7 @@ mod tests {
         Arc::new(Pod { metadata, ..Pod::default() })
     }
 
-    fn effect(kind: &'static Kind, change: Change) -> Effect {
+    fn effect(kind: &'static Kind, change: WriteEffect) -> Effect {
         Effect { kind, key: Key::new("ns", "a"), change, what: String::new() }
     }
 
@@ -242,9 +242,9 @@ mod tests {
         expectations.record(
             &key,
             &[
-                effect(&PODS, Change::Stored("10".into())),
-                effect(&PODS, Change::Stored("8".into())),
-                effect(&SECRETS, Change::Stored("99".into())),
+                effect(&PODS, WriteEffect::Stored("10".into())),
+                effect(&PODS, WriteEffect::Stored("8".into())),
+                effect(&SECRETS, WriteEffect::Stored("99".into())),
             ],
         );
         assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
@@ -260,14 +260,14 @@ mod tests {
         let expectations = Expectations::new(vec![Arc::clone(&store)]);
         let key = Key::new("ns", "rs");
         store.upsert(&pod("a", "5", false));
-        expectations.record(&key, &[effect(&PODS, Change::Deleted("a".into()))]);
+        expectations.record(&key, &[effect(&PODS, WriteEffect::Deleted("a".into()))]);
         assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
         store.upsert(&pod("a", "6", true));
         assert_eq!(expectations.check(&key), Readiness::Ready);
     }
 
     fn lost(name: &str) -> Effect {
-        Effect { key: Key::new("ns", name), ..effect(&PODS, Change::Unknown) }
+        Effect { key: Key::new("ns", name), ..effect(&PODS, WriteEffect::Unknown) }
     }
 
     #[tokio::test(start_paused = true)]
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(expectations.check(&key), Readiness::Uncertain(&PODS, Key::new("ns", "")));
         // The read is at 30, and nothing will happen to pods after 20.
         let objects = vec![("a".into(), 11), ("b".into(), 20)];
-        expectations.found(&key, &PODS, &Key::new("ns", ""), &Found { version: 30, objects });
+        expectations.found(&key, &PODS, &Key::new("ns", ""), &LiveObjects { version: 30, objects });
         assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
         store.upsert(&pod("b", "20", false));
         assert_eq!(expectations.check(&key), Readiness::Ready);
@@ -294,7 +294,7 @@ mod tests {
         store.replace(vec![pod("a", "11", false)], "19");
         expectations.record(&key, &[lost("")]);
         let objects = vec![("a".into(), 11)];
-        expectations.found(&key, &PODS, &Key::new("ns", ""), &Found { version: 30, objects });
+        expectations.found(&key, &PODS, &Key::new("ns", ""), &LiveObjects { version: 30, objects });
         assert_eq!(expectations.check(&key), Readiness::Ready);
     }
 
@@ -305,7 +305,12 @@ mod tests {
         let key = Key::new("ns", "rs");
         store.replace(vec![pod("a", "5", false), pod("b", "6", false)], "9");
         expectations.record(&key, &[lost("a")]);
-        expectations.found(&key, &PODS, &Key::new("ns", "a"), &Found { version: 12, objects: Vec::new() });
+        expectations.found(
+            &key,
+            &PODS,
+            &Key::new("ns", "a"),
+            &LiveObjects { version: 12, objects: Vec::new() },
+        );
         assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
         store.remove(&pod("a", "10", true));
         assert_eq!(expectations.check(&key), Readiness::Ready);
@@ -318,7 +323,12 @@ mod tests {
         let key = Key::new("ns", "rs");
         store.replace(vec![pod("a", "40", false)], "40");
         expectations.record(&key, &[lost("")]);
-        expectations.found(&key, &PODS, &Key::new("ns", ""), &Found { version: 30, objects: Vec::new() });
+        expectations.found(
+            &key,
+            &PODS,
+            &Key::new("ns", ""),
+            &LiveObjects { version: 30, objects: Vec::new() },
+        );
         assert_eq!(expectations.check(&key), Readiness::Ready);
     }
 
@@ -327,7 +337,7 @@ mod tests {
         let store = Arc::new(Store::new(&PODS));
         let expectations = Expectations::new(vec![store]);
         let key = Key::new("ns", "rs");
-        expectations.record(&key, &[effect(&PODS, Change::Stored("10".into()))]);
+        expectations.record(&key, &[effect(&PODS, WriteEffect::Stored("10".into()))]);
         assert_eq!(expectations.waited(&Key::new("ns", "other")), Duration::ZERO);
         tokio::time::advance(EXPECTATION_TIMEOUT).await;
         assert_eq!(expectations.waited(&key), EXPECTATION_TIMEOUT);

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::change::Change;
+use super::change::QueuedChange;
 use super::demand::{Demands, Explained, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, KeyMap, Loop};
 use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
@@ -24,15 +24,15 @@ use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
-use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery, Pace};
+use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery, QpsFactor};
 use crate::events::EventBroadcaster;
-use crate::executor::{Executor, ObserveWrites, TokenSigner, Written};
-use crate::informer::{Delta, Handler, InformerHandle, Informers, Registration, Store};
+use crate::executor::{AnsweredWrite, Executor, ObserveWrites, TokenSigner};
+use crate::informer::{Delta, EventHandler, InformerHandle, Informers, Registration, Store};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
 use crate::queue::{QueueConfig, QueueMetrics, WorkQueue};
-use crate::serve::{Handler as Page, Router};
+use crate::serve::{PageHandler, Router};
 use crate::wire::Str;
 
 /// What all controllers are built from.
@@ -72,7 +72,7 @@ pub struct Runtime {
 /// Hears of every write, and whose it is. Must not block.
 pub trait WriteReport: Send + Sync {
     /// `controller` has written, or tried to.
-    fn wrote(&self, controller: &'static str, write: &Written<'_>);
+    fn wrote(&self, controller: &'static str, write: &AnsweredWrite<'_>);
 }
 
 /// The writes of one controller.
@@ -82,7 +82,7 @@ struct WritesOf {
 }
 
 impl ObserveWrites for WritesOf {
-    fn wrote(&self, write: &Written<'_>) {
+    fn wrote(&self, write: &AnsweredWrite<'_>) {
         self.report.wrote(self.controller, write);
     }
 }
@@ -255,8 +255,10 @@ impl Instance {
             debug: &|page| *debug.lock() = Some(page),
             metrics: &runtime.room_metrics,
         })?;
-        let pace = loops.iter().map(|each| each.reconcile.pace()).fold(Pace::PLAIN, Pace::max);
-        let client = runtime.clients.for_controller(descriptor.name, descriptor.service_account, pace)?;
+        let qps_factor =
+            loops.iter().map(|each| each.reconcile.qps_factor()).fold(QpsFactor::ONE, QpsFactor::max);
+        let client =
+            runtime.clients.for_controller(descriptor.name, descriptor.service_account, qps_factor)?;
         let reader = Reader { client: client.clone(), discovery: Arc::clone(&runtime.discovery) };
         let source = descriptor.event_source.unwrap_or(descriptor.name);
         let mut executor = Executor::new(client.clone(), Arc::new(runtime.events.recorder(source, client)));
@@ -312,7 +314,7 @@ impl Instance {
         self.dynamic = Some(supervisor);
     }
 
-    fn mount(&mut self, page: &Page, router: &Arc<Router>) {
+    fn mount(&mut self, page: &PageHandler, router: &Arc<Router>) {
         router.add_debug(self.name, page);
         self.debug = Some(DebugPages { controller: self.name, router: Arc::clone(router) });
     }
@@ -362,9 +364,9 @@ impl Instance {
             if !read.iter().any(|held| Arc::ptr_eq(held, &store)) {
                 read.push(store);
             }
-            let gather = each.reconcile.gather(watch.kind);
+            let debounce = each.reconcile.debounce(watch.kind);
             let handler =
-                queue_keys(Arc::clone(&queue), watch.keys, gather, (watch.kind, Arc::clone(&causes)));
+                queue_keys(Arc::clone(&queue), watch.keys, debounce, (watch.kind, Arc::clone(&causes)));
             self.registrations
                 .push(handles.handle(watch.kind, watch.field_selector).add_handler(self.name, handler));
         }
@@ -472,17 +474,17 @@ impl Instance {
     }
 }
 
-/// Queues the keys that a change concerns: at once, or after a rest in which further changes are gathered.
+/// Queues the keys that a change concerns: at once, or after a debounce in which further changes are collected.
 pub(super) fn queue_keys(
     queue: Arc<WorkQueue<Key>>,
     keys: KeyMap,
-    gather: Duration,
+    debounce: Duration,
     (kind, causes): (&'static Kind, Arc<Causes>),
-) -> Handler {
+) -> EventHandler {
     Arc::new(move |delta: Delta<'_>| {
-        let mut change = Change::new(kind, &delta);
+        let mut change = QueuedChange::new(kind, &delta);
         keys(delta, &mut |key| {
-            change.puts(key, &queue, &causes, gather);
+            change.puts(key, &queue, &causes, debounce);
         });
     })
 }

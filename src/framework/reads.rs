@@ -41,15 +41,15 @@ pub enum Read {
 /// What was read in this reconcile so far.
 #[derive(Debug, Default)]
 pub struct Reads {
-    found: HashMap<Read, Found>,
-    written: Written,
+    found: HashMap<Read, ReadResult>,
+    written: WrittenKinds,
 }
 
 /// Kinds, and namespaces, that this reconcile has written to already.
-pub(super) type Written = Vec<(&'static Kind, Str)>;
+pub(super) type WrittenKinds = Vec<(&'static Kind, Str)>;
 
 #[derive(Debug)]
-enum Found {
+enum ReadResult {
     Object(Result<Option<AnyObject>, ApiError>),
     List(Result<Vec<AnyObject>, ApiError>),
     Resources(Result<Arc<ApiResources>, ApiError>),
@@ -60,24 +60,24 @@ impl Reads {
     /// served, that is an error.
     pub fn object(&self, kind: &'static Kind, key: &Key) -> Option<Result<Option<&AnyObject>, &ApiError>> {
         match self.found.get(&Read::Object(kind, key.clone()))? {
-            Found::Object(found) => Some(found.as_ref().map(Option::as_ref)),
-            Found::List(_) | Found::Resources(_) => None,
+            ReadResult::Object(found) => Some(found.as_ref().map(Option::as_ref)),
+            ReadResult::List(_) | ReadResult::Resources(_) => None,
         }
     }
 
     /// A list that was read; `None` if that was not done.
     pub fn list(&self, kind: &'static Kind, namespace: &Str) -> Option<Result<&[AnyObject], &ApiError>> {
         match self.found.get(&Read::List(kind, namespace.clone()))? {
-            Found::List(found) => Some(found.as_ref().map(Vec::as_slice)),
-            Found::Object(_) | Found::Resources(_) => None,
+            ReadResult::List(found) => Some(found.as_ref().map(Vec::as_slice)),
+            ReadResult::Object(_) | ReadResult::Resources(_) => None,
         }
     }
 
     /// The API's resources; `None` if they were not read.
     pub fn resources(&self) -> Option<Result<&Arc<ApiResources>, &ApiError>> {
         match self.found.get(&Read::LatestResources).or_else(|| self.found.get(&Read::Resources))? {
-            Found::Resources(found) => Some(found.as_ref()),
-            Found::Object(_) | Found::List(_) => None,
+            ReadResult::Resources(found) => Some(found.as_ref()),
+            ReadResult::Object(_) | ReadResult::List(_) => None,
         }
     }
 
@@ -89,7 +89,7 @@ impl Reads {
         key: Key,
         found: Result<Option<AnyObject>, ApiError>,
     ) -> Self {
-        self.found.insert(Read::Object(kind, key), Found::Object(found));
+        self.found.insert(Read::Object(kind, key), ReadResult::Object(found));
         self
     }
 
@@ -101,14 +101,14 @@ impl Reads {
         namespace: Str,
         found: Result<Vec<AnyObject>, ApiError>,
     ) -> Self {
-        self.found.insert(Read::List(kind, namespace), Found::List(found));
+        self.found.insert(Read::List(kind, namespace), ReadResult::List(found));
         self
     }
 
     /// With the API's resources read: for tests of rooms.
     #[must_use]
     pub fn with_resources(mut self, found: Result<Arc<ApiResources>, ApiError>) -> Self {
-        self.found.insert(Read::Resources, Found::Resources(found));
+        self.found.insert(Read::Resources, ReadResult::Resources(found));
         self
     }
 
@@ -131,7 +131,7 @@ impl Reads {
 
 /// What came of a pass of observing.
 #[derive(Debug)]
-pub enum Observed<V> {
+pub enum Observation<V> {
     /// There is nothing at this key to decide about.
     Nothing,
     /// Read these, and observe again. What was read already is not read again.
@@ -165,7 +165,7 @@ impl Reader {
         room: &dyn Reconcile,
         key: &Key,
         failures: &[Failure],
-        written: &Written,
+        written: &WrittenKinds,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<Plan>, ObserveError> {
         let mut reads = Reads { written: written.clone(), ..Reads::default() };
@@ -187,16 +187,16 @@ impl Reader {
         Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
     }
 
-    async fn read(&self, read: Read) -> (Read, Found) {
+    async fn read(&self, read: Read) -> (Read, ReadResult) {
         let found = match &read {
-            Read::Object(kind, key) => Found::Object(match self.client.get(kind, key).await {
+            Read::Object(kind, key) => ReadResult::Object(match self.client.get(kind, key).await {
                 Ok(object) => Ok(Some(object)),
                 Err(error) if error.is_object_not_found() => Ok(None),
                 Err(error) => Err(error),
             }),
-            Read::List(kind, namespace) => Found::List(self.client.list_all(kind, namespace).await),
-            Read::Resources => Found::Resources(self.discovery.resources().await),
-            Read::LatestResources => Found::Resources(self.discovery.latest().await),
+            Read::List(kind, namespace) => ReadResult::List(self.client.list_all(kind, namespace).await),
+            Read::Resources => ReadResult::Resources(self.discovery.resources().await),
+            Read::LatestResources => ReadResult::Resources(self.discovery.latest().await),
         };
         (read, found)
     }

@@ -12,16 +12,16 @@ use crate::model::Key;
 /// Hears of reconciles.
 pub trait Report: Send + Sync {
     /// A reconcile began.
-    fn started(&self, turn: &Turn<'_>);
+    fn started(&self, turn: &ReconcileStart<'_>);
     /// A reconcile came to its end after `took`, having taken these steps.
-    fn ended(&self, turn: &Turn<'_>, outcome: &Outcome, actions: Vec<ActionState>, took: Duration);
+    fn ended(&self, turn: &ReconcileStart<'_>, outcome: &Outcome, actions: Vec<ActionState>, took: Duration);
     /// Its key comes back after `delay`.
-    fn requeued(&self, turn: &Turn<'_>, cause: Requeue, delay: Duration);
+    fn requeued(&self, turn: &ReconcileStart<'_>, cause: Requeue, delay: Duration);
 }
 
 /// One try at a key.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
+pub struct ReconcileStart<'a> {
     /// The controller.
     pub controller: &'static str,
     /// The queue.
@@ -52,7 +52,7 @@ pub enum Requeue {
 pub struct Unreported;
 
 impl Report for Unreported {
-    fn started(&self, _: &Turn<'_>) {}
-    fn ended(&self, _: &Turn<'_>, _: &Outcome, _: Vec<ActionState>, _: Duration) {}
-    fn requeued(&self, _: &Turn<'_>, _: Requeue, _: Duration) {}
+    fn started(&self, _: &ReconcileStart<'_>) {}
+    fn ended(&self, _: &ReconcileStart<'_>, _: &Outcome, _: Vec<ActionState>, _: Duration) {}
+    fn requeued(&self, _: &ReconcileStart<'_>, _: Requeue, _: Duration) {}
 }

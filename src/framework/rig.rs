@@ -215,7 +215,7 @@ mod tests {
     use crate::api::core::ServiceAccount;
     use crate::api::kinds::{NAMESPACES, SERVICE_ACCOUNTS};
     use crate::api::meta::ObjectMeta;
-    use crate::controllers::serviceaccount::DESCRIPTOR;
+    use crate::controllers::identity::serviceaccount::DESCRIPTOR;
     use crate::informer::Lister;
 
     #[test]

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::reads::{Observed, Pass, Reads};
+use super::reads::{Observation, Pass, Reads};
 use super::worker::Outcome;
 use crate::api::Kind;
-pub use crate::client::Pace;
+pub use crate::client::QpsFactor;
 use crate::executor::ActionState;
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 
 /// A reconcile that has ended, as a room's own metrics see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended<'a> {
+pub struct ReconcileEnd<'a> {
     /// How it ended.
     pub outcome: &'a Outcome,
     /// The steps that it took.
@@ -43,13 +43,13 @@ pub trait Room: Send + Sync + 'static {
     }
 
     /// A reconcile of `key` has ended. For metrics of the room's own; must not block.
-    fn ended(&self, key: &Key, ended: Ended<'_>) {
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
         let _ = (key, ended);
     }
 
-    /// How long the keys that a change of this kind concerns rest first, so that further changes are gathered. A key is
-    /// taken up when the first of its changes has rested that long, or at once when another change asks for it.
-    fn gather(&self, kind: &Kind) -> Duration {
+    /// How long a change of this kind is debounced: further changes of its keys are collected meanwhile. A key is taken up when
+    /// the first of its changes is that old, or at once when another change asks for it.
+    fn debounce(&self, kind: &Kind) -> Duration {
         let _ = kind;
         Duration::ZERO
     }
@@ -72,25 +72,25 @@ pub trait LiveRoom: Send + Sync + 'static {
         key: &Key,
         failures: &[Failure],
         read: &Reads,
-    ) -> Result<Observed<Self::View>, ObserveError>;
+    ) -> Result<Observation<Self::View>, ObserveError>;
 
     /// Decides, as [`Room::plan`] does.
     fn plan(view: &Self::View, now: Timestamp) -> Plan;
 
-    /// See [`Room::gather`].
-    fn gather(&self, kind: &Kind) -> Duration {
+    /// See [`Room::debounce`].
+    fn debounce(&self, kind: &Kind) -> Duration {
         let _ = kind;
         Duration::ZERO
     }
 
-    /// How long a key that fails again and again rests at most; `None` for as long as with most controllers.
+    /// How long a key that fails again and again waits at most; `None` for as long as with most controllers.
     fn longest_backoff(&self) -> Option<Duration> {
         None
     }
 
     /// How fast it may ask, compared with other controllers. The fastest of a controller's loops counts for all.
-    fn pace(&self) -> Pace {
-        Pace::PLAIN
+    fn qps_factor(&self) -> QpsFactor {
+        QpsFactor::ONE
     }
 }
 
@@ -117,12 +117,12 @@ pub trait Reconcile: Send + Sync {
     ) -> Result<Pass, ObserveError>;
 
     /// A reconcile has ended, see [`Room::ended`].
-    fn ended(&self, key: &Key, ended: Ended<'_>) {
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
         let _ = (key, ended);
     }
 
-    /// How long the keys that a change of this kind concerns rest first, see [`Room::gather`].
-    fn gather(&self, kind: &Kind) -> Duration {
+    /// How long a change of this kind is debounced, see [`Room::debounce`].
+    fn debounce(&self, kind: &Kind) -> Duration {
         let _ = kind;
         Duration::ZERO
     }
@@ -132,14 +132,14 @@ pub trait Reconcile: Send + Sync {
         None
     }
 
-    /// How long a key that fails again and again rests at most, see [`LiveRoom::longest_backoff`].
+    /// How long a key that fails again and again waits at most, see [`LiveRoom::longest_backoff`].
     fn longest_backoff(&self) -> Option<Duration> {
         None
     }
 
-    /// How fast it may ask, see [`LiveRoom::pace`].
-    fn pace(&self) -> Pace {
-        Pace::PLAIN
+    /// How fast it may ask, see [`LiveRoom::qps_factor`].
+    fn qps_factor(&self) -> QpsFactor {
+        QpsFactor::ONE
     }
 }
 
@@ -155,12 +155,12 @@ impl<R: Room> Reconcile for RoomAdapter<R> {
         })
     }
 
-    fn ended(&self, key: &Key, ended: Ended<'_>) {
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
         self.0.ended(key, ended);
     }
 
-    fn gather(&self, kind: &Kind) -> Duration {
-        self.0.gather(kind)
+    fn debounce(&self, kind: &Kind) -> Duration {
+        self.0.debounce(kind)
     }
 
     fn resync(&self) -> Option<Duration> {
@@ -181,21 +181,21 @@ impl<R: LiveRoom> Reconcile for LiveAdapter<R> {
         now: Timestamp,
     ) -> Result<Pass, ObserveError> {
         Ok(match self.0.observe(key, failures, read)? {
-            Observed::Nothing => Pass::Nothing,
-            Observed::Needs(reads) => Pass::Needs(reads),
-            Observed::View(view) => Pass::Plan(R::plan(&view, now)),
+            Observation::Nothing => Pass::Nothing,
+            Observation::Needs(reads) => Pass::Needs(reads),
+            Observation::View(view) => Pass::Plan(R::plan(&view, now)),
         })
     }
 
-    fn gather(&self, kind: &Kind) -> Duration {
-        self.0.gather(kind)
+    fn debounce(&self, kind: &Kind) -> Duration {
+        self.0.debounce(kind)
     }
 
     fn longest_backoff(&self) -> Option<Duration> {
         self.0.longest_backoff()
     }
 
-    fn pace(&self) -> Pace {
-        self.0.pace()
+    fn qps_factor(&self) -> QpsFactor {
+        self.0.qps_factor()
     }
 }

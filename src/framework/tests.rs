@@ -33,7 +33,7 @@ use crate::executor::{ActionResult, Events, Executor};
 use crate::informer::{Delta, Store};
 use crate::model::Key;
 use crate::model::clock::{ManualClock, SharedClock};
-use crate::model::plan::{EventSpec, Failure, Plan, Rest, Step, Verb, Write};
+use crate::model::plan::{Cooldown, EventSpec, Failure, Plan, Step, Verb, Write};
 use crate::queue::{QueueMetrics, WorkQueue};
 use crate::telemetry::Registry;
 use crate::telemetry::tracing::Tracing;
@@ -187,7 +187,7 @@ async fn a_key_is_not_planned_again_before_the_cache_has_seen_its_writes() {
     bench.plan(vec![create()]);
     bench.server.answer(201, pod("5"));
     let done = bench.reconcile().await;
-    assert_eq!(done, Outcome::Done { writes: 1, requeue_after: None, rest: Rest::NONE });
+    assert_eq!(done, Outcome::Done { writes: 1, requeue_after: None, cooldown: Cooldown::NONE });
     assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
     assert_eq!(bench.script.asked.lock().len(), 1, "no plan was made meanwhile");
     bench.store.bookmark("5");
@@ -309,7 +309,7 @@ async fn who_asks_gets_the_first_reconcile_that_begins_then() {
     let synced = asking.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(
         synced.outcome,
-        Outcome::Done { writes: 1, requeue_after: None, rest: Rest::NONE },
+        Outcome::Done { writes: 1, requeue_after: None, cooldown: Cooldown::NONE },
         "before all that waited"
     );
     assert_eq!(synced.actions[0].result, ActionResult::Done);
@@ -322,12 +322,12 @@ async fn who_asks_gets_the_first_reconcile_that_begins_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_was_written_is_worth_a_rest() {
+async fn only_what_was_written_has_a_cooldown() {
     let at_least = Duration::from_millis(250);
-    let rest = Rest { at_least, times_work: 0 };
+    let cooldown = Cooldown { at_least, times_work: 0 };
     for (steps, waits) in [(vec![create()], true), (Vec::new(), false)] {
         let bench = Bench::new();
-        bench.script.plans.lock().push_back(Plan { steps, rest, ..Plan::default() });
+        bench.script.plans.lock().push_back(Plan { steps, cooldown, ..Plan::default() });
         bench.server.answer(201, pod("5"));
         let queue = Arc::clone(&bench.worker.queue);
         queue.add(key());
@@ -344,7 +344,10 @@ async fn who_asks_waits_a_moment_for_a_cache_that_is_behind() {
     let bench = Bench::new();
     bench.plan(vec![create()]);
     bench.server.answer(201, pod("5"));
-    assert_eq!(bench.reconcile().await, Outcome::Done { writes: 1, requeue_after: None, rest: Rest::NONE });
+    assert_eq!(
+        bench.reconcile().await,
+        Outcome::Done { writes: 1, requeue_after: None, cooldown: Cooldown::NONE }
+    );
     let (worker, store) = (Arc::new(bench.worker), bench.store);
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(Arc::clone(&worker).run());
@@ -470,7 +473,7 @@ async fn failing_keys_are_known_until_they_succeed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_rest_while_changes_are_gathered() {
+async fn changes_of_a_key_are_debounced() {
     let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap()));
     let keys: KeyMap = Arc::new(|delta, emit| emit(Key::of(delta.latest().unwrap().meta())));
     let pod: AnyObject = Arc::new(Pod {
@@ -480,13 +483,13 @@ async fn keys_rest_while_changes_are_gathered() {
     let change = Delta { old: None, new: Some(&pod), initial: false, resync: false };
     let began = tokio::time::Instant::now();
     let causes = || (&PODS, Arc::default());
-    let gathering = queue_keys(Arc::clone(&queue), Arc::clone(&keys), Duration::from_secs(2), causes());
-    gathering(change);
+    let debounced = queue_keys(Arc::clone(&queue), Arc::clone(&keys), Duration::from_secs(2), causes());
+    debounced(change);
     tokio::time::advance(Duration::from_secs(1)).await;
-    gathering(change);
+    debounced(change);
     drop(queue.get().await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_secs(2), "the first change counts");
-    gathering(change);
+    debounced(change);
     queue_keys(Arc::clone(&queue), keys, Duration::ZERO, causes())(change);
     drop(queue.get().await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_secs(2), "another change may ask for it at once");
@@ -527,7 +530,7 @@ async fn a_plan_that_asks_for_it_is_followed_by_another() {
     bench.server.answer(201, pod("5"));
     bench.server.answer(201, pod("6"));
     let outcome = bench.reconcile().await;
-    assert_eq!(outcome, Outcome::Done { writes: 2, requeue_after: None, rest: Rest::NONE });
+    assert_eq!(outcome, Outcome::Done { writes: 2, requeue_after: None, cooldown: Cooldown::NONE });
     let read = std::mem::take(&mut *bench.script.read.lock());
     assert!(!read[0].contains("pods") && read[1].contains("pods"), "it is told what was written: {read:?}");
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tracing::Span;
 use tracing::field::display;
 
-use super::report::{Requeue, Turn};
+use super::report::{ReconcileStart, Requeue};
 use super::worker::Outcome;
 use crate::api::Kind;
 use crate::informer::{Delta, Store};
@@ -17,7 +17,7 @@ use crate::telemetry::tracing::{child, descend, is_on, is_sampled, link, linked,
 
 /// The span of a reconcile. Numbers are signed, for the layer of traces makes text of others. Its fields are those of log
 /// lines; the rest is for the trace alone.
-pub(super) fn span<'a>(turn: &Turn<'_>, store: impl FnOnce() -> Option<&'a Store>) -> Span {
+pub(super) fn span<'a>(turn: &ReconcileStart<'_>, store: impl FnOnce() -> Option<&'a Store>) -> Span {
     let span = tracing::info_span!(
         "reconcile",
         otel.name = tracing::field::Empty,
@@ -236,7 +236,7 @@ mod tests {
             for _ in 0..=MOST_CAUSES {
                 causes.add(&key, &change(&PODS, &delta));
             }
-            let turn = Turn {
+            let turn = ReconcileStart {
                 controller: "pod-controller",
                 queue: "pods",
                 kind: Some(&PODS),

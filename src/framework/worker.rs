@@ -24,11 +24,11 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::demand::{Demands, Synced};
-use super::expectations::{Expectations, Found, Readiness};
+use super::expectations::{Expectations, LiveObjects, Readiness};
 use super::metrics::ReconcileMetrics;
-use super::reads::{Reader, Written};
-use super::report::{Report, Requeue, Turn};
-use super::room::{Ended, ObserveError, Reconcile};
+use super::reads::{Reader, WrittenKinds};
+use super::report::{ReconcileStart, Report, Requeue};
+use super::room::{ObserveError, Reconcile, ReconcileEnd};
 use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
 use crate::api::Kind;
@@ -36,7 +36,7 @@ use crate::client::{ApiClient, ApiError, ListQuery};
 use crate::executor::{ActionState, ExecuteError, Executor, executed, planned};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
-use crate::model::plan::{Failure, Plan, Rest};
+use crate::model::plan::{Cooldown, Failure, Plan};
 use crate::queue::{Item, WorkQueue};
 use crate::telemetry::tracing::{child, present};
 use crate::wire::ObjectHead;
@@ -94,7 +94,7 @@ pub enum Outcome {
         /// When to look again.
         requeue_after: Option<Duration>,
         /// How long the key is left alone, whatever happens.
-        rest: Rest,
+        cooldown: Cooldown,
     },
     /// The caches have not seen the last plan's writes.
     Waiting(&'static Kind),
@@ -108,10 +108,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Nothing is left to do. Only what was written is worth a rest.
-    fn done(writes: usize, requeue_after: Option<Duration>, rest: Rest) -> Self {
-        let rest = if writes == 0 { Rest::NONE } else { rest };
-        Self::Done { writes, requeue_after, rest }
+    /// Nothing is left to do. Only what was written is worth a cooldown.
+    fn done(writes: usize, requeue_after: Option<Duration>, cooldown: Cooldown) -> Self {
+        let cooldown = if writes == 0 { Cooldown::NONE } else { cooldown };
+        Self::Done { writes, requeue_after, cooldown }
     }
 }
 
@@ -135,7 +135,7 @@ impl Worker {
             return;
         }
         let retries = self.queue.retries(&key);
-        let turn = Turn {
+        let turn = ReconcileStart {
             controller: self.controller,
             queue: self.queue_name,
             kind: self.kind,
@@ -152,7 +152,7 @@ impl Worker {
             reconciled.unwrap_or_else(|panic| (self.park(&key, panic.as_ref()), Vec::new()));
         let took = started.elapsed();
         self.stats.record(&key, &outcome, turn.attempt);
-        self.reconcile.ended(&key, Ended { outcome: &outcome, actions: &actions, took });
+        self.reconcile.ended(&key, ReconcileEnd { outcome: &outcome, actions: &actions, took });
         let asked = self.to_be_told(&key, &outcome, asked);
         span.in_scope(|| {
             let since = item.changed_at().map(|at| at.elapsed());
@@ -170,7 +170,7 @@ impl Worker {
             trace::ended(&span, &outcome, requeued);
             // Within the span, for the exemplar of how long the work took.
             match outcome {
-                Outcome::Done { rest, .. } => item.rest(rest.after(took)),
+                Outcome::Done { cooldown, .. } => item.cool_down(cooldown.after(took)),
                 Outcome::Absent | Outcome::Waiting(_) | Outcome::Failed { .. } => item.done(),
             }
         });
@@ -193,9 +193,9 @@ impl Worker {
                 tracing::debug!(%kind, "the cache has not seen the last writes yet");
                 self.waits.begin(key, kind);
                 let waited = self.expectations.waited(key);
-                let rest = waited.clamp(*EXPECTATION_POLL.start(), *EXPECTATION_POLL.end());
-                self.queue.add_after(key.clone(), rest);
-                Some((Requeue::StaleCache, rest))
+                let cooldown = waited.clamp(*EXPECTATION_POLL.start(), *EXPECTATION_POLL.end());
+                self.queue.add_after(key.clone(), cooldown);
+                Some((Requeue::StaleCache, cooldown))
             }
             Outcome::Failed { error, retry: true } => {
                 tracing::warn!(%error, "reconciling failed, it will be tried again");
@@ -225,7 +225,7 @@ impl Worker {
             return (outcome, Vec::new());
         }
         self.waits.end(key);
-        let (mut actions, mut written, mut rest) = (Vec::new(), Written::new(), Rest::NONE);
+        let (mut actions, mut written, mut cooldown) = (Vec::new(), WrittenKinds::new(), Cooldown::NONE);
         for look in 1.. {
             let plan = match self.plan(key, &[], &written).await {
                 Ok(Some(plan)) => plan,
@@ -235,7 +235,7 @@ impl Worker {
             };
             let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
             let look_again = plan.look_again;
-            rest = rest.max(plan.rest);
+            cooldown = cooldown.max(plan.cooldown);
             let tried = planned(&plan);
             let done = self.executor.execute(plan).await;
             self.expectations.record(key, &done.effects);
@@ -253,10 +253,10 @@ impl Worker {
                 return (Outcome::Failed { error, retry: true }, actions);
             }
             if !look_again {
-                return (Outcome::done(written.len(), requeue_after, rest), actions);
+                return (Outcome::done(written.len(), requeue_after, cooldown), actions);
             }
         }
-        (Outcome::done(written.len(), None, rest), actions)
+        (Outcome::done(written.len(), None, cooldown), actions)
     }
 
     /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.
@@ -283,7 +283,7 @@ impl Worker {
         &self,
         key: &Key,
         failures: &[Failure],
-        written: &Written,
+        written: &WrittenKinds,
     ) -> Result<Option<Plan>, Outcome> {
         let span = child(|| tracing::debug_span!("plan", otel.status_code = tracing::field::Empty));
         self.decide(key, failures, written).instrument(span.clone()).await.map_err(|error| {
@@ -300,14 +300,14 @@ impl Worker {
         &self,
         key: &Key,
         failures: &[Failure],
-        written: &Written,
+        written: &WrittenKinds,
     ) -> Result<Option<Plan>, ObserveError> {
         self.reader.plan(self.reconcile.as_ref(), key, failures, written, || self.clock.now()).await
     }
 
     /// After a failure: lets the room write down what failed (a condition, a collision count).
     async fn record_failure(&self, key: &Key, failures: &[Failure]) -> Vec<ActionState> {
-        let plan = match self.plan(key, failures, &Written::new()).await {
+        let plan = match self.plan(key, failures, &WrittenKinds::new()).await {
             Ok(Some(plan)) => plan,
             Ok(None) => return Vec::new(),
             Err(outcome) => {
@@ -332,7 +332,7 @@ impl Worker {
             limit: Some(LIVE_PAGE),
             ..ListQuery::default()
         };
-        let mut found = Found::default();
+        let mut found = LiveObjects::default();
         loop {
             let page = self.observer.list_metadata(kind, &query).await?;
             found.version = page.resource_version.parse().unwrap_or(0);

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::Source;
+use super::ListWatch;
 use crate::api::core::Pod;
 use crate::api::meta::{ObjectMeta, Status};
 use crate::api::{AnyObject, Kind, kinds};
@@ -143,7 +143,7 @@ impl Script {
     }
 }
 
-impl Source for Script {
+impl ListWatch for Script {
     fn list(&self, _: &'static Kind, query: ListQuery) -> BoxFuture<'_, Result<ListPage, ApiError>> {
         Box::pin(async move {
             match self.take(Asked::List(query)) {

@@ -11,10 +11,10 @@
 //!
 //! [`Kind`]: crate::api::Kind
 
+mod list_watch;
 mod metrics;
 mod reflector;
 mod set;
-mod source;
 mod stats;
 mod store;
 
@@ -23,11 +23,11 @@ mod fixture;
 #[cfg(test)]
 mod tests;
 
+pub use list_watch::ListWatch;
 pub(crate) use reflector::Frames;
 pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration, WatchTiming};
-pub use source::Source;
 pub use stats::InformerStats;
-pub use store::{Delta, Handler, HandlerId, HandlerPanics, Lister, Store, downcast};
+pub use store::{Delta, EventHandler, HandlerId, HandlerPanics, Lister, Store, downcast};
 
 /// What a panic said.
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -18,12 +18,12 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::list_watch::ListWatch;
 use super::metrics::{Gauges, Metrics};
 use super::panic_text;
-use super::reflector::{Backoff, Progress, Reach, Reflector, Status};
-use super::source::Source;
+use super::reflector::{Backoff, Progress, Reachability, Reflector, Status};
 use super::stats::InformerStats;
-use super::store::{Handler, HandlerId, Store};
+use super::store::{EventHandler, HandlerId, Store};
 use crate::api::Kind;
 use crate::telemetry::Registry;
 
@@ -84,13 +84,13 @@ pub struct Informers {
 }
 
 pub(super) struct Shared {
-    source: Arc<dyn Source>,
+    source: Arc<dyn ListWatch>,
     config: InformersConfig,
     runtime: Handle,
     tasks: TaskTracker,
     stop: CancellationToken,
     metrics: Metrics,
-    reach: Arc<Reach>,
+    reachability: Arc<Reachability>,
     active: Mutex<HashMap<Id, Weak<Active>>>,
 }
 
@@ -120,7 +120,7 @@ impl Informers {
     /// An empty set that reads from `source`, runs its tasks on `runtime` and registers its metrics with `registry`;
     /// an error if they are registered there already.
     pub fn new(
-        source: Arc<dyn Source>,
+        source: Arc<dyn ListWatch>,
         config: InformersConfig,
         runtime: Handle,
         registry: &Registry,
@@ -133,7 +133,7 @@ impl Informers {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             metrics,
-            reach: Arc::default(),
+            reachability: Arc::default(),
             active: Mutex::default(),
         });
         let gauges = Gauges::new(Arc::downgrade(&shared), &shared.config.name)?;
@@ -217,7 +217,7 @@ impl Shared {
             metrics: self.metrics.of(kind),
             stream: self.config.watch_list,
             timing: self.config.timing.clone(),
-            reach: Arc::clone(&self.reach),
+            reachability: Arc::clone(&self.reachability),
         };
         let task = supervise(reflector, self.config.min_resync_period, stop.clone());
         self.tasks.spawn_on(task, &self.runtime);
@@ -287,7 +287,7 @@ impl InformerHandle {
 
     /// Registers a handler and replays to it what is there; `name` says in reports whose it is. It is taken off when the
     /// registration is dropped, which must not happen inside of a handler.
-    pub fn add_handler(&self, name: &str, handler: Handler) -> Registration {
+    pub fn add_handler(&self, name: &str, handler: EventHandler) -> Registration {
         let id = self.active.store.add_handler(name, handler);
         Registration { store: Arc::downgrade(&self.active.store), id }
     }

@@ -15,18 +15,18 @@ use super::fixture::{
     Answer, Asked, PODS, Script, bookmark, damaged, encoded, error_event, event, frame, object, page,
     refusal, until,
 };
-use super::{Delta, Informers, InformersConfig, Source};
+use super::{Delta, Informers, InformersConfig, ListWatch};
 use crate::api::AnyObject;
 use crate::client::ListQuery;
 use crate::model::Key;
 use crate::telemetry::Registry;
 
-fn informers<S: Source>(script: &Arc<S>, watch_list: bool) -> Informers {
+fn informers<S: ListWatch>(script: &Arc<S>, watch_list: bool) -> Informers {
     informers_in(script, watch_list, &Registry::new())
 }
 
-fn informers_in<S: Source>(script: &Arc<S>, watch_list: bool, registry: &Registry) -> Informers {
-    let source: Arc<dyn Source> = Arc::<S>::clone(script);
+fn informers_in<S: ListWatch>(script: &Arc<S>, watch_list: bool, registry: &Registry) -> Informers {
+    let source: Arc<dyn ListWatch> = Arc::<S>::clone(script);
     let config = InformersConfig { watch_list, ..InformersConfig::default() };
     Informers::new(source, config, Handle::current(), registry).unwrap()
 }
@@ -39,7 +39,7 @@ fn names(store: &super::Store) -> Vec<String> {
 }
 
 /// What a handler hears, as `+a@1`, `~a@2`, `-a@3`.
-fn recorder() -> (super::Handler, Arc<Mutex<Vec<String>>>) {
+fn recorder() -> (super::EventHandler, Arc<Mutex<Vec<String>>>) {
     let log: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = Arc::clone(&log);
     let handler = Arc::new(move |delta: Delta<'_>| {
@@ -403,7 +403,7 @@ async fn a_long_outage_is_a_problem_until_it_is_over() {
 async fn a_resync_tells_of_everything_between_one_and_two_periods() {
     let (feed, live) = mpsc::channel(1);
     let script = Script::new([Answer::Live(live)]);
-    let source: Arc<dyn Source> = Arc::<Script>::clone(&script);
+    let source: Arc<dyn ListWatch> = Arc::<Script>::clone(&script);
     let config =
         InformersConfig { min_resync_period: Duration::from_secs(100), ..InformersConfig::default() };
     let informers = Informers::new(source, config, Handle::current(), &Registry::new()).unwrap();

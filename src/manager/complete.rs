@@ -11,10 +11,10 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::chronicle::Chronicle;
 use super::controller::Controller;
 use super::controllers::Controllers;
 use super::error::ManagerError;
+use super::event_logger::EventLogger;
 use super::leadership::{self, Leases, Lock};
 use super::overrides::Overrides;
 use super::replicas::Replicas;
@@ -25,7 +25,7 @@ use crate::admin::overrides::OverrideStore;
 use crate::client::{
     ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate, wait_for_api_server,
 };
-use crate::controllers::serviceaccount_token::signer::PrivateKeySigner;
+use crate::controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
 use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
 use crate::events::{EventBroadcaster, EventMetrics, Recorder};
 use crate::executor::TokenSigner;
@@ -64,7 +64,7 @@ pub(super) struct Completed {
     pub(super) client_metrics: ClientMetrics,
     /// This replica's name in elections.
     pub(super) identity: String,
-    pub(super) chronicle: Arc<Chronicle>,
+    pub(super) event_logger: Arc<EventLogger>,
     pub(super) overrides: Arc<Overrides>,
     /// Of events about what callers of the admin API changed.
     pub(super) recorder: Recorder,
@@ -143,11 +143,11 @@ pub(super) async fn complete(
         (None, None)
     };
 
-    let chronicle = Arc::new(Chronicle::new(Arc::clone(&clock)));
+    let event_logger = Arc::new(EventLogger::new(Arc::clone(&clock)));
     let admin = clients.ungated("coxswain-admin");
     let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
     let store = OverrideStore::new(admin.clone(), Arc::new(is_known));
-    let overrides = Arc::new(Overrides::new(store, Arc::clone(&chronicle)));
+    let overrides = Arc::new(Overrides::new(store, Arc::clone(&event_logger)));
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());
     let runtime = Arc::new(Runtime {
@@ -163,15 +163,15 @@ pub(super) async fn complete(
         pages: Arc::clone(&router),
         signer: signer(&flags.service_account_private_key_file)?,
         root_ca,
-        report: Arc::clone(&chronicle) as _,
-        writes: Some(Arc::clone(&chronicle) as _),
+        report: Arc::clone(&event_logger) as _,
+        writes: Some(Arc::clone(&event_logger) as _),
         config,
     });
     let leases = Arc::new(leases(&runtime.config, main_lock.as_ref(), migration.as_ref()));
     let replicas = Arc::new(Replicas::new(identity.clone(), started, Arc::clone(&leases), &runtime));
     let (step_down, requests) = step_down::channel(main_lock.is_some());
     let controllers =
-        Controllers::new(registry, Arc::clone(&runtime), Arc::clone(&health), manager_metrics, &chronicle);
+        Controllers::new(registry, Arc::clone(&runtime), Arc::clone(&health), manager_metrics, &event_logger);
     controllers.announce();
     Ok(Completed {
         shutdown_timeout: runtime.config.flags.controller_shutdown_timeout,
@@ -190,7 +190,7 @@ pub(super) async fn complete(
         slis: Arc::new(SliMetrics::new()?),
         client_metrics,
         identity,
-        chronicle,
+        event_logger,
         overrides,
         recorder,
         started,
@@ -229,7 +229,7 @@ impl Completed {
             self.migration.as_ref().is_none_or(|held| held.lock_of(controller) == under)
         };
         if stop.run_until_cancelled(self.overrides.first_look()).await.is_some() {
-            self.controllers.apply(&self.overrides.set(), self.chronicle.now());
+            self.controllers.apply(&self.overrides.set(), self.event_logger.now());
             self.controllers.start(&here, stop).await;
         }
         Ok(())

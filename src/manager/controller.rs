@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::chronicle::Chronicle;
+use super::event_logger::EventLogger;
 pub use crate::framework::Phase;
 use crate::framework::{Descriptor, DynamicWatches, Instance, RunningLoop, Runtime, StartError, Watched};
 use crate::serve::HealthCheck;
@@ -45,7 +45,7 @@ pub struct Controller {
     wish: watch::Sender<Wish>,
     running: RwLock<Parts>,
     restarts: AtomicU32,
-    chronicle: Arc<Chronicle>,
+    event_logger: Arc<EventLogger>,
 }
 
 /// What a controller is made of while it runs, or is about to.
@@ -62,16 +62,16 @@ impl Controller {
         descriptor: &'static Descriptor,
         initial: Phase,
         enabled: bool,
-        chronicle: Arc<Chronicle>,
+        event_logger: Arc<EventLogger>,
     ) -> Self {
         Self {
             descriptor,
             phase: watch::Sender::new(initial),
-            since: Mutex::new(chronicle.now()),
+            since: Mutex::new(event_logger.now()),
             wish: watch::Sender::new(Wish { lead: false, enabled }),
             running: RwLock::default(),
             restarts: AtomicU32::new(0),
-            chronicle,
+            event_logger,
         }
     }
 
@@ -143,11 +143,11 @@ impl Controller {
             if previous == phase {
                 return;
             }
-            *since = self.chronicle.now();
+            *since = self.event_logger.now();
             previous
         };
         tracing::debug!(controller = self.descriptor.name, phase = phase.name(), "phase");
-        self.chronicle.phase_changed(self.descriptor.name, previous, phase);
+        self.event_logger.phase_changed(self.descriptor.name, previous, phase);
     }
 }
 
@@ -176,9 +176,9 @@ pub async fn supervise(
     let mut delay = RESTART_MIN;
     while wanted(&controller, &mut wishes, &shutdown).await {
         match run_once(&controller, &runtime, grace, &mut delay, &mut wishes, &shutdown).await {
-            Ended::Unwanted => delay = RESTART_MIN,
-            Ended::Skipped => return,
-            Ended::Failed => {
+            RunEnd::Unwanted => delay = RESTART_MIN,
+            RunEnd::Skipped => return,
+            RunEnd::Failed => {
                 delay = (delay * 2).min(RESTART_MAX);
                 controller.restarts.fetch_add(1, Ordering::Relaxed);
             }
@@ -186,7 +186,7 @@ pub async fn supervise(
     }
 }
 
-enum Ended {
+enum RunEnd {
     Unwanted,
     Skipped,
     Failed,
@@ -221,7 +221,7 @@ async fn run_once(
     delay: &mut Duration,
     wishes: &mut watch::Receiver<Wish>,
     shutdown: &CancellationToken,
-) -> Ended {
+) -> RunEnd {
     let name = controller.descriptor.name;
     controller.set(Phase::Starting);
     let mut instance = match Instance::prepare(controller.descriptor, runtime) {
@@ -229,7 +229,7 @@ async fn run_once(
         Err(StartError::Skipped(why)) => {
             tracing::warn!(controller = name, why, "skipped");
             controller.set(Phase::Skipped(why));
-            return Ended::Skipped;
+            return RunEnd::Skipped;
         }
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
@@ -243,7 +243,7 @@ async fn run_once(
         dynamic: instance.dynamic().cloned(),
     };
     let ended = work(controller, &mut instance, delay, wishes, shutdown).await;
-    if matches!(ended, Ended::Unwanted) {
+    if matches!(ended, RunEnd::Unwanted) {
         controller.set(Phase::Stopping);
     }
     *controller.running.write() = Parts::default();
@@ -259,15 +259,15 @@ async fn work(
     delay: &mut Duration,
     wishes: &mut watch::Receiver<Wish>,
     shutdown: &CancellationToken,
-) -> Ended {
+) -> RunEnd {
     let name = controller.descriptor.name;
     let started = tokio::select! {
         started = instance.start(shutdown) => started,
-        () = unwanted(wishes, shutdown) => return Ended::Unwanted,
+        () = unwanted(wishes, shutdown) => return RunEnd::Unwanted,
     };
     match started {
         Ok(()) => {}
-        Err(StartError::Stopped) if shutdown.is_cancelled() => return Ended::Unwanted,
+        Err(StartError::Stopped) if shutdown.is_cancelled() => return RunEnd::Unwanted,
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
             controller.set(Phase::Failed(error.to_string()));
@@ -282,7 +282,7 @@ async fn work(
         () = unwanted(wishes, shutdown) => None,
     };
     match failure {
-        None => Ended::Unwanted,
+        None => RunEnd::Unwanted,
         Some(message) => {
             if began.elapsed() >= RESTART_RESET {
                 *delay = RESTART_MIN;
@@ -295,10 +295,10 @@ async fn work(
 }
 
 /// Lets a failed controller be for `delay`, or until it is unwanted.
-async fn rest(delay: Duration, wishes: &mut watch::Receiver<Wish>, shutdown: &CancellationToken) -> Ended {
+async fn rest(delay: Duration, wishes: &mut watch::Receiver<Wish>, shutdown: &CancellationToken) -> RunEnd {
     tokio::select! {
-        () = tokio::time::sleep(delay) => Ended::Failed,
-        () = unwanted(wishes, shutdown) => Ended::Unwanted,
+        () = tokio::time::sleep(delay) => RunEnd::Failed,
+        () = unwanted(wishes, shutdown) => RunEnd::Unwanted,
     }
 }
 

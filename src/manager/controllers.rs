@@ -10,12 +10,12 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::chronicle::Chronicle;
 use super::controller::{Controller, Phase, supervise};
+use super::event_logger::EventLogger;
 use crate::admin::manager::Obstacle;
-use crate::admin::overrides::{Flags, OverrideSet};
+use crate::admin::overrides::{FlagSelection, OverrideSet};
 use crate::framework::{Descriptor, Runtime};
-use crate::options::{Config, ControllerState, Selection};
+use crate::options::{Config, Selection, SelectionState};
 use crate::serve::HealthRegistry;
 use crate::telemetry::ManagerMetrics;
 
@@ -42,12 +42,12 @@ impl Controllers {
         runtime: Arc<Runtime>,
         health: Arc<HealthRegistry>,
         metrics: ManagerMetrics,
-        chronicle: &Arc<Chronicle>,
+        event_logger: &Arc<EventLogger>,
     ) -> Self {
         let config = &runtime.config;
         let all = registry.iter().map(|descriptor| {
             let (phase, wanted) = initial(config, descriptor);
-            Arc::new(Controller::new(descriptor, phase, wanted, Arc::clone(chronicle)))
+            Arc::new(Controller::new(descriptor, phase, wanted, Arc::clone(event_logger)))
         });
         Self {
             all: all.collect(),
@@ -82,9 +82,9 @@ impl Controllers {
     }
 
     /// What the flags say of a controller.
-    pub(super) fn flags(&self, descriptor: &Descriptor) -> Flags {
+    pub(super) fn flags(&self, descriptor: &Descriptor) -> FlagSelection {
         let Selection { selected, named } = self.runtime.config.selection(descriptor);
-        Flags { enabled: selected, named }
+        FlagSelection { enabled: selected, named }
     }
 
     /// Says once which controllers will not run, and why.
@@ -195,15 +195,15 @@ async fn under_way(controller: &Controller, stop: &CancellationToken) -> bool {
 fn initial(config: &Config, descriptor: &'static Descriptor) -> (Phase, bool) {
     let state = config.controller_state(descriptor);
     if descriptor.build.is_none() {
-        return (Phase::NotImplemented, state == ControllerState::Enabled);
+        return (Phase::NotImplemented, state == SelectionState::Enabled);
     }
     match state {
-        ControllerState::DisabledByFlag | ControllerState::NotSelected => (Phase::Disabled, false),
-        ControllerState::MissingGates(gates) => {
+        SelectionState::DisabledByFlag | SelectionState::NotSelected => (Phase::Disabled, false),
+        SelectionState::MissingGates(gates) => {
             (Phase::Skipped(format!("needs the feature gates {}", gates.join(", "))), false)
         }
-        ControllerState::LeftToCloud => (Phase::Skipped(LEFT_TO_CLOUD.to_owned()), false),
-        ControllerState::Enabled => (Phase::Standby, true),
+        SelectionState::LeftToCloud => (Phase::Skipped(LEFT_TO_CLOUD.to_owned()), false),
+        SelectionState::Enabled => (Phase::Standby, true),
     }
 }
 

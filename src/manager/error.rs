@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::admin::RoutesError;
 use crate::client::{ClientBuildError, ConfigError, NotReady};
-use crate::controllers::serviceaccount_token::signer::SigningKeyError;
+use crate::controllers::identity::serviceaccount_token::signer::SigningKeyError;
 use crate::registry::RegistryError;
 use crate::serve::ServeError;
 use crate::telemetry::MetricsError;

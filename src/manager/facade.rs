@@ -23,7 +23,7 @@ use crate::framework::{DefaultState, Explained, KeyFailure, Outcome, Phase, Runn
 use crate::informer::InformerStats;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Regarding};
-use crate::queue::{QueuedKey, Snapshot};
+use crate::queue::{QueueSnapshot, QueuedKey};
 
 /// The whole manager behind the admin API's trait.
 pub(super) struct Facade(pub(super) Arc<Completed>);
@@ -110,7 +110,7 @@ impl Manager for Facade {
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
-        self.0.chronicle.changes()
+        self.0.event_logger.changes()
     }
 
     fn read_overrides(&self) -> BoxFuture<'_, Result<HeldOverrides, StoreError>> {
@@ -201,7 +201,7 @@ fn trouble(watched: &Watched, informers: &[InformerStats]) -> Option<String> {
     stats.problem().map(|problem| format!("{}: {problem}", stats.kind))
 }
 
-fn counts(each: &RunningLoop, snapshot: &Snapshot<Key>) -> Counts {
+fn counts(each: &RunningLoop, snapshot: &QueueSnapshot<Key>) -> Counts {
     Counts {
         workers: each.workers,
         depth: snapshot.depth,
@@ -229,7 +229,7 @@ fn add(sum: Counts, each: Counts) -> Counts {
     }
 }
 
-fn queue_state(controller: &'static str, each: &RunningLoop, snapshot: &Snapshot<Key>) -> QueueState {
+fn queue_state(controller: &'static str, each: &RunningLoop, snapshot: &QueueSnapshot<Key>) -> QueueState {
     QueueState { name: each.name(), controller, kind: each.kind(), counts: counts(each, snapshot) }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::chronicle::LeadershipChange;
+use super::event_logger::LeadershipChange;
 use crate::admin::manager::{LeaseState, StepDownError};
 use crate::api::kinds::LEASES;
 use crate::client::WriteGuard;
@@ -34,7 +34,7 @@ pub(super) struct Lock<L = LeaseLock> {
 
 /// How a leadership ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum TermEnd {
     /// The manager was told to stop; the Lease is still ours.
     Stopped,
     /// It could not be renewed, or another replica has it.
@@ -57,9 +57,9 @@ impl<L: LeaseApi> Lock<L> {
     }
 
     /// Keeps renewing until leadership is lost or the manager is told to stop.
-    pub(super) async fn hold(&self, stop: &CancellationToken) -> Ended {
-        let ended = if self.elector.hold(stop).await { Ended::Stopped } else { Ended::Lost };
-        if ended == Ended::Lost {
+    pub(super) async fn hold(&self, stop: &CancellationToken) -> TermEnd {
+        let ended = if self.elector.hold(stop).await { TermEnd::Stopped } else { TermEnd::Lost };
+        if ended == TermEnd::Lost {
             self.metrics.set_leading(&self.name, false);
             tracing::error!(lease = self.name, "leadership lost");
         }

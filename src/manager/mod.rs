@@ -10,11 +10,11 @@
 //! process goes on (`terms`). Leaders and standbys alike announce themselves to each other (`replicas`). It decides
 //! nothing about objects.
 
-mod chronicle;
 mod complete;
 mod controller;
 mod controllers;
 mod error;
+mod event_logger;
 mod facade;
 mod leadership;
 mod overrides;
@@ -34,10 +34,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-pub use chronicle::{Chronicle, LeadershipChange};
 pub use controller::{Controller, Phase, Wish, supervise};
 pub use controllers::Controllers;
 pub use error::ManagerError;
+pub use event_logger::{EventLogger, LeadershipChange};
 pub use leadership::Leases;
 pub use replicas::{
     ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, Announcement, REPLICA_NAME_PREFIX, REPLICA_NAMESPACE,
@@ -81,8 +81,8 @@ pub async fn run(
     for server in bound.servers {
         servers.spawn_on(server.run(serving.clone()), ports.handle());
     }
-    let chronicle = Arc::clone(&manager.chronicle);
-    background.spawn_on(async move { chronicle.log().run().await }, ports.handle());
+    let event_logger = Arc::clone(&manager.event_logger);
+    background.spawn_on(async move { event_logger.log().run().await }, ports.handle());
     let withdraw = CancellationToken::new();
     let mut announcing = JoinSet::new();
     let replicas = Arc::clone(&manager.replicas);
@@ -115,11 +115,11 @@ pub async fn run(
 /// What every replica does, leading or not: follows the overrides, the leadership and the other replicas, and forgets
 /// again and again which resources there are.
 async fn follow(manager: &Completed) -> Infallible {
-    let tell = |change| manager.chronicle.leadership_changed(change);
+    let tell = |change| manager.event_logger.leadership_changed(change);
     let others = async {
         let mut changes = manager.replicas.changes();
         while changes.changed().await.is_ok() {
-            manager.chronicle.changed();
+            manager.event_logger.changed();
         }
     };
     let overrides = manager.overrides.run(&manager.runtime.informers, &manager.controllers);

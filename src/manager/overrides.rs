@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::chronicle::Chronicle;
 use super::controllers::Controllers;
+use super::event_logger::EventLogger;
 use crate::admin::events::OverrideChange;
 use crate::admin::overrides::{Entry, HeldOverrides, Order, OverrideSet, OverrideStore, StoreError};
 use crate::api::coordination::Lease;
@@ -36,7 +36,7 @@ pub(super) struct Overrides {
     seen: Mutex<Seen>,
     news: Notify,
     known: watch::Sender<bool>,
-    chronicle: Arc<Chronicle>,
+    event_logger: Arc<EventLogger>,
 }
 
 /// Which Lease was seen last.
@@ -48,14 +48,14 @@ struct Seen {
 }
 
 impl Overrides {
-    pub(super) fn new(store: OverrideStore, chronicle: Arc<Chronicle>) -> Self {
+    pub(super) fn new(store: OverrideStore, event_logger: Arc<EventLogger>) -> Self {
         Self {
             store,
             set: ArcSwap::default(),
             seen: Mutex::default(),
             news: Notify::new(),
             known: watch::Sender::new(false),
-            chronicle,
+            event_logger,
         }
     }
 
@@ -150,9 +150,9 @@ impl Overrides {
     }
 
     async fn apply(&self, controllers: &Controllers) {
-        let mut applied = Applied { set: Arc::default(), at: self.chronicle.now() };
+        let mut applied = Applied { set: Arc::default(), at: self.event_logger.now() };
         loop {
-            let now = self.chronicle.now();
+            let now = self.event_logger.now();
             let set = self.set();
             self.report(controllers, &applied, &set, now);
             controllers.apply(&set, now);
@@ -181,25 +181,25 @@ impl Overrides {
                 _ => OverrideChange::Set,
             };
             tracing::info!(controller = name, change = ?change, user = entry.user, reason = entry.reason, "override");
-            self.chronicle.override_changed(name_of(name), change, Some(entry.clone()), String::new());
+            self.event_logger.override_changed(name_of(name), change, Some(entry.clone()), String::new());
         }
         for (name, entry) in before.set.entries() {
             if set.entry(name).is_none() && entry.is_in_force(now) {
                 tracing::info!(controller = name, "override removed");
                 let change = OverrideChange::Cleared;
-                self.chronicle.override_changed(name_of(name), change, None, String::new());
+                self.event_logger.override_changed(name_of(name), change, None, String::new());
             }
         }
         for (name, entry) in set.expired(before.at, now) {
             tracing::info!(controller = name, "override ended: its time is over");
             let change = OverrideChange::Expired;
-            self.chronicle.override_changed(name_of(name), change, Some(entry.clone()), String::new());
+            self.event_logger.override_changed(name_of(name), change, Some(entry.clone()), String::new());
         }
         for problem in set.problems().iter().filter(|problem| !before.set.problems().contains(problem)) {
             tracing::error!(key = problem.key, problem = problem.message, "override has no effect");
             let controller = name_of(&problem.controller);
             let text = format!("{}: {}", problem.key, problem.message);
-            self.chronicle.override_changed(controller, OverrideChange::Invalid, None, text);
+            self.event_logger.override_changed(controller, OverrideChange::Invalid, None, text);
         }
     }
 }

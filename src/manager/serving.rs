@@ -19,12 +19,12 @@ use crate::options::logging::SetVerbosity;
 use crate::options::versions::COXSWAIN;
 use crate::options::{Config, Flag, TABLE};
 use crate::serve::{
-    ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Outcome, Pages, Probe,
-    RequestHeaderOptions, Reviews, Router, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey,
+    ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Pages, Probe, RequestHeaderOptions,
+    RequestOutcome, Reviews, Router, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey,
     StatusPage, TlsOptions,
 };
 use crate::telemetry::{
-    AllocatorMetrics, BuildInfo, CheckStatus, FeatureState, FeatureStates, MetricsError, ProcessMetrics,
+    AllocatorMetrics, BuildInfo, CheckStatus, FeatureMetric, FeatureStates, MetricsError, ProcessMetrics,
     Profiler, Registry, RuntimeMetrics, ServeMetrics, SliMetrics, VersionInfo,
 };
 
@@ -72,7 +72,7 @@ fn register_identity(registry: &Registry, config: &Config) -> Result<(), Metrics
     .register(registry)?;
     let states = FeatureStates::register(registry)?;
     for gate in config.gates.iter() {
-        states.set(FeatureState { name: gate.name, stage: gate.stage.label(), enabled: gate.enabled });
+        states.set(FeatureMetric { name: gate.name, stage: gate.stage.label(), enabled: gate.enabled });
     }
     Ok(())
 }
@@ -191,7 +191,7 @@ fn mount(
     let deps = AdminDeps {
         manager: Arc::new(Facade(Arc::clone(manager))),
         authorizer: server.authorizer(),
-        events: Arc::clone(manager.chronicle.log()),
+        events: Arc::clone(manager.event_logger.log()),
         shutdown: shutdown.clone(),
         metrics: manager.port_metrics.admin.clone(),
     };
@@ -346,11 +346,11 @@ impl ServeObserver for Observer {
         self.slis.reset();
     }
 
-    fn authenticated(&self, outcome: Outcome, user: Option<&str>, took: Duration) {
+    fn authenticated(&self, outcome: RequestOutcome, user: Option<&str>, took: Duration) {
         self.requests.authenticated(outcome.authentication_label(), user, took);
     }
 
-    fn authorized(&self, outcome: Outcome, took: Duration) {
+    fn authorized(&self, outcome: RequestOutcome, took: Duration) {
         self.requests.authorized(outcome.authorization_label(), took);
     }
 }

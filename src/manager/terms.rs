@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
-use super::leadership::{Ended, Lock};
+use super::leadership::{Lock, TermEnd};
 use super::step_down::{Request, Requests};
 use crate::admin::manager::StepDownError;
 use crate::client::WriteGate;
@@ -146,8 +146,8 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
             }
         };
         match ended {
-            Ended::Stopped => Ok(()),
-            Ended::Lost => Err(ManagerError::LeadershipLost),
+            TermEnd::Stopped => Ok(()),
+            TermEnd::Lost => Err(ManagerError::LeadershipLost),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::wire::{Str, Uid};
 
 /// How long an object is left alone whose status was written. Short beside what pods take to come and go, and long enough
 /// that a crowd of them is counted in few writes.
-const STATUS_REST: Rest = Rest { at_least: Duration::from_millis(50), times_work: 10 };
+const STATUS_COOLDOWN: Cooldown = Cooldown { at_least: Duration::from_millis(50), times_work: 10 };
 
 /// The outcome of planning. The default plan does nothing.
 #[derive(Clone, Debug, Default)]
@@ -29,9 +29,9 @@ pub struct Plan {
     /// When all steps are done, observe and plan anew at once: what is left is to be judged by what they changed. A room
     /// that observes live is told what was written. Not heeded beside `retry`; after a few times the key is retried.
     pub look_again: bool,
-    /// After the plan's writes, changes that concern the object are gathered for so long before it is looked at again. What
-    /// comes later waits for nothing.
-    pub rest: Rest,
+    /// How long the object is left alone after the plan's writes. Changes that concern it are collected meanwhile. What comes
+    /// later waits for nothing.
+    pub cooldown: Cooldown,
     /// The plan could not be made in full: what was wrong. The key is retried with backoff after the steps ran.
     pub retry: Option<String>,
 }
@@ -39,18 +39,18 @@ pub struct Plan {
 /// How long an object is left alone, from when it was taken up: until whichever of these is later. For objects that are dear
 /// to look at or to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rest {
+pub struct Cooldown {
     /// So long in any case.
     pub at_least: Duration,
     /// So many times as long as the work on it took, requests and all: of a server that is slow to answer less is asked. No
-    /// longer than [`Rest::LONGEST`].
+    /// longer than [`Cooldown::LONGEST`].
     pub times_work: u32,
 }
 
-impl Rest {
-    /// No rest.
+impl Cooldown {
+    /// No cooldown.
     pub const NONE: Self = Self { at_least: Duration::ZERO, times_work: 0 };
-    /// The longest rest for the sake of a slow server.
+    /// The longest cooldown for the sake of a slow server.
     pub const LONGEST: Duration = Duration::from_secs(1);
 
     /// The longer of both.
@@ -82,7 +82,7 @@ impl Plan {
     pub fn write_status(&mut self, write: Option<Write>) {
         if let Some(write) = write {
             self.steps.push(Step::Write(write));
-            self.rest = self.rest.max(STATUS_REST);
+            self.cooldown = self.cooldown.max(STATUS_COOLDOWN);
         }
     }
 
@@ -361,17 +361,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rest_is_the_longer_of_both_and_has_an_end() {
+    fn a_cooldown_is_the_longer_of_both_and_has_an_end() {
         let ms = Duration::from_millis;
-        let rest = Rest { at_least: ms(50), times_work: 10 };
+        let cooldown = Cooldown { at_least: ms(50), times_work: 10 };
         assert_eq!(
-            [0, 4, 20, 200].map(|took| rest.after(ms(took))),
-            [ms(50), ms(50), ms(200), Rest::LONGEST]
+            [0, 4, 20, 200].map(|took| cooldown.after(ms(took))),
+            [ms(50), ms(50), ms(200), Cooldown::LONGEST]
         );
-        assert_eq!(rest.after(Duration::MAX), Rest::LONGEST);
-        let long = Rest { at_least: ms(2000), times_work: 2 };
+        assert_eq!(cooldown.after(Duration::MAX), Cooldown::LONGEST);
+        let long = Cooldown { at_least: ms(2000), times_work: 2 };
         assert_eq!(long.after(ms(900)), ms(2000));
-        assert_eq!(rest.max(long), Rest { at_least: ms(2000), times_work: 10 });
-        assert_eq!(Rest::NONE.after(ms(900)), Duration::ZERO);
+        assert_eq!(cooldown.max(long), Cooldown { at_least: ms(2000), times_work: 10 });
+        assert_eq!(Cooldown::NONE.after(ms(900)), Duration::ZERO);
     }
 }

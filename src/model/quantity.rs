@@ -13,7 +13,7 @@ mod tests;
 
 /// In which form an amount is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Format {
+pub enum QuantityFormat {
     /// With a suffix for a power of 1024: `Ki` … `Ei`. Where that needs a fraction, or the amount is below 1024, the
     /// decimal form is used.
     Binary,
@@ -28,7 +28,7 @@ pub enum Format {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Quantity {
     billionths: i128,
-    format: Format,
+    format: QuantityFormat,
 }
 
 /// A text is not an amount.
@@ -44,11 +44,11 @@ const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 impl Quantity {
     /// Nothing, in decimal form.
-    pub const ZERO: Self = Self { billionths: 0, format: Format::Decimal };
+    pub const ZERO: Self = Self { billionths: 0, format: QuantityFormat::Decimal };
 
     /// That many, in decimal form.
     pub fn count(number: impl Into<i128>) -> Self {
-        Self { billionths: number.into().saturating_mul(UNIT), format: Format::Decimal }
+        Self { billionths: number.into().saturating_mul(UNIT), format: QuantityFormat::Decimal }
     }
 
     /// Whether it is nothing.
@@ -136,16 +136,16 @@ fn parse(text: &str) -> Option<Quantity> {
 }
 
 /// Form, power of ten and power of two of a suffix.
-fn scale(suffix: &str) -> Option<(Format, i64, u32)> {
+fn scale(suffix: &str) -> Option<(QuantityFormat, i64, u32)> {
     if let Some(at) = DECIMAL.iter().position(|held| *held == suffix) {
-        return Some((Format::Decimal, i64::try_from(at).ok()? * 3 - 9, 0));
+        return Some((QuantityFormat::Decimal, i64::try_from(at).ok()? * 3 - 9, 0));
     }
     if let Some(at) = BINARY.iter().position(|held| *held == suffix) {
-        return Some((Format::Binary, 0, u32::try_from(at).ok()? * 10));
+        return Some((QuantityFormat::Binary, 0, u32::try_from(at).ok()? * 10));
     }
     let exponent = suffix.strip_prefix(['e', 'E'])?;
     let exponent: i32 = exponent.parse().ok()?;
-    Some((Format::Exponent, exponent.into(), 0))
+    Some((QuantityFormat::Exponent, exponent.into(), 0))
 }
 
 /// `digits * 10^exponent`, and a little more if `inexact`.
@@ -207,12 +207,13 @@ impl fmt::Display for Quantity {
             return f.write_str("0");
         }
         let units = self.billionths / UNIT;
-        let is_binary = self.format == Format::Binary && self.billionths % UNIT == 0 && units.abs() >= 1024;
+        let is_binary =
+            self.format == QuantityFormat::Binary && self.billionths % UNIT == 0 && units.abs() >= 1024;
         if is_binary {
             let (number, times) = without_factor(units, 1024, BINARY.len() - 1);
             return write!(f, "{number}{}", BINARY[times]);
         }
-        if self.format == Format::Exponent {
+        if self.format == QuantityFormat::Exponent {
             let (number, times) = without_factor(self.billionths, 1000, usize::MAX);
             return match times {
                 3 => write!(f, "{number}"),

@@ -31,7 +31,7 @@ const HINTS: u32 = 8;
 /// A slice that is there. Most look at it without wanting to change it, so its endpoints are seen as they are encoded, and
 /// decoded only when someone asks for them.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct HeldSlice {
     /// The slice.
     pub slice: Arc<EndpointSlice>,
     /// How many endpoints it has.
@@ -41,7 +41,7 @@ pub struct Held {
     endpoints: OnceLock<Vec<(Endpoint, Bytes)>>,
 }
 
-impl Held {
+impl HeldSlice {
     /// Counts the slice's endpoints, and looks for hints.
     ///
     /// # Errors
@@ -67,12 +67,14 @@ impl Held {
     }
 
     /// Its endpoints as they are encoded, in their order.
-    pub fn seen(&self) -> impl Iterator<Item = Result<Seen<'_>, WireError>> {
+    pub fn seen(&self) -> impl Iterator<Item = Result<EncodedEndpoint<'_>, WireError>> {
         let mut fields = Reader::new(&self.slice.raw);
         std::iter::from_fn(move || {
             loop {
                 match fields.next_field() {
-                    Ok(Some((ENDPOINTS, value))) => return Some(value.bytes().and_then(Seen::read)),
+                    Ok(Some((ENDPOINTS, value))) => {
+                        return Some(value.bytes().and_then(EncodedEndpoint::read));
+                    }
                     Ok(Some(_)) => {}
                     Ok(None) => return None,
                     Err(error) => return Some(Err(error)),
@@ -126,7 +128,7 @@ impl Held {
 
 /// An endpoint as it is encoded: read in place, with nothing allocated.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seen<'a> {
+pub struct EncodedEndpoint<'a> {
     /// Its addresses, mostly one.
     pub addresses: SmallVec<[&'a str; 1]>,
     /// What it is fit for.
@@ -154,7 +156,7 @@ pub struct Target<'a> {
     pub uid: &'a str,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> EncodedEndpoint<'a> {
     fn read(endpoint: &'a [u8]) -> Result<Self, WireError> {
         let mut seen = Self::default();
         let mut fields = Reader::new(endpoint);
@@ -220,10 +222,10 @@ pub fn key_of(ports: &[EndpointPort]) -> Ports {
 }
 
 /// By what an endpoint is known: namespace and name of its pod, addresses, hostname. All else may change in its place.
-pub type Identity = (Str, Str, Vec<Str>, Str);
+pub type EndpointIdentity = (Str, Str, Vec<Str>, Str);
 
 /// By what this endpoint is known.
-pub fn identity(endpoint: &Endpoint) -> Identity {
+pub fn identity(endpoint: &Endpoint) -> EndpointIdentity {
     let (namespace, name) =
         endpoint.target_ref.as_ref().map(|pod| (pod.namespace.clone(), pod.name.clone())).unwrap_or_default();
     (namespace, name, endpoint.addresses.clone(), endpoint.hostname.clone().unwrap_or_default())

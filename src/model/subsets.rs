@@ -42,10 +42,10 @@ impl Subset {
 }
 
 /// By what an address is known: its IP, and the UID of the pod behind it, for pods may share their node's.
-pub type Identity = (Str, Str);
+pub type AddressIdentity = (Str, Str);
 
 /// By what this address is known.
-pub fn identity(address: &EndpointAddress) -> Identity {
+pub fn identity(address: &EndpointAddress) -> AddressIdentity {
     (address.ip.clone(), address.target_uid())
 }
 
@@ -61,7 +61,7 @@ pub fn port_identity(port: &EndpointPort) -> PortIdentity {
 #[derive(Debug, Default)]
 pub struct Packer {
     /// Each address as it came first, and which it was.
-    addresses: BTreeMap<Identity, (EndpointAddress, usize)>,
+    addresses: BTreeMap<AddressIdentity, (EndpointAddress, usize)>,
     /// Which addresses have this port, and whether they are ready; under `None` those without any. With the port goes what
     /// tells it from its equals.
     ports: BTreeMap<Option<(PortIdentity, usize)>, BTreeMap<usize, bool>>,

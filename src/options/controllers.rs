@@ -8,7 +8,7 @@ const FLAG: &str = "controllers";
 
 /// Whether a controller runs, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ControllerState {
+pub enum SelectionState {
     /// It runs.
     Enabled,
     /// `--controllers` leaves it out by name.
@@ -48,17 +48,17 @@ impl Config {
 
     /// Whether a controller runs: it is selected, its gates are on, and it needs no cloud provider. Whether it is built
     /// is not asked here.
-    pub fn controller_state(&self, descriptor: &Descriptor) -> ControllerState {
+    pub fn controller_state(&self, descriptor: &Descriptor) -> SelectionState {
         match self.selection(descriptor) {
             Selection { selected: true, .. } => {}
-            Selection { named: true, .. } => return ControllerState::DisabledByFlag,
-            Selection { named: false, .. } => return ControllerState::NotSelected,
+            Selection { named: true, .. } => return SelectionState::DisabledByFlag,
+            Selection { named: false, .. } => return SelectionState::NotSelected,
         }
         let missing = self.missing_gates(descriptor);
         if !missing.is_empty() {
-            return ControllerState::MissingGates(missing);
+            return SelectionState::MissingGates(missing);
         }
-        if descriptor.cloud { ControllerState::LeftToCloud } else { ControllerState::Enabled }
+        if descriptor.cloud { SelectionState::LeftToCloud } else { SelectionState::Enabled }
     }
 
     /// The feature gates that a controller needs and that are off.
@@ -109,11 +109,11 @@ pub(super) fn complete(
 
 #[cfg(test)]
 mod tests {
-    use super::{ControllerState, complete};
+    use super::{SelectionState, complete};
     use crate::options::{Config, Flags};
     use crate::registry::{REGISTRY, find};
 
-    fn state(selectors: &[&str], name: &str) -> ControllerState {
+    fn state(selectors: &[&str], name: &str) -> SelectionState {
         let mut controllers: Vec<String> = selectors.iter().map(|s| (*s).to_owned()).collect();
         let mut errors = Vec::new();
         complete(&mut controllers, REGISTRY, &mut errors, &mut Vec::new());
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn as_the_original_decides() {
-        use ControllerState::{DisabledByFlag, Enabled, LeftToCloud, MissingGates, NotSelected};
+        use SelectionState::{DisabledByFlag, Enabled, LeftToCloud, MissingGates, NotSelected};
         for (selectors, name, expected) in [
             (&["*"][..], "deployment-controller", Enabled),
             (&["*"], "token-cleaner-controller", NotSelected),

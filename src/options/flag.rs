@@ -6,7 +6,7 @@ use super::value::{Repetition, ValueError};
 
 /// Whether what a flag asks for is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum FlagEffect {
     /// It does what it says.
     Built,
     /// It is read and checked, and nothing follows from it yet: start-up says so when it is not at its default.
@@ -28,7 +28,7 @@ pub struct Flag {
     /// What it does.
     pub help: &'static str,
     /// Whether what it asks for is built.
-    pub effect: Effect,
+    pub effect: FlagEffect,
     /// Why not to use it, if so. Deprecated flags are not listed by `--help`, as in the original.
     pub deprecated: Option<&'static str>,
     /// The value it takes when it is given without one. Such a flag never takes the next argument as its value.
@@ -64,7 +64,7 @@ impl Flag {
 }
 
 /// Makes the struct of all flags, its defaults and the table from one row per flag:
-/// `field: Type = default, Effect, "help";`, in sections.
+/// `field: Type = default, FlagEffect, "help";`, in sections.
 macro_rules! flags {
     ($(
         [$section:literal]
@@ -93,7 +93,7 @@ macro_rules! flags {
                     section: $section,
                     kind: <$ty as $crate::options::value::FlagValue>::TYPE,
                     help: $help,
-                    effect: $crate::options::Effect::$effect,
+                    effect: $crate::options::FlagEffect::$effect,
                     deprecated: flags!(@deprecated $($why)?),
                     implied: <$ty as $crate::options::value::FlagValue>::IMPLIED,
                     set: |flags, text, repetition| {

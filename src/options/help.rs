@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::flag::{Effect, Flag};
+use super::flag::{Flag, FlagEffect};
 use super::flags::TABLE;
 use super::gates::{self, Stage};
 use super::versions::CURRENT;
@@ -61,7 +61,7 @@ fn row(text: &mut String, flag: &Flag, left: usize, registry: &[Descriptor]) {
         let quoted = if flag.kind == "string" { format!("{default:?}") } else { default };
         let _ = write!(help, " (default {quoted})");
     }
-    if flag.effect == Effect::NotBuilt {
+    if flag.effect == FlagEffect::NotBuilt {
         help.push_str(" (no effect yet)");
     }
     let mut lines = wrap(&help, WIDTH.saturating_sub(left).max(LEAST));

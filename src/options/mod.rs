@@ -30,9 +30,9 @@ use std::ffi::OsString;
 pub use composite::{
     ByteQuantity, ComponentSetting, ComponentSettings, ModuleVerbosity, NamedCertKey, VersionRequest,
 };
-pub use controllers::{ControllerState, Selection};
+pub use controllers::{Selection, SelectionState};
 pub use error::{OptionError, OptionErrors, OptionWarning};
-pub use flag::{Effect, Flag};
+pub use flag::{Flag, FlagEffect};
 pub use flags::{Flags, TABLE};
 pub use gates::{FeatureGates, FeatureState};
 pub use migration::{ControllerLeader, LeaderMigration, MigrationLock};
@@ -197,7 +197,7 @@ fn warn_of_given(given: &[&'static Flag], flags: &Flags) -> Vec<OptionWarning> {
         if let Some(why) = flag.deprecated {
             warnings.push(OptionWarning::new(&flag.name(), format!("is deprecated: {why}")));
         }
-        if flag.effect == Effect::NotBuilt && flag.show(flags) != flag.default() {
+        if flag.effect == FlagEffect::NotBuilt && flag.show(flags) != flag.default() {
             let message = format!("{} has no effect yet: what it asks for is not built", flag.show(flags));
             warnings.push(OptionWarning::new(&flag.name(), message));
         }

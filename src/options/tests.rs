@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::parser::{self, Parsed};
 use super::{
-    Config, ControllerState, Effect, FlagValue, Flags, Invocation, LeaderMigration, NamedCertKey, Repetition,
-    Startup, TABLE, Verbosity, VersionRequest, controllers, parse,
+    Config, FlagEffect, FlagValue, Flags, Invocation, LeaderMigration, NamedCertKey, Repetition,
+    SelectionState, Startup, TABLE, Verbosity, VersionRequest, controllers, parse,
 };
 use crate::registry::REGISTRY;
 
@@ -295,7 +295,7 @@ fn flags_without_effect_say_so() {
     let deprecated = startup(&["--node-sync-period=3s"]).warnings;
     assert_eq!(deprecated.len(), 1);
     assert!(deprecated[0].message.contains("deprecated"));
-    assert!(TABLE.iter().all(|flag| (flag.effect == Effect::None) == flag.deprecated.is_some()));
+    assert!(TABLE.iter().all(|flag| (flag.effect == FlagEffect::None) == flag.deprecated.is_some()));
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn a_kubeadm_command_line_is_taken() {
     let config = &startup.config;
     let enabled = REGISTRY
         .iter()
-        .filter(|descriptor| config.controller_state(descriptor) == ControllerState::Enabled)
+        .filter(|descriptor| config.controller_state(descriptor) == SelectionState::Enabled)
         .count();
     // All but the SELinux one, the three for clouds and the six whose gates are off.
     assert_eq!(enabled, 52 - 1 - 3 - 6);

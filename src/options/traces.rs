@@ -4,7 +4,7 @@ use super::error::OptionError;
 use super::flags::Flags;
 use crate::telemetry::push::PushSettings;
 use crate::telemetry::tracing::TracingSettings;
-use crate::telemetry::tracing::settings::{Given, Problem, Source};
+use crate::telemetry::tracing::settings::{Given, SettingProblem, SettingSource};
 
 /// Makes out how to trace; what can't be is added to `errors`.
 pub(super) fn complete(flags: &Flags, errors: &mut Vec<OptionError>) -> Option<TracingSettings> {
@@ -23,11 +23,11 @@ pub(super) fn complete_push(flags: &Flags, errors: &mut Vec<OptionError>) -> Opt
     settings.unwrap_or_else(|problems| refuse(problems, errors))
 }
 
-fn refuse<T>(problems: Vec<Problem>, errors: &mut Vec<OptionError>) -> Option<T> {
+fn refuse<T>(problems: Vec<SettingProblem>, errors: &mut Vec<OptionError>) -> Option<T> {
     for each in problems {
         let error = match each.source {
-            Source::Flag(flag) => OptionError::invalid(flag, each.problem, each.allowed),
-            Source::Variable(variable) => {
+            SettingSource::Flag(flag) => OptionError::invalid(flag, each.problem, each.allowed),
+            SettingSource::Variable(variable) => {
                 OptionError::Variable { variable, problem: each.problem, allowed: each.allowed }
             }
         };

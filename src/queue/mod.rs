@@ -5,7 +5,7 @@
 //!                            ▲        ▲                            │
 //!   add_after ─► delayed ────┘        └──── added meanwhile ◄──────┘
 //!   add_rate_limited: the same, the delay growing with each failure until `forget`
-//!   Item::rest: what is added before the rest is over is ready when it is
+//!   Item::cool_down: what is added before the cooldown is over is ready when it is
 //! ```
 //!
 //! The semantics are those of client-go's queues. A key is worked on by one worker at a time: one that is added while it
@@ -36,7 +36,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub use limit::{BucketConfig, QueueConfig};
 pub use metrics::QueueMetrics;
-pub use snapshot::{QueuedKey, Snapshot};
+pub use snapshot::{QueueSnapshot, QueuedKey};
 
 use metrics::InFlight;
 use state::{Phase, State};
@@ -100,15 +100,15 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.wake(woken);
     }
 
-    /// [`add`](Self::add) because of a change that has just come, or, after a `rest` in which further changes are
+    /// [`add`](Self::add) because of a change that has just come, or, after a `cooldown` in which further changes are
     /// gathered, [`add_after`](Self::add_after). Whoever takes the key is told when the first such change came
     /// ([`Item::changed_at`]).
-    pub fn add_changed(&self, key: K, rest: Duration) {
-        if rest.is_zero() {
-            let woken = self.shared.state.lock().add_changed(key, rest, Instant::now);
+    pub fn add_changed(&self, key: K, cooldown: Duration) {
+        if cooldown.is_zero() {
+            let woken = self.shared.state.lock().add_changed(key, cooldown, Instant::now);
             self.shared.wake(woken);
         } else {
-            self.shared.schedule(|state, now| state.add_changed(key, rest, || now));
+            self.shared.schedule(|state, now| state.add_changed(key, cooldown, || now));
         }
     }
 
@@ -226,7 +226,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// The queue as it is now, with the `oldest` keys that have waited longest. Takes time in proportion to the number of
     /// waiting keys: for people, not for loops.
-    pub fn snapshot(&self, oldest: usize) -> Snapshot<K> {
+    pub fn snapshot(&self, oldest: usize) -> QueueSnapshot<K> {
         let now = Instant::now();
         let (woken, snapshot) = {
             let mut state = self.shared.state.lock();
@@ -250,7 +250,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
                 slot: taken.slot,
                 waited: taken.waited,
                 changed_at: taken.changed_at,
-                rest: Duration::ZERO,
+                cooldown: Duration::ZERO,
             })
         } else if state.phase != Phase::Open {
             Look::Closed
@@ -289,10 +289,10 @@ impl<K: Clone + Eq + Hash> Shared<K> {
         self.wake(woken);
     }
 
-    fn finish(&self, slot: u32, rest: Duration) {
+    fn finish(&self, slot: u32, cooldown: Duration) {
         let mut drained = false;
         self.schedule(|state, now| {
-            let woken = state.finish(slot, rest, now);
+            let woken = state.finish(slot, cooldown, now);
             drained = state.phase != Phase::Open && state.is_drained();
             woken
         });
@@ -367,7 +367,7 @@ pub struct Item<K: Clone + Eq + Hash> {
     slot: u32,
     waited: Duration,
     changed_at: Option<Instant>,
-    rest: Duration,
+    cooldown: Duration,
 }
 
 impl<K: Clone + Eq + Hash> Item<K> {
@@ -398,16 +398,16 @@ impl<K: Clone + Eq + Hash> Item<K> {
         drop(self);
     }
 
-    /// Ends the work on the key and lets it rest until this long after it was taken: what adds it meanwhile is gathered, and
-    /// hands it out when the rest is over. Only [`WorkQueue::add_first`] and a shutdown do not wait.
-    pub fn rest(mut self, rest: Duration) {
-        self.rest = rest;
+    /// Ends the work on the key and leaves it alone until this long after it was taken: what adds it meanwhile is collected, and
+    /// hands it out when the cooldown is over. Only [`WorkQueue::add_first`] and a shutdown do not wait.
+    pub fn cool_down(mut self, cooldown: Duration) {
+        self.cooldown = cooldown;
     }
 }
 
 impl<K: Clone + Eq + Hash> Drop for Item<K> {
     fn drop(&mut self) {
-        self.shared.finish(self.slot, self.rest);
+        self.shared.finish(self.slot, self.cooldown);
     }
 }
 

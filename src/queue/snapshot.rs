@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A queue at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot<K> {
+pub struct QueueSnapshot<K> {
     /// The queue's name, as in its metrics.
     pub name: Arc<str>,
     /// Keys that wait, counting those in flight that were added again; as `workqueue_depth`.

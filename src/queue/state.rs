@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::limit::{Bucket, QueueConfig};
 use super::metrics::Meters;
-use super::snapshot::{QueuedKey, Snapshot};
+use super::snapshot::{QueueSnapshot, QueuedKey};
 
 /// Storage for fewer slots than this is kept when the queue is empty.
 const KEEP_SLOTS: usize = 256;
@@ -40,8 +40,8 @@ pub(super) struct State<K> {
     dirty: usize,
     delayed: BinaryHeap<Reverse<Due>>,
     delayed_keys: usize,
-    /// Keys that rest.
-    resting: usize,
+    /// Keys that cooldown.
+    cooling: usize,
     sequence: u64,
     bucket: Option<Bucket>,
 }
@@ -51,7 +51,7 @@ pub(super) enum Phase {
     Open,
     /// Nothing more is taken in.
     Closed,
-    /// The same, and someone waits for the rest to be worked off.
+    /// The same, and someone waits for the cooldown to be worked off.
     Draining,
 }
 
@@ -64,8 +64,8 @@ struct Slot<K> {
     taken_at: Option<Instant>,
     /// The valid heap entry of its delay.
     due: Option<Due>,
-    /// The valid heap entry of its rest: until then it is not handed out, whatever adds it.
-    rest: Option<Due>,
+    /// The valid heap entry of its cooldown: until then it is not handed out, whatever adds it.
+    cooldown: Option<Due>,
     failures: u32,
     /// When the first change came that nobody has taken it up for yet.
     changed_at: Option<Instant>,
@@ -115,7 +115,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             dirty: 0,
             delayed: BinaryHeap::new(),
             delayed_keys: 0,
-            resting: 0,
+            cooling: 0,
             sequence: 0,
             bucket: config.bucket.map(Bucket::new),
         }
@@ -138,16 +138,16 @@ impl<K: Clone + Eq + Hash> State<K> {
         woken + usize::from(self.mark(id, now))
     }
 
-    /// Adds a key because of a change, to be worked on now or after a rest in which further changes are gathered. Of the
+    /// Adds a key because of a change, to be worked on now or after a cooldown in which further changes are collected. Of the
     /// changes that it is then taken up for, the first one's time is kept. `now` is called only if it matters.
-    pub(super) fn add_changed(&mut self, key: K, rest: Duration, now: impl FnOnce() -> Instant) -> usize {
+    pub(super) fn add_changed(&mut self, key: K, cooldown: Duration, now: impl FnOnce() -> Instant) -> usize {
         if self.phase != Phase::Open {
             return 0;
         }
         let hash = self.hasher.hash_one(&key);
         let held = self.find(hash, &key).and_then(|id| self.slot(id));
         let waits = held.is_some_and(|slot| slot.dirty_since.is_some());
-        if rest.is_zero() && waits && held.is_some_and(|slot| slot.changed_at.is_some()) {
+        if cooldown.is_zero() && waits && held.is_some_and(|slot| slot.changed_at.is_some()) {
             return 0;
         }
         let now = now();
@@ -155,7 +155,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         if let Some(slot) = self.slot_mut(id) {
             slot.changed_at.get_or_insert(now);
         }
-        if rest.is_zero() { self.add(key, || now) } else { self.add_after(key, rest, now) }
+        if cooldown.is_zero() { self.add(key, || now) } else { self.add_after(key, cooldown, now) }
     }
 
     /// Work on a key came to nothing: the change at `changed_at`, for which it was taken up, is still to be answered.
@@ -165,7 +165,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Adds a key that is to be worked on before all others that wait, even if it rests. Takes time in proportion to their
+    /// Adds a key that is to be worked on before all others that wait, even if it cools. Takes time in proportion to their
     /// number.
     pub(super) fn add_first(&mut self, key: &K, now: Instant) -> usize {
         let hash = self.hasher.hash_one(key);
@@ -242,7 +242,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let mut woken = 0;
         while let Some(due) = self.next_due().filter(|due| due.at <= now) {
             self.delayed.pop();
-            if self.slot(due.slot).is_some_and(|slot| slot.rest == Some(due)) {
+            if self.slot(due.slot).is_some_and(|slot| slot.cooldown == Some(due)) {
                 woken += self.wake(due.slot);
                 self.release(due.slot);
                 continue;
@@ -283,9 +283,9 @@ impl<K: Clone + Eq + Hash> State<K> {
         Some(taken)
     }
 
-    /// Ends the work on a key. One that was added meanwhile waits again; until it has been left alone for `rest` since it was
+    /// Ends the work on a key. One that was added meanwhile waits again; until it has been left alone for `cooldown` since it was
     /// taken, in any case.
-    pub(super) fn finish(&mut self, id: u32, rest: Duration, now: Instant) -> usize {
+    pub(super) fn finish(&mut self, id: u32, cooldown: Duration, now: Instant) -> usize {
         let woken = self.promote(now);
         if let Some(at) = self.in_flight.iter().position(|&held| held == id) {
             self.in_flight.swap_remove(at);
@@ -294,12 +294,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         let taken = slot.taken_at.take().unwrap_or(now);
         let again = slot.dirty_since.is_some();
         self.meters.worked.observe(now.saturating_duration_since(taken).as_secs_f64());
-        let rested = taken.checked_add(rest).unwrap_or_else(|| now + FOREVER);
-        if rested > now && self.phase == Phase::Open {
-            let due = self.due(id, rested);
+        let cooled = taken.checked_add(cooldown).unwrap_or_else(|| now + FOREVER);
+        if cooled > now && self.phase == Phase::Open {
+            let due = self.due(id, cooled);
             if let Some(slot) = self.slot_mut(id) {
-                slot.rest = Some(due);
-                self.resting += 1;
+                slot.cooldown = Some(due);
+                self.cooling += 1;
                 self.delay(due);
             }
             return woken;
@@ -312,12 +312,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         woken + usize::from(again)
     }
 
-    /// Ends the rest of a key. One that was added meanwhile is ready.
+    /// Ends the cooldown of a key. One that was added meanwhile is ready.
     fn wake(&mut self, id: u32) -> usize {
-        let Some(slot) = self.slot_mut(id).filter(|slot| slot.rest.is_some()) else { return 0 };
-        slot.rest = None;
+        let Some(slot) = self.slot_mut(id).filter(|slot| slot.cooldown.is_some()) else { return 0 };
+        slot.cooldown = None;
         let ready = slot.dirty_since.is_some();
-        self.resting -= 1;
+        self.cooling -= 1;
         if ready {
             self.ready.push_back(id);
         }
@@ -329,7 +329,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.promote(now);
         self.phase = phase;
         for Reverse(due) in std::mem::take(&mut self.delayed).into_sorted_vec().into_iter().rev() {
-            if self.slot(due.slot).is_some_and(|slot| slot.rest == Some(due)) {
+            if self.slot(due.slot).is_some_and(|slot| slot.cooldown == Some(due)) {
                 self.wake(due.slot);
                 self.release(due.slot);
                 continue;
@@ -378,7 +378,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             .map(move |at| now.saturating_duration_since(at))
     }
 
-    pub(super) fn snapshot(&self, name: &str, limit: usize, now: Instant) -> Snapshot<K> {
+    pub(super) fn snapshot(&self, name: &str, limit: usize, now: Instant) -> QueueSnapshot<K> {
         let since = |slot: &Option<Slot<K>>| slot.as_ref()?.dirty_since;
         let slots = self.slots.iter().enumerate();
         let mut ages: Vec<(Instant, u32)> =
@@ -401,7 +401,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let mut running: Vec<_> =
             self.in_flight.iter().filter_map(|&id| row(id, self.slot(id)?.taken_at?)).collect();
         running.sort_by_key(|row| Reverse(row.age));
-        Snapshot {
+        QueueSnapshot {
             name: name.into(),
             depth: self.dirty,
             in_flight: self.in_flight.len(),
@@ -417,7 +417,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     fn mark(&mut self, id: u32, since: Instant) -> bool {
         let Some(slot) = self.slot_mut(id).filter(|slot| slot.dirty_since.is_none()) else { return false };
         slot.dirty_since = Some(since);
-        let ready = slot.taken_at.is_none() && slot.rest.is_none();
+        let ready = slot.taken_at.is_none() && slot.cooldown.is_none();
         self.dirty += 1;
         self.meters.adds.inc();
         self.meters.depth.inc();
@@ -436,7 +436,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     fn is_current(&self, due: &Due) -> bool {
-        self.slot(due.slot).is_some_and(|slot| slot.due == Some(*due) || slot.rest == Some(*due))
+        self.slot(due.slot).is_some_and(|slot| slot.due == Some(*due) || slot.cooldown == Some(*due))
     }
 
     /// A new heap entry for a key.
@@ -448,7 +448,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// Puts an entry into the heap that its slot names, and sweeps out the stale ones when these are too many.
     fn delay(&mut self, due: Due) {
         self.delayed.push(Reverse(due));
-        if self.delayed.len() > 2 * (self.delayed_keys + self.resting) + KEEP_STALE {
+        if self.delayed.len() > 2 * (self.delayed_keys + self.cooling) + KEEP_STALE {
             let mut heap = std::mem::take(&mut self.delayed);
             heap.retain(|Reverse(due)| self.is_current(due));
             self.delayed = heap;
@@ -470,7 +470,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             dirty_since: None,
             taken_at: None,
             due: None,
-            rest: None,
+            cooldown: None,
             failures: 0,
             changed_at: None,
         });
@@ -493,7 +493,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let idle = slot.dirty_since.is_none()
             && slot.taken_at.is_none()
             && slot.due.is_none()
-            && slot.rest.is_none()
+            && slot.cooldown.is_none()
             && slot.failures == 0;
         if !idle {
             return;

@@ -56,11 +56,11 @@ async fn a_key_added_in_flight_is_handed_out_again_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_rests_gathers_what_comes_meanwhile() {
+async fn a_key_that_cools_down_collects_what_comes_meanwhile() {
     let queue = queue();
     for add_at in [None, Some(0), Some(40)] {
         queue.add("a");
-        take(&queue).unwrap().rest(ms(50));
+        take(&queue).unwrap().cool_down(ms(50));
         if let Some(at) = add_at {
             advance(ms(at)).await;
             queue.add("a");
@@ -79,15 +79,15 @@ async fn a_key_that_rests_gathers_what_comes_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rest_is_counted_from_when_the_key_was_taken() {
+async fn a_cooldown_is_counted_from_when_the_key_was_taken() {
     let queue = queue();
-    for (took, rests) in [(20, true), (50, false), (80, false)] {
+    for (took, cools) in [(20, true), (50, false), (80, false)] {
         queue.add("a");
         let item = take(&queue).unwrap();
         advance(ms(took)).await;
         queue.add("a");
-        item.rest(ms(50));
-        if rests {
+        item.cool_down(ms(50));
+        if cools {
             advance(ms(49 - took)).await;
             assert!(work_off(&queue).is_empty());
             advance(ms(1)).await;
@@ -97,23 +97,23 @@ async fn a_rest_is_counted_from_when_the_key_was_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rest_is_over_for_whoever_asks_and_at_the_end() {
+async fn a_cooldown_is_over_for_whoever_asks_and_at_the_end() {
     let queue = queue();
-    let rests = |added: bool| {
+    let cools = |added: bool| {
         queue.add("a");
-        take(&queue).unwrap().rest(ms(50));
+        take(&queue).unwrap().cool_down(ms(50));
         if added {
             queue.add("a");
         }
     };
     for added in [false, true] {
-        rests(added);
+        cools(added);
         queue.add_first(&"a");
         assert_eq!(work_off(&queue), ["a"]);
         advance(ms(50)).await;
         assert!(work_off(&queue).is_empty());
     }
-    rests(true);
+    cools(true);
     queue.shut_down();
     assert_eq!(work_off(&queue), ["a"], "nothing that was taken in is lost");
     assert!(queue.get().await.is_none());
@@ -509,7 +509,7 @@ async fn a_snapshot_shows_the_oldest_keys() {
     queue.add_after("later", ms(10));
     let row = |key, age, retries| QueuedKey { key, age: ms(age), retries };
     let snapshot = queue.snapshot(2);
-    let expected = Snapshot {
+    let expected = QueueSnapshot {
         name: "test".into(),
         depth: 3,
         in_flight: 1,
@@ -562,15 +562,15 @@ async fn a_key_can_be_put_before_all_others() {
 #[tokio::test(start_paused = true)]
 async fn a_key_is_handed_out_with_the_time_of_its_first_change() {
     let queue = queue();
-    let rest = Duration::from_secs(2);
+    let debounce = Duration::from_secs(2);
     let begun = Instant::now();
-    queue.add_changed("a", rest);
+    queue.add_changed("a", debounce);
     advance(Duration::from_secs(1)).await;
-    queue.add_changed("a", rest);
+    queue.add_changed("a", debounce);
     let item = queue.get().await.unwrap();
     assert_eq!(
         (item.changed_at(), begun.elapsed()),
-        (Some(begun), rest),
+        (Some(begun), debounce),
         "the first of those that were gathered"
     );
     // One that comes during the work is another one, unless the work comes to nothing.

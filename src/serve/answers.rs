@@ -17,23 +17,23 @@ use crate::client::BoxError;
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The body of an answer.
-pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// What answers requests for a path. The caller is in the request's extensions: [`super::UserInfo::of`].
-pub type Handler =
-    Arc<dyn Fn(Request<RequestBody>) -> BoxFuture<'static, Response<ResponseBody>> + Send + Sync>;
+pub type PageHandler =
+    Arc<dyn Fn(Request<RequestBody>) -> BoxFuture<'static, Response<AnswerBody>> + Send + Sync>;
 
 /// A handler that answers at once, from what it has.
 pub fn sync_handler(
-    answer: impl Fn(&Request<RequestBody>) -> Response<ResponseBody> + Send + Sync + 'static,
-) -> Handler {
+    answer: impl Fn(&Request<RequestBody>) -> Response<AnswerBody> + Send + Sync + 'static,
+) -> PageHandler {
     Arc::new(move |request| std::future::ready(answer(&request)).boxed())
 }
 
 /// A handler made of an async function.
-pub fn handler<F>(answer: impl Fn(Request<RequestBody>) -> F + Send + Sync + 'static) -> Handler
+pub fn handler<F>(answer: impl Fn(Request<RequestBody>) -> F + Send + Sync + 'static) -> PageHandler
 where
-    F: Future<Output = Response<ResponseBody>> + Send + 'static,
+    F: Future<Output = Response<AnswerBody>> + Send + 'static,
 {
     Arc::new(move |request| answer(request).boxed())
 }
@@ -43,7 +43,7 @@ pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 const CONTENT_TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-type-options");
 
 /// A body that is all there.
-pub fn full(body: impl Into<Bytes>) -> ResponseBody {
+pub fn full(body: impl Into<Bytes>) -> AnswerBody {
     Full::new(body.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
@@ -52,7 +52,7 @@ pub fn respond(
     status: StatusCode,
     content_type: HeaderValue,
     body: impl Into<Bytes>,
-) -> Response<ResponseBody> {
+) -> Response<AnswerBody> {
     let mut response = Response::new(full(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, content_type);
@@ -60,12 +60,12 @@ pub fn respond(
 }
 
 /// A plain text answer.
-pub fn text(status: StatusCode, body: impl Into<String>) -> Response<ResponseBody> {
+pub fn text(status: StatusCode, body: impl Into<String>) -> Response<AnswerBody> {
     respond(status, TEXT, body.into())
 }
 
 /// The answer for a path that nobody handles.
-pub(super) fn not_found() -> Response<ResponseBody> {
+pub(super) fn not_found() -> Response<AnswerBody> {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
@@ -91,7 +91,7 @@ struct Failure<'a> {
 }
 
 /// An error as a `Status`, indented for people and their tools.
-fn status(hints: RequestHints, code: StatusCode, reason: &str, message: &str) -> Response<ResponseBody> {
+fn status(hints: RequestHints, code: StatusCode, reason: &str, message: &str) -> Response<AnswerBody> {
     let status = Failure {
         kind: "Status",
         api_version: "v1",
@@ -114,12 +114,12 @@ fn status(hints: RequestHints, code: StatusCode, reason: &str, message: &str) ->
 }
 
 /// 401: whoever it is, it could not be told.
-pub(super) fn unauthorized(hints: RequestHints) -> Response<ResponseBody> {
+pub(super) fn unauthorized(hints: RequestHints) -> Response<AnswerBody> {
     status(hints, StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
 }
 
 /// 403: known, and not allowed.
-pub(super) fn forbidden(hints: RequestHints, message: &str) -> Response<ResponseBody> {
+pub(super) fn forbidden(hints: RequestHints, message: &str) -> Response<AnswerBody> {
     status(hints, StatusCode::FORBIDDEN, "Forbidden", message)
 }
 

@@ -11,7 +11,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 
-use super::answers::{Handler, RequestBody, RequestHints, ResponseBody};
+use super::answers::{AnswerBody, PageHandler, RequestBody, RequestHints};
 use super::answers::{finish, forbidden, full, not_found, percent_decode, text, unauthorized};
 use super::authn::{Authenticator, ClientCerts};
 use super::authz::{Authorizer, Decision};
@@ -30,7 +30,7 @@ pub(super) struct Chain {
 
 /// An answer, and whether the connection that asked should take no more requests.
 pub(super) struct Answer {
-    pub(super) response: Response<ResponseBody>,
+    pub(super) response: Response<AnswerBody>,
     pub(super) close: bool,
 }
 
@@ -57,7 +57,7 @@ impl Chain {
         Answer { response, close }
     }
 
-    async fn answer_grpc<B>(&self, request: Request<B>, certs: &ClientCerts, handler: &Handler) -> Answer
+    async fn answer_grpc<B>(&self, request: Request<B>, certs: &ClientCerts, handler: &PageHandler) -> Answer
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -107,7 +107,7 @@ impl Chain {
         &self,
         request: Request<B>,
         certs: &ClientCerts,
-    ) -> (Response<ResponseBody>, String, Option<Arc<UserInfo>>)
+    ) -> (Response<AnswerBody>, String, Option<Arc<UserInfo>>)
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -162,7 +162,7 @@ impl Chain {
 }
 
 /// Runs a handler; one that panics costs its request and nothing else.
-async fn run(handler: &Handler, request: Request<RequestBody>) -> Response<ResponseBody> {
+async fn run(handler: &PageHandler, request: Request<RequestBody>) -> Response<AnswerBody> {
     let path = request.uri().path().to_owned();
     // A handler may panic when it is called as well as when its future is polled.
     let answer = async { handler(request).await };
@@ -176,7 +176,7 @@ async fn run(handler: &Handler, request: Request<RequestBody>) -> Response<Respo
 }
 
 /// The answer to `HEAD`: all but the body.
-fn strip_body(response: &mut Response<ResponseBody>) {
+fn strip_body(response: &mut Response<AnswerBody>) {
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     }

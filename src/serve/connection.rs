@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::ResponseBody;
+use super::answers::AnswerBody;
 use super::authn::ClientCerts;
 use super::chain::Chain;
 use super::options::Limits;
@@ -188,7 +188,7 @@ fn builder(h2: bool, limits: &Limits, max_streams: u32) -> auto::Builder<TokioEx
 }
 
 /// The response, counted as in flight until its body is sent or given up.
-fn tracked(response: Response<ResponseBody>, in_flight: InFlight) -> Response<ResponseBody> {
+fn tracked(response: Response<AnswerBody>, in_flight: InFlight) -> Response<AnswerBody> {
     response.map(|body| {
         if body.is_end_stream() {
             return body;
@@ -198,7 +198,7 @@ fn tracked(response: Response<ResponseBody>, in_flight: InFlight) -> Response<Re
 }
 
 struct Tracked {
-    body: ResponseBody,
+    body: AnswerBody,
     _in_flight: InFlight,
 }
 

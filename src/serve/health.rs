@@ -85,7 +85,7 @@ impl std::fmt::Debug for HealthRegistry {
 
 /// What an endpoint is to answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct HealthReport {
     /// Whether every check that was not excluded passed.
     pub passed: bool,
     /// The page.
@@ -134,7 +134,7 @@ impl HealthRegistry {
         excluded: &[String],
         verbose: bool,
         observer: &dyn ServeObserver,
-    ) -> Report {
+    ) -> HealthReport {
         let mut lines = String::new();
         let mut failed = Vec::new();
         let mut unmatched: Vec<&str> = excluded.iter().map(String::as_str).collect();
@@ -169,21 +169,21 @@ impl HealthRegistry {
         let endpoint = probe.name();
         if !failed.is_empty() {
             tracing::warn!(endpoint, failed = failed.join("; "), "health check failed");
-            return Report { passed: false, text: format!("{lines}{endpoint} check failed\n") };
+            return HealthReport { passed: false, text: format!("{lines}{endpoint} check failed\n") };
         }
         let text = if verbose { format!("{lines}{endpoint} check passed\n") } else { "ok".to_owned() };
-        Report { passed: true, text }
+        HealthReport { passed: true, text }
     }
 
     /// Runs one check of an endpoint; `None` if there is none of that name.
-    pub fn report_one(&self, probe: Probe, name: &str, observer: &dyn ServeObserver) -> Option<Report> {
+    pub fn report_one(&self, probe: Probe, name: &str, observer: &dyn ServeObserver) -> Option<HealthReport> {
         let check = self.checks_of(probe).into_iter().find(|check| check.name() == name)?;
         let outcome = check.check();
         let status = if outcome.is_ok() { CheckStatus::Success } else { CheckStatus::Error };
         observer.health_checked(name, probe, status);
         Some(match outcome {
-            Ok(()) => Report { passed: true, text: "ok".to_owned() },
-            Err(reason) => Report { passed: false, text: format!("internal server error: {reason}\n") },
+            Ok(()) => HealthReport { passed: true, text: "ok".to_owned() },
+            Err(reason) => HealthReport { passed: false, text: format!("internal server error: {reason}\n") },
         })
     }
 

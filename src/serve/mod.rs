@@ -33,12 +33,12 @@ mod user;
 #[cfg(test)]
 mod tests;
 
-pub use answers::{Handler, RequestBody, ResponseBody, full, handler, respond, sync_handler, text};
+pub use answers::{AnswerBody, PageHandler, RequestBody, full, handler, respond, sync_handler, text};
 pub use authz::{AuthorizeError, Authorizer, Decision};
-pub use endpoints::{ConfigPage, Debugging, FlagsPage, Pages, SetVerbosity, StatusPage};
+pub use endpoints::{ConfigPage, Debugging, FlagsPage, Pages, StatusPage, VerbositySetter};
 pub use error::ServeError;
-pub use health::{HealthCheck, HealthRegistry, PingCheck, Probe, Report};
-pub use observe::{Outcome, ServeObserver, Unobserved};
+pub use health::{HealthCheck, HealthRegistry, HealthReport, PingCheck, Probe};
+pub use observe::{RequestOutcome, ServeObserver, Unobserved};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, Limits, RequestHeaderOptions, ServeOptions, SniCertKey,
     TlsOptions,

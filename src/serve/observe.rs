@@ -7,7 +7,7 @@ use crate::telemetry::CheckStatus;
 
 /// How an attempt to authenticate or authorize ended. The names are the label values of the original's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// Let in, or allowed.
     Success,
     /// Turned away, or denied.
@@ -16,7 +16,7 @@ pub enum Outcome {
     Error,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// The value of `authentication_attempts{result}`.
     pub fn authentication_label(self) -> &'static str {
         match self {
@@ -46,10 +46,10 @@ pub trait ServeObserver: Send + Sync + 'static {
 
     /// A request was authenticated or not; `user` is whom it was found to be (`authentication_attempts`,
     /// `authentication_duration_seconds`, `authenticated_user_requests`).
-    fn authenticated(&self, _outcome: Outcome, _user: Option<&str>, _took: Duration) {}
+    fn authenticated(&self, _outcome: RequestOutcome, _user: Option<&str>, _took: Duration) {}
 
     /// A request was authorized or not (`authorization_attempts_total`, `authorization_duration_seconds`).
-    fn authorized(&self, _outcome: Outcome, _took: Duration) {}
+    fn authorized(&self, _outcome: RequestOutcome, _took: Duration) {}
 }
 
 /// Hears nothing.

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Uri, header};
 use parking_lot::RwLock;
 
-use super::answers::{Handler, RequestBody};
+use super::answers::{PageHandler, RequestBody};
 
 #[derive(Clone)]
 struct Route {
-    handler: Handler,
+    handler: PageHandler,
     listed: bool,
 }
 
 struct Grpc {
-    handler: Handler,
+    handler: PageHandler,
     browsers: bool,
 }
 
@@ -52,17 +52,17 @@ impl Router {
     }
 
     /// Answers exactly this path, in the place of what answered it before. It is listed on `/statusz`.
-    pub fn add(&self, path: impl Into<String>, handler: Handler) {
+    pub fn add(&self, path: impl Into<String>, handler: PageHandler) {
         self.routes.write().exact.insert(path.into(), Route { handler, listed: true });
     }
 
     /// As [`Router::add`], and not listed.
-    pub fn add_unlisted(&self, path: impl Into<String>, handler: Handler) {
+    pub fn add_unlisted(&self, path: impl Into<String>, handler: PageHandler) {
         self.routes.write().exact.insert(path.into(), Route { handler, listed: false });
     }
 
     /// Answers every path that begins with this, which should end in a slash.
-    pub fn add_prefix(&self, prefix: impl Into<String>, handler: Handler) {
+    pub fn add_prefix(&self, prefix: impl Into<String>, handler: PageHandler) {
         self.routes.write().prefixes.insert(prefix.into(), Route { handler, listed: false });
     }
 
@@ -74,11 +74,11 @@ impl Router {
     }
 
     /// A controller's debug pages: `/debug/controllers/NAME` and all below it. The handler sees the path without that.
-    pub fn add_debug(&self, controller: &str, handler: &Handler) {
+    pub fn add_debug(&self, controller: &str, handler: &PageHandler) {
         let base = format!("{DEBUG_CONTROLLERS}/{controller}");
         let inner = Arc::clone(handler);
         let prefix = base.clone();
-        let stripped: Handler = Arc::new(move |request| inner(strip(request, &prefix)));
+        let stripped: PageHandler = Arc::new(move |request| inner(strip(request, &prefix)));
         self.add_prefix(format!("{base}/"), Arc::clone(&stripped));
         self.add_unlisted(base, stripped);
     }
@@ -93,7 +93,7 @@ impl Router {
     /// Answers every gRPC call (`content-type: application/grpc…`), behind authentication; the service authorizes. With
     /// `browsers` also their question whether a page of another origin may call (CORS preflight), which carries no
     /// credentials.
-    pub fn mount_grpc(&self, handler: Handler, browsers: bool) {
+    pub fn mount_grpc(&self, handler: PageHandler, browsers: bool) {
         self.routes.write().grpc = Some(Grpc { handler, browsers });
     }
 
@@ -104,7 +104,7 @@ impl Router {
     }
 
     /// Who answers a path, already decoded.
-    pub(super) fn find(&self, path: &str) -> Option<Handler> {
+    pub(super) fn find(&self, path: &str) -> Option<PageHandler> {
         let routes = self.routes.read();
         if let Some(route) = routes.exact.get(path) {
             return Some(Arc::clone(&route.handler));
@@ -114,7 +114,7 @@ impl Router {
     }
 
     /// Who answers gRPC calls, if this is one.
-    pub(super) fn find_grpc(&self, method: &Method, headers: &HeaderMap) -> Option<Handler> {
+    pub(super) fn find_grpc(&self, method: &Method, headers: &HeaderMap) -> Option<PageHandler> {
         let is_grpc = headers
             .get(header::CONTENT_TYPE)
             .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));

@@ -225,7 +225,7 @@ impl fmt::Debug for TracedHistogram {
 mod tests {
     use super::*;
     use crate::model::clock::ManualClock;
-    use crate::telemetry::{Format, Registrar};
+    use crate::telemetry::{ExpositionFormat, Registrar};
 
     fn ids(of: u8) -> Ids {
         Ids { trace: [of; 16], span: [of; 8] }
@@ -244,7 +244,7 @@ mod tests {
         let (registry, histograms) = registry();
         histograms.observe_in(&["x", "y"], 0.5, || panic!("it is not to be asked for"));
         assert!(!histograms.is_traced());
-        let page = Format::OpenMetrics.encode(&registry);
+        let page = ExpositionFormat::OpenMetrics.encode(&registry);
         assert!(page.contains("t_seconds_bucket{a=\"y\",b=\"x\",le=\"1\"} 1\n"), "{page}");
         assert!(!page.contains(" # {"), "{page}");
     }
@@ -260,7 +260,7 @@ mod tests {
         }
         histograms.observe_in(&["x", "y"], 2.0, || None);
         histograms.observe_in(&["other", "y"], 2.0, || None);
-        let page = Format::OpenMetrics.encode(&registry);
+        let page = ExpositionFormat::OpenMetrics.encode(&registry);
         let of = |of: u8, value: &str| {
             let (trace, span) = (ids(of).trace_hex(), ids(of).span_hex());
             format!("# {{trace_id=\"{trace}\",span_id=\"{span}\"}} {value} 1700000000.250\n")
@@ -275,7 +275,7 @@ mod tests {
         }
         assert!(page.contains("t_seconds_bucket{a=\"y\",b=\"other\",le=\"10\"} 1\n"), "{page}");
         assert!(page.ends_with("t_seconds_count{a=\"y\",b=\"x\"} 5\n# EOF\n"), "{page}");
-        assert!(!Format::Text.encode(&registry).contains("trace_id"));
+        assert!(!ExpositionFormat::Text.encode(&registry).contains("trace_id"));
     }
 
     #[test]

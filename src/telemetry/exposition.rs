@@ -9,7 +9,7 @@ use super::text::{TEXT_CONTENT_TYPE, encode_text};
 
 /// A form of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ExpositionFormat {
     /// Prometheus' text format, version 0.0.4: what is given out unless something else is asked for.
     Text,
     /// OpenMetrics, version 1.0.0.
@@ -20,7 +20,7 @@ pub enum Format {
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-impl Format {
+impl ExpositionFormat {
     /// The form that a request asks for: of those that there are, the one that it gives the most weight; the text format
     /// where it gives them the same, or knows none of them.
     pub fn negotiate(headers: &HeaderMap) -> Self {
@@ -121,17 +121,17 @@ impl<'a> Range<'a> {
 mod tests {
     use super::*;
 
-    fn negotiated(accept: &[&str]) -> Format {
+    fn negotiated(accept: &[&str]) -> ExpositionFormat {
         let mut headers = HeaderMap::new();
         for each in accept {
             headers.append(ACCEPT, each.parse().unwrap());
         }
-        Format::negotiate(&headers)
+        ExpositionFormat::negotiate(&headers)
     }
 
     #[test]
     fn a_scraper_gets_what_it_gives_the_most_weight() {
-        use Format::{OpenMetrics, Text};
+        use ExpositionFormat::{OpenMetrics, Text};
         let prometheus_2 = "application/openmetrics-text;version=1.0.0;q=0.8,\
             application/openmetrics-text;version=0.0.1;q=0.7,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         let prometheus_3 = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
@@ -165,6 +165,6 @@ mod tests {
     fn what_is_no_text_asks_for_nothing() {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, http::HeaderValue::from_bytes(b"\xff/\xff").unwrap());
-        assert_eq!(Format::negotiate(&headers), Format::Text);
+        assert_eq!(ExpositionFormat::negotiate(&headers), ExpositionFormat::Text);
     }
 }

@@ -91,7 +91,7 @@ impl VersionInfo {
 
 /// A feature gate's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FeatureState<'a> {
+pub struct FeatureMetric<'a> {
     /// The gate.
     pub name: &'a str,
     /// `ALPHA`, `BETA`, `DEPRECATED`, or empty when it is generally available.
@@ -116,7 +116,7 @@ impl FeatureStates {
     }
 
     /// Shows the state of a gate.
-    pub fn set(&self, feature: FeatureState<'_>) {
+    pub fn set(&self, feature: FeatureMetric<'_>) {
         self.0.with_label_values(&[feature.name, feature.stage]).set(if feature.enabled { 1.0 } else { 0.0 });
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Metrics have no globals: a module declares a struct of its metrics and registers it with the [`Registry`] that its
 //! constructor is given, through a [`Registrar`]; whoever wires the process up owns the registry and serves it in a
-//! [`Format`]. Nothing here opens a port.
+//! [`ExpositionFormat`]. Nothing here opens a port.
 
 mod allocator;
 mod exemplars;
@@ -25,8 +25,8 @@ mod tests;
 
 pub use allocator::AllocatorMetrics;
 pub use exemplars::{Exemplar, Exemplars, TracedHistogram, TracedHistogramVec};
-pub use exposition::Format;
-pub use info::{BuildInfo, FeatureState, FeatureStates, ManagerMetrics, VersionInfo};
+pub use exposition::ExpositionFormat;
+pub use info::{BuildInfo, FeatureMetric, FeatureStates, ManagerMetrics, VersionInfo};
 pub use metrics::{MetricsError, Registrar, exponential_buckets, linear_buckets};
 pub use process::ProcessMetrics;
 pub use profiles::{ProfileError, Profiler};

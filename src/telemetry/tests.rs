@@ -101,8 +101,8 @@ fn info_metrics_have_the_original_s_labels() {
     };
     version.register(&registry).unwrap();
     let features = FeatureStates::register(&registry).unwrap();
-    features.set(FeatureState { name: "Shiny", stage: "ALPHA", enabled: false });
-    features.set(FeatureState { name: "Old", stage: "", enabled: true });
+    features.set(FeatureMetric { name: "Shiny", stage: "ALPHA", enabled: false });
+    features.set(FeatureMetric { name: "Old", stage: "", enabled: true });
     let manager = ManagerMetrics::register(&registry).unwrap();
     manager.set_leading("kube-controller-manager", false);
     manager.set_running("kube-controller-manager", "deployment-controller", true);

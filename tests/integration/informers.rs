@@ -13,7 +13,7 @@ use coxswain::client::{
     ApiClient, ApiError, BoxError, ClientBuilder, ClientMetrics, ClientOptions, Connection, ListQuery,
     ResponseBody, WatchQuery,
 };
-use coxswain::informer::{Delta, Handler, InformerHandle, Informers, InformersConfig, Source};
+use coxswain::informer::{Delta, EventHandler, InformerHandle, Informers, InformersConfig, ListWatch};
 use coxswain::telemetry::Registry;
 use coxswain::wire::{ListPage, Message, ObjectHead, WireError};
 use futures::future::BoxFuture;
@@ -64,7 +64,7 @@ struct Faulty {
     lists: AtomicUsize,
 }
 
-impl Source for Faulty {
+impl ListWatch for Faulty {
     fn list(&self, kind: &'static Kind, query: ListQuery) -> BoxFuture<'_, Result<ListPage, ApiError>> {
         self.lists.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move { self.client.list(kind, &query).await })
@@ -131,7 +131,7 @@ async fn source(plane: &ControlPlane) -> Arc<Faulty> {
 }
 
 fn informers(source: &Arc<Faulty>, watch_list: bool) -> Informers {
-    let source: Arc<dyn Source> = Arc::<Faulty>::clone(source);
+    let source: Arc<dyn ListWatch> = Arc::<Faulty>::clone(source);
     let config = InformersConfig { watch_list, ..InformersConfig::default() };
     Informers::new(source, config, Handle::current(), &Registry::new()).unwrap()
 }
@@ -164,10 +164,10 @@ async fn listed(source: &Faulty, kind: &'static Kind) -> View {
 }
 
 /// A handler that rebuilds the store from what it is told; it panics, which the informer reports, when that can't be.
-fn rebuilder() -> (Handler, Arc<Mutex<View>>) {
+fn rebuilder() -> (EventHandler, Arc<Mutex<View>>) {
     let view: Arc<Mutex<View>> = Arc::default();
     let kept = Arc::clone(&view);
-    let handler: Handler = Arc::new(move |delta: Delta<'_>| {
+    let handler: EventHandler = Arc::new(move |delta: Delta<'_>| {
         let mut view = kept.lock();
         let old = delta.old.map(place_and_state);
         match delta.new.map(place_and_state) {

@@ -14,11 +14,11 @@ use coxswain::client::{
     ApiError, ClientBuilder, ClientMetrics, ClientOptions, Connection, Faults, ListQuery, ResponseBody,
     WatchQuery,
 };
-use coxswain::controllers::{root_ca_certificate_publisher, serviceaccount};
+use coxswain::controllers::identity::{root_ca_certificate_publisher, serviceaccount};
 use coxswain::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Loop, ObserveError, Room, RoomAdapter, Runtime, Watch,
 };
-use coxswain::informer::{InformersConfig, Lister, Source};
+use coxswain::informer::{InformersConfig, ListWatch, Lister};
 use coxswain::manager::{Controller, Phase, supervise};
 use coxswain::model::plan::{Patch, Step, Verb, Write};
 use coxswain::model::{Failure, Key, Plan};
@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    ControlPlane, Options, chronicle, eventually, faulty_clients, runtime, runtime_on, turn,
+    ControlPlane, Options, event_logger, eventually, faulty_clients, runtime, runtime_on, turn,
 };
 
 const LIMIT: Duration = Duration::from_mins(1);
@@ -154,7 +154,7 @@ impl Supervised {
     }
 
     fn start(&mut self, descriptor: &'static Descriptor) -> Arc<Controller> {
-        let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true, chronicle()));
+        let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true, event_logger()));
         let (supervised, runtime) = (Arc::clone(&controller), Arc::clone(&self.runtime));
         self.tasks.spawn(supervise(supervised, runtime, GRACE, self.stop.clone()));
         controller.wish(|wish| wish.lead = true);
@@ -174,7 +174,7 @@ impl Supervised {
 /// A server with a few ConfigMaps, whose watches say nothing.
 struct Still(Vec<&'static str>);
 
-impl Source for Still {
+impl ListWatch for Still {
     fn list(&self, _: &'static Kind, _: ListQuery) -> BoxFuture<'_, Result<ListPage, ApiError>> {
         let encoded = |name: &&'static str| {
             let metadata = ObjectMeta {

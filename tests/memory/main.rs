@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cap::Cap;
 use coxswain::api::Kind;
 use coxswain::api::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
-use coxswain::controllers::garbage_collector::graph::{Graph, GraphStats, Worth};
+use coxswain::controllers::api::garbage_collector::graph::{AffectedObjects, Graph, GraphStats};
 use coxswain::wire::Str;
 
 #[global_allocator]
@@ -54,17 +54,17 @@ fn objects(owners: impl Fn(usize) -> Vec<usize>) -> Vec<ObjectMeta> {
 fn weigh(objects: &[ObjectMeta]) -> usize {
     let before = HEAP.allocated();
     let mut graph = Graph::new();
-    let mut worth = Worth::default();
+    let mut affected = AffectedObjects::default();
     for meta in objects {
-        graph.observe(&THING, meta, &mut worth);
-        // What is worth a look is the queues' matter.
-        worth = Worth::default();
+        graph.observe(&THING, meta, &mut affected);
+        // What is worth a look is the queues' subject.
+        affected = AffectedObjects::default();
     }
     let bytes = HEAP.allocated() - before;
     assert_eq!(graph.len(), objects.len());
     // It must be able to let go of it again.
-    graph.forget_kind(&THING, &mut worth);
-    drop(worth);
+    graph.forget_kind(&THING, &mut affected);
+    drop(affected);
     assert_eq!(graph.stats(), GraphStats::default());
     assert!(HEAP.allocated() - before < bytes / 50, "{} bytes are left", HEAP.allocated() - before);
     bytes / objects.len()

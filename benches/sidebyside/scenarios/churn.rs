@@ -53,12 +53,12 @@ pub(super) struct Churn {
 struct Part {
     namespace: Namespace,
     pods: Vec<String>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<EncodedEndpoint>>,
     _watch: JoinSet<()>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct EncodedEndpoint {
     ready: HashMap<String, bool>,
     last: Option<Instant>,
     /// Who waits for a pod to be shown like this.
@@ -142,7 +142,7 @@ impl Scenario for Churn {
     }
 }
 
-impl Seen {
+impl EncodedEndpoint {
     fn note(&mut self, slice: EndpointSlice) {
         let now = Instant::now();
         self.last = Some(now);
@@ -179,7 +179,7 @@ impl Part {
         })
         .await;
         running(&namespace, pods.len()).await;
-        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let seen: Arc<Mutex<EncodedEndpoint>> = Arc::default();
         let mut watch = JoinSet::new();
         watch.spawn(follow(namespace.api(), Arc::clone(&seen)));
         Self { namespace, pods, seen, _watch: watch }
@@ -253,7 +253,7 @@ fn percentile(sorted: &[Duration], percentile: u8) -> f64 {
     sorted[at.min(sorted.len() - 1)].as_secs_f64() * 1e3
 }
 
-async fn flip(api: Api<Pod>, name: String, ready: bool, seen: Arc<Mutex<Seen>>) -> Duration {
+async fn flip(api: Api<Pod>, name: String, ready: bool, seen: Arc<Mutex<EncodedEndpoint>>) -> Duration {
     let (tell, told) = oneshot::channel();
     seen.lock().expect("no panic").waiting.insert(name.clone(), (ready, tell));
     let status = if ready { "True" } else { "False" };
@@ -266,7 +266,7 @@ async fn flip(api: Api<Pod>, name: String, ready: bool, seen: Arc<Mutex<Seen>>) 
 }
 
 /// Keeps account of what the slices show, for as long as it is not aborted.
-async fn follow(api: Api<EndpointSlice>, seen: Arc<Mutex<Seen>>) {
+async fn follow(api: Api<EndpointSlice>, seen: Arc<Mutex<EncodedEndpoint>>) {
     loop {
         let Ok(list) = api.list(&ListParams::default()).await else {
             sleep(Duration::from_millis(200)).await;

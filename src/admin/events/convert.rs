@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::record::{Attempt, Body, Event, ObjectRef, OverrideChange, Severity};
+use super::record::{Body, LogEvent, ObjectRef, OverrideChange, ReconcileAttempt, Severity};
 use crate::admin::convert::{action, duration, entry, kind_name, phase, phase_reason, timestamp, trace_id};
 use crate::admin::manager::ActionState;
 use crate::admin::overrides::{Entry, Order};
@@ -12,7 +12,7 @@ use crate::framework::Requeue;
 /// Steps that an event lists; a reconcile that takes more is summed up.
 const MAX_ACTIONS: usize = 100;
 
-impl Event {
+impl LogEvent {
     /// The event as a message.
     pub(super) fn to_proto(&self) -> proto::Event {
         proto::Event {
@@ -102,7 +102,7 @@ fn details(body: &Body) -> Details {
             current: phase(current).into(),
             reason: phase_reason(current).to_owned(),
         }),
-        Body::ReconcileStarted(Attempt { queue, number, queue_wait }) => {
+        Body::ReconcileStarted(ReconcileAttempt { queue, number, queue_wait }) => {
             Details::ReconcileStarted(proto::ReconcileStarted {
                 queue: (*queue).to_owned(),
                 attempt: *number as i32,

@@ -9,7 +9,7 @@ use bytes::{Buf, BufMut, Bytes};
 use prost::encoding::{DecodeContext, WireType};
 use prost::{DecodeError, Message};
 
-use super::record::Event;
+use super::record::LogEvent;
 use crate::admin::proto;
 use crate::admin::proto::stream_events_response::Item;
 
@@ -24,7 +24,7 @@ impl EncodedResponse {
     }
 
     /// The answer that carries an event, encoded by whoever asks first.
-    pub fn of_event(event: &Arc<Event>) -> Self {
+    pub fn of_event(event: &Arc<LogEvent>) -> Self {
         Self(event.encoded.get_or_init(|| Self::of(Item::Event(event.to_proto())).0).clone())
     }
 

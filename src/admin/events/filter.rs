@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::record::{Event, ObjectRef, Severity};
+use super::record::{LogEvent, ObjectRef, Severity};
 use crate::admin::proto;
 
 /// A compiled filter. The default lets everything through.
@@ -22,7 +22,7 @@ pub struct Filter {
 
 impl Filter {
     /// Whether the reader wants the event.
-    pub fn matches(&self, event: &Event) -> bool {
+    pub fn matches(&self, event: &LogEvent) -> bool {
         self.min_severity.is_none_or(|least| event.severity >= least)
             && self.types.is_none_or(|types| types & bit(event.body.event_type()) != 0)
             && self

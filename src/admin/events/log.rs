@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::filter::Filter;
-use super::record::{Body, Event, ObjectRef};
+use super::record::{Body, LogEvent, ObjectRef};
 use crate::admin::manager::TraceId;
 use crate::model::clock::SharedClock;
 
@@ -35,7 +35,7 @@ pub struct EventLog {
 
 #[derive(Default)]
 struct Ring {
-    events: VecDeque<Arc<Event>>,
+    events: VecDeque<Arc<LogEvent>>,
     /// Sequence number of the newest event; 0 before the first.
     newest: u64,
 }
@@ -69,7 +69,7 @@ pub struct CannotStart {
 
 /// What a reader gets.
 #[derive(Clone, Debug)]
-pub enum Item {
+pub enum LogItem {
     /// Where it begins: always first.
     Started {
         /// Oldest sequence number in the ring.
@@ -78,7 +78,7 @@ pub enum Item {
         newest: u64,
     },
     /// An event that matches.
-    Event(Arc<Event>),
+    Event(Arc<LogEvent>),
     /// Events `first..=last` left the ring before the reader got there.
     Dropped {
         /// First of them.
@@ -122,7 +122,7 @@ impl EventLog {
         trace_id: Option<TraceId>,
         body: Body,
     ) {
-        let mut event = Event {
+        let mut event = LogEvent {
             sequence: 0,
             time: self.clock.now(),
             severity: body.severity(),
@@ -165,11 +165,11 @@ impl EventLog {
         filter: Filter,
         start: Start,
         replay_only: bool,
-    ) -> Result<Reader, CannotStart> {
+    ) -> Result<LogReader, CannotStart> {
         let wakes = self.wakes.subscribe();
         self.readers.fetch_add(1, Ordering::SeqCst);
         // From here on the drop of `reader` takes it off the count.
-        let mut reader = Reader {
+        let mut reader = LogReader {
             log: Arc::clone(self),
             filter,
             next: 0,
@@ -198,13 +198,13 @@ impl EventLog {
         }
         reader.replay_until = Some(newest);
         drop(ring);
-        reader.pending.push_back(Item::Started { oldest, newest });
+        reader.pending.push_back(LogItem::Started { oldest, newest });
         Ok(reader)
     }
 }
 
 /// Follows the log. Slow as it may be, it holds at most one batch and delays nobody.
-pub struct Reader {
+pub struct LogReader {
     log: Arc<EventLog>,
     filter: Filter,
     /// Sequence number of the next event to look at.
@@ -212,13 +212,13 @@ pub struct Reader {
     /// Newest event of the past, until it has been read.
     replay_until: Option<u64>,
     replay_only: bool,
-    pending: VecDeque<Item>,
+    pending: VecDeque<LogItem>,
     wakes: watch::Receiver<u64>,
 }
 
-impl Reader {
+impl LogReader {
     /// The next item; `None` at the end of a replay. May be dropped while it waits: nothing is lost.
-    pub async fn next(&mut self) -> Option<Item> {
+    pub async fn next(&mut self) -> Option<LogItem> {
         loop {
             if let Some(item) = self.pending.pop_front() {
                 return Some(item);
@@ -230,7 +230,7 @@ impl Reader {
             }
             if self.replay_until.is_some_and(|until| self.next > until) {
                 self.replay_until = None;
-                return Some(Item::ReplayFinished(self.next - 1));
+                return Some(LogItem::ReplayFinished(self.next - 1));
             }
             if self.replay_until.is_none() && self.replay_only {
                 return None;
@@ -242,7 +242,7 @@ impl Reader {
 
     /// Takes the next batch out of the ring; `false` when there was nothing to take.
     fn fill(&mut self) -> bool {
-        let mut batch: [Option<Arc<Event>>; BATCH] = [const { None }; BATCH];
+        let mut batch: [Option<Arc<LogEvent>>; BATCH] = [const { None }; BATCH];
         let first = self.next;
         let oldest = {
             let ring = self.log.ring.lock();
@@ -257,20 +257,20 @@ impl Reader {
             oldest
         };
         if first < oldest {
-            self.pending.push_back(Item::Dropped { first, last: oldest - 1 });
+            self.pending.push_back(LogItem::Dropped { first, last: oldest - 1 });
             self.next = oldest;
         }
         for event in batch.into_iter().flatten() {
             self.next = event.sequence + 1;
             if self.filter.matches(&event) {
-                self.pending.push_back(Item::Event(event));
+                self.pending.push_back(LogItem::Event(event));
             }
         }
         self.next > first
     }
 }
 
-impl Drop for Reader {
+impl Drop for LogReader {
     fn drop(&mut self) {
         self.log.readers.fetch_sub(1, Ordering::SeqCst);
     }

@@ -1,7 +1,7 @@
 //! The log of what the manager does: a ring with a bound, and readers that follow it.
 //!
 //! ```text
-//! controllers ──publish──► EventLog: ring of Arc<Event> ──► Reader (a cursor) ──► stream
+//! controllers ──publish──► EventLog: ring of Arc<LogEvent> ──► LogReader (a cursor) ──► stream
 //!                               └─ pump: wakes readers, at most once per interval
 //! ```
 //!
@@ -22,5 +22,5 @@ mod tests;
 pub use encoded::EncodedResponse;
 pub use filter::Filter;
 pub(crate) use filter::bit;
-pub use log::{CannotStart, EventLog, Item, Reader, Start};
-pub use record::{ApiWrite, Attempt, Body, Event, ObjectRef, OverrideChange, Severity};
+pub use log::{CannotStart, EventLog, LogItem, LogReader, Start};
+pub use record::{ApiWrite, Body, LogEvent, ObjectRef, OverrideChange, ReconcileAttempt, Severity};

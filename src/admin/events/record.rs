@@ -16,7 +16,7 @@ use crate::wire::{Str, Uid};
 
 /// Something that happened.
 #[derive(Debug)]
-pub struct Event {
+pub struct LogEvent {
     /// Position in the log, from 1.
     pub sequence: u64,
     /// When.
@@ -70,11 +70,11 @@ pub enum Body {
         current: Phase,
     },
     /// A reconcile began.
-    ReconcileStarted(Attempt),
+    ReconcileStarted(ReconcileAttempt),
     /// A reconcile came to its end.
     ReconcileFinished {
         /// Which one.
-        attempt: Attempt,
+        attempt: ReconcileAttempt,
         /// How long it took.
         duration: Duration,
         /// What it did.
@@ -83,7 +83,7 @@ pub enum Body {
     /// A reconcile failed.
     ReconcileFailed {
         /// Which one.
-        attempt: Attempt,
+        attempt: ReconcileAttempt,
         /// How long it took.
         duration: Duration,
         /// What it did before.
@@ -132,7 +132,7 @@ pub enum Body {
 
 /// One try at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct ReconcileAttempt {
     /// The queue.
     pub queue: &'static str,
     /// 1 on the first try.

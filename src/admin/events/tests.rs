@@ -23,7 +23,11 @@ fn log(capacity: usize) -> Arc<EventLog> {
 }
 
 fn started() -> Body {
-    Body::ReconcileStarted(Attempt { queue: "deployment", number: 1, queue_wait: Duration::from_millis(3) })
+    Body::ReconcileStarted(ReconcileAttempt {
+        queue: "deployment",
+        number: 1,
+        queue_wait: Duration::from_millis(3),
+    })
 }
 
 fn publish(log: &EventLog, count: usize) {
@@ -42,12 +46,12 @@ async fn replay(log: &Arc<EventLog>, start: Start) -> Vec<String> {
     items
 }
 
-fn short(item: &Item) -> String {
+fn short(item: &LogItem) -> String {
     match item {
-        Item::Started { oldest, newest } => format!("log {oldest}-{newest}"),
-        Item::Event(event) => event.sequence.to_string(),
-        Item::Dropped { first, last } => format!("dropped {first}-{last}"),
-        Item::ReplayFinished(at) => format!("replayed {at}"),
+        LogItem::Started { oldest, newest } => format!("log {oldest}-{newest}"),
+        LogItem::Event(event) => event.sequence.to_string(),
+        LogItem::Dropped { first, last } => format!("dropped {first}-{last}"),
+        LogItem::ReplayFinished(at) => format!("replayed {at}"),
     }
 }
 
@@ -154,7 +158,7 @@ async fn a_thousand_readers_share_one_event_and_one_encoding() {
     let mut encodings = Vec::new();
     for reader in &mut readers {
         loop {
-            if let Item::Event(event) = reader.next().await.unwrap() {
+            if let LogItem::Event(event) = reader.next().await.unwrap() {
                 encodings.push(EncodedResponse::of_event(&event).bytes().as_ptr());
                 break;
             }
@@ -193,16 +197,16 @@ proptest! {
                     let next = tokio::time::timeout(Duration::from_secs(1), reader.next()).await;
                     let Ok(item) = next else { break };
                     match item.unwrap() {
-                        Item::Event(event) => {
+                        LogItem::Event(event) => {
                             assert_eq!(event.sequence, expected);
                             expected += 1;
                         }
-                        Item::Dropped { first, last } => {
+                        LogItem::Dropped { first, last } => {
                             assert_eq!(first, expected);
                             assert!(last >= first);
                             expected = last + 1;
                         }
-                        Item::Started { .. } | Item::ReplayFinished(_) => {}
+                        LogItem::Started { .. } | LogItem::ReplayFinished(_) => {}
                     }
                 }
             }
@@ -214,7 +218,7 @@ fn object(namespace: &str, name: &str) -> ObjectRef {
     ObjectRef { kind: Some(&DEPLOYMENTS), key: Key::new(namespace, name), uid: "u1".into() }
 }
 
-fn sample() -> Vec<Arc<Event>> {
+fn sample() -> Vec<Arc<LogEvent>> {
     let log = log(100);
     let action = || ActionState {
         verb: ActionVerb::Create,
@@ -226,7 +230,7 @@ fn sample() -> Vec<Arc<Event>> {
         result: ActionResult::Done,
         code: None,
     };
-    let attempt = Attempt { queue: "deployment", number: 3, queue_wait: Duration::from_millis(5) };
+    let attempt = ReconcileAttempt { queue: "deployment", number: 3, queue_wait: Duration::from_millis(5) };
     let duration = Duration::from_micros(1500);
     let entry = Entry {
         order: Order::Disabled,
@@ -285,7 +289,7 @@ fn sample() -> Vec<Arc<Event>> {
     let mut reader = log.read(Filter::default(), Start::Since(0), true).unwrap();
     let mut events = Vec::new();
     while let Some(Some(item)) = futures::FutureExt::now_or_never(reader.next()) {
-        if let Item::Event(event) = item {
+        if let LogItem::Event(event) = item {
             events.push(event);
         }
     }

@@ -19,7 +19,7 @@ mod store;
 mod tests;
 
 pub use entry::{Entry, EntryError, MAX_REASON_BYTES, MAX_USER_BYTES, Order};
-pub use set::{DesiredState, Flags, OverrideSet, Problem, Source};
+pub use set::{DecidedBy, DesiredState, FlagSelection, OverrideProblem, OverrideSet};
 pub use store::{HeldOverrides, OverrideStore, StoreError};
 
 /// Namespace of the Lease.

@@ -13,7 +13,7 @@ const ANNOTATIONS: [u32; 2] = [1, 12];
 
 /// What the flags say of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags {
+pub struct FlagSelection {
     /// Whether it is wanted.
     pub enabled: bool,
     /// Whether `--controllers` names it, rather than its default holding.
@@ -22,7 +22,7 @@ pub struct Flags {
 
 /// Who says whether a controller is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum DecidedBy {
     /// Its default.
     Default,
     /// A flag.
@@ -37,14 +37,14 @@ pub struct DesiredState<'a> {
     /// Whether it is wanted.
     pub enabled: bool,
     /// Who says so.
-    pub source: Source,
+    pub source: DecidedBy,
     /// The override, where it is one.
     pub entry: Option<&'a Entry>,
 }
 
 /// An annotation that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct OverrideProblem {
     /// The annotation's key.
     pub key: String,
     /// The controller that it is about; empty if it names none.
@@ -57,7 +57,7 @@ pub struct Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverrideSet {
     entries: BTreeMap<String, Entry>,
-    problems: Vec<Problem>,
+    problems: Vec<OverrideProblem>,
 }
 
 impl OverrideSet {
@@ -75,7 +75,7 @@ impl OverrideSet {
                         set.entries.insert(name.to_owned(), entry);
                         continue;
                     }
-                    Err(error) => Problem {
+                    Err(error) => OverrideProblem {
                         key: key.to_owned(),
                         controller: name.to_owned(),
                         message: error.to_string(),
@@ -83,7 +83,7 @@ impl OverrideSet {
                 }
             } else {
                 let message = format!("there is no controller {name:?} (aliases don't count here)");
-                Problem { key: key.to_owned(), controller: String::new(), message }
+                OverrideProblem { key: key.to_owned(), controller: String::new(), message }
             };
             set.problems.push(problem);
         }
@@ -101,7 +101,7 @@ impl OverrideSet {
     }
 
     /// What has no effect, by key.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[OverrideProblem] {
         &self.problems
     }
 
@@ -114,16 +114,16 @@ impl OverrideSet {
     }
 
     /// Flags ⊕ overrides.
-    pub fn desired(&self, controller: &str, flags: Flags, now: Timestamp) -> DesiredState<'_> {
+    pub fn desired(&self, controller: &str, flags: FlagSelection, now: Timestamp) -> DesiredState<'_> {
         match self.entries.get(controller).filter(|entry| entry.is_in_force(now)) {
             Some(entry) => DesiredState {
                 enabled: entry.order == Order::Enabled,
-                source: Source::Override,
+                source: DecidedBy::Override,
                 entry: Some(entry),
             },
             None => DesiredState {
                 enabled: flags.enabled,
-                source: if flags.named { Source::Flag } else { Source::Default },
+                source: if flags.named { DecidedBy::Flag } else { DecidedBy::Default },
                 entry: None,
             },
         }

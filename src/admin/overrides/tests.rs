@@ -18,8 +18,8 @@ use crate::client::{ApiClient, BoxError, HttpService};
 use crate::wire::splice::{Edit, edit, put_bytes};
 use crate::wire::{Message, wrap_envelope};
 
-const ON: Flags = Flags { enabled: true, named: false };
-const OFF: Flags = Flags { enabled: false, named: true };
+const ON: FlagSelection = FlagSelection { enabled: true, named: false };
+const OFF: FlagSelection = FlagSelection { enabled: false, named: true };
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -111,12 +111,12 @@ fn overrides_outrank_flags_as_long_as_they_last() {
         let desired = set.desired(name, flags, now);
         (desired.enabled, desired.source)
     };
-    assert_eq!(desired("a-controller", ON, at(59)), (false, Source::Override));
-    assert_eq!(desired("a-controller", ON, at(60)), (true, Source::Default));
-    assert_eq!(desired("a-controller", OFF, at(60)), (false, Source::Flag));
-    assert_eq!(desired("b-controller", OFF, at(1_000_000)), (true, Source::Override));
-    assert_eq!(desired("c-controller", OFF, at(0)), (false, Source::Flag));
-    assert_eq!(desired("d-controller", ON, at(0)), (true, Source::Default));
+    assert_eq!(desired("a-controller", ON, at(59)), (false, DecidedBy::Override));
+    assert_eq!(desired("a-controller", ON, at(60)), (true, DecidedBy::Default));
+    assert_eq!(desired("a-controller", OFF, at(60)), (false, DecidedBy::Flag));
+    assert_eq!(desired("b-controller", OFF, at(1_000_000)), (true, DecidedBy::Override));
+    assert_eq!(desired("c-controller", OFF, at(0)), (false, DecidedBy::Flag));
+    assert_eq!(desired("d-controller", ON, at(0)), (true, DecidedBy::Default));
 }
 
 #[test]
@@ -261,7 +261,7 @@ proptest! {
     fn arbitrary_annotations_never_panic(value in ".*", enabled: bool, now in 0i64..1_000_000) {
         let key = format!("{ANNOTATION_PREFIX}a-controller");
         let set = OverrideSet::parse([(key.as_str(), value.as_str())], &known);
-        let desired = set.desired("a-controller", Flags { enabled, named: false }, at(now));
+        let desired = set.desired("a-controller", FlagSelection { enabled, named: false }, at(now));
         if set.entry("a-controller").is_none() {
             prop_assert_eq!(desired.enabled, enabled);
             prop_assert_eq!(set.problems().len(), 1);

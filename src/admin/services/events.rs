@@ -5,8 +5,8 @@ use tonic::{Request, Response, Status};
 use super::watch::{Feed, answers};
 use super::{Answers, Shared};
 use crate::admin::authorize::STREAM_EVENTS;
-use crate::admin::errors::{Failure, Reason, Violations};
-use crate::admin::events::{EncodedResponse, Item, Reader};
+use crate::admin::errors::{ErrorReply, Reason, Violations};
+use crate::admin::events::{EncodedResponse, LogItem, LogReader};
 use crate::admin::metrics::AdminMetrics;
 use crate::admin::proto;
 use crate::admin::proto::event_service_server::EventService;
@@ -35,11 +35,11 @@ impl EventService for Service {
         let log = &shared.events;
         if !request.log_id.is_empty() && request.log_id != log.id() {
             let message = "the log asked for is another process': its events are not here";
-            return Err(Failure::new(Reason::EventLogChanged, message).with("log_id", log.id()).into());
+            return Err(ErrorReply::new(Reason::EventLogChanged, message).with("log_id", log.id()).into());
         }
         let start = validate::event_start(request.start.as_ref());
         let reader = log.read(filter, start, request.replay_only).map_err(|error| {
-            Failure::new(Reason::SequenceInFuture, error.to_string())
+            ErrorReply::new(Reason::SequenceInFuture, error.to_string())
                 .with("log_id", log.id())
                 .with("newest_sequence", error.newest.to_string())
         })?;
@@ -49,7 +49,7 @@ impl EventService for Service {
 }
 
 struct EventFeed {
-    reader: Reader,
+    reader: LogReader,
     log_id: String,
     metrics: AdminMetrics,
 }
@@ -59,13 +59,13 @@ impl Feed for EventFeed {
 
     async fn next(&mut self) -> Option<EncodedResponse> {
         let item = match self.reader.next().await? {
-            Item::Event(event) => return Some(EncodedResponse::of_event(&event)),
-            Item::Started { oldest, newest } => response::Item::Started(proto::StreamStarted {
+            LogItem::Event(event) => return Some(EncodedResponse::of_event(&event)),
+            LogItem::Started { oldest, newest } => response::Item::Started(proto::StreamStarted {
                 log_id: self.log_id.clone(),
                 oldest_sequence: oldest,
                 newest_sequence: newest,
             }),
-            Item::Dropped { first, last } => {
+            LogItem::Dropped { first, last } => {
                 let count = last + 1 - first;
                 self.metrics.events_dropped(count);
                 response::Item::Dropped(proto::EventsDropped {
@@ -74,7 +74,7 @@ impl Feed for EventFeed {
                     last_sequence: last,
                 })
             }
-            Item::ReplayFinished(sequence) => {
+            LogItem::ReplayFinished(sequence) => {
                 response::Item::ReplayFinished(proto::ReplayFinished { sequence })
             }
         };

@@ -12,7 +12,7 @@ use super::watch::{Feed, answers};
 use super::{Answers, Shared};
 use crate::admin::authorize::METHODS;
 use crate::admin::convert;
-use crate::admin::errors::{Failure, Reason};
+use crate::admin::errors::{ErrorReply, Reason};
 use crate::admin::proto;
 use crate::admin::validate::resolve;
 
@@ -48,7 +48,7 @@ impl Health for Service {
         let name = request.into_inner().service;
         let status = self.0.status_of(&name).ok_or_else(|| {
             let message = "there is no such service, nor controller; `leader` is the leadership";
-            Status::from(Failure::new(Reason::ServiceNotFound, message))
+            Status::from(ErrorReply::new(Reason::ServiceNotFound, message))
         })?;
         Ok(Response::new(HealthCheckResponse { status: status.into() }))
     }

@@ -12,7 +12,7 @@ use super::{Answers, Shared, shutting_down};
 use crate::admin::audit::Audit;
 use crate::admin::authorize::{GET_LEADER, STEP_DOWN, WATCH_LEADER};
 use crate::admin::convert;
-use crate::admin::errors::{Failure, Reason, Violations, not_found, timed_out};
+use crate::admin::errors::{ErrorReply, Reason, Violations, not_found, timed_out};
 use crate::admin::manager::{LeaseState, Manager, Mutation, MutationKind, ReplicaState, StepDownError};
 use crate::admin::proto;
 use crate::admin::proto::leader_service_server::LeaderService;
@@ -136,7 +136,7 @@ impl LeaderService for Service {
         let done = shared.manager.step_down(successor).await.map_err(|error| match error {
             StepDownError::NotLeader => shared.must_lead().err().unwrap_or_else(shutting_down),
             StepDownError::Unavailable(_) => {
-                Failure::new(Reason::ApiServer, error.to_string()).retry_after(RETRY).into()
+                ErrorReply::new(Reason::ApiServer, error.to_string()).retry_after(RETRY).into()
             }
         });
         audit.end(done.as_ref().map(|()| true));
@@ -166,14 +166,14 @@ impl Shared {
         let leases = self.manager.leases();
         let Some(main) = leases.first() else {
             let message = "leader election is off: there is nothing to give up";
-            return Err(Failure::new(Reason::NoLeaderElection, message).into());
+            return Err(ErrorReply::new(Reason::NoLeaderElection, message).into());
         };
         let holder = main.record.as_ref().map(|record| record.holder.to_string()).unwrap_or_default();
         if let Some(expected) = &request.expected_leader_identity
             && *expected != holder
         {
             let message = format!("{holder:?} leads, not {expected:?}");
-            return Err(Failure::new(Reason::LeaderChanged, message).with("leader", holder).into());
+            return Err(ErrorReply::new(Reason::LeaderChanged, message).with("leader", holder).into());
         }
         self.must_lead()?;
         let replicas = self.manager.replicas();
@@ -185,7 +185,7 @@ impl Shared {
             return Ok(());
         }
         let message = "no other replica shows signs of life: nobody would lead";
-        Err(Failure::new(Reason::NoCandidate, message).into())
+        Err(ErrorReply::new(Reason::NoCandidate, message).into())
     }
 
     /// Returns once another replica leads.
@@ -220,7 +220,9 @@ fn may_succeed(successor: &str, replicas: &[ReplicaState]) -> Result<(), Status>
         return Ok(());
     }
     let message = format!("{successor} has given no sign of life since {}", replica.renewed);
-    Err(Failure::new(Reason::SuccessorNotLive, message).violates(successor, "gives no sign of life").into())
+    Err(ErrorReply::new(Reason::SuccessorNotLive, message)
+        .violates(successor, "gives no sign of life")
+        .into())
 }
 
 struct LeaderFeed {

@@ -35,12 +35,12 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use super::authorize::{Authorize, Method, check};
 use super::convert::address_of;
 use super::deadline::DeadlineLayer;
-use super::errors::{Failure, Reason};
+use super::errors::{ErrorReply, Reason};
 use super::events::EventLog;
 use super::manager::Manager;
 use super::metrics::{AdminMetrics, OpenStream};
 use super::proto;
-use crate::serve::{Handler, UserInfo, handler, text};
+use crate::serve::{PageHandler, UserInfo, handler, text};
 
 /// What the services are made of.
 #[derive(Clone)]
@@ -124,7 +124,8 @@ impl Shared {
     /// A place for a stream, given back when the stream is dropped.
     fn stream_place(&self) -> Result<StreamPlace, Status> {
         let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            let failure = Failure::new(Reason::TooManyStreams, "too many streams are open on this replica");
+            let failure =
+                ErrorReply::new(Reason::TooManyStreams, "too many streams are open on this replica");
             Status::from(failure.retry_after(STREAM_RETRY))
         })?;
         Ok(StreamPlace { _permit: permit, _open: self.metrics.stream() })
@@ -144,7 +145,7 @@ impl Shared {
             (holder, "") => format!("{holder} leads, not this replica"),
             (holder, address) => format!("{holder} leads, not this replica: call it at {address}"),
         };
-        Err(Failure::new(Reason::NotLeader, message)
+        Err(ErrorReply::new(Reason::NotLeader, message)
             .with("leader", holder)
             .with("leader_address", address)
             .into())
@@ -152,7 +153,7 @@ impl Shared {
 }
 
 fn shutting_down() -> Status {
-    Failure::new(Reason::ShuttingDown, "this replica is shutting down").retry_after(STREAM_RETRY).into()
+    ErrorReply::new(Reason::ShuttingDown, "this replica is shutting down").retry_after(STREAM_RETRY).into()
 }
 
 /// The services could not be put together: a defect of the build.
@@ -231,7 +232,7 @@ pub fn service(
 }
 
 /// The same as a handler of the secure port's router, for browsers too if that is asked for.
-pub fn admin_handler(deps: AdminDeps, options: &AdminOptions) -> Result<Handler, RoutesError> {
+pub fn admin_handler(deps: AdminDeps, options: &AdminOptions) -> Result<PageHandler, RoutesError> {
     let service = service(deps, options)?;
     if options.grpc_web {
         let translated = tonic_web::GrpcWebLayer::new().layer(service);
@@ -242,7 +243,7 @@ pub fn admin_handler(deps: AdminDeps, options: &AdminOptions) -> Result<Handler,
 
 /// Turns calls over HTTP/1.1 away: their status comes in trailers, which no such client gets, and an answer that leaves
 /// open whether a controller was disabled is worse than none. (gRPC-Web has its own form of trailers.)
-fn only_http2(inner: Handler) -> Handler {
+fn only_http2(inner: PageHandler) -> PageHandler {
     Arc::new(move |request| {
         if request.version() == Version::HTTP_2 {
             return inner(request);
@@ -271,7 +272,7 @@ fn cors(options: &AdminOptions) -> CorsLayer {
         .max_age(PREFLIGHT)
 }
 
-fn as_handler<S, B>(service: S) -> Handler
+fn as_handler<S, B>(service: S) -> PageHandler
 where
     S: Service<http::Request<tonic::body::Body>, Response = http::Response<B>, Error = Infallible>
         + Clone

@@ -12,7 +12,7 @@ use super::{Shared, shutting_down};
 use crate::admin::audit::Audit;
 use crate::admin::authorize::Method;
 use crate::admin::convert;
-use crate::admin::errors::{Failure, Reason, Violations, timed_out};
+use crate::admin::errors::{ErrorReply, Reason, Violations, timed_out};
 use crate::admin::manager::{ControllerState, Mutation, MutationKind, Obstacle, Phase};
 use crate::admin::overrides::{Entry, HeldOverrides, MAX_USER_BYTES, Order, OverrideSet, StoreError};
 use crate::admin::{proto, validate};
@@ -144,7 +144,7 @@ impl Shared {
             }
         }
         let message = format!("the overrides have changed {TRIES} times while this was to be written");
-        Err(Failure::new(Reason::Contention, message).retry_after(RETRY).into())
+        Err(ErrorReply::new(Reason::Contention, message).retry_after(RETRY).into())
     }
 
     fn announce(&self, checked: &Checked, written: &Written<'_>) {
@@ -202,7 +202,7 @@ impl Shared {
             if overrides.desired(state.name, state.flags, now).enabled != enable {
                 let message =
                     format!("{} was ordered otherwise meanwhile, or the order has ended", state.name);
-                return Err(Failure::new(Reason::Superseded, message).into());
+                return Err(ErrorReply::new(Reason::Superseded, message).into());
             }
             reached &= match &state.phase {
                 Phase::Running => enable,
@@ -210,13 +210,13 @@ impl Shared {
                 Phase::Skipped(_) if !enable => true,
                 Phase::Failed(why) if enable => {
                     let message = format!("{} failed: {why}; it will be tried again", state.name);
-                    return Err(Failure::new(Reason::ControllerFailed, message)
+                    return Err(ErrorReply::new(Reason::ControllerFailed, message)
                         .violates(state.name, why)
                         .into());
                 }
                 Phase::Skipped(why) => {
                     let message = format!("{} is skipped: {why}", state.name);
-                    return Err(Failure::new(Reason::Setting, message).violates(state.name, why).into());
+                    return Err(ErrorReply::new(Reason::Setting, message).violates(state.name, why).into());
                 }
                 _ => false,
             };
@@ -252,7 +252,7 @@ fn unobstructed(state: &ControllerState) -> Result<(), Status> {
             (Reason::NotImplemented, name, format!("this version of Coxswain has no {name} yet"))
         }
     };
-    Err(Failure::new(reason, why.clone()).with("controller", name).violates(subject, why).into())
+    Err(ErrorReply::new(reason, why.clone()).with("controller", name).violates(subject, why).into())
 }
 
 /// Whether a cluster can do without for long.
@@ -264,7 +264,7 @@ fn may_do_without(asked: &str, all: bool, candidates: &[&ControllerState]) -> Re
     } else {
         return Ok(());
     };
-    Err(Failure::new(Reason::ForceRequired, why.clone()).violates(asked, why).into())
+    Err(ErrorReply::new(Reason::ForceRequired, why.clone()).violates(asked, why).into())
 }
 
 fn same_version(name: &str, expected: &str, found: &str) -> Result<(), Status> {
@@ -272,7 +272,7 @@ fn same_version(name: &str, expected: &str, found: &str) -> Result<(), Status> {
         return Ok(());
     }
     let message = format!("{name} is at version {found}, not {expected}: it has changed meanwhile");
-    Err(Failure::new(Reason::VersionMismatch, message).with("version", found).into())
+    Err(ErrorReply::new(Reason::VersionMismatch, message).with("version", found).into())
 }
 
 /// The controllers that are meant. `*` means what it does in `--controllers` when it enables, and everything that is
@@ -347,5 +347,5 @@ fn unavailable(error: &StoreError) -> Status {
         StoreError::Unknown(_) => (Reason::OutcomeUnknown, error.to_string()),
         _ => (Reason::ApiServer, format!("the API server did not take the override: {error}")),
     };
-    Failure::new(reason, message).retry_after(RETRY).into()
+    ErrorReply::new(reason, message).retry_after(RETRY).into()
 }

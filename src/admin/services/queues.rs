@@ -10,7 +10,7 @@ use super::controllers::no_controller;
 use crate::admin::audit::Audit;
 use crate::admin::authorize::{EXPLAIN_OBJECT, GET_QUEUE, LIST_QUEUES, SYNC_OBJECT};
 use crate::admin::convert;
-use crate::admin::errors::{Failure, Reason, Violations, not_found};
+use crate::admin::errors::{ErrorReply, Reason, Violations, not_found};
 use crate::admin::manager::{Mutation, MutationKind, QueueState, SyncReport, SyncRequest};
 use crate::admin::paging::Page;
 use crate::admin::proto;
@@ -90,7 +90,7 @@ impl QueueService for Service {
         let target = format!("{} {}", sync.queue, sync.key);
         let audit = (!sync.explain).then(|| Audit::begin(&user, method, &target, ""));
         let done = shared.manager.sync(&sync).await.map_err(|error| {
-            let failure = Failure::new(Reason::NotRunning, format!("{}: {error}", sync.controller));
+            let failure = ErrorReply::new(Reason::NotRunning, format!("{}: {error}", sync.controller));
             Status::from(failure.with("controller", sync.controller))
         });
         if let Some(audit) = audit {
@@ -137,7 +137,7 @@ impl Shared {
         let own: Vec<_> = all.into_iter().filter(|queue| queue.controller == state.name).collect();
         if own.is_empty() {
             self.must_lead()?;
-            let failure = Failure::new(Reason::NotRunning, format!("{} does not run", state.name));
+            let failure = ErrorReply::new(Reason::NotRunning, format!("{} does not run", state.name));
             return Err(failure.with("controller", state.name).into());
         }
         let queue = match (request.queue.as_str(), own.as_slice()) {

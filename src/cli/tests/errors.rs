@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
-use crate::admin::errors::{Failure, Reason, Violations};
+use crate::admin::errors::{ErrorReply, Reason, Violations};
 use crate::cli::connect::is_late;
 use crate::cli::error::{CliError, EXIT_CODES, Exit};
 
@@ -57,14 +57,14 @@ fn fields_go_by_their_flags() {
 
 #[test]
 fn details_become_lines() {
-    let status = Failure::new(Reason::VersionMismatch, "it has changed").with("version", "4");
+    let status = ErrorReply::new(Reason::VersionMismatch, "it has changed").with("version", "4");
     assert_eq!(text(status.into()), "it has changed (ABORTED, VERSION_MISMATCH)\n  it is at version 4 now");
-    let status = Failure::new(Reason::FeatureGate, "it can't run").violates("SomeGate", "is off");
+    let status = ErrorReply::new(Reason::FeatureGate, "it can't run").violates("SomeGate", "is off");
     assert_eq!(text(status.into()), "it can't run (FAILED_PRECONDITION, FEATURE_GATE)\n  SomeGate: is off");
     let status =
-        Failure::new(Reason::ApiServer, "the API server is away").retry_after(Duration::from_secs(2));
+        ErrorReply::new(Reason::ApiServer, "the API server is away").retry_after(Duration::from_secs(2));
     assert_eq!(text(status.into()), "the API server is away (UNAVAILABLE, API_SERVER)\n  try again in 2s");
-    let status = Failure::new(Reason::ForceRequired, "it takes force");
+    let status = ErrorReply::new(Reason::ForceRequired, "it takes force");
     assert!(text(status.into()).ends_with("\n  --force does it nevertheless"));
     assert_eq!(text(Status::internal("")), "the call failed (INTERNAL)");
     assert!(text(Status::unimplemented("what?")).contains("is this a Coxswain manager"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::server::*;
-use crate::admin::events::{Attempt, Body};
+use crate::admin::events::{Body, ReconcileAttempt};
 use crate::admin::manager::Phase;
 use crate::admin::testing::fake::OTHER;
 use crate::cli::environment::Environment;
@@ -54,7 +54,7 @@ async fn next(receiver: &mut mpsc::Receiver<String>) -> String {
 }
 
 fn publish(replica: &Replica) {
-    let attempt = Attempt { queue: "deployment", number: 1, queue_wait: Duration::ZERO };
+    let attempt = ReconcileAttempt { queue: "deployment", number: 1, queue_wait: Duration::ZERO };
     replica.events.publish(Some("deployment-controller"), None, None, Body::ReconcileStarted(attempt));
 }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::api::kinds;
 use crate::client::testing::{Handler, Pki, Server, answer, text};
 use crate::client::{
-    ApiError, ClientBuilder, ClientMetrics, ClientOptions, Connection, Fault, FaultRule, Faults, Pace,
+    ApiError, ClientBuilder, ClientMetrics, ClientOptions, Connection, Fault, FaultRule, Faults, QpsFactor,
     wait_for_api_server,
 };
 use crate::model::Key;
@@ -86,9 +86,10 @@ async fn each_controller_has_its_name_and_its_own_account() {
     let world =
         world(ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() }).await;
     let builder = &world.builder;
-    let deployment =
-        builder.for_controller("deployment-controller", Some("deployment-controller"), Pace::PLAIN).unwrap();
-    let special = builder.for_controller("serviceaccount-token-controller", None, Pace::PLAIN).unwrap();
+    let deployment = builder
+        .for_controller("deployment-controller", Some("deployment-controller"), QpsFactor::ONE)
+        .unwrap();
+    let special = builder.for_controller("serviceaccount-token-controller", None, QpsFactor::ONE).unwrap();
     deployment.get(&kinds::PODS, &key()).await.unwrap();
     special.get(&kinds::PODS, &key()).await.unwrap();
     builder.leader_election(Duration::from_secs(10)).await.unwrap().get(&kinds::PODS, &key()).await.unwrap();
@@ -119,14 +120,15 @@ async fn each_controller_has_its_name_and_its_own_account() {
     builder.shutdown().await;
     let error = deployment.get(&kinds::PODS, &key()).await.unwrap_err();
     assert!(error.to_string().contains("shutting down") && !error.is_ambiguous(), "{error}");
-    builder.for_controller("job-controller", Some("job-controller"), Pace::PLAIN).unwrap_err();
+    builder.for_controller("job-controller", Some("job-controller"), QpsFactor::ONE).unwrap_err();
 }
 
 #[tokio::test]
 async fn a_401_is_shown_and_the_next_request_has_a_new_token() {
     let world =
         world(ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() }).await;
-    let client = world.builder.for_controller("job-controller", Some("job-controller"), Pace::PLAIN).unwrap();
+    let client =
+        world.builder.for_controller("job-controller", Some("job-controller"), QpsFactor::ONE).unwrap();
     let error = client.get(&kinds::PODS, &key()).await.unwrap_err();
     assert_eq!(error.code(), 401, "not tried again behind the caller's back");
     let key = key();
@@ -140,7 +142,8 @@ async fn a_401_is_shown_and_the_next_request_has_a_new_token() {
 #[tokio::test]
 async fn without_the_flag_controllers_act_as_the_manager() {
     let world = world(ClientOptions::default()).await;
-    let client = world.builder.for_controller("job-controller", Some("job-controller"), Pace::PLAIN).unwrap();
+    let client =
+        world.builder.for_controller("job-controller", Some("job-controller"), QpsFactor::ONE).unwrap();
     client.get(&kinds::PODS, &key()).await.unwrap();
     let seen = world.seen.lock();
     assert_eq!(seen.len(), 1);

@@ -15,7 +15,7 @@ use crate::api::core::Pod;
 use crate::api::kinds::PODS;
 use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::client::{ApiClient, BoxError, ListQuery, ResponseBody, WatchQuery};
-use crate::informer::{InformersConfig, Source};
+use crate::informer::{InformersConfig, ListWatch};
 use crate::queue::QueueMetrics;
 use crate::telemetry::Registry;
 use crate::telemetry::tracing::Tracing;
@@ -75,7 +75,7 @@ impl Cluster {
     }
 }
 
-impl Source for Cluster {
+impl ListWatch for Cluster {
     fn list(
         &self,
         kind: &'static Kind,

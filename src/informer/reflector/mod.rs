@@ -14,7 +14,7 @@
 mod backoff;
 mod frames;
 mod machine;
-mod reach;
+mod reachability;
 mod status;
 
 #[cfg(test)]
@@ -30,10 +30,10 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, Span};
 
+use super::list_watch::ListWatch;
 use super::metrics::KindMetrics;
 use super::set::WatchTiming;
-use super::source::Source;
-use super::store::{Snapshot, Store};
+use super::store::{Store, StoreSnapshot};
 use crate::api::meta::Status as ApiStatus;
 use crate::api::{AnyObject, Kind};
 use crate::client::{ApiError, ListQuery, ResponseBody, WatchQuery};
@@ -43,8 +43,8 @@ use crate::wire::{EventType, Message, ObjectHead, Str, WatchFrame, WireError};
 pub(super) use backoff::Backoff;
 pub(crate) use frames::Frames;
 use machine::{Cause, Effects, Fault, Input, Next, Page, Request, State, StoreEffect};
-use reach::Era;
-pub(super) use reach::Reach;
+use reachability::Outages;
+pub(super) use reachability::Reachability;
 pub(super) use status::{Progress, Record, Status};
 
 /// The annotation of the bookmark that ends the initial events (KEP-3157).
@@ -59,7 +59,7 @@ pub(super) struct Reflector {
     pub(super) kind: &'static Kind,
     pub(super) field_selector: Option<String>,
     pub(super) label_selector: Option<String>,
-    pub(super) source: Arc<dyn Source>,
+    pub(super) source: Arc<dyn ListWatch>,
     pub(super) store: Arc<Store>,
     pub(super) status: Arc<Status>,
     pub(super) metrics: KindMetrics,
@@ -67,7 +67,7 @@ pub(super) struct Reflector {
     pub(super) stream: bool,
     pub(super) timing: WatchTiming,
     /// What it shares with the others of its set.
-    pub(super) reach: Arc<Reach>,
+    pub(super) reachability: Arc<Reachability>,
 }
 
 /// An open watch.
@@ -81,7 +81,7 @@ struct Watch {
 /// A list in progress.
 #[derive(Default)]
 struct Collected {
-    objects: Snapshot,
+    objects: StoreSnapshot,
     unreadable: HashMap<Key, String>,
 }
 
@@ -111,7 +111,7 @@ impl Reflector {
         let may_hold_something = !self.store.resource_version().is_empty();
         let mut state = State::new(self.stream, may_hold_something, Backoff::up_to(self.timing.pause));
         let mut watch: Option<Watch> = None;
-        let mut asked_in = self.reach.era();
+        let mut asked_in = self.reachability.outages();
         let mut collected = Collected::default();
         let mut input = Input::Begin;
         let mut received = Received::Nothing;
@@ -150,7 +150,7 @@ impl Reflector {
         next: Next,
         state: &State,
         watch: &mut Option<Watch>,
-        asked_in: &mut Era,
+        asked_in: &mut Outages,
     ) -> Result<Raw, Failure> {
         match next {
             Next::Wait(pause) => {
@@ -159,14 +159,14 @@ impl Reflector {
             }
             Next::Await { pause, spread } => {
                 let called = async {
-                    self.reach.back_since(*asked_in).await;
+                    self.reachability.back_since(*asked_in).await;
                     sleep(spread.mul_f64(rand::random())).await;
                 };
                 let called = timeout(jittered(pause), called).await.is_ok();
                 Ok(if called { Raw::Called } else { Raw::Elapsed })
             }
             Next::Ask(request) => {
-                *asked_in = self.reach.era();
+                *asked_in = self.reachability.outages();
                 let span = child(|| self.span(&request));
                 let asked = async {
                     match request {
@@ -177,10 +177,10 @@ impl Reflector {
                 };
                 let asked = asked.instrument(span.clone()).await;
                 match &asked {
-                    Ok(_) => self.reach.reached(),
+                    Ok(_) => self.reachability.reached(),
                     Err(failure) => {
                         if failure.fault.cause == Cause::Lost {
-                            self.reach.lost(*asked_in);
+                            self.reachability.lost(*asked_in);
                         }
                         set_failed(&span, failure.error.clone());
                     }

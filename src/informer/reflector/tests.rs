@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::backoff::Backoff;
 use super::frames::{Frames, MAX_FRAME};
 use super::machine::{Cause, Effects, Fault, Input, Next, Page, Request, State, StoreEffect};
-use super::reach::Reach;
+use super::reachability::Reachability;
 
 const FIRST_WAIT: Duration = Duration::from_millis(800);
 
@@ -295,23 +295,23 @@ fn calls_in_vain_end_up_no_more_urgent_than_the_backoff() {
 
 #[test]
 fn a_return_is_counted_once_per_loss_and_not_missed_by_requests_under_way() {
-    let reach = Reach::default();
-    let is_called = |era| reach.back_since(era).now_or_never().is_some();
-    let first = reach.era();
-    reach.reached();
+    let reachability = Reachability::default();
+    let is_called = |outages| reachability.back_since(outages).now_or_never().is_some();
+    let first = reachability.outages();
+    reachability.reached();
     assert!(!is_called(first), "it was never away");
-    reach.lost(first);
+    reachability.lost(first);
     assert!(!is_called(first));
-    reach.reached();
+    reachability.reached();
     assert!(is_called(first), "also whoever begins to wait only now");
-    let second = reach.era();
-    reach.reached();
+    let second = reachability.outages();
+    reachability.reached();
     assert!(!is_called(second), "it has come back once");
-    reach.lost(first);
-    reach.reached();
+    reachability.lost(first);
+    reachability.reached();
     assert!(!is_called(second), "the news was of the outage before");
-    reach.lost(second);
-    reach.reached();
+    reachability.lost(second);
+    reachability.reached();
     assert!(is_called(second));
 }
 

@@ -121,7 +121,7 @@ impl Contents {
 
     /// Makes room for the objects of a list. A table that grows as it is filled hashes what it holds again and again, and
     /// looks at every object for that.
-    pub(super) fn reserve(&mut self, list: &Snapshot) {
+    pub(super) fn reserve(&mut self, list: &StoreSnapshot) {
         let hasher = self.hasher;
         for (namespace, count) in list.namespaces.iter().filter(|(_, count)| **count > 0) {
             let Table(table) = self.namespaces.entry(namespace.clone()).or_default();
@@ -237,7 +237,7 @@ fn unfile(
 /// A set of objects that is being put together, at most one per namespace and name: a list in progress. It keeps the order
 /// in which they came (but for the last, which takes the place of one that goes), which is that in which they lie in memory: whoever goes through it finds the next one at hand.
 #[derive(Default)]
-pub(crate) struct Snapshot {
+pub(crate) struct StoreSnapshot {
     objects: IndexSet<Named, DefaultHashBuilder>,
     /// How many objects there are of each namespace.
     namespaces: HashMap<Str, usize>,
@@ -278,7 +278,7 @@ impl Equivalent<Named> for Place<'_> {
     }
 }
 
-impl Snapshot {
+impl StoreSnapshot {
     /// Adds an object; a later one replaces an earlier one of the same name.
     pub(crate) fn put(&mut self, object: AnyObject) {
         let namespace = object.meta().namespace.clone();
@@ -311,7 +311,7 @@ impl Snapshot {
     }
 }
 
-impl FromIterator<AnyObject> for Snapshot {
+impl FromIterator<AnyObject> for StoreSnapshot {
     fn from_iter<I: IntoIterator<Item = AnyObject>>(objects: I) -> Self {
         let mut snapshot = Self::default();
         for object in objects {

@@ -31,7 +31,7 @@ use crate::api::{AnyObject, Kind, Object};
 use crate::model::Key;
 use crate::wire::Str;
 use contents::Contents;
-pub(crate) use contents::Snapshot;
+pub(crate) use contents::StoreSnapshot;
 pub use lister::{Lister, downcast};
 
 /// A change of one object: `old` is absent when it appeared, `new` when it is gone. Both are there for an update and
@@ -67,7 +67,7 @@ fn cast<T: Object>(object: &AnyObject) -> Option<&T> {
 
 /// Hears of changes, in the informer's task: it must not block; it adds keys to queues. See "Locks" of this module for
 /// what it may touch. One that panics is reported and stays registered; the others go on.
-pub type Handler = Arc<dyn Fn(Delta<'_>) + Send + Sync>;
+pub type EventHandler = Arc<dyn Fn(Delta<'_>) + Send + Sync>;
 
 /// Names a registered handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,7 +105,7 @@ struct Handlers {
 struct Registered {
     id: HandlerId,
     name: Arc<str>,
-    handler: Handler,
+    handler: EventHandler,
     panics: Option<Box<HandlerPanics>>,
 }
 
@@ -240,7 +240,7 @@ impl Store {
     }
 
     /// [`Store::replace`] by objects that have been collected already.
-    pub(crate) fn replace_with(&self, objects: Snapshot, resource_version: &str) {
+    pub(crate) fn replace_with(&self, objects: StoreSnapshot, resource_version: &str) {
         let mut handlers = self.handlers.lock();
         let mut changes: Vec<(Option<AnyObject>, Option<AnyObject>)> = Vec::new();
         {
@@ -303,7 +303,7 @@ impl Store {
     }
 
     /// Registers a handler and replays to it what is there. `name` says in reports whose it is.
-    pub fn add_handler(&self, name: impl Into<Arc<str>>, handler: Handler) -> HandlerId {
+    pub fn add_handler(&self, name: impl Into<Arc<str>>, handler: EventHandler) -> HandlerId {
         let mut handlers = self.handlers.lock();
         let id = HandlerId(handlers.next);
         handlers.next += 1;

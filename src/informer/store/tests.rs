@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::super::fixture::{PODS, object};
-use super::{Delta, Handler, Store};
+use super::{Delta, EventHandler, Store};
 use crate::api::core::Pod;
 use crate::api::kinds::{BY_CONTROLLER, orphan_key};
 use crate::api::meta::{ObjectMeta, OwnerReference};
@@ -87,10 +87,10 @@ fn facts(object: &AnyObject) -> Facts {
 }
 
 /// A handler that rebuilds the store from what it is told, and checks that what it is told fits.
-fn rebuilder() -> (Handler, Arc<Mutex<Model>>) {
+fn rebuilder() -> (EventHandler, Arc<Mutex<Model>>) {
     let view: Arc<Mutex<Model>> = Arc::default();
     let kept = Arc::clone(&view);
-    let handler: Handler = Arc::new(move |delta: Delta<'_>| {
+    let handler: EventHandler = Arc::new(move |delta: Delta<'_>| {
         let mut view = kept.lock();
         let at = place(delta.latest().unwrap());
         match (delta.old, delta.new) {

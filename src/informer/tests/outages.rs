@@ -16,7 +16,7 @@ use super::informers;
 use crate::api::Kind;
 use crate::client::{ApiError, BoxError, ListQuery, ResponseBody, WatchQuery};
 use crate::informer::fixture::{PODS, bookmark, until};
-use crate::informer::{InformerHandle, Informers, Source};
+use crate::informer::{InformerHandle, Informers, ListWatch};
 use crate::wire::ListPage;
 
 /// The backoff's first wait.
@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-impl Source for Server {
+impl ListWatch for Server {
     fn list(&self, _: &'static Kind, query: ListQuery) -> BoxFuture<'_, Result<ListPage, ApiError>> {
         panic!("a stream was expected: {query:?}");
     }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Format, Quantity, UNIT};
+use super::{Quantity, QuantityFormat, UNIT};
 
 fn quantity(text: &str) -> Quantity {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
@@ -119,7 +119,11 @@ fn the_larger_and_the_smaller_of_two() {
 }
 
 fn amounts() -> impl Strategy<Value = Quantity> {
-    let format = prop_oneof![Just(Format::Binary), Just(Format::Decimal), Just(Format::Exponent)];
+    let format = prop_oneof![
+        Just(QuantityFormat::Binary),
+        Just(QuantityFormat::Decimal),
+        Just(QuantityFormat::Exponent)
+    ];
     let billionths = prop_oneof![
         any::<i128>(),
         any::<i64>().prop_map(i128::from),
@@ -135,7 +139,7 @@ proptest! {
         let read = quantity(&amount.to_string());
         prop_assert!(read.equals(amount), "{amount} {read}");
         // And it is in canonical form already, unless it took no suffix where a decimal one would have done.
-        if amount.format != Format::Binary {
+        if amount.format != QuantityFormat::Binary {
             prop_assert_eq!(read.to_string(), amount.to_string());
         }
     }
@@ -165,7 +169,7 @@ proptest! {
 
     #[test]
     fn rounding_up_adds_less_than_a_unit(amount in any::<i64>()) {
-        let amount = Quantity { billionths: amount.into(), format: Format::Decimal };
+        let amount = Quantity { billionths: amount.into(), format: QuantityFormat::Decimal };
         let added = amount.rounded_up().billionths - amount.billionths;
         prop_assert!(added.abs() < UNIT && added * amount.billionths >= 0);
         prop_assert_eq!(amount.rounded_up().billionths % UNIT, 0);

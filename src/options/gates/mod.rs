@@ -45,7 +45,7 @@ impl Stage {
 
 /// What a gate is from a release on.
 #[derive(Clone, Copy, Debug)]
-pub struct Phase {
+pub struct GateSpec {
     /// The minor number of the release.
     pub since: u16,
     /// How far the feature has come.
@@ -64,12 +64,12 @@ pub struct Gate {
     /// The gates without which it can't be on.
     pub needs: &'static [&'static str],
     /// What it was and is, oldest first.
-    pub history: &'static [Phase],
+    pub history: &'static [GateSpec],
 }
 
 impl Gate {
     /// What it is in a release; `None` before its first.
-    pub fn at(&self, version: MinorVersion) -> Option<&'static Phase> {
+    pub fn at(&self, version: MinorVersion) -> Option<&'static GateSpec> {
         self.history.iter().rev().find(|phase| phase.since <= version.minor)
     }
 }

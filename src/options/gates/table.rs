@@ -2,7 +2,7 @@
 //! emulated: from which minor release on, at which stage, on or off by default, and whether that is locked. In
 //! parentheses, the gates without which it can't be on.
 
-use super::{Gate, Phase, Stage};
+use super::{Gate, GateSpec, Stage};
 
 macro_rules! gates {
     ($( $name:ident $(($($need:ident),+))? : $($since:literal $stage:ident $state:ident),+ ; )+) => {
@@ -16,16 +16,16 @@ macro_rules! gates {
         ];
     };
     (@phase $since:literal $stage:ident on) => {
-        Phase { since: $since, stage: Stage::$stage, default: true, locked: false }
+        GateSpec { since: $since, stage: Stage::$stage, default: true, locked: false }
     };
     (@phase $since:literal $stage:ident off) => {
-        Phase { since: $since, stage: Stage::$stage, default: false, locked: false }
+        GateSpec { since: $since, stage: Stage::$stage, default: false, locked: false }
     };
     (@phase $since:literal $stage:ident locked_on) => {
-        Phase { since: $since, stage: Stage::$stage, default: true, locked: true }
+        GateSpec { since: $since, stage: Stage::$stage, default: true, locked: true }
     };
     (@phase $since:literal $stage:ident locked_off) => {
-        Phase { since: $since, stage: Stage::$stage, default: false, locked: true }
+        GateSpec { since: $since, stage: Stage::$stage, default: false, locked: true }
     };
 }
 

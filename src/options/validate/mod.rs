@@ -25,7 +25,7 @@ use std::ops::RangeInclusive;
 use super::error::{OptionError, OptionWarning};
 use super::flags::Flags;
 use super::gates::FeatureGates;
-use super::{Config, ControllerState};
+use super::{Config, SelectionState};
 use crate::framework::Descriptor;
 
 /// What validation reads, and what it finds.
@@ -48,7 +48,7 @@ impl<'a> Check<'a> {
     fn runs(&self, name: &str) -> bool {
         let descriptor = self.registry.iter().find(|descriptor| descriptor.name == name);
         descriptor
-            .is_some_and(|descriptor| self.config.controller_state(descriptor) == ControllerState::Enabled)
+            .is_some_and(|descriptor| self.config.controller_state(descriptor) == SelectionState::Enabled)
     }
 
     /// Checks everything that takes no more than the flags and the files they name.

@@ -22,7 +22,7 @@ enum Op {
     Forget(u8),
     Get,
     Done(usize),
-    Rest(usize, u64),
+    CoolDown(usize, u64),
     Advance(u64),
     ShutDown,
 }
@@ -36,7 +36,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => key().prop_map(Op::Forget),
         8 => Just(Op::Get),
         4 => (0_usize..4).prop_map(Op::Done),
-        3 => (0_usize..4, 0_u64..60).prop_map(|(at, rest)| Op::Rest(at, rest)),
+        3 => (0_usize..4, 0_u64..60).prop_map(|(at, cooldown)| Op::CoolDown(at, cooldown)),
         4 => (0_u64..80).prop_map(Op::Advance),
     ];
     (prop::collection::vec(op, 0..120), prop::option::weighted(0.3, 0_usize..120)).prop_map(
@@ -58,7 +58,7 @@ struct Model {
     dirty: BTreeSet<u8>,
     /// Since when.
     processing: BTreeMap<u8, u64>,
-    /// In the order in which they were told; the last is whether it is the end of a rest.
+    /// In the order in which they were told; the last is whether it is the end of a cooldown.
     delayed: Vec<(u64, u8, bool)>,
     failures: BTreeMap<u8, u32>,
     /// What the bucket lacks, in milliseconds of refill.
@@ -67,7 +67,7 @@ struct Model {
 
 impl Model {
     fn add(&mut self, key: u8) {
-        if !self.closed && self.dirty.insert(key) && !self.processing.contains_key(&key) && !self.rests(key) {
+        if !self.closed && self.dirty.insert(key) && !self.processing.contains_key(&key) && !self.cools(key) {
             self.queue.push(key);
         }
     }
@@ -80,7 +80,7 @@ impl Model {
             return self.add(key);
         }
         let at = self.now + delay;
-        match self.delayed.iter().position(|&(_, held, rests)| held == key && !rests) {
+        match self.delayed.iter().position(|&(_, held, cools)| held == key && !cools) {
             Some(held) if self.delayed[held].0 <= at => {}
             Some(held) => {
                 self.delayed.remove(held);
@@ -111,14 +111,14 @@ impl Model {
         Some(key)
     }
 
-    fn rests(&self, key: u8) -> bool {
-        self.delayed.iter().any(|&(_, held, rests)| held == key && rests)
+    fn cools(&self, key: u8) -> bool {
+        self.delayed.iter().any(|&(_, held, cools)| held == key && cools)
     }
 
-    fn done(&mut self, key: u8, rest: u64) {
-        let rested = self.processing.remove(&key).unwrap() + rest;
-        if rested > self.now && !self.closed {
-            self.delayed.push((rested, key, true));
+    fn done(&mut self, key: u8, cooldown: u64) {
+        let cooled = self.processing.remove(&key).unwrap() + cooldown;
+        if cooled > self.now && !self.closed {
+            self.delayed.push((cooled, key, true));
         } else if self.dirty.contains(&key) {
             self.queue.push(key);
         }
@@ -129,8 +129,8 @@ impl Model {
             self.now += 1;
             self.spent = (self.spent - 1).max(0);
             while let Some(due) = self.delayed.iter().position(|&(at, ..)| at == self.now) {
-                let (_, key, rests) = self.delayed.remove(due);
-                if rests { self.wake(key) } else { self.add(key) }
+                let (_, key, cools) = self.delayed.remove(due);
+                if cools { self.wake(key) } else { self.add(key) }
             }
         }
     }
@@ -145,7 +145,7 @@ impl Model {
         self.closed = true;
         let mut delayed = std::mem::take(&mut self.delayed);
         delayed.sort_by_key(|&(at, ..)| at);
-        for (_, key, _) in delayed.into_iter().filter(|&(.., rests)| rests) {
+        for (_, key, _) in delayed.into_iter().filter(|&(.., cools)| cools) {
             self.wake(key);
         }
     }
@@ -189,12 +189,12 @@ async fn compare(ops: Vec<Op>) -> Result<(), TestCaseError> {
                 model.done(*item.key(), 0);
                 item.done();
             }
-            Op::Rest(at, rest) if at < items.len() => {
+            Op::CoolDown(at, cooldown) if at < items.len() => {
                 let item = items.remove(at);
-                model.done(*item.key(), rest);
-                item.rest(ms(rest));
+                model.done(*item.key(), cooldown);
+                item.cool_down(ms(cooldown));
             }
-            Op::Done(_) | Op::Rest(..) => {}
+            Op::Done(_) | Op::CoolDown(..) => {}
             Op::Advance(by) => {
                 advance(ms(by)).await;
                 model.advance(by);
@@ -209,7 +209,7 @@ async fn compare(ops: Vec<Op>) -> Result<(), TestCaseError> {
             let snapshot = queue.snapshot(0);
             prop_assert_eq!(snapshot.depth, model.dirty.len());
             prop_assert_eq!(snapshot.in_flight, model.processing.len());
-            prop_assert_eq!(snapshot.delayed, model.delayed.iter().filter(|(.., rests)| !rests).count());
+            prop_assert_eq!(snapshot.delayed, model.delayed.iter().filter(|(.., cools)| !cools).count());
             prop_assert_eq!(queue.len(), model.queue.len());
         }
         for key in 0..5 {
@@ -240,7 +240,7 @@ async fn work(count: usize, ops: Vec<Op>) -> Result<(), TestCaseError> {
                 log.lock().started.insert(key, Instant::now());
                 tokio::time::sleep(ms(u64::from(key) * 7)).await;
                 log.lock().busy.remove(&key);
-                item.rest(ms(u64::from(key) * 5));
+                item.cool_down(ms(u64::from(key) * 5));
             }
         }
     };
@@ -273,7 +273,7 @@ async fn work(count: usize, ops: Vec<Op>) -> Result<(), TestCaseError> {
             Op::Get => {
                 victims.spawn(victim());
             }
-            Op::Done(_) | Op::Rest(..) => victims.shutdown().await,
+            Op::Done(_) | Op::CoolDown(..) => victims.shutdown().await,
             Op::Advance(by) => tokio::time::sleep(ms(by)).await,
             Op::ShutDown => {}
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use rustls_pki_types::CertificateDer;
 
-use super::observe::{Outcome, ServeObserver};
+use super::observe::{RequestOutcome, ServeObserver};
 use super::user::UserInfo;
 pub(super) use cluster::ClusterTrust;
 pub(super) use request_header::{HeaderRules, RequestHeader};
@@ -51,8 +51,8 @@ impl Authenticator {
         }
         let took = begun.elapsed();
         match &found {
-            Ok(user) => self.observer.authenticated(Outcome::Success, Some(&user.name), took),
-            Err(_) => self.observer.authenticated(Outcome::Error, None, took),
+            Ok(user) => self.observer.authenticated(RequestOutcome::Success, Some(&user.name), took),
+            Err(_) => self.observer.authenticated(RequestOutcome::Error, None, took),
         }
         found
     }

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 
 use super::cache::{Digest, Flights, Hasher, TtlCache};
 use super::error::ServeError;
-use super::observe::{Outcome, ServeObserver};
+use super::observe::{RequestOutcome, ServeObserver};
 use super::options::AuthorizationOptions;
 use super::reviews::{Access, Attributes, ResourceAttributes, Reviews};
 use super::user::{MASTERS, UserInfo};
@@ -110,9 +110,9 @@ impl Authorizer {
         let begun = tokio::time::Instant::now();
         let decision = self.decide(user, attributes).await;
         let outcome = match &decision {
-            Ok(Decision::Allowed) => Outcome::Success,
-            Ok(Decision::Denied { .. }) => Outcome::Failure,
-            Err(_) => Outcome::Error,
+            Ok(Decision::Allowed) => RequestOutcome::Success,
+            Ok(Decision::Denied { .. }) => RequestOutcome::Failure,
+            Err(_) => RequestOutcome::Error,
         };
         self.observer.authorized(outcome, begun.elapsed());
         decision

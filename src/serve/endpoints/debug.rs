@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 
 use super::Debugging;
-use crate::serve::answers::{RequestBody, ResponseBody, handler, respond, sync_handler, text};
+use crate::serve::answers::{AnswerBody, RequestBody, handler, respond, sync_handler, text};
 use crate::serve::router::Router;
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain");
@@ -30,7 +30,7 @@ pub(super) fn install(router: &Router, debugging: &Debugging) {
 async fn put_verbosity(
     request: Request<RequestBody>,
     set: &(dyn Fn(u32) -> Result<(), String> + Send + Sync),
-) -> Response<ResponseBody> {
+) -> Response<AnswerBody> {
     if request.method() != Method::PUT {
         return respond(StatusCode::NOT_ACCEPTABLE, PLAIN, "unsupported http method\n");
     }

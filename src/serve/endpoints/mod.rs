@@ -7,12 +7,12 @@ mod pprof;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::telemetry::{Format, Registry};
+use crate::telemetry::{ExpositionFormat, Registry};
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use jiff::Timestamp;
 
-use super::answers::{Handler, ResponseBody, respond, sync_handler, text};
-use super::health::{HealthRegistry, Probe, Report};
+use super::answers::{AnswerBody, PageHandler, respond, sync_handler, text};
+use super::health::{HealthRegistry, HealthReport, Probe};
 use super::observe::ServeObserver;
 use super::router::Router;
 use crate::model::clock::SharedClock;
@@ -25,7 +25,7 @@ pub type ConfigPage = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
 pub type FlagsPage = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
 /// A callback that sets the verbosity of the log (`-v`); `Err` says why it could not.
-pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
+pub type VerbositySetter = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
 
 /// What the pages show.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ pub struct Debugging {
     /// `/debug/pprof`.
     pub profiler: Profiler,
     /// `PUT /debug/flags/v`.
-    pub set_verbosity: SetVerbosity,
+    pub set_verbosity: VerbositySetter,
 }
 
 impl fmt::Debug for Pages {
@@ -120,7 +120,7 @@ impl Pages {
         }
     }
 
-    fn health_page(&self, probe: Probe) -> Handler {
+    fn health_page(&self, probe: Probe) -> PageHandler {
         let (health, observer) = (Arc::clone(&self.health), Arc::clone(&self.observer));
         sync_handler(move |request| {
             let query = request.uri().query().unwrap_or_default();
@@ -138,7 +138,7 @@ impl Pages {
     }
 
     /// `/healthz/NAME`: the check's own answer, with the reason of its failure.
-    fn health_check_page(&self, probe: Probe) -> Handler {
+    fn health_check_page(&self, probe: Probe) -> PageHandler {
         let (health, observer) = (Arc::clone(&self.health), Arc::clone(&self.observer));
         let prefix = format!("/{}/", probe.name());
         sync_handler(move |request| {
@@ -148,7 +148,7 @@ impl Pages {
         })
     }
 
-    fn slis_page(&self) -> Handler {
+    fn slis_page(&self) -> PageHandler {
         let observer = Arc::clone(&self.observer);
         let get = metrics_page(self.slis.clone(), self.started);
         Arc::new(move |request| {
@@ -161,14 +161,14 @@ impl Pages {
     }
 }
 
-fn report(report: Report) -> Response<ResponseBody> {
+fn report(report: HealthReport) -> Response<AnswerBody> {
     let status = if report.passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
     text(status, report.text)
 }
 
-fn metrics_page(registry: Registry, started: Timestamp) -> Handler {
+fn metrics_page(registry: Registry, started: Timestamp) -> PageHandler {
     sync_handler(move |request| {
-        let format = Format::negotiate(request.headers());
+        let format = ExpositionFormat::negotiate(request.headers());
         let kind = HeaderValue::from_static(format.content_type());
         let mut response = respond(StatusCode::OK, kind, format.encode(&registry));
         let headers = response.headers_mut();

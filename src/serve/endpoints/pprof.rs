@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::header::{CONTENT_DISPOSITION, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 
-use crate::serve::answers::{RequestBody, ResponseBody, TEXT, handler, respond, sync_handler, text};
+use crate::serve::answers::{AnswerBody, RequestBody, TEXT, handler, respond, sync_handler, text};
 use crate::serve::router::Router;
 use crate::telemetry::{ProfileError, Profiler};
 
@@ -80,7 +80,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(request: &Request<RequestBody>) -> Result<Self, Box<Response<ResponseBody>>> {
+    fn of(request: &Request<RequestBody>) -> Result<Self, Box<Response<AnswerBody>>> {
         Self::parse(request.uri().query().unwrap_or_default())
             .map_err(|why| Box::new(text(StatusCode::BAD_REQUEST, why + "\n")))
     }
@@ -104,7 +104,7 @@ impl Asked {
     }
 }
 
-fn answer(name: &'static str, profile: Result<Vec<u8>, ProfileError>) -> Response<ResponseBody> {
+fn answer(name: &'static str, profile: Result<Vec<u8>, ProfileError>) -> Response<AnswerBody> {
     let error = match profile {
         Ok(profile) => {
             tracing::info!(name, bytes = profile.len(), "A profile was taken");
@@ -132,14 +132,14 @@ fn answer(name: &'static str, profile: Result<Vec<u8>, ProfileError>) -> Respons
     response
 }
 
-fn cmdline() -> Response<ResponseBody> {
+fn cmdline() -> Response<AnswerBody> {
     let parts: Vec<_> = std::env::args_os().collect();
     let parts: Vec<_> = parts.iter().map(|part| part.as_bytes()).collect();
     respond(StatusCode::OK, TEXT, parts.join(&0))
 }
 
 /// The index, and every name that is no page.
-fn other(request: &Request<RequestBody>) -> Response<ResponseBody> {
+fn other(request: &Request<RequestBody>) -> Response<AnswerBody> {
     let path = request.uri().path();
     let name = path.strip_prefix("/debug/pprof").unwrap_or_default().trim_matches('/');
     if name.is_empty() {

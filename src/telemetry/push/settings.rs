@@ -6,14 +6,14 @@ use std::time::Duration;
 use http::{HeaderMap, Uri};
 
 use crate::telemetry::tracing::settings::{
-    DEFAULT_TIMEOUT, Found, METRICS, Problem, Protocol, Source, Variables, endpoint,
+    DEFAULT_TIMEOUT, Found, METRICS, Protocol, SettingProblem, SettingSource, Variables, endpoint,
 };
 
 /// `OTEL_METRIC_EXPORT_INTERVAL` by default.
 const DEFAULT_INTERVAL: Duration = Duration::from_mins(1);
 /// `OTEL_METRIC_EXPORT_TIMEOUT` by default.
 const DEFAULT_EXPORT_TIMEOUT: Duration = Duration::from_secs(30);
-const ENDPOINT: Source = Source::Flag("metrics-otlp-endpoint");
+const ENDPOINT: SettingSource = SettingSource::Flag("metrics-otlp-endpoint");
 
 /// How to push.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ impl PushSettings {
     pub fn complete(
         given: &str,
         environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Option<Self>, Vec<Problem>> {
+    ) -> Result<Option<Self>, Vec<SettingProblem>> {
         let mut problems = Vec::new();
         let variables = Variables::new(environment, &METRICS);
         let flag = (!given.is_empty()).then(|| Found::said(ENDPOINT, given));

@@ -25,9 +25,9 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::model::clock::ManualClock;
 use crate::telemetry::tracing::Ids;
-use crate::telemetry::tracing::settings::{Problem, Protocol, Source};
+use crate::telemetry::tracing::settings::{Protocol, SettingProblem, SettingSource};
 
-fn complete(given: &str, variables: &[(&str, &str)]) -> Result<Option<PushSettings>, Vec<Problem>> {
+fn complete(given: &str, variables: &[(&str, &str)]) -> Result<Option<PushSettings>, Vec<SettingProblem>> {
     let variables: HashMap<&str, &str> = variables.iter().copied().collect();
     PushSettings::complete(given, &|name| variables.get(name).map(|value| (*value).to_owned()))
 }
@@ -91,9 +91,9 @@ fn times_and_headers_and_what_is_wrong_with_them() {
     ];
     let problems = complete("ftp://h", &wrong).unwrap_err();
     let sources: Vec<_> = problems.iter().map(|problem| problem.source).collect();
-    assert!(sources.contains(&Source::Flag("metrics-otlp-endpoint")), "{sources:?}");
+    assert!(sources.contains(&SettingSource::Flag("metrics-otlp-endpoint")), "{sources:?}");
     for (name, _) in wrong {
-        assert!(sources.contains(&Source::Variable(name)), "{name} in {sources:?}");
+        assert!(sources.contains(&SettingSource::Variable(name)), "{name} in {sources:?}");
     }
     assert!(!format!("{problems:?}").contains("s3cret"));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coxswain::client::{Fault, FaultRule, Faults};
-use coxswain::controllers::replicaset;
+use coxswain::controllers::workloads::replicaset;
 use coxswain::framework::Descriptor;
 use coxswain::manager::{Controller, Phase, supervise};
 use http::{Method, StatusCode};
@@ -16,7 +16,9 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{ControlPlane, Namespace, Options, chronicle, faulty_clients, runtime_on, turn, until};
+use crate::harness::{
+    ControlPlane, Namespace, Options, event_logger, faulty_clients, runtime_on, turn, until,
+};
 
 const LIMIT: Duration = Duration::from_mins(2);
 /// What reconciles in flight get to finish.
@@ -116,7 +118,7 @@ async fn lost_answers(plane: &ControlPlane) {
     suffer(&faults);
     let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &faults).await;
     let runtime = Arc::new(runtime_on(clients));
-    let controller = Arc::new(Controller::new(&REPLICA_SETS, Phase::Standby, true, chronicle()));
+    let controller = Arc::new(Controller::new(&REPLICA_SETS, Phase::Standby, true, event_logger()));
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&runtime), GRACE, stop.clone()));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use coxswain::controllers::endpoints;
+use coxswain::controllers::network::endpoints;
 use coxswain::framework::Descriptor;
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use kube::api::{DeleteParams, ListParams};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use coxswain::controllers::endpointslice_mirroring;
+use coxswain::controllers::network::endpointslice_mirroring;
 use coxswain::framework::Descriptor;
 use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

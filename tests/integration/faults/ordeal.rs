@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{ControlPlane, Manager, Namespace, chronicle, faulty_clients, runtime, until};
+use crate::harness::{ControlPlane, Manager, Namespace, event_logger, faulty_clients, runtime, until};
 
 pub(super) const LIMIT: Duration = Duration::from_mins(3);
 /// What reconciles in flight get to finish.
@@ -65,7 +65,7 @@ impl Ordeal {
         let mut runtime = runtime(clients, source, config);
         set(&mut runtime.config);
         let runtime = Arc::new(runtime);
-        let controller = Arc::new(Controller::new(row, Phase::Standby, true, chronicle()));
+        let controller = Arc::new(Controller::new(row, Phase::Standby, true, event_logger()));
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&runtime), GRACE, stop.clone()));

@@ -1,7 +1,7 @@
 //! Slices under faults: whatever happens to watches, requests and the manager itself, they end up showing the pods, each
 //! once, in as many slices as without faults.
 
-use coxswain::controllers::endpointslice;
+use coxswain::controllers::network::endpointslice;
 use coxswain::framework::Descriptor;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;

@@ -20,5 +20,5 @@ pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use port::{Caller, Port};
 pub(crate) use process::Status;
 pub(crate) use proxy::{Fate, Proxy, Tamper};
-pub(crate) use rig::{chronicle, faulty_clients, runtime, runtime_on};
+pub(crate) use rig::{event_logger, faulty_clients, runtime, runtime_on};
 pub(crate) use wait::{eventually, turn, until};

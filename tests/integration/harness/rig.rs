@@ -9,8 +9,8 @@ use coxswain::client::{
 };
 use coxswain::events::{EventBroadcaster, EventMetrics};
 use coxswain::framework::{ReconcileMetrics, RoomMetrics, Runtime, Unreported};
-use coxswain::informer::{Informers, InformersConfig, Source};
-use coxswain::manager::Chronicle;
+use coxswain::informer::{Informers, InformersConfig, ListWatch};
+use coxswain::manager::EventLogger;
 use coxswain::model::clock::{SharedClock, SystemClock};
 use coxswain::options::Config;
 use coxswain::queue::QueueMetrics;
@@ -34,7 +34,11 @@ pub(crate) async fn faulty_clients(kubeconfig: &Path, faults: &Faults) -> Client
 }
 
 /// What controllers are built from: informers that read from `source`, everything else through `clients`.
-pub(crate) fn runtime(clients: ClientBuilder, source: Arc<dyn Source>, config: InformersConfig) -> Runtime {
+pub(crate) fn runtime(
+    clients: ClientBuilder,
+    source: Arc<dyn ListWatch>,
+    config: InformersConfig,
+) -> Runtime {
     let metrics = Registry::new();
     let clock: SharedClock = Arc::new(SystemClock);
     let handle = tokio::runtime::Handle::current();
@@ -67,6 +71,6 @@ pub(crate) fn runtime_on(clients: ClientBuilder) -> Runtime {
 }
 
 /// What controllers tell of themselves, to nobody.
-pub(crate) fn chronicle() -> Arc<Chronicle> {
-    Arc::new(Chronicle::new(Arc::new(SystemClock)))
+pub(crate) fn event_logger() -> Arc<EventLogger> {
+    Arc::new(EventLogger::new(Arc::new(SystemClock)))
 }

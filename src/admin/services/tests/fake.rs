@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::admin::manager::*;
-use crate::admin::overrides::{Entry, Flags, HeldOverrides, OverrideSet, StoreError};
+use crate::admin::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
 use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
 use crate::election::Record;
 use crate::model::Key;
@@ -65,7 +65,7 @@ fn controller(name: &'static str, aliases: &'static [&'static str]) -> Controlle
         enabled_by_default: true,
         cloud: false,
         special: false,
-        flags: Flags { enabled: true, named: false },
+        flags: FlagSelection { enabled: true, named: false },
         obstacle: None,
         phase: Phase::Running,
         phase_since: at(0),
@@ -111,7 +111,7 @@ impl Fake {
         };
         let off = ControllerState {
             enabled_by_default: false,
-            flags: Flags { enabled: false, named: false },
+            flags: FlagSelection { enabled: false, named: false },
             phase: Phase::Disabled,
             ..controller("token-cleaner-controller", &["tokencleaner"])
         };

@@ -6,7 +6,7 @@ use tonic::{Code, Streaming};
 
 use super::fake::OTHER;
 use super::*;
-use crate::admin::events::{Attempt, Body};
+use crate::admin::events::{Body, ReconcileAttempt};
 use crate::admin::manager::Phase;
 use crate::admin::proto;
 use crate::admin::proto::event_service_client::EventServiceClient;
@@ -18,7 +18,7 @@ type Events = Streaming<proto::StreamEventsResponse>;
 impl Bench {
     fn publish(&self, count: usize) {
         for _ in 0..count {
-            let attempt = Attempt { queue: "deployment", number: 1, queue_wait: Duration::ZERO };
+            let attempt = ReconcileAttempt { queue: "deployment", number: 1, queue_wait: Duration::ZERO };
             self.events.publish(Some("deployment-controller"), None, None, Body::ReconcileStarted(attempt));
         }
     }

@@ -12,12 +12,12 @@ use super::*;
 use crate::admin::authorize::METHODS;
 use crate::admin::proto;
 use crate::admin::services::admin_handler;
-use crate::serve::{Handler, ResponseBody};
+use crate::serve::{AnswerBody, PageHandler};
 
 const LIST: &str = "ControllerService/ListControllers";
 const PAGE: &str = "https://console.example.org";
 
-fn handler_for(options: &AdminOptions) -> Handler {
+fn handler_for(options: &AdminOptions) -> PageHandler {
     let manager = Arc::new(Fake::new());
     let events = Arc::new(EventLog::new("log-1", 8, manager.clock()));
     let deps = AdminDeps {
@@ -42,17 +42,17 @@ fn frame(message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-async fn send(handler: &Handler, rpc: &str, content_type: &str, body: Bytes) -> Response<ResponseBody> {
+async fn send(handler: &PageHandler, rpc: &str, content_type: &str, body: Bytes) -> Response<AnswerBody> {
     send_over(Version::HTTP_2, handler, rpc, content_type, body).await
 }
 
 async fn send_over(
     version: Version,
-    handler: &Handler,
+    handler: &PageHandler,
     rpc: &str,
     content_type: &str,
     body: Bytes,
-) -> Response<ResponseBody> {
+) -> Response<AnswerBody> {
     let user = UserInfo { name: "jane".into(), groups: vec![AUTHENTICATED.into()], ..UserInfo::default() };
     let request = Request::builder()
         .method(Method::POST)
@@ -67,7 +67,7 @@ async fn send_over(
     handler(request).await
 }
 
-async fn preflight(handler: &Handler, origin: &str) -> Response<ResponseBody> {
+async fn preflight(handler: &PageHandler, origin: &str) -> Response<AnswerBody> {
     let request = Request::builder()
         .method(Method::OPTIONS)
         .uri(format!("https://replica/coxswain.admin.v1.{LIST}"))
@@ -126,7 +126,7 @@ async fn over_http1_only_grpc_web_is_spoken() {
 }
 
 /// The `grpc-status` of an answer, which must come soon.
-async fn status_of(handler: &Handler, rpc: &str, body: Bytes) -> Option<String> {
+async fn status_of(handler: &PageHandler, rpc: &str, body: Bytes) -> Option<String> {
     let answer = tokio::time::timeout(Duration::from_secs(10), send(handler, rpc, "application/grpc", body));
     let answer = answer.await.expect("an answer");
     let text = |headers: &http::HeaderMap| {

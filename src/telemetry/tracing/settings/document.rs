@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{FILE, Problem};
+use super::{FILE, SettingProblem};
 use crate::api::document::Document;
 
 const DOCUMENT: Document = Document {
@@ -31,14 +31,15 @@ struct Configuration {
 }
 
 /// Reads the file; `None` where there is none, or where something is wrong, which is added to `problems`.
-pub(super) fn read(path: &str, problems: &mut Vec<Problem>) -> Option<TracingDocument> {
+pub(super) fn read(path: &str, problems: &mut Vec<SettingProblem>) -> Option<TracingDocument> {
     if path.is_empty() {
         return None;
     }
     match Document::read(path, parse) {
         Ok(document) => Some(document),
         Err(found) => {
-            problems.extend(found.into_iter().map(|each| Problem::new(FILE, each, DOCUMENT.expected())));
+            problems
+                .extend(found.into_iter().map(|each| SettingProblem::new(FILE, each, DOCUMENT.expected())));
             None
         }
     }

@@ -93,9 +93,9 @@ pub struct Given<'a> {
 
 /// Something wrong with the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct SettingProblem {
     /// Where it stands.
-    pub source: Source,
+    pub source: SettingSource,
     /// What is wrong. Never says what is in a header.
     pub problem: String,
     /// What would be right.
@@ -104,26 +104,26 @@ pub struct Problem {
 
 /// Where a setting stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     /// A flag, by its name without dashes.
     Flag(&'static str),
     /// A variable of the environment.
     Variable(&'static str),
 }
 
-impl Problem {
-    fn new(source: Source, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
+impl SettingProblem {
+    fn new(source: SettingSource, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
         Self { source, problem: problem.into(), allowed: allowed.into() }
     }
 }
 
-const ENDPOINT: Source = Source::Flag("tracing-endpoint");
-const RATE: Source = Source::Flag("tracing-sampling-rate-per-million");
-const FILE: Source = Source::Flag("tracing-config-file");
+const ENDPOINT: SettingSource = SettingSource::Flag("tracing-endpoint");
+const RATE: SettingSource = SettingSource::Flag("tracing-sampling-rate-per-million");
+const FILE: SettingSource = SettingSource::Flag("tracing-config-file");
 
 /// An endpoint as it was found.
 pub(in crate::telemetry) struct Found {
-    pub(in crate::telemetry) source: Source,
+    pub(in crate::telemetry) source: SettingSource,
     pub(in crate::telemetry) text: String,
     /// The protocol that holds for it unless a variable says otherwise.
     pub(in crate::telemetry) protocol: Protocol,
@@ -133,7 +133,7 @@ pub(in crate::telemetry) struct Found {
 
 impl Found {
     /// As a flag or a file says it.
-    pub(in crate::telemetry) fn said(source: Source, text: &str) -> Self {
+    pub(in crate::telemetry) fn said(source: SettingSource, text: &str) -> Self {
         Self { source, text: text.to_owned(), protocol: Protocol::Grpc, whole: false }
     }
 }
@@ -146,7 +146,7 @@ impl TracingSettings {
     pub fn complete(
         given: Given<'_>,
         environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Option<Self>, Vec<Problem>> {
+    ) -> Result<Option<Self>, Vec<SettingProblem>> {
         let mut problems = Vec::new();
         let document = document::read(given.file, &mut problems);
         let rate = rate(given.rate_per_million, &mut problems);
@@ -187,13 +187,13 @@ impl TracingSettings {
     }
 }
 
-fn rate(given: i32, problems: &mut Vec<Problem>) -> Option<u32> {
+fn rate(given: i32, problems: &mut Vec<SettingProblem>) -> Option<u32> {
     match given {
         -1 => None,
         0..=1_000_000 => Some(given.unsigned_abs()),
         other => {
             let problem = format!("{other} is out of range");
-            problems.push(Problem::new(RATE, problem, "0 to 1000000, or -1 for what else says it"));
+            problems.push(SettingProblem::new(RATE, problem, "0 to 1000000, or -1 for what else says it"));
             None
         }
     }
@@ -204,12 +204,12 @@ pub(in crate::telemetry) fn endpoint(
     found: &Found,
     protocol: Protocol,
     signal: &Signal,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<SettingProblem>,
 ) -> Option<Uri> {
     let text = found.text.trim();
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let mut refuse = |problem: String| {
-        problems.push(Problem::new(found.source, problem, "HOST:PORT, or a URL with http or https"));
+        problems.push(SettingProblem::new(found.source, problem, "HOST:PORT, or a URL with http or https"));
         None
     };
     let uri = match url.parse::<Uri>() {
@@ -229,7 +229,7 @@ pub(in crate::telemetry) fn endpoint(
         return Some(uri);
     }
     let base = uri.path().trim_end_matches('/');
-    if matches!(found.source, Source::Flag(_)) && !base.is_empty() {
+    if matches!(found.source, SettingSource::Flag(_)) && !base.is_empty() {
         return Some(uri);
     }
     let mut parts = uri.clone().into_parts();

@@ -7,12 +7,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::document::{TracingDocument, parse};
-use super::{Given, Protocol, Root, Sampling, Source, TracingSettings};
+use super::{Given, Protocol, Root, Sampling, SettingSource, TracingSettings};
 
 const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n";
 const NOTHING: Given<'_> = Given { endpoint: "", rate_per_million: -1, file: "" };
 
-type Completed = Result<Option<TracingSettings>, Vec<super::Problem>>;
+type Completed = Result<Option<TracingSettings>, Vec<super::SettingProblem>>;
 
 fn complete(given: Given<'_>, variables: &[(&str, &str)]) -> Completed {
     let variables: HashMap<&str, &str> = variables.iter().copied().collect();
@@ -152,16 +152,16 @@ fn everything_wrong_is_said_and_no_secret() {
     let mut sources: Vec<_> = problems.iter().map(|problem| problem.source).collect();
     sources.dedup();
     for expected in [
-        Source::Flag("tracing-endpoint"),
-        Source::Flag("tracing-sampling-rate-per-million"),
-        Source::Flag("tracing-config-file"),
-        Source::Variable("OTEL_EXPORTER_OTLP_PROTOCOL"),
-        Source::Variable("OTEL_EXPORTER_OTLP_HEADERS"),
-        Source::Variable("OTEL_EXPORTER_OTLP_TIMEOUT"),
-        Source::Variable("OTEL_EXPORTER_OTLP_COMPRESSION"),
-        Source::Variable("OTEL_TRACES_SAMPLER"),
-        Source::Variable("OTEL_RESOURCE_ATTRIBUTES"),
-        Source::Variable("OTEL_BSP_MAX_QUEUE_SIZE"),
+        SettingSource::Flag("tracing-endpoint"),
+        SettingSource::Flag("tracing-sampling-rate-per-million"),
+        SettingSource::Flag("tracing-config-file"),
+        SettingSource::Variable("OTEL_EXPORTER_OTLP_PROTOCOL"),
+        SettingSource::Variable("OTEL_EXPORTER_OTLP_HEADERS"),
+        SettingSource::Variable("OTEL_EXPORTER_OTLP_TIMEOUT"),
+        SettingSource::Variable("OTEL_EXPORTER_OTLP_COMPRESSION"),
+        SettingSource::Variable("OTEL_TRACES_SAMPLER"),
+        SettingSource::Variable("OTEL_RESOURCE_ATTRIBUTES"),
+        SettingSource::Variable("OTEL_BSP_MAX_QUEUE_SIZE"),
     ] {
         assert!(sources.contains(&expected), "{expected:?} in {sources:?}");
     }

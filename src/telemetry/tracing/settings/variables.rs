@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::{Batching, Found, MOST_QUEUED, Problem, Protocol, Root, Sampling, Source};
+use super::{Batching, Found, MOST_QUEUED, Protocol, Root, Sampling, SettingProblem, SettingSource};
 
 /// Reads variables. Those of a signal win over those of all.
 pub(in crate::telemetry) struct Variables<'a> {
@@ -84,7 +84,7 @@ impl<'a> Variables<'a> {
     }
 
     /// The endpoint, unless the variables ask for none.
-    pub(in crate::telemetry) fn endpoint(&self, problems: &mut Vec<Problem>) -> Option<Found> {
+    pub(in crate::telemetry) fn endpoint(&self, problems: &mut Vec<SettingProblem>) -> Option<Found> {
         // Anything but `true` is false, says the specification.
         if self.get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return None;
@@ -97,7 +97,7 @@ impl<'a> Variables<'a> {
             Some(other) => {
                 let problem = format!("there is no exporter {other:?}");
                 let allowed = format!("otlp, {}", self.signal.elsewhere.join(", "));
-                problems.push(Problem::new(Source::Variable(exporter), problem, allowed));
+                problems.push(SettingProblem::new(SettingSource::Variable(exporter), problem, allowed));
                 return None;
             }
         };
@@ -106,7 +106,7 @@ impl<'a> Variables<'a> {
         let named =
             self.first(names).filter(|(name, _)| *name == names[0] || asked || self.signal.is_part_of_all);
         let named = named.map(|(name, text)| Found {
-            source: Source::Variable(name),
+            source: SettingSource::Variable(name),
             text,
             protocol,
             whole: name == names[0],
@@ -115,26 +115,35 @@ impl<'a> Variables<'a> {
             asked.then(|| {
                 let grpc = self.first(self.signal.protocol).is_some_and(|(_, protocol)| protocol == "grpc");
                 let text = if grpc { super::DEFAULT_ENDPOINT } else { DEFAULT_HTTP_ENDPOINT };
-                Found { source: Source::Variable(exporter), text: text.to_owned(), protocol, whole: false }
+                Found {
+                    source: SettingSource::Variable(exporter),
+                    text: text.to_owned(),
+                    protocol,
+                    whole: false,
+                }
             })
         })
     }
 
-    pub(in crate::telemetry) fn protocol(&self, problems: &mut Vec<Problem>) -> Option<Protocol> {
+    pub(in crate::telemetry) fn protocol(&self, problems: &mut Vec<SettingProblem>) -> Option<Protocol> {
         let (name, value) = self.first(self.signal.protocol)?;
         match value.as_str() {
             "grpc" => Some(Protocol::Grpc),
             "http/protobuf" => Some(Protocol::HttpProtobuf),
             other => {
                 let problem = format!("there is no protocol {other:?}");
-                problems.push(Problem::new(Source::Variable(name), problem, "grpc, http/protobuf"));
+                problems.push(SettingProblem::new(
+                    SettingSource::Variable(name),
+                    problem,
+                    "grpc, http/protobuf",
+                ));
                 None
             }
         }
     }
 
     /// The headers to send, marked as secret; there is no word of what is in them in a problem.
-    pub(in crate::telemetry) fn headers(&self, problems: &mut Vec<Problem>) -> HeaderMap {
+    pub(in crate::telemetry) fn headers(&self, problems: &mut Vec<SettingProblem>) -> HeaderMap {
         let Some((name, value)) = self.first(self.signal.headers) else { return HeaderMap::new() };
         let pairs = value.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=')?;
@@ -145,17 +154,21 @@ impl<'a> Variables<'a> {
         });
         pairs.collect::<Option<HeaderMap>>().unwrap_or_else(|| {
             let problem = "it holds something that is no header";
-            problems.push(Problem::new(Source::Variable(name), problem, "NAME=VALUE,NAME=VALUE"));
+            problems.push(SettingProblem::new(
+                SettingSource::Variable(name),
+                problem,
+                "NAME=VALUE,NAME=VALUE",
+            ));
             HeaderMap::new()
         })
     }
 
-    pub(in crate::telemetry) fn compression(&self, problems: &mut Vec<Problem>) {
+    pub(in crate::telemetry) fn compression(&self, problems: &mut Vec<SettingProblem>) {
         if let Some((name, value)) = self.first(self.signal.compression)
             && value != "none"
         {
             let problem = format!("{value:?} is not supported");
-            problems.push(Problem::new(Source::Variable(name), problem, "none"));
+            problems.push(SettingProblem::new(SettingSource::Variable(name), problem, "none"));
         }
     }
 
@@ -163,12 +176,12 @@ impl<'a> Variables<'a> {
         self.first(self.signal.certificate).map(|(_, path)| path.into())
     }
 
-    pub(in crate::telemetry) fn timeout(&self, problems: &mut Vec<Problem>) -> Option<Duration> {
+    pub(in crate::telemetry) fn timeout(&self, problems: &mut Vec<SettingProblem>) -> Option<Duration> {
         let (name, value) = self.first(self.signal.timeout)?;
         milliseconds(name, &value, problems)
     }
 
-    pub(super) fn sampling(&self, problems: &mut Vec<Problem>) -> Sampling {
+    pub(super) fn sampling(&self, problems: &mut Vec<SettingProblem>) -> Sampling {
         let name = self.get(SAMPLER);
         let name = name.as_deref().unwrap_or("parentbased_always_on");
         let (parent_based, kind) = match name.strip_prefix("parentbased_") {
@@ -182,24 +195,24 @@ impl<'a> Variables<'a> {
             _ => {
                 let problem = format!("there is no sampler {name:?}");
                 let allowed = "always_on, always_off, traceidratio, each with parentbased_ before it or not";
-                problems.push(Problem::new(Source::Variable(SAMPLER), problem, allowed));
+                problems.push(SettingProblem::new(SettingSource::Variable(SAMPLER), problem, allowed));
                 Root::Never
             }
         };
         Sampling { parent_based, root }
     }
 
-    fn ratio(&self, problems: &mut Vec<Problem>) -> f64 {
+    fn ratio(&self, problems: &mut Vec<SettingProblem>) -> f64 {
         let Some(value) = self.get(SAMPLER_ARGUMENT) else { return 1.0 };
         let ratio = value.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
         ratio.unwrap_or_else(|| {
             let problem = format!("{value:?} is no ratio");
-            problems.push(Problem::new(Source::Variable(SAMPLER_ARGUMENT), problem, "0 to 1"));
+            problems.push(SettingProblem::new(SettingSource::Variable(SAMPLER_ARGUMENT), problem, "0 to 1"));
             0.0
         })
     }
 
-    pub(super) fn batching(&self, problems: &mut Vec<Problem>) -> Batching {
+    pub(super) fn batching(&self, problems: &mut Vec<SettingProblem>) -> Batching {
         let mut batching = Batching::default();
         for (name, into) in [
             ("OTEL_BSP_MAX_QUEUE_SIZE", &mut batching.queue),
@@ -211,7 +224,7 @@ impl<'a> Variables<'a> {
             } else {
                 let problem = format!("{value:?} is no number of spans");
                 let allowed = format!("1 to {MOST_QUEUED}");
-                problems.push(Problem::new(Source::Variable(name), problem, allowed));
+                problems.push(SettingProblem::new(SettingSource::Variable(name), problem, allowed));
             }
         }
         batching.batch = batching.batch.min(batching.queue);
@@ -228,7 +241,10 @@ impl<'a> Variables<'a> {
         self.get("OTEL_SERVICE_NAME").or_else(|| named().map(|(_, name)| name.clone()))
     }
 
-    pub(in crate::telemetry) fn attributes(&self, problems: &mut Vec<Problem>) -> Vec<(String, String)> {
+    pub(in crate::telemetry) fn attributes(
+        &self,
+        problems: &mut Vec<SettingProblem>,
+    ) -> Vec<(String, String)> {
         let Some(value) = self.get(ATTRIBUTES) else { return Vec::new() };
         let pairs = value.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=')?;
@@ -237,7 +253,11 @@ impl<'a> Variables<'a> {
         });
         pairs.collect::<Option<Vec<_>>>().unwrap_or_else(|| {
             let problem = format!("{value:?} can't be read");
-            problems.push(Problem::new(Source::Variable(ATTRIBUTES), problem, "NAME=VALUE,NAME=VALUE"));
+            problems.push(SettingProblem::new(
+                SettingSource::Variable(ATTRIBUTES),
+                problem,
+                "NAME=VALUE,NAME=VALUE",
+            ));
             Vec::new()
         })
     }
@@ -248,17 +268,17 @@ impl Variables<'_> {
     pub(in crate::telemetry) fn milliseconds(
         &self,
         name: &'static str,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<SettingProblem>,
     ) -> Option<Duration> {
         milliseconds(name, &self.get(name)?, problems)
     }
 }
 
-fn milliseconds(name: &'static str, value: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
+fn milliseconds(name: &'static str, value: &str, problems: &mut Vec<SettingProblem>) -> Option<Duration> {
     let parsed = value.parse::<u64>().ok().filter(|milliseconds| (1..=3_600_000).contains(milliseconds));
     if parsed.is_none() {
         let problem = format!("{value:?} is no number of milliseconds");
-        problems.push(Problem::new(Source::Variable(name), problem, "1 to 3600000"));
+        problems.push(SettingProblem::new(SettingSource::Variable(name), problem, "1 to 3600000"));
     }
     parsed.map(Duration::from_millis)
 }

@@ -1,0 +1,253 @@
+//! Which changes make a quota worth counting anew: what went, what ended, what became less. What is new has been charged by
+//! admission.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::PRIMARY;
+use super::measure::{Measured, Resource, measures};
+use super::plan::{same_amounts, storage, takes, volume_attributes_classes};
+use crate::api::Kind;
+use crate::api::charge::Amounts;
+use crate::api::core::{Pod, Service};
+use crate::api::kinds::{DEVICE_CLASSES, RESOURCE_CLAIMS};
+use crate::api::quota::{PersistentVolumeClaim, ResourceQuota};
+use crate::framework::{ApiResource, DynamicRoom, Enqueue, KeyMap};
+use crate::informer::{Delta, Lister};
+use crate::model::Key;
+
+/// Of which queue a quota is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Priority {
+    /// Admission refuses whatever it limits until it is counted.
+    First,
+    /// It has been counted before.
+    InTurn,
+}
+
+impl Priority {
+    fn of(quota: &ResourceQuota) -> Self {
+        let status = &quota.status;
+        let is_missing =
+            |resource: &str| status.used.get(resource).is_none() && !measures(resource).is_empty();
+        if !same_amounts(&quota.spec.hard, &status.hard)
+            || status.hard.iter().any(|(name, _)| is_missing(name))
+        {
+            Self::First
+        } else {
+            Self::InTurn
+        }
+    }
+}
+
+/// Quotas of which the last count may rest on an old state of them.
+///
+/// What went may be known before what admission had charged a moment earlier: the watch of quotas may be the later one.
+/// Then the count is what the quota seems to say already, and nothing is written; the charge that is heard of next is one too
+/// many. So the first time that a quota says something else after such a count, it is counted once more.
+#[derive(Clone, Default)]
+pub(super) struct Recounts(Arc<Mutex<HashMap<Key, Recount>>>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Recount {
+    /// It is to be counted because of a change.
+    Due,
+    /// It was counted, and has said nothing new since.
+    Counted,
+    /// It has said something else since it was counted.
+    Late,
+}
+
+impl Recounts {
+    /// The same map, which notes what it hands over.
+    pub(super) fn noting(&self, map: KeyMap) -> KeyMap {
+        let recounts = self.clone();
+        Arc::new(move |delta, add| map(delta, &mut |key| add(recounts.due(key))))
+    }
+
+    fn due(&self, key: Key) -> Key {
+        self.0.lock().insert(key.clone(), Recount::Due);
+        key
+    }
+
+    /// A quota says something else. Whether it is to be counted once more.
+    fn hears(&self, key: &Key) -> bool {
+        let mut recounts = self.0.lock();
+        let counted = recounts.get_mut(key).filter(|recount| **recount == Recount::Counted);
+        counted.map(|recount| *recount = Recount::Late).is_some()
+    }
+
+    /// A quota is about to be counted. Whether that is because of what it has said since it was counted last.
+    pub(super) fn counts(&self, key: &Key) -> bool {
+        let mut recounts = self.0.lock();
+        match recounts.get_mut(key) {
+            Some(Recount::Late) => recounts.remove(key).is_some(),
+            Some(due) => {
+                *due = Recount::Counted;
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// A quota has gone.
+    fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+}
+
+/// New quotas and changed ones, by whose priority it is; and those that count a quota which is gone.
+pub(super) fn of_quotas(priority: Priority, quotas: Lister<ResourceQuota>, recounts: Recounts) -> KeyMap {
+    Arc::new(move |delta, add| match delta.typed::<ResourceQuota>() {
+        (Some(old), Some(new)) if same_amounts(&old.spec.hard, &new.spec.hard) => {
+            // The status is written here and by admission, and says nothing new but to who may have counted too early.
+            let key = Key::of(&new.metadata);
+            let is_other = priority == Priority::InTurn && !same_amounts(&old.status.used, &new.status.used);
+            if is_other && recounts.hears(&key) {
+                add(key);
+            }
+        }
+        (_, Some(new)) if Priority::of(new) == priority => add(recounts.due(Key::of(&new.metadata))),
+        (Some(gone), None) if priority == Priority::InTurn => {
+            recounts.forget(&Key::of(&gone.metadata));
+            let add = &mut |key| add(recounts.due(key));
+            let resource = Resource { group: "", name: "resourcequotas" };
+            counting(&quotas, &gone.metadata.namespace, Measured::Objects(resource), add);
+        }
+        _ => {}
+    })
+}
+
+/// Hands over the quotas of a namespace that count something of `source`.
+fn counting(quotas: &Lister<ResourceQuota>, namespace: &str, source: Measured<'_>, add: &mut dyn FnMut(Key)) {
+    for quota in quotas.list_namespace(namespace) {
+        if counts(&quota, source) {
+            add(Key::of(&quota.metadata));
+        }
+    }
+}
+
+fn counts(quota: &ResourceQuota, source: Measured<'_>) -> bool {
+    let mut names = quota.spec.hard.iter();
+    names.any(|(name, _)| measures(name).iter().any(|measure| measure.source() == source))
+}
+
+/// A map for a kind of which some changes set something free.
+fn freed<T: crate::api::Object>(
+    quotas: Lister<ResourceQuota>,
+    source: Measured<'static>,
+    is_freed: impl Fn(&T, &T) -> bool + Send + Sync + 'static,
+) -> KeyMap {
+    Arc::new(move |delta, add| {
+        let gone = match delta.typed::<T>() {
+            (Some(old), Some(new)) if is_freed(old, new) => new,
+            (Some(gone), None) => gone,
+            _ => return,
+        };
+        counting(&quotas, &gone.meta().namespace, source, add);
+    })
+}
+
+/// Pods that are gone or have ended, ask for less, or come into other scopes.
+pub(super) fn of_pods(quotas: Lister<ResourceQuota>) -> KeyMap {
+    freed::<Pod>(quotas, Measured::Pods, |old, new| {
+        let is_end = !old.is_finished() && new.is_finished();
+        is_end || !old.charge.is_same(&new.charge) && charges_less(old, new)
+    })
+}
+
+fn charges_less(old: &Pod, new: &Pod) -> bool {
+    let scopes = |pod: &Pod| (pod.charge.terminating, pod.charge.asks, pod.charge.crosses_namespaces);
+    let less =
+        |old: &Amounts, new: &Amounts| old.iter().any(|(resource, amount)| amount.exceeds(new.of(resource)));
+    scopes(old) != scopes(new)
+        || old.charge.priority_class != new.charge.priority_class
+        || less(&old.charge.requests, &new.charge.requests)
+        || less(&old.charge.limits, &new.charge.limits)
+}
+
+/// Services that are gone or take less.
+pub(super) fn of_services(quotas: Lister<ResourceQuota>) -> KeyMap {
+    freed::<Service>(quotas, Measured::Services, |old, new| {
+        let (before, after) = (takes(old), takes(new));
+        before.load_balancers > after.load_balancers || before.node_ports > after.node_ports
+    })
+}
+
+/// Claims on volumes that are gone, ask for less, or come into other classes.
+pub(super) fn of_volume_claims(quotas: Lister<ResourceQuota>) -> KeyMap {
+    freed::<PersistentVolumeClaim>(quotas, Measured::VolumeClaims, |old, new| {
+        storage(old).exceeds(storage(new))
+            || super::plan::storage_class(old) != super::plan::storage_class(new)
+            || volume_attributes_classes(old) != volume_attributes_classes(new)
+    })
+}
+
+/// What is found by discovery: everything else that can be counted.
+pub(super) struct Others {
+    quotas: Lister<ResourceQuota>,
+    /// Group and name of resources that were watched once and are not any more.
+    gone: RwLock<BTreeSet<(&'static str, &'static str)>>,
+    recounts: Recounts,
+}
+
+/// Objects that nobody counts, as in the original.
+const NOT_COUNTED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
+/// Objects that are watched in any case, in full.
+const WATCHED: [&str; 4] = ["pods", "services", "persistentvolumeclaims", "resourcequotas"];
+
+impl Others {
+    pub(super) fn new(quotas: Lister<ResourceQuota>, recounts: Recounts) -> Self {
+        Self { quotas, gone: RwLock::default(), recounts }
+    }
+
+    /// Whether a resource could be counted before it went.
+    pub(super) fn is_gone(&self, resource: Resource<'_>) -> bool {
+        self.gone.read().iter().any(|gone| *gone == (resource.group, resource.name))
+    }
+}
+
+fn source(kind: &'static Kind) -> Measured<'static> {
+    if (kind.group, kind.resource) == (RESOURCE_CLAIMS.group, RESOURCE_CLAIMS.resource) {
+        Measured::DeviceClaims
+    } else {
+        Measured::Objects(Resource { group: kind.group, name: kind.resource })
+    }
+}
+
+impl DynamicRoom for Others {
+    fn wants(&self, resource: &ApiResource) -> bool {
+        let name = (resource.group.as_str(), resource.resource.as_str());
+        if name == (DEVICE_CLASSES.group, DEVICE_CLASSES.resource) {
+            return true;
+        }
+        resource.namespaced
+            && resource.supports(&["create", "list", "watch", "delete"])
+            && !NOT_COUNTED.contains(&name)
+            && !(name.0.is_empty() && WATCHED.contains(&name.1))
+    }
+
+    fn in_full(&self, kind: &'static Kind) -> Option<&'static Kind> {
+        [&RESOURCE_CLAIMS, &DEVICE_CLASSES].into_iter().find(|row| row.gvr() == kind.gvr())
+    }
+
+    fn changed(&self, kind: &'static Kind, delta: Delta<'_>, enqueue: Enqueue<'_>) {
+        if let (Some(gone), None) = (delta.old, delta.new) {
+            let namespace = &gone.meta().namespace;
+            let add = &mut |key| enqueue(PRIMARY, self.recounts.due(key));
+            counting(&self.quotas, namespace, source(kind), add);
+        }
+    }
+
+    fn forgotten(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
+        self.gone.write().insert((kind.group, kind.resource));
+        let source = source(kind);
+        for quota in self.quotas.list() {
+            if counts(&quota, source) {
+                enqueue(PRIMARY, self.recounts.due(Key::of(&quota.metadata)));
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Endpoints: where each Service is served, all in one object, for clients that do not know EndpointSlices.
+//!
+//! The room observes a Service with the pods that it selects and its Endpoints ([`view`]), and decides whether these are
+//! made, rewritten or deleted ([`plan`]). See "Service" and "Endpoints (deprecated)" in the Kubernetes documentation and
+//! KEP-4974. Which keys a change concerns ([`keys`]):
+//!
+//! | change of | keys |
+//! |---|---|
+//! | a Service, its deletion included | its own |
+//! | a pod, in what an endpoint shows of it | every Service's that selects it |
+//! | a pod's labels | every Service's that selects or selected it |
+//! | Endpoints that are gone | the Service's of their name |
+//! | Endpoints that were there at the start | the Service's of their name, which may be gone |
+//!
+//! Keys of pods rest for `--endpoint-updates-batch-period` first. As in the original, a hand that edits Endpoints is undone
+//! when the Service is looked at for another reason.
+//!
+//! It never touches Endpoints of a Service that has no selector, and of Endpoints without a Service deletes only those
+//! whose Service it saw go, and at the start those that are not somebody's lock (leader election once kept its record in
+//! Endpoints).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::services;
+use crate::api::Kind;
+use crate::api::core::{Pod, Service};
+use crate::api::endpoints::Endpoints;
+use crate::api::kinds::{ENDPOINTS, PODS, SERVICES};
+use crate::framework::{
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError, Room,
+    RoomAdapter, Watch, workers,
+};
+use crate::informer::Lister;
+use crate::model::{Failure, Key, Plan};
+
+mod keys;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use view::View;
+
+/// The Endpoints controller's row of the registry.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "endpoints-controller",
+    aliases: &["endpoint"],
+    description: "Keeps the Endpoints of each Service.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: Some("endpoint-controller"),
+    event_source: Some("endpoint-controller"),
+    writes: &[
+        Grant { group: "", resource: "services", verbs: &["get", "list", "watch"] },
+        Grant { group: "", resource: "pods", verbs: &["get", "list", "watch"] },
+        Grant {
+            group: "",
+            resource: "endpoints",
+            verbs: &["create", "delete", "get", "list", "update", "watch"],
+        },
+        // Asked for by the server where pods have addresses that are not of the cluster's network.
+        Grant { group: "", resource: "endpoints/restricted", verbs: &["create"] },
+        EVENTS_GRANT,
+    ],
+    build: Some(build),
+};
+
+/// Builds the controller.
+pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    let flags = &build.config.flags;
+    let room = Controller {
+        services: Lister::new((build.store)(&SERVICES, None)),
+        pods: Lister::new((build.store)(&PODS, None)),
+        endpoints: Lister::new((build.store)(&ENDPOINTS, None)),
+        batch_period: flags.endpoint_updates_batch_period,
+    };
+    let watch = |kind, keys| Watch { kind, field_selector: None, keys };
+    let watches = vec![
+        watch(&SERVICES, services::of_services()),
+        watch(&PODS, services::of_pods(room.services.clone())),
+        watch(&ENDPOINTS, keys::of_endpoints()),
+    ];
+    Ok(Built {
+        loops: vec![Loop {
+            queue: "endpoint",
+            kind: Some(&SERVICES),
+            workers: workers(flags.concurrent_endpoint_syncs),
+            watches,
+            reconcile: Arc::new(RoomAdapter(room)),
+        }],
+    })
+}
+
+/// The room: what it reads, and what is set.
+struct Controller {
+    services: Lister<Service>,
+    pods: Lister<Pod>,
+    endpoints: Lister<Endpoints>,
+    /// How long changes of pods are gathered.
+    batch_period: Duration,
+}
+
+impl Room for Controller {
+    type View = View;
+
+    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
+        view::observe(self, key, failures)
+    }
+
+    fn plan(view: &View, _: Timestamp) -> Plan {
+        plan::plan(view)
+    }
+
+    fn debounce(&self, kind: &Kind) -> Duration {
+        if kind == &PODS { self.batch_period } else { Duration::ZERO }
+    }
+}

@@ -1,0 +1,176 @@
+//! EndpointSlices: where each Service is served, for proxies and DNS to follow.
+//!
+//! The room observes a Service with the pods that it selects, their nodes and the slices that it has ([`view`]), and
+//! decides which slices to make, rewrite and delete ([`plan`]) so that they hold exactly the pods' endpoints with as few
+//! writes as possible. See "Service", "EndpointSlices" and "Topology Aware Routing" in the Kubernetes documentation,
+//! KEP-752 (slices), KEP-1669 (terminating endpoints), KEP-2433 (topology hints), KEP-3015 and KEP-4444 (traffic
+//! distribution). Which keys a change concerns ([`keys`]):
+//!
+//! | change of | keys |
+//! |---|---|
+//! | a Service | its own |
+//! | a pod, in what an endpoint shows of it | every Service's that selects it |
+//! | a pod's labels | every Service's that selects or selected it |
+//! | a slice that this controller manages, its deletion included | that of the Service that it names, or named |
+//! | a node's zone, readiness or CPU | every Service's whose topology hints overload a zone now |
+//!
+//! Keys of pods rest for `--endpointslice-updates-batch-period` first, those of slices for a second at least. As in the
+//! original, a node that moves to another zone is seen when its Service is looked at for another reason.
+//!
+//! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote, so an endpoint is
+//! never put into two slices because of a slice not yet seen.
+//!
+//! It never touches slices of others (mirrored or made by hand), those of a Service without a selector, which are their
+//! maker's, and those of a Service that is gone, which are the garbage collector's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::services;
+use crate::api::Kind;
+use crate::api::core::{Node, Pod, Service};
+use crate::api::discovery::EndpointSlice;
+use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
+use crate::framework::{
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError,
+    ReconcileEnd, Room, RoomAdapter, Watch, workers,
+};
+use crate::informer::Lister;
+use crate::model::{Failure, Key, Plan};
+
+mod keys;
+mod metrics;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod view;
+
+use metrics::Metrics;
+use view::View;
+
+/// Our name in [`services::SLICE_MANAGED_BY`], and the original's.
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+
+/// The EndpointSlice controller's row of the registry.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "endpointslice-controller",
+    aliases: &["endpointslice"],
+    description: "Keeps the EndpointSlices of each Service.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: Some("endpointslice-controller"),
+    event_source: Some("endpoint-slice-controller"),
+    writes: &[
+        Grant { group: "", resource: "services", verbs: &["get", "list", "watch"] },
+        Grant { group: "", resource: "pods", verbs: &["get", "list", "watch"] },
+        Grant { group: "", resource: "nodes", verbs: &["get", "list", "watch"] },
+        // Asked for by admission (OwnerReferencesPermissionEnforcement): slices block their owner's deletion.
+        Grant { group: "", resource: "services/finalizers", verbs: &["update"] },
+        Grant {
+            group: "discovery.k8s.io",
+            resource: "endpointslices",
+            verbs: &["create", "delete", "get", "list", "update", "watch"],
+        },
+        EVENTS_GRANT,
+    ],
+    build: Some(build),
+};
+
+/// What is set by flags and gates.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    /// Endpoints in one slice at most.
+    max_per_slice: usize,
+    /// How long changes of pods are gathered.
+    batch_period: Duration,
+    /// `PreferSameTrafficDistribution`: whether `PreferSameZone` and `PreferSameNode` mean something.
+    prefer_same: bool,
+}
+
+/// Builds the controller.
+pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    let flags = &build.config.flags;
+    let room = Controller {
+        services: Lister::new((build.store)(&SERVICES, None)),
+        pods: Lister::new((build.store)(&PODS, None)),
+        slices: Lister::new((build.store)(&ENDPOINT_SLICES, None)),
+        nodes: Lister::new((build.store)(&NODES, None)),
+        settings: Settings {
+            max_per_slice: usize::try_from(flags.max_endpoints_per_slice).unwrap_or(1).max(1),
+            batch_period: flags.endpointslice_updates_batch_period,
+            prefer_same: (build.gate)("PreferSameTrafficDistribution"),
+        },
+        metrics: Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?,
+    };
+    let watch = |kind, keys| Watch { kind, field_selector: None, keys };
+    let watches = vec![
+        watch(&SERVICES, services::of_services()),
+        watch(&PODS, services::of_pods(room.services.clone())),
+        watch(&ENDPOINT_SLICES, services::of_slices(is_ours, false)),
+        watch(&NODES, keys::of_nodes(room.services.clone(), room.slices.clone(), room.nodes.clone())),
+    ];
+    Ok(Built {
+        loops: vec![Loop {
+            queue: "endpoint_slice",
+            kind: Some(&SERVICES),
+            workers: workers(flags.concurrent_service_endpoint_syncs),
+            watches,
+            reconcile: Arc::new(RoomAdapter(room)),
+        }],
+    })
+}
+
+/// The room: what it reads, and what is set.
+struct Controller {
+    services: Lister<Service>,
+    pods: Lister<Pod>,
+    slices: Lister<EndpointSlice>,
+    nodes: Lister<Node>,
+    settings: Settings,
+    metrics: Metrics,
+}
+
+impl Room for Controller {
+    type View = View;
+
+    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
+        view::observe(self, key, failures)
+    }
+
+    fn plan(view: &View, _: Timestamp) -> Plan {
+        plan::plan(view).0
+    }
+
+    fn decide(&self, key: &Key, view: &View, _: Timestamp) -> Plan {
+        let (plan, counts) = plan::plan(view);
+        if view.failures.is_empty() {
+            self.metrics.planned(key, view, counts);
+        }
+        plan
+    }
+
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        self.metrics.ended(key, ended.outcome, ended.actions);
+    }
+
+    fn debounce(&self, kind: &Kind) -> Duration {
+        let batch_period = self.settings.batch_period;
+        if kind == &PODS {
+            batch_period
+        } else if kind == &ENDPOINT_SLICES {
+            batch_period.max(services::SLICES_DEBOUNCE)
+        } else {
+            Duration::ZERO
+        }
+    }
+}
+
+/// Whether this controller manages the slice.
+fn is_ours(slice: &EndpointSlice) -> bool {
+    services::is_managed_by(slice, MANAGER)
+}

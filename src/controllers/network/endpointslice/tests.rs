@@ -1,0 +1,39 @@
+//! The room's tables and properties.
+
+use super::*;
+use crate::framework::rig::Rig;
+use crate::options::Config;
+
+mod bytes;
+mod endpoints;
+mod failures;
+mod fixtures;
+mod hints;
+mod keys;
+mod labels;
+mod metrics;
+mod packing;
+mod ports;
+mod properties;
+
+#[test]
+fn it_builds_and_watches_what_it_reads() {
+    let mut config = Config::default();
+    config.flags.max_endpoints_per_slice = 7;
+    config.flags.endpointslice_updates_batch_period = Duration::from_secs(3);
+    let rig = Rig::new(config);
+    let built = rig.build(build).unwrap();
+    let [work] = built.loops.as_slice() else { panic!("one loop") };
+    assert_eq!((work.queue, work.workers), ("endpoint_slice", 5));
+    let watched: Vec<String> = work.watches.iter().map(|watch| watch.kind.to_string()).collect();
+    assert_eq!(watched, ["services", "pods", "endpointslices.discovery.k8s.io", "nodes"]);
+    let rests: Vec<u64> =
+        work.watches.iter().map(|watch| work.reconcile.debounce(watch.kind).as_secs()).collect();
+    assert_eq!(rests, [0, 3, 3, 0]);
+    let key = Key::new("default", "web");
+    let now = Timestamp::from_second(fixtures::NOW).unwrap();
+    let plan = || rig.plan(work.reconcile.as_ref(), &key, now).unwrap();
+    assert!(plan().is_none());
+    rig.add(&SERVICES, &fixtures::service(|_| {})).unwrap();
+    assert!(plan().is_some_and(|plan| !plan.is_empty()));
+}

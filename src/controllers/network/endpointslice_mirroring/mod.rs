@@ -1,0 +1,152 @@
+//! Mirrors into EndpointSlices the Endpoints that people and other programs make for Services without a selector, so that
+//! what follows EndpointSlices alone follows these too.
+//!
+//! The room observes Endpoints, whether they are to be mirrored, and the slices that mirror them ([`view`]), and decides
+//! which slices to make, rewrite and delete ([`plan`]). See "EndpointSlice mirroring" in the Kubernetes documentation and
+//! KEP-752. Which keys a change concerns:
+//!
+//! | change of | keys |
+//! |---|---|
+//! | Endpoints | their own |
+//! | a Service | that of the Endpoints of its name |
+//! | a slice that this controller manages | that of the Endpoints of the Service that it names, or named |
+//!
+//! Keys of slices rest for `--mirroring-endpointslice-updates-batch-period` first, a second at least.
+//!
+//! It never touches slices of others, and never mirrors Endpoints of Services with selectors, Endpoints that ask not to be
+//! mirrored, and those in which leader election keeps its record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::services;
+use crate::api::Kind;
+use crate::api::core::Service;
+use crate::api::discovery::EndpointSlice;
+use crate::api::endpoints::Endpoints;
+use crate::api::kinds::{ENDPOINT_SLICES, ENDPOINTS, SERVICES};
+use crate::framework::{
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError,
+    ReconcileEnd, Room, RoomAdapter, Watch, workers,
+};
+use crate::informer::Lister;
+use crate::model::{Failure, Key, Plan};
+
+mod keys;
+mod metrics;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use metrics::Metrics;
+use view::View;
+
+/// Our name in [`services::SLICE_MANAGED_BY`], and the original's.
+const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+
+/// The EndpointSlice mirroring controller's row of the registry.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "endpointslice-mirroring-controller",
+    aliases: &["endpointslicemirroring"],
+    description: "Mirrors Endpoints that users make into EndpointSlices.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: Some("endpointslicemirroring-controller"),
+    event_source: Some("endpoint-slice-mirroring-controller"),
+    writes: &[
+        Grant { group: "", resource: "endpoints", verbs: &["get", "list", "watch"] },
+        Grant { group: "", resource: "services", verbs: &["get", "list", "watch"] },
+        // Asked for by admission (OwnerReferencesPermissionEnforcement): slices block their owner's deletion.
+        Grant { group: "", resource: "endpoints/finalizers", verbs: &["update"] },
+        Grant {
+            group: "discovery.k8s.io",
+            resource: "endpointslices",
+            verbs: &["create", "delete", "get", "list", "update", "watch"],
+        },
+        EVENTS_GRANT,
+    ],
+    build: Some(build),
+};
+
+/// Builds the controller.
+pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    let flags = &build.config.flags;
+    let room = Controller {
+        endpoints: Lister::new((build.store)(&ENDPOINTS, None)),
+        services: Lister::new((build.store)(&SERVICES, None)),
+        slices: Lister::new((build.store)(&ENDPOINT_SLICES, None)),
+        max_per_subset: usize::try_from(flags.mirroring_max_endpoints_per_subset).unwrap_or(1).max(1),
+        batch_period: flags.mirroring_endpointslice_updates_batch_period,
+        metrics: Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?,
+    };
+    let watch = |kind, keys| Watch { kind, field_selector: None, keys };
+    let watches = vec![
+        watch(&ENDPOINTS, keys::of_endpoints()),
+        watch(&SERVICES, services::of_services()),
+        // Those whose Endpoints went while nobody looked are found at the start.
+        watch(&ENDPOINT_SLICES, services::of_slices(is_ours, true)),
+    ];
+    Ok(Built {
+        loops: vec![Loop {
+            queue: "endpoint_slice_mirroring",
+            kind: Some(&ENDPOINTS),
+            workers: workers(flags.mirroring_concurrent_service_endpoint_syncs),
+            watches,
+            reconcile: Arc::new(RoomAdapter(room)),
+        }],
+    })
+}
+
+/// The room: what it reads, and what is set.
+struct Controller {
+    endpoints: Lister<Endpoints>,
+    services: Lister<Service>,
+    slices: Lister<EndpointSlice>,
+    /// Addresses that are mirrored from one subset at most.
+    max_per_subset: usize,
+    /// How long changes of slices are gathered.
+    batch_period: Duration,
+    metrics: Metrics,
+}
+
+impl Room for Controller {
+    type View = View;
+
+    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
+        view::observe(self, key, failures)
+    }
+
+    fn plan(view: &View, _: Timestamp) -> Plan {
+        plan::plan(view).0
+    }
+
+    fn decide(&self, key: &Key, view: &View, _: Timestamp) -> Plan {
+        let (plan, count) = plan::plan(view);
+        if view.failures.is_empty() {
+            self.metrics.planned(key, count);
+        }
+        plan
+    }
+
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        self.metrics.ended(key, ended);
+    }
+
+    fn debounce(&self, kind: &Kind) -> Duration {
+        if kind == &ENDPOINT_SLICES {
+            self.batch_period.max(services::SLICES_DEBOUNCE)
+        } else {
+            Duration::ZERO
+        }
+    }
+}
+
+/// Whether this controller manages the slice.
+fn is_ours(slice: &EndpointSlice) -> bool {
+    services::is_managed_by(slice, MANAGER)
+}

@@ -1,0 +1,206 @@
+//! What the rooms that say where Services are served have in common: which Services a change concerns, and what a
+//! Service and a pod have to say about an endpoint. Decides nothing and writes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::core::{ContainerPort, Pod, Service, ServicePort};
+use crate::api::discovery::EndpointSlice;
+use crate::api::endpoints::{EncodedSubset, Endpoints};
+use crate::api::kinds::{BY_SELECTOR, SERVICE_NAME, selector_key};
+use crate::framework::{KeyMap, ObserveError};
+use crate::informer::{Delta, Lister};
+use crate::model::Key;
+use crate::model::plan::Cooldown;
+use crate::model::slices::HeldSlice;
+use crate::wire::{IntOrString, Labels, Str, Time};
+
+/// Label of what belongs to a headless Service.
+pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
+/// Annotation: when what a write tells of has happened, for measuring how long it took to be known.
+pub(super) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// Label of Endpoints: who manages them.
+pub(super) const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+/// Label of a slice: who manages it.
+pub(super) const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Annotation of Endpoints in which leader election keeps its record.
+pub(super) const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+
+/// How long the key of a slice that changed rests at least, as in the original. Most such changes are our own writes; a
+/// Service whose endpoints change all the time is thereby written once in a while and not after every answer.
+pub(super) const SLICES_DEBOUNCE: Duration = Duration::from_secs(1);
+
+/// How long a Service whose endpoints were written rests for each of them. A look at it takes time in proportion to their
+/// number, as does what every node does with each write, so changes of a large one are gathered: for 18 milliseconds from
+/// look to look at a thousand, nothing to speak of for ten. What changes after a quiet while waits for nothing. It is less
+/// than what the original gathers while it is busy with such a Service.
+const COOLDOWN_PER_ENDPOINT: Duration = Duration::from_micros(18);
+/// A Service rests for as long again as its writing took: of a server that is busy less is asked.
+const TIMES_WORK: u32 = 2;
+/// The longest rest for the number of its endpoints.
+const LONGEST_COOLDOWN: Duration = Duration::from_millis(500);
+
+/// How long a Service with so many endpoints rests when they were written.
+pub(super) fn cooldown(endpoints: usize) -> Cooldown {
+    let endpoints = u32::try_from(endpoints).unwrap_or(u32::MAX);
+    let at_least = COOLDOWN_PER_ENDPOINT.saturating_mul(endpoints).min(LONGEST_COOLDOWN);
+    Cooldown { at_least, times_work: TIMES_WORK }
+}
+
+/// The address families, as Services and EndpointSlices name them.
+pub(super) const IPV4: &str = "IPv4";
+pub(super) const IPV6: &str = "IPv6";
+
+/// `spec.clusterIP` of a Service that asks for no address.
+const NO_ADDRESS: &str = "None";
+/// `spec.type` of a Service that is another name of something elsewhere.
+const EXTERNAL_NAME: &str = "ExternalName";
+
+/// A change of a Service concerns itself.
+pub(super) fn of_services() -> KeyMap {
+    Arc::new(|delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
+        if let Some(service) = delta.latest() {
+            emit(Key::of(service.meta()));
+        }
+    })
+}
+
+/// A change of a pod concerns the Services that select it, if they would show it, or that did.
+pub(super) fn of_pods(services: Lister<Service>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
+        // What is there at the start, and at a resync, is told of Services too, and each of those looks at its pods.
+        if delta.initial || delta.resync {
+            return;
+        }
+        let (old, new) = delta.typed::<Pod>();
+        let mut selecting = |pod: &Pod| {
+            for service in selecting(&services, pod) {
+                emit(Key::of(&service.metadata));
+            }
+        };
+        match (old, new) {
+            (Some(old), Some(new)) => {
+                let relabelled = old.metadata.labels != new.metadata.labels;
+                if relabelled {
+                    selecting(old);
+                }
+                if relabelled || looks_different(old, new) {
+                    selecting(new);
+                }
+            }
+            (old, new) => old.into_iter().chain(new).for_each(selecting),
+        }
+    })
+}
+
+/// The Services that select the pod.
+fn selecting(services: &Lister<Service>, pod: &Pod) -> Vec<Arc<Service>> {
+    let (namespace, labels) = (&pod.metadata.namespace, &pod.metadata.labels);
+    let filed = labels
+        .iter()
+        .flat_map(|(label, value)| services.by_index(BY_SELECTOR, &selector_key(namespace, label, value)));
+    filed.filter(|service| selects(&service.spec.selector, labels)).collect()
+}
+
+/// Whether `labels` have all pairs of a selector that is not empty.
+pub(super) fn selects(selector: &Labels, labels: &Labels) -> bool {
+    !selector.is_empty() && selector.iter().all(|(label, value)| labels.get(label) == Some(value))
+}
+
+/// Whether an endpoint would show the change of a pod.
+fn looks_different(old: &Pod, new: &Pod) -> bool {
+    let shown = |pod: &Pod| (pod.is_ready(), ready_since(pod), pod.is_finished(), pod.metadata.is_deleting());
+    shown(old) != shown(new)
+        || old.status.pod_ips != new.status.pod_ips
+        || old.spec.node_name != new.spec.node_name
+        || (&old.spec.hostname, &old.spec.subdomain) != (&new.spec.hostname, &new.spec.subdomain)
+}
+
+/// Whether the Service's endpoints are the pods that it selects.
+pub(super) fn is_served_by_pods(service: &Service) -> bool {
+    !service.spec.selector.is_empty() && service.spec.r#type != EXTERNAL_NAME
+}
+
+/// Whether this manager is the one that the slice names.
+pub(super) fn is_managed_by(slice: &EndpointSlice, manager: &str) -> bool {
+    slice.metadata.labels.get(SLICE_MANAGED_BY).is_some_and(|held| *held == manager)
+}
+
+/// A slice with its endpoints.
+pub(super) fn read_slice(slice: Arc<EndpointSlice>) -> Result<HeldSlice, ObserveError> {
+    let key = Key::of(&slice.metadata);
+    HeldSlice::read(slice).map_err(|error| ObserveError::Terminal(format!("EndpointSlice {key}: {error}")))
+}
+
+/// Endpoints with their subsets.
+#[derive(Clone, Debug)]
+pub(super) struct HeldEndpoints {
+    pub(super) endpoints: Arc<Endpoints>,
+    pub(super) subsets: Vec<EncodedSubset>,
+}
+
+/// Endpoints with their subsets.
+pub(super) fn read_endpoints(endpoints: Arc<Endpoints>) -> Result<HeldEndpoints, ObserveError> {
+    let subsets = endpoints.subsets().map_err(|error| {
+        ObserveError::Terminal(format!("Endpoints {}: {error}", Key::of(&endpoints.metadata)))
+    })?;
+    Ok(HeldEndpoints { endpoints, subsets })
+}
+
+/// A change of a slice that `is_ours` accepts concerns the object of the Service that it names, or named. What is there at
+/// the start is told only if `initially` is set.
+pub(super) fn of_slices(is_ours: fn(&EndpointSlice) -> bool, initially: bool) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
+        if delta.resync || (delta.initial && !initially) {
+            return;
+        }
+        let (old, new) = delta.typed::<EndpointSlice>();
+        let service = |slice: &EndpointSlice| {
+            let name = slice.metadata.labels.get(SERVICE_NAME).filter(|_| is_ours(slice))?;
+            Some(Key::new(slice.metadata.namespace.clone(), name.clone()))
+        };
+        let (before, now) = (old.and_then(service), new.and_then(service));
+        if before != now {
+            before.into_iter().for_each(&mut *emit);
+        }
+        now.into_iter().for_each(emit);
+    })
+}
+
+/// Whether the Service has no address of its own, so that DNS answers with its endpoints'.
+pub(super) fn is_headless(service: &Service) -> bool {
+    let address = &service.spec.cluster_ip;
+    address.is_empty() || *address == NO_ADDRESS
+}
+
+/// The family of an address.
+pub(super) fn family_of(address: &str) -> &'static str {
+    if address.contains(':') { IPV6 } else { IPV4 }
+}
+
+/// When the pod's readiness changed last.
+pub(super) fn ready_since(pod: &Pod) -> Option<Time> {
+    pod.condition("Ready").and_then(|ready| ready.last_transition_time)
+}
+
+/// The name that the pod has within the Service. Only the Service that a pod names as its subdomain lends it one.
+pub(super) fn hostname<'a>(service: &Service, pod: &'a Pod) -> Option<&'a Str> {
+    let hostname = &pod.spec.hostname;
+    (!hostname.is_empty() && pod.spec.subdomain == service.metadata.name).then_some(hostname)
+}
+
+/// What a port of a Service comes to in this pod; `None` for a named one that it does not have.
+pub(super) fn port_number(port: &ServicePort, pod: &Pod) -> Option<i32> {
+    let name = match &port.target_port {
+        // The server fills the port's own number in; where it did not, that is what is meant.
+        None => return Some(port.port),
+        Some(IntOrString::Int(number)) => return Some(*number),
+        Some(IntOrString::Str(name)) => name,
+    };
+    let containers = pod.spec.containers.iter().map(|container| &container.ports);
+    let sidecars = pod.spec.init_containers.iter().filter(|held| held.restart_policy == "Always");
+    let mut all = containers.chain(sidecars.map(|container| &container.ports)).flatten();
+    let is_meant = |held: &&ContainerPort| held.name == *name && held.protocol == port.protocol;
+    all.find(is_meant).map(|held| held.container_port)
+}

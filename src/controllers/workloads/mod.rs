@@ -1,0 +1,4 @@
+//! Workloads: what keeps pods of one template running.
+
+pub mod deployment;
+pub mod replicaset;

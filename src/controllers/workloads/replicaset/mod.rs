@@ -1,0 +1,190 @@
+//! ReplicaSets: as many pods of one template as the ReplicaSet asks for, no more and no fewer.
+//!
+//! The room observes a ReplicaSet with the pods that it manages or could adopt ([`view`]), and decides on adoption and
+//! release, on the pods to create or delete, and on the status ([`plan`], [`status`]). Which keys a change concerns:
+//!
+//! | change of | keys |
+//! |---|---|
+//! | a ReplicaSet | its own |
+//! | a pod with a managing ReplicaSet, its deletion included | that ReplicaSet's |
+//! | a pod whose managing ReplicaSet changed | the old and the new one's |
+//! | a pod without a controller that appeared, was relabelled or released | every ReplicaSet's that selects it |
+//!
+//! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote. So the
+//! room keeps no expectations of pods to come or go, as long as the framework
+//!
+//! - holds the key back until the pod and ReplicaSet caches have reached the resource versions of all answers to a
+//!   plan's writes, those of a batch that failed in part included;
+//! - after a create whose answer was lost, holds it back until the caches have reached a resource version that the
+//!   server gave out later than that. Should the create take effect later still, there is one pod too many for a
+//!   moment, and the ranking takes one away: never one too few, and no delete hits another pod than the chosen one,
+//!   since it carries the UID;
+//! - plans a second time at once when a step failed, so that the failure is recorded, and retries with backoff;
+//! - emits neither event of a write whose refusal was tolerated.
+//!
+//! It never writes a ReplicaSet's spec or metadata, never decodes a pod template's spec, and reads nothing live but
+//! the ReplicaSet itself before an adoption.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::api::Kind;
+use crate::api::apps::ReplicaSet;
+use crate::api::core::Pod;
+use crate::api::kinds::{PODS, REPLICA_SETS};
+use crate::framework::{
+    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, ObserveError, ReconcileEnd,
+    Room, RoomAdapter, Watch, workers,
+};
+use crate::informer::{Delta, Lister};
+use crate::model::selector::Selector;
+use crate::model::{Failure, Key, Plan, pods};
+
+mod metrics;
+mod plan;
+mod status;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use metrics::Metrics;
+use view::{Gates, View};
+
+/// What this room keeps at its number of pods.
+const KIND: &Kind = &REPLICA_SETS;
+
+/// The ReplicaSet controller's row of the registry.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "replicaset-controller",
+    aliases: &["replicaset"],
+    description: "Keeps as many pods of a ReplicaSet's template as it asks for.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: Some("replicaset-controller"),
+    event_source: None,
+    writes: &[
+        Grant { group: "apps", resource: "replicasets", verbs: &["get", "list", "watch"] },
+        Grant { group: "apps", resource: "replicasets/status", verbs: &["update"] },
+        // Asked for by admission (OwnerReferencesPermissionEnforcement), because pods block their owner's deletion.
+        Grant { group: "apps", resource: "replicasets/finalizers", verbs: &["update"] },
+        Grant { group: "", resource: "pods", verbs: &["create", "delete", "list", "patch", "watch"] },
+        Grant { group: "", resource: "events", verbs: &["create", "patch", "update"] },
+    ],
+    build: Some(build),
+};
+
+/// Builds the controller.
+pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    let replica_sets = Lister::new((build.store)(&REPLICA_SETS, None));
+    let pods = Lister::new((build.store)(&PODS, None));
+    let watches = vec![
+        Watch { kind: &REPLICA_SETS, field_selector: None, keys: replica_set_keys() },
+        Watch { kind: &PODS, field_selector: None, keys: pod_keys(replica_sets.clone()) },
+    ];
+    let gates = Gates {
+        deletion_cost: (build.gate)("PodDeletionCost"),
+        terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas"),
+    };
+    let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let room = Controller { replica_sets, pods, gates, metrics };
+    Ok(Built {
+        loops: vec![Loop {
+            queue: "replicaset",
+            kind: Some(&REPLICA_SETS),
+            workers: workers(build.config.flags.concurrent_replicaset_syncs),
+            watches,
+            reconcile: Arc::new(RoomAdapter(room)),
+        }],
+    })
+}
+
+/// The room: what it reads, and what is switched on.
+struct Controller {
+    replica_sets: Lister<ReplicaSet>,
+    pods: Lister<Pod>,
+    gates: Gates,
+    metrics: Metrics,
+}
+
+impl Room for Controller {
+    type View = View;
+
+    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
+        view::observe(self, key, failures)
+    }
+
+    fn plan(view: &View, now: Timestamp) -> Plan {
+        plan::plan(view, now)
+    }
+
+    fn decide(&self, _: &Key, view: &View, now: Timestamp) -> Plan {
+        let plan = plan::plan(view, now);
+        if view.failures.is_empty() {
+            self.metrics.planned(view, &plan, now);
+        }
+        plan
+    }
+
+    fn ended(&self, _: &Key, ended: ReconcileEnd<'_>) {
+        self.metrics.ended(ended);
+    }
+}
+
+fn replica_set_keys() -> KeyMap {
+    Arc::new(|delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
+        if let Some(replica_set) = delta.latest() {
+            emit(Key::of(replica_set.meta()));
+        }
+    })
+}
+
+fn pod_keys(replica_sets: Lister<ReplicaSet>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
+        // What is there at the start, and at a resync, is told of ReplicaSets too, and each of those looks at its pods.
+        if delta.initial || delta.resync {
+            return;
+        }
+        let (old, new) = delta.typed::<Pod>();
+        if old.zip(new).is_some_and(|(old, new)| pods::counts_alike(old, new)) {
+            return;
+        }
+        let owner_before = old.and_then(|pod| pod.metadata.controller());
+        let owner_now = new.and_then(|pod| pod.metadata.controller());
+        if let Some(old) = old
+            && (new.is_none() || owner_before != owner_now)
+        {
+            managing_key(&replica_sets, old).into_iter().for_each(&mut *emit);
+        }
+        let Some(new) = new else { return };
+        if owner_now.is_some() {
+            managing_key(&replica_sets, new).into_iter().for_each(emit);
+            return;
+        }
+        let relabelled = old.is_none_or(|old| old.metadata.labels != new.metadata.labels);
+        if (relabelled || owner_before.is_some()) && !new.metadata.is_deleting() {
+            for replica_set in replica_sets.list_namespace(&new.metadata.namespace) {
+                if selects(&replica_set, new) {
+                    emit(Key::of(&replica_set.metadata));
+                }
+            }
+        }
+    })
+}
+
+/// The key of the ReplicaSet that manages `pod`, if one does and we know it. One that we don't know yet brings its
+/// own key when it arrives.
+fn managing_key(replica_sets: &Lister<ReplicaSet>, pod: &Pod) -> Option<Key> {
+    let owner = pod.metadata.controller().filter(|owner| owner.kind == KIND.kind)?;
+    let key = Key::new(pod.metadata.namespace.clone(), owner.name.clone());
+    replica_sets.get(&key).filter(|found| found.metadata.uid == owner.uid)?;
+    Some(key)
+}
+
+/// Whether the ReplicaSet's selector is usable and selects the pod.
+fn selects(replica_set: &ReplicaSet, pod: &Pod) -> bool {
+    Selector::compile(&replica_set.spec.selector)
+        .is_ok_and(|selector| !selector.is_empty() && selector.matches(&pod.metadata.labels))
+}
