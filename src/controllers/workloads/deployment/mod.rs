@@ -39,13 +39,10 @@ mod plan;
 mod tests;
 mod view;
 
-use view::{Gates, View};
+use view::{Gates, RECREATE, View};
 
 /// What this room rolls out.
 const KIND: &Kind = &DEPLOYMENTS;
-
-/// `spec.strategy.type` that takes all old pods away before it makes new ones.
-const RECREATE: &str = "Recreate";
 
 /// The Deployment controller's row of the registry.
 pub const DESCRIPTOR: Descriptor = Descriptor {

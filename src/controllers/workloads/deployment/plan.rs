@@ -8,7 +8,7 @@
 //! | module | decides on |
 //! |---|---|
 //! | [`claims`] | which ReplicaSets are the Deployment's |
-//! | [`draft`] | nothing: it is the plan in the making, which the others change |
+//! | [`draft`], [`member`] | nothing: they are the plan in the making, which the others change |
 //! | [`revisions`] | the new ReplicaSet, its annotations and revision |
 //! | [`scale`] | sizes when the Deployment's own size changed, or it is paused |
 //! | [`rolling`], [`recreate`] | sizes while a template is rolled out |
@@ -19,18 +19,19 @@
 
 use jiff::Timestamp;
 
-use super::RECREATE;
-use super::view::View;
+use super::view::{RECREATE, View};
 use crate::model::Plan;
-use crate::wire::WireError;
 
+mod annotations;
 mod bounds;
 mod bytes;
 mod claims;
 mod cleanup;
 mod conditions;
 mod draft;
+mod error;
 mod failures;
+mod member;
 mod progress;
 mod recreate;
 mod revisions;
@@ -45,18 +46,8 @@ pub(super) use scale::{Share, distribute};
 
 use claims::Claims;
 use draft::Draft;
+use error::Unplannable;
 use failures::Verdict;
-
-/// A Deployment of which no plan can be made. The API server lets none of them pass.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unplannable {
-    /// Bytes that are no message.
-    #[error(transparent)]
-    Malformed(#[from] WireError),
-    /// An unknown strategy, or an impossible one.
-    #[error("spec.strategy: {0}")]
-    Strategy(String),
-}
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     decide(view, now)

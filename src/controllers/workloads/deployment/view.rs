@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::{Controller, RECREATE};
+use super::Controller;
 use crate::api::AnyObject;
 use crate::api::apps::{Deployment, ReplicaSet};
 use crate::api::kinds::{BY_CONTROLLER, orphan_key};
@@ -11,6 +11,9 @@ use crate::framework::ObserveError;
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key};
 use crate::wire::Uid;
+
+/// The strategy by which no pod of the new template comes before the last of the old ones has gone.
+pub(super) const RECREATE: &str = "Recreate";
 
 /// Feature gates that matter here.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,10 @@
 
 use super::super::MANAGER;
 use super::super::services::{HEADLESS, SLICE_MANAGED_BY, TRIGGER_TIME, is_headless};
-use super::packing::Draft;
+use bytes::Bytes;
+
 use crate::api::core::Service;
-use crate::api::discovery::{ENDPOINTS, EndpointSlice};
+use crate::api::discovery::{ENDPOINTS, Endpoint, EndpointPort, EndpointSlice};
 use crate::api::kinds::{SERVICE_NAME, SERVICES};
 use crate::api::meta::ObjectMeta;
 use crate::model::metadata::{annotation_edit, label_edits};
@@ -33,6 +34,40 @@ fn unreserved(labels: &Labels) -> impl Iterator<Item = (&str, &str)> {
 /// Whether the Service's own labels are no longer the slice's.
 pub(super) fn is_relabelled(held: &Labels, wanted: &Labels) -> bool {
     !unreserved(held).eq(unreserved(wanted))
+}
+
+/// The content of a slice to be written.
+#[derive(Clone, Debug)]
+pub(super) struct Draft<'a> {
+    pub(super) family: Str,
+    pub(super) ports: Vec<EndpointPort>,
+    pub(super) endpoints: Vec<Placed<'a>>,
+}
+
+/// An endpoint in its place.
+#[derive(Clone, Debug)]
+pub(super) struct Placed<'a> {
+    /// As it should be.
+    pub(super) endpoint: Endpoint,
+    /// As it is, with its encoding; `None` if it is new.
+    pub(super) held: Option<&'a (Endpoint, Bytes)>,
+}
+
+impl<'a> Draft<'a> {
+    /// A slice like it, without endpoints.
+    pub(super) fn empty_of(held: &'a HeldSlice) -> Self {
+        let slice = &held.slice;
+        Self { family: slice.address_type.clone(), ports: slice.ports.clone(), endpoints: Vec::new() }
+    }
+
+    /// The slice as it is.
+    pub(super) fn of(held: &'a HeldSlice) -> Result<Self, WireError> {
+        let placed = |held: &'a (Endpoint, Bytes)| {
+            // Hints are given anew wherever something is written.
+            Placed { endpoint: Endpoint { hints: None, ..held.0.clone() }, held: Some(held) }
+        };
+        Ok(Self { endpoints: held.endpoints()?.iter().map(placed).collect(), ..Self::empty_of(held) })
+    }
 }
 
 /// Writes the slices of one Service.

@@ -9,33 +9,15 @@ use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use bytes::Bytes;
-
 use super::super::view::View;
+use super::Count;
 use super::demand::{Group, Wanted};
-use super::{Count, draft};
+use super::draft::{self, Draft, Placed};
 use crate::api::core::Service;
-use crate::api::discovery::{Endpoint, EndpointPort};
+use crate::api::discovery::Endpoint;
 use crate::api::kinds::SERVICES;
 use crate::model::slices::{self, EncodedEndpoint, HeldSlice, Ports};
-use crate::wire::{Labels, Str, Time, WireError};
-
-/// The content of a slice to be written.
-#[derive(Clone, Debug)]
-pub(super) struct Draft<'a> {
-    pub(super) family: Str,
-    pub(super) ports: Vec<EndpointPort>,
-    pub(super) endpoints: Vec<Placed<'a>>,
-}
-
-/// An endpoint in its place.
-#[derive(Clone, Debug)]
-pub(super) struct Placed<'a> {
-    /// As it should be.
-    pub(super) endpoint: Endpoint,
-    /// As it is, with its encoding; `None` if it is new.
-    pub(super) held: Option<&'a (Endpoint, Bytes)>,
-}
+use crate::wire::{Labels, Time, WireError};
 
 /// What becomes of the slices of one family.
 #[derive(Debug, Default)]
@@ -232,22 +214,6 @@ enum Kept<'a> {
     None,
     /// Something, or all with changes, or under other labels.
     Changed(Draft<'a>),
-}
-
-impl<'a> Draft<'a> {
-    fn empty_of(held: &'a HeldSlice) -> Self {
-        let slice = &held.slice;
-        Self { family: slice.address_type.clone(), ports: slice.ports.clone(), endpoints: Vec::new() }
-    }
-
-    /// The slice as it is.
-    pub(super) fn of(held: &'a HeldSlice) -> Result<Self, WireError> {
-        let placed = |held: &'a (Endpoint, Bytes)| {
-            // Hints are given anew wherever something is written.
-            Placed { endpoint: Endpoint { hints: None, ..held.0.clone() }, held: Some(held) }
-        };
-        Ok(Self { endpoints: held.endpoints()?.iter().map(placed).collect(), ..Self::empty_of(held) })
-    }
 }
 
 impl<'a> Packed<'a> {

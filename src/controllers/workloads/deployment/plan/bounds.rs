@@ -1,6 +1,6 @@
 //! How many pods there may be and how many must be available, from `replicas`, `maxSurge` and `maxUnavailable`.
 
-use super::Unplannable;
+use super::error::Unplannable;
 use crate::api::apps::DeploymentSpec;
 use crate::wire::IntOrString;
 
@@ -67,4 +67,9 @@ fn resolve(value: Option<&IntOrString>, of: i32, round: Round) -> Result<i32, Un
         Round::Down => hundredths / 100,
     };
     Ok(i32::try_from(rounded).unwrap_or(i32::MAX))
+}
+
+/// Seconds without progress after which a roll-out counts as failed; `None` if it never does.
+pub(super) fn deadline(spec: &DeploymentSpec) -> Option<i32> {
+    spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)
 }

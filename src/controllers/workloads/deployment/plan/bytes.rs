@@ -1,10 +1,10 @@
 //! The bodies of writes. What exists is edited in its own bytes: every field that is not ours, known or not, stays.
 
-use super::super::KIND;
-use super::Unplannable;
-use super::draft::Member;
-use super::revisions::REVISION;
+use super::annotations::REVISION;
+use super::error::Unplannable;
+use super::member::Member;
 use crate::api::apps::{Deployment, DeploymentCondition, DeploymentStatus};
+use crate::api::kinds::DEPLOYMENTS;
 use crate::api::meta::ObjectMeta;
 use crate::model::owners::controller_reference;
 use crate::model::plan::Verb;
@@ -41,7 +41,7 @@ pub(super) fn new_replica_set(
         namespace: deployment.metadata.namespace.clone(),
         labels: pods::template_metadata(&deployment.spec.template)?.labels.with(HASH_LABEL, &hash),
         annotations: member.changed_annotations().collect(),
-        owner_references: vec![controller_reference(&deployment.metadata, KIND)],
+        owner_references: vec![controller_reference(&deployment.metadata, &DEPLOYMENTS)],
         ..ObjectMeta::default()
     };
     let selector = match get(&deployment.raw, &[SPEC, SELECTOR])? {
@@ -94,7 +94,7 @@ pub(super) fn status_update(
     }
     let body = edit(&deployment.raw, &edits)?;
     let verb = Verb::UpdateSubresource("status", body.into());
-    Ok(Some(Write::new(KIND, Key::of(&deployment.metadata), verb)))
+    Ok(Some(Write::new(&DEPLOYMENTS, Key::of(&deployment.metadata), verb)))
 }
 
 fn status_edits(deployment: &Deployment, new: &DeploymentStatus) -> Result<Vec<Edit>, WireError> {

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::KIND;
 use super::super::view::View;
 use crate::api::apps::ReplicaSet;
-use crate::api::kinds::REPLICA_SETS;
+use crate::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use crate::model::owners::{self, Claim, claim};
 use crate::model::plan::{Expect, Tolerate, Verb, Verify};
 use crate::model::{Key, Patch, Plan, Step, Write};
@@ -47,9 +46,10 @@ impl<'a> Claims<'a> {
         let mut steps: Vec<Step> = self.releases(view).into_iter().map(Step::Write).collect();
         if self.adopts() {
             let expect = Expect::Alive(owner.uid.clone());
-            steps.push(Step::Verify(Verify { kind: KIND, key: Key::of(owner), expect }));
+            steps.push(Step::Verify(Verify { kind: &DEPLOYMENTS, key: Key::of(owner), expect }));
             // Nothing is tolerated here: one that is gone or taken may have told nobody, so the plan is made again.
-            let adoption = |set: &&ReplicaSet| patch(set, owners::adoption(owner, KIND, &set.metadata));
+            let adoption =
+                |set: &&ReplicaSet| patch(set, owners::adoption(owner, &DEPLOYMENTS, &set.metadata));
             steps.extend(self.adopted.iter().map(adoption).map(Step::Write));
         }
         Plan { steps, ..Plan::default() }

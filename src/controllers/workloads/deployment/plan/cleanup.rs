@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use super::claims::by_age;
-use super::draft::{Draft, Member};
-use super::revisions::revision;
+use super::draft::Draft;
+use super::member::Member;
 
 /// Deletes those beyond the limit, the oldest revisions first; never one that has pods, or may have.
 pub(super) fn clean_up(draft: &mut Draft<'_>) {
@@ -23,7 +23,7 @@ pub(super) fn clean_up(draft: &mut Draft<'_>) {
 }
 
 fn by_revision(a: &Member, b: &Member) -> Ordering {
-    let number = |member| revision(member).unwrap_or(0);
+    let number = |member: &Member| member.revision().unwrap_or(0);
     number(a).cmp(&number(b)).then_with(|| by_age(&a.object, &b.object))
 }
 

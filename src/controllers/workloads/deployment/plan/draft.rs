@@ -3,112 +3,23 @@
 //! The deciding modules change it in the order in which the original writes; [`Draft::into_plan`] turns it into steps,
 //! with one write for each object that changed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::super::KIND;
 use super::super::view::View;
+use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS};
 use super::bounds::Bounds;
+use super::bytes;
 use super::claims::Claims;
-use super::{Unplannable, bytes, revisions};
+use super::error::Unplannable;
+use super::member::{Member, size};
 use crate::api::apps::{DeploymentSpec, DeploymentStatus, ReplicaSet};
-use crate::api::kinds::REPLICA_SETS;
+use crate::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use crate::model::plan::{EventSpec, Regarding, Tolerate, Verb};
 use crate::model::template::Template;
 use crate::model::{Key, Plan, Step, Write};
-use crate::wire::Str;
-
-/// A ReplicaSet of the Deployment, as it is and as it is to be.
-pub(super) struct Member {
-    /// As it is. One that is to be created has a name and nothing else.
-    pub(super) object: Arc<ReplicaSet>,
-    /// Pods that it is to have.
-    pub(super) replicas: i32,
-    /// Annotations that are to change.
-    annotations: BTreeMap<&'static str, String>,
-    /// Annotations that come from the Deployment.
-    inherited: BTreeMap<String, String>,
-    /// `minReadySeconds` that it is to have, if another one.
-    pub(super) min_ready_seconds: Option<i32>,
-    /// Whether it is to be created.
-    is_new: bool,
-    is_deleted: bool,
-}
-
-impl Member {
-    fn existing(object: &Arc<ReplicaSet>) -> Self {
-        Self {
-            replicas: size(object),
-            object: Arc::clone(object),
-            annotations: BTreeMap::new(),
-            inherited: BTreeMap::new(),
-            min_ready_seconds: None,
-            is_new: false,
-            is_deleted: false,
-        }
-    }
-
-    /// Whether it is to have pods.
-    pub(super) fn is_active(&self) -> bool {
-        self.replicas > 0
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.object.metadata.name
-    }
-
-    /// Available pods that stay when it shrinks to the size it is to have: the ReplicaSet takes those away first that are
-    /// not available. Its status may still count pods that an earlier shrinking took.
-    pub(super) fn available(&self) -> i32 {
-        self.object.status.available_replicas.clamp(0, self.replicas)
-    }
-
-    /// Whether its status speaks of its present size.
-    pub(super) fn is_observed(&self) -> bool {
-        self.object.status.observed_generation >= self.object.metadata.generation
-    }
-
-    /// The annotation as it is to be.
-    pub(super) fn annotation(&self, key: &str) -> Option<&str> {
-        let changed = self.annotations.get(key).or_else(|| self.inherited.get(key)).map(String::as_str);
-        changed.or_else(|| self.object.metadata.annotations.get(key).map(Str::as_str))
-    }
-
-    /// Sets an annotation of the controller's own.
-    pub(super) fn annotate(&mut self, key: &'static str, value: String) {
-        if self.annotation(key) != Some(&value) {
-            self.annotations.insert(key, value);
-        }
-    }
-
-    /// Sets an annotation that the Deployment has.
-    pub(super) fn inherit(&mut self, key: &str, value: &str) {
-        if self.annotation(key) != Some(value) {
-            self.inherited.insert(key.to_owned(), value.to_owned());
-        }
-    }
-
-    /// All annotations that are to change.
-    pub(super) fn changed_annotations(&self) -> impl Iterator<Item = (&str, &str)> {
-        let own = self.annotations.iter().map(|(key, value)| (*key, value.as_str()));
-        own.chain(self.inherited.iter().map(|(key, value)| (key.as_str(), value.as_str())))
-    }
-
-    /// Whether it is to differ from what it is.
-    pub(super) fn is_changed(&self) -> bool {
-        self.replicas != size(&self.object)
-            || self.min_ready_seconds.is_some()
-            || self.changed_annotations().next().is_some()
-    }
-}
-
-/// Pods asked for. (The server fills in 1 where it is left out.)
-pub(super) fn size(set: &ReplicaSet) -> i32 {
-    set.spec.replicas.unwrap_or(1).max(0)
-}
 
 /// See the module.
 pub(super) struct Draft<'a> {
@@ -188,7 +99,7 @@ impl<'a> Draft<'a> {
 
     /// A member that has to be created, with no pods yet. Its position.
     pub(super) fn add(&mut self, object: ReplicaSet) -> usize {
-        self.members.push(Member { is_new: true, ..Member::existing(&Arc::new(object)) });
+        self.members.push(Member::new(&Arc::new(object)));
         let at = self.members.len() - 1;
         self.new = Some(at);
         self.touch(at);
@@ -215,8 +126,8 @@ impl<'a> Draft<'a> {
     /// Notes the Deployment's size and its upper bound at the member, from which proportional scaling starts next time.
     pub(super) fn annotate_size(&mut self, at: usize) {
         let (desired, most) = (self.bounds.replicas.to_string(), self.bounds.most().to_string());
-        self.members[at].annotate(revisions::DESIRED_REPLICAS, desired);
-        self.members[at].annotate(revisions::MAX_REPLICAS, most);
+        self.members[at].annotate(DESIRED_REPLICAS, desired);
+        self.members[at].annotate(MAX_REPLICAS, most);
         self.touch(at);
     }
 
@@ -269,7 +180,7 @@ impl<'a> Draft<'a> {
         let (from, to) = (size(&member.object), member.replicas);
         let direction = if from < to { "up" } else { "down" };
         EventSpec {
-            regarding: Regarding::of(KIND, &self.view.deployment.metadata),
+            regarding: Regarding::of(&DEPLOYMENTS, &self.view.deployment.metadata),
             warning: false,
             reason: "ScalingReplicaSet",
             message: format!("Scaled {direction} replica set {} from {from} to {to}", member.name()),

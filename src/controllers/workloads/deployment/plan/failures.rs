@@ -3,11 +3,11 @@
 //! Only the creation of a ReplicaSet leaves traces. It is the first write of its plan (but for releases), so what was
 //! observed still holds.
 
-use super::super::KIND;
 use super::super::view::in_the_way;
 use super::draft::Draft;
-use super::{Unplannable, conditions, progress};
-use crate::api::kinds::REPLICA_SETS;
+use super::error::Unplannable;
+use super::{bounds, conditions};
+use crate::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use crate::model::plan::{EventSpec, Regarding};
 use crate::model::{Failure, Plan, Step};
 
@@ -61,11 +61,11 @@ pub(super) fn count_collision(mut draft: Draft<'_>) -> Result<Plan, Unplannable>
 pub(super) fn record_create(mut draft: Draft<'_>, failure: &Failure) -> Result<Plan, Unplannable> {
     let name = failure.key.name.as_str();
     let message = format!("Failed to create new replica set {name:?}: {}", failure.message);
-    if progress::deadline(draft.spec()).is_some() {
+    if bounds::deadline(draft.spec()).is_some() {
         let failed = conditions::progressing("False", CREATE_ERROR, message.clone(), draft.now);
         conditions::set(&mut draft.status, failed);
     }
-    let regarding = Regarding::of(KIND, &draft.view.deployment.metadata);
+    let regarding = Regarding::of(&DEPLOYMENTS, &draft.view.deployment.metadata);
     let mut plan = draft.into_plan()?;
     plan.steps.push(Step::Emit(EventSpec { regarding, warning: true, reason: CREATE_ERROR, message }));
     Ok(plan)

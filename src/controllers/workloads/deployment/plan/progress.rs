@@ -4,20 +4,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::bounds::deadline;
 use super::conditions::{self, NEW_AVAILABLE, PROGRESSING, REPLICA_FAILURE, TIMED_OUT};
 use super::draft::Draft;
 use super::status;
-use crate::api::apps::{DeploymentCondition, DeploymentSpec, DeploymentStatus};
+use crate::api::apps::{DeploymentCondition, DeploymentStatus};
 
 const PAUSED: &str = "DeploymentPaused";
 
 /// How much later than the deadline to look again: by any time at all.
 const JUST_AFTER: Duration = Duration::from_millis(1);
-
-/// Seconds without progress after which a roll-out counts as failed; `None` if it never does.
-pub(super) fn deadline(spec: &DeploymentSpec) -> Option<i32> {
-    spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)
-}
 
 /// Notes that the Deployment was paused or resumed, so that the time it was paused does not count against the deadline.
 /// One that has missed its deadline stays so until there is progress.

@@ -3,18 +3,11 @@
 //! Each template that was rolled out has a revision, counted upwards. Rolling back to a template means that its
 //! ReplicaSet gets the next revision and remembers the one it had.
 
-use super::draft::{Draft, Member};
-use super::{conditions, progress};
+use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY};
+use super::bounds::deadline;
+use super::conditions;
+use super::draft::Draft;
 use crate::api::apps::ReplicaSet;
-
-/// The revision of a ReplicaSet, and at a Deployment that of its present template.
-pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Revisions that a ReplicaSet had before.
-const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// `spec.replicas` of the Deployment when the ReplicaSet was scaled last.
-pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-/// The same with the surge allowed.
-pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
 /// A Deployment's annotations that are no business of its ReplicaSets.
 const NOT_INHERITED: &[&str] = &[
@@ -44,9 +37,7 @@ pub(super) fn settle(draft: &mut Draft<'_>) {
         draft.touch(at);
     }
     draft.revision = draft.members[at].annotation(REVISION).map(str::to_owned);
-    if progress::deadline(draft.spec()).is_some()
-        && conditions::get(&draft.status, conditions::PROGRESSING).is_none()
-    {
+    if deadline(draft.spec()).is_some() && conditions::get(&draft.status, conditions::PROGRESSING).is_none() {
         let message = format!("Found new replica set {:?}", draft.members[at].name());
         let found = conditions::progressing("True", "FoundNewReplicaSet", message, draft.now);
         conditions::set(&mut draft.status, found);
@@ -63,7 +54,7 @@ pub(super) fn create(draft: &mut Draft<'_>) -> usize {
     annotate(draft, at);
     draft.annotate_size(at);
     draft.revision = draft.members[at].annotation(REVISION).map(str::to_owned);
-    if progress::deadline(draft.spec()).is_some() {
+    if deadline(draft.spec()).is_some() {
         let message = format!("Created new replica set {:?}", draft.members[at].name());
         let created = conditions::progressing("True", "NewReplicaSetCreated", message, draft.now);
         conditions::set(&mut draft.status, created);
@@ -82,21 +73,13 @@ fn name(deployment: &str, hash: &str) -> String {
     format!("{stem}-{hash}")
 }
 
-/// The revision of a member: 0 if it has none, `None` if what it has is not a number.
-pub(super) fn revision(member: &Member) -> Option<i64> {
-    match member.annotation(REVISION) {
-        None | Some("") => Some(0),
-        Some(text) => text.parse().ok(),
-    }
-}
-
 fn annotate(draft: &mut Draft<'_>, at: usize) {
-    let old = draft.old().into_iter().filter_map(|at| revision(&draft.members[at]));
+    let old = draft.old().into_iter().filter_map(|at| draft.members[at].revision());
     let next = old.max().unwrap_or(0).max(0).saturating_add(1);
     let deployment = &draft.view.deployment.metadata;
     let member = &mut draft.members[at];
     // Somebody else's idea of a revision: leave it all alone, as the original does.
-    let Some(present) = revision(member) else { return };
+    let Some(present) = member.revision() else { return };
     for (key, value) in deployment.annotations.iter() {
         if !NOT_INHERITED.contains(&key.as_str()) {
             member.inherit(key, value);

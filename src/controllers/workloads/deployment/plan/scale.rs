@@ -5,9 +5,10 @@
 
 use std::cmp::{Ordering, Reverse};
 
+use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS};
 use super::claims::by_age;
-use super::draft::{Draft, Member};
-use super::revisions::{DESIRED_REPLICAS, MAX_REPLICAS};
+use super::draft::Draft;
+use super::member::Member;
 
 /// Whether some ReplicaSet with pods was scaled last when the Deployment had another size.
 pub(super) fn is_due(draft: &Draft<'_>) -> bool {

@@ -1,10 +1,12 @@
 //! The status: what the ReplicaSets' statuses add up to.
 
-use super::super::KIND;
 use super::super::view::View;
-use super::draft::{Draft, Member};
-use super::{Unplannable, bytes, conditions};
+use super::draft::Draft;
+use super::error::Unplannable;
+use super::member::Member;
+use super::{bytes, conditions};
 use crate::api::apps::{DeploymentStatus, ReplicaSetStatus};
+use crate::api::kinds::DEPLOYMENTS;
 use crate::model::plan::{EventSpec, Regarding};
 use crate::model::{Plan, Step};
 
@@ -78,7 +80,7 @@ pub(super) fn refuse_to_select_all(view: &View) -> Result<Plan, Unplannable> {
     let mut status = deployment.status.clone();
     status.observed_generation = status.observed_generation.max(deployment.metadata.generation);
     let mut steps = vec![Step::Emit(EventSpec {
-        regarding: Regarding::of(KIND, &deployment.metadata),
+        regarding: Regarding::of(&DEPLOYMENTS, &deployment.metadata),
         warning: true,
         reason: "SelectingAll",
         message: "This deployment is selecting all pods. A non-empty selector is required.".to_owned(),

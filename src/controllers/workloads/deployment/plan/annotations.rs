@@ -1,0 +1,10 @@
+//! The annotations by which Deployments and their ReplicaSets keep count of revisions and sizes, as clients know them.
+
+/// The revision of a ReplicaSet, and at a Deployment that of its present template.
+pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
+/// Revisions that a ReplicaSet had before.
+pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+/// `spec.replicas` of the Deployment when the ReplicaSet was scaled last.
+pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+/// The same with the surge allowed.
+pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
