@@ -35,8 +35,8 @@ use callgrind::counted;
 use coxswain::api::kinds::CONFIG_MAPS;
 use coxswain::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
 use coxswain::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Instance, Loop, ObserveError, Outcome, Pass, Reads,
-    Reconcile,
+    Build, BuildError, Built, DefaultState, Descriptor, Instance, Loop, LoopSettings, ObserveError, Outcome,
+    Pass, PlanNote, Reads, Reconcile,
 };
 use coxswain::model::Key;
 use coxswain::model::clock::SystemClock;
@@ -171,7 +171,8 @@ impl Reconcile for Writes {
     fn plan(&self, key: &Key, _: &[Failure], _: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
         let body = Bytes::from_static(b"\x0a\x00");
         let write = Write::new(&CONFIG_MAPS, key.clone(), Verb::Create(body));
-        Ok(Pass::Plan(Plan { steps: vec![Step::Write(write)], ..Plan::default() }))
+        let plan = Plan { steps: vec![Step::Write(write)], ..Plan::default() };
+        Ok(Pass::Plan(plan, PlanNote::default()))
     }
 }
 
@@ -180,8 +181,8 @@ fn build(_: &Build<'_>) -> Result<Built, BuildError> {
     let work = Loop {
         queue: "benchmark",
         kind: Some(&CONFIG_MAPS),
-        workers: 1,
-        watches: Vec::new(),
+        settings: LoopSettings::default(),
+        wake_ups: Vec::new(),
         reconcile: Arc::new(Writes),
     };
     Ok(Built { loops: vec![work] })

@@ -88,7 +88,9 @@ impl Worker {
         outcome: &Outcome,
         asked: Vec<oneshot::Sender<Synced>>,
     ) -> Vec<oneshot::Sender<Synced>> {
-        if !matches!(outcome, Outcome::Waiting(_)) || self.expectations.waited(key) >= PATIENCE {
+        if !matches!(outcome, Outcome::Waiting(_))
+            || self.expectations.waited(self.expecting(key)) >= PATIENCE
+        {
             return asked;
         }
         self.demands.put_back(key, asked);
@@ -113,14 +115,14 @@ impl Worker {
 
     /// Observes and plans, and does nothing.
     pub(super) async fn explain(&self, key: &Key) -> Explained {
-        let waiting_for = match self.expectations.check(key) {
+        let waiting_for = match self.expectations.check(self.expecting(key)) {
             Readiness::Waiting(kind) | Readiness::Uncertain(kind, _) => Some(kind),
             Readiness::Ready | Readiness::GivenUp(_) => None,
         };
         match self.decide(key, &[], &WrittenKinds::new()).await {
             Ok(plan) => Explained {
-                requeue_after: plan.as_ref().and_then(|plan| plan.requeue_after),
-                actions: Ok(plan.map(|plan| planned(&plan))),
+                requeue_after: plan.as_ref().and_then(|(plan, _)| plan.requeue_after),
+                actions: Ok(plan.map(|(plan, _)| planned(&plan))),
                 waiting_for,
             },
             Err(error) => Explained { actions: Err(error.to_string()), requeue_after: None, waiting_for },

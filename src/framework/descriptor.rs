@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::dynamic::{DynamicRoom, DynamicWatches};
 use super::metrics::RoomMetrics;
 use super::room::Reconcile;
-use crate::api::Kind;
-use crate::informer::{Delta, Store};
-use crate::model::Key;
+use super::settings::LoopSettings;
+use super::watch::{CacheSource, WakeUp, Watch};
+use crate::api::{Kind, Object};
 use crate::serve::PageHandler;
 use crate::wire::Str;
 
@@ -74,14 +74,26 @@ pub struct Build<'a> {
     pub root_ca: Option<Str>,
     /// Whether there is a key to sign service-account tokens with.
     pub can_sign_tokens: bool,
-    /// The store of a watch, which the framework starts for as long as the controller lives.
-    pub store: &'a dyn Fn(&'static Kind, Option<&'static str>) -> Arc<Store>,
+    /// What it watches, see [`Build::watch`].
+    pub caches: CacheSource<'a>,
     /// Watches whatever the API has that the room wants, for as long as the controller lives; to be asked for once.
     pub dynamic: &'a dyn Fn(Arc<dyn DynamicRoom>) -> Arc<DynamicWatches>,
     /// Answers requests for `/debug/controllers/NAME` and all below it for as long as the controller lives.
     pub debug: &'a dyn Fn(PageHandler),
     /// Metrics of its own.
     pub metrics: &'a RoomMetrics,
+}
+
+impl Build<'_> {
+    /// Watches all objects of a kind for as long as the controller lives.
+    pub fn watch<T: Object>(&self, kind: &'static Kind) -> Watch<T> {
+        self.caches.watch(kind, None)
+    }
+
+    /// Watches the objects of a kind whose fields match.
+    pub fn watch_selected<T: Object>(&self, kind: &'static Kind, field_selector: &'static str) -> Watch<T> {
+        self.caches.watch(kind, Some(field_selector))
+    }
 }
 
 /// A controller that can't start.
@@ -107,29 +119,10 @@ pub struct Loop {
     pub queue: &'static str,
     /// The kind of object that its keys name; `None` if they name none.
     pub kind: Option<&'static Kind>,
-    /// Workers that take keys at the same time.
-    pub workers: usize,
-    /// The watches whose changes concern it.
-    pub watches: Vec<Watch>,
+    /// How it works.
+    pub settings: LoopSettings,
+    /// The watches whose changes queue its keys.
+    pub wake_ups: Vec<WakeUp>,
     /// What is done with a key.
     pub reconcile: Arc<dyn Reconcile>,
 }
-
-/// How many workers a `--concurrent-…-syncs` flag asks for; at least one, so that nothing ever stands still.
-pub fn workers(configured: i32) -> usize {
-    usize::try_from(configured).unwrap_or(0).max(1)
-}
-
-/// A watch, and which keys a change concerns.
-pub struct Watch {
-    /// What is watched.
-    pub kind: &'static Kind,
-    /// Restricts it to the objects whose fields match; `None` for all.
-    pub field_selector: Option<&'static str>,
-    /// Says which keys a change concerns. It must not block and must not
-    /// read the store that changed.
-    pub keys: KeyMap,
-}
-
-/// Says which keys a change concerns, by handing each to its second argument.
-pub type KeyMap = Arc<dyn Fn(Delta<'_>, &mut dyn FnMut(Key)) + Send + Sync>;

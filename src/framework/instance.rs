@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 
 use super::change::QueuedChange;
 use super::demand::{Demands, Explained, Synced};
-use super::descriptor::{Build, BuildError, Built, Descriptor, KeyMap, Loop};
+use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
 use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
 use super::expectations::Expectations;
 use super::metrics::{ReconcileMetrics, RoomMetrics};
@@ -22,6 +22,7 @@ use super::reads::Reader;
 use super::report::Report;
 use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
+use super::watch::{CacheSource, Debounce, KeyMap, WakeUp};
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
 use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery, QpsFactor};
@@ -31,7 +32,7 @@ use crate::informer::{Delta, EventHandler, InformerHandle, Informers, Registrati
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::options::Config;
-use crate::queue::{QueueConfig, QueueMetrics, WorkQueue};
+use crate::queue::{QueueMetrics, WorkQueue};
 use crate::serve::{PageHandler, Router};
 use crate::wire::Str;
 
@@ -131,7 +132,7 @@ pub struct Instance {
     panicked: watch::Sender<Option<String>>,
 }
 
-/// Reconciles all objects again and again, see [`Room::resync`](super::Room::resync).
+/// Reconciles all objects again and again, see [`LoopSettings::resync`](super::LoopSettings::resync).
 pub(super) struct Resync {
     pub(super) period: Duration,
     pub(super) objects: Arc<Store>,
@@ -246,7 +247,7 @@ impl Instance {
             gate: &|gate| runtime.config.gates.enabled(gate),
             root_ca: runtime.root_ca.clone(),
             can_sign_tokens: runtime.signer.is_some(),
-            store: &|kind, selector| handles.lock().store(kind, selector),
+            caches: CacheSource::new(&|kind, selector| handles.lock().store(kind, selector)),
             dynamic: &|room| {
                 let watches = Arc::new(DynamicWatches::default());
                 *dynamic.lock() = Some((room, Arc::clone(&watches)));
@@ -256,7 +257,7 @@ impl Instance {
             metrics: &runtime.room_metrics,
         })?;
         let qps_factor =
-            loops.iter().map(|each| each.reconcile.qps_factor()).fold(QpsFactor::ONE, QpsFactor::max);
+            loops.iter().map(|each| each.settings.qps_factor).fold(QpsFactor::ONE, QpsFactor::max);
         let client =
             runtime.clients.for_controller(descriptor.name, descriptor.service_account, qps_factor)?;
         let reader = Reader { client: client.clone(), discovery: Arc::clone(&runtime.discovery) };
@@ -284,6 +285,9 @@ impl Instance {
             debug: None,
             panicked: watch::Sender::new(None),
         };
+        for wake_up in loops.iter().flat_map(|each| &each.wake_ups) {
+            handles.handle(wake_up.kind, wake_up.field_selector);
+        }
         for each in loops {
             instance.add_loop(each, &mut handles, runtime, (&executor, &reader));
         }
@@ -334,6 +338,9 @@ impl Instance {
             return Err(StartError::Stopped);
         }
         for each in &self.loops {
+            for seed in &each.worker.settings.seeds {
+                each.worker.queue.add(seed.clone());
+            }
             for _ in 0..each.workers {
                 self.tasks.spawn(Arc::clone(&each.worker).run());
             }
@@ -351,26 +358,15 @@ impl Instance {
         runtime: &Runtime,
         (executor, reader): (&Executor, &Reader),
     ) {
-        let mut config = QueueConfig::default();
-        if let Some(longest) = each.reconcile.longest_backoff() {
-            config.max_delay = longest;
-        }
-        let queue = Arc::new(WorkQueue::with_config(each.queue, config, &runtime.queue_metrics));
+        let settings = each.settings;
+        let queue = Arc::new(WorkQueue::with_config(each.queue, settings.backoff, &runtime.queue_metrics));
         let stats = Arc::new(LoopStats::new(Arc::clone(&runtime.clock)));
         let causes = Arc::new(Causes::default());
-        let mut read: Vec<Arc<Store>> = Vec::new();
-        for watch in each.watches {
-            let store = handles.store(watch.kind, watch.field_selector);
-            if !read.iter().any(|held| Arc::ptr_eq(held, &store)) {
-                read.push(store);
-            }
-            let debounce = each.reconcile.debounce(watch.kind);
-            let handler =
-                queue_keys(Arc::clone(&queue), watch.keys, debounce, (watch.kind, Arc::clone(&causes)));
-            self.registrations
-                .push(handles.handle(watch.kind, watch.field_selector).add_handler(self.name, handler));
+        for WakeUp { kind, field_selector, keys, debounce } in each.wake_ups {
+            let handler = queue_keys(Arc::clone(&queue), keys, debounce, (kind, Arc::clone(&causes)));
+            self.registrations.push(handles.handle(kind, field_selector).add_handler(self.name, handler));
         }
-        if let (Some(period), Some(kind)) = (each.reconcile.resync(), each.kind) {
+        if let (Some(period), Some(kind)) = (settings.resync, each.kind) {
             let objects = handles.store(kind, None);
             self.resyncs.push(Resync { period, objects, queue: Arc::clone(&queue) });
         }
@@ -379,10 +375,11 @@ impl Instance {
             queue_name: each.queue,
             kind: each.kind,
             queue,
+            settings,
             reconcile: each.reconcile,
             executor: executor.clone(),
             reader: reader.clone(),
-            expectations: Expectations::new(read),
+            expectations: Expectations::new(handles.stores()),
             observer: runtime.observer.clone(),
             clock: Arc::clone(&runtime.clock),
             stats,
@@ -394,7 +391,7 @@ impl Instance {
             waits: Waits::default(),
             report: Arc::clone(&runtime.report),
         });
-        self.loops.push(RunningLoop { workers: each.workers, worker });
+        self.loops.push(RunningLoop { workers: worker.settings.at_a_time(), worker });
     }
 
     /// Its loops.
@@ -478,11 +475,12 @@ impl Instance {
 pub(super) fn queue_keys(
     queue: Arc<WorkQueue<Key>>,
     keys: KeyMap,
-    debounce: Duration,
+    debounce: Debounce,
     (kind, causes): (&'static Kind, Arc<Causes>),
 ) -> EventHandler {
     Arc::new(move |delta: Delta<'_>| {
         let mut change = QueuedChange::new(kind, &delta);
+        let debounce = debounce.of(&delta);
         keys(delta, &mut |key| {
             change.puts(key, &queue, &causes, debounce);
         });
@@ -507,5 +505,10 @@ impl Handles<'_> {
 
     fn store(&mut self, kind: &'static Kind, selector: Option<&'static str>) -> Arc<Store> {
         Arc::clone(self.handle(kind, selector).store())
+    }
+
+    /// Everything that the controller can read.
+    fn stores(&self) -> Vec<Arc<Store>> {
+        self.held.iter().map(|(.., handle)| Arc::clone(handle.store())).collect()
     }
 }

@@ -17,16 +17,18 @@ mod reads;
 mod report;
 pub mod rig;
 mod room;
+mod settings;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod trace;
+pub mod wake;
+mod watch;
 mod worker;
 
 pub use demand::{Explained, Synced};
 pub use descriptor::{
-    Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, Watch,
-    workers,
+    Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop,
 };
 pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
@@ -34,6 +36,10 @@ pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;
 pub use reads::{ApiError, ApiResources, DiscoveryError, Observation, Pass, Read, Reads};
 pub use report::{ReconcileStart, Report, Requeue, Unreported};
-pub use room::{LiveAdapter, LiveRoom, ObserveError, QpsFactor, Reconcile, ReconcileEnd, Room, RoomAdapter};
+pub use room::{
+    Memory, Meter, ObserveError, PlanNote, QpsFactor, Reconcile, ReconcileEnd, Room, RoomAdapter,
+};
+pub use settings::{BucketConfig, LoopSettings, QueueConfig, Tries, workers};
 pub use stats::{KeyFailure, LoopStats};
+pub use watch::{CacheSource, Debounce, KeyMap, WakeUp, Watch};
 pub use worker::Outcome;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 
-use super::room::{ObserveError, Reconcile};
+use super::room::{ObserveError, PlanNote, Reconcile};
 use crate::api::{AnyObject, Kind};
 use crate::client::{ApiClient, Discovery};
 use crate::model::Key;
@@ -140,6 +140,13 @@ pub enum Observation<V> {
     View(V),
 }
 
+impl<V> From<Option<V>> for Observation<V> {
+    /// For rooms that read nothing live.
+    fn from(view: Option<V>) -> Self {
+        view.map_or(Self::Nothing, Self::View)
+    }
+}
+
 /// What came of a pass of observing and, if it was the last one, planning.
 #[derive(Debug)]
 pub enum Pass {
@@ -147,8 +154,8 @@ pub enum Pass {
     Nothing,
     /// Read these, and come again.
     Needs(Vec<Read>),
-    /// What to do.
-    Plan(Plan),
+    /// What to do, and what that tells beside.
+    Plan(Plan, PlanNote),
 }
 
 /// Reads for the rooms of one controller, as that controller.
@@ -167,12 +174,12 @@ impl Reader {
         failures: &[Failure],
         written: &WrittenKinds,
         now: impl Fn() -> Timestamp + Sync,
-    ) -> Result<Option<Plan>, ObserveError> {
+    ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
         let mut reads = Reads { written: written.clone(), ..Reads::default() };
         for _ in 0..MOST_PASSES {
             let mut needs = match room.plan(key, failures, &reads, now())? {
                 Pass::Nothing => return Ok(None),
-                Pass::Plan(plan) => return Ok(Some(plan)),
+                Pass::Plan(plan, note) => return Ok(Some((plan, note))),
                 Pass::Needs(needs) => needs,
             };
             needs.retain(|read| reads.lacks(read));

@@ -6,16 +6,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(test)]
+use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+#[cfg(test)]
+use super::descriptor::Loop;
 use super::descriptor::{Build, BuildError, BuildFn, Built};
 use super::metrics::RoomMetrics;
 use super::reads::{Pass, Reads};
 use super::room::{ObserveError, Reconcile};
+use super::watch::CacheSource;
 use crate::api::{Kind, Object};
+#[cfg(test)]
+use crate::informer::Delta;
 use crate::informer::Store;
 use crate::model::Key;
 use crate::model::plan::{Plan, Step, Verb, Write};
@@ -94,7 +101,7 @@ impl Rig {
             gate: &|gate| self.config.gates.enabled(gate),
             root_ca: None,
             can_sign_tokens: false,
-            store: &|kind, _| self.store(kind),
+            caches: CacheSource::new(&|kind, _| self.store(kind)),
             dynamic: &|_| Arc::default(),
             debug: &|_| {},
             metrics: &RoomMetrics::new(Registry::new()),
@@ -126,7 +133,7 @@ impl Rig {
         let pass = room.plan(key, &[], &Reads::default(), now);
         match pass.map_err(|source| RigError::Observe { key: key.clone(), source })? {
             Pass::Nothing => Ok(None),
-            Pass::Plan(plan) => Ok(Some(plan)),
+            Pass::Plan(plan, _) => Ok(Some(plan)),
             Pass::Needs(_) => Err(RigError::Live(key.clone())),
         }
     }
@@ -206,6 +213,13 @@ impl Rig {
         }
         self.put(kind, &edit(body, &edits)?.into())
     }
+}
+
+/// How long each of a loop's wake-ups debounces a change, whatever it is of: for tests of rooms.
+#[cfg(test)]
+pub(crate) fn debounces(work: &Loop) -> Vec<Duration> {
+    let delta = Delta { old: None, new: None, initial: false, resync: false };
+    work.wake_ups.iter().map(|wake_up| wake_up.debounce.of(&delta)).collect()
 }
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
 //! The shape of a controller: observe, then plan.
+//!
+//! A [`Room`] is these two and nothing else. What it counts for its metrics is a [`Meter`], what it remembers between
+//! reconciles is a [`Memory`]; [`RoomAdapter`] makes of the three what a loop runs. How the loop works (workers, backoff,
+//! resync) is no part of a room: see [`LoopSettings`](super::LoopSettings).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::reads::{Observation, Pass, Reads};
 use super::worker::Outcome;
-use crate::api::Kind;
 pub use crate::client::QpsFactor;
 use crate::executor::ActionState;
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 
-/// A reconcile that has ended, as a room's own metrics see it.
+/// A reconcile that has ended, as a room's own metrics and memory see it.
 #[derive(Clone, Copy, Debug)]
 pub struct ReconcileEnd<'a> {
     /// How it ended.
@@ -23,50 +27,15 @@ pub struct ReconcileEnd<'a> {
     pub took: Duration,
 }
 
-/// A controller's reads and decisions for one kind of key.
-pub trait Room: Send + Sync + 'static {
+/// A controller's reads and decisions for one kind of key. `N` is what its plans tell beside their steps
+/// ([`Plan::note`]); most tell nothing.
+pub trait Room<N = ()>: Send + Sync + 'static {
     /// Everything that a decision rests on.
     type View: Send;
 
-    /// Reads the stores. `None`: there is nothing at this key to decide about. `failures` is empty on the first pass;
-    /// on the second it holds what the first pass's plan met, so that the view can carry it.
-    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<Self::View>, ObserveError>;
-
-    /// Decides. Pure: no I/O, clock, async or randomness; the same view and time give the same plan.
-    fn plan(view: &Self::View, now: Timestamp) -> Plan;
-
-    /// Plans for a reconcile of `key` that is about to take place: [`Room::plan`], unless the room counts for its metrics
-    /// what it decides.
-    fn decide(&self, key: &Key, view: &Self::View, now: Timestamp) -> Plan {
-        let _ = key;
-        Self::plan(view, now)
-    }
-
-    /// A reconcile of `key` has ended. For metrics of the room's own; must not block.
-    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
-        let _ = (key, ended);
-    }
-
-    /// How long a change of this kind is debounced: further changes of its keys are collected meanwhile. A key is taken up when
-    /// the first of its changes is that old, or at once when another change asks for it.
-    fn debounce(&self, kind: &Kind) -> Duration {
-        let _ = kind;
-        Duration::ZERO
-    }
-
-    /// How often every object of the loop's kind is reconciled without a change; never if `None`.
-    fn resync(&self) -> Option<Duration> {
-        None
-    }
-}
-
-/// A controller whose decisions rest on live reads too: it observes in several passes. See [`Reads`].
-pub trait LiveRoom: Send + Sync + 'static {
-    /// Everything that a decision rests on.
-    type View: Send;
-
-    /// Reads the stores and what was `read` so far, and says what else must be read. On a pass with `failures` (see
-    /// [`Room::observe`]) it begins anew: what the plan changed must be read again.
+    /// Reads the stores, the room's memory and what was `read` live so far, and says what else must be read live (see
+    /// [`Reads`]). It changes nothing. `failures` is empty on the first pass; on the second it holds what the first pass's
+    /// plan met, so that the view can carry it. That pass begins anew: what the plan changed must be read again.
     fn observe(
         &self,
         key: &Key,
@@ -74,23 +43,37 @@ pub trait LiveRoom: Send + Sync + 'static {
         read: &Reads,
     ) -> Result<Observation<Self::View>, ObserveError>;
 
-    /// Decides, as [`Room::plan`] does.
-    fn plan(view: &Self::View, now: Timestamp) -> Plan;
+    /// Decides. Pure: no I/O, clock, async or randomness; the same view and time give the same plan.
+    fn plan(view: &Self::View, now: Timestamp) -> Plan<N>;
+}
 
-    /// See [`Room::debounce`].
-    fn debounce(&self, kind: &Kind) -> Duration {
-        let _ = kind;
-        Duration::ZERO
+/// What a controller counts for metrics of its own. It decides nothing and must not block.
+pub trait Meter<N>: Send + Sync + 'static {
+    /// A plan for `key` was made and is about to be carried out.
+    fn planned(&self, key: &Key, note: &N) {
+        let _ = (key, note);
     }
 
-    /// How long a key that fails again and again waits at most; `None` for as long as with most controllers.
-    fn longest_backoff(&self) -> Option<Duration> {
-        None
+    /// A reconcile of `key` has ended.
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        let _ = (key, ended);
     }
+}
 
-    /// How fast it may ask, compared with other controllers. The fastest of a controller's loops counts for all.
-    fn qps_factor(&self) -> QpsFactor {
-        QpsFactor::ONE
+/// What a controller remembers between reconciles, because no object tells it: since when a heartbeat has not changed, how
+/// often something failed, what was given out a moment ago, what was told already.
+///
+/// Watch handlers and the ends of reconciles update it; [`Room::observe`] reads it and changes nothing; what a plan adds
+/// comes in by [`Memory::commit`] and no other way. It ends with the controller's instance: a room must do without it after a
+/// restart. Rooms of several loops may share one. It must not block.
+pub trait Memory<N>: Send + Sync + 'static {
+    /// All writes of a plan for `key` have succeeded, if it had any: what it adds is remembered from here on. The framework
+    /// does not call this when a write failed or the plan was only explained.
+    fn commit(&self, key: &Key, note: N);
+
+    /// A reconcile of `key` has ended.
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        let _ = (key, ended);
     }
 }
 
@@ -105,9 +88,9 @@ pub enum ObserveError {
     Retry(String),
 }
 
-/// A room with its view type erased: what a worker loop runs.
+/// A room with its types erased: what a worker loop runs.
 pub trait Reconcile: Send + Sync {
-    /// Takes one pass: observes with what was `read` so far, and plans when that is enough.
+    /// Takes one pass: observes with what was `read` so far, and plans when that is enough. It has no side effect.
     fn plan(
         &self,
         key: &Key,
@@ -116,63 +99,91 @@ pub trait Reconcile: Send + Sync {
         now: Timestamp,
     ) -> Result<Pass, ObserveError>;
 
-    /// A reconcile has ended, see [`Room::ended`].
+    /// A reconcile has ended, see [`Meter::ended`] and [`Memory::ended`].
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
         let _ = (key, ended);
     }
+}
 
-    /// How long a change of this kind is debounced, see [`Room::debounce`].
-    fn debounce(&self, kind: &Kind) -> Duration {
-        let _ = kind;
-        Duration::ZERO
+/// The note of a plan with its type erased, on its way to who counts and remembers it. One that is dropped has no effect.
+#[derive(Default)]
+#[must_use = "a note has no effect unless it is counted and committed"]
+pub struct PlanNote(Option<Box<dyn ErasedNote>>);
+
+impl PlanNote {
+    /// The plan is about to be carried out.
+    pub fn count(&self, key: &Key) {
+        if let Some(note) = &self.0 {
+            note.count(key);
+        }
     }
 
-    /// How often every object is reconciled, see [`Room::resync`].
-    fn resync(&self) -> Option<Duration> {
-        None
+    /// All writes of the plan have succeeded.
+    pub fn commit(self, key: &Key) {
+        if let Some(note) = self.0 {
+            note.commit(key);
+        }
+    }
+}
+
+impl std::fmt::Debug for PlanNote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "PlanNote(..)" } else { "PlanNote" })
+    }
+}
+
+trait ErasedNote: Send {
+    fn count(&self, key: &Key);
+    fn commit(self: Box<Self>, key: &Key);
+}
+
+struct TypedNote<N: 'static> {
+    note: N,
+    meter: Option<Arc<dyn Meter<N>>>,
+    memory: Option<Arc<dyn Memory<N>>>,
+}
+
+impl<N: Send + 'static> ErasedNote for TypedNote<N> {
+    fn count(&self, key: &Key) {
+        if let Some(meter) = &self.meter {
+            meter.planned(key, &self.note);
+        }
     }
 
-    /// How long a key that fails again and again waits at most, see [`LiveRoom::longest_backoff`].
-    fn longest_backoff(&self) -> Option<Duration> {
-        None
-    }
-
-    /// How fast it may ask, see [`LiveRoom::qps_factor`].
-    fn qps_factor(&self) -> QpsFactor {
-        QpsFactor::ONE
+    fn commit(self: Box<Self>, key: &Key) {
+        if let Some(memory) = self.memory {
+            memory.commit(key, self.note);
+        }
     }
 }
 
 /// Makes a [`Reconcile`] of a [`Room`].
-#[derive(Debug)]
-pub struct RoomAdapter<R>(pub R);
+pub struct RoomAdapter<R, N = ()> {
+    room: R,
+    meter: Option<Arc<dyn Meter<N>>>,
+    memory: Option<Arc<dyn Memory<N>>>,
+}
 
-impl<R: Room> Reconcile for RoomAdapter<R> {
-    fn plan(&self, key: &Key, failures: &[Failure], _: &Reads, now: Timestamp) -> Result<Pass, ObserveError> {
-        Ok(match self.0.observe(key, failures)? {
-            Some(view) => Pass::Plan(self.0.decide(key, &view, now)),
-            None => Pass::Nothing,
-        })
+impl<N: Send + 'static, R: Room<N>> RoomAdapter<R, N> {
+    /// A room that counts and remembers nothing.
+    pub fn new(room: R) -> Self {
+        Self { room, meter: None, memory: None }
     }
 
-    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
-        self.0.ended(key, ended);
+    /// The same with metrics of its own.
+    #[must_use]
+    pub fn counted_by(self, meter: impl Meter<N>) -> Self {
+        Self { meter: Some(Arc::new(meter)), ..self }
     }
 
-    fn debounce(&self, kind: &Kind) -> Duration {
-        self.0.debounce(kind)
-    }
-
-    fn resync(&self) -> Option<Duration> {
-        self.0.resync()
+    /// The same with a memory, which its `observe` reads.
+    #[must_use]
+    pub fn remembered_by(self, memory: Arc<dyn Memory<N>>) -> Self {
+        Self { memory: Some(memory), ..self }
     }
 }
 
-/// Makes a [`Reconcile`] of a [`LiveRoom`].
-#[derive(Debug)]
-pub struct LiveAdapter<R>(pub R);
-
-impl<R: LiveRoom> Reconcile for LiveAdapter<R> {
+impl<N: Send + 'static, R: Room<N>> Reconcile for RoomAdapter<R, N> {
     fn plan(
         &self,
         key: &Key,
@@ -180,22 +191,24 @@ impl<R: LiveRoom> Reconcile for LiveAdapter<R> {
         read: &Reads,
         now: Timestamp,
     ) -> Result<Pass, ObserveError> {
-        Ok(match self.0.observe(key, failures, read)? {
-            Observation::Nothing => Pass::Nothing,
-            Observation::Needs(reads) => Pass::Needs(reads),
-            Observation::View(view) => Pass::Plan(R::plan(&view, now)),
-        })
+        let view = match self.room.observe(key, failures, read)? {
+            Observation::Nothing => return Ok(Pass::Nothing),
+            Observation::Needs(reads) => return Ok(Pass::Needs(reads)),
+            Observation::View(view) => view,
+        };
+        let (plan, note) = R::plan(&view, now).into_parts();
+        let (meter, memory) = (self.meter.clone(), self.memory.clone());
+        let is_heard = meter.is_some() || memory.is_some();
+        let note = is_heard.then(|| Box::new(TypedNote { note, meter, memory }) as Box<dyn ErasedNote>);
+        Ok(Pass::Plan(plan, PlanNote(note)))
     }
 
-    fn debounce(&self, kind: &Kind) -> Duration {
-        self.0.debounce(kind)
-    }
-
-    fn longest_backoff(&self) -> Option<Duration> {
-        self.0.longest_backoff()
-    }
-
-    fn qps_factor(&self) -> QpsFactor {
-        self.0.qps_factor()
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        if let Some(meter) = &self.meter {
+            meter.ended(key, ended);
+        }
+        if let Some(memory) = &self.memory {
+            memory.ended(key, ended);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The worker loop against a scripted API server and a scripted room, in paused time.
 
+mod rooms;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +16,16 @@ use tower::util::BoxCloneSyncService;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::demand::Demands;
-use super::descriptor::KeyMap;
 use super::expectations::Expectations;
 use super::instance::{Resync, queue_keys};
 use super::metrics::ReconcileMetrics;
 use super::reads::{Pass, Read, Reader, Reads};
 use super::report::Unreported;
-use super::room::{ObserveError, Reconcile};
+use super::room::{ObserveError, PlanNote, Reconcile};
+use super::settings::LoopSettings;
 use super::stats::LoopStats;
 use super::trace::Waits;
+use super::watch::{Debounce, KeyMap};
 use super::worker::{Outcome, Worker};
 use crate::api::AnyObject;
 use crate::api::core::Pod;
@@ -95,7 +98,7 @@ impl Reconcile for Script {
             return Ok(Pass::Needs(needs));
         }
         self.read.lock().push(format!("{read:?}"));
-        Ok(self.plans.lock().pop_front().map_or(Pass::Nothing, Pass::Plan))
+        Ok(self.plans.lock().pop_front().map_or(Pass::Nothing, |plan| Pass::Plan(plan, PlanNote::default())))
     }
 }
 
@@ -118,6 +121,7 @@ impl Bench {
             queue_name: "test",
             kind: Some(&PODS),
             queue: Arc::new(WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap())),
+            settings: LoopSettings::default(),
             reconcile: Arc::clone(&script) as _,
             executor: Executor::new(server.client(), Arc::new(Silent)),
             reader: Reader { client: server.client(), discovery: Arc::new(Discovery::new(server.client())) },
@@ -483,14 +487,15 @@ async fn changes_of_a_key_are_debounced() {
     let change = Delta { old: None, new: Some(&pod), initial: false, resync: false };
     let began = tokio::time::Instant::now();
     let causes = || (&PODS, Arc::default());
-    let debounced = queue_keys(Arc::clone(&queue), Arc::clone(&keys), Duration::from_secs(2), causes());
+    let debounced =
+        queue_keys(Arc::clone(&queue), Arc::clone(&keys), Debounce::For(Duration::from_secs(2)), causes());
     debounced(change);
     tokio::time::advance(Duration::from_secs(1)).await;
     debounced(change);
     drop(queue.get().await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_secs(2), "the first change counts");
     debounced(change);
-    queue_keys(Arc::clone(&queue), keys, Duration::ZERO, causes())(change);
+    queue_keys(Arc::clone(&queue), keys, Debounce::None, causes())(change);
     drop(queue.get().await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_secs(2), "another change may ask for it at once");
 }

@@ -28,7 +28,8 @@ use super::expectations::{Expectations, LiveObjects, Readiness};
 use super::metrics::ReconcileMetrics;
 use super::reads::{Reader, WrittenKinds};
 use super::report::{ReconcileStart, Report, Requeue};
-use super::room::{ObserveError, Reconcile, ReconcileEnd};
+use super::room::{ObserveError, PlanNote, Reconcile, ReconcileEnd};
+use super::settings::{AfterFailure, LoopSettings};
 use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
 use crate::api::Kind;
@@ -39,7 +40,7 @@ use crate::model::clock::SharedClock;
 use crate::model::plan::{Cooldown, Failure, Plan};
 use crate::queue::{Item, WorkQueue};
 use crate::telemetry::tracing::{child, present};
-use crate::wire::ObjectHead;
+use crate::wire::{ObjectHead, Str};
 
 /// How long a key whose expectations are not met rests if no event wakes it before: as long again as it has waited, so
 /// that a cache that is a moment late costs a moment, and one that is far behind a look in a second.
@@ -58,6 +59,7 @@ pub(super) struct Worker {
     pub(super) queue_name: &'static str,
     pub(super) kind: Option<&'static Kind>,
     pub(super) queue: Arc<WorkQueue<Key>>,
+    pub(super) settings: LoopSettings,
     pub(super) reconcile: Arc<dyn Reconcile>,
     pub(super) executor: Executor,
     /// Reads between passes, as the controller.
@@ -192,21 +194,42 @@ impl Worker {
             Outcome::Waiting(kind) => {
                 tracing::debug!(%kind, "the cache has not seen the last writes yet");
                 self.waits.begin(key, kind);
-                let waited = self.expectations.waited(key);
+                let waited = self.expectations.waited(self.expecting(key));
                 let cooldown = waited.clamp(*EXPECTATION_POLL.start(), *EXPECTATION_POLL.end());
                 self.queue.add_after(key.clone(), cooldown);
                 Some((Requeue::StaleCache, cooldown))
             }
-            Outcome::Failed { error, retry: true } => {
-                tracing::warn!(%error, "reconciling failed, it will be tried again");
-                Some((Requeue::Failure, self.queue.add_rate_limited(key.clone())))
-            }
+            Outcome::Failed { error, retry: true } => self.retry(key, error),
             Outcome::Failed { error, retry: false } => {
                 tracing::warn!(%error, "reconciling failed, it is not tried again by itself");
                 self.queue.forget(key);
                 None
             }
         }
+    }
+
+    /// Queues a key that failed, unless it was tried often enough.
+    fn retry(&self, key: &Key, error: &str) -> Option<(Requeue, Duration)> {
+        let failures = self.queue.retries(key).saturating_add(1);
+        match self.settings.after_failures(failures) {
+            AfterFailure::Retry => {
+                tracing::warn!(%error, "reconciling failed, it will be tried again");
+                Some((Requeue::Failure, self.queue.add_rate_limited(key.clone())))
+            }
+            AfterFailure::GiveUp(then) => {
+                tracing::error!(%error, failures, "reconciling failed as often as it is tried");
+                self.queue.forget(key);
+                let after = then?;
+                self.queue.add_after(key.clone(), after);
+                Some((Requeue::Planned, after))
+            }
+        }
+    }
+
+    /// The key whose expectations hold `key` back: its own, or in a serial loop one for all.
+    pub(super) fn expecting<'a>(&self, key: &'a Key) -> &'a Key {
+        const WHOLE_LOOP: &Key = &Key { namespace: Str::EMPTY, name: Str::EMPTY };
+        if self.settings.serial { WHOLE_LOOP } else { key }
     }
 
     /// Puts a key aside on which reconciling has panicked: what it had written may be unknown, and the next try might
@@ -227,8 +250,8 @@ impl Worker {
         self.waits.end(key);
         let (mut actions, mut written, mut cooldown) = (Vec::new(), WrittenKinds::new(), Cooldown::NONE);
         for look in 1.. {
-            let plan = match self.plan(key, &[], &written).await {
-                Ok(Some(plan)) => plan,
+            let (plan, note) = match self.plan(key, &[], &written).await {
+                Ok(Some(planned)) => planned,
                 Ok(None) if look > 1 => break,
                 Ok(None) => return (Outcome::Absent, actions),
                 Err(failed) => return (failed, actions),
@@ -237,14 +260,16 @@ impl Worker {
             let look_again = plan.look_again;
             cooldown = cooldown.max(plan.cooldown);
             let tried = planned(&plan);
+            note.count(key);
             let done = self.executor.execute(plan).await;
-            self.expectations.record(key, &done.effects);
+            self.expectations.record(self.expecting(key), &done.effects);
             actions.extend(executed(tried, &done));
             written.extend(done.effects.into_iter().map(|effect| (effect.kind, effect.key.namespace)));
             if let Some(error) = done.error {
                 actions.extend(self.record_failure(key, &done.failures).await);
                 return (failed(&error), actions);
             }
+            note.commit(key);
             if let Some(error) = unfinished {
                 return (Outcome::Failed { error, retry: true }, actions);
             }
@@ -261,13 +286,13 @@ impl Worker {
 
     /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.
     async fn not_yet(&self, key: &Key) -> Option<Outcome> {
-        let mut readiness = self.expectations.check(key);
+        let mut readiness = self.expectations.check(self.expecting(key));
         while let Readiness::Uncertain(kind, written) = readiness {
             if let Err(error) = self.resolve(key, kind, &written).await {
                 let error = format!("cannot tell what a lost request did: {error}");
                 return Some(Outcome::Failed { error, retry: true });
             }
-            readiness = self.expectations.check(key);
+            readiness = self.expectations.check(self.expecting(key));
         }
         match readiness {
             Readiness::Ready | Readiness::Uncertain(..) => None,
@@ -284,7 +309,7 @@ impl Worker {
         key: &Key,
         failures: &[Failure],
         written: &WrittenKinds,
-    ) -> Result<Option<Plan>, Outcome> {
+    ) -> Result<Option<(Plan, PlanNote)>, Outcome> {
         let span = child(|| tracing::debug_span!("plan", otel.status_code = tracing::field::Empty));
         self.decide(key, failures, written).instrument(span.clone()).await.map_err(|error| {
             span.record("otel.status_code", "ERROR");
@@ -301,14 +326,14 @@ impl Worker {
         key: &Key,
         failures: &[Failure],
         written: &WrittenKinds,
-    ) -> Result<Option<Plan>, ObserveError> {
+    ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
         self.reader.plan(self.reconcile.as_ref(), key, failures, written, || self.clock.now()).await
     }
 
     /// After a failure: lets the room write down what failed (a condition, a collision count).
     async fn record_failure(&self, key: &Key, failures: &[Failure]) -> Vec<ActionState> {
-        let plan = match self.plan(key, failures, &WrittenKinds::new()).await {
-            Ok(Some(plan)) => plan,
+        let (plan, note) = match self.plan(key, failures, &WrittenKinds::new()).await {
+            Ok(Some(planned)) => planned,
             Ok(None) => return Vec::new(),
             Err(outcome) => {
                 tracing::warn!(controller = self.controller, object = %key, ?outcome, "no plan for a failure");
@@ -316,10 +341,14 @@ impl Worker {
             }
         };
         let actions = planned(&plan);
+        note.count(key);
         let done = self.executor.execute(plan).await;
-        self.expectations.record(key, &done.effects);
-        if let Some(error) = &done.error {
-            tracing::warn!(controller = self.controller, object = %key, %error, "a failure could not be recorded");
+        self.expectations.record(self.expecting(key), &done.effects);
+        match &done.error {
+            None => note.commit(key),
+            Some(error) => {
+                tracing::warn!(controller = self.controller, object = %key, %error, "a failure could not be recorded");
+            }
         }
         executed(actions, &done)
     }
@@ -348,7 +377,7 @@ impl Worker {
             }
             query.continue_token = Some(page.continue_token);
         }
-        self.expectations.found(key, kind, written, &found);
+        self.expectations.found(self.expecting(key), kind, written, &found);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use prometheus::proto::MetricType;
 
 use super::complete::{Completed, complete};
-use crate::framework::Build;
+use crate::framework::{Build, CacheSource};
 use crate::informer::Store;
 use crate::options::Config;
 use crate::registry::{self, REGISTRY};
@@ -57,7 +57,7 @@ async fn manager() -> Completed {
             gate: &|_| true,
             root_ca: Some("PEM".into()),
             can_sign_tokens: true,
-            store: &|kind, _| Arc::new(Store::new(kind)),
+            caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
             dynamic: &|_| Arc::default(),
             debug: &|_| {},
             metrics: &manager.runtime.room_metrics,

@@ -19,9 +19,9 @@ use crate::wire::{Str, Uid};
 /// that a crowd of them is counted in few writes.
 const STATUS_COOLDOWN: Cooldown = Cooldown { at_least: Duration::from_millis(50), times_work: 10 };
 
-/// The outcome of planning. The default plan does nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
+/// The outcome of planning. The default plan does nothing. `N` is what it tells beside its steps.
+#[derive(Clone, Debug)]
+pub struct Plan<N = ()> {
     /// What to do, in order.
     pub steps: Vec<Step>,
     /// Look at the object again after this long, whether or not something happens.
@@ -34,6 +34,9 @@ pub struct Plan {
     pub cooldown: Cooldown,
     /// The plan could not be made in full: what was wrong. The key is retried with backoff after the steps ran.
     pub retry: Option<String>,
+    /// What the plan tells beside its steps: what the controller's metrics count of it, and what it adds to the controller's
+    /// memory once its writes have succeeded.
+    pub note: N,
 }
 
 /// How long an object is left alone, from when it was taken up: until whichever of these is later. For objects that are dear
@@ -68,7 +71,35 @@ impl Cooldown {
     }
 }
 
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            steps: Vec::new(),
+            requeue_after: None,
+            look_again: false,
+            cooldown: Cooldown::NONE,
+            retry: None,
+            note: (),
+        }
+    }
+}
+
 impl Plan {
+    /// The same plan with a note.
+    #[must_use]
+    pub fn with_note<N>(self, note: N) -> Plan<N> {
+        let Self { steps, requeue_after, look_again, cooldown, retry, note: () } = self;
+        Plan { steps, requeue_after, look_again, cooldown, retry, note }
+    }
+}
+
+impl<N> Plan<N> {
+    /// The plan without its note, and the note.
+    pub fn into_parts(self) -> (Plan, N) {
+        let Self { steps, requeue_after, look_again, cooldown, retry, note } = self;
+        (Plan { steps, requeue_after, look_again, cooldown, retry, note: () }, note)
+    }
+
     /// Whether performing the plan writes nothing.
     pub fn is_empty(&self) -> bool {
         self.steps.iter().all(|step| match step {

@@ -16,7 +16,8 @@ use coxswain::client::{
 };
 use coxswain::controllers::identity::{root_ca_certificate_publisher, serviceaccount};
 use coxswain::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Loop, ObserveError, Room, RoomAdapter, Runtime, Watch,
+    Build, BuildError, Built, DefaultState, Descriptor, Loop, LoopSettings, Observation, ObserveError, Reads,
+    Room, RoomAdapter, Runtime, wake,
 };
 use coxswain::informer::{InformersConfig, ListWatch, Lister};
 use coxswain::manager::{Controller, Phase, supervise};
@@ -78,15 +79,15 @@ struct Fragile {
 impl Room for Fragile {
     type View = Arc<CachedConfigMap>;
 
-    fn observe(&self, key: &Key, _: &[Failure]) -> Result<Option<Self::View>, ObserveError> {
-        let Some(config_map) = self.config_maps.get(key) else { return Ok(None) };
+    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<Self::View>, ObserveError> {
+        let Some(config_map) = self.config_maps.get(key) else { return Ok(Observation::Nothing) };
         assert!(
             key.name != POISON || !self.shared.poisoned.load(Ordering::SeqCst),
             "cannot bear {}",
             key.name
         );
         self.shared.seen.lock().insert(key.name.to_string());
-        Ok(Some(config_map))
+        Ok(Observation::View(config_map))
     }
 
     fn plan(view: &Self::View, _: Timestamp) -> Plan {
@@ -103,24 +104,15 @@ impl Room for Fragile {
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of every room's build")]
 fn fragile(build: &Build<'_>, shared: &'static Shared, workers: usize) -> Result<Built, BuildError> {
-    let room = Fragile { shared, config_maps: Lister::new((build.store)(&CONFIG_MAPS, None)) };
-    let watch = Watch {
-        kind: &CONFIG_MAPS,
-        field_selector: None,
-        keys: Arc::new(|delta, add| {
-            if let Some(config_map) = delta.new {
-                add(Key::of(config_map.meta()));
-            }
-        }),
-    };
-    let reconcile = Arc::new(RoomAdapter(room));
+    let config_maps = build.watch::<CachedConfigMap>(&CONFIG_MAPS);
+    let room = Fragile { shared, config_maps: config_maps.lister() };
     Ok(Built {
         loops: vec![Loop {
             queue: "fragile",
             kind: Some(&CONFIG_MAPS),
-            workers,
-            watches: vec![watch],
-            reconcile,
+            settings: LoopSettings { workers, ..LoopSettings::default() },
+            wake_ups: vec![config_maps.wakes(wake::existing())],
+            reconcile: Arc::new(RoomAdapter::new(room)),
         }],
     })
 }

@@ -57,15 +57,6 @@ const NO_ADDRESS: &str = "None";
 /// `spec.type` of a Service that is another name of something elsewhere.
 const EXTERNAL_NAME: &str = "ExternalName";
 
-/// A change of a Service concerns itself.
-pub(super) fn of_services() -> KeyMap {
-    Arc::new(|delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        if let Some(service) = delta.latest() {
-            emit(Key::of(service.meta()));
-        }
-    })
-}
-
 /// A change of a pod concerns the Services that select it, if they would show it, or that did.
 pub(super) fn of_pods(services: Lister<Service>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {

@@ -1,4 +1,4 @@
-//! Caches under fire: watches cut a hundred times, versions that expire by either route, refusals, silence, an API
+//! CacheSource under fire: watches cut a hundred times, versions that expire by either route, refusals, silence, an API
 //! server that is restarted and killed, while objects come and go.
 
 use std::collections::{BTreeMap, HashMap};

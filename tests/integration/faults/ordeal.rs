@@ -122,7 +122,7 @@ fn suffer(faults: &Faults, paths: &str) {
     faults.add(on(refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"), Method::PUT, 0.1));
     faults.add(on(Fault::LoseAnswer, Method::DELETE, 0.3));
     faults.add(FaultRule::new(Fault::Cut { after: 1500 }).watch(true).probability(0.3));
-    // Caches that hear nothing for seconds.
+    // CacheSource that hear nothing for seconds.
     faults.add(FaultRule::new(Fault::Freeze { after: 800 }).watch(true).probability(0.3));
 }
 

@@ -46,7 +46,7 @@ use prometheus::IntCounter;
 use crate::api::Kind;
 use crate::framework::{
     ApiResource, Build, BuildError, Built, DefaultState, Descriptor, DynamicRoom, DynamicWatches, Enqueue,
-    Grant, LiveAdapter, LiveRoom, Loop, Observation, ObserveError, QpsFactor, Reads, workers,
+    Grant, Loop, LoopSettings, Observation, ObserveError, QpsFactor, Reads, Room, RoomAdapter,
 };
 use crate::informer::Delta;
 use crate::model::plan::Failure;
@@ -92,6 +92,10 @@ const DELETE: &str = "garbage_collector_attempt_to_delete";
 /// The queue of objects whose dependents are to be kept.
 const ORPHAN: &str = "garbage_collector_attempt_to_orphan";
 
+/// An object may have to be read before it is deleted: so that `--kube-api-qps` objects go in a second in any case. The
+/// original has it so.
+const QPS_FACTOR: QpsFactor = QpsFactor { qps: 2.0, burst: 1 };
+
 /// Resources that come in masses, go by themselves and own nothing, by group and name.
 const IGNORED: &[(&str, &str)] = &[("", "events"), ("events.k8s.io", "events")];
 
@@ -112,9 +116,12 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let attempts = |queue, attempt: fn(Uid) -> Attempt| Loop {
         queue,
         kind: None,
-        workers: workers(flags.concurrent_gc_syncs),
-        watches: Vec::new(),
-        reconcile: Arc::new(LiveAdapter(Attempts {
+        settings: LoopSettings {
+            qps_factor: QPS_FACTOR,
+            ..LoopSettings::with_workers(flags.concurrent_gc_syncs)
+        },
+        wake_ups: Vec::new(),
+        reconcile: Arc::new(RoomAdapter::new(Attempts {
             hub: Arc::clone(&hub),
             watches: Arc::clone(&watches),
             attempt,
@@ -175,7 +182,7 @@ struct Attempts {
     attempt: fn(Uid) -> Attempt,
 }
 
-impl LiveRoom for Attempts {
+impl Room for Attempts {
     type View = View;
 
     fn observe(
@@ -210,12 +217,6 @@ impl LiveRoom for Attempts {
 
     fn plan(view: &View, _: Timestamp) -> Plan {
         plan::plan(view)
-    }
-
-    /// An object may have to be read before it is deleted: so that `--kube-api-qps` objects go in a second in any case.
-    /// The original has it so.
-    fn qps_factor(&self) -> QpsFactor {
-        QpsFactor { qps: 2.0, burst: 1 }
     }
 }
 

@@ -23,12 +23,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::api::Kind;
 use crate::api::core::Namespace;
 use crate::api::kinds::NAMESPACES;
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Grant, LiveAdapter, LiveRoom, Loop, Observation,
-    ObserveError, QpsFactor, Reads, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, Observation,
+    ObserveError, QpsFactor, QueueConfig, Reads, Room, RoomAdapter,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::{Failure, Key, Plan};
@@ -43,10 +42,10 @@ use view::View;
 /// The finalizer, in `spec.finalizers`, that stands for the content.
 const FINALIZER: &str = "kubernetes";
 
-/// How long a namespace rests after each of its changes, as in the original.
-const REST: Duration = Duration::from_secs(5);
+/// How long a change of a namespace is debounced, as in the original.
+const DEBOUNCE: Duration = Duration::from_secs(5);
 /// Many requests for one namespace, and as many as the original may send.
-const PACE: QpsFactor = QpsFactor { qps: 20.0, burst: 100 };
+const QPS_FACTOR: QpsFactor = QpsFactor { qps: 20.0, burst: 100 };
 /// The longest wait between two attempts, as in the original.
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 
@@ -73,12 +72,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let flags = &build.config.flags;
+    let namespaces = build.watch::<Namespace>(&NAMESPACES);
     let room = Controller {
-        namespaces: Lister::new((build.store)(&NAMESPACES, None)),
+        namespaces: namespaces.lister(),
         pods_first: (build.gate)("OrderedNamespaceDeletion"),
         sync_period: flags.namespace_sync_period,
     };
-    let keys = Arc::new(|delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
+    let ending: KeyMap = Arc::new(|delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
         if let Some(namespace) = delta.new.filter(|new| new.meta().is_deleting()) {
             emit(Key::of(namespace.meta()));
         }
@@ -87,9 +87,13 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "namespace",
             kind: Some(&NAMESPACES),
-            workers: workers(flags.concurrent_namespace_syncs),
-            watches: vec![Watch { kind: &NAMESPACES, field_selector: None, keys }],
-            reconcile: Arc::new(LiveAdapter(room)),
+            settings: LoopSettings {
+                backoff: QueueConfig { max_delay: LONGEST_BACKOFF, ..QueueConfig::default() },
+                qps_factor: QPS_FACTOR,
+                ..LoopSettings::with_workers(flags.concurrent_namespace_syncs)
+            },
+            wake_ups: vec![namespaces.wakes(ending).debounced(DEBOUNCE)],
+            reconcile: Arc::new(RoomAdapter::new(room)),
         }],
     })
 }
@@ -103,7 +107,7 @@ struct Controller {
     sync_period: Duration,
 }
 
-impl LiveRoom for Controller {
+impl Room for Controller {
     type View = View;
 
     fn observe(
@@ -117,17 +121,5 @@ impl LiveRoom for Controller {
 
     fn plan(view: &View, now: Timestamp) -> Plan {
         plan::plan(view, now)
-    }
-
-    fn debounce(&self, _: &Kind) -> Duration {
-        REST
-    }
-
-    fn longest_backoff(&self) -> Option<Duration> {
-        Some(LONGEST_BACKOFF)
-    }
-
-    fn qps_factor(&self) -> QpsFactor {
-        PACE
     }
 }

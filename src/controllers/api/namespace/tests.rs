@@ -18,11 +18,11 @@ fn it_builds_and_watches_namespaces_that_go() {
     let store = rig.store(&NAMESPACES);
     let built = rig.build(build).unwrap();
     let [work] = built.loops.as_slice() else { panic!("one loop") };
-    assert_eq!((work.queue, work.workers, work.kind), ("namespace", 3, Some(&NAMESPACES)));
-    assert_eq!(work.reconcile.debounce(&NAMESPACES), Duration::from_secs(5));
-    assert_eq!(work.reconcile.longest_backoff(), Some(Duration::from_mins(1)));
+    assert_eq!((work.queue, work.settings.workers, work.kind), ("namespace", 3, Some(&NAMESPACES)));
+    assert_eq!(crate::framework::rig::debounces(work), [Duration::from_secs(5)]);
+    assert_eq!(work.settings.backoff.max_delay, Duration::from_mins(1));
     let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let (into, keys) = (Arc::clone(&told), Arc::clone(&work.watches[0].keys));
+    let (into, keys) = (Arc::clone(&told), Arc::clone(&work.wake_ups[0].keys));
     store.add_handler(
         "test",
         Arc::new(move |delta: Delta<'_>| keys(delta, &mut |key| into.lock().push(key.to_string()))),

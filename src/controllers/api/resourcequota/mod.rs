@@ -28,17 +28,15 @@
 //! It never charges for what is about to be made, and never refuses anything: that is admission's.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::api::Kind;
 use crate::api::core::{Pod, Service};
 use crate::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES};
 use crate::api::quota::{PersistentVolumeClaim, ResourceQuota};
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, DynamicWatches, EVENTS_GRANT, Grant, Loop,
-    ObserveError, Room, RoomAdapter, Watch, workers,
+    LoopSettings, Observation, ObserveError, Reads, Room, RoomAdapter, WakeUp,
 };
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
@@ -79,40 +77,41 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 #[expect(clippy::unnecessary_wraps, reason = "the shape of every room's build")]
 fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let flags = &build.config.flags;
-    let quotas = Lister::new((build.store)(&RESOURCE_QUOTAS, None));
+    let quotas = build.watch::<ResourceQuota>(&RESOURCE_QUOTAS);
+    let pods = build.watch::<Pod>(&PODS);
+    let services = build.watch::<Service>(&SERVICES);
+    let claims = build.watch::<PersistentVolumeClaim>(&PERSISTENT_VOLUME_CLAIMS);
     let recounts = Recounts::default();
-    let others = Arc::new(Others::new(quotas.clone(), recounts.clone()));
+    let others = Arc::new(Others::new(quotas.lister(), recounts.clone()));
     let counter = Arc::new(Counter {
-        quotas: quotas.clone(),
-        pods: Lister::new((build.store)(&PODS, None)),
-        services: Lister::new((build.store)(&SERVICES, None)),
-        claims: Lister::new((build.store)(&PERSISTENT_VOLUME_CLAIMS, None)),
+        quotas: quotas.lister(),
+        pods: pods.lister(),
+        services: services.lister(),
+        claims: claims.lister(),
         watches: (build.dynamic)(Arc::clone(&others) as _),
         others,
         recounts: recounts.clone(),
         extended: (build.gate)("DRAExtendedResource"),
     });
-    let period = flags.resource_quota_sync_period;
-    let each = |queue, priority, resync, mut watches: Vec<Watch>| {
-        watches.push(Watch {
-            kind: &RESOURCE_QUOTAS,
-            field_selector: None,
-            keys: keys::of_quotas(priority, quotas.clone(), recounts.clone()),
-        });
+    let each = |queue, priority, resync, mut wake_ups: Vec<WakeUp>| {
+        wake_ups.push(quotas.wakes(keys::of_quotas(priority, quotas.lister(), recounts.clone())));
         Loop {
             queue,
             kind: Some(&RESOURCE_QUOTAS),
-            workers: workers(flags.concurrent_resource_quota_syncs),
-            watches,
-            reconcile: Arc::new(RoomAdapter(Quotas { counter: Arc::clone(&counter), resync })),
+            settings: LoopSettings {
+                resync,
+                ..LoopSettings::with_workers(flags.concurrent_resource_quota_syncs)
+            },
+            wake_ups,
+            reconcile: Arc::new(RoomAdapter::new(Quotas(Arc::clone(&counter)))),
         }
     };
-    let watch = |kind: &'static Kind, keys| Watch { kind, field_selector: None, keys: recounts.noting(keys) };
     let counted = vec![
-        watch(&PODS, keys::of_pods(quotas.clone())),
-        watch(&SERVICES, keys::of_services(quotas.clone())),
-        watch(&PERSISTENT_VOLUME_CLAIMS, keys::of_volume_claims(quotas.clone())),
+        pods.wakes(recounts.noting(keys::of_pods(quotas.lister()))),
+        services.wakes(recounts.noting(keys::of_services(quotas.lister()))),
+        claims.wakes(recounts.noting(keys::of_volume_claims(quotas.lister()))),
     ];
+    let period = flags.resource_quota_sync_period;
     let resync = (!period.is_zero()).then_some(period);
     Ok(Built {
         loops: vec![
@@ -136,25 +135,18 @@ struct Counter {
 }
 
 /// The room of one loop.
-struct Quotas {
-    counter: Arc<Counter>,
-    /// `--resource-quota-sync-period`.
-    resync: Option<Duration>,
-}
+struct Quotas(Arc<Counter>);
 
 impl Room for Quotas {
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
+    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
         // Whatever was refused is counted again when the key comes back.
-        Ok(if failures.is_empty() { view::observe(&self.counter, key) } else { None })
+        let view = if failures.is_empty() { view::observe(&self.0, key) } else { None };
+        Ok(view.into())
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {
         plan::plan(view, now)
-    }
-
-    fn resync(&self) -> Option<Duration> {
-        self.resync
     }
 }

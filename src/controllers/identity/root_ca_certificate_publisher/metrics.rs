@@ -2,7 +2,8 @@
 
 use prometheus::{HistogramVec, IntCounterVec, exponential_buckets};
 
-use crate::framework::{Outcome, ReconcileEnd, RoomMetrics};
+use crate::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
+use crate::model::Key;
 
 /// Reconciles of namespaces by how they ended, in the words of HTTP: 200, the status by which the API server refused, or
 /// 500 for whatever else went wrong.
@@ -29,9 +30,10 @@ impl Metrics {
             )?,
         })
     }
+}
 
-    /// A reconcile has ended.
-    pub(super) fn ended(&self, ended: ReconcileEnd<'_>) {
+impl Meter<()> for Metrics {
+    fn ended(&self, _: &Key, ended: ReconcileEnd<'_>) {
         let code = match ended.outcome {
             // It has not begun.
             Outcome::Waiting(_) => return,

@@ -11,11 +11,12 @@ mod view;
 
 use std::sync::Arc;
 
+use crate::api::core::{ConfigMap, Namespace};
 use crate::api::kinds::{CONFIG_MAPS, NAMESPACES};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, RoomAdapter, Watch,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
+    RoomAdapter, wake,
 };
-use crate::informer::Lister;
 use crate::model::Key;
 use metrics::Metrics;
 use view::Publisher;
@@ -47,38 +48,23 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 .to_owned(),
         )
     })?;
-    let room = Publisher {
-        bundle,
-        metrics: Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?,
-        namespaces: Lister::new((build.store)(&NAMESPACES, None)),
-        config_maps: Lister::new((build.store)(&CONFIG_MAPS, Some(CONFIG_MAP_SELECTOR))),
-    };
-    let namespaces = Watch {
-        kind: &NAMESPACES,
-        field_selector: None,
-        keys: Arc::new(|delta, add| {
-            if let Some(namespace) = delta.new {
-                add(Key::new("", namespace.meta().name.clone()));
-            }
-        }),
-    };
-    let config_maps = Watch {
-        kind: &CONFIG_MAPS,
-        field_selector: Some(CONFIG_MAP_SELECTOR),
-        keys: Arc::new(|delta, add| {
-            // What is there from the start is looked at when its namespace is.
-            if let Some(config_map) = delta.latest().filter(|_| !delta.initial) {
-                add(Key::new("", config_map.meta().namespace.clone()));
-            }
-        }),
-    };
+    let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let namespaces = build.watch::<Namespace>(&NAMESPACES);
+    let config_maps = build.watch_selected::<ConfigMap>(&CONFIG_MAPS, CONFIG_MAP_SELECTOR);
+    let room = Publisher { bundle, namespaces: namespaces.lister(), config_maps: config_maps.lister() };
+    let of_config_maps: KeyMap = Arc::new(|delta, add| {
+        // What is there from the start is looked at when its namespace is.
+        if let Some(config_map) = delta.latest().filter(|_| !delta.initial) {
+            add(Key::new("", config_map.meta().namespace.clone()));
+        }
+    });
     Ok(Built {
         loops: vec![Loop {
             queue: "root_ca_cert_publisher",
             kind: Some(&NAMESPACES),
-            workers: 1,
-            watches: vec![namespaces, config_maps],
-            reconcile: Arc::new(RoomAdapter(room)),
+            settings: LoopSettings::default(),
+            wake_ups: vec![namespaces.wakes(wake::existing()), config_maps.wakes(of_config_maps)],
+            reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics)),
         }],
     })
 }

@@ -11,7 +11,7 @@ use super::view::View;
 use crate::api::core::ConfigMap;
 use crate::api::kinds::CONFIG_MAPS;
 use crate::executor::{ActionState, write_action};
-use crate::framework::{Outcome, ReconcileEnd, RoomMetrics};
+use crate::framework::{Meter as _, Outcome, ReconcileEnd, RoomMetrics};
 use crate::informer::downcast;
 use crate::model::plan::{Cooldown, Step, Verb};
 use crate::telemetry::{Registry, encode_text};
@@ -86,7 +86,8 @@ fn reconciles_are_counted_by_the_status_that_they_end_with() {
         (failed(), &[refused]),
         (failed(), &[]),
     ] {
-        metrics.ended(ReconcileEnd { outcome: &outcome, actions, took: Duration::from_millis(3) });
+        let took = Duration::from_millis(3);
+        metrics.ended(&crate::model::Key::new("", "team"), ReconcileEnd { outcome: &outcome, actions, took });
     }
     let page = encode_text(&registry);
     for (code, count) in [("200", 2), ("403", 1), ("500", 1)] {

@@ -10,12 +10,12 @@ mod view;
 
 use std::sync::Arc;
 
-use crate::api::core::ServiceAccount;
+use crate::api::core::{Namespace, ServiceAccount};
 use crate::api::kinds::{NAMESPACES, SERVICE_ACCOUNTS};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, RoomAdapter, Watch,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
+    RoomAdapter, wake,
 };
-use crate::informer::Lister;
 use crate::model::Key;
 use view::Accounts;
 
@@ -39,36 +39,22 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of every room's build")]
 fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    let room = Accounts {
-        namespaces: Lister::new((build.store)(&NAMESPACES, None)),
-        accounts: Lister::new((build.store)(&SERVICE_ACCOUNTS, None)),
-    };
-    let namespaces = Watch {
-        kind: &NAMESPACES,
-        field_selector: None,
-        keys: Arc::new(|delta, add| {
-            if let Some(namespace) = delta.new {
-                add(Key::new("", namespace.meta().name.clone()));
-            }
-        }),
-    };
-    let accounts = Watch {
-        kind: &SERVICE_ACCOUNTS,
-        field_selector: None,
-        keys: Arc::new(|delta, add| {
-            // Only an account that is gone can be missing.
-            if let (Some(gone), None) = delta.typed::<ServiceAccount>() {
-                add(Key::new("", gone.metadata.namespace.clone()));
-            }
-        }),
-    };
+    let namespaces = build.watch::<Namespace>(&NAMESPACES);
+    let accounts = build.watch::<ServiceAccount>(&SERVICE_ACCOUNTS);
+    let room = Accounts { namespaces: namespaces.lister(), accounts: accounts.lister() };
+    let of_accounts: KeyMap = Arc::new(|delta, add| {
+        // Only an account that is gone can be missing.
+        if let (Some(gone), None) = delta.typed::<ServiceAccount>() {
+            add(Key::new("", gone.metadata.namespace.clone()));
+        }
+    });
     Ok(Built {
         loops: vec![Loop {
             queue: "serviceaccount",
             kind: Some(&NAMESPACES),
-            workers: 1,
-            watches: vec![namespaces, accounts],
-            reconcile: Arc::new(RoomAdapter(room)),
+            settings: LoopSettings::default(),
+            wake_ups: vec![namespaces.wakes(wake::existing()), accounts.wakes(of_accounts)],
+            reconcile: Arc::new(RoomAdapter::new(room)),
         }],
     })
 }

@@ -2,7 +2,7 @@
 
 use super::DEFAULT_ACCOUNT;
 use crate::api::core::{Namespace, ServiceAccount};
-use crate::framework::{ObserveError, Room};
+use crate::framework::{Observation, ObserveError, Reads, Room};
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
 use crate::wire::Str;
@@ -24,12 +24,13 @@ pub(super) struct View {
 impl Room for Accounts {
     type View = View;
 
-    fn observe(&self, key: &Key, _: &[Failure]) -> Result<Option<View>, ObserveError> {
-        Ok(self.namespaces.get(key).map(|namespace| View {
+    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+        let view = self.namespaces.get(key).map(|namespace| View {
             namespace: key.name.clone(),
             active: namespace.status.phase == "Active",
             has_account: self.accounts.get(&Key::new(key.name.clone(), DEFAULT_ACCOUNT)).is_some(),
-        }))
+        });
+        Ok(view.into())
     }
 
     fn plan(view: &View, _: jiff::Timestamp) -> Plan {

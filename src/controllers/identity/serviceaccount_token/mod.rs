@@ -18,9 +18,9 @@ use std::sync::Arc;
 use crate::api::core::{Secret, ServiceAccount};
 use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Grant, Loop, RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, RoomAdapter, wake,
 };
-use crate::informer::{Delta, Lister, Store};
+use crate::informer::{Delta, Lister};
 use crate::model::Key;
 use view::{References, Tokens};
 
@@ -55,90 +55,63 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     if !build.can_sign_tokens {
         return Err(BuildError::Skipped("--service-account-private-key-file is not set".to_owned()));
     }
-    let accounts = (build.store)(&SERVICE_ACCOUNTS, None);
-    let secrets = (build.store)(&SECRETS, Some(TOKEN_SECRETS));
+    let accounts = build.watch::<ServiceAccount>(&SERVICE_ACCOUNTS);
+    let secrets = build.watch_selected::<Secret>(&SECRETS, TOKEN_SECRETS);
     let tokens = Tokens {
-        accounts: Lister::new(Arc::clone(&accounts)),
-        secrets: Lister::new(Arc::clone(&secrets)),
+        accounts: accounts.lister(),
+        secrets: secrets.lister(),
         bundle: build.root_ca.clone().unwrap_or_default(),
     };
-    let references = References {
-        accounts: Lister::new(Arc::clone(&accounts)),
-        secrets: Lister::new(Arc::clone(&secrets)),
-    };
-    let workers = workers(build.config.flags.concurrent_serviceaccount_token_syncs);
+    let references = References { accounts: accounts.lister(), secrets: secrets.lister() };
+    let settings = LoopSettings::with_workers(build.config.flags.concurrent_serviceaccount_token_syncs);
     Ok(Built {
         loops: vec![
             Loop {
                 queue: "serviceaccount_tokens_secret",
                 kind: Some(&SECRETS),
-                workers,
-                watches: vec![watch_secrets(), watch_accounts(secrets)],
-                reconcile: Arc::new(RoomAdapter(tokens)),
+                settings: settings.clone(),
+                wake_ups: vec![
+                    secrets.wakes(wake::existing()),
+                    accounts.wakes(secrets_of_accounts(secrets.lister())),
+                ],
+                reconcile: Arc::new(RoomAdapter::new(tokens)),
             },
             Loop {
                 queue: "serviceaccount_tokens_service",
                 kind: Some(&SERVICE_ACCOUNTS),
-                workers,
-                watches: vec![watch_gone_secrets(), observe_accounts()],
-                reconcile: Arc::new(RoomAdapter(references)),
+                settings,
+                wake_ups: vec![secrets.wakes(references_of_secrets())],
+                reconcile: Arc::new(RoomAdapter::new(references)),
             },
         ],
     })
 }
 
-/// Every token secret is a key.
-fn watch_secrets() -> Watch {
-    Watch {
-        kind: &SECRETS,
-        field_selector: Some(TOKEN_SECRETS),
-        keys: Arc::new(|delta, add| {
-            if let Some(secret) = delta.new {
-                add(Key::of(secret.meta()));
-            }
-        }),
-    }
-}
-
 /// An account that appears or goes concerns the secrets that name it.
-fn watch_accounts(secrets: Arc<Store>) -> Watch {
-    let secrets: Lister<Secret> = Lister::new(secrets);
-    Watch {
-        kind: &SERVICE_ACCOUNTS,
-        field_selector: None,
-        keys: Arc::new(move |delta: Delta<'_>, add| {
-            let account = match delta.typed::<ServiceAccount>() {
-                (None, Some(appeared)) if !delta.initial => appeared,
-                (Some(gone), None) => gone,
-                _ => return,
-            };
-            for secret in secrets.list_namespace(&account.metadata.namespace) {
-                if names(&secret, &account.metadata.name) {
-                    add(Key::of(&secret.metadata));
-                }
+fn secrets_of_accounts(secrets: Lister<Secret>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
+        let account = match delta.typed::<ServiceAccount>() {
+            (None, Some(appeared)) if !delta.initial => appeared,
+            (Some(gone), None) => gone,
+            _ => return,
+        };
+        for secret in secrets.list_namespace(&account.metadata.namespace) {
+            if names(&secret, &account.metadata.name) {
+                add(Key::of(&secret.metadata));
             }
-        }),
-    }
+        }
+    })
 }
 
 /// A token secret that is gone concerns the account that it was for; the key holds both names, see [`view::reference`].
-fn watch_gone_secrets() -> Watch {
-    Watch {
-        kind: &SECRETS,
-        field_selector: Some(TOKEN_SECRETS),
-        keys: Arc::new(|delta, add| {
-            if let (Some(gone), None) = delta.typed::<Secret>()
-                && let Some(account) = gone.metadata.annotations.get(ACCOUNT_NAME)
-            {
-                add(view::reference(&gone.metadata.namespace, account, &gone.metadata.name));
-            }
-        }),
-    }
-}
-
-/// The second loop reads and writes accounts but no change of one concerns it.
-fn observe_accounts() -> Watch {
-    Watch { kind: &SERVICE_ACCOUNTS, field_selector: None, keys: Arc::new(|_, _| {}) }
+fn references_of_secrets() -> KeyMap {
+    Arc::new(|delta, add| {
+        if let (Some(gone), None) = delta.typed::<Secret>()
+            && let Some(account) = gone.metadata.annotations.get(ACCOUNT_NAME)
+        {
+            add(view::reference(&gone.metadata.namespace, account, &gone.metadata.name));
+        }
+    })
 }
 
 fn names(secret: &Secret, account: &str) -> bool {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_TYPE};
 use crate::api::core::{Secret, ServiceAccount};
-use crate::framework::{ObserveError, Room};
+use crate::framework::{Observation, ObserveError, Reads, Room};
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
 use crate::wire::{Str, Uid};
@@ -35,20 +35,21 @@ pub(super) struct TokenView {
 impl Room for Tokens {
     type View = TokenView;
 
-    fn observe(&self, key: &Key, _: &[Failure]) -> Result<Option<TokenView>, ObserveError> {
+    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<TokenView>, ObserveError> {
         let Some(secret) = self.secrets.get(key).filter(|secret| secret.r#type == TOKEN_TYPE) else {
-            return Ok(None);
+            return Ok(Observation::Nothing);
         };
         let annotation = |name| secret.metadata.annotations.get(name).cloned().unwrap_or_default();
         let (account_name, account_uid) = (annotation(ACCOUNT_NAME), Uid::from(annotation(ACCOUNT_UID)));
         if account_name.is_empty() {
-            return Ok(None);
+            return Ok(Observation::Nothing);
         }
         let account = self
             .accounts
             .get(&Key::new(key.namespace.clone(), account_name.clone()))
             .filter(|account| account_uid.is_empty() || account.metadata.uid == account_uid);
-        Ok(Some(TokenView { secret, account_name, account_uid, account, bundle: self.bundle.clone() }))
+        let bundle = self.bundle.clone();
+        Ok(Observation::View(TokenView { secret, account_name, account_uid, account, bundle }))
     }
 
     fn plan(view: &TokenView, _: Timestamp) -> Plan {
@@ -77,17 +78,22 @@ pub(super) struct ReferenceView {
 impl Room for References {
     type View = ReferenceView;
 
-    fn observe(&self, key: &Key, _: &[Failure]) -> Result<Option<ReferenceView>, ObserveError> {
+    fn observe(
+        &self,
+        key: &Key,
+        _: &[Failure],
+        _: &Reads,
+    ) -> Result<Observation<ReferenceView>, ObserveError> {
         let Some((account, secret)) = key.name.split_once('/') else {
             return Err(ObserveError::Terminal(format!("{key} is no reference to a secret")));
         };
         if self.secrets.get(&Key::new(key.namespace.clone(), secret)).is_some() {
-            return Ok(None);
+            return Ok(Observation::Nothing);
         }
         let account = self.accounts.get(&Key::new(key.namespace.clone(), account));
-        Ok(account
-            .filter(|account| account.secrets.iter().any(|held| held.name == secret))
-            .map(|account| ReferenceView { account, secret: secret.into() }))
+        let lists = |account: &Arc<ServiceAccount>| account.secrets.iter().any(|held| held.name == secret);
+        let view = account.filter(lists).map(|account| ReferenceView { account, secret: secret.into() });
+        Ok(view.into())
     }
 
     fn plan(view: &ReferenceView, _: Timestamp) -> Plan {

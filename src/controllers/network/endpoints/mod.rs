@@ -20,18 +20,16 @@
 //! Endpoints).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::services;
-use crate::api::Kind;
 use crate::api::core::{Pod, Service};
 use crate::api::endpoints::Endpoints;
 use crate::api::kinds::{ENDPOINTS, PODS, SERVICES};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError, Room,
-    RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
+    ObserveError, Reads, Room, RoomAdapter, wake,
 };
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
@@ -73,50 +71,42 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let flags = &build.config.flags;
-    let room = Controller {
-        services: Lister::new((build.store)(&SERVICES, None)),
-        pods: Lister::new((build.store)(&PODS, None)),
-        endpoints: Lister::new((build.store)(&ENDPOINTS, None)),
-        batch_period: flags.endpoint_updates_batch_period,
-    };
-    let watch = |kind, keys| Watch { kind, field_selector: None, keys };
-    let watches = vec![
-        watch(&SERVICES, services::of_services()),
-        watch(&PODS, services::of_pods(room.services.clone())),
-        watch(&ENDPOINTS, keys::of_endpoints()),
+    let services = build.watch::<Service>(&SERVICES);
+    let pods = build.watch::<Pod>(&PODS);
+    let endpoints = build.watch::<Endpoints>(&ENDPOINTS);
+    let of_pods = services::of_pods(services.lister());
+    let wake_ups = vec![
+        services.wakes(wake::own()),
+        pods.wakes(of_pods).debounced(flags.endpoint_updates_batch_period),
+        endpoints.wakes(keys::of_endpoints()),
     ];
+    let room = Controller { services: services.lister(), pods: pods.lister(), endpoints: endpoints.lister() };
     Ok(Built {
         loops: vec![Loop {
             queue: "endpoint",
             kind: Some(&SERVICES),
-            workers: workers(flags.concurrent_endpoint_syncs),
-            watches,
-            reconcile: Arc::new(RoomAdapter(room)),
+            settings: LoopSettings::with_workers(flags.concurrent_endpoint_syncs),
+            wake_ups,
+            reconcile: Arc::new(RoomAdapter::new(room)),
         }],
     })
 }
 
-/// The room: what it reads, and what is set.
+/// The room: what it reads.
 struct Controller {
     services: Lister<Service>,
     pods: Lister<Pod>,
     endpoints: Lister<Endpoints>,
-    /// How long changes of pods are gathered.
-    batch_period: Duration,
 }
 
 impl Room for Controller {
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
-        view::observe(self, key, failures)
+    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+        Ok(view::observe(self, key, failures)?.into())
     }
 
     fn plan(view: &View, _: Timestamp) -> Plan {
         plan::plan(view)
-    }
-
-    fn debounce(&self, kind: &Kind) -> Duration {
-        if kind == &PODS { self.batch_period } else { Duration::ZERO }
     }
 }

@@ -1,5 +1,7 @@
 //! The room's tables and properties.
 
+use std::time::Duration;
+
 use super::*;
 use crate::framework::rig::Rig;
 use crate::options::Config;
@@ -19,10 +21,8 @@ fn it_builds_and_watches_what_it_reads() {
     config.flags.endpoint_updates_batch_period = Duration::from_secs(3);
     let built = Rig::new(config).build(build).unwrap();
     let [work] = built.loops.as_slice() else { panic!("one loop") };
-    assert_eq!((work.queue, work.workers), ("endpoint", 7));
-    let watched: Vec<String> = work.watches.iter().map(|watch| watch.kind.to_string()).collect();
+    assert_eq!((work.queue, work.settings.workers), ("endpoint", 7));
+    let watched: Vec<String> = work.wake_ups.iter().map(|watch| watch.kind.to_string()).collect();
     assert_eq!(watched, ["services", "pods", "endpoints"]);
-    let rests: Vec<u64> =
-        work.watches.iter().map(|watch| work.reconcile.debounce(watch.kind).as_secs()).collect();
-    assert_eq!(rests, [0, 3, 0]);
+    assert_eq!(crate::framework::rig::debounces(work), [0, 3, 0].map(Duration::from_secs));
 }

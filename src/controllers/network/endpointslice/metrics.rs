@@ -14,10 +14,9 @@ use prometheus::{
 
 use super::plan::Count;
 use super::topology;
-use super::view::View;
+use crate::api::core::Service;
 use crate::api::kinds::ENDPOINT_SLICES;
-use crate::executor::ActionState;
-use crate::framework::{Outcome, RoomMetrics};
+use crate::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
 use crate::model::Key;
 use crate::wire::Str;
 
@@ -42,8 +41,8 @@ pub(super) struct Metrics {
 }
 
 /// A Service as it was looked at last.
-#[derive(Debug, Default)]
-struct Counted {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counted {
     ideal: i64,
     slices: i64,
     endpoints: i64,
@@ -51,6 +50,21 @@ struct Counted {
     is_auto: bool,
     /// What the plan under way comes to, by family.
     under_way: Vec<Count>,
+}
+
+impl Counted {
+    /// What a plan for this Service comes to.
+    pub(super) fn of(service: &Service, counts: Vec<Count>) -> Self {
+        let sum = |of: fn(&Count) -> usize| counts.iter().map(of).sum::<usize>() as i64;
+        Self {
+            ideal: sum(|count| count.ideal),
+            slices: sum(|count| count.slices),
+            endpoints: sum(|count| count.endpoints),
+            traffic: service.spec.traffic_distribution.clone().filter(|traffic| !traffic.is_empty()),
+            is_auto: topology::is_auto(service),
+            under_way: counts,
+        }
+    }
 }
 
 impl Metrics {
@@ -109,26 +123,35 @@ impl Metrics {
         Ok(registered)
     }
 
-    /// A plan for the Service at `key` was made.
-    pub(super) fn planned(&self, key: &Key, view: &View, counts: Vec<Count>) {
-        let sum = |of: fn(&Count) -> usize| counts.iter().map(of).sum::<usize>() as i64;
-        let traffic = view.service.spec.traffic_distribution.clone().filter(|traffic| !traffic.is_empty());
-        let now = Counted {
-            ideal: sum(|count| count.ideal),
-            slices: sum(|count| count.slices),
-            endpoints: sum(|count| count.endpoints),
-            traffic,
-            is_auto: topology::is_auto(&view.service),
-            under_way: counts,
-        };
-        self.enter(&now);
-        if let Some(before) = self.services.lock().insert(key.clone(), now) {
+    fn enter(&self, counted: &Counted) {
+        self.ideal.add(counted.ideal);
+        self.slices.add(counted.slices);
+        self.endpoints.add(counted.endpoints);
+        if let Some(traffic) = &counted.traffic {
+            self.preferring.with_label_values(&[traffic]).inc();
+        }
+    }
+
+    fn leave(&self, counted: &Counted) {
+        self.ideal.sub(counted.ideal);
+        self.slices.sub(counted.slices);
+        self.endpoints.sub(counted.endpoints);
+        if let Some(traffic) = &counted.traffic {
+            self.preferring.with_label_values(&[traffic]).dec();
+        }
+    }
+}
+
+impl Meter<Option<Counted>> for Metrics {
+    fn planned(&self, key: &Key, note: &Option<Counted>) {
+        let Some(now) = note else { return };
+        self.enter(now);
+        if let Some(before) = self.services.lock().insert(key.clone(), now.clone()) {
             self.leave(&before);
         }
     }
 
-    /// The reconcile of `key` has ended.
-    pub(super) fn ended(&self, key: &Key, outcome: &Outcome, actions: &[ActionState]) {
+    fn ended(&self, key: &Key, ReconcileEnd { outcome, actions, .. }: ReconcileEnd<'_>) {
         let result = match outcome {
             Outcome::Done { .. } | Outcome::Absent => "success",
             Outcome::Waiting(_) => "stale",
@@ -159,24 +182,6 @@ impl Metrics {
             if matches!(outcome, Outcome::Done { .. }) {
                 changed.observe(count.written as f64);
             }
-        }
-    }
-
-    fn enter(&self, counted: &Counted) {
-        self.ideal.add(counted.ideal);
-        self.slices.add(counted.slices);
-        self.endpoints.add(counted.endpoints);
-        if let Some(traffic) = &counted.traffic {
-            self.preferring.with_label_values(&[traffic]).inc();
-        }
-    }
-
-    fn leave(&self, counted: &Counted) {
-        self.ideal.sub(counted.ideal);
-        self.slices.sub(counted.slices);
-        self.endpoints.sub(counted.endpoints);
-        if let Some(traffic) = &counted.traffic {
-            self.preferring.with_label_values(&[traffic]).dec();
         }
     }
 }

@@ -24,18 +24,16 @@
 //! maker's, and those of a Service that is gone, which are the garbage collector's.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::services;
-use crate::api::Kind;
 use crate::api::core::{Node, Pod, Service};
 use crate::api::discovery::EndpointSlice;
 use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError,
-    ReconcileEnd, Room, RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
+    ObserveError, Reads, Room, RoomAdapter, wake,
 };
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
@@ -48,7 +46,7 @@ mod tests;
 mod topology;
 mod view;
 
-use metrics::Metrics;
+use metrics::{Counted, Metrics};
 use view::View;
 
 /// Our name in [`services::SLICE_MANAGED_BY`], and the original's.
@@ -86,8 +84,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 struct Settings {
     /// Endpoints in one slice at most.
     max_per_slice: usize,
-    /// How long changes of pods are gathered.
-    batch_period: Duration,
     /// `PreferSameTrafficDistribution`: whether `PreferSameZone` and `PreferSameNode` mean something.
     prefer_same: bool,
 }
@@ -95,32 +91,37 @@ struct Settings {
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let flags = &build.config.flags;
+    let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let services = build.watch::<Service>(&SERVICES);
+    let pods = build.watch::<Pod>(&PODS);
+    let slices = build.watch::<EndpointSlice>(&ENDPOINT_SLICES);
+    let nodes = build.watch::<Node>(&NODES);
     let room = Controller {
-        services: Lister::new((build.store)(&SERVICES, None)),
-        pods: Lister::new((build.store)(&PODS, None)),
-        slices: Lister::new((build.store)(&ENDPOINT_SLICES, None)),
-        nodes: Lister::new((build.store)(&NODES, None)),
+        services: services.lister(),
+        pods: pods.lister(),
+        slices: slices.lister(),
+        nodes: nodes.lister(),
         settings: Settings {
             max_per_slice: usize::try_from(flags.max_endpoints_per_slice).unwrap_or(1).max(1),
-            batch_period: flags.endpointslice_updates_batch_period,
             prefer_same: (build.gate)("PreferSameTrafficDistribution"),
         },
-        metrics: Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?,
     };
-    let watch = |kind, keys| Watch { kind, field_selector: None, keys };
-    let watches = vec![
-        watch(&SERVICES, services::of_services()),
-        watch(&PODS, services::of_pods(room.services.clone())),
-        watch(&ENDPOINT_SLICES, services::of_slices(is_ours, false)),
-        watch(&NODES, keys::of_nodes(room.services.clone(), room.slices.clone(), room.nodes.clone())),
+    let batch_period = flags.endpointslice_updates_batch_period;
+    let wake_ups = vec![
+        services.wakes(wake::own()),
+        pods.wakes(services::of_pods(services.lister())).debounced(batch_period),
+        slices
+            .wakes(services::of_slices(is_ours, false))
+            .debounced(batch_period.max(services::SLICES_DEBOUNCE)),
+        nodes.wakes(keys::of_nodes(services.lister(), slices.lister(), nodes.lister())),
     ];
     Ok(Built {
         loops: vec![Loop {
             queue: "endpoint_slice",
             kind: Some(&SERVICES),
-            workers: workers(flags.concurrent_service_endpoint_syncs),
-            watches,
-            reconcile: Arc::new(RoomAdapter(room)),
+            settings: LoopSettings::with_workers(flags.concurrent_service_endpoint_syncs),
+            wake_ups,
+            reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics)),
         }],
     })
 }
@@ -132,41 +133,18 @@ struct Controller {
     slices: Lister<EndpointSlice>,
     nodes: Lister<Node>,
     settings: Settings,
-    metrics: Metrics,
 }
 
-impl Room for Controller {
+impl Room<Option<Counted>> for Controller {
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
-        view::observe(self, key, failures)
+    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+        Ok(view::observe(self, key, failures)?.into())
     }
 
-    fn plan(view: &View, _: Timestamp) -> Plan {
-        plan::plan(view).0
-    }
-
-    fn decide(&self, key: &Key, view: &View, _: Timestamp) -> Plan {
+    fn plan(view: &View, _: Timestamp) -> Plan<Option<Counted>> {
         let (plan, counts) = plan::plan(view);
-        if view.failures.is_empty() {
-            self.metrics.planned(key, view, counts);
-        }
-        plan
-    }
-
-    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
-        self.metrics.ended(key, ended.outcome, ended.actions);
-    }
-
-    fn debounce(&self, kind: &Kind) -> Duration {
-        let batch_period = self.settings.batch_period;
-        if kind == &PODS {
-            batch_period
-        } else if kind == &ENDPOINT_SLICES {
-            batch_period.max(services::SLICES_DEBOUNCE)
-        } else {
-            Duration::ZERO
-        }
+        plan.with_note(view.failures.is_empty().then(|| Counted::of(&view.service, counts)))
     }
 }
 

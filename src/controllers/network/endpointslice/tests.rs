@@ -1,5 +1,7 @@
 //! The room's tables and properties.
 
+use std::time::Duration;
+
 use super::*;
 use crate::framework::rig::Rig;
 use crate::options::Config;
@@ -24,12 +26,10 @@ fn it_builds_and_watches_what_it_reads() {
     let rig = Rig::new(config);
     let built = rig.build(build).unwrap();
     let [work] = built.loops.as_slice() else { panic!("one loop") };
-    assert_eq!((work.queue, work.workers), ("endpoint_slice", 5));
-    let watched: Vec<String> = work.watches.iter().map(|watch| watch.kind.to_string()).collect();
+    assert_eq!((work.queue, work.settings.workers), ("endpoint_slice", 5));
+    let watched: Vec<String> = work.wake_ups.iter().map(|watch| watch.kind.to_string()).collect();
     assert_eq!(watched, ["services", "pods", "endpointslices.discovery.k8s.io", "nodes"]);
-    let rests: Vec<u64> =
-        work.watches.iter().map(|watch| work.reconcile.debounce(watch.kind).as_secs()).collect();
-    assert_eq!(rests, [0, 3, 3, 0]);
+    assert_eq!(crate::framework::rig::debounces(work), [0, 3, 3, 0].map(Duration::from_secs));
     let key = Key::new("default", "web");
     let now = Timestamp::from_second(fixtures::NOW).unwrap();
     let plan = || rig.plan(work.reconcile.as_ref(), &key, now).unwrap();

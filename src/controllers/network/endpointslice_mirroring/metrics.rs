@@ -10,7 +10,7 @@ use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts, expone
 
 use super::plan::Count;
 use crate::api::kinds::ENDPOINT_SLICES;
-use crate::framework::{Outcome, ReconcileEnd, RoomMetrics};
+use crate::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
 use crate::model::Key;
 
 /// The metrics, and what is in the gauges.
@@ -94,8 +94,16 @@ impl Metrics {
         Ok(registered)
     }
 
-    /// A plan for the Endpoints at `key` was made.
-    pub(super) fn planned(&self, key: &Key, count: Count) {
+    fn enter(&self, count: &Count, sign: i64) {
+        self.ideal.add(sign * count.ideal as i64);
+        self.slices.add(sign * count.slices as i64);
+        self.endpoints.add(sign * count.endpoints as i64);
+    }
+}
+
+impl Meter<Option<Count>> for Metrics {
+    fn planned(&self, key: &Key, note: &Option<Count>) {
+        let Some(count) = *note else { return };
         self.enter(&count, 1);
         let before = self.mirrors.lock().insert(key.clone(), Counted { count, is_under_way: true });
         if let Some(before) = before {
@@ -103,8 +111,7 @@ impl Metrics {
         }
     }
 
-    /// The reconcile of `key` has ended.
-    pub(super) fn ended(&self, key: &Key, ReconcileEnd { outcome, actions, took }: ReconcileEnd<'_>) {
+    fn ended(&self, key: &Key, ReconcileEnd { outcome, actions, took }: ReconcileEnd<'_>) {
         for operation in actions.iter().filter_map(|action| action.changed(&ENDPOINT_SLICES)) {
             self.changes.with_label_values(&[operation]).inc();
         }
@@ -131,11 +138,5 @@ impl Metrics {
         ] {
             histogram.observe(size as f64);
         }
-    }
-
-    fn enter(&self, count: &Count, sign: i64) {
-        self.ideal.add(sign * count.ideal as i64);
-        self.slices.add(sign * count.slices as i64);
-        self.endpoints.add(sign * count.endpoints as i64);
     }
 }

@@ -17,19 +17,17 @@
 //! mirrored, and those in which leader election keeps its record.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::services;
-use crate::api::Kind;
 use crate::api::core::Service;
 use crate::api::discovery::EndpointSlice;
 use crate::api::endpoints::Endpoints;
 use crate::api::kinds::{ENDPOINT_SLICES, ENDPOINTS, SERVICES};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, ObserveError,
-    ReconcileEnd, Room, RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
+    ObserveError, Reads, Room, RoomAdapter, wake,
 };
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
@@ -42,6 +40,7 @@ mod tests;
 mod view;
 
 use metrics::Metrics;
+use plan::Count;
 use view::View;
 
 /// Our name in [`services::SLICE_MANAGED_BY`], and the original's.
@@ -76,28 +75,30 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let flags = &build.config.flags;
-    let room = Controller {
-        endpoints: Lister::new((build.store)(&ENDPOINTS, None)),
-        services: Lister::new((build.store)(&SERVICES, None)),
-        slices: Lister::new((build.store)(&ENDPOINT_SLICES, None)),
-        max_per_subset: usize::try_from(flags.mirroring_max_endpoints_per_subset).unwrap_or(1).max(1),
-        batch_period: flags.mirroring_endpointslice_updates_batch_period,
-        metrics: Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?,
-    };
-    let watch = |kind, keys| Watch { kind, field_selector: None, keys };
-    let watches = vec![
-        watch(&ENDPOINTS, keys::of_endpoints()),
-        watch(&SERVICES, services::of_services()),
+    let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let endpoints = build.watch::<Endpoints>(&ENDPOINTS);
+    let services = build.watch::<Service>(&SERVICES);
+    let slices = build.watch::<EndpointSlice>(&ENDPOINT_SLICES);
+    let slices_debounce = flags.mirroring_endpointslice_updates_batch_period.max(services::SLICES_DEBOUNCE);
+    let wake_ups = vec![
+        endpoints.wakes(keys::of_endpoints()),
+        services.wakes(wake::own()),
         // Those whose Endpoints went while nobody looked are found at the start.
-        watch(&ENDPOINT_SLICES, services::of_slices(is_ours, true)),
+        slices.wakes(services::of_slices(is_ours, true)).debounced(slices_debounce),
     ];
+    let room = Controller {
+        endpoints: endpoints.lister(),
+        services: services.lister(),
+        slices: slices.lister(),
+        max_per_subset: usize::try_from(flags.mirroring_max_endpoints_per_subset).unwrap_or(1).max(1),
+    };
     Ok(Built {
         loops: vec![Loop {
             queue: "endpoint_slice_mirroring",
             kind: Some(&ENDPOINTS),
-            workers: workers(flags.mirroring_concurrent_service_endpoint_syncs),
-            watches,
-            reconcile: Arc::new(RoomAdapter(room)),
+            settings: LoopSettings::with_workers(flags.mirroring_concurrent_service_endpoint_syncs),
+            wake_ups,
+            reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics)),
         }],
     })
 }
@@ -109,40 +110,18 @@ struct Controller {
     slices: Lister<EndpointSlice>,
     /// Addresses that are mirrored from one subset at most.
     max_per_subset: usize,
-    /// How long changes of slices are gathered.
-    batch_period: Duration,
-    metrics: Metrics,
 }
 
-impl Room for Controller {
+impl Room<Option<Count>> for Controller {
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
-        view::observe(self, key, failures)
+    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+        Ok(view::observe(self, key, failures)?.into())
     }
 
-    fn plan(view: &View, _: Timestamp) -> Plan {
-        plan::plan(view).0
-    }
-
-    fn decide(&self, key: &Key, view: &View, _: Timestamp) -> Plan {
+    fn plan(view: &View, _: Timestamp) -> Plan<Option<Count>> {
         let (plan, count) = plan::plan(view);
-        if view.failures.is_empty() {
-            self.metrics.planned(key, count);
-        }
-        plan
-    }
-
-    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
-        self.metrics.ended(key, ended);
-    }
-
-    fn debounce(&self, kind: &Kind) -> Duration {
-        if kind == &ENDPOINT_SLICES {
-            self.batch_period.max(services::SLICES_DEBOUNCE)
-        } else {
-            Duration::ZERO
-        }
+        plan.with_note(view.failures.is_empty().then_some(count))
     }
 }
 

@@ -24,8 +24,8 @@ use crate::api::kinds::{IP_ADDRESSES, SERVICE_CIDRS};
 use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::api::networking::ServiceCidr;
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, LiveAdapter, LiveRoom,
-    Loop, Observation, ObserveError, Reads, Watch,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
+    Observation, ObserveError, Reads, Room, RoomAdapter,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::{Failure, Key, Plan};
@@ -74,21 +74,18 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    let room = Controller {
-        cidrs: Lister::new((build.store)(&SERVICE_CIDRS, None)),
-        addresses: Lister::new((build.store)(&IP_ADDRESSES, None)),
-    };
-    let watches = vec![
-        Watch { kind: &SERVICE_CIDRS, field_selector: None, keys: keys_of_cidrs(room.cidrs.clone()) },
-        Watch { kind: &IP_ADDRESSES, field_selector: None, keys: keys_of_addresses(room.cidrs.clone()) },
-    ];
+    let cidrs = build.watch::<ServiceCidr>(&SERVICE_CIDRS);
+    let addresses = build.watch::<PartialObjectMetadata>(&IP_ADDRESSES);
+    let wake_ups =
+        vec![cidrs.wakes(keys_of_cidrs(cidrs.lister())), addresses.wakes(keys_of_addresses(cidrs.lister()))];
+    let room = Controller { cidrs: cidrs.lister(), addresses: addresses.lister() };
     Ok(Built {
         loops: vec![Loop {
             queue: "ipaddresses",
             kind: Some(&SERVICE_CIDRS),
-            workers: WORKERS,
-            watches,
-            reconcile: Arc::new(LiveAdapter(room)),
+            settings: LoopSettings { workers: WORKERS, ..LoopSettings::default() },
+            wake_ups,
+            reconcile: Arc::new(RoomAdapter::new(room)),
         }],
     })
 }
@@ -99,7 +96,7 @@ struct Controller {
     addresses: Lister<PartialObjectMetadata>,
 }
 
-impl LiveRoom for Controller {
+impl Room for Controller {
     type View = View;
 
     fn observe(

@@ -27,8 +27,8 @@ use crate::api::core::Pod;
 use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use crate::api::meta::ObjectMeta;
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, ObserveError,
-    Room, RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
+    Observation, ObserveError, Reads, Room, RoomAdapter, wake,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::selector::Selector;
@@ -73,27 +73,27 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    let deployments = Lister::new((build.store)(&DEPLOYMENTS, None));
-    let replica_sets = Lister::new((build.store)(&REPLICA_SETS, None));
-    let pods = Lister::new((build.store)(&PODS, None));
-    let watches = vec![
-        Watch { kind: &DEPLOYMENTS, field_selector: None, keys: deployment_keys() },
-        Watch { kind: &REPLICA_SETS, field_selector: None, keys: replica_set_keys(deployments.clone()) },
-        Watch {
-            kind: &PODS,
-            field_selector: None,
-            keys: pod_keys(deployments.clone(), replica_sets.clone()),
-        },
+    let deployments = build.watch::<Deployment>(&DEPLOYMENTS);
+    let replica_sets = build.watch::<ReplicaSet>(&REPLICA_SETS);
+    let pods = build.watch::<Pod>(&PODS);
+    let wake_ups = vec![
+        deployments.wakes(wake::own()),
+        replica_sets.wakes(replica_set_keys(deployments.lister())),
+        pods.wakes(pod_keys(deployments.lister(), replica_sets.lister())),
     ];
-    let gates = Gates { terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas") };
-    let room = Controller { deployments, replica_sets, pods, gates };
+    let room = Controller {
+        deployments: deployments.lister(),
+        replica_sets: replica_sets.lister(),
+        pods: pods.lister(),
+        gates: Gates { terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas") },
+    };
     Ok(Built {
         loops: vec![Loop {
             queue: "deployment",
             kind: Some(&DEPLOYMENTS),
-            workers: workers(build.config.flags.concurrent_deployment_syncs),
-            watches,
-            reconcile: Arc::new(RoomAdapter(room)),
+            settings: LoopSettings::with_workers(build.config.flags.concurrent_deployment_syncs),
+            wake_ups,
+            reconcile: Arc::new(RoomAdapter::new(room)),
         }],
     })
 }
@@ -109,21 +109,13 @@ struct Controller {
 impl Room for Controller {
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
-        view::observe(self, key, failures)
+    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+        Ok(view::observe(self, key, failures)?.into())
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {
         plan::plan(view, now)
     }
-}
-
-fn deployment_keys() -> KeyMap {
-    Arc::new(|delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        if let Some(deployment) = delta.latest() {
-            emit(Key::of(deployment.meta()));
-        }
-    })
 }
 
 fn replica_set_keys(deployments: Lister<Deployment>) -> KeyMap {

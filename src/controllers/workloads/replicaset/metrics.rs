@@ -7,9 +7,9 @@ use super::plan;
 use super::view::View;
 use crate::api::core::Pod;
 use crate::api::kinds::PODS;
-use crate::framework::{Outcome, ReconcileEnd, RoomMetrics};
-use crate::model::Plan;
+use crate::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
 use crate::model::plan::{Step, Verb};
+use crate::model::{Key, Plan};
 
 /// The metrics.
 #[derive(Clone, Debug)]
@@ -35,16 +35,20 @@ impl Metrics {
             )?,
         })
     }
+}
 
-    /// A plan was made.
-    pub(super) fn planned(&self, view: &View, plan: &Plan, now: Timestamp) {
-        for ratio in age_ratios(view, plan, now) {
-            self.age_ratio.observe(ratio as f64);
+/// As how many times as old as the youngest ready pod each ready pod is that a plan deletes.
+#[derive(Debug)]
+pub(super) struct AgeRatios(pub(super) Vec<i64>);
+
+impl Meter<AgeRatios> for Metrics {
+    fn planned(&self, _: &Key, AgeRatios(ratios): &AgeRatios) {
+        for ratio in ratios {
+            self.age_ratio.observe(*ratio as f64);
         }
     }
 
-    /// A reconcile has ended.
-    pub(super) fn ended(&self, ended: ReconcileEnd<'_>) {
+    fn ended(&self, _: &Key, ended: ReconcileEnd<'_>) {
         if let Outcome::Waiting(kind) = ended.outcome {
             self.stale.with_label_values(&[kind.group, kind.resource]).inc();
         }

@@ -34,8 +34,8 @@ use crate::api::apps::ReplicaSet;
 use crate::api::core::Pod;
 use crate::api::kinds::{PODS, REPLICA_SETS};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, ObserveError, ReconcileEnd,
-    Room, RoomAdapter, Watch, workers,
+    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, Observation,
+    ObserveError, Reads, Room, RoomAdapter, wake,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::selector::Selector;
@@ -48,7 +48,7 @@ mod status;
 mod tests;
 mod view;
 
-use metrics::Metrics;
+use metrics::{AgeRatios, Metrics};
 use view::{Gates, View};
 
 /// What this room keeps at its number of pods.
@@ -78,25 +78,22 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    let replica_sets = Lister::new((build.store)(&REPLICA_SETS, None));
-    let pods = Lister::new((build.store)(&PODS, None));
-    let watches = vec![
-        Watch { kind: &REPLICA_SETS, field_selector: None, keys: replica_set_keys() },
-        Watch { kind: &PODS, field_selector: None, keys: pod_keys(replica_sets.clone()) },
-    ];
+    let replica_sets = build.watch::<ReplicaSet>(&REPLICA_SETS);
+    let pods = build.watch::<Pod>(&PODS);
+    let wake_ups = vec![replica_sets.wakes(wake::own()), pods.wakes(pod_keys(replica_sets.lister()))];
     let gates = Gates {
         deletion_cost: (build.gate)("PodDeletionCost"),
         terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas"),
     };
     let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
-    let room = Controller { replica_sets, pods, gates, metrics };
+    let room = Controller { replica_sets: replica_sets.lister(), pods: pods.lister(), gates };
     Ok(Built {
         loops: vec![Loop {
             queue: "replicaset",
             kind: Some(&REPLICA_SETS),
-            workers: workers(build.config.flags.concurrent_replicaset_syncs),
-            watches,
-            reconcile: Arc::new(RoomAdapter(room)),
+            settings: LoopSettings::with_workers(build.config.flags.concurrent_replicaset_syncs),
+            wake_ups,
+            reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics)),
         }],
     })
 }
@@ -106,39 +103,21 @@ struct Controller {
     replica_sets: Lister<ReplicaSet>,
     pods: Lister<Pod>,
     gates: Gates,
-    metrics: Metrics,
 }
 
-impl Room for Controller {
+impl Room<AgeRatios> for Controller {
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure]) -> Result<Option<View>, ObserveError> {
-        view::observe(self, key, failures)
+    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+        Ok(view::observe(self, key, failures)?.into())
     }
 
-    fn plan(view: &View, now: Timestamp) -> Plan {
-        plan::plan(view, now)
-    }
-
-    fn decide(&self, _: &Key, view: &View, now: Timestamp) -> Plan {
+    fn plan(view: &View, now: Timestamp) -> Plan<AgeRatios> {
         let plan = plan::plan(view, now);
-        if view.failures.is_empty() {
-            self.metrics.planned(view, &plan, now);
-        }
-        plan
+        let ratios =
+            if view.failures.is_empty() { metrics::age_ratios(view, &plan, now) } else { Vec::new() };
+        plan.with_note(AgeRatios(ratios))
     }
-
-    fn ended(&self, _: &Key, ended: ReconcileEnd<'_>) {
-        self.metrics.ended(ended);
-    }
-}
-
-fn replica_set_keys() -> KeyMap {
-    Arc::new(|delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        if let Some(replica_set) = delta.latest() {
-            emit(Key::of(replica_set.meta()));
-        }
-    })
 }
 
 fn pod_keys(replica_sets: Lister<ReplicaSet>) -> KeyMap {

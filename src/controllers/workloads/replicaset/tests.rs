@@ -1,7 +1,7 @@
 //! The ReplicaSet room's tables and properties.
 
 use super::*;
-use crate::framework::{Pass, Reads};
+use crate::framework::{CacheSource, Pass, Reads};
 use crate::options::Config;
 
 mod bytes;
@@ -26,25 +26,25 @@ fn it_builds_and_watches_what_it_reads() {
         },
         root_ca: None,
         can_sign_tokens: false,
-        store: &|kind, selector| {
+        caches: CacheSource::new(&|kind, selector| {
             assert_eq!(selector, None);
             bench.store(kind)
-        },
+        }),
         dynamic: &|_| panic!("what it watches is known"),
         debug: &|_| panic!("it has no page"),
         metrics: &crate::framework::RoomMetrics::new(crate::telemetry::Registry::new()),
     })
     .unwrap();
     let [work] = built.loops.as_slice() else { panic!("one loop") };
-    assert_eq!((work.queue, work.workers), ("replicaset", 5));
-    let watched: Vec<String> = work.watches.iter().map(|watch| watch.kind.to_string()).collect();
+    assert_eq!((work.queue, work.settings.workers), ("replicaset", 5));
+    let watched: Vec<String> = work.wake_ups.iter().map(|watch| watch.kind.to_string()).collect();
     assert_eq!(watched, ["replicasets.apps", "pods"]);
     assert_eq!(*asked.lock().unwrap(), ["PodDeletionCost", "DeploymentReplicaSetTerminatingReplicas"]);
     let key = Key::new("default", "web");
     let pass = || work.reconcile.plan(&key, &[], &Reads::default(), fixtures::now()).unwrap();
     assert!(matches!(pass(), Pass::Nothing));
     bench.add(&fixtures::replica_set(|_| {}));
-    assert!(matches!(pass(), Pass::Plan(plan) if !plan.is_empty()));
+    assert!(matches!(pass(), Pass::Plan(plan, _) if !plan.is_empty()));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_selector_that_is_unusable_waits_for_a_change() {
     for (set, what) in [(empty, "empty"), (invalid, "Like")] {
         let bench = Bench::new();
         bench.add(&set);
-        let error = bench.room().observe(&Key::new("default", "web"), &[]).unwrap_err();
+        let error = view::observe(&bench.room(), &Key::new("default", "web"), &[]).unwrap_err();
         assert!(
             matches!(&error, ObserveError::Terminal(text)
                 if text.contains("default/web") && text.contains(what)),

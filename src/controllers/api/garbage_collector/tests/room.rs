@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::super::*;
 use super::fixtures::*;
 use crate::api::meta::ObjectMeta;
-use crate::framework::{Pass, Read, RoomMetrics};
+use crate::framework::{CacheSource, Pass, Read, RoomMetrics};
 use crate::informer::Store;
 use crate::options::Config;
 use crate::telemetry::Registry;
@@ -28,7 +28,7 @@ fn room() -> Room {
         gate: &|_| true,
         root_ca: None,
         can_sign_tokens: false,
-        store: &|kind, _| Arc::new(Store::new(kind)),
+        caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
         dynamic: &|room| {
             *watches.lock() = Some(room);
             Arc::default()
@@ -81,11 +81,11 @@ fn it_watches_what_can_be_deleted_without_events() {
     assert!(!room.watches.wants(&resource("", "events", &all)));
     assert!(!room.watches.wants(&resource("events.k8s.io", "events", &all)));
     assert!(!room.watches.wants(&resource("metrics.k8s.io", "pods", &["get", "list"])));
-    let loops: Vec<_> = room.built.loops.iter().map(|each| (each.queue, each.workers)).collect();
+    let loops: Vec<_> = room.built.loops.iter().map(|each| (each.queue, each.settings.workers)).collect();
     let both = ["garbage_collector_attempt_to_delete", "garbage_collector_attempt_to_orphan"];
     assert_eq!(loops, both.map(|queue| (queue, 20)));
     assert_eq!(
-        room.built.loops[0].reconcile.qps_factor(),
+        room.built.loops[0].settings.qps_factor,
         QpsFactor { qps: 2.0, burst: 1 },
         "it may read what it deletes"
     );
@@ -100,7 +100,7 @@ fn it_is_skipped_when_it_is_switched_off() {
         gate: &|_| true,
         root_ca: None,
         can_sign_tokens: false,
-        store: &|kind, _| Arc::new(Store::new(kind)),
+        caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
         dynamic: &|_| Arc::default(),
         debug: &|_| {},
         metrics: &RoomMetrics::new(Registry::new()),
@@ -135,7 +135,7 @@ fn an_owner_whose_kind_is_not_known_yet_is_looked_for_again() {
     let key = Key { name: dependent.uid.to_str(), ..Key::default() };
     let read = Reads::default().with_object(&THING, Key::of(&dependent), Ok(Some(partial(&dependent))));
     let pass = attempts.plan(&key, &[], &read, Timestamp::UNIX_EPOCH);
-    let Ok(Pass::Plan(plan)) = pass else { panic!("{pass:?}") };
+    let Ok(Pass::Plan(plan, _)) = pass else { panic!("{pass:?}") };
     assert!(plan.is_empty() && plan.retry.is_some_and(|why| why.contains("not known yet")));
 }
 

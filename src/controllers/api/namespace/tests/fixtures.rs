@@ -8,7 +8,7 @@ use super::resource;
 use crate::api::core::{EndingNamespace, EndingNamespaceStatus, NamespaceSpec};
 use crate::api::kinds::ENDING_NAMESPACES;
 use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
-use crate::api::{AnyObject, Object};
+use crate::api::{AnyObject, Kind, Object};
 use crate::framework::{ApiError, ApiResource, ApiResources, DiscoveryError, Read};
 use crate::informer::{Store, downcast};
 use crate::model::plan::{Expect, Step, Verb, Write};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::*;
-use crate::api::Object;
+use crate::api::{Kind, Object};
 use crate::api::endpoints::EndpointAddress;
 use crate::api::kinds::SERVICES;
 use crate::informer::{Store, downcast};
@@ -69,9 +69,8 @@ impl Bench {
             services: Lister::new(Arc::clone(&self.services)),
             pods: Lister::new(Arc::clone(&self.pods)),
             endpoints: Lister::new(Arc::clone(&self.endpoints)),
-            batch_period: Duration::ZERO,
         };
-        let view = room.observe(&Key::new("default", "web"), failures).unwrap()?;
+        let view = view::observe(&room, &Key::new("default", "web"), failures).unwrap()?;
         let made = plan::plan(&view);
         let again = format!("{:?}", plan::plan(&view));
         assert_eq!(format!("{made:?}"), again, "a plan is a function of its view");

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::telemetry::Registry;
 
 use super::super::*;
-use crate::api::Object;
+use crate::api::{Kind, Object};
 use crate::api::core::{Node, NodeCondition, Pod, Service};
 use crate::api::discovery::{Endpoint, EndpointSlice};
-use crate::framework::RoomMetrics;
 use crate::informer::Store;
 use crate::wire::Message;
 
@@ -41,7 +39,7 @@ impl Bench {
             pods: store(&PODS),
             slices: Slices::new(),
             nodes: store(&NODES),
-            settings: Settings { max_per_slice: 3, batch_period: Duration::ZERO, prefer_same: true },
+            settings: Settings { max_per_slice: 3, prefer_same: true },
         };
         for (at, zone) in ["a", "b", "c"].into_iter().enumerate() {
             bench.add(&node(&format!("node-{at}"), zone));
@@ -80,12 +78,11 @@ impl Bench {
             slices: Lister::new(Arc::clone(&self.slices.store)),
             nodes: Lister::new(Arc::clone(&self.nodes)),
             settings: self.settings,
-            metrics: Metrics::register(&RoomMetrics::new(Registry::new())).unwrap(),
         }
     }
 
     pub(super) fn plan_after(&self, failures: &[Failure]) -> Option<Plan> {
-        let view = self.room().observe(&Key::new("default", "web"), failures).unwrap()?;
+        let view = view::observe(&self.room(), &Key::new("default", "web"), failures).unwrap()?;
         let (made, counts) = plan::plan(&view);
         assert_eq!(
             format!("{:?}", (&made, &counts)),

@@ -85,7 +85,7 @@ fn only_what_an_endpoint_shows_counts() {
 
 #[test]
 fn a_service_concerns_itself() {
-    let map = services::of_services();
+    let map = crate::framework::wake::own();
     let mut keys = Vec::new();
     let object = any(&SERVICES, &service(|_| {}));
     map(Delta { old: None, new: Some(&object), initial: true, resync: false }, &mut |key| keys.push(key));

@@ -5,23 +5,24 @@ use prometheus::TextEncoder;
 use super::super::*;
 use super::fixtures::{Bench, pod, service};
 use crate::executor::{ActionResult, ActionState, ActionVerb};
-use crate::framework::{Outcome, Pass, Reads, Reconcile, RoomMetrics};
+use crate::framework::{Outcome, Pass, Reads, Reconcile, ReconcileEnd, RoomMetrics};
 use crate::model::plan::{Cooldown, Step, Verb};
 use crate::telemetry::Registry;
 use crate::wire::Uid;
 
 fn ended<'a>(outcome: &'a Outcome, actions: &'a [ActionState]) -> ReconcileEnd<'a> {
-    ReconcileEnd { outcome, actions, took: Duration::ZERO }
+    ReconcileEnd { outcome, actions, took: std::time::Duration::ZERO }
 }
 
 /// Reconciles `default/web` as a worker does; every write is done.
-fn reconcile(room: &RoomAdapter<Controller>, bench: &Bench) {
+fn reconcile(room: &dyn Reconcile, bench: &Bench) {
     let key = Key::new("default", "web");
     let pass = room.plan(&key, &[], &Reads::default(), Timestamp::UNIX_EPOCH).unwrap();
-    let Pass::Plan(plan) = pass else {
+    let Pass::Plan(plan, note) = pass else {
         room.ended(&key, ended(&Outcome::Absent, &[]));
         return;
     };
+    note.count(&key);
     let writes = plan.steps.iter().filter_map(|step| match step {
         Step::Batch(writes) => Some(writes),
         _ => None,
@@ -53,8 +54,8 @@ fn samples(registry: &Registry) -> Vec<String> {
     lines.map(|line| line.trim_start_matches("endpoint_slice_controller_").to_owned()).collect()
 }
 
-fn room(bench: &Bench, metrics: &RoomMetrics) -> RoomAdapter<Controller> {
-    RoomAdapter(Controller { metrics: Metrics::register(metrics).unwrap(), ..bench.room() })
+fn room(bench: &Bench, metrics: &RoomMetrics) -> impl Reconcile {
+    RoomAdapter::new(bench.room()).counted_by(Metrics::register(metrics).unwrap())
 }
 
 #[test]

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::*;
-use crate::api::Object;
+use crate::api::{Kind, Object};
 use crate::api::endpoints::{EndpointAddress, EndpointPort, NOT_READY, PORTS, READY, SUBSETS};
-use crate::framework::RoomMetrics;
 use crate::informer::Store;
 use crate::wire::Message;
 use crate::wire::splice::put_bytes;
@@ -116,10 +115,8 @@ impl Bench {
             services: Lister::new(Arc::clone(&self.services)),
             slices: Lister::new(Arc::clone(&self.slices.store)),
             max_per_subset: self.max_per_subset,
-            batch_period: Duration::ZERO,
-            metrics: Metrics::register(&RoomMetrics::new(crate::telemetry::Registry::new())).unwrap(),
         };
-        room.observe(&Key::new("default", "web"), failures).unwrap()
+        view::observe(&room, &Key::new("default", "web"), failures).unwrap()
     }
 
     /// What the plan comes to.

@@ -8,7 +8,7 @@ use super::super::metrics::Metrics;
 use super::fixtures::{Bench, endpoints, subset};
 use crate::api::kinds::ENDPOINTS;
 use crate::executor::{ActionResult, ActionState, ActionVerb};
-use crate::framework::{Outcome, ReconcileEnd, RoomMetrics};
+use crate::framework::{Meter as _, Outcome, ReconcileEnd, RoomMetrics};
 use crate::model::Key;
 use crate::telemetry::Registry;
 
@@ -22,7 +22,7 @@ fn work_is_counted() {
         subset(&["10.0.0.1"], &[], &[81]),
     ]);
     let step = |told: &[&str]| {
-        metrics.planned(&key, bench.count());
+        metrics.planned(&key, &Some(bench.count()));
         bench.reconcile();
         let action = |verb| ActionState {
             verb,

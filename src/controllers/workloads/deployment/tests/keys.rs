@@ -29,7 +29,7 @@ fn stores() -> Stores {
     let keys = Arc::new(Mutex::new(Vec::new()));
     let listers = (Lister::new(Arc::clone(&deployments)), Lister::new(Arc::clone(&replica_sets)));
     for (store, map) in [
-        (&deployments, deployment_keys()),
+        (&deployments, crate::framework::wake::own()),
         (&replica_sets, replica_set_keys(listers.0.clone())),
         (&pods, pod_keys(listers.0.clone(), listers.1.clone())),
     ] {
@@ -191,7 +191,7 @@ fn running_pods_are_looked_for_only_where_they_matter() {
         let stores = Stores::with(deployment);
         put(&stores.replica_sets, &set);
         put(&stores.pods, &pod(&set, phase));
-        stores.room.observe(&key, &[]).unwrap().unwrap().running
+        view::observe(&stores.room, &key, &[]).unwrap().unwrap().running
     };
     assert_eq!(running(&recreating(), "Running"), std::slice::from_ref(&set.metadata.uid));
     assert!(running(&recreating(), "Succeeded").is_empty());
@@ -201,12 +201,12 @@ fn running_pods_are_looked_for_only_where_they_matter() {
 #[test]
 fn its_own_and_nobodys_replica_sets_are_observed() {
     let stores = Stores::with(&named("web"));
-    assert!(stores.room.observe(&Key::new("default", "none"), &[]).unwrap().is_none());
+    assert!(view::observe(&stores.room, &Key::new("default", "none"), &[]).unwrap().is_none());
     put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
     put(&stores.replica_sets, &replica_set(2, 1, |set| set.metadata.owner_references.clear()));
     put(&stores.replica_sets, &replica_set(3, 1, |set| set.metadata.owner_references[0].uid = "x".into()));
     let names = |failures: &[Failure]| {
-        let view = stores.room.observe(&Key::new("default", "web"), failures).unwrap().unwrap();
+        let view = view::observe(&stores.room, &Key::new("default", "web"), failures).unwrap().unwrap();
         let mut names: Vec<_> = view.replica_sets.iter().map(|set| set.metadata.name.to_string()).collect();
         names.sort();
         names
@@ -234,7 +234,7 @@ fn an_invalid_selector_waits_for_a_change() {
             crate::api::meta::LabelSelectorRequirement { key: "a".into(), ..Default::default() };
         deployment.spec.selector.match_expressions = vec![requirement];
     });
-    let error = Stores::with(&odd).room.observe(&Key::new("default", "web"), &[]).err().unwrap();
+    let error = view::observe(&Stores::with(&odd).room, &Key::new("default", "web"), &[]).err().unwrap();
     assert!(matches!(&error, ObserveError::Terminal(what) if what.contains("default/web")), "{error}");
 }
 
@@ -242,9 +242,9 @@ fn an_invalid_selector_waits_for_a_change() {
 fn the_controller_is_built_as_its_descriptor_says() {
     let built = Rig::new(Config::default()).build(build).unwrap();
     let [single] = &built.loops[..] else { panic!("one loop") };
-    assert_eq!((single.queue, single.workers), ("deployment", 5));
+    assert_eq!((single.queue, single.settings.workers), ("deployment", 5));
     assert_eq!(
-        single.watches.iter().map(|watch| watch.kind).collect::<Vec<_>>(),
+        single.wake_ups.iter().map(|watch| watch.kind).collect::<Vec<_>>(),
         [&DEPLOYMENTS, &REPLICA_SETS, &PODS]
     );
     assert_eq!(DESCRIPTOR.service_account, Some(DESCRIPTOR.name));

@@ -123,7 +123,7 @@ proptest! {
         let bench = Bench::new();
         bench.replica_sets.upsert(&object);
         let key = crate::model::Key::of(object.meta());
-        if let Ok(Some(view)) = crate::framework::Room::observe(&bench.room(), &key, &[]) {
+        if let Ok(Some(view)) = super::view::observe(&bench.room(), &key, &[]) {
             let plan = super::plan::plan(&view, super::fixtures::now());
             let _ = lines(&plan);
             for write in writes(&plan) {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::view::View;
-use super::super::{plan, pod_keys, replica_set_keys};
+use super::super::{plan, pod_keys};
 use super::fixtures::{Bench, decoded, labels, now, ready, replica_set, writes};
 use crate::api::AnyObject;
 use crate::api::apps::ReplicaSet;
@@ -86,7 +86,7 @@ impl Cluster {
         let queued = Arc::new(AtomicBool::new(false));
         let replica_sets = Lister::new(Arc::clone(&bench.replica_sets));
         for (store, keys) in
-            [(&bench.replica_sets, replica_set_keys()), (&bench.pods, pod_keys(replica_sets))]
+            [(&bench.replica_sets, crate::framework::wake::own()), (&bench.pods, pod_keys(replica_sets))]
         {
             let queued = Arc::clone(&queued);
             store.add_handler(

@@ -5,18 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::super::metrics::Metrics;
 use super::super::view::{Gates, View};
 use super::super::*;
 use crate::api::apps::ReplicaSet;
 use crate::api::core::{Pod, PodCondition};
 use crate::api::meta::{LabelSelector, ObjectMeta, OwnerReference};
 use crate::api::{AnyObject, Object};
-use crate::framework::RoomMetrics;
 use crate::informer::Store;
 use crate::model::owners::controller_reference;
 use crate::model::plan::{Patch, Step, Verb, Write};
-use crate::telemetry::Registry;
 use crate::wire::splice::put_bytes;
 use crate::wire::{Labels, Message, Raw, Time};
 
@@ -160,12 +157,11 @@ impl Bench {
             replica_sets: Lister::new(Arc::clone(&self.replica_sets)),
             pods: Lister::new(Arc::clone(&self.pods)),
             gates: self.gates,
-            metrics: Metrics::register(&RoomMetrics::new(Registry::new())).unwrap(),
         }
     }
 
     pub(super) fn view(&self, failures: &[Failure]) -> View {
-        self.room().observe(&Key::new("default", "web"), failures).unwrap().unwrap()
+        view::observe(&self.room(), &Key::new("default", "web"), failures).unwrap().unwrap()
     }
 
     pub(super) fn plan(&self) -> Plan {

@@ -154,7 +154,7 @@ fn what_replica_sets_bring_themselves_is_not_told_twice() {
     let set: AnyObject = replica_set(|_| {});
     for (old, new) in [(None, Some(&set)), (Some(&set), Some(&set)), (Some(&set), None)] {
         let mut keys = Vec::new();
-        super::replica_set_keys()(Delta { old, new, initial: false, resync: false }, &mut |key| {
+        crate::framework::wake::own()(Delta { old, new, initial: false, resync: false }, &mut |key| {
             keys.push(key.to_string());
         });
         assert_eq!(keys, ["default/web"]);

@@ -1,0 +1,114 @@
+//! How a loop works, as data: workers, backoff, tries, resync, seed keys. Decides nothing about objects.
+
+use std::time::Duration;
+
+use crate::client::QpsFactor;
+use crate::model::Key;
+pub use crate::queue::{BucketConfig, QueueConfig};
+
+/// How a loop works. The default is one worker that tries a failed key without end and waits for changes.
+#[derive(Clone, Debug)]
+pub struct LoopSettings {
+    /// Keys taken at the same time, see [`workers`].
+    pub workers: usize,
+    /// Whether the loop takes one key at a time, and none before the caches have seen what was written for any other. For
+    /// loops that give out what there is only one of: addresses, ranges, volumes. `workers` does not count then.
+    pub serial: bool,
+    /// How often every object of the loop's kind is reconciled without a change; never if `None`.
+    pub resync: Option<Duration>,
+    /// How long a key that failed waits: its own backoff, and a token bucket shared by all keys of the loop.
+    pub backoff: QueueConfig,
+    /// How often a key is tried that fails each time; without end if `None`.
+    pub tries: Option<Tries>,
+    /// How fast the controller may ask, compared with others. The fastest of its loops counts.
+    pub qps_factor: QpsFactor,
+    /// Keys that are queued when the loop starts: for loops that follow no object.
+    pub seeds: Vec<Key>,
+}
+
+/// How often a key is tried that fails each time, and what becomes of it then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tries {
+    /// Tries in all. The first counts, and so does each one after it.
+    pub most: u32,
+    /// When the key is tried anew, as if it had not failed; not before a change concerns it if `None`.
+    pub then: Option<Duration>,
+}
+
+/// What becomes of a key that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterFailure {
+    /// It is tried again after its backoff.
+    Retry,
+    /// It was tried often enough. It is tried anew after this long; not before a change concerns it if `None`.
+    GiveUp(Option<Duration>),
+}
+
+impl Default for LoopSettings {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            serial: false,
+            resync: None,
+            backoff: QueueConfig::default(),
+            tries: None,
+            qps_factor: QpsFactor::ONE,
+            seeds: Vec::new(),
+        }
+    }
+}
+
+impl LoopSettings {
+    /// So many workers, see [`workers`]; the rest by default.
+    pub fn with_workers(configured: i32) -> Self {
+        Self { workers: workers(configured), ..Self::default() }
+    }
+
+    /// Keys taken at the same time.
+    pub(super) fn at_a_time(&self) -> usize {
+        if self.serial { 1 } else { self.workers.max(1) }
+    }
+
+    /// What becomes of a key that has failed so often in a row.
+    pub(super) fn after_failures(&self, failures: u32) -> AfterFailure {
+        match self.tries {
+            Some(tries) if failures >= tries.most => AfterFailure::GiveUp(tries.then),
+            _ => AfterFailure::Retry,
+        }
+    }
+}
+
+/// How many workers a `--concurrent-…-syncs` flag asks for; at least one, so that nothing ever stands still.
+pub fn workers(configured: i32) -> usize {
+    usize::try_from(configured).unwrap_or(0).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_tried_as_often_as_is_set() {
+        let then = Some(Duration::from_secs(60));
+        let settings = |tries| LoopSettings { tries, ..LoopSettings::default() };
+        let table = [
+            (None, 1, AfterFailure::Retry),
+            (None, u32::MAX, AfterFailure::Retry),
+            (Some(Tries { most: 3, then }), 2, AfterFailure::Retry),
+            (Some(Tries { most: 3, then }), 3, AfterFailure::GiveUp(then)),
+            (Some(Tries { most: 3, then: None }), 4, AfterFailure::GiveUp(None)),
+            (Some(Tries { most: 0, then: None }), 1, AfterFailure::GiveUp(None)),
+        ];
+        for (tries, failures, after) in table {
+            assert_eq!(settings(tries).after_failures(failures), after, "{tries:?} after {failures}");
+        }
+    }
+
+    #[test]
+    fn a_serial_loop_has_one_worker_and_every_loop_has_one() {
+        let at_a_time =
+            |workers, serial| LoopSettings { workers, serial, ..LoopSettings::default() }.at_a_time();
+        assert_eq!([at_a_time(5, false), at_a_time(5, true), at_a_time(0, false)], [5, 1, 1]);
+        assert_eq!([-1, 0, 1, 7].map(workers), [1, 1, 1, 7]);
+    }
+}

@@ -1,0 +1,172 @@
+//! Rooms under their adapter: what a loop's settings do, and what is counted and remembered of plans.
+
+use super::*;
+use crate::framework::settings::Tries;
+use crate::framework::{Memory, Meter, Observation, PlanNote, ReconcileEnd, Room, RoomAdapter};
+use crate::queue::QueueConfig;
+
+#[tokio::test(start_paused = true)]
+async fn a_serial_loop_waits_for_what_was_written_for_any_key() {
+    let other = Key::new("ns", "other");
+    for serial in [false, true] {
+        let mut bench = Bench::new();
+        bench.worker.settings.serial = serial;
+        bench.plan(vec![create()]);
+        bench.plan(Vec::new());
+        bench.server.answer(201, pod("5"));
+        assert!(matches!(bench.reconcile().await, Outcome::Done { writes: 1, .. }));
+        let explained = bench.worker.explain(&other).await;
+        assert_eq!(explained.waiting_for, serial.then_some(&PODS));
+        bench.plan(Vec::new());
+        let outcome = bench.worker.reconcile(&other).await.0;
+        if !serial {
+            assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+            continue;
+        }
+        assert_eq!(outcome, Outcome::Waiting(&PODS));
+        bench.store.bookmark("5");
+        let outcome = bench.worker.reconcile(&other).await.0;
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_tried_often_enough_is_left_alone_for_as_long_as_is_set() {
+    let minute = Duration::from_mins(1);
+    for then in [Some(minute), None] {
+        let mut bench = Bench::new();
+        bench.worker.settings.tries = Some(Tries { most: 3, then });
+        let fail = |bench: &Bench| {
+            let retry = Some("not yet".to_owned());
+            bench.script.plans.lock().push_back(Plan { retry, ..Plan::default() });
+        };
+        let queue = Arc::clone(&bench.worker.queue);
+        queue.add(key());
+        for _ in 0..3 {
+            fail(&bench);
+            let item = queue.get().await.unwrap();
+            bench.worker.process(item).await;
+        }
+        let tried = tokio::time::Instant::now();
+        assert_eq!((queue.retries(&key()), queue.len()), (0, 0), "its failures are forgotten");
+        if then.is_none() {
+            tokio::time::advance(minute * 60).await;
+            assert!(queue.is_empty());
+            // A change of it is another matter.
+            queue.add(key());
+        }
+        let item = queue.get().await.unwrap();
+        assert!(then.is_none() || tried.elapsed() == minute, "{:?}", tried.elapsed());
+        fail(&bench);
+        bench.worker.process(item).await;
+        assert_eq!(queue.retries(&key()), 1, "it begins anew");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn backoff_is_as_it_is_set() {
+    let second = Duration::from_secs(1);
+    let backoff = QueueConfig { base_delay: second, max_delay: second * 3, bucket: None };
+    let queue = WorkQueue::with_config("test", backoff, &QueueMetrics::register(&Registry::new()).unwrap());
+    let delays: Vec<Duration> = (0..4).map(|_| queue.add_rate_limited(key())).collect();
+    assert_eq!(delays, [second, second * 2, second * 3, second * 3]);
+}
+
+/// What a controller was told about its plans' notes.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Told {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+/// Counts into the same list as the memory, by reference.
+struct Counted(Arc<Told>);
+
+impl Meter<String> for Counted {
+    fn planned(&self, key: &Key, note: &String) {
+        self.0.0.lock().push(format!("planned {key}: {note}"));
+    }
+
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        self.0.0.lock().push(format!("ended {key}: {} steps", ended.actions.len()));
+    }
+}
+
+impl Memory<String> for Told {
+    fn commit(&self, key: &Key, note: String) {
+        self.0.lock().push(format!("commit {key}: {note}"));
+    }
+}
+
+/// Creates a pod, and tells so. After a failure it only tells.
+struct Noting;
+
+impl Room<String> for Noting {
+    type View = usize;
+
+    fn observe(&self, _: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<usize>, ObserveError> {
+        Ok(Observation::View(failures.len()))
+    }
+
+    fn plan(failures: &usize, _: Timestamp) -> Plan<String> {
+        let steps = if *failures == 0 { vec![create()] } else { Vec::new() };
+        Plan { steps, ..Plan::default() }.with_note(format!("after {failures} failures"))
+    }
+}
+
+fn noting() -> (Bench, Arc<Told>) {
+    let (mut bench, told) = (Bench::new(), Arc::new(Told::default()));
+    let adapter = RoomAdapter::new(Noting).counted_by(Counted(Arc::clone(&told)));
+    bench.worker.reconcile = Arc::new(adapter.remembered_by(Arc::clone(&told) as _));
+    (bench, told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_plan_adds_is_remembered_when_its_writes_have_succeeded() {
+    let (bench, told) = noting();
+    bench.server.answer(201, pod("5"));
+    assert!(matches!(bench.reconcile().await, Outcome::Done { writes: 1, .. }));
+    assert_eq!(told.take(), ["planned ns/web: after 0 failures", "commit ns/web: after 0 failures"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_leaves_the_memory_as_it_was() {
+    let (bench, told) = noting();
+    bench.server.answer(500, Vec::new());
+    assert!(matches!(bench.reconcile().await, Outcome::Failed { .. }));
+    // The plan for the failure is one of its own.
+    let after = ["planned ns/web: after 1 failures", "commit ns/web: after 1 failures"];
+    assert_eq!(told.take(), [&["planned ns/web: after 0 failures"], &after[..]].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_an_answer_leaves_the_memory_as_it_was() {
+    let (bench, told) = noting();
+    assert!(matches!(bench.reconcile().await, Outcome::Failed { .. }), "the connection broke");
+    assert!(!told.take().contains(&"commit ns/web: after 0 failures".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_explanation_counts_and_remembers_nothing() {
+    let (bench, told) = noting();
+    let explained = bench.worker.explain(&key()).await;
+    assert_eq!(explained.actions.unwrap().unwrap().len(), 1);
+    assert_eq!(told.take(), [""; 0]);
+    bench.worker.queue.add(key());
+    bench.server.answer(201, pod("5"));
+    let item = bench.worker.queue.get().await.unwrap();
+    bench.worker.process(item).await;
+    assert_eq!(told.take().last().unwrap(), "ended ns/web: 1 steps");
+}
+
+#[test]
+fn a_note_that_is_dropped_has_no_effect() {
+    let (bench, told) = noting();
+    let pass = bench.worker.reconcile.plan(&key(), &[], &Reads::default(), Timestamp::UNIX_EPOCH);
+    let Ok(Pass::Plan(_, note)) = pass else { panic!("{pass:?}") };
+    drop::<PlanNote>(note);
+    assert_eq!(told.take(), [""; 0]);
+}
