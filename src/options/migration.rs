@@ -66,8 +66,12 @@ impl Default for LeaderMigration {
 }
 
 impl LeaderMigration {
-    /// Under which lock a controller runs.
+    /// Under which lock a controller runs. The token controller always runs under the main one, as in the original: the
+    /// second lock is stood for only once it was started.
     pub fn lock_of(&self, descriptor: &Descriptor) -> MigrationLock {
+        if descriptor.special {
+            return MigrationLock::Main;
+        }
         let named = |leader: &&ControllerLeader| {
             leader.name == descriptor.name || descriptor.aliases.contains(&leader.name.as_str())
         };
@@ -203,6 +207,7 @@ mod tests {
                 leader("service", "*"),
                 leader("node-route-controller", "kube-controller-manager"),
                 leader("nodeipam", "cloud-controller-manager"),
+                leader("serviceaccount-token", "*"),
             ],
             ..LeaderMigration::default()
         };
@@ -211,6 +216,7 @@ mod tests {
             ("node-route-controller", MigrationLock::Migration),
             ("node-ipam-controller", MigrationLock::Other),
             ("deployment-controller", MigrationLock::Main),
+            ("serviceaccount-token-controller", MigrationLock::Main),
         ] {
             assert_eq!(migration.lock_of(find(name).unwrap()), lock, "{name}");
         }
