@@ -147,7 +147,8 @@ pub(super) fn controller(
 pub(super) fn health(state: &ControllerState) -> (proto::Health, String) {
     match (&state.phase, &state.unhealthy) {
         (Phase::Failed(reason), _) => (proto::Health::Unhealthy, reason.clone()),
-        (Phase::Running, Some(wrong)) => (proto::Health::Unhealthy, wrong.clone()),
+        // What waits for its caches should run, and does not.
+        (Phase::Starting | Phase::Running, Some(wrong)) => (proto::Health::Unhealthy, wrong.clone()),
         (Phase::Running, None) => (proto::Health::Healthy, String::new()),
         _ => (proto::Health::Inactive, String::new()),
     }

@@ -97,7 +97,7 @@ pub struct ControllerState {
     pub phase: Phase,
     /// Since when.
     pub phase_since: Timestamp,
-    /// What is wrong although it runs (its health check); `None` if nothing is.
+    /// What is wrong while it runs, or waits for its caches; `None` if nothing is.
     pub unhealthy: Option<String>,
     /// Service account in `kube-system`; `None` for the manager's own credentials.
     pub service_account: Option<&'static str>,

@@ -182,9 +182,14 @@ impl Informers {
 
     /// What is wrong with which informers; nothing when all is well.
     pub fn problems(&self) -> Vec<String> {
-        let problem =
-            |stats: &InformerStats| stats.problem().map(|problem| format!("{}: {problem}", stats.kind));
-        self.stats().iter().filter_map(problem).collect()
+        self.stats().iter().filter_map(InformerStats::named_problem).collect()
+    }
+
+    /// What is wrong with the informer of the objects of `kind` that match `field_selector`, if it runs.
+    pub fn problem_of(&self, kind: &'static Kind, field_selector: Option<&str>) -> Option<String> {
+        let id = Id { kind, field_selector: field_selector.map(str::to_owned), label_selector: None };
+        let running = self.shared.active.lock().get(&id).and_then(Weak::upgrade);
+        running.and_then(|running| running.stats().named_problem())
     }
 
     /// Stops every informer and waits until their tasks have ended. Handles stay valid and their stores readable.
@@ -251,12 +256,7 @@ impl Shared {
 
 impl Active {
     fn stats(&self) -> InformerStats {
-        InformerStats::of(
-            &self.store,
-            self.id.field_selector.as_deref(),
-            self.status.progress(),
-            &self.status.record(),
-        )
+        InformerStats::of(&self.store, self.id.field_selector.as_deref(), &self.status)
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use super::reflector::{Progress, Record};
+use super::reflector::{Progress, Status};
 use super::store::{HandlerPanics, Store};
 use crate::api::Kind;
 use crate::wire::Str;
 
 /// An informer that has had no answer for this long is unhealthy. Shorter outages are what backoff is for.
 const UNHEALTHY_AFTER: Duration = Duration::from_mins(1);
+/// The same while its store has never been complete: an old state serves for a while, none at all holds up everything.
+const UNFILLED_AFTER: Duration = Duration::from_secs(10);
 
 /// An informer at one moment.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct InformerStats {
     pub watch_age: Option<Duration>,
     /// For how long no request has succeeded; `None` when the last one did.
     pub failing_for: Option<Duration>,
+    /// For how long the store has waited to be complete for the first time; `None` once it was.
+    pub unfilled_for: Option<Duration>,
     /// Panics of the informer's task, after each of which it was started again.
     pub restarts: u64,
     /// Complete lists after the first.
@@ -48,26 +52,23 @@ pub struct InformerStats {
 }
 
 impl InformerStats {
-    pub(super) fn of(
-        store: &Store,
-        field_selector: Option<&str>,
-        progress: Progress,
-        record: &Record,
-    ) -> Self {
+    pub(super) fn of(store: &Store, field_selector: Option<&str>, status: &Status) -> Self {
+        let record = status.record();
         let example = record.unreadable.iter().next();
         Self {
             kind: store.kind(),
             field_selector: field_selector.map(str::to_owned),
             objects: store.len(),
             collecting: record.collecting,
-            synced: progress == Progress::Synced,
+            synced: status.progress() == Progress::Synced,
             resource_version: store.resource_version(),
             watch_age: record.open_since.map(|since| since.elapsed()),
             failing_for: record.failing_for(),
+            unfilled_for: status.unfilled_for(),
             restarts: record.restarts,
             relists: record.lists.saturating_sub(1),
             reconnects: record.watches.saturating_sub(1),
-            last_error: record.last_error.clone(),
+            last_error: record.last_error,
             unreadable: record.unreadable.len(),
             unreadable_example: example.map(|(key, error)| format!("{key}: {error}")),
             handlers: store.handler_count(),
@@ -86,6 +87,12 @@ impl InformerStats {
         if let Some(example) = &self.unreadable_example {
             return Some(format!("{} objects can't be decoded, {example}", self.unreadable));
         }
+        // A stream of the initial state may open again and again and never come to its end, so success is no measure.
+        if let (Some(unfilled), Some(error)) = (self.unfilled_for, &self.last_error)
+            && unfilled >= UNFILLED_AFTER
+        {
+            return Some(format!("not filled for {} s: {error}", unfilled.as_secs()));
+        }
         match self.failing_for {
             Some(failing) if failing >= UNHEALTHY_AFTER => Some(format!(
                 "no answer for {} s: {}",
@@ -94,5 +101,9 @@ impl InformerStats {
             )),
             _ => None,
         }
+    }
+    /// The same with the name of the kind.
+    pub fn named_problem(&self) -> Option<String> {
+        self.problem().map(|problem| format!("{}: {problem}", self.kind))
     }
 }

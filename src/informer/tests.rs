@@ -385,6 +385,28 @@ async fn a_handler_that_panics_is_reported_and_the_others_go_on() {
     assert_eq!(handle.stats().handlers, 1);
 }
 
+/// An old state serves while a watch fails, none at all holds up all that reads it.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_not_filled_is_a_problem_soon_and_by_name() {
+    // Each stream opens, and so is answered, and none comes to its end.
+    let script = Script::new((0..8).map(|_| Answer::Watch(vec![error_event(500, "InternalError")])));
+    script.push(Answer::Watch(vec![bookmark(1, true)]));
+    let begun = tokio::time::Instant::now();
+    let informers = informers(&script, true);
+    let handle = informers.acquire(PODS, None);
+    assert_eq!(informers.problem_of(PODS, None), None, "a start takes its time");
+    until("it is reported", || informers.problem_of(PODS, None).is_some()).await;
+    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+    let problem = informers.problem_of(PODS, None).unwrap();
+    assert!(
+        problem.starts_with("pods: not filled for 1") && problem.contains("500 InternalError"),
+        "{problem}"
+    );
+    assert_eq!(informers.problem_of(PODS, Some("spec.nodeName=a")), None, "that one does not run");
+    handle.wait_synced().await.unwrap();
+    assert_eq!(informers.problem_of(PODS, None), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_outage_is_a_problem_until_it_is_over() {
     let (feed, live) = mpsc::channel(1);

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::controller::{Controller, Phase, supervise};
 use super::event_logger::EventLogger;
+use super::health::ControllerHealth;
 use crate::admin::manager::Obstacle;
 use crate::admin::overrides::{FlagSelection, OverrideSet};
 use crate::framework::{Descriptor, Runtime};
@@ -108,17 +109,18 @@ impl Controllers {
         }
     }
 
-    /// Starts the controllers that `here` selects, those that others depend on first, and returns when all are under
-    /// way. Controllers that run under another lock are left alone.
+    /// Starts the controllers that `here` selects, and returns when all are under way. Controllers that run under another
+    /// lock are left alone.
+    ///
+    /// The token controller is started first and its caches are not waited for. The original does the same: it starts that
+    /// controller's informers and workers, and goes on to the others at once. Nothing is lost by it: the API server itself
+    /// answers the requests for the tokens that controllers act by. And a kind that can't be listed, such as Secrets of
+    /// which one can't be decrypted, holds up only the controllers that read it.
     pub(super) async fn start(&self, here: &(impl Fn(&Controller) -> bool + Sync), stop: &CancellationToken) {
         let (special, others): (Vec<_>, Vec<_>) =
             self.startable(here).partition(|controller| controller.descriptor.special);
         for controller in special {
             self.start_one(controller, stop);
-            // The credentials of the others may hang on it.
-            if !under_way(controller, stop).await {
-                return;
-            }
         }
         for controller in others {
             let pause = self.start_interval.mul_f64(1.0 + rand::rng().random::<f64>());
@@ -145,8 +147,12 @@ impl Controllers {
             self.shutdown_timeout,
             stop.clone(),
         ));
+        let check = ControllerHealth {
+            controller: Arc::clone(controller),
+            informers: self.runtime.informers.clone(),
+        };
         let (metrics, health) = (self.metrics.clone(), Arc::clone(&self.health));
-        supervisors.spawn(report_running(Arc::clone(controller), metrics, health, stop.clone()));
+        supervisors.spawn(report_running(Arc::new(check), metrics, health, stop.clone()));
     }
 
     /// After [`Controllers::stopped`]: they wait for the next term of leadership.
@@ -160,10 +166,13 @@ impl Controllers {
         }
     }
 
-    /// Returns once the token controller runs, or is not going to; `false` when the manager stops before.
+    /// Returns once the token controller was started, or is not going to be; `false` when the manager stops before. As in
+    /// the original, its caches are not waited for, see [`Controllers::start`].
     pub(super) async fn token_controller_started(&self, stop: &CancellationToken) -> bool {
         for controller in self.all.iter().filter(|controller| controller.descriptor.special) {
-            if !under_way(controller, stop).await {
+            let mut phases = controller.phases();
+            let started = phases.wait_for(|phase| *phase != Phase::Standby);
+            if stop.run_until_cancelled(started).await.is_none() {
                 return false;
             }
         }
@@ -178,16 +187,6 @@ impl Controllers {
                 tracing::error!(%error, "a supervisor ended badly");
             }
         }
-    }
-}
-
-/// Returns once a controller runs, or is not going to; `false` when `stop` comes before.
-async fn under_way(controller: &Controller, stop: &CancellationToken) -> bool {
-    let mut phases = controller.phases();
-    let under_way = phases.wait_for(|phase| !matches!(phase, Phase::Starting | Phase::Standby));
-    tokio::select! {
-        _ = under_way => true,
-        () = stop.cancelled() => false,
     }
 }
 
@@ -220,24 +219,24 @@ pub(super) fn obstacle(config: &Config, descriptor: &Descriptor) -> Option<Obsta
 
 /// Keeps `running_managed_controllers` and the health check as the controller's phase has it.
 async fn report_running(
-    controller: Arc<Controller>,
+    check: Arc<ControllerHealth>,
     metrics: ManagerMetrics,
     health: Arc<HealthRegistry>,
     stop: CancellationToken,
 ) {
-    let name = controller.descriptor.name;
-    let mut phases = controller.phases();
+    let name = check.controller.descriptor.name;
+    let mut phases = check.controller.phases();
     let mut checked = false;
     loop {
         let phase = phases.borrow_and_update().clone();
         metrics.set_running(MANAGER, name, phase == Phase::Running);
-        let check = !matches!(phase, Phase::Disabled | Phase::Skipped(_) | Phase::NotImplemented);
-        if check && !checked {
-            health.add(Arc::clone(&controller) as _);
-        } else if checked && !check {
+        let is_checked = !matches!(phase, Phase::Disabled | Phase::Skipped(_) | Phase::NotImplemented);
+        if is_checked && !checked {
+            health.add(Arc::clone(&check) as _);
+        } else if checked && !is_checked {
             health.remove(name);
         }
-        checked = check;
+        checked = is_checked;
         tokio::select! {
             changed = phases.changed() => if changed.is_err() { return },
             () = stop.cancelled() => {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::complete::Completed;
 use super::controller::Controller;
 use super::controllers::obstacle;
+use super::health::cache_problem;
 use crate::admin::Manager;
 use crate::admin::manager::{
     ControllerState, Counts, FailureState, LeaseState, Mutation, MutationKind, Obstacle, QueueDetail,
@@ -20,7 +21,6 @@ use crate::admin::manager::{
 use crate::admin::overrides::{Entry, HeldOverrides, OverrideSet, StoreError};
 use crate::api::kinds::LEASES;
 use crate::framework::{DefaultState, Explained, KeyFailure, Outcome, Phase, RunningLoop, Synced, Watched};
-use crate::informer::InformerStats;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Regarding};
 use crate::queue::{QueueSnapshot, QueuedKey};
@@ -29,7 +29,7 @@ use crate::queue::{QueueSnapshot, QueuedKey};
 pub(super) struct Facade(pub(super) Arc<Completed>);
 
 impl Facade {
-    fn controller(&self, controller: &Controller, informers: &[InformerStats]) -> ControllerState {
+    fn controller(&self, controller: &Controller) -> ControllerState {
         let descriptor = controller.descriptor;
         let runtime = &self.0.runtime;
         let loops = controller.loops();
@@ -48,7 +48,7 @@ impl Facade {
                 Phase::Skipped(why) => Some(Obstacle::Setting(why.clone())),
                 _ => None,
             }),
-            unhealthy: watched.iter().find_map(|watched| trouble(watched, informers)),
+            unhealthy: cache_problem(controller, &runtime.informers),
             phase,
             phase_since: controller.since(),
             service_account: descriptor
@@ -98,9 +98,8 @@ impl Manager for Facade {
     }
 
     fn controllers(&self) -> Vec<ControllerState> {
-        let informers = self.0.runtime.informers.stats();
         let all = self.0.controllers.all().iter();
-        let mut states: Vec<_> = all.map(|controller| self.controller(controller, &informers)).collect();
+        let mut states: Vec<_> = all.map(|controller| self.controller(controller)).collect();
         states.sort_by_key(|state| state.name);
         states
     }
@@ -190,15 +189,6 @@ fn watch_state(watched: &Watched) -> WatchState {
         cached: watched.cached(),
         synced: watched.is_synced(),
     }
-}
-
-/// What is wrong with an informer that a controller reads.
-fn trouble(watched: &Watched, informers: &[InformerStats]) -> Option<String> {
-    let same = |stats: &&InformerStats| {
-        stats.kind == watched.kind && stats.field_selector.as_deref() == watched.field_selector
-    };
-    let stats = informers.iter().find(same)?;
-    stats.problem().map(|problem| format!("{}: {problem}", stats.kind))
 }
 
 fn counts(each: &RunningLoop, snapshot: &QueueSnapshot<Key>) -> Counts {

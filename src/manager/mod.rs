@@ -16,6 +16,7 @@ mod controllers;
 mod error;
 mod event_logger;
 mod facade;
+mod health;
 mod leadership;
 mod overrides;
 mod replicas;

@@ -2,6 +2,9 @@
 //!
 //! A check says how things stand from what it already knows: it does no I/O and never blocks. Why one fails goes to
 //! the log; the page says only that it does, for anyone may read it.
+//!
+//! What a restart of the process would not mend does not fail a check, for a failed liveness probe kills the process, and
+//! with it all that works. Such a check is degraded: the endpoints pass, their pages and the metrics say so.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -43,6 +46,35 @@ pub trait HealthCheck: Send + Sync + 'static {
 
     /// `Err` says, for the log, what is wrong. Must not block.
     fn check(&self) -> Result<(), String>;
+
+    /// What is wrong though the check passes, since a restart of the process would not mend it. Must not block.
+    fn degraded(&self) -> Option<String> {
+        None
+    }
+}
+
+/// What a check says.
+enum CheckOutcome {
+    Well,
+    Degraded(String),
+    Failed(String),
+}
+
+impl CheckOutcome {
+    fn of(check: &dyn HealthCheck) -> Self {
+        match check.check() {
+            Err(reason) => Self::Failed(reason),
+            Ok(()) => check.degraded().map_or(Self::Well, Self::Degraded),
+        }
+    }
+
+    /// For the metrics, where a degraded check is one that does not succeed.
+    fn status(&self) -> CheckStatus {
+        match self {
+            Self::Well => CheckStatus::Success,
+            Self::Degraded(_) | Self::Failed(_) => CheckStatus::Error,
+        }
+    }
 }
 
 /// A check that passes as long as it is registered: what a controller without a check of its own has.
@@ -147,12 +179,12 @@ impl HealthRegistry {
                 let _infallible = writeln!(lines, "[+]{name} excluded: ok");
                 continue;
             }
-            let outcome = check.check();
-            let status = if outcome.is_ok() { CheckStatus::Success } else { CheckStatus::Error };
-            observer.health_checked(name, probe, status);
+            let outcome = CheckOutcome::of(&*check);
+            observer.health_checked(name, probe, outcome.status());
             let _infallible = match outcome {
-                Ok(()) => writeln!(lines, "[+]{name} ok"),
-                Err(reason) => {
+                CheckOutcome::Well => writeln!(lines, "[+]{name} ok"),
+                CheckOutcome::Degraded(_) => writeln!(lines, "[+]{name} ok, degraded: reason withheld"),
+                CheckOutcome::Failed(reason) => {
                     failed.push(format!("{name}: {reason}"));
                     writeln!(lines, "[-]{name} failed: reason withheld")
                 }
@@ -178,12 +210,16 @@ impl HealthRegistry {
     /// Runs one check of an endpoint; `None` if there is none of that name.
     pub fn report_one(&self, probe: Probe, name: &str, observer: &dyn ServeObserver) -> Option<HealthReport> {
         let check = self.checks_of(probe).into_iter().find(|check| check.name() == name)?;
-        let outcome = check.check();
-        let status = if outcome.is_ok() { CheckStatus::Success } else { CheckStatus::Error };
-        observer.health_checked(name, probe, status);
+        let outcome = CheckOutcome::of(&*check);
+        observer.health_checked(name, probe, outcome.status());
         Some(match outcome {
-            Ok(()) => HealthReport { passed: true, text: "ok".to_owned() },
-            Err(reason) => HealthReport { passed: false, text: format!("internal server error: {reason}\n") },
+            CheckOutcome::Well => HealthReport { passed: true, text: "ok".to_owned() },
+            CheckOutcome::Degraded(reason) => {
+                HealthReport { passed: true, text: format!("ok, degraded: {reason}\n") }
+            }
+            CheckOutcome::Failed(reason) => {
+                HealthReport { passed: false, text: format!("internal server error: {reason}\n") }
+            }
         })
     }
 

@@ -37,3 +37,4 @@ mod serving;
 mod takeover;
 mod tracing;
 mod unknown_fields;
+mod unlisted;

@@ -45,7 +45,7 @@ pub(crate) use frames::Frames;
 use machine::{Cause, Effects, Fault, Input, Next, Page, Request, State, StoreEffect};
 use reachability::Outages;
 pub(super) use reachability::Reachability;
-pub(super) use status::{Progress, Record, Status};
+pub(super) use status::{Progress, Status};
 
 /// The annotation of the bookmark that ends the initial events (KEP-3157).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

@@ -24,6 +24,7 @@ pub(in crate::informer) enum Progress {
 #[derive(Debug)]
 pub(in crate::informer) struct Status {
     progress: watch::Sender<Progress>,
+    begun: Instant,
     record: Mutex<Record>,
 }
 
@@ -50,7 +51,16 @@ pub(in crate::informer) struct Record {
 
 impl Status {
     pub(in crate::informer) fn new() -> Self {
-        Self { progress: watch::Sender::new(Progress::Syncing), record: Mutex::default() }
+        Self {
+            progress: watch::Sender::new(Progress::Syncing),
+            begun: Instant::now(),
+            record: Mutex::default(),
+        }
+    }
+
+    /// For how long its store has waited to be complete for the first time; `None` once it was.
+    pub(in crate::informer) fn unfilled_for(&self) -> Option<Duration> {
+        (self.progress() == Progress::Syncing).then(|| self.begun.elapsed())
     }
 
     /// The facts as they are now.

@@ -86,6 +86,43 @@ async fn single_checks_answer_for_themselves_to_who_may_ask() {
     assert_eq!(running.get("/healthz/leaderElection").await.status, StatusCode::FORBIDDEN);
 }
 
+/// Passes, and is degraded.
+struct Degraded;
+
+impl HealthCheck for Degraded {
+    fn name(&self) -> &'static str {
+        "token-controller"
+    }
+
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn degraded(&self) -> Option<String> {
+        Some("secrets: not filled".to_owned())
+    }
+}
+
+#[test]
+fn what_is_degraded_fails_no_probe_and_shows() {
+    let health = HealthRegistry::new();
+    health.add(check("a"));
+    health.add(Arc::new(Degraded));
+    let heard = Heard::default();
+    for probe in Probe::ALL {
+        let report = health.report(probe, &[], true, &heard);
+        let end = format!("{} check passed\n", probe.name());
+        let lines = "[+]a ok\n[+]token-controller ok, degraded: reason withheld\n".to_owned();
+        assert_eq!(report, HealthReport { passed: true, text: lines + &end });
+        let name = probe.name();
+        let expected = [format!("a {name} success"), format!("token-controller {name} error")];
+        assert_eq!(std::mem::take(&mut *heard.0.lock()), expected);
+    }
+    assert_eq!(health.report(Probe::Livez, &[], false, &heard).text, "ok");
+    let report = health.report_one(Probe::Livez, "token-controller", &heard).unwrap();
+    assert_eq!((report.passed, report.text.as_str()), (true, "ok, degraded: secrets: not filled\n"));
+}
+
 #[test]
 fn checks_come_and_go_and_keep_their_places() {
     let health = HealthRegistry::new();

@@ -142,7 +142,7 @@ impl Admin {
     }
 
     /// Controllers as they are.
-    pub(super) async fn list(&self, names: &[&str]) -> Vec<proto::Controller> {
+    pub(crate) async fn list(&self, names: &[&str]) -> Vec<proto::Controller> {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         let filter = Some(proto::ControllerFilter { names, ..Default::default() });
         let request = proto::ListControllersRequest { filter, ..Default::default() };

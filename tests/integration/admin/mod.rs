@@ -42,7 +42,7 @@ fn operator(plane: &ControlPlane) -> PathBuf {
 }
 
 /// The names of the controllers that are built, all of which run by default.
-fn built() -> Vec<&'static str> {
+pub(crate) fn built() -> Vec<&'static str> {
     REGISTRY.iter().filter(|row| row.build.is_some()).map(|row| row.name).collect()
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Report {
     pub(crate) kubeconfigs: BTreeMap<String, PathBuf>,
     pub(crate) audit_log: PathBuf,
     pub(crate) manager_args: Vec<String>,
+    /// The URL of etcd, which speaks plain HTTP.
+    pub(crate) etcd: String,
     #[serde(rename = "caFile")]
     pub(crate) ca_file: PathBuf,
     /// A serving certificate for the loopback address, by the authority of the API server's.
