@@ -20,7 +20,7 @@ use crate::model::clock::SharedClock;
 use crate::telemetry::tracing::present;
 use crate::wire::{Str, Uid};
 
-/// Events that the log holds.
+/// Reconciles and writes that the log holds; of rare events it holds a quarter as many.
 const EVENTS: usize = 2048;
 
 /// The log, and the word of changes. Share it in an `Arc`.

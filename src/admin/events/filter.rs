@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::record::{LogEvent, ObjectRef, Severity};
+use super::record::{LogEvent, ObjectRef, RARE, Severity};
 use crate::admin::proto;
 
 /// A compiled filter. The default lets everything through.
@@ -37,6 +37,12 @@ impl Filter {
                     .object
                     .as_ref()
                     .is_some_and(|object| self.objects.iter().any(|wanted| is_meant(wanted, object))))
+    }
+
+    /// Whether the reader wants any but rare events.
+    pub(super) fn wants_frequent(&self) -> bool {
+        let rare = RARE.into_iter().fold(0, |bits, each| bits | bit(each));
+        self.types.is_none_or(|types| types & !rare != 0)
     }
 }
 

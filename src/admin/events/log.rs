@@ -1,5 +1,9 @@
-//! The ring and its readers.
+//! The two rings and their readers.
+//!
+//! Phases, leadership and overrides change seldom, reconciles and writes come by the thousand. Each sort has a ring of its
+//! own, so that a flood of reconciles does not push out what explains it. Sequence numbers run through both.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::filter::Filter;
-use super::record::{Body, LogEvent, ObjectRef};
+use super::record::{Body, LogEvent, ObjectRef, RARE};
 use crate::admin::manager::TraceId;
 use crate::model::clock::SharedClock;
 
@@ -21,29 +25,82 @@ const PUMP_PER_READER: Duration = Duration::from_micros(200);
 const PUMP_LONGEST: Duration = Duration::from_millis(250);
 /// Events that a reader takes out of the ring at a time, which is what it holds at most beyond the ring.
 const BATCH: usize = 256;
+/// The ring of rare events has this part of the other's room.
+const RARE_PART: usize = 4;
 
 /// The log. Share it in an `Arc`; somebody must drive [`EventLog::run`].
 pub struct EventLog {
     id: String,
     clock: SharedClock,
-    capacity: usize,
-    ring: Mutex<Ring>,
+    rings: Mutex<Rings>,
     readers: AtomicUsize,
     published: Notify,
     wakes: watch::Sender<u64>,
 }
 
-#[derive(Default)]
-struct Ring {
-    events: VecDeque<Arc<LogEvent>>,
+struct Rings {
+    frequent: Ring,
+    rare: Ring,
     /// Sequence number of the newest event; 0 before the first.
     newest: u64,
 }
 
-impl Ring {
-    /// The oldest sequence number held; one more than the newest if none is.
+impl Rings {
+    /// The sequence number from which on nothing is missing; one more than the newest if none is held. Rare events may be
+    /// held from before.
     fn oldest(&self) -> u64 {
-        self.newest + 1 - self.events.len() as u64
+        self.frequent.lost.max(self.rare.lost) + 1
+    }
+
+    /// The events from `first` on, in order.
+    fn since(&self, first: u64) -> impl Iterator<Item = &Arc<LogEvent>> {
+        let mut frequent = self.frequent.since(first).peekable();
+        let mut rare = self.rare.since(first).peekable();
+        std::iter::from_fn(move || match (frequent.peek(), rare.peek()) {
+            (Some(a), Some(b)) if b.sequence < a.sequence => rare.next(),
+            (Some(_), _) => frequent.next(),
+            (None, _) => rare.next(),
+        })
+    }
+
+    /// The sequence number of the first of the last `count` events that match.
+    fn last(&self, count: usize, filter: &Filter) -> Option<u64> {
+        let newest = |ring: &Ring| {
+            let matching = ring.events.iter().rev().filter(|event| filter.matches(event));
+            matching.take(count).map(|event| event.sequence).collect::<Vec<_>>()
+        };
+        let mut matching = newest(&self.frequent);
+        matching.extend(newest(&self.rare));
+        matching.sort_unstable_by_key(|sequence| Reverse(*sequence));
+        matching.truncate(count);
+        matching.last().copied()
+    }
+}
+
+struct Ring {
+    events: VecDeque<Arc<LogEvent>>,
+    capacity: usize,
+    /// Sequence number of the newest event that had to leave; 0 while none had to.
+    lost: u64,
+}
+
+impl Ring {
+    fn new(capacity: usize) -> Self {
+        Self { events: VecDeque::new(), capacity: capacity.max(1), lost: 0 }
+    }
+
+    /// Takes an event in; the one that had to leave for it.
+    fn push(&mut self, event: Arc<LogEvent>) -> Option<Arc<LogEvent>> {
+        let evicted = if self.events.len() == self.capacity { self.events.pop_front() } else { None };
+        if let Some(evicted) = &evicted {
+            self.lost = evicted.sequence;
+        }
+        self.events.push_back(event);
+        evicted
+    }
+
+    fn since(&self, first: u64) -> impl Iterator<Item = &Arc<LogEvent>> {
+        self.events.range(self.events.partition_point(|event| event.sequence < first)..)
     }
 }
 
@@ -72,14 +129,14 @@ pub struct CannotStart {
 pub enum LogItem {
     /// Where it begins: always first.
     Started {
-        /// Oldest sequence number in the ring.
+        /// Sequence number from which on nothing is missing.
         oldest: u64,
         /// Newest sequence number.
         newest: u64,
     },
     /// An event that matches.
     Event(Arc<LogEvent>),
-    /// Events `first..=last` left the ring before the reader got there.
+    /// Events `first..=last` left the log before the reader got there, and it may have wanted them.
     Dropped {
         /// First of them.
         first: u64,
@@ -91,13 +148,16 @@ pub enum LogItem {
 }
 
 impl EventLog {
-    /// An empty log for `capacity` events, called `id`: unique per process.
+    /// An empty log for `capacity` events, and a quarter as many rare ones; called `id`, unique per process.
     pub fn new(id: impl Into<String>, capacity: usize, clock: SharedClock) -> Self {
         Self {
             id: id.into(),
             clock,
-            capacity: capacity.max(1),
-            ring: Mutex::default(),
+            rings: Mutex::new(Rings {
+                frequent: Ring::new(capacity),
+                rare: Ring::new(capacity / RARE_PART),
+                newest: 0,
+            }),
             readers: AtomicUsize::new(0),
             published: Notify::new(),
             wakes: watch::Sender::new(0),
@@ -134,12 +194,12 @@ impl EventLog {
         };
         // Freed after the lock is.
         let evicted = {
-            let mut ring = self.ring.lock();
-            ring.newest += 1;
-            event.sequence = ring.newest;
-            let evicted = if ring.events.len() == self.capacity { ring.events.pop_front() } else { None };
-            ring.events.push_back(Arc::new(event));
-            evicted
+            let mut rings = self.rings.lock();
+            rings.newest += 1;
+            event.sequence = rings.newest;
+            let is_rare = RARE.contains(&event.body.event_type());
+            let ring = if is_rare { &mut rings.rare } else { &mut rings.frequent };
+            ring.push(Arc::new(event))
         };
         drop(evicted);
         // A reader counts itself before it looks into the ring: whoever is not counted yet will see the event.
@@ -171,33 +231,29 @@ impl EventLog {
         // From here on the drop of `reader` takes it off the count.
         let mut reader = LogReader {
             log: Arc::clone(self),
+            wants_frequent: filter.wants_frequent(),
             filter,
             next: 0,
+            misses_from: 0,
             replay_until: Some(0),
             replay_only,
             pending: VecDeque::new(),
             wakes,
         };
-        let ring = self.ring.lock();
-        let (oldest, newest) = (ring.oldest(), ring.newest);
+        let rings = self.rings.lock();
+        let (oldest, newest) = (rings.oldest(), rings.newest);
         reader.next = match start {
             Start::Live => newest + 1,
             Start::Since(since) if since > newest => return Err(CannotStart { newest }),
             Start::Since(since) => since + 1,
-            Start::Last(count) => {
-                let matching = ring.events.iter().rev().filter(|event| reader.filter.matches(event));
-                match count {
-                    0 => newest + 1,
-                    _ => matching.take(count).last().map_or(newest + 1, |event| event.sequence),
-                }
-            }
+            Start::Last(count) => rings.last(count, &reader.filter).unwrap_or(newest + 1),
         };
-        // The beginning of the log is no loss, and 0 asks for no more than there is.
-        if matches!(start, Start::Since(0)) {
-            reader.next = oldest;
+        // 0, like the last so many, asks for no more than there is: what left before is no loss.
+        if matches!(start, Start::Since(0) | Start::Last(_)) {
+            reader.misses_from = oldest;
         }
         reader.replay_until = Some(newest);
-        drop(ring);
+        drop(rings);
         reader.pending.push_back(LogItem::Started { oldest, newest });
         Ok(reader)
     }
@@ -207,8 +263,12 @@ impl EventLog {
 pub struct LogReader {
     log: Arc<EventLog>,
     filter: Filter,
+    /// Whether the filter lets through any but rare events.
+    wants_frequent: bool,
     /// Sequence number of the next event to look at.
     next: u64,
+    /// Sequence number from which on what has left the log is told of.
+    misses_from: u64,
     /// Newest event of the past, until it has been read.
     replay_until: Option<u64>,
     replay_only: bool,
@@ -240,33 +300,42 @@ impl LogReader {
         }
     }
 
-    /// Takes the next batch out of the ring; `false` when there was nothing to take.
+    /// Takes the next batch out of the log; `false` when there was nothing to take.
     fn fill(&mut self) -> bool {
         let mut batch: [Option<Arc<LogEvent>>; BATCH] = [const { None }; BATCH];
         let first = self.next;
-        let oldest = {
-            let ring = self.log.ring.lock();
-            let last = self.replay_until.unwrap_or(ring.newest);
-            let oldest = ring.oldest();
-            let from = first.max(oldest);
-            let skip = (from - oldest) as usize;
-            let count = (last + 1).saturating_sub(from).min(BATCH as u64) as usize;
-            for (slot, event) in batch.iter_mut().zip(ring.events.iter().skip(skip).take(count)) {
+        let (last, lost_rare) = {
+            let rings = self.log.rings.lock();
+            let last = self.replay_until.unwrap_or(rings.newest);
+            let events = rings.since(first).take_while(|event| event.sequence <= last);
+            for (slot, event) in batch.iter_mut().zip(events) {
                 *slot = Some(Arc::clone(event));
             }
-            oldest
+            (last, rings.rare.lost)
         };
-        if first < oldest {
-            self.pending.push_back(LogItem::Dropped { first, last: oldest - 1 });
-            self.next = oldest;
-        }
+        let is_full = batch.last().is_some_and(Option::is_some);
         for event in batch.into_iter().flatten() {
+            self.go_on_to(event.sequence, lost_rare);
             self.next = event.sequence + 1;
             if self.filter.matches(&event) {
                 self.pending.push_back(LogItem::Event(event));
             }
         }
+        if !is_full {
+            self.go_on_to(last + 1, lost_rare);
+        }
         self.next > first
+    }
+
+    /// Goes on to the event `next`, and tells of those before it that are missing, unless they are none that this reader
+    /// wants: what is missing after `lost_rare` was not rare.
+    fn go_on_to(&mut self, next: u64, lost_rare: u64) {
+        let first = self.next.max(self.misses_from);
+        let last = if self.wants_frequent { next - 1 } else { lost_rare.min(next - 1) };
+        if first <= last {
+            self.pending.push_back(LogItem::Dropped { first, last });
+        }
+        self.next = self.next.max(next);
     }
 }
 

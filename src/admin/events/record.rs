@@ -169,6 +169,10 @@ pub enum OverrideChange {
     Invalid,
 }
 
+/// The types of rare events: these tell of the manager itself, all others of single objects.
+pub(super) const RARE: [EventType; 3] =
+    [EventType::PhaseChanged, EventType::LeadershipChanged, EventType::OverrideChanged];
+
 impl Body {
     /// Its sort.
     pub fn event_type(&self) -> EventType {

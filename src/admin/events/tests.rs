@@ -38,7 +38,11 @@ fn publish(log: &EventLog, count: usize) {
 
 /// All that a replay says, in a short form.
 async fn replay(log: &Arc<EventLog>, start: Start) -> Vec<String> {
-    let mut reader = log.read(Filter::default(), start, true).unwrap();
+    replay_of(log, Filter::default(), start).await
+}
+
+async fn replay_of(log: &Arc<EventLog>, filter: Filter, start: Start) -> Vec<String> {
+    let mut reader = log.read(filter, start, true).unwrap();
     let mut items = Vec::new();
     while let Some(item) = reader.next().await {
         items.push(short(&item));
@@ -81,17 +85,56 @@ async fn the_last_ones_are_the_last_that_match() {
     publish(&log, 2);
     log.publish(None, None, None, phase(Phase::Running));
     publish(&log, 3);
-    let filter = Filter { types: Some(bit(proto::EventType::PhaseChanged)), ..Filter::default() };
-    let mut reader = log.read(filter, Start::Last(1), true).unwrap();
-    let mut items = Vec::new();
-    while let Some(item) = reader.next().await {
-        items.push(short(&item));
-    }
-    assert_eq!(items, ["log 1-6", "3", "replayed 6"]);
+    assert_eq!(replay_of(&log, phases(), Start::Last(1)).await, ["log 1-6", "3", "replayed 6"]);
 }
 
 fn phase(current: Phase) -> Body {
     Body::PhaseChanged { previous: Phase::Starting, current }
+}
+
+fn publish_rare(log: &EventLog, count: usize) {
+    for _ in 0..count {
+        log.publish(Some("deployment-controller"), None, None, phase(Phase::Running));
+    }
+}
+
+fn phases() -> Filter {
+    Filter { types: Some(bit(proto::EventType::PhaseChanged)), ..Filter::default() }
+}
+
+#[tokio::test]
+async fn a_flood_of_reconciles_does_not_push_out_what_is_rare() {
+    let log = log(8);
+    publish_rare(&log, 1);
+    publish(&log, 3);
+    publish_rare(&log, 1);
+    publish(&log, 10);
+    let last = ["8", "9", "10", "11", "12", "13", "14", "15", "replayed 15"];
+    let all = |first: &[&'static str]| [first, &last].concat();
+    // From the beginning, what there is; `oldest` says from where on that is all.
+    assert_eq!(replay(&log, Start::Since(0)).await, all(&["log 8-15", "1", "5"]));
+    assert_eq!(replay(&log, Start::Last(9)).await, all(&["log 8-15", "5"]));
+    assert_eq!(replay(&log, Start::Last(8)).await, all(&["log 8-15"]));
+    assert_eq!(replay(&log, Start::Last(100)).await, all(&["log 8-15", "1", "5"]));
+    // Who goes on is told of each gap.
+    assert_eq!(replay(&log, Start::Since(1)).await, all(&["log 8-15", "dropped 2-4", "5", "dropped 6-7"]));
+    assert_eq!(replay(&log, Start::Since(5)).await, all(&["log 8-15", "dropped 6-7"]));
+    assert_eq!(replay(&log, Start::Since(6)).await, all(&["log 8-15", "dropped 7-7"]));
+    // What a reader of rare events missed were none.
+    assert_eq!(replay_of(&log, phases(), Start::Since(1)).await, ["log 8-15", "5", "replayed 15"]);
+    assert_eq!(replay_of(&log, phases(), Start::Last(1)).await, ["log 8-15", "5", "replayed 15"]);
+    // Rare ones have a bound, too: two, here.
+    publish_rare(&log, 1);
+    assert_eq!(replay_of(&log, phases(), Start::Since(0)).await, ["log 8-16", "5", "16", "replayed 16"]);
+    publish_rare(&log, 2);
+    assert_eq!(
+        replay_of(&log, phases(), Start::Since(1)).await,
+        ["log 17-18", "dropped 2-7", "dropped 16-16", "17", "18", "replayed 18"]
+    );
+    assert_eq!(
+        replay(&log, Start::Since(15)).await,
+        ["log 17-18", "dropped 16-16", "17", "18", "replayed 18"]
+    );
 }
 
 struct Pump {
@@ -172,13 +215,13 @@ async fn a_thousand_readers_share_one_event_and_one_encoding() {
 }
 
 proptest! {
-    /// However reading and publishing take turns: sequence numbers go up, and what is missing between them is exactly
-    /// what the markers say.
+    /// However reading and publishing take turns, and whatever is rare: sequence numbers go up, and what is missing between
+    /// them is exactly what the markers say.
     #[test]
     fn gaps_are_what_the_markers_say(
         capacity in 1usize..20,
         start in 0u64..3,
-        turns in prop::collection::vec((0usize..40, 0usize..30), 1..20),
+        turns in prop::collection::vec((0usize..40, 0usize..5, 0usize..30), 1..20),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
@@ -191,8 +234,10 @@ proptest! {
                 // From the oldest that there is.
                 expected = 3 - 2.min(capacity as u64);
             }
-            for (published, read) in turns {
-                publish(&log, published);
+            for (published, rare, read) in turns {
+                publish(&log, published / 2);
+                publish_rare(&log, rare);
+                publish(&log, published / 2);
                 for _ in 0..read {
                     let next = tokio::time::timeout(Duration::from_secs(1), reader.next()).await;
                     let Ok(item) = next else { break };

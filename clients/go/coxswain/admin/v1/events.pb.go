@@ -1353,12 +1353,13 @@ type isStreamEventsRequest_Start interface {
 }
 
 type StreamEventsRequest_SinceSequence struct {
-	// After this sequence number; 0 for the oldest that there is.
+	// After this sequence number; what has left the log since then is told of by `EventsDropped`. 0 is for the oldest
+	// that there is, which asks for nothing that had left before.
 	SinceSequence uint64 `protobuf:"varint,2,opt,name=since_sequence,json=sinceSequence,proto3,oneof"`
 }
 
 type StreamEventsRequest_Last struct {
-	// With the last so many that match.
+	// With the last so many that match, of those that are there.
 	Last uint32 `protobuf:"varint,3,opt,name=last,proto3,oneof"`
 }
 
@@ -1492,7 +1493,8 @@ type StreamStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifies the log: sequence numbers of another one mean nothing here.
 	LogId string `protobuf:"bytes,1,opt,name=log_id,json=logId,proto3" json:"log_id,omitempty"`
-	// The oldest sequence number in the log; one more than `newest_sequence` if it is empty.
+	// The sequence number from which on nothing is missing in the log; one more than `newest_sequence` if there is none.
+	// Of what was before, rare events may be there.
 	OldestSequence uint64 `protobuf:"varint,2,opt,name=oldest_sequence,json=oldestSequence,proto3" json:"oldest_sequence,omitempty"`
 	// The newest sequence number; 0 before the first event.
 	NewestSequence uint64 `protobuf:"varint,3,opt,name=newest_sequence,json=newestSequence,proto3" json:"newest_sequence,omitempty"`
@@ -1551,7 +1553,8 @@ func (x *StreamStarted) GetNewestSequence() uint64 {
 	return 0
 }
 
-// Events that a reader will never see, because they have left the log before it got there.
+// Events that a reader will never see, because they have left the log before it got there. There is one for each gap
+// in the sequence numbers, unless the filter's `types` leave out all that is missing there.
 type EventsDropped struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many, whether or not they match the filter: `last_sequence - first_sequence + 1`.

@@ -29,7 +29,8 @@ const (
 // Tells what the manager does while it does it.
 //
 // Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-// and is no record. Events of other replicas are not in it.
+// and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
+// their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
 type EventServiceClient interface {
 	// Streams events: first those of the past that were asked for, then new ones as they come. Asks for `watch` on
 	// `events`.
@@ -76,7 +77,8 @@ type EventService_StreamEventsClient = grpc.ServerStreamingClient[StreamEventsRe
 // Tells what the manager does while it does it.
 //
 // Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-// and is no record. Events of other replicas are not in it.
+// and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
+// their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
 type EventServiceServer interface {
 	// Streams events: first those of the past that were asked for, then new ones as they come. Asks for `watch` on
 	// `events`.

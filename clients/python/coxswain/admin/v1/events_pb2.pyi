@@ -639,9 +639,11 @@ class StreamEventsRequest(_message.Message):
     LOG_ID_FIELD_NUMBER: _builtins.int
     REPLAY_ONLY_FIELD_NUMBER: _builtins.int
     since_sequence: _builtins.int
-    """After this sequence number; 0 for the oldest that there is."""
+    """After this sequence number; what has left the log since then is told of by `EventsDropped`. 0 is for the oldest
+    that there is, which asks for nothing that had left before.
+    """
     last: _builtins.int
-    """With the last so many that match."""
+    """With the last so many that match, of those that are there."""
     log_id: _builtins.str
     """The log that `since_sequence` is about, from `StreamStarted`. If set, the call fails when the log is another one
     (the replica has started anew, or another one answers) instead of going on as if nothing were missing.
@@ -727,7 +729,9 @@ class StreamStarted(_message.Message):
     log_id: _builtins.str
     """Identifies the log: sequence numbers of another one mean nothing here."""
     oldest_sequence: _builtins.int
-    """The oldest sequence number in the log; one more than `newest_sequence` if it is empty."""
+    """The sequence number from which on nothing is missing in the log; one more than `newest_sequence` if there is none.
+    Of what was before, rare events may be there.
+    """
     newest_sequence: _builtins.int
     """The newest sequence number; 0 before the first event."""
     def __init__(
@@ -747,7 +751,9 @@ Global___StreamStarted: _TypeAlias = StreamStarted  # noqa: Y015
 
 @_typing.final
 class EventsDropped(_message.Message):
-    """Events that a reader will never see, because they have left the log before it got there."""
+    """Events that a reader will never see, because they have left the log before it got there. There is one for each gap
+    in the sequence numbers, unless the filter's `types` leave out all that is missing there.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -29,7 +29,8 @@ class EventServiceStub:
     """Tells what the manager does while it does it.
 
     Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-    and is no record. Events of other replicas are not in it.
+    and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
+    their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
     """
 
     def __init__(self, channel):
@@ -49,7 +50,8 @@ class EventServiceServicer:
     """Tells what the manager does while it does it.
 
     Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-    and is no record. Events of other replicas are not in it.
+    and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
+    their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
     """
 
     def StreamEvents(self, request, context):
@@ -86,7 +88,8 @@ class EventService:
     """Tells what the manager does while it does it.
 
     Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-    and is no record. Events of other replicas are not in it.
+    and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
+    their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
     """
 
     @staticmethod

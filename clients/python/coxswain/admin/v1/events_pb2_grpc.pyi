@@ -30,7 +30,8 @@ class EventServiceStub:
     """Tells what the manager does while it does it.
 
     Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-    and is no record. Events of other replicas are not in it.
+    and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
+    their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
     """
 
     @_typing.overload
@@ -53,7 +54,8 @@ class EventServiceAsyncStub(EventServiceStub):
     """Tells what the manager does while it does it.
 
     Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-    and is no record. Events of other replicas are not in it.
+    and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
+    their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -72,7 +74,8 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
     """Tells what the manager does while it does it.
 
     Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
-    and is no record. Events of other replicas are not in it.
+    and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
+    their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
     """
 
     @_abc_1.abstractmethod

@@ -599,7 +599,8 @@ export type StreamEventsRequest = Message<"coxswain.admin.v1.StreamEventsRequest
    */
   start: {
     /**
-     * After this sequence number; 0 for the oldest that there is.
+     * After this sequence number; what has left the log since then is told of by `EventsDropped`. 0 is for the oldest
+     * that there is, which asks for nothing that had left before.
      *
      * @generated from field: uint64 since_sequence = 2;
      */
@@ -607,7 +608,7 @@ export type StreamEventsRequest = Message<"coxswain.admin.v1.StreamEventsRequest
     case: "sinceSequence";
   } | {
     /**
-     * With the last so many that match.
+     * With the last so many that match, of those that are there.
      *
      * @generated from field: uint32 last = 3;
      */
@@ -705,7 +706,8 @@ export type StreamStarted = Message<"coxswain.admin.v1.StreamStarted"> & {
   logId: string;
 
   /**
-   * The oldest sequence number in the log; one more than `newest_sequence` if it is empty.
+   * The sequence number from which on nothing is missing in the log; one more than `newest_sequence` if there is none.
+   * Of what was before, rare events may be there.
    *
    * @generated from field: uint64 oldest_sequence = 2;
    */
@@ -727,7 +729,8 @@ export const StreamStartedSchema: GenMessage<StreamStarted> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_events, 12);
 
 /**
- * Events that a reader will never see, because they have left the log before it got there.
+ * Events that a reader will never see, because they have left the log before it got there. There is one for each gap
+ * in the sequence numbers, unless the filter's `types` leave out all that is missing there.
  *
  * @generated from message coxswain.admin.v1.EventsDropped
  */
@@ -999,7 +1002,8 @@ export const OverrideChangeSchema: GenEnum<OverrideChange> = /*@__PURE__*/
  * Tells what the manager does while it does it.
  *
  * Each process keeps a log of its latest events, which has a bound: it is there to look on and to look back a little,
- * and is no record. Events of other replicas are not in it.
+ * and is no record. Events of other replicas are not in it. Rare events (phases, leadership, overrides) have a bound of
+ * their own, so that a flood of reconciles and writes does not push them out: they reach back further than the others.
  *
  * @generated from service coxswain.admin.v1.EventService
  */
