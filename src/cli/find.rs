@@ -1,6 +1,8 @@
 //! Brings a command to a replica: the one that is named, or one that is found; the one that leads, where only that
 //! one can answer.
 
+use std::sync::Arc;
+
 use tokio::sync::OnceCell;
 use tonic::Status;
 use tonic_types::StatusExt as _;
@@ -32,7 +34,7 @@ pub(super) struct Finder {
 }
 
 struct Found {
-    identity: Identity,
+    identity: Arc<Identity>,
     replicas: Replicas,
 }
 
@@ -51,19 +53,22 @@ impl Finder {
             // Before anything else is asked for, a password by a plugin for one.
             Address::parse(server).map_err(|why| CliError::Usage(format!("--server: {why}")))?;
         }
-        let identity = Identity::load(&self.common, &self.environment).await?;
+        let identity = Arc::new(Identity::load(&self.common, &self.environment).await?);
         if self.common.insecure {
             self.screen.note(
                 "warning: the replica's certificate is not checked, whoever it is gets the credentials",
             );
         }
+        let replicas = self.replicas(&identity).await?;
+        Ok(Found { identity, replicas })
+    }
+
+    /// The replica that is named, or those that there are.
+    async fn replicas(&self, identity: &Identity) -> Result<Replicas, CliError> {
         if let Some(server) = &self.common.server {
             let named =
                 Candidate { identity: String::new(), address: server.clone(), authority: None, leads: false };
-            return Ok(Found {
-                identity,
-                replicas: Replicas { candidates: vec![named], ..Replicas::default() },
-            });
+            return Ok(Replicas { candidates: vec![named], ..Replicas::default() });
         }
         let Some(api) = identity.api().await? else {
             return Err(CliError::Unreachable("there is no cluster to look for a replica in".to_owned()));
@@ -72,7 +77,24 @@ impl Finder {
         if replicas.candidates.is_empty() {
             return Err(CliError::Unreachable(nobody(&replicas)));
         }
-        Ok(Found { identity, replicas })
+        Ok(replicas)
+    }
+
+    /// A finder for the replicas as they are now, as the same identity.
+    pub(super) async fn anew(&self) -> Result<Self, CliError> {
+        let identity = Arc::clone(&self.found().await?.identity);
+        let replicas = self.replicas(&identity).await?;
+        Ok(Self {
+            common: self.common.clone(),
+            environment: self.environment.clone(),
+            screen: self.screen.clone(),
+            found: OnceCell::new_with(Some(Found { identity, replicas })),
+        })
+    }
+
+    /// Whether a call may take only so long (`--timeout`).
+    pub(super) fn is_bounded(&self) -> bool {
+        self.common.timeout.is_some()
     }
 
     /// Connects to the first replica that can be reached; for [`Whom::Leader`] goes on to the leader if that one

@@ -1,27 +1,40 @@
 //! `events`: what a replica has done lately, and what it does.
 
+use std::time::Duration;
+
 use clap::{ArgMatches, Command};
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep};
+use tonic::{Code, Status, Streaming};
+use tonic_types::StatusExt as _;
 
 use super::controllers::ended;
 use super::{Context, choice, chosen, many, namespace, switch, valued};
 use crate::admin::proto::stream_events_request::Start;
 use crate::admin::proto::stream_events_response::Item;
-use crate::admin::proto::{EventFilter, ObjectReference, StreamEventsRequest};
+use crate::admin::proto::{EventFilter, ObjectReference, StreamEventsRequest, StreamEventsResponse};
 use crate::cli::common;
-use crate::cli::error::CliError;
+use crate::cli::connect::is_late;
+use crate::cli::error::{CliError, Exit};
 use crate::cli::find::Whom;
 use crate::cli::output::events::EventLines;
-use crate::cli::output::{names, objects};
+use crate::cli::output::human::read_time;
+use crate::cli::output::{Format, names, objects};
 
 /// Events of the past that are shown before new ones, if nobody says how many.
 const TAIL: u32 = 10;
+/// How long a replica is looked for that goes on with a stream that was lost: longer than it takes until one leads.
+const GO_ON_WITHIN: Duration = Duration::from_mins(1);
+/// How long after the loss, and after each try that failed.
+const RETRY: Duration = Duration::from_secs(1);
 
 pub(super) fn command() -> Command {
     Command::new("events")
         .about("Shows what a replica has done, and with -f what it does")
         .after_help(
             "Without --tail and --since: all that the replica still has; with -f, the last 10 and what comes.\n\
-             Each replica has a log of its own, with a bound. The leader is asked, if it is known.",
+             Each replica has a log of its own, with a bound. The leader is asked, if it is known; when it goes, -f goes on \
+             with the next one.",
         )
         .arg(switch("follow", "Go on with new events").short('f'))
         .arg(
@@ -90,19 +103,172 @@ pub(super) async fn run(matches: &ArgMatches, context: &Context) -> Result<(), C
     let request = request(matches)?;
     let follow = !request.replay_only;
     let session = context.finder.connect(Whom::Anyone).await?;
-    let mut stream = session.events().stream_events(session.stream(request)).await?.into_inner();
-    let mut lines = EventLines::new(format, context.palette);
-    while let Some(message) = stream.message().await? {
-        let text = if format.is_object() {
-            objects::item(format, "StreamEventsResponse", &message)?
-        } else {
-            match &message.item {
-                Some(Item::Event(event)) => lines.event(event),
-                Some(Item::Dropped(dropped)) => lines.dropped(dropped),
-                _ => continue,
-            }
-        };
-        context.screen.print(&text)?;
+    let stream = session.events().stream_events(session.stream(request.clone())).await?.into_inner();
+    let mut printer = Printer { format, lines: EventLines::new(format, context.palette), context };
+    let mut position = Position::new(context.now());
+    let mut outcome = printer.print_all(stream, &mut position).await;
+    if !follow {
+        return outcome;
     }
-    if follow { Err(ended()) } else { Ok(()) }
+    loop {
+        let why = match outcome {
+            Ok(()) => ended(),
+            Err(CliError::Refused(status)) if is_lost(&status) => CliError::Refused(status),
+            Err(error) => return Err(error),
+        };
+        if context.finder.is_bounded() {
+            return Err(why);
+        }
+        context.screen.note(&format!("{why}; looking for the replica that leads"));
+        let stream = go_on(&request, &mut position, context).await?;
+        outcome = printer.print_all(stream, &mut position).await;
+    }
+}
+
+/// Whether a stream ended with its replica or the connection, so that another may go on.
+fn is_lost(status: &Status) -> bool {
+    let is_lost =
+        matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled);
+    is_lost && !is_late(status)
+}
+
+/// Opens the stream anew, on the replica that leads by now; tries for as long as it may take until one does.
+async fn go_on(
+    request: &StreamEventsRequest,
+    position: &mut Position,
+    context: &Context,
+) -> Result<Streaming<StreamEventsResponse>, CliError> {
+    let until = Instant::now() + GO_ON_WITHIN;
+    loop {
+        sleep(RETRY).await;
+        let error = match open_again(request, position, context).await {
+            Ok(stream) => return Ok(stream),
+            Err(CliError::Refused(status)) if is_lost(&status) => CliError::Refused(status),
+            Err(error @ CliError::Cluster(_)) if error.exit() != Exit::Denied => error,
+            Err(error @ (CliError::Unreachable(_) | CliError::TimedOut(_))) => error,
+            Err(error) => return Err(error),
+        };
+        if Instant::now() >= until {
+            return Err(error);
+        }
+    }
+}
+
+async fn open_again(
+    request: &StreamEventsRequest,
+    position: &mut Position,
+    context: &Context,
+) -> Result<Streaming<StreamEventsResponse>, CliError> {
+    let session = context.finder.anew().await?.connect(Whom::Leader).await?;
+    let again = position.request(request);
+    let opened = match session.events().stream_events(session.stream(again)).await {
+        Err(status) if is_other_log(&status) => {
+            position.forget_log();
+            session.events().stream_events(session.stream(position.request(request))).await
+        }
+        opened => opened,
+    };
+    let stream = opened?.into_inner();
+    context.screen.note(&format!("going on with the events of {}", session.address));
+    Ok(stream)
+}
+
+/// Whether the replica's log is not the one that was asked for.
+fn is_other_log(status: &Status) -> bool {
+    status.get_details_error_info().is_some_and(|info| info.reason == "EVENT_LOG_CHANGED")
+}
+
+/// How far events have been shown.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::cli) struct Position {
+    /// The log, and the last sequence number in it; `None` before the first.
+    log: Option<(String, u64)>,
+    /// When the newest event took place that was shown.
+    latest: Timestamp,
+    /// Whether an event may have been shown already, or be of before this command: it is of another replica's past.
+    is_replaying: bool,
+}
+
+impl Position {
+    /// Before the first event, at this time.
+    pub(in crate::cli) fn new(now: Timestamp) -> Self {
+        Self { log: None, latest: now, is_replaying: false }
+    }
+
+    /// Takes note of what came; `false` if it is not to be shown.
+    pub(in crate::cli) fn take_in(&mut self, item: Option<&Item>) -> bool {
+        match item {
+            Some(Item::Started(started)) => match &mut self.log {
+                Some((log, _)) if *log == started.log_id => {}
+                log => *log = Some((started.log_id.clone(), 0)),
+            },
+            Some(Item::Event(event)) => {
+                self.reach(event.sequence);
+                let at = read_time(event.time.as_ref());
+                if self.is_replaying && at.is_some_and(|at| at < self.latest) {
+                    return false;
+                }
+                self.latest = at.unwrap_or(self.latest);
+            }
+            Some(Item::Dropped(dropped)) => self.reach(dropped.last_sequence),
+            Some(Item::ReplayFinished(finished)) => {
+                self.reach(finished.sequence);
+                self.is_replaying = false;
+            }
+            None => {}
+        }
+        true
+    }
+
+    fn reach(&mut self, sequence: u64) {
+        if let Some((_, last)) = &mut self.log {
+            *last = sequence.max(*last);
+        }
+    }
+
+    /// The stream goes on with the log of another replica.
+    pub(in crate::cli) fn forget_log(&mut self) {
+        self.log = None;
+        self.is_replaying = true;
+    }
+
+    /// The request of a stream that goes on from here: after the last event, or with all of another log, of which only
+    /// what is newer is shown.
+    pub(in crate::cli) fn request(&self, first: &StreamEventsRequest) -> StreamEventsRequest {
+        let (log_id, last) = self.log.clone().unwrap_or_default();
+        StreamEventsRequest { log_id, start: Some(Start::SinceSequence(last)), ..first.clone() }
+    }
+}
+
+/// Shows what comes.
+struct Printer<'a> {
+    format: Format,
+    lines: EventLines,
+    context: &'a Context,
+}
+
+impl Printer<'_> {
+    /// Until the stream ends.
+    async fn print_all(
+        &mut self,
+        mut stream: Streaming<StreamEventsResponse>,
+        position: &mut Position,
+    ) -> Result<(), CliError> {
+        while let Some(message) = stream.message().await? {
+            if !position.take_in(message.item.as_ref()) {
+                continue;
+            }
+            let text = if self.format.is_object() {
+                objects::item(self.format, "StreamEventsResponse", &message)?
+            } else {
+                match &message.item {
+                    Some(Item::Event(event)) => self.lines.event(event),
+                    Some(Item::Dropped(dropped)) => self.lines.dropped(dropped),
+                    _ => continue,
+                }
+            };
+            self.context.screen.print(&text)?;
+        }
+        Ok(())
+    }
 }

@@ -81,6 +81,11 @@ fn server_tls(authority: &CertifiedIssuer<'static, KeyPair>) -> rustls::ServerCo
 
 impl Replica {
     pub(super) async fn start() -> Self {
+        Self::with_log("log-1").await
+    }
+
+    /// One whose log of events has this name.
+    pub(super) async fn with_log(log: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "authority");
@@ -92,7 +97,7 @@ impl Replica {
         let client = (params.signed_by(&key, &authority).unwrap().pem(), key.serialize_pem());
 
         let manager = Arc::new(Fake::new());
-        let events = Arc::new(EventLog::new("log-1", 64, manager.clock()));
+        let events = Arc::new(EventLog::new(log, 64, manager.clock()));
         let stop = CancellationToken::new();
         let deps = AdminDeps {
             manager: Arc::clone(&manager) as _,

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -12,7 +13,11 @@ use tokio::sync::mpsc;
 use super::server::*;
 use crate::admin::events::{Body, ReconcileAttempt};
 use crate::admin::manager::Phase;
-use crate::admin::testing::fake::OTHER;
+use crate::admin::proto::stream_events_request::Start;
+use crate::admin::proto::stream_events_response::Item;
+use crate::admin::proto::{self, StreamEventsRequest};
+use crate::admin::testing::fake::{ME, OTHER};
+use crate::cli::commands::events::Position;
 use crate::cli::environment::Environment;
 use crate::cli::error::Exit;
 use crate::cli::output::Screen;
@@ -86,6 +91,66 @@ async fn events_of_the_past_end_and_new_ones_go_on() {
         assert!(next(lines).await.starts_with("4  "));
     })
     .await;
+}
+
+#[tokio::test]
+async fn events_go_on_with_the_replica_that_leads_next() {
+    let (next_leader, leader) = (Replica::start().await, Replica::with_log("log-2").await);
+    let own = lease(ME, &next_leader.address, 0, None);
+    let leases = [lease(OTHER, &leader.address, 0, Some(&leader.authority)), own.clone()];
+    next_leader.announce(&leases, Some(OTHER));
+    follow(&next_leader, &["events", "-f", "-o", "wide"], async |lines| {
+        publish(&leader);
+        assert!(next(lines).await.starts_with("1  "));
+        publish(&leader);
+        assert!(next(lines).await.starts_with("2  "));
+        drop(leader);
+        next_leader.announce(&[own], Some(ME));
+        publish(&next_leader);
+        assert!(next(lines).await.starts_with("1  "));
+        publish(&next_leader);
+        assert!(next(lines).await.starts_with("2  "));
+    })
+    .await;
+}
+
+#[test]
+fn a_stream_goes_on_where_it_was_lost_or_with_what_is_newer() {
+    let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+    let event = |sequence, seconds| {
+        Item::Event(proto::Event { sequence, time: at(seconds), ..proto::Event::default() })
+    };
+    let started =
+        |log: &str| Item::Started(proto::StreamStarted { log_id: log.to_owned(), ..Default::default() });
+    let finished = |sequence| Item::ReplayFinished(proto::ReplayFinished { sequence });
+    let first = StreamEventsRequest { start: Some(Start::Last(10)), ..StreamEventsRequest::default() };
+    let asks = |position: &Position| {
+        let request = position.request(&first);
+        (request.log_id, request.start)
+    };
+
+    let mut position = Position::new(Timestamp::from_second(100).unwrap());
+    let shown = |position: &mut Position, item: Item| position.take_in(Some(&item));
+    assert!(shown(&mut position, started("a")) && shown(&mut position, event(5, 90)));
+    assert_eq!(asks(&position), ("a".to_owned(), Some(Start::SinceSequence(5))));
+    // Those that did not match are known of by their numbers alone.
+    assert!(shown(&mut position, finished(8)));
+    assert_eq!(asks(&position), ("a".to_owned(), Some(Start::SinceSequence(8))));
+    assert!(shown(&mut position, event(9, 110)));
+    let dropped = proto::EventsDropped { count: 11, first_sequence: 10, last_sequence: 20 };
+    assert!(shown(&mut position, Item::Dropped(dropped)));
+    // The same log again.
+    assert!(shown(&mut position, started("a")));
+    assert_eq!(asks(&position), ("a".to_owned(), Some(Start::SinceSequence(20))));
+    // Another one, with a past of its own.
+    position.forget_log();
+    assert_eq!(asks(&position), (String::new(), Some(Start::SinceSequence(0))));
+    assert!(shown(&mut position, started("b")));
+    assert!(!shown(&mut position, event(1, 109)));
+    assert!(shown(&mut position, event(2, 110)) && shown(&mut position, event(3, 120)));
+    assert!(shown(&mut position, finished(3)));
+    assert!(shown(&mut position, event(4, 119)), "what is new is shown, whatever its clock says");
+    assert_eq!(asks(&position), ("b".to_owned(), Some(Start::SinceSequence(4))));
 }
 
 #[tokio::test]
