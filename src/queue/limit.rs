@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::model::backoff::ExponentialBackoff;
+
 /// How a queue delays keys that are added with [`add_rate_limited`](super::WorkQueue::add_rate_limited). The delay is
 /// the longer of backoff and bucket. The default is that of most controllers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,9 +40,7 @@ impl Default for QueueConfig {
 impl QueueConfig {
     /// The delay after a failure, when there were `failures` before it.
     pub(super) fn backoff(&self, failures: u32) -> Duration {
-        let factor = 1_u32.checked_shl(failures);
-        let delay = factor.and_then(|factor| self.base_delay.checked_mul(factor));
-        delay.unwrap_or(self.max_delay).min(self.max_delay)
+        ExponentialBackoff { base: self.base_delay, longest: self.max_delay }.after(failures)
     }
 }
 

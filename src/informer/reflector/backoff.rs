@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::model::backoff::ExponentialBackoff;
+
 /// The first wait.
 const FIRST: Duration = Duration::from_millis(800);
 /// The longest wait; the driver's jitter at most doubles it.
@@ -50,7 +52,7 @@ impl Backoff {
     /// Something failed: how long to wait before the next try.
     pub(in crate::informer) fn fail(&mut self, at: Duration) -> Duration {
         self.forgive(at);
-        let wait = FIRST.saturating_mul(1 << self.failures.min(16)).min(self.longest);
+        let wait = ExponentialBackoff { base: FIRST, longest: self.longest }.after(self.failures);
         self.failures = self.failures.saturating_add(1);
         wait
     }
