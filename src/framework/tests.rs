@@ -1,6 +1,7 @@
 //! The worker loop against a scripted API server and a scripted room, in paused time.
 
 mod rooms;
+mod seeds;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,0 +1,126 @@
+//! A controller that follows no object, from its descriptor on: a serial loop whose keys are seeds, in paused time.
+
+use super::*;
+use crate::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
+use crate::events::{EventBroadcaster, EventMetrics};
+use crate::framework::{
+    Build, BuildError, Built, DefaultState, Descriptor, Instance, Loop, LoopSettings, Memory, Observation,
+    Room, RoomAdapter, RoomMetrics, Runtime,
+};
+use crate::informer::{Informers, InformersConfig};
+use crate::options::Config;
+use crate::serve::Router;
+
+/// How often each side is looked at.
+const PERIOD: Duration = Duration::from_mins(1);
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "sides-controller",
+    aliases: &[],
+    description: "Counts rounds of two sides.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: None,
+    event_source: None,
+    writes: &[],
+    build: Some(build),
+};
+
+#[expect(clippy::unnecessary_wraps, reason = "the shape of every room's build")]
+fn build(_: &Build<'_>) -> Result<Built, BuildError> {
+    let rounds = Arc::new(Rounds::default());
+    let room = RoomAdapter::new(Sides(Arc::clone(&rounds))).remembered_by(rounds);
+    Ok(Built {
+        loops: vec![Loop {
+            queue: "sides",
+            kind: None,
+            settings: LoopSettings {
+                workers: 7,
+                serial: true,
+                seeds: ["left", "right"].map(|side| Key::new("", side)).to_vec(),
+                ..LoopSettings::default()
+            },
+            wake_ups: Vec::new(),
+            reconcile: Arc::new(room),
+        }],
+    })
+}
+
+/// How often each side was looked at.
+#[derive(Default)]
+struct Rounds(Mutex<std::collections::BTreeMap<Key, usize>>);
+
+impl Memory<usize> for Rounds {
+    fn commit(&self, key: &Key, rounds: usize) {
+        self.0.lock().insert(key.clone(), rounds);
+    }
+}
+
+/// Looks at a side again and again, three times in all.
+struct Sides(Arc<Rounds>);
+
+impl Room<usize> for Sides {
+    type View = usize;
+
+    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<usize>, ObserveError> {
+        Ok(Observation::View(self.0.0.lock().get(key).copied().unwrap_or_default()))
+    }
+
+    fn plan(rounds: &usize, _: Timestamp) -> Plan<usize> {
+        let rounds = rounds + 1;
+        Plan { requeue_after: (rounds < 3).then_some(PERIOD), ..Plan::default() }.with_note(rounds)
+    }
+}
+
+/// What controllers are built from. Nobody listens where its clients would ask.
+async fn runtime() -> Runtime {
+    let (metrics, clock): (Registry, SharedClock) =
+        (Registry::new(), Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH)));
+    let connection = Connection::load(None, Some("http://127.0.0.1:1")).await.unwrap();
+    let client_metrics = ClientMetrics::register(&metrics).unwrap();
+    let clients = ClientBuilder::new(connection, ClientOptions::default(), client_metrics).await.unwrap();
+    let source = Arc::new(clients.root("shared-informers"));
+    let handle = tokio::runtime::Handle::current();
+    Runtime {
+        config: Config::default(),
+        informers: Informers::new(source, InformersConfig::default(), handle, &metrics).unwrap(),
+        events: EventBroadcaster::new(Arc::clone(&clock), EventMetrics::register(&metrics).unwrap()),
+        observer: clients.root("observer"),
+        discovery: Arc::new(Discovery::new(clients.root("discovery"))),
+        clients,
+        clock,
+        queue_metrics: QueueMetrics::register(&metrics).unwrap(),
+        reconcile_metrics: ReconcileMetrics::register(&metrics).unwrap(),
+        room_metrics: RoomMetrics::new(metrics),
+        pages: Arc::new(Router::new()),
+        signer: None,
+        root_ca: None,
+        report: Arc::new(Unreported),
+        writes: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_follows_no_object_begins_with_its_seeds() {
+    let runtime = runtime().await;
+    let mut instance = Instance::prepare(&DESCRIPTOR, &runtime).unwrap();
+    let [work] = instance.loops() else { panic!("one loop") };
+    let work = work.clone();
+    assert_eq!(work.workers, 1, "it is serial");
+    tokio::time::sleep(PERIOD).await;
+    assert_eq!((work.stats().syncs(), work.queue().len()), (0, 0), "it has not started");
+    instance.start(&CancellationToken::new()).await.unwrap();
+    let began = tokio::time::Instant::now();
+    for rounds in 1..=3 {
+        while work.stats().syncs() < rounds * 2 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let passed = PERIOD * u32::try_from(rounds - 1).unwrap();
+        assert!(began.elapsed() - passed <= Duration::from_secs(1), "{rounds}: {:?}", began.elapsed());
+    }
+    tokio::time::sleep(PERIOD * 3).await;
+    assert_eq!(work.stats().syncs(), 6, "they remember");
+    instance.stop(Duration::from_secs(1)).await;
+}
