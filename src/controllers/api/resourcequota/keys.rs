@@ -1,13 +1,14 @@
 //! Which changes make a quota worth counting anew: what went, what ended, what became less. What is new has been charged by
 //! admission.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use super::PRIMARY;
 use super::measure::{Measured, Resource, measures};
+use super::memory::Recounts;
 use super::plan::{same_amounts, storage, takes, volume_attributes_classes};
 use crate::api::Kind;
 use crate::api::charge::Amounts;
@@ -39,62 +40,6 @@ impl Priority {
         } else {
             Self::InTurn
         }
-    }
-}
-
-/// Quotas of which the last count may rest on an old state of them.
-///
-/// What went may be known before what admission had charged a moment earlier: the watch of quotas may be the later one.
-/// Then the count is what the quota seems to say already, and nothing is written; the charge that is heard of next is one too
-/// many. So the first time that a quota says something else after such a count, it is counted once more.
-#[derive(Clone, Default)]
-pub(super) struct Recounts(Arc<Mutex<HashMap<Key, Recount>>>);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Recount {
-    /// It is to be counted because of a change.
-    Due,
-    /// It was counted, and has said nothing new since.
-    Counted,
-    /// It has said something else since it was counted.
-    Late,
-}
-
-impl Recounts {
-    /// The same map, which notes what it hands over.
-    pub(super) fn noting(&self, map: KeyMap) -> KeyMap {
-        let recounts = self.clone();
-        Arc::new(move |delta, add| map(delta, &mut |key| add(recounts.due(key))))
-    }
-
-    fn due(&self, key: Key) -> Key {
-        self.0.lock().insert(key.clone(), Recount::Due);
-        key
-    }
-
-    /// A quota says something else. Whether it is to be counted once more.
-    fn hears(&self, key: &Key) -> bool {
-        let mut recounts = self.0.lock();
-        let counted = recounts.get_mut(key).filter(|recount| **recount == Recount::Counted);
-        counted.map(|recount| *recount = Recount::Late).is_some()
-    }
-
-    /// A quota is about to be counted. Whether that is because of what it has said since it was counted last.
-    pub(super) fn counts(&self, key: &Key) -> bool {
-        let mut recounts = self.0.lock();
-        match recounts.get_mut(key) {
-            Some(Recount::Late) => recounts.remove(key).is_some(),
-            Some(due) => {
-                *due = Recount::Counted;
-                false
-            }
-            None => false,
-        }
-    }
-
-    /// A quota has gone.
-    fn forget(&self, key: &Key) {
-        self.0.lock().remove(key);
     }
 }
 

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`measure`] | what a name in `spec.hard` counts |
 //! | [`keys`] | which changes make a quota worth counting anew |
+//! | [`memory`] | which quotas are to be counted once more |
 //! | [`view`] | reading what is to be counted |
 //! | [`plan`] | counting, and the status that comes of it |
 //!
@@ -43,12 +44,14 @@ use crate::model::{Failure, Key, Plan};
 
 mod keys;
 mod measure;
+mod memory;
 mod plan;
 #[cfg(test)]
 mod tests;
 mod view;
 
-use keys::{Others, Priority, Recounts};
+use keys::{Others, Priority};
+use memory::{Recount, Recounts};
 use view::View;
 
 /// The queue of what is counted anew, and that of quotas whose status says nothing yet about something that they limit.
@@ -95,6 +98,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     });
     let each = |queue, priority, resync, mut wake_ups: Vec<WakeUp>| {
         wake_ups.push(quotas.wakes(keys::of_quotas(priority, quotas.lister(), recounts.clone())));
+        let room = RoomAdapter::new(Quotas(Arc::clone(&counter)));
         Loop {
             queue,
             kind: Some(&RESOURCE_QUOTAS),
@@ -103,7 +107,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 ..LoopSettings::with_workers(flags.concurrent_resource_quota_syncs)
             },
             wake_ups,
-            reconcile: Arc::new(RoomAdapter::new(Quotas(Arc::clone(&counter)))),
+            reconcile: Arc::new(room.remembered_by(Arc::new(recounts.clone()))),
         }
     };
     let counted = vec![
@@ -137,7 +141,7 @@ struct Counter {
 /// The room of one loop.
 struct Quotas(Arc<Counter>);
 
-impl Room for Quotas {
+impl Room<Option<Recount>> for Quotas {
     type View = View;
 
     fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
@@ -146,7 +150,7 @@ impl Room for Quotas {
         Ok(view.into())
     }
 
-    fn plan(view: &View, now: Timestamp) -> Plan {
-        plan::plan(view, now)
+    fn plan(view: &View, now: Timestamp) -> Plan<Option<Recount>> {
+        plan::plan(view, now).with_note(view.recount)
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::measure::measures;
+use super::memory::Recount;
 use super::view::View;
 use crate::api::kinds::RESOURCE_QUOTAS;
 use crate::api::quota::{ResourceQuota, field};
@@ -35,7 +36,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     let quota = &view.quota;
     let mut plan = Plan::default();
-    if view.late {
+    if view.recount == Some(Recount::Late) {
         plan.look_again_after(COUNT_AGAIN);
         return plan;
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Counter;
 use super::measure::{Measure, Resource, measures};
+use super::memory::Recount;
 use crate::api::core::{Pod, Service};
 use crate::api::kinds::{DEVICE_CLASSES, RESOURCE_CLAIMS};
 use crate::api::quota::{DeviceClass, PersistentVolumeClaim, ResourceClaim, ResourceQuota};
@@ -24,9 +25,9 @@ pub(super) struct View {
     pub(super) objects: BTreeMap<Str, Known<usize>>,
     /// Whether devices count as extended resources.
     pub(super) extended: bool,
-    /// Whether it is looked at because it said something new after it was counted: what admission has charged may not be
-    /// stored yet.
-    pub(super) late: bool,
+    /// Whether it is to be counted for a change. If it is late, it is looked at because it said something new after it was
+    /// counted: what admission has charged may not be stored yet.
+    pub(super) recount: Option<Recount>,
 }
 
 /// Something that may not be there to be counted.
@@ -50,9 +51,9 @@ pub(super) struct Devices {
 }
 
 pub(super) fn observe(counter: &Counter, key: &Key) -> Option<View> {
-    let late = counter.recounts.counts(key);
+    let recount = counter.recounts.of(key);
     let quota = counter.quotas.get(key)?;
-    let mut view = View { quota: Arc::clone(&quota), extended: counter.extended, late, ..View::default() };
+    let mut view = View { quota: Arc::clone(&quota), extended: counter.extended, recount, ..View::default() };
     let namespace = &key.namespace;
     let all = |name| measures(name).into_iter();
     let counted: Vec<(&Str, Measure<'_>)> =

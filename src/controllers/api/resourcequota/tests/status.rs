@@ -37,7 +37,7 @@ fn a_status_that_says_so_already_is_not_written() {
     assert!(plan.steps.is_empty() && plan.requeue_after.is_none() && plan.retry.is_none(), "{plan:?}");
     // Admission has charged, and what for may not be stored yet.
     view.pods.clear();
-    view.late = true;
+    view.recount = Some(super::super::memory::Recount::Late);
     let plan = planned(&view);
     assert!(plan.steps.is_empty() && plan.requeue_after == AGAIN && plan.retry.is_none(), "{plan:?}");
 }
