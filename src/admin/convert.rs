@@ -42,7 +42,7 @@ pub(super) fn trace_id(id: Option<TraceId>) -> String {
 }
 
 pub(super) fn object_key(key: &Key) -> proto::ObjectKey {
-    proto::ObjectKey { namespace: key.namespace.to_string(), name: key.name.to_string() }
+    proto::ObjectKey { namespace: key.namespace.to_string(), name: key.name_and_part() }
 }
 
 pub(super) fn phase(phase: &Phase) -> proto::Phase {

@@ -40,7 +40,7 @@ use crate::model::clock::SharedClock;
 use crate::model::plan::{Cooldown, Failure, Plan};
 use crate::queue::{Item, WorkQueue};
 use crate::telemetry::tracing::{child, present};
-use crate::wire::{ObjectHead, Str};
+use crate::wire::ObjectHead;
 
 /// How long a key whose expectations are not met rests if no event wakes it before: as long again as it has waited, so
 /// that a cache that is a moment late costs a moment, and one that is far behind a look in a second.
@@ -228,8 +228,7 @@ impl Worker {
 
     /// The key whose expectations hold `key` back: its own, or in a serial loop one for all.
     pub(super) fn expecting<'a>(&self, key: &'a Key) -> &'a Key {
-        const WHOLE_LOOP: &Key = &Key { namespace: Str::EMPTY, name: Str::EMPTY };
-        if self.settings.serial { WHOLE_LOOP } else { key }
+        if self.settings.serial { &Key::EMPTY } else { key }
     }
 
     /// Puts a key aside on which reconciling has panicked: what it had written may be unknown, and the next try might

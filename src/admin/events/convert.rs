@@ -174,7 +174,7 @@ fn object(object: &ObjectRef) -> proto::ObjectReference {
     proto::ObjectReference {
         resource: object.kind.map(kind_name).unwrap_or_default(),
         namespace: object.key.namespace.to_string(),
-        name: object.key.name.to_string(),
+        name: object.key.name_and_part(),
         uid: object.uid.to_string(),
     }
 }

@@ -170,7 +170,7 @@ impl DynamicRoom for Hub {
 fn put(affected: AffectedObjects, enqueue: Enqueue<'_>) {
     for (queue, uids) in [(DELETE, affected.delete), (ORPHAN, affected.orphan)] {
         for uid in uids {
-            enqueue(queue, Key { name: uid.to_str(), ..Key::default() });
+            enqueue(queue, Key::new("", uid.to_str()));
         }
     }
 }

@@ -318,7 +318,7 @@ impl Sighting {
         if !kind.namespaced {
             place.namespace = Str::EMPTY;
         }
-        let key = Key { namespace: place.namespace.clone(), name: place.coordinates.name.clone() };
+        let key = Key::new(place.namespace.clone(), place.coordinates.name.clone());
         match find(reads, kind, &key, &place.uid) {
             Err(Missing::NotRead(read)) if self.needs.contains(&read) => {}
             Err(Missing::NotRead(read)) => self.needs.push(read),

@@ -57,9 +57,9 @@ impl Room for Tokens {
     }
 }
 
-/// The key of an account's reference to a secret: `account/secret` stands for the name.
+/// The key of an account's reference to a secret, which is its part.
 pub(super) fn reference(namespace: &str, account: &str, secret: &str) -> Key {
-    Key::new(namespace, format!("{account}/{secret}"))
+    Key::new(namespace, account).with_part(secret)
 }
 
 /// Reads the accounts of secrets that are gone. Keys are made by [`reference`].
@@ -84,13 +84,13 @@ impl Room for References {
         _: &[Failure],
         _: &Reads,
     ) -> Result<Observation<ReferenceView>, ObserveError> {
-        let Some((account, secret)) = key.name.split_once('/') else {
+        let Some(secret) = key.part() else {
             return Err(ObserveError::Terminal(format!("{key} is no reference to a secret")));
         };
         if self.secrets.get(&Key::new(key.namespace.clone(), secret)).is_some() {
             return Ok(Observation::Nothing);
         }
-        let account = self.accounts.get(&Key::new(key.namespace.clone(), account));
+        let account = self.accounts.get(key);
         let lists = |account: &Arc<ServiceAccount>| account.secrets.iter().any(|held| held.name == secret);
         let view = account.filter(lists).map(|account| ReferenceView { account, secret: secret.into() });
         Ok(view.into())

@@ -154,7 +154,7 @@ impl Graph {
 pub(super) fn identity(node: &Node) -> Option<ObjectIdentity> {
     Some(ObjectIdentity {
         kind: node.kind?,
-        key: Key { namespace: node.namespace.clone(), name: node.name.clone() },
+        key: Key::new(node.namespace.clone(), node.name.clone()),
         uid: node.uid.clone(),
     })
 }

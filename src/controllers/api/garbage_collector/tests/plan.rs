@@ -177,7 +177,7 @@ fn what_goes_as_it_was_observed_is_not_read() {
         let reads = Reads::default()
             .with_object(&THING, Key::of(&lost), Ok(None))
             .with_object(&THING, Key::of(&solid), Ok(Some(partial(&solid))))
-            .with_object(&THING, Key { namespace: "a".into(), name: "elsewhere".into() }, Ok(None));
+            .with_object(&THING, Key::new("a", "elsewhere"), Ok(None));
         let Ok(Observation::Needs(needs)) = observe(&graph, &resolve, &delete(&object), false, &reads) else {
             panic!("{object:?} is to be read")
         };

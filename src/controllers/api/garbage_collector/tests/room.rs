@@ -132,7 +132,7 @@ fn an_owner_whose_kind_is_not_known_yet_is_looked_for_again() {
     let dependent = object("dependent").owned_by(&THING, &object("owner"));
     let _ = room.see(&dependent);
     let attempts = &room.built.loops[0].reconcile;
-    let key = Key { name: dependent.uid.to_str(), ..Key::default() };
+    let key = Key::new("", dependent.uid.to_str());
     let read = Reads::default().with_object(&THING, Key::of(&dependent), Ok(Some(partial(&dependent))));
     let pass = attempts.plan(&key, &[], &read, Timestamp::UNIX_EPOCH);
     let Ok(Pass::Plan(plan, _)) = pass else { panic!("{pass:?}") };
@@ -146,7 +146,7 @@ fn an_object_that_is_not_what_was_observed_any_more_is_read() {
     let dependent = object("dependent").owned_by(&THING, &owner);
     let _ = (room.see(&owner), room.see(&dependent), room.lose(&owner.at(4)));
     let attempts = &room.built.loops[0].reconcile;
-    let key = Key { name: dependent.uid.to_str(), ..Key::default() };
+    let key = Key::new("", dependent.uid.to_str());
     let pass = |code: u16| {
         let failure = Failure {
             what: "delete things a/dependent".to_owned(),

@@ -105,7 +105,7 @@ impl Server {
     pub(super) fn owner(&self, dependent: &ObjectMeta, reference: &OwnerReference) -> Option<&ObjectMeta> {
         let kind = resolve(&reference.api_version, &reference.kind).ok()?;
         let namespace = if kind.namespaced { dependent.namespace.clone() } else { Str::EMPTY };
-        let owner = self.objects.get(&(position(kind), Key { namespace, name: reference.name.clone() }))?;
+        let owner = self.objects.get(&(position(kind), Key::new(namespace, reference.name.clone())))?;
         (owner.uid == reference.uid).then_some(owner)
     }
 
