@@ -46,7 +46,6 @@ static SECRET_METADATA: Kind = Kind {
     namespaced: true,
     metadata_only: true,
     decode: decode_metadata,
-    indexes: &[],
 };
 
 fn decode(kind: &Kind, bytes: &Bytes) -> AnyObject {

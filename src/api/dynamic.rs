@@ -33,7 +33,6 @@ pub fn kind(group: &str, version: &str, kind: &str, resource: &str, namespaced: 
         namespaced,
         metadata_only: true,
         decode: decode_metadata,
-        indexes: &[],
     }));
     rows.insert((row.group, row.version, row.kind, row.resource, namespaced), row);
     row

@@ -73,5 +73,4 @@ pub static EVENTS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode,
-    indexes: &[],
 };

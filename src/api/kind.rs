@@ -52,15 +52,15 @@ impl fmt::Display for GroupVersionResource {
 /// The values under which an index files an object.
 pub type IndexKeys = SmallVec<[Str; 1]>;
 
-/// A secondary index of a store.
+/// A secondary index of a store. Every store is indexed by namespace and name anyway.
 pub struct Index {
-    /// Unique within the kind.
+    /// Unique among the indexes of a kind: whoever asks for one of this name shares it.
     pub name: &'static str,
     /// The values under which the object is filed.
     pub keys: fn(&dyn Object) -> IndexKeys,
 }
 
-/// A resource that can be watched and written: where it is, how it is decoded, how its store is indexed.
+/// A resource that can be watched and written: where it is, and how it is decoded.
 pub struct Kind {
     /// API group; empty for core.
     pub group: &'static str,
@@ -76,8 +76,6 @@ pub struct Kind {
     pub metadata_only: bool,
     /// Decodes one object, without its envelope. The bytes belong to a larger buffer: what is kept must be copied.
     pub decode: fn(&Bytes) -> Result<AnyObject, WireError>,
-    /// Secondary indexes; every store is indexed by namespace and name anyway.
-    pub indexes: &'static [Index],
 }
 
 impl Kind {

@@ -12,63 +12,12 @@ use super::core::{
 };
 use super::discovery::EndpointSlice;
 use super::endpoints::Endpoints;
-use super::kind::{AnyObject, Index, IndexKeys, Kind, Object};
+use super::kind::{AnyObject, Kind, Object};
 use super::meta::{ObjectMeta, PartialObjectMetadata};
 use super::networking::ServiceCidr;
 use super::quota::{DeviceClass, PersistentVolumeClaim, ResourceClaim, ResourceQuota};
 use crate::wire::splice::{Edit, edit, without};
 use crate::wire::{Keep, Message, Str, WireError};
-
-/// Index of objects by the UID of their managing controller; objects without one are filed by
-/// [`orphan_key`].
-pub const BY_CONTROLLER: &str = "controller";
-
-/// The value under which [`BY_CONTROLLER`] files the objects of a namespace that nobody manages.
-pub fn orphan_key(namespace: &str) -> Str {
-    Str::from(format!("orphan/{namespace}"))
-}
-
-fn controller_keys(object: &dyn Object) -> IndexKeys {
-    let meta = object.meta();
-    let key = meta.controller().map_or_else(|| orphan_key(&meta.namespace), |owner| owner.uid.to_str());
-    IndexKeys::from_elem(key, 1)
-}
-
-const CONTROLLER_INDEX: &[Index] = &[Index { name: BY_CONTROLLER, keys: controller_keys }];
-
-/// Index of services by a pair of their selector, so that those that may select a pod are found by its labels; see
-/// [`selector_key`]. A service without a selector is not in it.
-pub const BY_SELECTOR: &str = "selector";
-
-/// The value under which [`BY_SELECTOR`] files a service of this namespace.
-pub fn selector_key(namespace: &str, label: &str, value: &str) -> Str {
-    Str::from(format!("{namespace}/{label}={value}"))
-}
-
-/// The last pair: of several the last in the alphabet mostly tells more (`app`, `statefulset.kubernetes.io/pod-name`).
-fn selector_keys(object: &dyn Object) -> IndexKeys {
-    let any: &dyn std::any::Any = object;
-    let service = any.downcast_ref::<Service>();
-    let pair = service.and_then(|service| service.spec.selector.as_slice().last());
-    pair.map(|(label, value)| selector_key(&object.meta().namespace, label, value)).into_iter().collect()
-}
-
-/// Index of EndpointSlices by [`service_key`] of the service that their label names.
-pub const BY_SERVICE: &str = "service";
-
-/// Label of an EndpointSlice: the service that it belongs to.
-pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
-
-/// The value under which [`BY_SERVICE`] files the slices of a service.
-pub fn service_key(namespace: &str, service: &str) -> Str {
-    Str::from(format!("{namespace}/{service}"))
-}
-
-fn service_keys(object: &dyn Object) -> IndexKeys {
-    let meta = object.meta();
-    let service = meta.labels.get(SERVICE_NAME);
-    service.map(|service| service_key(&meta.namespace, service)).into_iter().collect()
-}
 
 /// What some controller reads of pods.
 const POD: Keep = Keep {
@@ -239,7 +188,6 @@ pub static PODS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_pod,
-    indexes: CONTROLLER_INDEX,
 };
 
 /// ReplicaSets.
@@ -251,7 +199,6 @@ pub static REPLICA_SETS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_kept::<ReplicaSet>,
-    indexes: CONTROLLER_INDEX,
 };
 
 /// Deployments.
@@ -263,7 +210,6 @@ pub static DEPLOYMENTS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_kept::<Deployment>,
-    indexes: &[],
 };
 
 /// ServiceAccounts.
@@ -275,7 +221,6 @@ pub static SERVICE_ACCOUNTS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_kept::<ServiceAccount>,
-    indexes: &[],
 };
 
 /// Secrets, with their data.
@@ -287,7 +232,6 @@ pub static SECRETS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_kept::<Secret>,
-    indexes: &[],
 };
 
 /// ConfigMaps, with their data.
@@ -299,15 +243,13 @@ pub static CONFIG_MAPS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_config_map,
-    indexes: &[],
 };
 
 /// Namespaces.
 pub static NAMESPACES: Kind = NAMESPACES_ROW;
 
 /// Namespaces with their bytes: read live, to be written. The cached ones are [`NAMESPACES`].
-pub static ENDING_NAMESPACES: Kind =
-    Kind { decode: decode_kept::<EndingNamespace>, indexes: &[], ..NAMESPACES_ROW };
+pub static ENDING_NAMESPACES: Kind = Kind { decode: decode_kept::<EndingNamespace>, ..NAMESPACES_ROW };
 
 const NAMESPACES_ROW: Kind = Kind {
     group: "",
@@ -317,7 +259,6 @@ const NAMESPACES_ROW: Kind = Kind {
     namespaced: false,
     metadata_only: false,
     decode: decode::<Namespace>,
-    indexes: &[],
 };
 
 /// Leases.
@@ -329,7 +270,6 @@ pub static LEASES: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_kept::<Lease>,
-    indexes: &[],
 };
 
 /// Services.
@@ -341,7 +281,6 @@ pub static SERVICES: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_service,
-    indexes: &[Index { name: BY_SELECTOR, keys: selector_keys }],
 };
 
 /// Nodes.
@@ -353,7 +292,6 @@ pub static NODES: Kind = Kind {
     namespaced: false,
     metadata_only: false,
     decode: decode_node,
-    indexes: &[],
 };
 
 /// EndpointSlices.
@@ -365,7 +303,6 @@ pub static ENDPOINT_SLICES: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_kept::<EndpointSlice>,
-    indexes: &[Index { name: BY_SERVICE, keys: service_keys }],
 };
 
 /// Endpoints.
@@ -377,7 +314,6 @@ pub static ENDPOINTS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_kept::<Endpoints>,
-    indexes: &[],
 };
 
 /// ResourceQuotas.
@@ -389,7 +325,6 @@ pub static RESOURCE_QUOTAS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_kept::<ResourceQuota>,
-    indexes: &[],
 };
 
 /// PersistentVolumeClaims.
@@ -401,7 +336,6 @@ pub static PERSISTENT_VOLUME_CLAIMS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_volume_claim,
-    indexes: &[],
 };
 
 /// ResourceClaims.
@@ -413,7 +347,6 @@ pub static RESOURCE_CLAIMS: Kind = Kind {
     namespaced: true,
     metadata_only: false,
     decode: decode_resource_claim,
-    indexes: &[],
 };
 
 /// DeviceClasses.
@@ -425,7 +358,6 @@ pub static DEVICE_CLASSES: Kind = Kind {
     namespaced: false,
     metadata_only: false,
     decode: decode_device_class,
-    indexes: &[],
 };
 
 /// ServiceCIDRs.
@@ -437,7 +369,6 @@ pub static SERVICE_CIDRS: Kind = Kind {
     namespaced: false,
     metadata_only: false,
     decode: decode_kept::<ServiceCidr>,
-    indexes: &[],
 };
 
 /// IPAddresses, of which the metadata says everything but whose they are.
@@ -449,7 +380,6 @@ pub static IP_ADDRESSES: Kind = Kind {
     namespaced: false,
     metadata_only: true,
     decode: decode::<PartialObjectMetadata>,
-    indexes: &[],
 };
 
 /// All kinds, for tests that hold for each.

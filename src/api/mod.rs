@@ -13,6 +13,7 @@ pub mod document;
 pub mod dynamic;
 pub mod endpoints;
 pub mod events;
+pub mod indexes;
 mod kind;
 pub mod kinds;
 pub mod meta;

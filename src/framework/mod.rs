@@ -41,5 +41,5 @@ pub use room::{
 };
 pub use settings::{BucketConfig, LoopSettings, QueueConfig, Tries, workers};
 pub use stats::{KeyFailure, LoopStats};
-pub use watch::{CacheSource, Debounce, KeyMap, WakeUp, Watch};
+pub use watch::{CacheSource, Debounce, KeyMap, Selecting, WakeUp, Watch};
 pub use worker::Outcome;

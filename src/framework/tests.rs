@@ -2,6 +2,7 @@
 
 mod rooms;
 mod seeds;
+mod wakes;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -8,9 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::{Kind, Object};
-use crate::informer::{Delta, Lister, Store};
+use crate::api::meta::ObjectMeta;
+use crate::api::{Index, Kind, Object};
+use crate::informer::{Delta, Indexed, Lister, Store};
 use crate::model::Key;
+use crate::model::selects::{Selects, filed_under, looked_up_under};
 
 /// The caches of a controller under construction, see [`Build::watch`](super::Build::watch).
 #[derive(Clone, Copy)]
@@ -47,9 +49,43 @@ impl<T: Object> Watch<T> {
         self.lister.clone()
     }
 
+    /// Files the objects under an index. Its table is there, and is paid for, as long as somebody uses it.
+    pub fn index(&self, index: &'static Index) -> Indexed<T> {
+        Indexed::new(self.lister.store(), index)
+    }
+
     /// Queues the keys that a change concerns, in the loop that is given this. [`wake`](super::wake) has the usual ones.
     pub fn wakes(&self, keys: KeyMap) -> WakeUp {
         WakeUp { kind: self.kind, field_selector: self.field_selector, keys, debounce: Debounce::None }
+    }
+}
+
+impl<T: Selects> Watch<T> {
+    /// Files the objects by what they select.
+    pub fn selecting(&self) -> Selecting<T> {
+        Selecting::new(self.lister.store())
+    }
+}
+
+/// Objects that select others by labels, filed so that those that select one are found without looking at all.
+pub struct Selecting<T>(Indexed<T>);
+
+impl<T: Selects> Selecting<T> {
+    const INDEX: Index = Index { name: "selector", keys: filed_under::<T> };
+
+    /// The objects of `store`.
+    pub fn new(store: &Arc<Store>) -> Self {
+        Self(Indexed::new(store, &Self::INDEX))
+    }
+
+    /// Hands over the key of each that selects an object with this metadata.
+    pub fn keys(&self, meta: &ObjectMeta, add: &mut dyn FnMut(Key)) {
+        for value in looked_up_under(meta) {
+            let filed = self.0.filed(&value);
+            for found in filed.iter().filter(|found| found.selects(&meta.labels)) {
+                add(Key::of(found.meta()));
+            }
+        }
     }
 }
 

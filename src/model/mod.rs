@@ -13,6 +13,7 @@ pub mod plan;
 pub mod pods;
 pub mod quantity;
 pub mod selector;
+pub mod selects;
 pub mod slices;
 pub mod subsets;
 pub mod template;

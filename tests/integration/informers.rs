@@ -38,7 +38,6 @@ static METADATA: Kind = Kind {
     namespaced: true,
     metadata_only: true,
     decode: decode_metadata,
-    indexes: &[],
 };
 
 fn decode_metadata(bytes: &Bytes) -> Result<AnyObject, WireError> {

@@ -21,7 +21,6 @@ static THING: Kind = Kind {
     namespaced: true,
     metadata_only: true,
     decode: |_| Ok(Arc::new(PartialObjectMetadata::default())),
-    indexes: &[],
 };
 
 /// Bytes per node that a graph may cost beyond the strings of its objects.

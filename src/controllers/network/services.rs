@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::api::core::{ContainerPort, Pod, Service, ServicePort};
 use crate::api::discovery::EndpointSlice;
 use crate::api::endpoints::{EncodedSubset, Endpoints};
-use crate::api::kinds::{BY_SELECTOR, SERVICE_NAME, selector_key};
-use crate::framework::{KeyMap, ObserveError};
-use crate::informer::{Delta, Lister};
+use crate::api::indexes::SERVICE_NAME;
+use crate::framework::{KeyMap, ObserveError, Selecting, wake};
+use crate::informer::Delta;
 use crate::model::Key;
 use crate::model::plan::Cooldown;
 use crate::model::slices::HeldSlice;
-use crate::wire::{IntOrString, Labels, Str, Time};
+use crate::wire::{IntOrString, Str, Time};
 
 /// Label of what belongs to a headless Service.
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
@@ -58,54 +58,17 @@ const NO_ADDRESS: &str = "None";
 const EXTERNAL_NAME: &str = "ExternalName";
 
 /// A change of a pod concerns the Services that select it, if they would show it, or that did.
-pub(super) fn of_pods(services: Lister<Service>) -> KeyMap {
-    Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        // What is there at the start, and at a resync, is told of Services too, and each of those looks at its pods.
-        if delta.initial || delta.resync {
-            return;
-        }
-        let (old, new) = delta.typed::<Pod>();
-        let mut selecting = |pod: &Pod| {
-            for service in selecting(&services, pod) {
-                emit(Key::of(&service.metadata));
-            }
-        };
-        match (old, new) {
-            (Some(old), Some(new)) => {
-                let relabelled = old.metadata.labels != new.metadata.labels;
-                if relabelled {
-                    selecting(old);
-                }
-                if relabelled || looks_different(old, new) {
-                    selecting(new);
-                }
-            }
-            (old, new) => old.into_iter().chain(new).for_each(selecting),
-        }
-    })
+pub(super) fn of_pods(services: Selecting<Service>) -> KeyMap {
+    wake::selecting(services, looks_alike)
 }
 
-/// The Services that select the pod.
-fn selecting(services: &Lister<Service>, pod: &Pod) -> Vec<Arc<Service>> {
-    let (namespace, labels) = (&pod.metadata.namespace, &pod.metadata.labels);
-    let filed = labels
-        .iter()
-        .flat_map(|(label, value)| services.by_index(BY_SELECTOR, &selector_key(namespace, label, value)));
-    filed.filter(|service| selects(&service.spec.selector, labels)).collect()
-}
-
-/// Whether `labels` have all pairs of a selector that is not empty.
-pub(super) fn selects(selector: &Labels, labels: &Labels) -> bool {
-    !selector.is_empty() && selector.iter().all(|(label, value)| labels.get(label) == Some(value))
-}
-
-/// Whether an endpoint would show the change of a pod.
-fn looks_different(old: &Pod, new: &Pod) -> bool {
+/// Whether no endpoint would show the change of a pod.
+fn looks_alike(old: &Pod, new: &Pod) -> bool {
     let shown = |pod: &Pod| (pod.is_ready(), ready_since(pod), pod.is_finished(), pod.metadata.is_deleting());
-    shown(old) != shown(new)
-        || old.status.pod_ips != new.status.pod_ips
-        || old.spec.node_name != new.spec.node_name
-        || (&old.spec.hostname, &old.spec.subdomain) != (&new.spec.hostname, &new.spec.subdomain)
+    shown(old) == shown(new)
+        && old.status.pod_ips == new.status.pod_ips
+        && old.spec.node_name == new.spec.node_name
+        && (&old.spec.hostname, &old.spec.subdomain) == (&new.spec.hostname, &new.spec.subdomain)
 }
 
 /// Whether the Service's endpoints are the pods that it selects.

@@ -1,4 +1,4 @@
-//! What a store holds: tables of shared objects, by namespace and under the kind's indexes.
+//! What a store holds: tables of shared objects, by namespace and under the indexes that somebody uses.
 //!
 //! A table entry is one pointer pair and one tag byte: keys are not copied but read from the object's metadata, and an
 //! index value that files a single object (the usual case) costs no table at all. Tables that have become mostly empty
@@ -79,21 +79,52 @@ impl Bucket {
     }
 }
 
+/// An index, and what it files.
+struct IndexTable {
+    index: &'static Index,
+    /// Those who have asked for it.
+    users: usize,
+    filed: HashMap<Str, Bucket>,
+}
+
 /// All objects of a store.
+#[derive(Default)]
 pub(super) struct Contents {
     hasher: DefaultHashBuilder,
     namespaces: HashMap<Str, Table>,
-    indexes: Vec<HashMap<Str, Bucket>>,
+    indexes: Vec<IndexTable>,
     count: usize,
 }
 
 impl Contents {
-    pub(super) fn new(indexes: &[Index]) -> Self {
-        Self {
-            hasher: DefaultHashBuilder::default(),
-            namespaces: HashMap::new(),
-            indexes: indexes.iter().map(|_| HashMap::new()).collect(),
-            count: 0,
+    /// Files all objects under an index from here on, unless somebody uses it already.
+    pub(super) fn add_index(&mut self, index: &'static Index) {
+        if let Some(used) = self.indexes.iter_mut().find(|used| used.index.name == index.name) {
+            used.users += 1;
+            return;
+        }
+        let (hasher, mut filed) = (self.hasher, HashMap::new());
+        for object in self.iter() {
+            for value in (index.keys)(object.as_ref()) {
+                file(hasher, &mut filed, value, hash_of(hasher, object), object);
+            }
+        }
+        self.indexes.push(IndexTable { index, users: 1, filed });
+    }
+
+    /// Number of indexes in use.
+    #[cfg(test)]
+    pub(super) fn index_count(&self) -> usize {
+        self.indexes.len()
+    }
+
+    /// Ends one use of an index; with the last, its tables go.
+    pub(super) fn remove_index(&mut self, index: &'static Index) {
+        if let Some(at) = self.indexes.iter().position(|used| used.index.name == index.name) {
+            self.indexes[at].users -= 1;
+            if self.indexes[at].users == 0 {
+                self.indexes.swap_remove(at);
+            }
         }
     }
 
@@ -114,9 +145,9 @@ impl Contents {
         self.namespaces.get(namespace).into_iter().flat_map(|table| table.0.iter())
     }
 
-    pub(super) fn filed(&self, index: usize, value: &str) -> impl Iterator<Item = &AnyObject> {
-        let bucket = self.indexes.get(index).and_then(|filed| filed.get(value));
-        bucket.into_iter().flat_map(Bucket::as_iter)
+    pub(super) fn filed(&self, index: &'static Index, value: &str) -> impl Iterator<Item = &AnyObject> {
+        let used = self.indexes.iter().find(|used| used.index.name == index.name);
+        used.and_then(|used| used.filed.get(value)).into_iter().flat_map(Bucket::as_iter)
     }
 
     /// Makes room for the objects of a list. A table that grows as it is filled hashes what it holds again and again, and
@@ -130,7 +161,7 @@ impl Contents {
     }
 
     /// Files `object` and returns the one that it replaces.
-    pub(super) fn insert(&mut self, indexes: &[Index], object: &AnyObject) -> Option<AnyObject> {
+    pub(super) fn insert(&mut self, object: &AnyObject) -> Option<AnyObject> {
         let meta = object.meta();
         let hash = hash_key(self.hasher, &meta.namespace, &meta.name);
         let table = match self.namespaces.get_mut(meta.namespace.as_str()) {
@@ -141,7 +172,7 @@ impl Contents {
         if old.is_none() {
             self.count += 1;
         }
-        for (index, filed) in indexes.iter().zip(&mut self.indexes) {
+        for IndexTable { index, filed, .. } in &mut self.indexes {
             let values = (index.keys)(object.as_ref());
             let stale: IndexKeys = old.as_ref().map_or_else(IndexKeys::new, |old| (index.keys)(old.as_ref()));
             for value in stale.iter().filter(|value| !values.contains(value)) {
@@ -155,7 +186,7 @@ impl Contents {
     }
 
     /// Takes an object out.
-    pub(super) fn remove(&mut self, indexes: &[Index], namespace: &str, name: &str) -> Option<AnyObject> {
+    pub(super) fn remove(&mut self, namespace: &str, name: &str) -> Option<AnyObject> {
         let hash = hash_key(self.hasher, namespace, name);
         let table = self.namespaces.get_mut(namespace)?;
         let old = table.remove(self.hasher, hash, namespace, name)?;
@@ -163,7 +194,7 @@ impl Contents {
             self.namespaces.remove(namespace);
         }
         self.count -= 1;
-        for (index, filed) in indexes.iter().zip(&mut self.indexes) {
+        for IndexTable { index, filed, .. } in &mut self.indexes {
             for value in (index.keys)(old.as_ref()) {
                 unfile(self.hasher, filed, &value, hash, &old);
             }
@@ -178,8 +209,8 @@ impl Contents {
         for table in self.namespaces.values_mut() {
             table.0.shrink_to_fit(|held| hash_of(hasher, held));
         }
-        for filed in &mut self.indexes {
-            filed.shrink_to_fit();
+        for used in &mut self.indexes {
+            used.filed.shrink_to_fit();
         }
     }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::Store;
+use super::{Store, UsedIndex};
 use crate::api::meta::ObjectMeta;
-use crate::api::{AnyObject, Object};
+use crate::api::{AnyObject, Index, Object};
 use crate::model::Key;
 
 /// A typed view of a store. Objects of another type than `T` are never in it: the kind's decoder makes them.
@@ -57,10 +57,36 @@ impl<T: Object> Lister<T> {
     pub fn select(&self, namespace: &str, wanted: impl Fn(&ObjectMeta) -> bool) -> Vec<Arc<T>> {
         self.store.select(namespace, |held| wanted(held.meta())).into_iter().filter_map(downcast).collect()
     }
+}
 
-    /// All objects that the index `name` files under `value`, in no order.
-    pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<T>> {
-        self.store.by_index(name, value).into_iter().filter_map(downcast).collect()
+/// The objects of a store as an index files them, by a concrete type. The store keeps the index up, and pays for it, as long as
+/// somebody has this or a clone of it.
+pub struct Indexed<T> {
+    index: Arc<UsedIndex>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Indexed<T> {
+    fn clone(&self) -> Self {
+        Self { index: Arc::clone(&self.index), of: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Indexed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Indexed").field(&self.index.index.name).finish()
+    }
+}
+
+impl<T: Object> Indexed<T> {
+    /// Has `store` file its objects under `index`. Objects that it holds are filed now.
+    pub fn new(store: &Arc<Store>, index: &'static Index) -> Self {
+        Self { index: Arc::new(store.use_index(index)), of: PhantomData }
+    }
+
+    /// All objects that are filed under `value`, in no order.
+    pub fn filed(&self, value: &str) -> Vec<Arc<T>> {
+        self.index.filed(value).into_iter().filter_map(downcast).collect()
     }
 }
 

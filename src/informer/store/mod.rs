@@ -1,6 +1,6 @@
 //! The store: what an informer holds, with its indexes and its handlers.
 //!
-//! Objects are filed by namespace and name, and under the kind's own indexes. Reads share a lock that is never held
+//! Objects are filed by namespace and name, and under the indexes that somebody uses ([`Indexed`]). Reads share a lock that is never held
 //! while anything else happens, and clone reference counts only.
 //!
 //! # Order
@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::api::{AnyObject, Kind, Object};
+use crate::api::{AnyObject, Index, Kind, Object};
 use crate::model::Key;
 use crate::wire::Str;
 use contents::Contents;
 pub(crate) use contents::StoreSnapshot;
-pub use lister::{Lister, downcast};
+pub use lister::{Indexed, Lister, downcast};
 
 /// A change of one object: `old` is absent when it appeared, `new` when it is gone. Both are there for an update and
 /// for a resync, where they are the same.
@@ -114,7 +114,7 @@ impl Store {
     pub fn new(kind: &'static Kind) -> Self {
         Self {
             kind,
-            contents: RwLock::new(Contents::new(kind.indexes)),
+            contents: RwLock::default(),
             handlers: Mutex::default(),
             resource_version: RwLock::default(),
         }
@@ -186,19 +186,17 @@ impl Store {
         self.contents.read().namespace(namespace).filter(|held| wanted(held.as_ref())).cloned().collect()
     }
 
-    /// All objects that the index `name` files under `value`, in no order; none if the kind has no such index.
-    pub fn by_index(&self, name: &str, value: &str) -> Vec<AnyObject> {
-        let Some(at) = self.kind.indexes.iter().position(|index| index.name == name) else {
-            return Vec::new();
-        };
-        self.contents.read().filed(at, value).cloned().collect()
+    /// Files all objects under an index for as long as what is returned lives. Several users share one table.
+    fn use_index(self: &Arc<Self>, index: &'static Index) -> UsedIndex {
+        self.contents.write().add_index(index);
+        UsedIndex { store: Arc::clone(self), index }
     }
 
     /// Adds or replaces one object, tells of it, and moves the resource version on. An object whose UID changed is told
     /// as a deletion and an addition.
     pub fn upsert(&self, object: &AnyObject) {
         let mut handlers = self.handlers.lock();
-        let old = self.contents.write().insert(self.kind.indexes, object);
+        let old = self.contents.write().insert(object);
         match &old {
             Some(old) if old.meta().uid != object.meta().uid => {
                 handlers.tell(self.kind, change(Some(old), None));
@@ -214,7 +212,7 @@ impl Store {
     pub fn remove(&self, last: &AnyObject) {
         let meta = last.meta();
         let mut handlers = self.handlers.lock();
-        let held = self.contents.write().remove(self.kind.indexes, &meta.namespace, &meta.name);
+        let held = self.contents.write().remove(&meta.namespace, &meta.name);
         if held.is_some() {
             handlers.tell(self.kind, change(Some(last), None));
         }
@@ -224,7 +222,7 @@ impl Store {
     /// Removes the object at `key`, of which no final state can be had; the handlers hear of the last state known.
     pub fn remove_key(&self, key: &Key, resource_version: &str) {
         let mut handlers = self.handlers.lock();
-        let held = self.contents.write().remove(self.kind.indexes, &key.namespace, &key.name);
+        let held = self.contents.write().remove(&key.namespace, &key.name);
         if held.is_some() {
             handlers.tell(self.kind, change(held.as_ref(), None));
         }
@@ -252,7 +250,7 @@ impl Store {
                 .map(|(held, _)| Arc::clone(held))
                 .collect();
             for held in gone {
-                contents.remove(self.kind.indexes, &held.meta().namespace, &held.meta().name);
+                contents.remove(&held.meta().namespace, &held.meta().name);
                 changes.push((Some(held), None));
             }
             contents.reserve(&objects);
@@ -267,10 +265,10 @@ impl Store {
                 match held.map(|held| held.meta()) {
                     Some(held) if held.uid == meta.uid && held.resource_version == meta.resource_version => {}
                     Some(held) if held.uid != meta.uid => {
-                        changes.push((contents.insert(self.kind.indexes, &object), None));
+                        changes.push((contents.insert(&object), None));
                         changes.push((None, Some(object)));
                     }
-                    _ => changes.push((contents.insert(self.kind.indexes, &object), Some(object))),
+                    _ => changes.push((contents.insert(&object), Some(object))),
                 }
             }
             contents.shrink();
@@ -345,6 +343,25 @@ impl Store {
     /// Called with the handlers' lock held, when they have been told.
     fn advance(&self, resource_version: Str) {
         *self.resource_version.write() = resource_version;
+    }
+}
+
+/// An index of a store in use.
+struct UsedIndex {
+    store: Arc<Store>,
+    index: &'static Index,
+}
+
+impl UsedIndex {
+    /// All objects that the index files under `value`, in no order.
+    fn filed(&self, value: &str) -> Vec<AnyObject> {
+        self.store.contents.read().filed(self.index, value).cloned().collect()
+    }
+}
+
+impl Drop for UsedIndex {
+    fn drop(&mut self) {
+        self.store.contents.write().remove_index(self.index);
     }
 }
 

@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::super::fixture::{PODS, object};
-use super::{Delta, EventHandler, Store};
+use super::{Delta, EventHandler, Indexed, Store};
 use crate::api::core::Pod;
-use crate::api::kinds::{BY_CONTROLLER, orphan_key};
+use crate::api::indexes::{BY_CONTROLLER, orphan_key};
 use crate::api::meta::{ObjectMeta, OwnerReference};
 use crate::api::{AnyObject, kinds};
 use crate::model::Key;
@@ -35,6 +35,7 @@ enum Op {
     Bookmark,
     Resync,
     AddHandler,
+    Reindex,
 }
 
 fn spec() -> impl Strategy<Value = Spec> {
@@ -55,6 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Bookmark),
         1 => Just(Op::Resync),
         1 => Just(Op::AddHandler),
+        1 => Just(Op::Reindex),
     ]
 }
 
@@ -111,7 +113,7 @@ fn rebuilder() -> (EventHandler, Arc<Mutex<Model>>) {
     (handler, view)
 }
 
-fn check(store: &Store, model: &Model) {
+fn check(store: &Store, index: &Indexed<Pod>, model: &Model) {
     let held: Model = store.list().iter().map(|object| (place(object), facts(object))).collect();
     assert_eq!(&held, model);
     assert_eq!(store.len(), model.len());
@@ -120,11 +122,8 @@ fn check(store: &Store, model: &Model) {
         assert_eq!(store.list_namespace(namespace).len(), expected);
     }
     for owner in ["owner-0", "owner-1", "owner-2"] {
-        let filed: Model = store
-            .by_index(BY_CONTROLLER, owner)
-            .iter()
-            .map(|object| (place(object), facts(object)))
-            .collect();
+        let filed = index.filed(owner).into_iter().map(|pod| -> AnyObject { pod });
+        let filed: Model = filed.map(|object| (place(&object), facts(&object))).collect();
         let expected: Model = model
             .iter()
             .filter(|(_, facts)| facts.2.as_deref() == Some(owner))
@@ -134,14 +133,15 @@ fn check(store: &Store, model: &Model) {
     }
     for namespace in ["ns-0", "ns-1", "ns-2"] {
         let expected = model.iter().filter(|(at, facts)| at.0 == namespace && facts.2.is_none()).count();
-        assert_eq!(store.by_index(BY_CONTROLLER, &orphan_key(namespace)).len(), expected);
+        assert_eq!(index.filed(&orphan_key(namespace)).len(), expected);
     }
 }
 
 proptest! {
     #[test]
     fn the_store_is_a_map_and_its_handlers_can_rebuild_it(ops in prop::collection::vec(op(), 0..60)) {
-        let store = Store::new(PODS);
+        let store = Arc::new(Store::new(PODS));
+        let mut index = Some(Indexed::new(&store, &BY_CONTROLLER));
         let mut model = Model::new();
         let mut views = Vec::new();
         for (at, op) in ops.into_iter().enumerate() {
@@ -174,8 +174,13 @@ proptest! {
                     store.add_handler("rebuilder", handler);
                     views.push(view);
                 }
+                Op::Reindex => {
+                    index = None;
+                    prop_assert_eq!(store.contents.read().index_count(), 0);
+                }
             }
-            check(&store, &model);
+            let index = index.get_or_insert_with(|| Indexed::new(&store, &BY_CONTROLLER));
+            check(&store, index, &model);
             prop_assert_eq!(store.handler_panics(), Vec::new());
             for view in &views {
                 prop_assert_eq!(&*view.lock(), &model);
@@ -217,8 +222,10 @@ fn an_object_that_did_not_change_keeps_its_allocation() {
 
 #[test]
 fn a_deletion_carries_the_final_state() {
-    let store = Store::new(PODS);
+    let store = Arc::new(Store::new(PODS));
+    let index: Indexed<Pod> = Indexed::new(&store, &BY_CONTROLLER);
     store.upsert(&object("a", 1));
+    assert_eq!(index.filed(&orphan_key("ns")).len(), 1);
     let last: Arc<Mutex<Option<String>>> = Arc::default();
     let heard = Arc::clone(&last);
     store.add_handler(
@@ -231,7 +238,22 @@ fn a_deletion_carries_the_final_state() {
     );
     store.remove(&object("a", 4));
     assert_eq!(last.lock().as_deref(), Some("4"));
-    assert!(store.by_index(BY_CONTROLLER, &orphan_key("ns")).is_empty());
+    assert!(index.filed(&orphan_key("ns")).is_empty());
+}
+
+#[test]
+fn an_index_is_there_as_long_as_somebody_uses_it() {
+    let store = Arc::new(Store::new(PODS));
+    store.upsert(&object("a", 1));
+    let count = || store.contents.read().index_count();
+    let one: Indexed<Pod> = Indexed::new(&store, &BY_CONTROLLER);
+    let other: Indexed<Pod> = Indexed::new(&store, &BY_CONTROLLER);
+    assert_eq!(count(), 1, "both use the same");
+    let clone = one.clone();
+    drop((one, other));
+    assert_eq!(clone.filed(&orphan_key("ns")).len(), 1);
+    drop(clone);
+    assert_eq!(count(), 0);
 }
 
 #[test]

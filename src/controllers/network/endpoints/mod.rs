@@ -74,7 +74,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let services = build.watch::<Service>(&SERVICES);
     let pods = build.watch::<Pod>(&PODS);
     let endpoints = build.watch::<Endpoints>(&ENDPOINTS);
-    let of_pods = services::of_pods(services.lister());
+    let of_pods = services::of_pods(services.selecting());
     let wake_ups = vec![
         services.wakes(wake::own()),
         pods.wakes(of_pods).debounced(flags.endpoint_updates_batch_period),

@@ -7,6 +7,7 @@ use super::services::{self, HeldEndpoints, read_endpoints};
 use crate::api::core::{Pod, Service};
 use crate::api::endpoints::Endpoints;
 use crate::framework::ObserveError;
+use crate::model::selects::has_all;
 use crate::model::{Failure, Key};
 
 /// A Service that pods serve, or Endpoints whose Service is gone.
@@ -42,7 +43,7 @@ pub(super) fn observe(
         (Some(service), _) if !services::is_served_by_pods(&service) => return Ok(None),
         (Some(service), endpoints) => {
             let selector = &service.spec.selector;
-            let mut pods = room.pods.select(&key.namespace, |pod| services::selects(selector, &pod.labels));
+            let mut pods = room.pods.select(&key.namespace, |pod| has_all(selector, &pod.labels));
             pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
             let held = endpoints.map(read_endpoints).transpose()?;
             Served::By { service, pods, held }

@@ -6,14 +6,14 @@ use super::is_ours;
 use super::topology::{self, Capacity};
 use crate::api::core::{Node, Service};
 use crate::api::discovery::EndpointSlice;
-use crate::api::kinds::{BY_SERVICE, service_key};
+use crate::api::indexes::service_key;
 use crate::framework::KeyMap;
-use crate::informer::{Delta, Lister};
+use crate::informer::{Delta, Indexed, Lister};
 use crate::model::Key;
 
 pub(super) fn of_nodes(
     services: Lister<Service>,
-    slices: Lister<EndpointSlice>,
+    slices: Indexed<EndpointSlice>,
     nodes: Lister<Node>,
 ) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
@@ -27,7 +27,7 @@ pub(super) fn of_nodes(
         let capacity = Capacity::of(nodes.list().iter().map(AsRef::as_ref));
         for service in services.list().into_iter().filter(|service| topology::is_auto(service)) {
             let key = service_key(&service.metadata.namespace, &service.metadata.name);
-            let held = slices.by_index(BY_SERVICE, &key);
+            let held = slices.filed(&key);
             if topology::is_overloaded(
                 held.iter().map(AsRef::as_ref).filter(|slice| is_ours(slice)),
                 &capacity,

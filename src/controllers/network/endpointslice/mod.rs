@@ -30,12 +30,13 @@ use jiff::Timestamp;
 use super::services;
 use crate::api::core::{Node, Pod, Service};
 use crate::api::discovery::EndpointSlice;
+use crate::api::indexes::BY_SERVICE;
 use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, Reads, Room, RoomAdapter, wake,
 };
-use crate::informer::Lister;
+use crate::informer::{Indexed, Lister};
 use crate::model::{Failure, Key, Plan};
 
 mod keys;
@@ -99,7 +100,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let room = Controller {
         services: services.lister(),
         pods: pods.lister(),
-        slices: slices.lister(),
+        slices: slices.index(&BY_SERVICE),
         nodes: nodes.lister(),
         settings: Settings {
             max_per_slice: usize::try_from(flags.max_endpoints_per_slice).unwrap_or(1).max(1),
@@ -109,11 +110,11 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let batch_period = flags.endpointslice_updates_batch_period;
     let wake_ups = vec![
         services.wakes(wake::own()),
-        pods.wakes(services::of_pods(services.lister())).debounced(batch_period),
+        pods.wakes(services::of_pods(services.selecting())).debounced(batch_period),
         slices
             .wakes(services::of_slices(is_ours, false))
             .debounced(batch_period.max(services::SLICES_DEBOUNCE)),
-        nodes.wakes(keys::of_nodes(services.lister(), slices.lister(), nodes.lister())),
+        nodes.wakes(keys::of_nodes(services.lister(), slices.index(&BY_SERVICE), nodes.lister())),
     ];
     Ok(Built {
         loops: vec![Loop {
@@ -130,7 +131,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 struct Controller {
     services: Lister<Service>,
     pods: Lister<Pod>,
-    slices: Lister<EndpointSlice>,
+    /// By the Service that they name.
+    slices: Indexed<EndpointSlice>,
     nodes: Lister<Node>,
     settings: Settings,
 }

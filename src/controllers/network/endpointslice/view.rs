@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::topology::{self, Capacity};
 use super::{Controller, Settings, is_ours, services};
 use crate::api::core::{Pod, Service};
-use crate::api::kinds::{BY_SERVICE, service_key};
+use crate::api::indexes::service_key;
 use crate::framework::ObserveError;
+use crate::model::selects::has_all;
 use crate::model::slices::HeldSlice;
 use crate::model::{Failure, Key};
 use crate::wire::Str;
@@ -41,7 +42,7 @@ pub(super) fn observe(
         return Ok(None);
     }
     let selector = &service.spec.selector;
-    let mut pods = room.pods.select(&key.namespace, |pod| services::selects(selector, &pod.labels));
+    let mut pods = room.pods.select(&key.namespace, |pod| has_all(selector, &pod.labels));
     pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     let mut zones = BTreeMap::new();
     for name in pods.iter().map(|pod| &pod.spec.node_name) {
@@ -54,7 +55,7 @@ pub(super) fn observe(
     let capacity =
         topology::is_auto(&service).then(|| Capacity::of(room.nodes.list().iter().map(AsRef::as_ref)));
     let mut slices = Vec::new();
-    for slice in room.slices.by_index(BY_SERVICE, &service_key(&key.namespace, &key.name)) {
+    for slice in room.slices.filed(&service_key(&key.namespace, &key.name)) {
         if is_ours(&slice) && !slice.metadata.is_deleting() {
             slices.push(services::read_slice(slice)?);
         }

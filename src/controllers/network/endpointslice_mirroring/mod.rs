@@ -24,12 +24,13 @@ use super::services;
 use crate::api::core::Service;
 use crate::api::discovery::EndpointSlice;
 use crate::api::endpoints::Endpoints;
+use crate::api::indexes::BY_SERVICE;
 use crate::api::kinds::{ENDPOINT_SLICES, ENDPOINTS, SERVICES};
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, Reads, Room, RoomAdapter, wake,
 };
-use crate::informer::Lister;
+use crate::informer::{Indexed, Lister};
 use crate::model::{Failure, Key, Plan};
 
 mod keys;
@@ -89,7 +90,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let room = Controller {
         endpoints: endpoints.lister(),
         services: services.lister(),
-        slices: slices.lister(),
+        slices: slices.index(&BY_SERVICE),
         max_per_subset: usize::try_from(flags.mirroring_max_endpoints_per_subset).unwrap_or(1).max(1),
     };
     Ok(Built {
@@ -107,7 +108,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 struct Controller {
     endpoints: Lister<Endpoints>,
     services: Lister<Service>,
-    slices: Lister<EndpointSlice>,
+    /// By the Service that they name.
+    slices: Indexed<EndpointSlice>,
     /// Addresses that are mirrored from one subset at most.
     max_per_subset: usize,
 }

@@ -3,7 +3,7 @@
 use super::services::{HeldEndpoints, LEADER, read_endpoints, read_slice};
 use super::{Controller, is_ours};
 use crate::api::endpoints::Endpoints;
-use crate::api::kinds::{BY_SERVICE, service_key};
+use crate::api::indexes::service_key;
 use crate::framework::ObserveError;
 use crate::model::slices::HeldSlice;
 use crate::model::{Failure, Key};
@@ -32,7 +32,7 @@ pub(super) fn observe(
     let is_manual = room.services.get(key).is_some_and(|service| service.spec.selector.is_empty());
     let endpoints = room.endpoints.get(key).filter(|endpoints| is_manual && wants_a_mirror(endpoints));
     let mut slices = Vec::new();
-    for slice in room.slices.by_index(BY_SERVICE, &service_key(&key.namespace, &key.name)) {
+    for slice in room.slices.filed(&service_key(&key.namespace, &key.name)) {
         if is_ours(&slice) && !slice.metadata.is_deleting() {
             slices.push(read_slice(slice)?);
         }

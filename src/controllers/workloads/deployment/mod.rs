@@ -24,14 +24,13 @@ use jiff::Timestamp;
 use crate::api::Kind;
 use crate::api::apps::{Deployment, ReplicaSet};
 use crate::api::core::Pod;
+use crate::api::indexes::BY_CONTROLLER;
 use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS};
-use crate::api::meta::ObjectMeta;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
-    Observation, ObserveError, Reads, Room, RoomAdapter, wake,
+    Observation, ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
 };
-use crate::informer::{Delta, Lister};
-use crate::model::selector::Selector;
+use crate::informer::{Delta, Indexed, Lister};
 use crate::model::{Failure, Key, Plan};
 
 mod plan;
@@ -78,13 +77,13 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let pods = build.watch::<Pod>(&PODS);
     let wake_ups = vec![
         deployments.wakes(wake::own()),
-        replica_sets.wakes(replica_set_keys(deployments.lister())),
+        replica_sets.wakes(replica_set_keys(deployments.lister(), deployments.selecting())),
         pods.wakes(pod_keys(deployments.lister(), replica_sets.lister())),
     ];
     let room = Controller {
         deployments: deployments.lister(),
-        replica_sets: replica_sets.lister(),
-        pods: pods.lister(),
+        replica_sets: replica_sets.index(&BY_CONTROLLER),
+        pods: pods.index(&BY_CONTROLLER),
         gates: Gates { terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas") },
     };
     Ok(Built {
@@ -101,8 +100,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 /// The room: what it reads, and what is switched on.
 struct Controller {
     deployments: Lister<Deployment>,
-    replica_sets: Lister<ReplicaSet>,
-    pods: Lister<Pod>,
+    /// ReplicaSets by their controller.
+    replica_sets: Indexed<ReplicaSet>,
+    /// Pods by their controller.
+    pods: Indexed<Pod>,
     gates: Gates,
 }
 
@@ -118,34 +119,9 @@ impl Room for Controller {
     }
 }
 
-fn replica_set_keys(deployments: Lister<Deployment>) -> KeyMap {
-    Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        // What is there at the start, and at a resync, is told of Deployments too, and each looks at its ReplicaSets.
-        if delta.initial || delta.resync {
-            return;
-        }
-        let (old, new) = delta.typed::<ReplicaSet>();
-        let owner_before = old.and_then(|set| set.metadata.controller());
-        let owner_now = new.and_then(|set| set.metadata.controller());
-        if let Some(old) = old
-            && (new.is_none() || owner_before != owner_now)
-        {
-            managing_key(&deployments, &old.metadata).into_iter().for_each(&mut *emit);
-        }
-        let Some(new) = new else { return };
-        if owner_now.is_some() {
-            managing_key(&deployments, &new.metadata).into_iter().for_each(emit);
-            return;
-        }
-        let relabelled = old.is_none_or(|old| old.metadata.labels != new.metadata.labels);
-        if (relabelled || owner_before.is_some()) && !new.metadata.is_deleting() {
-            for deployment in deployments.list_namespace(&new.metadata.namespace) {
-                if selects(&deployment, new) {
-                    emit(Key::of(&deployment.metadata));
-                }
-            }
-        }
-    })
+/// A ReplicaSet concerns the Deployment that manages it; one that nobody manages those that select it.
+fn replica_set_keys(deployments: Lister<Deployment>, selecting: Selecting<Deployment>) -> KeyMap {
+    wake::claiming(deployments, selecting, |_: &ReplicaSet, _| false)
 }
 
 /// A Deployment that recreates waits for the last of its old pods to be gone, which no ReplicaSet's status tells.
@@ -161,28 +137,11 @@ fn pod_keys(deployments: Lister<Deployment>, replica_sets: Lister<ReplicaSet>) -
         let set = replica_sets.get(&Key::new(pod.metadata.namespace.clone(), owner.name.clone()));
         let deployment = set
             .filter(|set| set.metadata.uid == owner.uid)
-            .and_then(|set| managing(&deployments, &set.metadata))
+            .and_then(|set| wake::controller_key(&deployments, &set.metadata))
+            .and_then(|key| deployments.get(&key))
             .filter(|deployment| deployment.spec.strategy.r#type == RECREATE);
         if let Some(deployment) = deployment {
             emit(Key::of(&deployment.metadata));
         }
     })
-}
-
-/// The Deployment that manages an object, if one does and we know it. One that we don't know yet brings its own key when
-/// it arrives.
-fn managing(deployments: &Lister<Deployment>, object: &ObjectMeta) -> Option<Arc<Deployment>> {
-    let owner = object.controller().filter(|owner| owner.kind == KIND.kind)?;
-    let found = deployments.get(&Key::new(object.namespace.clone(), owner.name.clone()))?;
-    (found.metadata.uid == owner.uid).then_some(found)
-}
-
-fn managing_key(deployments: &Lister<Deployment>, object: &ObjectMeta) -> Option<Key> {
-    managing(deployments, object).map(|found| Key::of(&found.metadata))
-}
-
-/// Whether the Deployment's selector is usable and selects the ReplicaSet.
-fn selects(deployment: &Deployment, set: &ReplicaSet) -> bool {
-    Selector::compile(&deployment.spec.selector)
-        .is_ok_and(|selector| !selector.is_empty() && selector.matches(&set.metadata.labels))
 }

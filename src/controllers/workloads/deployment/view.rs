@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Controller;
 use crate::api::AnyObject;
 use crate::api::apps::{Deployment, ReplicaSet};
-use crate::api::kinds::{BY_CONTROLLER, orphan_key};
+use crate::api::indexes::orphan_key;
 use crate::framework::ObserveError;
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key};
@@ -49,8 +49,8 @@ pub(super) fn observe(
     let selector = Selector::compile(&deployment.spec.selector)
         .map_err(|error| ObserveError::Terminal(format!("Deployment {key}: {error}")))?;
     let uid = &deployment.metadata.uid;
-    let mut replica_sets = room.replica_sets.by_index(BY_CONTROLLER, &uid.to_str());
-    replica_sets.extend(room.replica_sets.by_index(BY_CONTROLLER, &orphan_key(&key.namespace)));
+    let mut replica_sets = room.replica_sets.filed(&uid.to_str());
+    replica_sets.extend(room.replica_sets.filed(&orphan_key(&key.namespace)));
     // One of ours that the cache has not shown yet, met by its name.
     for met in failures.iter().filter_map(in_the_way).filter(|met| met.metadata.is_controlled_by(uid)) {
         replica_sets.retain(|held| held.metadata.name != met.metadata.name);
@@ -67,7 +67,7 @@ pub(super) fn observe(
 }
 
 fn has_running_pods(room: &Controller, replica_set: &Uid) -> bool {
-    room.pods.by_index(BY_CONTROLLER, &replica_set.to_str()).iter().any(|pod| !pod.is_finished())
+    room.pods.filed(&replica_set.to_str()).iter().any(|pod| !pod.is_finished())
 }
 
 /// The ReplicaSet that bears the name of one that was to be created.

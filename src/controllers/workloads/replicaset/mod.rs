@@ -32,13 +32,13 @@ use jiff::Timestamp;
 use crate::api::Kind;
 use crate::api::apps::ReplicaSet;
 use crate::api::core::Pod;
+use crate::api::indexes::BY_CONTROLLER;
 use crate::api::kinds::{PODS, REPLICA_SETS};
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, Observation,
-    ObserveError, Reads, Room, RoomAdapter, wake,
+    ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
 };
-use crate::informer::{Delta, Lister};
-use crate::model::selector::Selector;
+use crate::informer::{Indexed, Lister};
 use crate::model::{Failure, Key, Plan, pods};
 
 mod metrics;
@@ -80,13 +80,21 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let replica_sets = build.watch::<ReplicaSet>(&REPLICA_SETS);
     let pods = build.watch::<Pod>(&PODS);
-    let wake_ups = vec![replica_sets.wakes(wake::own()), pods.wakes(pod_keys(replica_sets.lister()))];
+    let wake_ups = vec![
+        replica_sets.wakes(wake::own()),
+        pods.wakes(pod_keys(replica_sets.lister(), replica_sets.selecting())),
+    ];
     let gates = Gates {
         deletion_cost: (build.gate)("PodDeletionCost"),
         terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas"),
     };
     let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
-    let room = Controller { replica_sets: replica_sets.lister(), pods: pods.lister(), gates };
+    let room = Controller {
+        replica_sets: replica_sets.lister(),
+        siblings: replica_sets.index(&BY_CONTROLLER),
+        pods: pods.index(&BY_CONTROLLER),
+        gates,
+    };
     Ok(Built {
         loops: vec![Loop {
             queue: "replicaset",
@@ -101,7 +109,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 /// The room: what it reads, and what is switched on.
 struct Controller {
     replica_sets: Lister<ReplicaSet>,
-    pods: Lister<Pod>,
+    /// ReplicaSets by their controller.
+    siblings: Indexed<ReplicaSet>,
+    /// Pods by their controller.
+    pods: Indexed<Pod>,
     gates: Gates,
 }
 
@@ -120,50 +131,7 @@ impl Room<AgeRatios> for Controller {
     }
 }
 
-fn pod_keys(replica_sets: Lister<ReplicaSet>) -> KeyMap {
-    Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        // What is there at the start, and at a resync, is told of ReplicaSets too, and each of those looks at its pods.
-        if delta.initial || delta.resync {
-            return;
-        }
-        let (old, new) = delta.typed::<Pod>();
-        if old.zip(new).is_some_and(|(old, new)| pods::counts_alike(old, new)) {
-            return;
-        }
-        let owner_before = old.and_then(|pod| pod.metadata.controller());
-        let owner_now = new.and_then(|pod| pod.metadata.controller());
-        if let Some(old) = old
-            && (new.is_none() || owner_before != owner_now)
-        {
-            managing_key(&replica_sets, old).into_iter().for_each(&mut *emit);
-        }
-        let Some(new) = new else { return };
-        if owner_now.is_some() {
-            managing_key(&replica_sets, new).into_iter().for_each(emit);
-            return;
-        }
-        let relabelled = old.is_none_or(|old| old.metadata.labels != new.metadata.labels);
-        if (relabelled || owner_before.is_some()) && !new.metadata.is_deleting() {
-            for replica_set in replica_sets.list_namespace(&new.metadata.namespace) {
-                if selects(&replica_set, new) {
-                    emit(Key::of(&replica_set.metadata));
-                }
-            }
-        }
-    })
-}
-
-/// The key of the ReplicaSet that manages `pod`, if one does and we know it. One that we don't know yet brings its
-/// own key when it arrives.
-fn managing_key(replica_sets: &Lister<ReplicaSet>, pod: &Pod) -> Option<Key> {
-    let owner = pod.metadata.controller().filter(|owner| owner.kind == KIND.kind)?;
-    let key = Key::new(pod.metadata.namespace.clone(), owner.name.clone());
-    replica_sets.get(&key).filter(|found| found.metadata.uid == owner.uid)?;
-    Some(key)
-}
-
-/// Whether the ReplicaSet's selector is usable and selects the pod.
-fn selects(replica_set: &ReplicaSet, pod: &Pod) -> bool {
-    Selector::compile(&replica_set.spec.selector)
-        .is_ok_and(|selector| !selector.is_empty() && selector.matches(&pod.metadata.labels))
+/// A pod concerns the ReplicaSet that manages it; one that nobody manages those that select it.
+fn pod_keys(replica_sets: Lister<ReplicaSet>, selecting: Selecting<ReplicaSet>) -> KeyMap {
+    wake::claiming(replica_sets, selecting, pods::counts_alike)
 }

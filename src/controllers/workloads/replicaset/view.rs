@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Controller;
 use crate::api::apps::ReplicaSet;
 use crate::api::core::Pod;
-use crate::api::kinds::{BY_CONTROLLER, orphan_key};
+use crate::api::indexes::orphan_key;
 use crate::framework::ObserveError;
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key, pods};
@@ -65,8 +65,8 @@ pub(super) fn observe(
     }
     let template = pods::template_metadata(&replica_set.spec.template)
         .map_err(|error| unusable(format!("template: {error}")))?;
-    let mut pods = room.pods.by_index(BY_CONTROLLER, &replica_set.metadata.uid.to_str());
-    pods.extend(room.pods.by_index(BY_CONTROLLER, &orphan_key(&key.namespace)));
+    let mut pods = room.pods.filed(&replica_set.metadata.uid.to_str());
+    pods.extend(room.pods.filed(&orphan_key(&key.namespace)));
     let related = related(room, &replica_set, &selector, &pods);
     Ok(Some(View {
         replica_set,
@@ -92,8 +92,8 @@ fn related(
     if pods.iter().filter(may_count).count() <= desired(replica_set) {
         return Vec::new();
     }
-    let siblings = room.replica_sets.by_index(BY_CONTROLLER, &owner.uid.to_str());
+    let siblings = room.siblings.filed(&owner.uid.to_str());
     let others = siblings.iter().filter(|sibling| sibling.metadata.uid != replica_set.metadata.uid);
-    let theirs = others.flat_map(|other| room.pods.by_index(BY_CONTROLLER, &other.metadata.uid.to_str()));
+    let theirs = others.flat_map(|other| room.pods.filed(&other.metadata.uid.to_str()));
     theirs.chain(pods.iter().filter(may_count).cloned()).collect()
 }

@@ -17,7 +17,6 @@ const fn row(group: &'static str, kind: &'static str, resource: &'static str, na
         namespaced,
         metadata_only: true,
         decode: |_| Ok(Arc::new(PartialObjectMetadata::default())),
-        indexes: &[],
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::*;
-use crate::api::{Kind, Object};
 use crate::api::endpoints::EndpointAddress;
 use crate::api::kinds::SERVICES;
+use crate::api::{Kind, Object};
 use crate::informer::{Store, downcast};
 use crate::model::plan::{Expect, Step, Verb, Write};
 use crate::wire::Message;

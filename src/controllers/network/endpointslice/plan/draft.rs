@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::api::core::Service;
 use crate::api::discovery::{ENDPOINTS, Endpoint, EndpointPort, EndpointSlice};
-use crate::api::kinds::{SERVICE_NAME, SERVICES};
+use crate::api::indexes::SERVICE_NAME;
+use crate::api::kinds::SERVICES;
 use crate::api::meta::ObjectMeta;
 use crate::model::metadata::{annotation_edit, label_edits};
 use crate::model::owners::controller_reference;

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-
 use super::super::*;
-use crate::api::{Kind, Object};
 use crate::api::core::{Node, NodeCondition, Pod, Service};
 use crate::api::discovery::{Endpoint, EndpointSlice};
+use crate::api::{Kind, Object};
 use crate::informer::Store;
 use crate::wire::Message;
 
@@ -75,7 +74,7 @@ impl Bench {
         Controller {
             services: Lister::new(Arc::clone(&self.services)),
             pods: Lister::new(Arc::clone(&self.pods)),
-            slices: Lister::new(Arc::clone(&self.slices.store)),
+            slices: Indexed::new(&self.slices.store, &BY_SERVICE),
             nodes: Lister::new(Arc::clone(&self.nodes)),
             settings: self.settings,
         }

@@ -7,9 +7,10 @@ use super::fixtures::{Bench, any, deleting, labels, meta, node, pod, ready, serv
 use crate::api::AnyObject;
 use crate::api::core::{Node, Pod, Service};
 use crate::api::discovery::EndpointSlice;
+use crate::api::indexes::BY_SERVICE;
 use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
-use crate::framework::KeyMap;
-use crate::informer::{Delta, Lister};
+use crate::framework::{KeyMap, Selecting};
+use crate::informer::{Delta, Indexed, Lister};
 
 fn told(map: &KeyMap, old: Option<&AnyObject>, new: Option<&AnyObject>) -> Vec<String> {
     let mut keys = Vec::new();
@@ -43,7 +44,7 @@ fn of_pods() -> impl Fn(Option<Pod>, Option<Pod>) -> Vec<String> {
     bench.add(&named("all", "default", &[]));
     bench.add(&named("api", "default", &[("app", "api")]));
     bench.add(&named("web", "other", &[("app", "web")]));
-    let map = services::of_pods(Lister::new(bench.store(&SERVICES)));
+    let map = services::of_pods(Selecting::new(&bench.store(&SERVICES)));
     move |old, new| {
         let [old, new] = [old, new].map(|pod| pod.map(|pod| any(&PODS, &pod)));
         told(&map, old.as_ref(), new.as_ref())
@@ -127,7 +128,7 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     bench.add(&named("plain", "default", &[("app", "web")]));
     let map = keys::of_nodes(
         Lister::new(bench.store(&SERVICES)),
-        Lister::new(bench.store(&ENDPOINT_SLICES)),
+        Indexed::new(&bench.store(&ENDPOINT_SLICES), &BY_SERVICE),
         Lister::new(bench.store(&NODES)),
     );
     let tell = |old: Option<Node>, new: Option<Node>| {
@@ -158,7 +159,7 @@ fn a_node_concerns_services_whose_hints_overload_a_zone_now() {
     let none = Bench::new();
     let map = keys::of_nodes(
         Lister::new(Arc::clone(&bench.store(&SERVICES))),
-        Lister::new(none.store(&ENDPOINT_SLICES)),
+        Indexed::new(&none.store(&ENDPOINT_SLICES), &BY_SERVICE),
         Lister::new(bench.store(&NODES)),
     );
     assert_eq!(told(&map, None, Some(&any(&NODES, &node("node-4", "x")))), [""; 0]);

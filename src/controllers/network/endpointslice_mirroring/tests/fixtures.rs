@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::*;
-use crate::api::{Kind, Object};
 use crate::api::endpoints::{EndpointAddress, EndpointPort, NOT_READY, PORTS, READY, SUBSETS};
+use crate::api::{Kind, Object};
 use crate::informer::Store;
 use crate::wire::Message;
 use crate::wire::splice::put_bytes;
@@ -113,7 +113,7 @@ impl Bench {
         let room = Controller {
             endpoints: Lister::new(Arc::clone(&self.endpoints)),
             services: Lister::new(Arc::clone(&self.services)),
-            slices: Lister::new(Arc::clone(&self.slices.store)),
+            slices: Indexed::new(&self.slices.store, &BY_SERVICE),
             max_per_subset: self.max_per_subset,
         };
         view::observe(&room, &Key::new("default", "web"), failures).unwrap()

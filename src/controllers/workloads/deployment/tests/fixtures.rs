@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use super::super::view::{Gates, View};
 use super::super::*;
 use crate::api::apps::{DeploymentCondition, RollingUpdateDeployment};
-use crate::api::meta::LabelSelector;
+use crate::api::meta::{LabelSelector, ObjectMeta};
 use crate::api::{AnyObject, Object};
 use crate::model::owners::controller_reference;
 use crate::model::plan::{EventSpec, Patch, Step, Verb, Write};
+use crate::model::selector::Selector;
 use crate::wire::splice::put_bytes;
 use crate::wire::{IntOrString, Labels, Message, Raw, Time};
 

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use super::super::*;
 use super::fixtures::*;
 use crate::api::core::PodStatus;
+use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Object};
 use crate::framework::rig::Rig;
 use crate::informer::Store;
@@ -30,7 +31,7 @@ fn stores() -> Stores {
     let listers = (Lister::new(Arc::clone(&deployments)), Lister::new(Arc::clone(&replica_sets)));
     for (store, map) in [
         (&deployments, crate::framework::wake::own()),
-        (&replica_sets, replica_set_keys(listers.0.clone())),
+        (&replica_sets, replica_set_keys(listers.0.clone(), Selecting::new(&deployments))),
         (&pods, pod_keys(listers.0.clone(), listers.1.clone())),
     ] {
         let heard = Arc::clone(&keys);
@@ -41,8 +42,8 @@ fn stores() -> Stores {
     }
     let room = Controller {
         deployments: listers.0,
-        replica_sets: listers.1,
-        pods: Lister::new(Arc::clone(&pods)),
+        replica_sets: Indexed::new(&replica_sets, &BY_CONTROLLER),
+        pods: Indexed::new(&pods, &BY_CONTROLLER),
         gates: Gates { terminating_replicas: true },
     };
     Stores { deployments, replica_sets, pods, keys, room }

@@ -17,6 +17,7 @@ use crate::api::apps::ReplicaSet;
 use crate::api::core::Pod;
 use crate::api::kinds::PODS;
 use crate::api::meta::OwnerReference;
+use crate::framework::Selecting;
 use crate::informer::Lister;
 use crate::model::plan::{Expect, Patch, Step, Verb, Write};
 use crate::model::pods::{self, Ranking};
@@ -85,9 +86,10 @@ impl Cluster {
         let bench = Bench::of(&set, &[]);
         let queued = Arc::new(AtomicBool::new(false));
         let replica_sets = Lister::new(Arc::clone(&bench.replica_sets));
-        for (store, keys) in
-            [(&bench.replica_sets, crate::framework::wake::own()), (&bench.pods, pod_keys(replica_sets))]
-        {
+        for (store, keys) in [
+            (&bench.replica_sets, crate::framework::wake::own()),
+            (&bench.pods, pod_keys(replica_sets, Selecting::new(&bench.replica_sets))),
+        ] {
             let queued = Arc::clone(&queued);
             store.add_handler(
                 "replicaset",

@@ -155,7 +155,8 @@ impl Bench {
     pub(super) fn room(&self) -> Controller {
         Controller {
             replica_sets: Lister::new(Arc::clone(&self.replica_sets)),
-            pods: Lister::new(Arc::clone(&self.pods)),
+            siblings: Indexed::new(&self.replica_sets, &BY_CONTROLLER),
+            pods: Indexed::new(&self.pods, &BY_CONTROLLER),
             gates: self.gates,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::fixtures::{Bench, deleting, labels, orphaned, owner, pod, replica_set};
 use crate::api::AnyObject;
 use crate::api::core::Pod;
+use crate::framework::Selecting;
 use crate::informer::{Delta, Lister};
 
 fn keys(bench: &Bench, old: Option<Arc<Pod>>, new: Option<Arc<Pod>>) -> Vec<String> {
@@ -20,7 +21,8 @@ fn told(
 ) -> Vec<String> {
     let (old, new) = (old.map(|pod| pod as AnyObject), new.map(|pod| pod as AnyObject));
     let mut keys = Vec::new();
-    let map = super::pod_keys(Lister::new(Arc::clone(&bench.replica_sets)));
+    let map =
+        super::pod_keys(Lister::new(Arc::clone(&bench.replica_sets)), Selecting::new(&bench.replica_sets));
     map(Delta { old: old.as_ref(), new: new.as_ref(), initial, resync }, &mut |key| {
         keys.push(key.to_string());
     });

@@ -1,0 +1,181 @@
+//! Objects that select others of their namespace by labels, and how they are found by the labels of one. Pure.
+
+use crate::api::apps::{Deployment, ReplicaSet};
+use crate::api::core::Service;
+use crate::api::meta::{LabelSelector, ObjectMeta};
+use crate::api::{IndexKeys, Object};
+use crate::wire::{Labels, Str};
+
+use super::selector::Selector;
+
+/// An object that selects others of its namespace by their labels.
+pub trait Selects: Object {
+    /// Whether it selects what has these labels. One whose selector is empty or unusable selects nothing.
+    fn selects(&self, labels: &Labels) -> bool;
+
+    /// What everything that it selects has in common.
+    fn common(&self) -> Common<'_>;
+}
+
+/// What everything that an object selects has in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Common<'a> {
+    /// It selects nothing.
+    Nothing,
+    /// A label.
+    Label(&'a Str, &'a Str),
+    /// Nothing that an index could file by: it selects by expressions alone.
+    Unknown,
+}
+
+impl Selects for Service {
+    fn selects(&self, labels: &Labels) -> bool {
+        has_all(&self.spec.selector, labels)
+    }
+
+    fn common(&self) -> Common<'_> {
+        last(&self.spec.selector).unwrap_or(Common::Nothing)
+    }
+}
+
+impl Selects for ReplicaSet {
+    fn selects(&self, labels: &Labels) -> bool {
+        matches(&self.spec.selector, labels)
+    }
+
+    fn common(&self) -> Common<'_> {
+        common(&self.spec.selector)
+    }
+}
+
+impl Selects for Deployment {
+    fn selects(&self, labels: &Labels) -> bool {
+        matches(&self.spec.selector, labels)
+    }
+
+    fn common(&self) -> Common<'_> {
+        common(&self.spec.selector)
+    }
+}
+
+/// Whether `labels` have all pairs of a selector that is not empty.
+pub fn has_all(selector: &Labels, labels: &Labels) -> bool {
+    !selector.is_empty() && selector.iter().all(|(label, value)| labels.get(label) == Some(value))
+}
+
+/// Whether a selector is usable and not empty, and selects what has these labels.
+pub fn matches(selector: &LabelSelector, labels: &Labels) -> bool {
+    // Most miss by their labels, which need not be compiled.
+    let may_match = selector.match_labels.iter().all(|(label, value)| labels.get(label) == Some(value));
+    may_match
+        && Selector::compile(selector).is_ok_and(|selector| !selector.is_empty() && selector.matches(labels))
+}
+
+/// What everything that a label selector selects has in common.
+pub fn common(selector: &LabelSelector) -> Common<'_> {
+    match last(&selector.match_labels) {
+        Some(common) => common,
+        None if selector.match_expressions.is_empty() => Common::Nothing,
+        None => Common::Unknown,
+    }
+}
+
+/// The last label: of several the last in the alphabet mostly tells more (`app`, `statefulset.kubernetes.io/pod-name`).
+fn last(labels: &Labels) -> Option<Common<'_>> {
+    labels.as_slice().last().map(|(label, value)| Common::Label(label, value))
+}
+
+/// The value under which an object of this namespace is filed that selects what has this label.
+fn label_value(namespace: &str, label: &str, value: &str) -> Str {
+    Str::from(format!("{namespace}/{label}={value}"))
+}
+
+/// The value under which those of a namespace are filed that select by expressions alone. No label is empty.
+fn unknown_value(namespace: &str) -> Str {
+    label_value(namespace, "", "")
+}
+
+/// The index function for objects of type `T`.
+pub fn filed_under<T: Selects>(object: &dyn Object) -> IndexKeys {
+    let any: &dyn std::any::Any = object;
+    let Some(selecting) = any.downcast_ref::<T>() else { return IndexKeys::new() };
+    let namespace = &object.meta().namespace;
+    match selecting.common() {
+        Common::Nothing => IndexKeys::new(),
+        Common::Label(label, value) => IndexKeys::from_elem(label_value(namespace, label, value), 1),
+        Common::Unknown => IndexKeys::from_elem(unknown_value(namespace), 1),
+    }
+}
+
+/// The values under which all those are filed that may select an object with this metadata.
+pub fn looked_up_under(meta: &ObjectMeta) -> impl Iterator<Item = Str> {
+    let labels = meta.labels.iter().map(|(label, value)| label_value(&meta.namespace, label, value));
+    labels.chain([unknown_value(&meta.namespace)])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::api::AnyObject;
+    use crate::api::meta::LabelSelectorRequirement;
+
+    fn labels(pairs: &[(u8, u8)]) -> Labels {
+        let text = |letter: char, number: &u8| Str::from(format!("{letter}{number}"));
+        pairs.iter().map(|(label, value)| (text('l', label), text('v', value))).collect()
+    }
+
+    fn set(selector: LabelSelector) -> ReplicaSet {
+        let mut set = ReplicaSet::default();
+        set.metadata.namespace = "ns".into();
+        set.spec.selector = selector;
+        set
+    }
+
+    #[test]
+    fn what_selects_nothing_is_not_filed() {
+        let filed = |set: ReplicaSet| filed_under::<ReplicaSet>(&set).to_vec();
+        assert_eq!(filed(set(LabelSelector::default())), [""; 0]);
+        let match_labels = labels(&[(1, 1), (2, 2)]);
+        assert_eq!(filed(set(LabelSelector { match_labels, ..LabelSelector::default() })), ["ns/l2=v2"]);
+        let exists = LabelSelectorRequirement {
+            key: "l1".into(),
+            operator: "Exists".into(),
+            ..LabelSelectorRequirement::default()
+        };
+        let match_expressions = vec![exists];
+        assert_eq!(filed(set(LabelSelector { match_expressions, ..LabelSelector::default() })), ["ns/="]);
+        let mut service = Service::default();
+        assert!(filed_under::<Service>(&service).is_empty() && !service.selects(&labels(&[(1, 1)])));
+        service.spec.selector = labels(&[(1, 1)]);
+        assert!(service.selects(&labels(&[(1, 1), (2, 1)])) && !service.selects(&labels(&[(1, 2)])));
+    }
+
+    proptest! {
+        /// The index never misses one that selects.
+        #[test]
+        fn whatever_selects_is_found(
+            selector in prop::collection::vec((0_u8..3, 0_u8..2), 0..3),
+            expressions in prop::collection::vec((0_u8..3, 0_usize..4, 0_u8..2), 0..3),
+            object in prop::collection::vec((0_u8..3, 0_u8..2), 0..4),
+        ) {
+            let match_expressions = expressions.iter().map(|(label, operator, value)| {
+                let values = if *operator < 2 { vec![Str::from(format!("v{value}"))] } else { Vec::new() };
+                let operator = ["In", "NotIn", "Exists", "DoesNotExist"][*operator].into();
+                LabelSelectorRequirement { key: Str::from(format!("l{label}")), operator, values }
+            });
+            let match_expressions = match_expressions.collect();
+            let set = set(LabelSelector { match_labels: labels(&selector), match_expressions });
+            let meta = ObjectMeta { namespace: "ns".into(), labels: labels(&object), ..ObjectMeta::default() };
+            let compiled = Selector::compile(&set.spec.selector).unwrap();
+            let selects = !compiled.is_empty() && compiled.matches(&meta.labels);
+            prop_assert_eq!(set.selects(&meta.labels), selects);
+            let any: AnyObject = Arc::new(set);
+            let filed = filed_under::<ReplicaSet>(any.as_ref());
+            prop_assert!(!selects || looked_up_under(&meta).any(|value| filed.contains(&value)));
+        }
+    }
+}
