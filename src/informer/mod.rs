@@ -27,7 +27,9 @@ pub use list_watch::ListWatch;
 pub(crate) use reflector::Frames;
 pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration, WatchTiming};
 pub use stats::InformerStats;
-pub use store::{Delta, EventHandler, HandlerId, HandlerPanics, Indexed, Lister, Store, downcast};
+pub use store::{
+    Awaited, Delta, EventHandler, HandlerId, HandlerPanics, Indexed, Lister, Store, Wake, downcast,
+};
 
 /// What a panic said.
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

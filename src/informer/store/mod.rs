@@ -7,7 +7,7 @@
 //! Changes are made one at a time, under the *handlers'* lock: a change is first visible to readers, then told to
 //! every handler, and only then does [`Store::resource_version`] move on. So whoever sees a resource version there
 //! knows that every change up to it has been told; and a handler registered at any moment sees every object exactly
-//! once, then every change.
+//! once, then every change. Those who wait for something ([`Awaited`]) are woken last.
 //!
 //! # Locks
 //! A handler runs with the handlers' lock of its own store held and no other. It may read any store, its own too
@@ -15,6 +15,7 @@
 //! block, and must not change a store, or register or drop a handler, its own or another's: that would wait for itself.
 //! Index functions run with the contents locked; they look at their argument only.
 
+mod awaited;
 mod contents;
 mod lister;
 
@@ -33,6 +34,9 @@ use crate::wire::Str;
 use contents::Contents;
 pub(crate) use contents::StoreSnapshot;
 pub use lister::{Indexed, Lister, downcast};
+
+use awaited::Waiters;
+pub use awaited::{Awaited, Wake};
 
 /// A change of one object: `old` is absent when it appeared, `new` when it is gone. Both are there for an update and
 /// for a resync, where they are the same.
@@ -100,6 +104,7 @@ pub struct Store {
 struct Handlers {
     list: Vec<Registered>,
     next: u64,
+    waiters: Waiters,
 }
 
 struct Registered {
@@ -204,7 +209,8 @@ impl Store {
             }
             old => handlers.tell(self.kind, change(old.as_ref(), Some(object))),
         }
-        self.advance(object.meta().resource_version.clone());
+        self.advance(&mut handlers, object.meta().resource_version.clone());
+        handlers.wake(object, Some(object));
     }
 
     /// Removes one object, tells of it, and moves the resource version on. `last` is its final state, as the watch
@@ -216,7 +222,8 @@ impl Store {
         if held.is_some() {
             handlers.tell(self.kind, change(Some(last), None));
         }
-        self.advance(meta.resource_version.clone());
+        self.advance(&mut handlers, meta.resource_version.clone());
+        handlers.wake(last, None);
     }
 
     /// Removes the object at `key`, of which no final state can be had; the handlers hear of the last state known.
@@ -226,7 +233,10 @@ impl Store {
         if held.is_some() {
             handlers.tell(self.kind, change(held.as_ref(), None));
         }
-        self.advance(resource_version.into());
+        self.advance(&mut handlers, resource_version.into());
+        if let Some(held) = &held {
+            handlers.wake(held, None);
+        }
     }
 
     /// Makes the store hold exactly `objects`, the state at `resource_version`: tells of what appeared and changed,
@@ -277,13 +287,13 @@ impl Store {
         for (old, new) in &changes {
             handlers.tell(self.kind, Delta { old: old.as_ref(), new: new.as_ref(), initial, resync: false });
         }
-        self.advance(resource_version.into());
+        self.advance(&mut handlers, resource_version.into());
+        handlers.waiters.replaced(|key| self.get(key));
     }
 
     /// A bookmark: everything up to `resource_version` has been delivered.
     pub fn bookmark(&self, resource_version: &str) {
-        let _in_turn = self.handlers.lock();
-        self.advance(resource_version.into());
+        self.advance(&mut self.handlers.lock(), resource_version.into());
     }
 
     /// Tells every handler of every object as unchanged.
@@ -340,9 +350,10 @@ impl Store {
         self.handlers.lock().list.iter().filter_map(|held| held.panics.as_deref().cloned()).collect()
     }
 
-    /// Called with the handlers' lock held, when they have been told.
-    fn advance(&self, resource_version: Str) {
-        *self.resource_version.write() = resource_version;
+    /// Called when the handlers have been told.
+    fn advance(&self, handlers: &mut Handlers, resource_version: Str) {
+        *self.resource_version.write() = resource_version.clone();
+        handlers.waiters.reached(&resource_version);
     }
 }
 
@@ -379,6 +390,13 @@ impl Handlers {
     fn tell(&mut self, kind: &Kind, delta: Delta<'_>) {
         for registered in &mut self.list {
             registered.tell(kind, delta);
+        }
+    }
+
+    /// Wakes those who wait for this object, which is `held` now.
+    fn wake(&mut self, object: &AnyObject, held: Option<&AnyObject>) {
+        if self.waiters.know_objects() {
+            self.waiters.changed(&Key::of(object.meta()), held);
         }
     }
 }
