@@ -46,7 +46,7 @@ use prometheus::IntCounter;
 use crate::api::Kind;
 use crate::framework::{
     ApiResource, Build, BuildError, Built, DefaultState, Descriptor, DynamicRoom, DynamicWatches, Enqueue,
-    Grant, Loop, LoopSettings, Observation, ObserveError, QpsFactor, Reads, Room, RoomAdapter,
+    Grant, Loop, LoopSettings, Memory, Observation, ObserveError, QpsFactor, Reads, Room, RoomAdapter,
 };
 use crate::informer::Delta;
 use crate::model::plan::Failure;
@@ -61,7 +61,7 @@ pub mod view;
 
 pub use crate::wire::Uid;
 
-use graph::{AffectedObjects, Graph};
+use graph::{AffectedObjects, Graph, Place};
 use view::{Attempt, View};
 
 /// Keeps an object until its blocking dependents are gone.
@@ -121,11 +121,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             ..LoopSettings::with_workers(flags.concurrent_gc_syncs)
         },
         wake_ups: Vec::new(),
-        reconcile: Arc::new(RoomAdapter::new(Attempts {
-            hub: Arc::clone(&hub),
-            watches: Arc::clone(&watches),
-            attempt,
-        })),
+        reconcile: Arc::new(
+            RoomAdapter::new(Attempts { hub: Arc::clone(&hub), watches: Arc::clone(&watches), attempt })
+                .remembered_by(Arc::new(Absences { hub: Arc::clone(&hub), watches: Arc::clone(&watches) })),
+        ),
     };
     Ok(Built { loops: vec![attempts(DELETE, Attempt::Delete), attempts(ORPHAN, Attempt::Orphan)] })
 }
@@ -182,7 +181,7 @@ struct Attempts {
     attempt: fn(Uid) -> Attempt,
 }
 
-impl Room for Attempts {
+impl Room<Vec<Place>> for Attempts {
     type View = View;
 
     fn observe(
@@ -199,24 +198,28 @@ impl Room for Attempts {
         }
         let attempt = (self.attempt)(Uid::from(&key.name));
         let resolve = |api_version: &str, kind: &str| self.watches.kind_of(api_version, kind);
-        let mut affected = AffectedObjects::default();
-        let observed = {
-            let mut graph = self.hub.graph.lock();
-            let observed = view::observe(&graph, &resolve, &attempt, changed, read)?;
-            if let Observation::View(view) = &observed {
-                // True whatever becomes of this attempt, and what spares others their reads.
-                for place in &view.absent {
-                    graph.absent(place.clone(), &mut affected);
-                }
-            }
-            observed
-        };
-        put(affected, &mut |queue, key| self.watches.enqueue(queue, key));
-        Ok(observed)
+        view::observe(&self.hub.graph.lock(), &resolve, &attempt, changed, read)
     }
 
-    fn plan(view: &View, _: Timestamp) -> Plan {
-        plan::plan(view)
+    fn plan(view: &View, _: Timestamp) -> Plan<Vec<Place>> {
+        plan::plan(view).with_note(view.absent.clone())
+    }
+}
+
+/// Who was found absent: it spares others their reads.
+struct Absences {
+    hub: Arc<Hub>,
+    watches: Arc<DynamicWatches>,
+}
+
+impl Memory<Vec<Place>> for Absences {
+    fn commit(&self, _: &Key, absent: Vec<Place>) {
+        let mut affected = AffectedObjects::default();
+        {
+            let mut graph = self.hub.graph.lock();
+            absent.into_iter().for_each(|place| graph.absent(place, &mut affected));
+        }
+        put(affected, &mut |queue, key| self.watches.enqueue(queue, key));
     }
 }
 
