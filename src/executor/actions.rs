@@ -113,9 +113,10 @@ pub fn executed(mut actions: Vec<ActionState>, executed: &Executed) -> Vec<Actio
                     action.key = effect.key.clone();
                 }
                 match effect.change {
-                    WriteEffect::Stored(_) | WriteEffect::Deleted(_) | WriteEffect::Swept => {
-                        ActionResult::Done
-                    }
+                    WriteEffect::Stored(_)
+                    | WriteEffect::Released(..)
+                    | WriteEffect::Deleted(_)
+                    | WriteEffect::Swept => ActionResult::Done,
                     WriteEffect::Nothing => ActionResult::Unneeded,
                     WriteEffect::Unknown => ActionResult::Unknown,
                 }

@@ -99,6 +99,9 @@ pub struct Effect {
 pub enum WriteEffect {
     /// It is stored at this resource version.
     Stored(Str),
+    /// The last finalizer of the object with this UID, which was being deleted, was taken off. It is stored at this version,
+    /// or it is gone: the server answers with the version before then.
+    Released(Uid, Str),
     /// The object with this UID was deleted or its deletion has begun.
     Deleted(Uid),
     /// All objects of a collection were deleted, or their deletion has begun.

@@ -11,6 +11,7 @@ use tracing::{Instrument as _, Span};
 use super::batch::slow_start;
 use super::{ActionResult, AnsweredWrite, Effect, ExecuteError, Executed, Executor, WriteEffect};
 use crate::api::AnyObject;
+use crate::api::meta::ObjectMeta;
 use crate::client::{ApiError, DeleteOptions};
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Expect, Failure, Plan, Step, Tolerate, Verb, Verify, Write};
@@ -190,7 +191,7 @@ impl Executor {
                 if let Some(event) = write.on_success {
                     self.events.emit(filled(event, "{name}", &object.meta().name));
                 }
-                (Key::of(object.meta()), WriteEffect::Stored(object.meta().resource_version.clone()))
+                (Key::of(object.meta()), stored(object.meta()))
             }
             Ok(Done::Deleted(uid)) => {
                 if let Some(event) = write.on_success {
@@ -314,6 +315,16 @@ fn tolerated(tolerate: Tolerate, verb: &Verb, error: &ApiError) -> bool {
         || (tolerate.exists && error.is_already_exists())
         || (tolerate.namespace_terminating && error.has_cause("NamespaceTerminating"))
         || (tolerate.invalid && error.reason() == "Invalid")
+}
+
+/// What became of an object that the server answered with.
+fn stored(meta: &ObjectMeta) -> WriteEffect {
+    let version = meta.resource_version.clone();
+    if meta.is_deleting() && meta.finalizers.is_empty() {
+        WriteEffect::Released(meta.uid.clone(), version)
+    } else {
+        WriteEffect::Stored(version)
+    }
 }
 
 fn describe_verify(verify: &Verify, error: &ExecuteError) -> Failure {

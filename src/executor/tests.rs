@@ -17,7 +17,7 @@ use crate::api::meta::{ObjectMeta, Status};
 use crate::client::{ApiClient, BoxError};
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Expect, Patch, Plan, Regarding, Step, Tolerate, Verb, Verify, Write};
-use crate::wire::{Message, wrap_envelope};
+use crate::wire::{Message, Time, wrap_envelope};
 
 #[derive(Default)]
 struct Script {
@@ -188,4 +188,34 @@ async fn a_taken_name_comes_with_the_object_in_the_way() {
     let executed =
         script.executor().execute(Plan { steps: vec![Step::Write(write)], ..Plan::default() }).await;
     assert_eq!(executed.failures[0].existing.as_ref().unwrap().meta().uid, "uid-x");
+}
+
+#[tokio::test]
+async fn an_object_that_lost_its_last_finalizer_may_be_gone() {
+    let answer = |deleting: bool, finalizers: &[&str]| {
+        let metadata = ObjectMeta {
+            name: "a".into(),
+            namespace: "ns".into(),
+            uid: "uid-a".into(),
+            resource_version: "7".into(),
+            deletion_timestamp: if deleting { Time::from_seconds(1) } else { None },
+            finalizers: finalizers.iter().map(|&name| name.into()).collect(),
+            ..ObjectMeta::default()
+        };
+        wrap_envelope("v1", "Pod", &Pod { metadata, ..Pod::default() }.to_bytes())
+    };
+    let stored = || WriteEffect::Stored("7".into());
+    for (deleting, finalizers, change) in [
+        (false, &[][..], stored()),
+        (false, &["held"], stored()),
+        (true, &["held"], stored()),
+        (true, &[], WriteEffect::Released("uid-a".into(), "7".into())),
+    ] {
+        let script = Arc::new(Script::default());
+        script.answer(200, answer(deleting, finalizers));
+        let patch = Verb::Patch(Patch::Merge(serde_json::json!({})));
+        let write = Write::new(&PODS, Key::new("ns", "a"), patch);
+        let plan = Plan { steps: vec![Step::Write(write)], ..Plan::default() };
+        assert_eq!(script.executor().execute(plan).await.effects[0].change, change);
+    }
 }

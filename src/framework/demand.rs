@@ -2,17 +2,20 @@
 //!
 //! A key is never reconciled by two at once: who asks is put before the queue and gets the answer of the first reconcile
 //! that begins after that; where this finds that the cache has not seen the last writes yet, a moment is given to it, and the
-//! next one answers. An explanation runs observe and plan only, and writes nothing.
+//! next one answers. An explanation runs observe and plan only: it writes, counts and remembers nothing, and reads with a
+//! client of its own.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tracing::Span;
 
 use super::expectations::Readiness;
-use super::reads::WrittenKinds;
+use super::freshness::Freshness;
+use super::reads::{Reader, WrittenKinds};
 use super::worker::{Outcome, Worker};
 use crate::api::Kind;
 use crate::executor::{ActionState, planned};
@@ -44,6 +47,21 @@ pub struct Explained {
     pub requeue_after: Option<Duration>,
     /// The kind whose cache has not seen the last writes yet: until it has, nothing would be done.
     pub waiting_for: Option<&'static Kind>,
+}
+
+/// What explanations read with: as the controller, but not by its rate limit.
+#[derive(Clone)]
+pub(super) struct Explainer {
+    reader: Reader,
+    /// Explanations of one controller are made one after the other, so that those who ask cannot crowd out its work.
+    turn: Arc<Semaphore>,
+}
+
+impl Explainer {
+    /// Explains by what `reader` reads.
+    pub(super) fn new(reader: Reader) -> Self {
+        Self { reader, turn: Arc::new(Semaphore::new(1)) }
+    }
 }
 
 /// Who waits for which key.
@@ -88,12 +106,13 @@ impl Worker {
         outcome: &Outcome,
         asked: Vec<oneshot::Sender<Synced>>,
     ) -> Vec<oneshot::Sender<Synced>> {
-        if !matches!(outcome, Outcome::Waiting(_))
-            || self.expectations.waited(self.expecting(key)) >= PATIENCE
-        {
+        let waited = self.freshness.expectations.waited(self.expecting(key));
+        let patience = PATIENCE.saturating_sub(waited);
+        if !matches!(outcome, Outcome::Waiting(_)) || patience.is_zero() || asked.is_empty() {
             return asked;
         }
         self.demands.put_back(key, asked);
+        self.queue.add_after(key.clone(), patience);
         if self.queue.is_shutting_down() {
             self.demands.close();
         }
@@ -115,11 +134,17 @@ impl Worker {
 
     /// Observes and plans, and does nothing.
     pub(super) async fn explain(&self, key: &Key) -> Explained {
-        let waiting_for = match self.expectations.check(self.expecting(key)) {
-            Readiness::Waiting(kind) | Readiness::Uncertain(kind, _) => Some(kind),
-            Readiness::Ready | Readiness::GivenUp(_) => None,
+        let Freshness { expectations, caches, .. } = &self.freshness;
+        let waiting_for = match expectations.check(self.expecting(key), caches) {
+            Readiness::Waiting(kind, _) => Some(kind),
+            Readiness::Unanswered(lost) => Some(lost.kind),
+            Readiness::Ready => None,
         };
-        match self.decide(key, &[], &WrittenKinds::new()).await {
+        let Explainer { reader, turn } = &self.explainer;
+        // Nobody closes it.
+        let _turn = turn.acquire().await;
+        let (room, now) = (self.reconcile.as_ref(), || self.clock.now());
+        match reader.plan(room, key, &[], &WrittenKinds::new(), now).await {
             Ok(plan) => Explained {
                 requeue_after: plan.as_ref().and_then(|(plan, _)| plan.requeue_after),
                 actions: Ok(plan.map(|(plan, _)| planned(&plan))),

@@ -3,54 +3,105 @@
 //! Without this a stale cache makes duplicates: pods that were created but not yet seen would be created again. Counting
 //! expected events, as controllers traditionally do, errs when an event is missed or belongs to something else; this
 //! compares resource versions instead (KEP-5504: they are comparable integers). After a write the cache of that kind must
-//! have reached the version in the server's answer; after a delete the object must be gone from the cache or be seen
-//! terminating; after a write whose answer was lost, it must have seen what a live read made later finds: the newest of
-//! the objects there, and that those which are not there are gone. (Not the version of the read itself, which moves on
-//! with every write of any kind: where nothing else happens to the kind, a cache only hears of it by the next bookmark.)
+//! have reached the version in the server's answer. After a delete the object must be gone from the cache or be seen
+//! terminating; after the write that takes the last finalizer off a terminating object, whose answer shows the version
+//! before, it must be gone or be seen without finalizers.
 //!
-//! Nothing here waits: a check is a look into the stores.
+//! A plan's writes are on record before the first of them is sent. Whatever ends the reconcile without an answer (a lost
+//! connection, an aborted task, a panic) leaves "this may have been written" behind, which a live read made later decides:
+//! the cache must have seen the newest of the objects that it finds, and that those which it does not find are gone. (Not
+//! the version of the read itself, which moves on with every write of any kind: where nothing else happens to the kind, a
+//! cache only hears of it by the next bookmark.)
+//!
+//! Expectations outlive the instance of a controller: they belong to the process, name kinds and not stores, and are
+//! checked against the caches that the present instance reads. They end when they are met or when their key's object is
+//! gone, never by time. Nothing here waits: a check is a look into the caches, and changes nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::caches::Caches;
 use crate::api::Kind;
 use crate::executor::{Effect, WriteEffect};
-use crate::informer::Store;
+use crate::informer::Awaited;
 use crate::model::Key;
+use crate::model::plan::Plan;
 use crate::wire::Uid;
 
-/// After this long an expectation is given up, as in the original: better a reconcile on an odd cache than none.
-pub const EXPECTATION_TIMEOUT: Duration = Duration::from_mins(5);
+/// For how long the server may still carry out a request that was given up: a connection that broke, a stream that was
+/// reset. What a live read tells before that is over may be too early.
+pub const MAY_STILL_LAND: Duration = Duration::from_secs(1);
+
+/// Objects of one kind and namespace that one plan may leave in doubt by name; more are looked up by a list.
+const NAMED: usize = 8;
+
+/// Below this number of keys nobody looks for those that nobody asks for any more.
+const SWEEP_FLOOR: usize = 1024;
+
+/// The expectations of all controllers, for as long as the process lives.
+#[derive(Debug, Default)]
+pub struct ExpectationsRegistry(Mutex<HashMap<(&'static str, &'static str), Arc<Expectations>>>);
+
+impl ExpectationsRegistry {
+    /// Those of a loop, by its controller's name and its queue's.
+    pub fn of(&self, controller: &'static str, queue: &'static str) -> Arc<Expectations> {
+        Arc::clone(self.0.lock().entry((controller, queue)).or_default())
+    }
+}
 
 /// The expectations of one loop's keys.
-#[derive(Debug)]
-pub struct Expectations {
-    stores: Vec<Arc<Store>>,
-    pending: Mutex<HashMap<Key, Pending>>,
-}
+#[derive(Debug, Default)]
+pub struct Expectations(Mutex<Pending>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Pending {
-    since: Instant,
-    /// Per store the version that it must reach.
-    versions: Vec<(usize, u64)>,
-    /// Objects that must be gone or terminating.
-    gone: Vec<(usize, Key, Uid)>,
-    /// What may have been written without an answer: its kind and where; without a name where the server gives one.
-    uncertain: Vec<(&'static Kind, Key)>,
+    keys: HashMap<Key, Expected>,
+    /// How many keys there were after the last sweep.
+    swept: usize,
 }
 
-/// What a live read found of the objects that a lost write may have touched.
+/// What was written for one key.
+#[derive(Debug)]
+struct Expected {
+    since: Instant,
+    /// The version of the key's own object, when something was last written for it.
+    object_version: Option<u64>,
+    awaited: Vec<(&'static Kind, Awaited)>,
+    unanswered: Vec<Unanswered>,
+}
+
+/// Something that may have been written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// The kind of object.
+    pub kind: &'static Kind,
+    /// Where; without a name, anywhere in the namespace.
+    pub place: Key,
+    /// When nobody waited for the answer any more; `None` while somebody does.
+    given_up: Option<Instant>,
+}
+
+/// What a live read found.
 #[derive(Clone, Debug, Default)]
 pub struct LiveObjects {
     /// Resource version of the read.
     pub version: u64,
-    /// UID and resource version of each object.
-    pub objects: Vec<(Uid, u64)>,
+    /// The newest version of an object; `None` where there is none.
+    pub newest: Option<u64>,
+    /// The objects.
+    pub uids: HashSet<Uid>,
+}
+
+impl LiveObjects {
+    /// One more object was found.
+    pub fn add(&mut self, uid: Uid, version: u64) {
+        self.newest = self.newest.max(Some(version));
+        self.uids.insert(uid);
+    }
 }
 
 /// Whether a key may be reconciled.
@@ -58,290 +109,216 @@ pub struct LiveObjects {
 pub enum Readiness {
     /// The caches have seen everything.
     Ready,
-    /// They have not yet; the first kind that is behind.
-    Waiting(&'static Kind),
-    /// This may have been written without an answer; without a name, any object of the namespace. It must be read live
-    /// and what is there given to [`Expectations::found`].
-    Uncertain(&'static Kind, Key),
-    /// They did not within [`EXPECTATION_TIMEOUT`]; the expectation is dropped.
-    GivenUp(&'static Kind),
+    /// They have not yet: the first thing that they lack.
+    Waiting(&'static Kind, Awaited),
+    /// This may have been written. It must be read live, not before [`Unanswered::readable_at`], and what is there be given to
+    /// [`Expectations::found`].
+    Unanswered(Unanswered),
 }
 
 impl Expectations {
-    /// Expectations over the stores that the loop reads.
-    pub fn new(stores: Vec<Arc<Store>>) -> Self {
-        Self { stores, pending: Mutex::default() }
+    /// A plan is about to be performed for `key`: from here on its writes may have been made, until they are answered.
+    pub fn begin<'a>(&'a self, key: &'a Key, plan: &Plan, caches: &Caches) -> Intent<'a> {
+        let mut unanswered = Vec::new();
+        for write in plan.writes().filter(|write| caches.cover(write.kind)) {
+            note(&mut unanswered, write.kind, &write.key);
+        }
+        if !unanswered.is_empty() {
+            let mut pending = self.0.lock();
+            pending.sweep(caches);
+            let expected = pending.keys.entry(key.clone()).or_insert_with(Expected::new);
+            expected.object_version = caches.own_version(key);
+            expected.unanswered.append(&mut unanswered);
+        }
+        Intent { expectations: self, key }
     }
 
-    fn store_of(&self, kind: &'static Kind) -> Option<usize> {
-        self.stores.iter().position(|store| store.kind() == kind)
-    }
-
-    /// The store of a kind, if the loop reads one.
-    pub(super) fn store(&self, kind: &'static Kind) -> Option<&Store> {
-        self.store_of(kind).map(|at| &*self.stores[at])
-    }
-
-    /// Remembers what the caches must see before `key` is reconciled again.
-    pub fn record(&self, key: &Key, effects: &[Effect]) {
-        for effect in effects {
-            let Some(at) = self.store_of(effect.kind) else { continue };
-            match &effect.change {
-                WriteEffect::Stored(version) => {
-                    if let Ok(version) = version.parse() {
-                        self.require(key, at, version);
-                    }
+    /// A live read of `place`, begun at `began`, has found this. The caches must have seen it before the keys concerned
+    /// are reconciled: all that may have written there and gave up early enough.
+    pub fn found(
+        &self,
+        kind: &'static Kind,
+        place: &Key,
+        began: Instant,
+        live: &LiveObjects,
+        caches: &Caches,
+    ) {
+        // Most of the keys share one place: the namespace.
+        let mut missing: HashMap<Key, Vec<(Key, Uid)>> = HashMap::new();
+        for expected in self.0.lock().keys.values_mut() {
+            let is_told = |each: &mut Unanswered| each.is_told_by(kind, place, began);
+            let told: Vec<Unanswered> = expected.unanswered.extract_if(.., is_told).collect();
+            for Unanswered { place, .. } in told {
+                let gone = missing
+                    .entry(place)
+                    .or_insert_with_key(|place| caches.missing(kind, place, live).collect());
+                let gone = gone.iter().map(|(key, uid)| Awaited::Deletion(key.clone(), uid.clone()));
+                expected.awaited.extend(gone.map(|awaited| (kind, awaited)));
+                if let Some(newest) = live.newest {
+                    expected.require(kind, newest);
                 }
-                WriteEffect::Deleted(uid) => {
-                    let mut pending = self.pending.lock();
-                    pending.entry(key.clone()).or_insert_with(Pending::new).gone.push((
-                        at,
-                        effect.key.clone(),
-                        uid.clone(),
-                    ));
-                }
-                WriteEffect::Unknown => {
-                    let mut pending = self.pending.lock();
-                    let uncertain = &mut pending.entry(key.clone()).or_insert_with(Pending::new).uncertain;
-                    let written = (effect.kind, effect.key.clone());
-                    if !uncertain.contains(&written) {
-                        uncertain.push(written);
-                    }
-                }
-                WriteEffect::Swept | WriteEffect::Nothing => {}
             }
         }
     }
 
-    /// A live read has found this of what was `written` without an answer. The cache must have seen it before `key` is
-    /// reconciled.
-    pub fn found(&self, key: &Key, kind: &'static Kind, written: &Key, found: &LiveObjects) {
-        let at = self.store_of(kind);
-        let missing = at.map(|at| missing(&self.stores[at], written, found)).unwrap_or_default();
-        if let Some(pending) = self.pending.lock().get_mut(key) {
-            pending.uncertain.retain(|(held, at)| *held != kind || at != written);
-            pending.gone.extend(
-                at.into_iter()
-                    .flat_map(|at| missing.iter().map(move |(key, uid)| (at, key.clone(), uid.clone()))),
-            );
-        }
-        if let (Some(at), Some(newest)) = (at, found.objects.iter().map(|(_, version)| *version).max()) {
-            self.require(key, at, newest);
-        }
-    }
-
-    fn require(&self, key: &Key, at: usize, version: u64) {
-        let mut all = self.pending.lock();
-        let pending = all.entry(key.clone()).or_insert_with(Pending::new);
-        match pending.versions.iter_mut().find(|(held, _)| *held == at) {
-            Some((_, held)) => *held = version.max(*held),
-            None => pending.versions.push((at, version)),
-        }
-    }
-
     /// Whether `key` may be reconciled.
-    pub fn check(&self, key: &Key) -> Readiness {
-        let mut all = self.pending.lock();
-        let Some(pending) = all.get_mut(key) else { return Readiness::Ready };
-        if let Some((kind, written)) = pending.uncertain.first() {
-            return Readiness::Uncertain(kind, written.clone());
-        }
-        pending.versions.retain(|&(at, version)| !has_reached(&self.stores[at], version));
-        pending.gone.retain(|(at, key, uid)| {
-            self.stores[*at]
-                .get(key)
-                .is_some_and(|held| held.meta().uid == *uid && !held.meta().is_deleting())
-        });
-        let behind =
-            pending.versions.first().map(|(at, _)| *at).or_else(|| pending.gone.first().map(|(at, ..)| *at));
-        let Some(at) = behind else {
-            all.remove(key);
-            return Readiness::Ready;
-        };
-        let kind = self.stores[at].kind();
-        if pending.since.elapsed() < EXPECTATION_TIMEOUT {
-            return Readiness::Waiting(kind);
-        }
-        all.remove(key);
-        Readiness::GivenUp(kind)
+    pub fn check(&self, key: &Key, caches: &Caches) -> Readiness {
+        let pending = self.0.lock();
+        pending.keys.get(key).map_or(Readiness::Ready, |expected| expected.check(key, caches))
     }
 
-    /// How long `key` has waited since the first of the writes that the caches have not seen.
+    /// `key` is reconciled now: what was expected has come.
+    pub fn met(&self, key: &Key) {
+        self.0.lock().keys.remove(key);
+    }
+
+    /// How long ago the first of the writes was made that `key` may have to wait for.
     pub fn waited(&self, key: &Key) -> Duration {
-        self.pending.lock().get(key).map(|pending| pending.since.elapsed()).unwrap_or_default()
+        self.0.lock().keys.get(key).map(|expected| expected.since.elapsed()).unwrap_or_default()
     }
 
-    /// Number of keys that wait.
+    /// Number of keys of which something is expected.
     pub fn len(&self) -> usize {
-        self.pending.lock().len()
+        self.0.lock().keys.len()
     }
 
-    /// Whether no key waits.
+    /// Whether nothing is expected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-impl Pending {
-    fn new() -> Self {
-        Self { since: Instant::now(), versions: Vec::new(), gone: Vec::new(), uncertain: Vec::new() }
+/// The writes of a plan that is being performed. When this is dropped before they are [`Intent::answered`], they may have been
+/// made.
+#[derive(Debug)]
+#[must_use = "when it is dropped, the plan's writes are given up"]
+pub struct Intent<'a> {
+    expectations: &'a Expectations,
+    key: &'a Key,
+}
+
+impl Intent<'_> {
+    /// The plan has come to its end: this is what it did, and the caches must see it.
+    pub fn answered(self, effects: &[Effect], caches: &Caches) {
+        let mut pending = self.expectations.0.lock();
+        let Some(expected) = pending.keys.get_mut(self.key) else { return };
+        expected.unanswered.retain(|each| each.given_up.is_some());
+        for effect in effects.iter().filter(|effect| caches.cover(effect.kind)) {
+            expected.record(effect);
+        }
+        if expected.unanswered.is_empty() && expected.awaited.is_empty() {
+            pending.keys.remove(self.key);
+        }
     }
 }
 
-/// What the store holds of the `written` objects and a later live read did not find.
-fn missing(store: &Store, written: &Key, found: &LiveObjects) -> Vec<(Key, Uid)> {
-    let held = if written.name.is_empty() {
-        store.list_namespace(&written.namespace)
-    } else {
-        store.get(written).into_iter().collect()
-    };
-    let older = |version: &str| version.parse().is_ok_and(|version: u64| version <= found.version);
-    let is_found = |uid: &Uid| found.objects.iter().any(|(live, _)| live == uid);
-    let metas = held.iter().map(|object| object.meta());
-    let missing = metas.filter(|meta| older(&meta.resource_version) && !is_found(&meta.uid));
-    missing.map(|meta| (Key::of(meta), meta.uid.clone())).collect()
+impl Drop for Intent<'_> {
+    fn drop(&mut self) {
+        let mut pending = self.expectations.0.lock();
+        let Some(expected) = pending.keys.get_mut(self.key) else { return };
+        for each in &mut expected.unanswered {
+            each.given_up.get_or_insert_with(Instant::now);
+        }
+    }
 }
 
-/// A store without a comparable version can't be waited for.
-fn has_reached(store: &Store, version: u64) -> bool {
-    let at = store.resource_version();
-    at.parse().map_or(!at.is_empty(), |at: u64| at >= version)
+impl Pending {
+    /// Forgets what nobody will ask for: keys that had no object of their own, or lost it, and are not queued again. Costs
+    /// next to nothing for each key that comes, and keeps no more than twice what is really expected.
+    fn sweep(&mut self, caches: &Caches) {
+        if self.keys.len() >= SWEEP_FLOOR.max(self.swept * 2) {
+            self.keys.retain(|key, expected| expected.check(key, caches) != Readiness::Ready);
+            self.swept = self.keys.len();
+        }
+    }
+}
+
+impl Expected {
+    fn new() -> Self {
+        Self { since: Instant::now(), object_version: None, awaited: Vec::new(), unanswered: Vec::new() }
+    }
+
+    fn check(&self, key: &Key, caches: &Caches) -> Readiness {
+        if self.object_version.is_some_and(|version| caches.is_own_gone(key, version)) {
+            return Readiness::Ready;
+        }
+        if let Some(unanswered) = self.unanswered.first() {
+            return Readiness::Unanswered(unanswered.clone());
+        }
+        match self.awaited.iter().find(|(kind, awaited)| !caches.show(kind, awaited)) {
+            Some((kind, awaited)) => Readiness::Waiting(kind, awaited.clone()),
+            None => Readiness::Ready,
+        }
+    }
+
+    fn record(&mut self, effect: &Effect) {
+        match &effect.change {
+            WriteEffect::Stored(version) => self.require_text(effect.kind, version),
+            WriteEffect::Released(uid, version) => {
+                self.require_text(effect.kind, version);
+                self.awaited.push((effect.kind, Awaited::Release(effect.key.clone(), uid.clone())));
+            }
+            WriteEffect::Deleted(uid) => {
+                self.awaited.push((effect.kind, Awaited::Deletion(effect.key.clone(), uid.clone())));
+            }
+            WriteEffect::Unknown => {
+                // It is given up when the intent is dropped, which is now.
+                note(&mut self.unanswered, effect.kind, &effect.key);
+            }
+            WriteEffect::Swept | WriteEffect::Nothing => {}
+        }
+    }
+
+    fn require_text(&mut self, kind: &'static Kind, version: &str) {
+        if let Ok(version) = version.parse() {
+            self.require(kind, version);
+        }
+    }
+
+    fn require(&mut self, kind: &'static Kind, version: u64) {
+        for (held, awaited) in &mut self.awaited {
+            if let Awaited::Version(at) = awaited
+                && *held == kind
+            {
+                *at = version.max(*at);
+                return;
+            }
+        }
+        self.awaited.push((kind, Awaited::Version(version)));
+    }
+}
+
+impl Unanswered {
+    /// From when on a live read tells what became of it; `None` while its answer may still come.
+    pub fn readable_at(&self) -> Option<Instant> {
+        self.given_up.map(|at| at + MAY_STILL_LAND)
+    }
+
+    /// Whether a live read of `place` that was begun at `began` tells what became of it.
+    fn is_told_by(&self, kind: &'static Kind, place: &Key, began: Instant) -> bool {
+        let is_there =
+            self.place == *place || (place.name.is_empty() && self.place.namespace == place.namespace);
+        self.kind == kind && is_there && self.readable_at().is_some_and(|at| at <= began)
+    }
+}
+
+/// Notes one more write, unless a note covers it already; many of one namespace become one note of the namespace.
+fn note(unanswered: &mut Vec<Unanswered>, kind: &'static Kind, place: &Key) {
+    let is_near = |each: &Unanswered| {
+        each.kind == kind && each.given_up.is_none() && each.place.namespace == place.namespace
+    };
+    let near = || unanswered.iter().filter(|each| is_near(each));
+    if near().any(|each| each.place.name.is_empty() || each.place == *place) {
+        return;
+    }
+    let place = if near().count() < NAMED {
+        place.clone()
+    } else {
+        unanswered.retain(|each| !is_near(each));
+        Key::new(place.namespace.clone(), "")
+    };
+    unanswered.push(Unanswered { kind, place, given_up: None });
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::AnyObject;
-    use crate::api::core::Pod;
-    use crate::api::kinds::{PODS, SECRETS};
-    use crate::api::meta::ObjectMeta;
-    use crate::wire::Time;
-
-    fn pod(name: &str, version: &str, deleting: bool) -> AnyObject {
-        let metadata = ObjectMeta {
-            name: name.into(),
-            namespace: "ns".into(),
-            uid: name.into(),
-            resource_version: version.into(),
-            deletion_timestamp: if deleting { Time::from_seconds(1) } else { None },
-            ..ObjectMeta::default()
-        };
-        Arc::new(Pod { metadata, ..Pod::default() })
-    }
-
-    fn effect(kind: &'static Kind, change: WriteEffect) -> Effect {
-        Effect { kind, key: Key::new("ns", "a"), change, what: String::new() }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_waits_for_the_version_that_it_wrote() {
-        let store = Arc::new(Store::new(&PODS));
-        let expectations = Expectations::new(vec![Arc::clone(&store)]);
-        let key = Key::new("ns", "rs");
-        store.replace(vec![], "9");
-        expectations.record(
-            &key,
-            &[
-                effect(&PODS, WriteEffect::Stored("10".into())),
-                effect(&PODS, WriteEffect::Stored("8".into())),
-                effect(&SECRETS, WriteEffect::Stored("99".into())),
-            ],
-        );
-        assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
-        assert_eq!(expectations.check(&Key::new("ns", "other")), Readiness::Ready);
-        store.upsert(&pod("a", "10", false));
-        assert_eq!(expectations.check(&key), Readiness::Ready);
-        assert!(expectations.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_waits_until_what_it_deleted_is_seen_going() {
-        let store = Arc::new(Store::new(&PODS));
-        let expectations = Expectations::new(vec![Arc::clone(&store)]);
-        let key = Key::new("ns", "rs");
-        store.upsert(&pod("a", "5", false));
-        expectations.record(&key, &[effect(&PODS, WriteEffect::Deleted("a".into()))]);
-        assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
-        store.upsert(&pod("a", "6", true));
-        assert_eq!(expectations.check(&key), Readiness::Ready);
-    }
-
-    fn lost(name: &str) -> Effect {
-        Effect { key: Key::new("ns", name), ..effect(&PODS, WriteEffect::Unknown) }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lost_create_waits_for_what_a_live_read_found() {
-        let store = Arc::new(Store::new(&PODS));
-        let expectations = Expectations::new(vec![Arc::clone(&store)]);
-        let key = Key::new("ns", "rs");
-        store.replace(vec![pod("a", "11", false)], "19");
-        expectations.record(&key, &[lost(""), lost("")]);
-        assert_eq!(expectations.check(&key), Readiness::Uncertain(&PODS, Key::new("ns", "")));
-        // The read is at 30, and nothing will happen to pods after 20.
-        let objects = vec![("a".into(), 11), ("b".into(), 20)];
-        expectations.found(&key, &PODS, &Key::new("ns", ""), &LiveObjects { version: 30, objects });
-        assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
-        store.upsert(&pod("b", "20", false));
-        assert_eq!(expectations.check(&key), Readiness::Ready);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lost_create_that_was_not_carried_out_waits_for_nothing() {
-        let store = Arc::new(Store::new(&PODS));
-        let expectations = Expectations::new(vec![Arc::clone(&store)]);
-        let key = Key::new("ns", "rs");
-        store.replace(vec![pod("a", "11", false)], "19");
-        expectations.record(&key, &[lost("")]);
-        let objects = vec![("a".into(), 11)];
-        expectations.found(&key, &PODS, &Key::new("ns", ""), &LiveObjects { version: 30, objects });
-        assert_eq!(expectations.check(&key), Readiness::Ready);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lost_delete_waits_until_what_is_not_there_is_gone() {
-        let store = Arc::new(Store::new(&PODS));
-        let expectations = Expectations::new(vec![Arc::clone(&store)]);
-        let key = Key::new("ns", "rs");
-        store.replace(vec![pod("a", "5", false), pod("b", "6", false)], "9");
-        expectations.record(&key, &[lost("a")]);
-        expectations.found(
-            &key,
-            &PODS,
-            &Key::new("ns", "a"),
-            &LiveObjects { version: 12, objects: Vec::new() },
-        );
-        assert_eq!(expectations.check(&key), Readiness::Waiting(&PODS));
-        store.remove(&pod("a", "10", true));
-        assert_eq!(expectations.check(&key), Readiness::Ready);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_newer_than_the_live_read_need_not_go() {
-        let store = Arc::new(Store::new(&PODS));
-        let expectations = Expectations::new(vec![Arc::clone(&store)]);
-        let key = Key::new("ns", "rs");
-        store.replace(vec![pod("a", "40", false)], "40");
-        expectations.record(&key, &[lost("")]);
-        expectations.found(
-            &key,
-            &PODS,
-            &Key::new("ns", ""),
-            &LiveObjects { version: 30, objects: Vec::new() },
-        );
-        assert_eq!(expectations.check(&key), Readiness::Ready);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_expectation_is_given_up_in_the_end() {
-        let store = Arc::new(Store::new(&PODS));
-        let expectations = Expectations::new(vec![store]);
-        let key = Key::new("ns", "rs");
-        expectations.record(&key, &[effect(&PODS, WriteEffect::Stored("10".into()))]);
-        assert_eq!(expectations.waited(&Key::new("ns", "other")), Duration::ZERO);
-        tokio::time::advance(EXPECTATION_TIMEOUT).await;
-        assert_eq!(expectations.waited(&key), EXPECTATION_TIMEOUT);
-        assert_eq!(expectations.check(&key), Readiness::GivenUp(&PODS));
-        assert_eq!(expectations.check(&key), Readiness::Ready);
-    }
-}
+mod tests;

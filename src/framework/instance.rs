@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::caches::Caches;
 use super::change::QueuedChange;
-use super::demand::{Demands, Explained, Synced};
+use super::demand::{Demands, Explained, Explainer, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
 use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
-use super::expectations::Expectations;
+use super::expectations::ExpectationsRegistry;
+use super::freshness::Freshness;
 use super::metrics::{ReconcileMetrics, RoomMetrics};
 use super::reads::Reader;
 use super::report::Report;
@@ -68,6 +69,8 @@ pub struct Runtime {
     pub report: Arc<dyn Report>,
     /// Hears of every write.
     pub writes: Option<Arc<dyn WriteReport>>,
+    /// What all controllers wrote and the caches have not shown yet. It outlives their instances.
+    pub expectations: ExpectationsRegistry,
 }
 
 /// Hears of every write, and whose it is. Must not block.
@@ -129,7 +132,6 @@ pub struct Instance {
     handles: Vec<InformerHandle>,
     dynamic: Option<Arc<Supervisor>>,
     debug: Option<DebugPages>,
-    panicked: watch::Sender<Option<String>>,
 }
 
 /// Reconciles all objects again and again, see [`LoopSettings::resync`](super::LoopSettings::resync).
@@ -260,7 +262,11 @@ impl Instance {
             loops.iter().map(|each| each.settings.qps_factor).fold(QpsFactor::ONE, QpsFactor::max);
         let client =
             runtime.clients.for_controller(descriptor.name, descriptor.service_account, qps_factor)?;
-        let reader = Reader { client: client.clone(), discovery: Arc::clone(&runtime.discovery) };
+        let reader = |client| Reader { client, discovery: Arc::clone(&runtime.discovery) };
+        // A client has a rate limit of its own: who asks for explanations does not spend the controller's requests.
+        let explaining =
+            runtime.clients.for_controller(descriptor.name, descriptor.service_account, QpsFactor::ONE)?;
+        let (reader, explainer) = (reader(client.clone()), Explainer::new(reader(explaining)));
         let source = descriptor.event_source.unwrap_or(descriptor.name);
         let mut executor = Executor::new(client.clone(), Arc::new(runtime.events.recorder(source, client)));
         if let Some(signer) = &runtime.signer {
@@ -283,13 +289,12 @@ impl Instance {
             handles: Vec::new(),
             dynamic: None,
             debug: None,
-            panicked: watch::Sender::new(None),
         };
         for wake_up in loops.iter().flat_map(|each| &each.wake_ups) {
             handles.handle(wake_up.kind, wake_up.field_selector);
         }
         for each in loops {
-            instance.add_loop(each, &mut handles, runtime, (&executor, &reader));
+            instance.add_loop(each, &mut handles, runtime, (&executor, &reader, &explainer));
         }
         for (kind, field_selector, handle) in handles.held {
             let store = Arc::clone(handle.store());
@@ -356,7 +361,7 @@ impl Instance {
         each: Loop,
         handles: &mut Handles<'_>,
         runtime: &Runtime,
-        (executor, reader): (&Executor, &Reader),
+        (executor, reader, explainer): (&Executor, &Reader, &Explainer),
     ) {
         let settings = each.settings;
         let queue = Arc::new(WorkQueue::with_config(each.queue, settings.backoff, &runtime.queue_metrics));
@@ -370,6 +375,12 @@ impl Instance {
             let objects = handles.store(kind, None);
             self.resyncs.push(Resync { period, objects, queue: Arc::clone(&queue) });
         }
+        let freshness = Freshness::new(
+            Caches::new(each.kind, handles.stores()),
+            runtime.expectations.of(self.name, each.queue),
+            Arc::clone(&queue),
+            runtime.observer.clone(),
+        );
         let worker = Arc::new(Worker {
             controller: self.name,
             queue_name: each.queue,
@@ -379,13 +390,11 @@ impl Instance {
             reconcile: each.reconcile,
             executor: executor.clone(),
             reader: reader.clone(),
-            expectations: Expectations::new(handles.stores()),
-            observer: runtime.observer.clone(),
+            freshness,
+            explainer: explainer.clone(),
             clock: Arc::clone(&runtime.clock),
             stats,
             metrics: runtime.reconcile_metrics.clone(),
-            parked: Mutex::default(),
-            panicked: self.panicked.clone(),
             demands: Demands::default(),
             causes,
             waits: Waits::default(),
@@ -409,31 +418,15 @@ impl Instance {
         self.dynamic.as_ref().map(|supervisor| supervisor.watches())
     }
 
-    /// Returns, with the reason, when a reconcile has panicked; never otherwise. The others go on until
-    /// [`Instance::stop`].
+    /// Returns, with the reason, when one of its tasks has panicked; never otherwise. Panics of reconciles are contained; this
+    /// is for what goes wrong around them.
     pub async fn failed(&mut self) -> String {
-        let mut panicked = self.panicked.subscribe();
-        let reported = async {
-            match panicked.wait_for(Option::is_some).await.map(|said| said.clone()) {
-                Ok(Some(message)) => message,
-                _ => std::future::pending().await,
+        loop {
+            match self.tasks.join_next().await {
+                Some(Err(error)) if error.is_panic() => return panic_message(error.into_panic().as_ref()),
+                Some(_) => {}
+                None => std::future::pending().await,
             }
-        };
-        // Reconciles are contained; this is for what goes wrong around them.
-        let ended = async {
-            loop {
-                match self.tasks.join_next().await {
-                    Some(Err(error)) if error.is_panic() => {
-                        return panic_message(error.into_panic().as_ref());
-                    }
-                    Some(_) => {}
-                    None => std::future::pending().await,
-                }
-            }
-        };
-        tokio::select! {
-            message = reported => message,
-            message = ended => message,
         }
     }
 

@@ -17,6 +17,7 @@ pub struct ReconcileMetrics {
     total: IntCounterVec,
     duration: TracedHistogramVec,
     answered: TracedHistogramVec,
+    panics: IntCounterVec,
 }
 
 impl ReconcileMetrics {
@@ -42,7 +43,17 @@ impl ReconcileMetrics {
                 &["controller"],
                 exponential_buckets(0.001, 2.0, 16),
             )?,
+            panics: registrar.counters(
+                "coxswain_reconcile_panics_total",
+                "Panics of reconciles by controller. The key is tried again after the longest backoff.",
+                &["controller"],
+            )?,
         })
+    }
+
+    /// A reconcile has panicked.
+    pub(super) fn panicked(&self, controller: &str) {
+        self.panics.with_label_values(&[controller]).inc();
     }
 
     /// A reconcile has ended, after `took`; `since` is how long ago the first change that it concerns arrived.

@@ -5,11 +5,13 @@
 //! framework owns queues, workers, retries, expectations, metrics, spans, events and shutdown; a room repeats none
 //! of it.
 
+mod caches;
 mod change;
 mod demand;
 mod descriptor;
 mod dynamic;
 pub mod expectations;
+mod freshness;
 mod instance;
 mod metrics;
 mod phase;
@@ -31,6 +33,7 @@ pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop,
 };
 pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
+pub use expectations::ExpectationsRegistry;
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
 pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;

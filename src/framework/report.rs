@@ -15,7 +15,8 @@ pub trait Report: Send + Sync {
     fn started(&self, turn: &ReconcileStart<'_>);
     /// A reconcile came to its end after `took`, having taken these steps.
     fn ended(&self, turn: &ReconcileStart<'_>, outcome: &Outcome, actions: Vec<ActionState>, took: Duration);
-    /// Its key comes back after `delay`.
+    /// Its key comes back after `delay`, or when a cache wakes it. Told once when it begins to wait for a cache; no start and
+    /// no end is told of a look that finds it waiting.
     fn requeued(&self, turn: &ReconcileStart<'_>, cause: Requeue, delay: Duration);
 }
 

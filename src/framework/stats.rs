@@ -1,6 +1,6 @@
 //! What a loop remembers of its reconciles, for people who ask.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use jiff::Timestamp;
@@ -22,6 +22,10 @@ pub struct LoopStats {
     failing_keys: AtomicUsize,
     failing: Mutex<HashMap<Key, KeyFailure>>,
     last_error: Mutex<Option<KeyFailure>>,
+    /// As many as `panicked` holds.
+    panicked_keys: AtomicUsize,
+    /// What the last panic over each key said that has not been reconciled since.
+    panicked: Mutex<BTreeMap<Key, String>>,
 }
 
 /// The last reconcile of a key, which failed.
@@ -47,7 +51,18 @@ impl LoopStats {
             failing_keys: AtomicUsize::new(0),
             failing: Mutex::default(),
             last_error: Mutex::default(),
+            panicked_keys: AtomicUsize::new(0),
+            panicked: Mutex::default(),
         }
+    }
+
+    /// Reconciling a key has panicked.
+    pub(super) fn panicked(&self, key: &Key, message: &str) {
+        let mut panicked = self.panicked.lock();
+        if panicked.len() < MAX_FAILING || panicked.contains_key(key) {
+            panicked.insert(key.clone(), message.to_owned());
+        }
+        self.panicked_keys.store(panicked.len(), Ordering::Relaxed);
     }
 
     pub(super) fn record(&self, key: &Key, outcome: &Outcome, attempt: u32) {
@@ -58,6 +73,11 @@ impl LoopStats {
                     let mut failing = self.failing.lock();
                     failing.remove(key);
                     self.failing_keys.store(failing.len(), Ordering::Relaxed);
+                }
+                if self.panicked_keys.load(Ordering::Relaxed) > 0 {
+                    let mut panicked = self.panicked.lock();
+                    panicked.remove(key);
+                    self.panicked_keys.store(panicked.len(), Ordering::Relaxed);
                 }
             }
             Outcome::Waiting(_) => {}
@@ -98,6 +118,12 @@ impl LoopStats {
     /// How many keys failed when they were last reconciled; at most a thousand are remembered.
     pub fn failing_keys(&self) -> usize {
         self.failing_keys.load(Ordering::Relaxed)
+    }
+
+    /// The first of the keys on which reconciling has panicked and not succeeded since, what it said, and how many they are.
+    pub fn first_panicked(&self) -> Option<(Key, String, usize)> {
+        let panicked = self.panicked.lock();
+        panicked.first_key_value().map(|(key, message)| (key.clone(), message.clone(), panicked.len()))
     }
 
     /// The keys that failed when they were last reconciled, at most `limit`, those with most failures first.

@@ -86,13 +86,6 @@ impl Causes {
             }
         }
     }
-
-    /// Forgets the causes of a key that is not reconciled.
-    pub(super) fn forget(&self, key: &Key) {
-        if is_on() {
-            self.0.lock().remove(key);
-        }
-    }
 }
 
 /// The spans of keys that wait for caches to see their last writes. Empty where there are no traces.

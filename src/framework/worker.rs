@@ -4,27 +4,25 @@
 //! key ─► expectations met? ─► observe + plan ─► execute ─┬─ all done ──────► forget, maybe look again later
 //!             │ no                                       └─ failed ─► observe + plan with the failure ─► execute
 //!             ▼                                                              └─► retry with backoff
-//!        come back later
+//!     until a cache wakes it
 //! ```
 //!
-//! A panic ends the reconcile of its key, never the worker: the key is put aside, the others go on, and the controller is
-//! reported as failed, to be started anew. Decides nothing about objects and knows no kind.
+//! A panic ends the reconcile of its key, never the worker: the key has failed and is tried again after the longest backoff,
+//! and the controller is shown as degraded until that succeeds. Nothing else is reconciled anew. Decides nothing about
+//! objects and knows no kind.
 
 use std::any::Any;
-use std::collections::HashSet;
-use std::ops::RangeInclusive;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use parking_lot::Mutex;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::demand::{Demands, Synced};
-use super::expectations::{Expectations, LiveObjects, Readiness};
+use super::demand::{Demands, Explainer, Synced};
+use super::freshness::Freshness;
 use super::metrics::ReconcileMetrics;
 use super::reads::{Reader, WrittenKinds};
 use super::report::{ReconcileStart, Report, Requeue};
@@ -33,24 +31,15 @@ use super::settings::{AfterFailure, LoopSettings};
 use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
 use crate::api::Kind;
-use crate::client::{ApiClient, ApiError, ListQuery};
-use crate::executor::{ActionState, ExecuteError, Executor, executed, planned};
+use crate::executor::{ActionState, ExecuteError, Executed, Executor, executed, planned};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::model::plan::{Cooldown, Failure, Plan};
 use crate::queue::{Item, WorkQueue};
 use crate::telemetry::tracing::{child, present};
-use crate::wire::ObjectHead;
-
-/// How long a key whose expectations are not met rests if no event wakes it before: as long again as it has waited, so
-/// that a cache that is a moment late costs a moment, and one that is far behind a look in a second.
-const EXPECTATION_POLL: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(1);
 
 /// Times that one reconcile looks and plans at most.
 const MOST_LOOKS: usize = 4;
-
-/// Objects per page of a live read.
-const LIVE_PAGE: u32 = 500;
 
 /// What the workers of one loop share.
 pub(super) struct Worker {
@@ -64,16 +53,13 @@ pub(super) struct Worker {
     pub(super) executor: Executor,
     /// Reads between passes, as the controller.
     pub(super) reader: Reader,
-    pub(super) expectations: Expectations,
-    /// Reads what a controller's own role may not list; never writes.
-    pub(super) observer: ApiClient,
+    /// What must be seen before a key is reconciled again.
+    pub(super) freshness: Freshness,
+    /// What explanations read with.
+    pub(super) explainer: Explainer,
     pub(super) clock: SharedClock,
     pub(super) stats: Arc<LoopStats>,
     pub(super) metrics: ReconcileMetrics,
-    /// Keys on which reconciling has panicked. They are left alone as long as this worker lives, while all others go on.
-    pub(super) parked: Mutex<HashSet<Key>>,
-    /// Told of panics; the controller is to be started anew.
-    pub(super) panicked: watch::Sender<Option<String>>,
     /// Those who asked for a reconcile.
     pub(super) demands: Demands,
     /// What queued the keys, for traces.
@@ -129,13 +115,8 @@ impl Worker {
         let key = item.key().clone();
         // Whoever asks from here on gets the next reconcile.
         let asked = self.demands.take(&key);
-        if self.parked.lock().contains(&key) {
-            self.causes.forget(&key);
-            let error = "it is put aside: reconciling it has panicked".to_owned();
-            let outcome = Outcome::Failed { error, retry: false };
-            answer(asked, || Synced { outcome, actions: Vec::new(), took: Duration::ZERO, trace_id: None });
-            return;
-        }
+        let waited = self.freshness.waiting(&key);
+        let changed_at = waited.iter().filter_map(|key| key.changed_at).chain(item.changed_at()).min();
         let retries = self.queue.retries(&key);
         let turn = ReconcileStart {
             controller: self.controller,
@@ -145,41 +126,53 @@ impl Worker {
             attempt: retries.saturating_add(1),
             queue_wait: item.waited(),
         };
-        let span = trace::span(&turn, || self.expectations.store(self.kind?));
+        let span = trace::span(&turn, || self.freshness.caches.own());
         self.causes.link(&key, &span);
-        span.in_scope(|| self.report.started(&turn));
         let started = Instant::now();
-        let reconciled = AssertUnwindSafe(self.reconcile(&key).instrument(span.clone())).catch_unwind().await;
+        let begin = || self.report.started(&turn);
+        let reconcile = self.reconcile(&key, &begin).instrument(span.clone());
+        let reconciled = AssertUnwindSafe(reconcile).catch_unwind().await;
+        let panicked = reconciled.is_err();
         let (outcome, actions) =
-            reconciled.unwrap_or_else(|panic| (self.park(&key, panic.as_ref()), Vec::new()));
+            reconciled.unwrap_or_else(|panic| (self.panicked(&key, panic.as_ref()), Vec::new()));
         let took = started.elapsed();
         self.stats.record(&key, &outcome, turn.attempt);
-        self.reconcile.ended(&key, ReconcileEnd { outcome: &outcome, actions: &actions, took });
+        let end = ReconcileEnd { outcome: &outcome, actions: &actions, took };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.reconcile.ended(&key, end))) {
+            self.panicked(&key, panic.as_ref());
+        }
         let asked = self.to_be_told(&key, &outcome, asked);
         span.in_scope(|| {
-            let since = item.changed_at().map(|at| at.elapsed());
-            self.metrics.observe(self.controller, &outcome, took, since);
-            if matches!(outcome, Outcome::Waiting(_) | Outcome::Failed { retry: true, .. }) {
-                item.unanswered();
+            self.metrics.observe(self.controller, &outcome, took, changed_at.map(|at| at.elapsed()));
+            match outcome {
+                Outcome::Waiting(_) => self.freshness.keep(&key, changed_at),
+                Outcome::Failed { retry: true, .. } => item.unanswered(),
+                _ => {}
             }
             let trace_id = present().map(|ids| ids.trace);
             answer(asked, || Synced { outcome: outcome.clone(), actions: actions.clone(), took, trace_id });
-            self.report.ended(&turn, &outcome, actions, took);
-            let requeued = self.follow_up(&key, &outcome);
-            if let Some((cause, delay)) = requeued {
+            let requeued = self.follow_up(&key, &outcome, panicked);
+            // Of a key that waits it is told once that it does, and not that it was looked at.
+            let is_told = waited.is_some() && matches!(outcome, Outcome::Waiting(_));
+            if !matches!(outcome, Outcome::Waiting(_)) {
+                self.report.ended(&turn, &outcome, actions, took);
+            }
+            if let Some((cause, delay)) = requeued.filter(|_| !is_told) {
                 self.report.requeued(&turn, cause, delay);
             }
             trace::ended(&span, &outcome, requeued);
             // Within the span, for the exemplar of how long the work took.
             match outcome {
                 Outcome::Done { cooldown, .. } => item.cool_down(cooldown.after(took)),
+                // An object that changes all the time would be tried all the time.
+                Outcome::Failed { .. } if panicked => item.cool_down(Cooldown::LONGEST),
                 Outcome::Absent | Outcome::Waiting(_) | Outcome::Failed { .. } => item.done(),
             }
         });
     }
 
     /// Sees to it that the key comes back where it must; when and why it does.
-    fn follow_up(&self, key: &Key, outcome: &Outcome) -> Option<(Requeue, Duration)> {
+    fn follow_up(&self, key: &Key, outcome: &Outcome, panicked: bool) -> Option<(Requeue, Duration)> {
         match outcome {
             Outcome::Absent => {
                 self.queue.forget(key);
@@ -194,10 +187,10 @@ impl Worker {
             Outcome::Waiting(kind) => {
                 tracing::debug!(%kind, "the cache has not seen the last writes yet");
                 self.waits.begin(key, kind);
-                let waited = self.expectations.waited(self.expecting(key));
-                let cooldown = waited.clamp(*EXPECTATION_POLL.start(), *EXPECTATION_POLL.end());
-                self.queue.add_after(key.clone(), cooldown);
-                Some((Requeue::StaleCache, cooldown))
+                Some((Requeue::StaleCache, Duration::ZERO))
+            }
+            Outcome::Failed { retry: true, .. } if panicked => {
+                Some((Requeue::Failure, self.queue.add_longest(key.clone())))
             }
             Outcome::Failed { error, retry: true } => self.retry(key, error),
             Outcome::Failed { error, retry: false } => {
@@ -231,20 +224,29 @@ impl Worker {
         if self.settings.serial { &Key::EMPTY } else { key }
     }
 
-    /// Puts a key aside on which reconciling has panicked: what it had written may be unknown, and the next try might
-    /// panic just as well.
-    fn park(&self, key: &Key, panic: &(dyn Any + Send)) -> Outcome {
-        let message = format!("{key}: {}", panic_message(panic));
-        self.parked.lock().insert(key.clone());
-        let error = format!("panicked: {message}");
-        self.panicked.send_replace(Some(message));
-        Outcome::Failed { error, retry: false }
+    /// Reconciling a key has panicked. The next try may well panic, too, so it comes late; what the plan may have written is on
+    /// record.
+    fn panicked(&self, key: &Key, panic: &(dyn Any + Send)) -> Outcome {
+        let message = panic_message(panic);
+        tracing::error!(controller = self.controller, object = %key, panic = message, "reconciling panicked");
+        self.stats.panicked(key, &message);
+        self.metrics.panicked(self.controller);
+        Outcome::Failed { error: format!("panicked: {message}"), retry: true }
     }
 
-    /// Reconciles one key now: how it ended, and the steps that it took.
-    pub(super) async fn reconcile(&self, key: &Key) -> (Outcome, Vec<ActionState>) {
-        if let Some(outcome) = self.not_yet(key).await {
-            return (outcome, Vec::new());
+    /// Reconciles one key now: how it ended, and the steps that it took. Calls `begin` unless the key has to wait for a cache.
+    pub(super) async fn reconcile(
+        &self,
+        key: &Key,
+        begin: &(dyn Fn() + Sync),
+    ) -> (Outcome, Vec<ActionState>) {
+        match self.not_yet(key).await {
+            Some(waiting @ Outcome::Waiting(_)) => return (waiting, Vec::new()),
+            Some(failed) => {
+                begin();
+                return (failed, Vec::new());
+            }
+            None => begin(),
         }
         self.waits.end(key);
         let (mut actions, mut written, mut cooldown) = (Vec::new(), WrittenKinds::new(), Cooldown::NONE);
@@ -260,8 +262,7 @@ impl Worker {
             cooldown = cooldown.max(plan.cooldown);
             let tried = planned(&plan);
             note.count(key);
-            let done = self.executor.execute(plan).await;
-            self.expectations.record(self.expecting(key), &done.effects);
+            let done = self.perform(key, plan).await;
             actions.extend(executed(tried, &done));
             written.extend(done.effects.into_iter().map(|effect| (effect.kind, effect.key.namespace)));
             if let Some(error) = done.error {
@@ -285,22 +286,22 @@ impl Worker {
 
     /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.
     async fn not_yet(&self, key: &Key) -> Option<Outcome> {
-        let mut readiness = self.expectations.check(self.expecting(key));
-        while let Readiness::Uncertain(kind, written) = readiness {
-            if let Err(error) = self.resolve(key, kind, &written).await {
+        match self.freshness.hold(self.expecting(key), key).await {
+            Ok(behind) => behind.map(Outcome::Waiting),
+            Err(error) => {
                 let error = format!("cannot tell what a lost request did: {error}");
-                return Some(Outcome::Failed { error, retry: true });
-            }
-            readiness = self.expectations.check(self.expecting(key));
-        }
-        match readiness {
-            Readiness::Ready | Readiness::Uncertain(..) => None,
-            Readiness::Waiting(kind) => Some(Outcome::Waiting(kind)),
-            Readiness::GivenUp(kind) => {
-                tracing::error!(controller = self.controller, object = %key, %kind, "the cache never saw the last writes");
-                None
+                Some(Outcome::Failed { error, retry: true })
             }
         }
+    }
+
+    /// Performs a plan. Its writes are on record before they are sent, and whatever ends this.
+    async fn perform(&self, key: &Key, plan: Plan) -> Executed {
+        let Freshness { expectations, caches, .. } = &self.freshness;
+        let intent = expectations.begin(self.expecting(key), &plan, caches);
+        let done = self.executor.execute(plan).await;
+        intent.answered(&done.effects, caches);
+        done
     }
 
     async fn plan(
@@ -320,7 +321,7 @@ impl Worker {
     }
 
     /// Observes, in as many passes as it takes, and plans.
-    pub(super) async fn decide(
+    async fn decide(
         &self,
         key: &Key,
         failures: &[Failure],
@@ -341,8 +342,7 @@ impl Worker {
         };
         let actions = planned(&plan);
         note.count(key);
-        let done = self.executor.execute(plan).await;
-        self.expectations.record(self.expecting(key), &done.effects);
+        let done = self.perform(key, plan).await;
         match &done.error {
             None => note.commit(key),
             Some(error) => {
@@ -350,34 +350,6 @@ impl Worker {
             }
         }
         executed(actions, &done)
-    }
-
-    /// Finds out by a live read what a request whose answer was lost may have done.
-    async fn resolve(&self, key: &Key, kind: &'static Kind, written: &Key) -> Result<(), ApiError> {
-        let mut query = ListQuery {
-            namespace: written.namespace.to_string(),
-            field_selector: (!written.name.is_empty()).then(|| format!("metadata.name={}", written.name)),
-            limit: Some(LIVE_PAGE),
-            ..ListQuery::default()
-        };
-        let mut found = LiveObjects::default();
-        loop {
-            let page = self.observer.list_metadata(kind, &query).await?;
-            found.version = page.resource_version.parse().unwrap_or(0);
-            for item in &page.items {
-                let head = ObjectHead::read(item).map_err(|error| ApiError::Malformed {
-                    request: format!("list {kind}"),
-                    what: error.to_string(),
-                })?;
-                found.objects.push((head.uid.into(), head.resource_version.parse().unwrap_or(0)));
-            }
-            if page.continue_token.is_empty() {
-                break;
-            }
-            query.continue_token = Some(page.continue_token);
-        }
-        self.expectations.found(self.expecting(key), kind, written, &found);
-        Ok(())
     }
 }
 

@@ -29,7 +29,7 @@ use crate::controllers::identity::serviceaccount_token::signer::PrivateKeySigner
 use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
 use crate::events::{EventBroadcaster, EventMetrics, Recorder};
 use crate::executor::TokenSigner;
-use crate::framework::{Descriptor, ReconcileMetrics, RoomMetrics, Runtime};
+use crate::framework::{Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime};
 use crate::informer::{Informers, InformersConfig};
 use crate::model::Key;
 use crate::model::clock::{Clock, SharedClock, SystemClock};
@@ -165,6 +165,7 @@ pub(super) async fn complete(
         root_ca,
         report: Arc::clone(&event_logger) as _,
         writes: Some(Arc::clone(&event_logger) as _),
+        expectations: ExpectationsRegistry::default(),
         config,
     });
     let leases = Arc::new(leases(&runtime.config, main_lock.as_ref(), migration.as_ref()));

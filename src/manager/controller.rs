@@ -1,9 +1,9 @@
 //! The lifecycle of all controllers: one supervisor each, which starts it, restarts it after a failure and stops it.
 //!
 //! A supervisor follows two wishes: whether this replica leads (under the controller's lock), and whether the
-//! controller is wanted (flags, later overrides). A controller that fails or panics is contained: it is reported
-//! unhealthy and started anew after a growing delay; the others go on. One that panicked over an object works on until
-//! then, without that object: so that one which it can't bear does not keep it from all others.
+//! controller is wanted (flags, later overrides). A controller that fails, or panics outside of its reconciles, is
+//! contained: it is reported unhealthy and started anew after a growing delay; the others go on. One that panics over an
+//! object works on, and is degraded until it can reconcile that object: no probe fails for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -161,6 +161,13 @@ impl HealthCheck for Controller {
             Phase::Failed(why) => Err(why),
             _ => Ok(()),
         }
+    }
+
+    fn degraded(&self) -> Option<String> {
+        let running = self.running.read();
+        let (key, message, keys) = running.loops.iter().find_map(|each| each.stats().first_panicked())?;
+        let others = if keys > 1 { format!(", and {} others", keys - 1) } else { String::new() };
+        Some(format!("panicked over {key}: {message}{others}"))
     }
 }
 

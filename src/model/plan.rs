@@ -100,13 +100,18 @@ impl<N> Plan<N> {
         (Plan { steps, requeue_after, look_again, cooldown, retry, note: () }, note)
     }
 
+    /// All that it would write, in order.
+    pub fn writes(&self) -> impl Iterator<Item = &Write> {
+        self.steps.iter().flat_map(|step| match step {
+            Step::Verify(_) | Step::Emit(_) => &[],
+            Step::Write(write) => std::slice::from_ref(write),
+            Step::Batch(writes) | Step::Each(writes) => writes.as_slice(),
+        })
+    }
+
     /// Whether performing the plan writes nothing.
     pub fn is_empty(&self) -> bool {
-        self.steps.iter().all(|step| match step {
-            Step::Verify(_) | Step::Emit(_) => true,
-            Step::Write(_) => false,
-            Step::Batch(writes) | Step::Each(writes) => writes.is_empty(),
-        })
+        self.writes().next().is_none()
     }
 
     /// Writes a status, if it is not what it should be: what else changes in a moment is then one more write, not one each.

@@ -137,6 +137,17 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         delay
     }
 
+    /// Counts a failure of the key and adds it after the longest backoff, which is returned.
+    pub fn add_longest(&self, key: K) -> Duration {
+        let mut delay = Duration::ZERO;
+        self.shared.schedule(|state, now| {
+            let (woken, longest) = state.add_longest(key, now);
+            delay = longest;
+            woken
+        });
+        delay
+    }
+
     /// Forgets the key's failures: its next one earns the shortest delay. Does not take it off the queue.
     pub fn forget(&self, key: &K) {
         self.shared.state.lock().forget(key);

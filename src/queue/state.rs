@@ -223,6 +223,19 @@ impl<K: Clone + Eq + Hash> State<K> {
         (self.add_after(key, delay, now), delay)
     }
 
+    /// Counts a failure of the key, and adds it after the longest backoff, which is told too.
+    pub(super) fn add_longest(&mut self, key: K, now: Instant) -> (usize, Duration) {
+        if self.phase != Phase::Open {
+            return (0, Duration::ZERO);
+        }
+        let id = self.find_or_insert(self.hasher.hash_one(&key), key.clone());
+        if let Some(slot) = self.slot_mut(id) {
+            slot.failures = slot.failures.saturating_add(1);
+        }
+        let delay = self.config.max_delay;
+        (self.add_after(key, delay, now), delay)
+    }
+
     pub(super) fn forget(&mut self, key: &K) {
         if let Some(id) = self.find(self.hasher.hash_one(key), key)
             && let Some(slot) = self.slot_mut(id)

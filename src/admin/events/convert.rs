@@ -50,14 +50,11 @@ impl LogEvent {
                 steps => format!("{steps} steps ({duration:.1?})"),
             },
             Body::ReconcileFailed { error, .. } => format!("failed: {error}"),
-            Body::ReconcileRequeued { cause, delay, .. } => {
-                let why = match cause {
-                    Requeue::Failure => "again after a failure",
-                    Requeue::Planned => "again, as planned,",
-                    Requeue::StaleCache => "again, the cache being behind,",
-                };
-                format!("{why} in {delay:.1?}")
-            }
+            Body::ReconcileRequeued { cause, delay, .. } => match cause {
+                Requeue::Failure => format!("again after a failure in {delay:.1?}"),
+                Requeue::Planned => format!("again, as planned, in {delay:.1?}"),
+                Requeue::StaleCache => "again when the cache has seen the last writes".to_owned(),
+            },
             Body::ApiWrite(write) => match write.code {
                 0 => format!("{}: no answer", write.action.summary),
                 200..400 => write.action.summary.clone(),

@@ -18,14 +18,14 @@ async fn a_serial_loop_waits_for_what_was_written_for_any_key() {
         let explained = bench.worker.explain(&other).await;
         assert_eq!(explained.waiting_for, serial.then_some(&PODS));
         bench.plan(Vec::new());
-        let outcome = bench.worker.reconcile(&other).await.0;
+        let outcome = bench.worker.reconcile(&other, &|| {}).await.0;
         if !serial {
             assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
             continue;
         }
         assert_eq!(outcome, Outcome::Waiting(&PODS));
         bench.store.bookmark("5");
-        let outcome = bench.worker.reconcile(&other).await.0;
+        let outcome = bench.worker.reconcile(&other, &|| {}).await.0;
         assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
     }
 }

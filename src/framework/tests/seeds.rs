@@ -4,8 +4,8 @@ use super::*;
 use crate::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
 use crate::events::{EventBroadcaster, EventMetrics};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Instance, Loop, LoopSettings, Memory, Observation,
-    Room, RoomAdapter, RoomMetrics, Runtime,
+    Build, BuildError, Built, DefaultState, Descriptor, ExpectationsRegistry, Instance, Loop, LoopSettings,
+    Memory, Observation, Room, RoomAdapter, RoomMetrics, Runtime,
 };
 use crate::informer::{Informers, InformersConfig};
 use crate::options::Config;
@@ -99,6 +99,7 @@ async fn runtime() -> Runtime {
         root_ca: None,
         report: Arc::new(Unreported),
         writes: None,
+        expectations: ExpectationsRegistry::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use coxswain::client::{
     ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, Faults,
 };
 use coxswain::events::{EventBroadcaster, EventMetrics};
-use coxswain::framework::{ReconcileMetrics, RoomMetrics, Runtime, Unreported};
+use coxswain::framework::{ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Unreported};
 use coxswain::informer::{Informers, InformersConfig, ListWatch};
 use coxswain::manager::EventLogger;
 use coxswain::model::clock::{SharedClock, SystemClock};
@@ -61,6 +61,7 @@ pub(crate) fn runtime(
         root_ca: Some("a bundle".into()),
         report: Arc::new(Unreported),
         writes: None,
+        expectations: ExpectationsRegistry::default(),
     }
 }
 

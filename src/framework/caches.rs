@@ -1,0 +1,86 @@
+//! The caches that one loop of a running controller reads, as its expectations see them. Decides and keeps nothing.
+
+use std::sync::Arc;
+
+use super::expectations::LiveObjects;
+use crate::api::Kind;
+use crate::informer::{Awaited, Store, Wake};
+use crate::model::Key;
+use crate::wire::Uid;
+
+/// The stores that a loop reads, in the order in which it watches them.
+#[derive(Debug)]
+pub struct Caches {
+    /// The kind of object that the loop's keys name.
+    own: Option<&'static Kind>,
+    stores: Vec<Arc<Store>>,
+}
+
+impl Caches {
+    /// These stores, of a loop whose keys name objects of `own`, if they name any.
+    pub fn new(own: Option<&'static Kind>, stores: Vec<Arc<Store>>) -> Self {
+        Self { own, stores }
+    }
+
+    /// The stores of a kind: more than one where the loop watches by several selectors.
+    fn of(&self, kind: &'static Kind) -> impl Iterator<Item = &Arc<Store>> {
+        self.stores.iter().filter(move |store| store.kind() == kind)
+    }
+
+    /// The first store of the kind that keys name.
+    pub fn own(&self) -> Option<&Store> {
+        self.of(self.own?).next().map(|store| &**store)
+    }
+
+    /// Whether objects of a kind are read at all.
+    pub fn cover(&self, kind: &'static Kind) -> bool {
+        self.of(kind).next().is_some()
+    }
+
+    /// Whether all stores of a kind show what is awaited.
+    pub fn show(&self, kind: &'static Kind, awaited: &Awaited) -> bool {
+        self.of(kind).all(|store| store.shows(awaited))
+    }
+
+    /// Calls `wake` when the first store of a kind that does not yet show what is awaited does; now, if all do.
+    pub fn when_shown(&self, kind: &'static Kind, awaited: Awaited, wake: Wake) {
+        match self.of(kind).find(|store| !store.shows(&awaited)) {
+            Some(store) => store.when_shown(awaited, wake),
+            None => wake(),
+        }
+    }
+
+    /// The version of the object that a key names, as it is held.
+    pub fn own_version(&self, key: &Key) -> Option<u64> {
+        self.own()?.get(key)?.meta().resource_version.parse().ok()
+    }
+
+    /// Whether the object that a key names, which was seen at `version`, has gone. An older cache cannot tell.
+    pub fn is_own_gone(&self, key: &Key, version: u64) -> bool {
+        let is_gone = |store: &Store| store.shows(&Awaited::Version(version)) && store.get(key).is_none();
+        self.own().is_some_and(is_gone)
+    }
+
+    /// What is held of the objects at `place` (without a name, of all in the namespace) and was not found by a later
+    /// live read.
+    pub fn missing(
+        &self,
+        kind: &'static Kind,
+        place: &Key,
+        live: &LiveObjects,
+    ) -> impl Iterator<Item = (Key, Uid)> {
+        let held = self.of(kind).flat_map(|store| {
+            if place.name.is_empty() {
+                store.list_namespace(&place.namespace)
+            } else {
+                store.get(place).into_iter().collect()
+            }
+        });
+        held.filter(|object| {
+            let meta = object.meta();
+            let is_older = meta.resource_version.parse().is_ok_and(|at: u64| at <= live.version);
+            is_older && !live.uids.contains(&meta.uid)
+        })
+        .map(|object| (Key::of(object.meta()), object.meta().uid.clone()))
+    }
+}

@@ -1,0 +1,182 @@
+//! Whether the caches are fresh enough for a key to be reconciled, and what wakes the keys for which they are not.
+//!
+//! A key that has to wait is queued by the cache itself, as soon as that shows what the key waits for. What may have been
+//! written without an answer is looked up by a live read, which serves all keys that wait for the same place. Nobody polls,
+//! and nothing here knows what a key stands for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::caches::Caches;
+use super::expectations::{Expectations, LiveObjects, MAY_STILL_LAND, Readiness, Unanswered};
+use crate::api::Kind;
+use crate::client::{ApiClient, ApiError, ListQuery};
+use crate::informer::Awaited;
+use crate::model::Key;
+use crate::queue::WorkQueue;
+use crate::wire::ObjectHead;
+
+/// Objects per page of a live read.
+const LIVE_PAGE: u32 = 500;
+
+/// The expectations of one loop over the caches that the present instance reads.
+pub(super) struct Freshness {
+    pub(super) caches: Caches,
+    pub(super) expectations: Arc<Expectations>,
+    queue: Arc<WorkQueue<Key>>,
+    /// Reads what a controller's own role may not list; never writes.
+    observer: ApiClient,
+    waiting: Mutex<HashMap<Key, WaitingKey>>,
+    /// The live reads that are under way, and the keys to queue when they have ended.
+    reads: Mutex<HashMap<(&'static Kind, Key), Vec<Key>>>,
+}
+
+/// A key that waits for a cache.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WaitingKey {
+    /// When the first of the changes came for which it is to be reconciled.
+    pub(super) changed_at: Option<Instant>,
+    /// What wakes it, and whether it has.
+    woken_by: Option<(&'static Kind, Awaited, Arc<AtomicBool>)>,
+}
+
+impl Freshness {
+    pub(super) fn new(
+        caches: Caches,
+        expectations: Arc<Expectations>,
+        queue: Arc<WorkQueue<Key>>,
+        observer: ApiClient,
+    ) -> Self {
+        Self { caches, expectations, queue, observer, waiting: Mutex::default(), reads: Mutex::default() }
+    }
+
+    /// Whether `key` has to wait for what is expected of `expecting`, and for the cache of which kind: it is queued when that
+    /// has seen the last writes. An error means that a live read failed.
+    pub(super) async fn hold(&self, expecting: &Key, key: &Key) -> Result<Option<&'static Kind>, ApiError> {
+        loop {
+            match self.expectations.check(expecting, &self.caches) {
+                Readiness::Ready => {
+                    self.expectations.met(expecting);
+                    self.waiting.lock().remove(key);
+                    return Ok(None);
+                }
+                Readiness::Waiting(kind, awaited) => {
+                    self.wake_when_shown(key, kind, awaited);
+                    return Ok(Some(kind));
+                }
+                Readiness::Unanswered(lost) => {
+                    if !self.look_up(key, &lost).await? {
+                        self.waiting.lock().entry(key.clone()).or_default();
+                        return Ok(Some(lost.kind));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The key, if it waited when it was looked at last.
+    pub(super) fn waiting(&self, key: &Key) -> Option<WaitingKey> {
+        self.waiting.lock().get(key).cloned()
+    }
+
+    /// A key that waits is to be reconciled for a change that came then.
+    pub(super) fn keep(&self, key: &Key, changed_at: Option<Instant>) {
+        if let Some(waiting) = self.waiting.lock().get_mut(key) {
+            waiting.changed_at = changed_at;
+        }
+    }
+
+    fn wake_when_shown(&self, key: &Key, kind: &'static Kind, awaited: Awaited) {
+        let woken = Arc::new(AtomicBool::new(false));
+        {
+            let mut waiting = self.waiting.lock();
+            let woken_by = &mut waiting.entry(key.clone()).or_default().woken_by;
+            let is_pending = woken_by.as_ref().is_some_and(|(held, by, woken)| {
+                *held == kind && *by == awaited && !woken.load(Ordering::Acquire)
+            });
+            if is_pending {
+                return;
+            }
+            *woken_by = Some((kind, awaited.clone(), Arc::clone(&woken)));
+        }
+        // The store may outlive this instance of the controller.
+        let (queue, key) = (Arc::downgrade(&self.queue), key.clone());
+        let wake = move || {
+            woken.store(true, Ordering::Release);
+            if let Some(queue) = queue.upgrade() {
+                queue.add(key);
+            }
+        };
+        self.caches.when_shown(kind, awaited, Box::new(wake));
+    }
+
+    /// Reads what may have been written, unless it is too early or somebody does: then the key is queued in time.
+    async fn look_up(&self, key: &Key, lost: &Unanswered) -> Result<bool, ApiError> {
+        let began = Instant::now();
+        let early = lost.readable_at().map_or(MAY_STILL_LAND, |at| at.saturating_duration_since(began));
+        if !early.is_zero() {
+            self.queue.add_after(key.clone(), early);
+            return Ok(false);
+        }
+        let Some(_reading) = self.begin_read(key, lost) else { return Ok(false) };
+        let live = self.read(lost.kind, &lost.place).await?;
+        self.expectations.found(lost.kind, &lost.place, began, &live, &self.caches);
+        Ok(true)
+    }
+
+    /// `None` if a live read of the same place is under way: the key is queued when that has ended.
+    fn begin_read(&self, key: &Key, lost: &Unanswered) -> Option<LiveRead<'_>> {
+        let place = (lost.kind, lost.place.clone());
+        let mut reads = self.reads.lock();
+        if let Some(waiting) = reads.get_mut(&place) {
+            waiting.push(key.clone());
+            return None;
+        }
+        reads.insert(place.clone(), Vec::new());
+        Some(LiveRead { freshness: self, place })
+    }
+
+    async fn read(&self, kind: &'static Kind, place: &Key) -> Result<LiveObjects, ApiError> {
+        let mut query = ListQuery {
+            namespace: place.namespace.to_string(),
+            field_selector: (!place.name.is_empty()).then(|| format!("metadata.name={}", place.name)),
+            limit: Some(LIVE_PAGE),
+            ..ListQuery::default()
+        };
+        let mut live = LiveObjects::default();
+        loop {
+            let page = self.observer.list_metadata(kind, &query).await?;
+            live.version = page.resource_version.parse().unwrap_or(0);
+            for item in &page.items {
+                let head = ObjectHead::read(item).map_err(|error| ApiError::Malformed {
+                    request: format!("list {kind}"),
+                    what: error.to_string(),
+                })?;
+                live.add(head.uid.into(), head.resource_version.parse().unwrap_or(0));
+            }
+            if page.continue_token.is_empty() {
+                return Ok(live);
+            }
+            query.continue_token = Some(page.continue_token);
+        }
+    }
+}
+
+/// A live read that is under way. When it has ended, the keys that came meanwhile are queued.
+struct LiveRead<'a> {
+    freshness: &'a Freshness,
+    place: (&'static Kind, Key),
+}
+
+impl Drop for LiveRead<'_> {
+    fn drop(&mut self) {
+        let waiting = self.freshness.reads.lock().remove(&self.place);
+        for key in waiting.into_iter().flatten() {
+            self.freshness.queue.add(key);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Keys that wait for a cache: what they expect, what wakes them, and what is told of them.
+
+use std::collections::HashSet;
+
+use tokio::task::JoinSet;
+use tokio::time::{advance, sleep};
+
+use super::super::report::{ReconcileStart, Report, Requeue};
+use super::super::room::PlanNote;
+use super::*;
+use crate::executor::ActionState;
+
+#[tokio::test(start_paused = true)]
+async fn what_an_aborted_reconcile_may_have_written_is_found_by_the_next_instance() {
+    let expectations = Arc::new(Expectations::default());
+    let before = Bench::on(Arc::clone(&expectations));
+    before.plan(vec![create()]);
+    before.server.answer(0, Vec::new());
+    let (server, worker) = (Arc::clone(&before.server), Arc::new(before.worker));
+    worker.queue.add(key());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    while server.1.lock().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // As an instance does whose grace period is over.
+    tasks.shutdown().await;
+    drop(worker);
+
+    let after = Bench::on(expectations);
+    after.plan(vec![create()]);
+    assert_eq!(after.reconcile().await, Outcome::Waiting(&PODS));
+    assert!(after.server.1.lock().is_empty(), "it may still be carried out: a look would come too early");
+    advance(MAY_STILL_LAND).await;
+    after.server.answer(200, list("9", &["7"]));
+    assert_eq!(after.reconcile().await, Outcome::Waiting(&PODS));
+    assert!(after.script.asked.lock().is_empty(), "nothing was planned on a cache that is behind");
+    after.store.bookmark("7");
+    after.server.answer(201, pod("10"));
+    assert_eq!(
+        after.reconcile().await,
+        Outcome::Done { writes: 1, requeue_after: None, cooldown: Cooldown::NONE }
+    );
+}
+
+/// Creates something for each key, and then has nothing left to do.
+#[derive(Default)]
+struct Once {
+    created: Mutex<HashSet<Key>>,
+    looked_again: Mutex<usize>,
+}
+
+impl Reconcile for Once {
+    fn plan(&self, key: &Key, failures: &[Failure], _: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
+        if failures.is_empty() && self.created.lock().insert(key.clone()) {
+            let plan = Plan { steps: vec![create()], ..Plan::default() };
+            return Ok(Pass::Plan(plan, PlanNote::default()));
+        }
+        *self.looked_again.lock() += usize::from(failures.is_empty());
+        Ok(Pass::Nothing)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_one_live_read_serves_a_whole_namespace() {
+    const KEYS: usize = 200;
+    let mut bench = Bench::new();
+    let once = Arc::new(Once::default());
+    bench.worker.reconcile = Arc::clone(&once) as _;
+    let worker = Arc::new(bench.worker);
+    (0..KEYS).for_each(|at| worker.queue.add(Key::new("ns", at.to_string())));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    tasks.spawn(Arc::clone(&worker).run());
+    while once.created.lock().len() < KEYS {
+        tokio::task::yield_now().await;
+    }
+    bench.server.answer(200, list("9", &["7"]));
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(*once.looked_again.lock(), 0, "the cache is behind");
+    bench.store.bookmark("7");
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(*once.looked_again.lock(), KEYS);
+    let reads = bench.server.1.lock().iter().filter(|request| request.starts_with("GET")).count();
+    assert_eq!(reads, 1);
+    assert!(worker.freshness.expectations.is_empty());
+    worker.queue.shut_down_now();
+    tasks.join_all().await;
+}
+
+/// Notes what it is told.
+#[derive(Default)]
+struct Notes(Mutex<Vec<&'static str>>);
+
+impl Report for Notes {
+    fn started(&self, _: &ReconcileStart<'_>) {
+        self.0.lock().push("started");
+    }
+
+    fn ended(&self, _: &ReconcileStart<'_>, _: &Outcome, _: Vec<ActionState>, _: Duration) {
+        self.0.lock().push("ended");
+    }
+
+    fn requeued(&self, _: &ReconcileStart<'_>, cause: Requeue, _: Duration) {
+        self.0.lock().push(if cause == Requeue::StaleCache { "waits" } else { "comes back" });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_waits_is_woken_by_the_cache_and_told_of_once() {
+    let mut bench = Bench::new();
+    let notes = Arc::new(Notes::default());
+    bench.worker.report = Arc::clone(&notes) as _;
+    bench.plan(vec![create()]);
+    bench.server.answer(201, pod("5"));
+    let worker = Arc::new(bench.worker);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    // Its own writes come back, one after the other, while the cache is behind.
+    for _ in 0..20 {
+        worker.queue.add(key());
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(*notes.0.lock(), ["started", "ended", "waits"]);
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(*notes.0.lock(), ["started", "ended", "waits"], "nobody polls, and nobody gives up");
+    bench.store.bookmark("5");
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(*notes.0.lock(), ["started", "ended", "waits", "started", "ended"]);
+    assert_eq!(bench.script.asked.lock().len(), 2);
+    worker.queue.shut_down_now();
+    tasks.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_explanation_consumes_no_expectation() {
+    let bench = Bench::new();
+    bench.plan(vec![create()]);
+    bench.server.answer(201, pod("5"));
+    bench.reconcile().await;
+    for _ in 0..3 {
+        assert_eq!(bench.worker.explain(&key()).await.waiting_for, Some(&PODS));
+    }
+    bench.store.bookmark("5");
+    assert_eq!(bench.worker.explain(&key()).await.waiting_for, None);
+    assert_eq!(bench.worker.freshness.expectations.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn explanations_are_made_one_after_the_other_by_a_client_of_their_own() {
+    let mut bench = Bench::new();
+    let apart = Arc::new(Server::default());
+    let reader = Reader { client: apart.client(), discovery: Arc::new(Discovery::new(apart.client())) };
+    bench.worker.explainer = Explainer::new(reader);
+    bench.script.needs.lock().push_back(vec![Read::Object(&PODS, Key::new("ns", "web-1"))]);
+    apart.answer(0, Vec::new());
+    let worker = Arc::new(bench.worker);
+    let mut asking = JoinSet::new();
+    for _ in 0..10 {
+        let worker = Arc::clone(&worker);
+        asking.spawn(async move { worker.explain(&key()).await });
+    }
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!((apart.1.lock().len(), bench.server.1.lock().len()), (1, 0));
+    assert_eq!(asking.len(), 10, "the others wait for the first");
+}
