@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::{Admin, DEPLOYMENT, LIMIT, REPLICA_SET, WATCH_ALL, all_run, assert_unharmed, built};
+use super::{Admin, DEPLOYMENT, LIMIT, REPLICA_SET, WATCH_ALL, all_run, assert_unharmed, bare, built};
 use crate::harness::{Caller, Cluster, ControlPlane, Manager, Namespace, Options, Status, turn, until};
 
 const ACCOUNT: &str = "system:serviceaccount:kube-system:deployment-controller";
@@ -354,4 +354,53 @@ async fn five_hundred_toggles_leave_nothing_behind() {
     eprintln!("controllers were started {starts} times");
     assert!(starts > TOGGLES / 4, "started {starts} times only");
     assert_unharmed(&plane, &manager);
+}
+
+/// Toggles while a Deployment comes up.
+const INTERRUPTIONS: usize = 24;
+const PODS: usize = 400;
+/// Slow enough for the Deployment to take as long as the toggles do, and little enough time to stop in for writes to be cut off.
+const INTERRUPTED: &[&str] =
+    &["--kube-api-qps=40", "--kube-api-burst=40", "--controller-shutdown-timeout=200ms"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_toggled_makes_no_pod_twice() {
+    let _turn = turn().await;
+    let plane = ControlPlane::start(&bare());
+    let manager = plane.coxswain("coxswain", INTERRUPTED);
+    let admin = Admin::master(&plane, &manager);
+    all_run(&admin).await;
+    let namespace = plane.cluster().await.namespace("interrupted").await;
+    namespace.create::<ServiceAccount>(json!({ "metadata": { "name": "default" } })).await;
+    let mut dice = StdRng::seed_from_u64(SEED);
+    namespace.deployment("web", PODS as i32, json!({})).await;
+    let made = || async { changed_pods(&plane, &namespace, "create") };
+    until("the first pods", LIMIT, made, |made| *made > 0).await;
+    for _ in 0..INTERRUPTIONS {
+        admin.toggle(REPLICA_SET, false, true).await.expect("disabled");
+        admin.toggle(REPLICA_SET, true, true).await.expect("enabled");
+        sleep(Duration::from_millis(dice.random_range(0..1000))).await;
+    }
+    let during = changed_pods(&plane, &namespace, "create");
+    eprintln!("{during} pods were made by the end of the toggles");
+    assert!(during > PODS / 20, "the toggles were too quick for anything to happen in between");
+
+    let counted = || async {
+        let sets = namespace.replica_sets().await;
+        sets.values().filter_map(|set| set.status.as_ref().map(|status| status.replicas)).sum::<i32>()
+    };
+    until("all pods to be counted", LIMIT * 2, counted, |count| *count == PODS as i32).await;
+    // It is time that has to pass: what must not happen has until then to happen.
+    sleep(AFTERMATH).await;
+    let pods = namespace.pods().await;
+    assert!(pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()));
+    let all =
+        [pods.len(), changed_pods(&plane, &namespace, "create"), changed_pods(&plane, &namespace, "delete")];
+    assert_eq!(all, [PODS, PODS, 0], "pods, creates and deletes");
+    assert_unharmed(&plane, &manager);
+}
+
+/// How often Coxswain has created or deleted a pod.
+fn changed_pods(plane: &ControlPlane, namespace: &Namespace, verb: &str) -> usize {
+    plane.audit().iter().filter(|event| event.is_done_by_us(verb, "pods", &namespace.name)).count()
 }
