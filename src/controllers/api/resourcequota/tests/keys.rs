@@ -60,13 +60,11 @@ const NONE: &[&str] = &[];
 
 #[test]
 fn a_quota_takes_its_turn_by_what_its_status_lacks() {
-    let (first, in_turn) = (
-        of_quotas(Priority::First, quotas(), Recounts::default()),
-        of_quotas(Priority::InTurn, quotas(), Recounts::default()),
-    );
+    // None of them is to be counted yet.
     let turns = |old: Option<&AnyObject>, new: &AnyObject| {
-        let told = |map| told(map, old.cloned(), Some(Arc::clone(new)), false).len();
-        (told(&first), told(&in_turn))
+        let map = |priority| of_quotas(priority, quotas(), Recounts::default());
+        let told = |map| told(&map, old.cloned(), Some(Arc::clone(new)), false).len();
+        (told(map(Priority::First)), told(map(Priority::InTurn)))
     };
     let of = |hard: &[(&str, &str)], status: &[(&str, &str)], used: &[(&str, &str)]| -> AnyObject {
         quota(hard, |quota| {
