@@ -193,6 +193,12 @@ impl RunningLoop {
         &self.worker.stats
     }
 
+    /// Whether a key waits until the cache of a kind has seen what was written of it.
+    #[cfg(test)]
+    pub(super) fn covers(&self, kind: &'static Kind) -> bool {
+        self.worker.expectations.store(kind).is_some()
+    }
+
     /// Reconciles a key before all others that wait; `None` if the controller stops before. May be dropped at any time:
     /// the reconcile takes place all the same.
     pub async fn sync(&self, key: Key) -> Option<Synced> {

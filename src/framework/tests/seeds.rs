@@ -1,11 +1,12 @@
-//! A controller that follows no object, from its descriptor on: a serial loop whose keys are seeds, in paused time.
+//! A controller that follows no object, from its descriptor on: a serial loop whose keys are seeds, in paused time. And what a
+//! loop reads is covered by its expectations, whether or not it is woken by it.
 
 use super::*;
 use crate::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
 use crate::events::{EventBroadcaster, EventMetrics};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, ExpectationsRegistry, Instance, Loop, LoopSettings,
-    Memory, Observation, Room, RoomAdapter, RoomMetrics, Runtime,
+    Build, BuildError, BuildFn, Built, DefaultState, Descriptor, ExpectationsRegistry, Instance, Loop,
+    LoopSettings, Memory, Observation, Room, RoomAdapter, RoomMetrics, Runtime, Watch,
 };
 use crate::informer::{Informers, InformersConfig};
 use crate::options::Config;
@@ -14,19 +15,28 @@ use crate::serve::Router;
 /// How often each side is looked at.
 const PERIOD: Duration = Duration::from_mins(1);
 
-static DESCRIPTOR: Descriptor = Descriptor {
-    name: "sides-controller",
-    aliases: &[],
-    description: "Counts rounds of two sides.",
-    gates: &[],
-    default: DefaultState::On,
-    cloud: false,
-    special: false,
-    service_account: None,
-    event_source: None,
-    writes: &[],
-    build: Some(build),
-};
+static DESCRIPTOR: Descriptor = descriptor(build);
+/// The same, which also reads pods, and is not woken by them.
+static READING: Descriptor = descriptor(|with| {
+    let _: Watch<Pod> = with.watch(&PODS);
+    build(with)
+});
+
+const fn descriptor(build: BuildFn) -> Descriptor {
+    Descriptor {
+        name: "sides-controller",
+        aliases: &[],
+        description: "Counts rounds of two sides.",
+        gates: &[],
+        default: DefaultState::On,
+        cloud: false,
+        special: false,
+        service_account: None,
+        event_source: None,
+        writes: &[],
+        build: Some(build),
+    }
+}
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of every room's build")]
 fn build(_: &Build<'_>) -> Result<Built, BuildError> {
@@ -124,4 +134,15 @@ async fn a_loop_that_follows_no_object_begins_with_its_seeds() {
     tokio::time::sleep(PERIOD * 3).await;
     assert_eq!(work.stats().syncs(), 6, "they remember");
     instance.stop(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_loop_can_read_is_covered_by_its_expectations() {
+    let runtime = runtime().await;
+    for (descriptor, is_read) in [(&DESCRIPTOR, false), (&READING, true)] {
+        let instance = Instance::prepare(descriptor, &runtime).unwrap();
+        assert_eq!(instance.loops()[0].covers(&PODS), is_read);
+        assert!(!instance.loops()[0].covers(&crate::api::kinds::SECRETS));
+        instance.stop(Duration::from_secs(1)).await;
+    }
 }

@@ -53,7 +53,8 @@ fn keys(map: &KeyMap, old: Option<&AnyObject>, new: Option<&AnyObject>, initial:
 fn an_object_wakes_itself() {
     let pod = pod_of("a", None);
     let (own, existing) = (wake::own(), wake::existing());
-    for (old, new, of_existing) in [(None, Some(&pod), 1), (Some(&pod), Some(&pod), 1), (Some(&pod), None, 0)] {
+    for (old, new, of_existing) in [(None, Some(&pod), 1), (Some(&pod), Some(&pod), 1), (Some(&pod), None, 0)]
+    {
         assert_eq!(keys(&own, old, new, true), ["ns/a"]);
         assert_eq!(keys(&existing, old, new, true).len(), of_existing);
     }
@@ -82,9 +83,8 @@ fn an_object_wakes_those_that_an_index_files_under_it() {
     let pods = ["a", "b"].map(|name| pod_of(name, Some(owner("ReplicaSet", "web"))));
     let pods = store(&PODS, [&pods[..], &[pod_of("c", Some(owner("ReplicaSet", "db")))]].concat());
     let index: Indexed<Pod> = Indexed::new(&pods, &BY_CONTROLLER);
-    let map = wake::by_index::<ReplicaSet, Pod>(index, |set| {
-        IndexKeys::from_elem(set.metadata.uid.to_str(), 1)
-    });
+    let map =
+        wake::by_index::<ReplicaSet, Pod>(index, |set| IndexKeys::from_elem(set.metadata.uid.to_str(), 1));
     let (web, db) = (set("web"), set("db"));
     assert_eq!(keys(&map, Some(&web), Some(&web), false), ["ns/a", "ns/b"]);
     assert_eq!(keys(&map, Some(&web), Some(&db), false), ["ns/a", "ns/b", "ns/c"]);
