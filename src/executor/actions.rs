@@ -1,7 +1,7 @@
 //! Plans and what came of them, as actions to show to people. Bodies are left out: they may hold secrets. Performs
 //! nothing.
 
-use super::{Executed, WriteEffect};
+use super::Executed;
 use crate::api::Kind;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Plan, Step, Verb, Verify, Write};
@@ -73,68 +73,32 @@ pub enum ActionResult {
     Unknown,
 }
 
-/// What a plan would do, in order.
+/// What a plan would do, in order: each write, and each step that is none.
 pub fn planned(plan: &Plan) -> Vec<ActionState> {
     let mut actions = Vec::new();
     for step in &plan.steps {
         match step {
             Step::Verify(verify) => actions.push(verified(verify)),
-            Step::Write(write) => actions.push(write_action(write, write.to_string())),
-            Step::Batch(writes) | Step::Each(writes) => {
-                actions.extend(writes.iter().map(|write| write_action(write, write.to_string())));
-            }
             Step::Emit(event) => actions.push(emitted(event)),
+            Step::Write(_) | Step::Batch(_) | Step::Each(_) | Step::Chains { .. } => {
+                actions.extend(step.writes().map(|write| write_action(write, write.to_string())));
+            }
         }
     }
     actions
 }
 
-/// What a plan did: its actions with their results. Steps after the one that failed were not tried and are left out.
-pub fn executed(mut actions: Vec<ActionState>, executed: &Executed) -> Vec<ActionState> {
-    let mut effects: Vec<_> = executed.effects.iter().collect();
-    let mut failures: Vec<_> = executed.failures.iter().collect();
-    for action in &mut actions {
-        let failed = failures.iter().position(|failure| failure.what == action.summary);
-        let done = effects.iter().position(|effect| effect.what == action.summary);
-        action.result = match (failed, done) {
-            // A lost answer is a failure and an effect.
-            (Some(failed), done) => {
-                let failure = failures.remove(failed);
-                action.code = (failure.code != 0).then_some(failure.code);
-                let error = failure.message.clone();
-                match done.map(|done| effects.remove(done)) {
-                    Some(effect) if effect.change == WriteEffect::Unknown => ActionResult::Unknown,
-                    _ => ActionResult::Failed(error),
-                }
-            }
-            (None, Some(done)) => {
-                let effect = effects.remove(done);
-                if action.key.name.is_empty() {
-                    action.key = effect.key.clone();
-                }
-                match effect.change {
-                    WriteEffect::Stored(_)
-                    | WriteEffect::Released(..)
-                    | WriteEffect::Deleted(_)
-                    | WriteEffect::Swept => ActionResult::Done,
-                    WriteEffect::Nothing => ActionResult::Unneeded,
-                    WriteEffect::Unknown => ActionResult::Unknown,
-                }
-            }
-            (None, None) => match action.verb {
-                ActionVerb::Verify | ActionVerb::Event => ActionResult::Done,
-                _ => ActionResult::Planned,
-            },
-        };
-    }
-    if executed.error.is_some() {
-        let last = actions
-            .iter()
-            .rposition(|action| matches!(action.result, ActionResult::Failed(_) | ActionResult::Unknown));
-        actions.truncate(last.map_or(actions.len(), |last| last + 1));
-        actions.retain(|action| action.result != ActionResult::Planned);
-    }
-    actions
+/// What a plan did: its actions with their results. Those that were not tried are left out.
+pub fn executed(actions: Vec<ActionState>, executed: &Executed) -> Vec<ActionState> {
+    let told = actions.into_iter().zip(&executed.results).map(|(mut action, end)| {
+        action.result = end.result.clone();
+        action.code = end.code;
+        if let Some(key) = &end.key {
+            action.key = key.clone();
+        }
+        action
+    });
+    told.filter(|action| action.result != ActionResult::Planned).collect()
 }
 
 fn verified(verify: &Verify) -> ActionState {
@@ -152,20 +116,21 @@ fn verified(verify: &Verify) -> ActionState {
 
 /// What a write would do; `summary` is how it is displayed.
 pub fn write_action(write: &Write, summary: String) -> ActionState {
-    let (verb, subresource, uid) = match &write.verb {
-        Verb::Create(_) => (ActionVerb::Create, "", Uid::default()),
-        Verb::Update(_) | Verb::UpdateWithToken { .. } => (ActionVerb::Update, "", Uid::default()),
-        Verb::UpdateSubresource(subresource, _) => (ActionVerb::Update, *subresource, Uid::default()),
-        Verb::Patch(_) => (ActionVerb::Patch, "", Uid::default()),
-        Verb::Delete { uid, .. } => (ActionVerb::Delete, "", uid.clone()),
-        Verb::DeleteCollection { .. } => (ActionVerb::Delete, "", Uid::default()),
+    let (verb, uid) = match &write.verb {
+        Verb::Create(_) => (ActionVerb::Create, Uid::default()),
+        Verb::Update(_) | Verb::UpdateWithToken { .. } | Verb::UpdateSubresource(..) => {
+            (ActionVerb::Update, Uid::default())
+        }
+        Verb::Patch(_) => (ActionVerb::Patch, Uid::default()),
+        Verb::Delete { uid, .. } => (ActionVerb::Delete, uid.clone()),
+        Verb::DeleteCollection { .. } => (ActionVerb::Delete, Uid::default()),
     };
     ActionState {
         verb,
         kind: write.kind,
         key: write.key.clone(),
         uid,
-        subresource,
+        subresource: write.verb.subresource(),
         summary,
         result: ActionResult::Planned,
         code: None,
@@ -194,8 +159,8 @@ mod tests {
 
     use super::*;
     use crate::api::kinds::{PODS, REPLICA_SETS};
-    use crate::executor::{Effect, ExecuteError};
-    use crate::model::plan::{Expect, Failure};
+    use crate::executor::ActionEnd;
+    use crate::model::plan::Expect;
 
     fn plan() -> Plan {
         let write = |name: &str, verb| Write::new(&PODS, Key::new("ns", name), verb);
@@ -222,8 +187,8 @@ mod tests {
         }
     }
 
-    fn effect(what: &str, name: &str, change: WriteEffect) -> Effect {
-        Effect { kind: &PODS, key: Key::new("ns", name), change, what: what.to_owned() }
+    fn end(result: ActionResult, name: &str) -> ActionEnd {
+        ActionEnd { result, code: None, key: Some(Key::new("ns", name)) }
     }
 
     #[test]
@@ -245,56 +210,34 @@ mod tests {
     }
 
     #[test]
-    fn results_find_their_actions() {
-        let done = Executed {
-            effects: vec![
-                effect("create pods ns/", "a", WriteEffect::Stored("1".into())),
-                effect("create pods ns/", "b", WriteEffect::Stored("2".into())),
-                effect("delete pods ns/old", "old", WriteEffect::Nothing),
-                effect("update replicasets.apps/status ns/rs", "rs", WriteEffect::Stored("3".into())),
-            ],
-            ..Executed::default()
-        };
-        let actions = executed(planned(&plan()), &done);
-        let results: Vec<_> = actions.iter().map(|action| action.result.clone()).collect();
-        assert_eq!(
-            results,
-            [
-                ActionResult::Done,
-                ActionResult::Done,
-                ActionResult::Done,
-                ActionResult::Unneeded,
-                ActionResult::Done,
-            ]
-        );
-        assert_eq!((actions[1].key.name.as_str(), actions[2].key.name.as_str()), ("a", "b"));
+    fn results_are_told_by_their_places() {
+        let done = |name| end(ActionResult::Done, name);
+        let results = vec![
+            ActionEnd { result: ActionResult::Done, ..ActionEnd::default() },
+            // Two writes that read the same.
+            ActionEnd { code: Some(403), ..end(ActionResult::Failed("quota".to_owned()), "") },
+            done("b"),
+            end(ActionResult::Unneeded, "old"),
+            done("rs"),
+        ];
+        let actions =
+            executed(planned(&plan()), &Executed { results: results.clone(), ..Executed::default() });
+        assert_eq!(actions.len(), results.len());
+        for (action, end) in actions.iter().zip(&results) {
+            assert_eq!((&action.result, action.code), (&end.result, end.code));
+        }
+        assert_eq!((actions[1].key.name.as_str(), actions[2].key.name.as_str()), ("", "b"));
+        assert_eq!(actions[4].subresource, "status");
     }
 
     #[test]
-    fn what_came_after_a_failure_is_not_told() {
-        let failure = Failure {
-            what: "delete pods ns/old".to_owned(),
-            kind: &PODS,
-            key: Key::new("ns", "old"),
-            code: 403,
-            reason: "Forbidden".into(),
-            message: "no".to_owned(),
-            existing: None,
-        };
-        let done = Executed {
-            effects: vec![
-                effect("create pods ns/", "a", WriteEffect::Stored("1".into())),
-                effect("create pods ns/", "b", WriteEffect::Stored("2".into())),
-            ],
-            failures: vec![failure],
-            error: Some(ExecuteError::Unfit { what: String::new(), why: String::new() }),
-        };
-        let actions = executed(planned(&plan()), &done);
-        assert_eq!(actions.len(), 4);
-        assert_eq!(actions[3].result, ActionResult::Failed("no".to_owned()));
-        assert_eq!(
-            actions.iter().map(|action| action.code).collect::<Vec<_>>(),
-            [None, None, None, Some(403)]
-        );
+    fn what_was_not_tried_is_not_told() {
+        let mut results = vec![ActionEnd::default(); 5];
+        results[0].result = ActionResult::Done;
+        results[2] = end(ActionResult::Failed("no".to_owned()), "");
+        let actions = executed(planned(&plan()), &Executed { results, ..Executed::default() });
+        let verbs: Vec<_> = actions.iter().map(|action| action.verb).collect();
+        assert_eq!(verbs, [ActionVerb::Verify, ActionVerb::Create]);
+        assert_eq!(actions[1].result, ActionResult::Failed("no".to_owned()));
     }
 }

@@ -73,12 +73,31 @@ pub struct Executor {
 /// What a plan did.
 #[derive(Debug, Default)]
 pub struct Executed {
+    /// What became of each of its actions, in the order in which [`planned`] tells them.
+    pub results: Vec<ActionEnd>,
     /// Writes that were carried out or may have been, tolerated refusals included, in no order within a batch.
     pub effects: Vec<Effect>,
     /// Why it ended early; empty when it ran to its end.
     pub failures: Vec<Failure>,
     /// The error behind the first failure.
     pub error: Option<ExecuteError>,
+}
+
+/// What became of one action of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionEnd {
+    /// What became of it; [`ActionResult::Planned`] if it was not tried.
+    pub result: ActionResult,
+    /// HTTP status of the answer by which it failed.
+    pub code: Option<u16>,
+    /// The object that was written, under the name that it got.
+    pub key: Option<Key>,
+}
+
+impl Default for ActionEnd {
+    fn default() -> Self {
+        Self { result: ActionResult::Planned, code: None, key: None }
+    }
 }
 
 /// What a write changed, as far as is known.
@@ -90,8 +109,6 @@ pub struct Effect {
     pub key: Key,
     /// What became of it.
     pub change: WriteEffect,
-    /// The step, as [`Write`](crate::model::Write) displays it.
-    pub what: String,
 }
 
 /// What became of a written object.

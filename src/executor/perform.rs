@@ -1,6 +1,6 @@
 //! Performing the steps of a plan.
-
-use std::time::Duration;
+//!
+//! Each step and each write has a place in the plan's order, by which its result is told: see [`Executed::results`].
 
 use futures::StreamExt as _;
 use futures::future::join_all;
@@ -9,80 +9,93 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use super::batch::slow_start;
-use super::{ActionResult, AnsweredWrite, Effect, ExecuteError, Executed, Executor, WriteEffect};
+use super::{ActionEnd, ActionResult, AnsweredWrite, Effect, ExecuteError, Executed, Executor, WriteEffect};
 use crate::api::AnyObject;
 use crate::api::meta::ObjectMeta;
 use crate::client::{ApiError, DeleteOptions};
 use crate::model::Key;
-use crate::model::plan::{EventSpec, Expect, Failure, Plan, Step, Tolerate, Verb, Verify, Write};
+use crate::model::plan::{Chain, EventSpec, Expect, Failure, Plan, Step, Tolerate, Verb, Verify, Write};
 use crate::telemetry::tracing::child;
 use crate::wire::splice::{Edit, edit};
 use crate::wire::{Str, Uid};
-
-/// Writes of [`Step::Each`] that go out together.
-const EACH_AT_A_TIME: usize = 8;
 
 /// The data key of a service-account token in its secret, at `Secret.data`.
 const TOKEN_KEY: &str = "token";
 const SECRET_DATA: u32 = 2;
 
+/// Chains of [`Step::Each`] and [`Step::Chains`] that are under way together.
+const SIDE_BY_SIDE: usize = 8;
+
 impl Executor {
     /// Performs `plan` until its end or its first failure.
     pub async fn execute(&self, plan: Plan) -> Executed {
-        let mut executed = Executed::default();
+        let mut executed = Executed::before(&plan);
+        let mut at = 0;
         for step in plan.steps {
+            let next = at + step.len();
             match step {
-                Step::Verify(verify) => {
-                    if let Err(error) = self.verify(&verify).await {
-                        executed.fail(describe_verify(&verify, &error), error);
-                    }
+                Step::Verify(verify) => executed.verified(at, &verify, self.verify(&verify).await),
+                Step::Write(write) => executed.add(self.carry_out(at, write).await),
+                Step::Batch(writes) => {
+                    self.slow_start(placed(at, singles(writes)), &mut executed).await;
                 }
-                Step::Write(write) => self.write_one(write, &mut executed).await,
-                Step::Batch(writes) => self.write_batch(writes, &mut executed).await,
-                Step::Each(writes) => self.write_each(writes, &mut executed).await,
-                Step::Emit(event) => self.events.emit(event),
+                Step::Each(writes) => {
+                    self.side_by_side(placed(at, singles(writes)), &mut executed).await;
+                }
+                Step::Chains { chains, slow_start: true } => {
+                    self.slow_start(placed(at, chains), &mut executed).await;
+                }
+                Step::Chains { chains, slow_start: false } => {
+                    self.side_by_side(placed(at, chains), &mut executed).await;
+                }
+                Step::Emit(event) => {
+                    self.events.emit(event);
+                    executed.end(at, ActionEnd { result: ActionResult::Done, ..ActionEnd::default() });
+                }
             }
             if executed.error.is_some() {
                 break;
             }
+            at = next;
         }
         executed
     }
 
-    async fn write_one(&self, write: Write, executed: &mut Executed) {
-        let answer = self.timed(&write).await;
-        self.settle(write, answer, executed).await;
-    }
-
-    async fn write_batch(&self, writes: Vec<Write>, executed: &mut Executed) {
-        let mut rest = writes.into_iter();
+    async fn slow_start(&self, chains: Vec<Placed>, executed: &mut Executed) {
+        let mut rest = chains.into_iter();
         for size in slow_start(rest.len()) {
-            let group: Vec<Write> = rest.by_ref().take(size).collect();
+            let group: Vec<Placed> = rest.by_ref().take(size).collect();
             let span = batch_span("slow_start", &group);
-            let answers = join_all(group.iter().map(|write| self.timed(write))).instrument(span).await;
-            for (write, answer) in group.into_iter().zip(answers) {
-                self.settle(write, answer, executed).await;
-            }
+            let ended = join_all(group.into_iter().map(|chain| self.chain(chain))).instrument(span).await;
+            ended.into_iter().flatten().for_each(|settled| executed.add(settled));
             if executed.error.is_some() {
                 break;
             }
         }
     }
 
-    async fn write_each(&self, writes: Vec<Write>, executed: &mut Executed) {
-        let span = batch_span("each", &writes);
-        let mut answers = stream::iter(writes)
-            .map(|write| {
-                let span = span.clone();
-                async move {
-                    let answer = self.timed(&write).instrument(span).await;
-                    (write, answer)
-                }
-            })
-            .buffer_unordered(EACH_AT_A_TIME);
-        while let Some((write, answer)) = answers.next().await {
-            self.settle(write, answer, executed).await;
+    async fn side_by_side(&self, chains: Vec<Placed>, executed: &mut Executed) {
+        let span = batch_span("each", &chains);
+        let mut ended = stream::iter(chains)
+            .map(|chain| self.chain(chain).instrument(span.clone()))
+            .buffer_unordered(SIDE_BY_SIDE);
+        while let Some(settled) = ended.next().await {
+            settled.into_iter().for_each(|settled| executed.add(settled));
         }
+    }
+
+    /// Carries out writes one after the other, until one fails.
+    async fn chain(&self, (first, chain): Placed) -> Vec<Settled> {
+        let mut ended = Vec::with_capacity(chain.len());
+        for (at, write) in (first..).zip(chain) {
+            let settled = self.carry_out(at, write).await;
+            let failed = settled.failure.is_some();
+            ended.push(settled);
+            if failed {
+                break;
+            }
+        }
+        ended
     }
 
     async fn verify(&self, verify: &Verify) -> Result<(), ExecuteError> {
@@ -115,12 +128,6 @@ impl Executor {
             },
             found,
         })
-    }
-
-    async fn timed(&self, write: &Write) -> Answer {
-        let asked = Instant::now();
-        let outcome = self.write(write).await;
-        Answer { outcome, took: asked.elapsed() }
     }
 
     async fn write(&self, write: &Write) -> Result<Done, ExecuteError> {
@@ -182,26 +189,24 @@ impl Executor {
             .map_err(|error| unfit(error.to_string()))
     }
 
-    /// Records what a write did and emits its event.
-    async fn settle(&self, write: Write, answer: Answer, executed: &mut Executed) {
+    /// Sends a write, emits its event and says what became of it.
+    async fn carry_out(&self, at: usize, write: Write) -> Settled {
         let what = write.to_string();
-        self.tell(&write, &what, &answer);
-        let (key, change) = match answer.outcome {
-            Ok(Done::Stored(object)) => {
+        let asked = Instant::now();
+        let outcome = self.write(&write).await;
+        self.tell(&write, &what, &outcome, asked);
+        let mut end = ActionEnd { result: ActionResult::Done, code: None, key: None };
+        let (key, change, failure) = match outcome {
+            Ok(done) => {
+                let key = done.object().map_or_else(|| write.key.clone(), |object| Key::of(object.meta()));
                 if let Some(event) = write.on_success {
-                    self.events.emit(filled(event, "{name}", &object.meta().name));
+                    self.events.emit(filled(event, "{name}", &key.name));
                 }
-                (Key::of(object.meta()), stored(object.meta()))
+                (key, done.effect(), None)
             }
-            Ok(Done::Deleted(uid)) => {
-                if let Some(event) = write.on_success {
-                    self.events.emit(filled(event, "{name}", &write.key.name));
-                }
-                (write.key, WriteEffect::Deleted(uid))
-            }
-            Ok(Done::Swept) => (write.key, WriteEffect::Swept),
             Err(ExecuteError::Api(error)) if tolerated(write.tolerate, &write.verb, &error) => {
-                (write.key, WriteEffect::Nothing)
+                end.result = ActionResult::Unneeded;
+                (write.key, WriteEffect::Nothing, None)
             }
             Err(error) => {
                 let failure = self.describe_write(&write, &what, &error).await;
@@ -209,17 +214,22 @@ impl Executor {
                     self.events.emit(filled(event, "{error}", &failure.message));
                 }
                 let ambiguous = matches!(&error, ExecuteError::Api(error) if error.is_ambiguous());
-                executed.fail(failure, error);
+                end = failed_end(&failure);
                 if !ambiguous {
-                    return;
+                    return Settled { at, end, effect: None, failure: Some((failure, error)) };
                 }
-                (write.key, WriteEffect::Unknown)
+                end.result = ActionResult::Unknown;
+                (write.key, WriteEffect::Unknown, Some((failure, error)))
             }
         };
-        executed.effects.push(Effect { kind: write.kind, key, change, what });
+        if failure.is_none() {
+            end.key = Some(key.clone());
+        }
+        let effect = Effect { kind: write.kind, key, change };
+        Settled { at, end, effect: Some(effect), failure }
     }
 
-    fn tell(&self, write: &Write, what: &str, answer: &Answer) {
+    fn tell(&self, write: &Write, what: &str, outcome: &Result<Done, ExecuteError>, asked: Instant) {
         let Some(writes) = &self.writes else { return };
         let mut written = AnsweredWrite {
             write,
@@ -229,19 +239,20 @@ impl Executor {
             reason: Str::EMPTY,
             result: ActionResult::Done,
             resource_version: Str::EMPTY,
-            took: answer.took,
+            took: asked.elapsed(),
         };
         let stored;
-        match &answer.outcome {
-            Ok(Done::Stored(object)) => {
-                stored = Key::of(object.meta());
-                written.key = &stored;
-                written.resource_version = object.meta().resource_version.clone();
+        match outcome {
+            Ok(done) => {
+                if let Some(object) = done.object() {
+                    stored = Key::of(object.meta());
+                    written.key = &stored;
+                    written.resource_version = object.meta().resource_version.clone();
+                }
                 if matches!(write.verb, Verb::Create(_)) {
                     written.code = 201;
                 }
             }
-            Ok(Done::Deleted(_) | Done::Swept) => {}
             Err(ExecuteError::Api(error)) => {
                 written.code = error.code();
                 written.reason = error.reason().into();
@@ -260,7 +271,11 @@ impl Executor {
     }
 
     async fn describe_write(&self, write: &Write, what: &str, error: &ExecuteError) -> Failure {
-        let mut failure = describe(write.kind, &write.key, what, error);
+        let mut failure = Failure {
+            verb: write.verb.name(),
+            subresource: write.verb.subresource(),
+            ..describe(write.kind, &write.key, what, error)
+        };
         let named_create = matches!(write.verb, Verb::Create(_)) && !write.key.name.is_empty();
         if failure.is_already_exists() && named_create {
             failure.existing = match self.client.get(write.kind, &write.key).await {
@@ -275,36 +290,112 @@ impl Executor {
     }
 }
 
-/// What came of a write, and after how long.
-struct Answer {
-    outcome: Result<Done, ExecuteError>,
-    took: Duration,
+/// A chain, and the place of its first write in the plan.
+type Placed = (usize, Chain);
+
+fn placed(first: usize, chains: Vec<Chain>) -> Vec<Placed> {
+    let mut at = first;
+    let mut place = |chain: Chain| {
+        let first = at;
+        at += chain.len();
+        (first, chain)
+    };
+    chains.into_iter().map(&mut place).collect()
 }
 
-enum Done {
-    Stored(AnyObject),
-    Deleted(Uid),
-    Swept,
+fn singles(writes: Vec<Write>) -> Vec<Chain> {
+    writes.into_iter().map(|write| vec![write]).collect()
+}
+
+/// What became of one write.
+struct Settled {
+    at: usize,
+    end: ActionEnd,
+    effect: Option<Effect>,
+    failure: Option<(Failure, ExecuteError)>,
 }
 
 impl Executed {
+    /// Nothing of the plan was tried yet.
+    fn before(plan: &Plan) -> Self {
+        let count = plan.steps.iter().map(Step::len).sum();
+        Self { results: vec![ActionEnd::default(); count], ..Self::default() }
+    }
+
+    fn end(&mut self, at: usize, end: ActionEnd) {
+        if let Some(held) = self.results.get_mut(at) {
+            *held = end;
+        }
+    }
+
+    fn add(&mut self, settled: Settled) {
+        self.end(settled.at, settled.end);
+        self.effects.extend(settled.effect);
+        if let Some((failure, error)) = settled.failure {
+            self.fail(failure, error);
+        }
+    }
+
+    fn verified(&mut self, at: usize, verify: &Verify, outcome: Result<(), ExecuteError>) {
+        let Err(error) = outcome else {
+            return self.end(at, ActionEnd { result: ActionResult::Done, ..ActionEnd::default() });
+        };
+        let what = format!("read {} {}", verify.kind, verify.key);
+        let failure = describe(verify.kind, &verify.key, &what, &error);
+        self.end(at, failed_end(&failure));
+        self.fail(failure, error);
+    }
+
     fn fail(&mut self, failure: Failure, error: ExecuteError) {
         self.failures.push(failure);
         self.error.get_or_insert(error);
     }
 }
 
+fn failed_end(failure: &Failure) -> ActionEnd {
+    ActionEnd {
+        result: ActionResult::Failed(failure.message.clone()),
+        code: (failure.code != 0).then_some(failure.code),
+        key: None,
+    }
+}
+
+/// What a write did, by its answer.
+enum Done {
+    /// The object is stored like this.
+    Stored(AnyObject),
+    /// The object is gone or going.
+    Deleted(Uid),
+    /// So is a whole collection.
+    Swept,
+}
+
+impl Done {
+    /// The object as it was answered.
+    fn object(&self) -> Option<&AnyObject> {
+        match self {
+            Self::Stored(object) => Some(object),
+            Self::Deleted(_) | Self::Swept => None,
+        }
+    }
+
+    fn effect(self) -> WriteEffect {
+        match self {
+            Self::Stored(object) => stored(object.meta()),
+            Self::Deleted(uid) => WriteEffect::Deleted(uid),
+            Self::Swept => WriteEffect::Swept,
+        }
+    }
+}
+
 /// The span of writes that go out together, if there is more than one.
-fn batch_span(manner: &'static str, writes: &[Write]) -> Span {
-    if writes.len() < 2 {
+fn batch_span(manner: &'static str, chains: &[Placed]) -> Span {
+    let writes: usize = chains.iter().map(|(_, chain)| chain.len()).sum();
+    if writes < 2 {
         return Span::none();
     }
     child(|| {
-        tracing::debug_span!(
-            "batch",
-            coxswain.batch.writes = writes.len() as i64,
-            coxswain.batch.manner = manner
-        )
+        tracing::debug_span!("batch", coxswain.batch.writes = writes as i64, coxswain.batch.manner = manner)
     })
 }
 
@@ -327,16 +418,22 @@ fn stored(meta: &ObjectMeta) -> WriteEffect {
     }
 }
 
-fn describe_verify(verify: &Verify, error: &ExecuteError) -> Failure {
-    describe(verify.kind, &verify.key, &format!("read {} {}", verify.kind, verify.key), error)
-}
-
 fn describe(kind: &'static crate::api::Kind, key: &Key, what: &str, error: &ExecuteError) -> Failure {
     let (code, reason, message) = match error {
         ExecuteError::Api(error) => (error.code(), Str::from(error.reason()), error.message()),
         other => (0, Str::EMPTY, other.to_string()),
     };
-    Failure { what: what.to_owned(), kind, key: key.clone(), code, reason, message, existing: None }
+    Failure {
+        what: what.to_owned(),
+        verb: "",
+        subresource: "",
+        kind,
+        key: key.clone(),
+        code,
+        reason,
+        message,
+        existing: None,
+    }
 }
 
 fn filled(mut event: EventSpec, placeholder: &str, value: &str) -> EventSpec {

@@ -136,7 +136,7 @@ async fn each_of_independent_writes_is_tried() {
     let asked = ["a", "b", "c"].map(|namespace| format!("DELETE /api/v1/namespaces/{namespace}/pods"));
     assert_eq!(requests, asked, "and nothing after them");
     assert_eq!(executed.failures.len(), 1);
-    assert_eq!(executed.failures[0].verb(), "deletecollection");
+    assert_eq!(executed.failures[0].verb, "deletecollection");
     let swept: Vec<_> = executed.effects.iter().map(|effect| &effect.change).collect();
     assert_eq!(swept, [&WriteEffect::Swept, &WriteEffect::Swept]);
 }

@@ -25,7 +25,7 @@ use crate::api::{Kind, Object};
 use crate::informer::Delta;
 use crate::informer::Store;
 use crate::model::Key;
-use crate::model::plan::{Plan, Step, Verb, Write};
+use crate::model::plan::{Plan, Verb, Write};
 use crate::options::Config;
 use crate::telemetry::Registry;
 use crate::wire::splice::{Edit, edit};
@@ -160,16 +160,9 @@ impl Rig {
     /// See [`RigError`].
     pub fn perform(&self, plan: &Plan) -> Result<usize, RigError> {
         let mut count = 0;
-        for step in &plan.steps {
-            let writes = match step {
-                Step::Verify(_) | Step::Emit(_) => continue,
-                Step::Write(write) => std::slice::from_ref(write),
-                Step::Batch(writes) | Step::Each(writes) => writes,
-            };
-            for write in writes {
-                self.carry_out(write)?;
-            }
-            count += writes.len();
+        for write in plan.writes() {
+            self.carry_out(write)?;
+            count += 1;
         }
         Ok(count)
     }

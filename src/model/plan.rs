@@ -1,14 +1,14 @@
 //! What a controller decided: the steps, in order, and when to look again.
 //!
-//! A plan is data. The executor performs it as it stands and makes no choices: it stops at the first step that fails,
-//! then observes and plans once more with the failure in hand, so that the plan can record it (a status condition,
-//! a collision count), and leaves the rest to a retry.
+//! A plan is data. The executor performs it as it stands and makes no choices: it stops at the first step that fails. The
+//! framework then lets a room that heeds failures observe and plan once more with the failure in hand, so that the plan can
+//! record it (a status condition, a collision count), and leaves the rest to a retry.
 
-use std::fmt;
-use std::sync::Arc;
+mod write;
+
 use std::time::Duration;
 
-use bytes::Bytes;
+pub use write::{Patch, Propagation, Tolerate, Verb, Write};
 
 use super::Key;
 use crate::api::meta::ObjectMeta;
@@ -102,11 +102,7 @@ impl<N> Plan<N> {
 
     /// All that it would write, in order.
     pub fn writes(&self) -> impl Iterator<Item = &Write> {
-        self.steps.iter().flat_map(|step| match step {
-            Step::Verify(_) | Step::Emit(_) => &[],
-            Step::Write(write) => std::slice::from_ref(write),
-            Step::Batch(writes) | Step::Each(writes) => writes.as_slice(),
-        })
+        self.steps.iter().flat_map(Step::writes)
     }
 
     /// Whether performing the plan writes nothing.
@@ -142,8 +138,44 @@ pub enum Step {
     /// Independent writes, a few at a time, each of them tried whatever becomes of the others. The plan ends here if one
     /// failed.
     Each(Vec<Write>),
+    /// Chains of writes side by side. A chain ends at its first failure, the others go on; the plan ends here if one failed.
+    Chains {
+        /// The chains.
+        chains: Vec<Chain>,
+        /// Whether they begin in slowly growing batches, as the writes of [`Step::Batch`] do; otherwise a few at a time.
+        slow_start: bool,
+    },
     /// Only an event; its failure is never the plan's.
     Emit(EventSpec),
+}
+
+/// Writes of which each rests on the success of the one before.
+pub type Chain = Vec<Write>;
+
+impl Step {
+    /// Its writes, in order.
+    pub fn writes(&self) -> impl Iterator<Item = &Write> {
+        let (plain, chains): (&[Write], &[Chain]) = match self {
+            Self::Write(write) => (std::slice::from_ref(write), &[]),
+            Self::Batch(writes) | Self::Each(writes) => (writes, &[]),
+            Self::Chains { chains, .. } => (&[], chains),
+            Self::Verify(_) | Self::Emit(_) => (&[], &[]),
+        };
+        plain.iter().chain(chains.iter().flatten())
+    }
+
+    /// How many results it has: one for each write; one if it is none.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Write(_) | Self::Verify(_) | Self::Emit(_) => 1,
+            Self::Batch(_) | Self::Each(_) | Self::Chains { .. } => self.writes().count(),
+        }
+    }
+
+    /// Whether it does nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// A live read before something that must not rest on a stale cache: adoption, destruction.
@@ -168,154 +200,6 @@ pub enum Expect {
     Exists(Uid),
     /// There is no object of that name.
     Absent,
-}
-
-/// One write.
-#[derive(Clone, Debug)]
-pub struct Write {
-    /// Kind of the object written.
-    pub kind: &'static Kind,
-    /// Its namespace and name; the name is empty when the server makes it from `generateName`.
-    pub key: Key,
-    /// What is written.
-    pub verb: Verb,
-    /// Errors that count as success, because they mean that there is nothing left to do.
-    pub tolerate: Tolerate,
-    /// Event to emit when it succeeded. `{name}` in the message is the name in the server's answer.
-    pub on_success: Option<EventSpec>,
-    /// Event to emit when it failed. `{error}` in the message is the server's message.
-    pub on_failure: Option<EventSpec>,
-}
-
-/// How an object is written. All bodies are complete: an object is spliced from its own bytes, never re-encoded.
-/// `Debug` shows lengths only: a body may hold secrets.
-#[derive(Clone, PartialEq)]
-pub enum Verb {
-    /// Create this object (protobuf, without envelope).
-    Create(Bytes),
-    /// Replace the object by this one, which carries the UID and resource version it was made from.
-    Update(Bytes),
-    /// Replace the secret by this one once the executor has signed a service-account token with these claims and put
-    /// it into the data under `token`. (Signing is no part of a plan: it needs the key, and may need randomness.)
-    UpdateWithToken {
-        /// The secret, which carries the UID and resource version it was made from.
-        object: Bytes,
-        /// The claims to sign.
-        claims: serde_json::Value,
-    },
-    /// Replace a subresource (`status`) by that of this object, which carries UID and resource version.
-    UpdateSubresource(&'static str, Bytes),
-    /// Apply a patch, which carries the UID that it is meant for.
-    Patch(Patch),
-    /// Delete the object with this UID, and with this resource version if given.
-    Delete {
-        /// UID that the object must have.
-        uid: Uid,
-        /// Resource version that it must have, when the decision rests on its content.
-        resource_version: Option<Str>,
-        /// What becomes of dependents; the kind's default when absent.
-        propagation: Option<Propagation>,
-    },
-    /// Delete every object of the kind in the namespace of the write's key, which has no name. There is no precondition
-    /// that the server could check: it is for a namespace that was read live and is being deleted.
-    DeleteCollection {
-        /// What becomes of dependents; the kind's default when absent.
-        propagation: Option<Propagation>,
-    },
-}
-
-impl fmt::Debug for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Create(object) => write!(f, "Create({} bytes)", object.len()),
-            Self::Update(object) => write!(f, "Update({} bytes)", object.len()),
-            Self::UpdateWithToken { object, .. } => write!(f, "UpdateWithToken({} bytes)", object.len()),
-            Self::UpdateSubresource(name, object) => {
-                write!(f, "UpdateSubresource({name}, {} bytes)", object.len())
-            }
-            Self::Patch(patch) => write!(f, "Patch({} bytes)", patch.value().to_string().len()),
-            Self::Delete { uid, resource_version, propagation } => f
-                .debug_struct("Delete")
-                .field("uid", uid)
-                .field("resource_version", resource_version)
-                .field("propagation", propagation)
-                .finish(),
-            Self::DeleteCollection { propagation } => {
-                f.debug_struct("DeleteCollection").field("propagation", propagation).finish()
-            }
-        }
-    }
-}
-
-/// What becomes of a deleted object's dependents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
-    /// They go after it.
-    Background,
-    /// They go before it.
-    Foreground,
-    /// They stay, without an owner.
-    Orphan,
-}
-
-/// A patch, in the form that the API server takes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Patch {
-    /// `application/merge-patch+json`
-    Merge(serde_json::Value),
-    /// `application/strategic-merge-patch+json`
-    Strategic(serde_json::Value),
-    /// `application/json-patch+json`
-    Json(serde_json::Value),
-}
-
-impl Patch {
-    /// The patch's document.
-    pub fn value(&self) -> &serde_json::Value {
-        match self {
-            Self::Merge(value) | Self::Strategic(value) | Self::Json(value) => value,
-        }
-    }
-}
-
-/// Refusals that are as good as success.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a refusal of its own; any set of them makes sense"
-)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tolerate {
-    /// The object is not there (404), or a uid precondition does not hold (409) on a delete.
-    pub absent: bool,
-    /// It exists already (409 `AlreadyExists`).
-    pub exists: bool,
-    /// Its namespace is being deleted (403 with the cause `NamespaceTerminating`).
-    pub namespace_terminating: bool,
-    /// 422: the server refuses the change as invalid, as it does when an object changed hands meanwhile.
-    pub invalid: bool,
-}
-
-impl Write {
-    /// A write that tolerates nothing and emits nothing.
-    pub fn new(kind: &'static Kind, key: Key, verb: Verb) -> Self {
-        Self { kind, key, verb, tolerate: Tolerate::default(), on_success: None, on_failure: None }
-    }
-}
-
-impl fmt::Display for Write {
-    /// `create pods default/`, `update replicasets.apps/status default/web`: for logs, events and `explain`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (verb, subresource) = match &self.verb {
-            Verb::Create(_) => ("create", ""),
-            Verb::Update(_) | Verb::UpdateWithToken { .. } => ("update", ""),
-            Verb::UpdateSubresource(subresource, _) => ("update", *subresource),
-            Verb::Patch(_) => ("patch", ""),
-            Verb::Delete { .. } => ("delete", ""),
-            Verb::DeleteCollection { .. } => ("deletecollection", ""),
-        };
-        let slash = if subresource.is_empty() { "" } else { "/" };
-        write!(f, "{verb} {}{slash}{subresource} {}", self.kind, self.key)
-    }
 }
 
 /// An event about an object.
@@ -359,8 +243,12 @@ impl Regarding {
 /// A step that failed, as the second pass of observing and planning sees it.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was tried, as [`Write`]'s `Display` or the verified object's name.
+    /// What was tried, for people: as [`Write`]'s `Display` or the verified object's name.
     pub what: String,
+    /// What was tried with the object: `create`, `update`, `patch`, `delete` or `deletecollection`; empty for a live read.
+    pub verb: &'static str,
+    /// The subresource that was to be written; empty for the object itself.
+    pub subresource: &'static str,
     /// Kind of the object that was to be written or read.
     pub kind: &'static Kind,
     /// Where it was to be.
@@ -376,21 +264,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What was tried with the object: `create`, `update`, `patch`, `delete` or `deletecollection`; empty for a live
-    /// read.
-    pub fn verb(&self) -> &str {
-        let verb = self.what.split_once(' ').map_or("", |(verb, _)| verb);
-        if matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection") { verb } else { "" }
-    }
-
     /// Whether a create found the name taken.
     pub fn is_already_exists(&self) -> bool {
         self.reason == "AlreadyExists"
     }
 }
-
-/// Failures of the first pass, empty on it.
-pub type Past = Arc<[Failure]>;
 
 #[cfg(test)]
 mod tests {

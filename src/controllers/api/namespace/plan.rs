@@ -124,7 +124,7 @@ fn after_failure(view: &View, now: Timestamp) -> Plan {
 }
 
 fn is_of_content(failure: &crate::model::Failure) -> bool {
-    matches!(failure.verb(), "delete" | "deletecollection")
+    matches!(failure.verb, "delete" | "deletecollection")
 }
 
 fn remains(view: &View, now: Timestamp) -> Remains {

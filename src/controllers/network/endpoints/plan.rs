@@ -83,7 +83,7 @@ fn reconcile(
 
 fn failed(service: &Service, held: Option<&HeldEndpoints>, failure: &Failure) -> Option<EventSpec> {
     let key = &failure.key;
-    let (reason, message) = match failure.verb() {
+    let (reason, message) = match failure.verb {
         "create" => ("FailedToCreateEndpoint", "Failed to create endpoint for service"),
         "update" => ("FailedToUpdateEndpoint", "Failed to update endpoint"),
         _ => return None,

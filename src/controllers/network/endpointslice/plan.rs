@@ -167,7 +167,7 @@ fn failed(service: &Service, why: impl Display) -> EventSpec {
 
 fn describe(service: &Service, failure: &Failure) -> String {
     let key = Key::of(&service.metadata);
-    match failure.verb() {
+    match failure.verb {
         "create" => format!("failed to create EndpointSlice for Service {key}: {}", failure.message),
         verb => {
             format!(

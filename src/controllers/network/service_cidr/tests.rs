@@ -234,6 +234,8 @@ fn a_failure_is_left_to_the_retry() {
     let bench = Bench::new([cidr("a", &["10.0.0.0/24"], deleted(60))], &[]);
     let failure = Failure {
         what: String::new(),
+        verb: "update",
+        subresource: "",
         kind: &SERVICE_CIDRS,
         key: Key::new("", "a"),
         code: 409,

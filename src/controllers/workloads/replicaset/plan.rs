@@ -71,7 +71,7 @@ fn failed_scaling(failure: &Failure) -> Option<Scaling> {
     if failure.kind != &PODS {
         return None;
     }
-    match failure.verb() {
+    match failure.verb {
         "create" => Some(Scaling::CreateFailed(failure.message.clone())),
         "delete" => Some(Scaling::DeleteFailed(failure.message.clone())),
         _ => None,

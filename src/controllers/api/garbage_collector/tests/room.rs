@@ -150,6 +150,8 @@ fn an_object_that_is_not_what_was_observed_any_more_is_read() {
     let pass = |code: u16| {
         let failure = Failure {
             what: "delete things a/dependent".to_owned(),
+            verb: "delete",
+            subresource: "",
             kind: &THING,
             key: Key::of(&dependent),
             code,

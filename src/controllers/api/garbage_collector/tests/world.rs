@@ -131,7 +131,7 @@ impl World {
                     let plan = plan(&View { subject, absent });
                     assert_eq!(plan.retry, None, "every kind is served");
                     running.again |= plan.requeue_after.is_some();
-                    running.writes = Some(writes(plan.steps));
+                    running.writes = Some(writes(&plan.steps));
                     self.running.push(running);
                     self.enqueue(affected);
                 }
@@ -240,11 +240,6 @@ impl World {
     }
 }
 
-fn writes(steps: Vec<Step>) -> VecDeque<Write> {
-    let flat = |step| match step {
-        Step::Write(write) => vec![write],
-        Step::Batch(writes) | Step::Each(writes) => writes,
-        Step::Emit(_) | Step::Verify(_) => Vec::new(),
-    };
-    steps.into_iter().flat_map(flat).collect()
+fn writes(steps: &[Step]) -> VecDeque<Write> {
+    steps.iter().flat_map(Step::writes).cloned().collect()
 }

@@ -260,7 +260,7 @@ impl World {
         if self.refused.contains(&at) {
             let message = format!("{} \"Unknown\" is forbidden: no", write.kind.resource);
             let (what, kind, key) = (write.to_string(), write.kind, write.key.clone());
-            return Some(Failure { what, kind, key, message, ..failure() });
+            return Some(Failure { what, verb: write.verb.name(), kind, key, message, ..failure() });
         }
         if self.deaf {
             return None;
@@ -314,6 +314,8 @@ fn object(meta: &ObjectMeta) -> AnyObject {
 fn failure() -> Failure {
     Failure {
         what: String::new(),
+        verb: "",
+        subresource: "",
         kind: &NAMESPACES,
         key: Key::new("", NAME),
         code: 403,

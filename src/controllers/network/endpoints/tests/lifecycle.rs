@@ -35,9 +35,11 @@ fn what_is_going_is_not_deleted_again() {
     assert!(bench.plan().is_empty());
 }
 
-fn failure(what: &str, reason: &str) -> Failure {
+fn failure(verb: &'static str, reason: &str) -> Failure {
     Failure {
-        what: format!("{what} endpoints default/web"),
+        what: format!("{verb} endpoints default/web"),
+        verb,
+        subresource: "",
         kind: &ENDPOINTS,
         key: Key::new("default", "web"),
         code: 403,

@@ -5,9 +5,11 @@ use crate::api::kinds::ENDPOINT_SLICES;
 use crate::model::plan::Step;
 use crate::model::{Failure, Key};
 
-fn said(what: &str, name: &str) -> String {
+fn said(verb: &'static str, name: &str) -> String {
     let failure = Failure {
-        what: format!("{what} endpointslices.discovery.k8s.io default/{name}"),
+        what: format!("{verb} endpointslices.discovery.k8s.io default/{name}"),
+        verb,
+        subresource: "",
         kind: &ENDPOINT_SLICES,
         key: Key::new("default", name),
         code: 409,

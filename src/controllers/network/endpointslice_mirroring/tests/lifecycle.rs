@@ -104,6 +104,8 @@ fn a_failure_is_left_to_the_next_try() {
     let bench = Bench::of(&[subset(&["10.0.0.1"], &[], &[80])]);
     let failure = Failure {
         what: "create endpointslices.discovery.k8s.io default/".to_owned(),
+        verb: "create",
+        subresource: "",
         kind: &ENDPOINT_SLICES,
         key: Key::new("default", ""),
         code: 500,

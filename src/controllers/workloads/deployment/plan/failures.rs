@@ -30,7 +30,7 @@ pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
     if failures.is_empty() {
         return Ok(Verdict::GoOn);
     }
-    let is_creation = |failure: &&Failure| failure.kind == &REPLICA_SETS && failure.verb() == "create";
+    let is_creation = |failure: &&Failure| failure.kind == &REPLICA_SETS && failure.verb == "create";
     let Some(failure) = failures.iter().find(is_creation) else {
         return Ok(Verdict::Leave);
     };

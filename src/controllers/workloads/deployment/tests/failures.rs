@@ -11,9 +11,11 @@ use crate::model::{Failure, Key, Plan};
 
 const FORBIDDEN: &str = "replicasets.apps \"web-x\" is forbidden: exceeded quota: q";
 
-fn failure(what: &str, code: u16, reason: &str, message: &str) -> Failure {
+fn failure(what: &'static str, code: u16, reason: &str, message: &str) -> Failure {
     Failure {
         what: what.to_owned(),
+        verb: what.split(' ').next().unwrap(),
+        subresource: "",
         kind: if what.contains("deployments") { &DEPLOYMENTS } else { &REPLICA_SETS },
         key: Key::new("default", "web-x"),
         code,

@@ -197,13 +197,13 @@ fn line(step: &Step) -> String {
     match step {
         Step::Verify(verify) => format!("verify {} {} {:?}", verify.kind, verify.key, verify.expect),
         Step::Emit(event) => show(event),
-        Step::Batch(_) | Step::Each(_) => "batch".to_owned(),
         Step::Write(write) => {
             let event =
                 write.on_success.as_ref().map_or_else(String::new, |event| format!(" -> {}", show(event)));
             assert!(write.on_failure.is_none());
             format!("{}{event}", written(write))
         }
+        _ => "batch".to_owned(),
     }
 }
 

@@ -215,6 +215,8 @@ fn its_own_and_nobodys_replica_sets_are_observed() {
     assert_eq!(names(&[]), ["web-1", "web-2"]);
     let taken = |by: Arc<ReplicaSet>| Failure {
         what: "create replicasets.apps default/web-4".to_owned(),
+        verb: "create",
+        subresource: "",
         kind: &REPLICA_SETS,
         key: Key::new("default", "web-4"),
         code: 409,

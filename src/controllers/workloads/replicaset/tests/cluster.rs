@@ -278,6 +278,7 @@ impl Cluster {
                 Step::Write(write) => self.perform(write).into_iter().collect(),
                 Step::Batch(writes) | Step::Each(writes) => self.perform_batch(writes),
                 Step::Emit(_) => Vec::new(),
+                other => panic!("{other:?}"),
             };
             if !failures.is_empty() {
                 return failures;
@@ -308,6 +309,8 @@ impl Cluster {
         let (code, reason) = answer.err()?;
         Some(Failure {
             what: write.to_string(),
+            verb: write.verb.name(),
+            subresource: write.verb.subresource(),
             kind: write.kind,
             key: write.key.clone(),
             code,

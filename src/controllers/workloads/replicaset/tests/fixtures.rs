@@ -183,6 +183,8 @@ impl Bench {
 pub(super) fn refused(write: &Write, message: &str) -> Failure {
     Failure {
         what: write.to_string(),
+        verb: write.verb.name(),
+        subresource: write.verb.subresource(),
         kind: write.kind,
         key: write.key.clone(),
         code: 403,
@@ -193,14 +195,7 @@ pub(super) fn refused(write: &Write, message: &str) -> Failure {
 }
 
 pub(super) fn writes(plan: &Plan) -> Vec<&Write> {
-    let steps = plan.steps.iter();
-    steps
-        .flat_map(|step| match step {
-            Step::Write(write) => std::slice::from_ref(write),
-            Step::Batch(writes) | Step::Each(writes) => writes.as_slice(),
-            Step::Verify(_) | Step::Emit(_) => &[],
-        })
-        .collect()
+    plan.writes().collect()
 }
 
 pub(super) fn lines(plan: &Plan) -> Vec<String> {
@@ -211,6 +206,7 @@ pub(super) fn lines(plan: &Plan) -> Vec<String> {
             Step::Write(write) => vec![line(write)],
             Step::Batch(writes) | Step::Each(writes) => writes.iter().map(line).collect(),
             Step::Emit(event) => vec![format!("emit {}", event.reason)],
+            other => panic!("{other:?}"),
         };
         told.sort();
         for line in told {

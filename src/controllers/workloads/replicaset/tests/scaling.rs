@@ -259,10 +259,10 @@ fn a_failed_claim_leaves_everything_to_the_retry() {
     let plan = bench.plan();
     let patch = refused(writes(&plan)[0], "no");
     let mut verify = patch.clone();
-    verify.what = "default/web".into();
+    verify.verb = "";
     verify.kind = &crate::api::kinds::REPLICA_SETS;
     let mut status = verify.clone();
-    status.what = "update replicasets.apps/status default/web".into();
+    (status.verb, status.subresource) = ("update", "status");
     for failure in [patch, verify, status] {
         let again = bench.plan_after(&[failure]);
         assert_eq!(lines(&again), [""; 0]);
