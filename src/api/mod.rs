@@ -5,6 +5,7 @@
 //! was read: see [`crate::wire::splice`].
 
 pub mod apps;
+pub mod autoscaling;
 pub mod charge;
 pub mod coordination;
 pub mod core;
@@ -19,6 +20,7 @@ pub mod kinds;
 pub mod meta;
 pub mod networking;
 pub mod quota;
+pub mod subresource;
 
 pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
 
@@ -29,6 +31,7 @@ pub type MessageSchema = (&'static str, &'static [(u32, &'static str)]);
 pub fn schema() -> Vec<MessageSchema> {
     [
         apps::SCHEMA,
+        autoscaling::SCHEMA,
         charge::SCHEMA,
         coordination::SCHEMA,
         core::SCHEMA,

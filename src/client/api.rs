@@ -14,12 +14,14 @@ use serde::de::DeserializeOwned;
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
-use super::error::ApiError;
+use super::error::{ApiError, decode_status};
+use crate::api::autoscaling::Scale;
+use crate::api::subresource::{self, SubresourceForm};
 use crate::api::{AnyObject, Kind};
 use crate::model::Key;
 use crate::model::plan::{Patch, Propagation};
 use crate::wire::splice::put_bytes;
-use crate::wire::{ListPage, decode_list, unwrap_envelope, wrap_envelope};
+use crate::wire::{ListPage, Uid, decode_list, unwrap_envelope, wrap_envelope};
 
 /// The error of the layers below: whatever they give, shared so that it can be cloned into a log and a retry.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -106,6 +108,16 @@ pub struct DeleteOptions {
     pub grace_period_seconds: Option<i64>,
 }
 
+/// What a delete was answered with.
+#[derive(Clone, Debug)]
+pub struct Deletion {
+    /// UID of the object; empty if the server does not tell.
+    pub uid: Uid,
+    /// Its last state when the server shows it: with a deletion timestamp while it terminates. `None` when the server
+    /// answered with a mere `Status`.
+    pub object: Option<AnyObject>,
+}
+
 impl ApiClient {
     /// A client that sends through `service`; `name` says in logs whose it is.
     pub fn new(service: HttpService, name: impl Into<Arc<str>>) -> Self {
@@ -187,7 +199,7 @@ impl ApiClient {
         decode_object(kind, &label, &body)
     }
 
-    /// Replaces an object, or a subresource of it, and returns it as the server stored it.
+    /// Replaces an object, or a subresource of it, and returns it as the server stored it: the object, or its scale.
     pub async fn update(
         &self,
         kind: &'static Kind,
@@ -196,12 +208,13 @@ impl ApiClient {
         object: &[u8],
     ) -> Result<AnyObject, ApiError> {
         let path = kind.object_path(&key.namespace, &key.name, subresource);
-        let body = envelope(kind, object);
-        let (label, body) = self.unary(Method::PUT, &path, "", PROTOBUF, Some((PROTOBUF, body))).await?;
-        decode_object(kind, &label, &body)
+        let form = form(subresource);
+        let body = Some((PROTOBUF, envelope_of(kind, form, object)));
+        let (label, body) = self.unary(Method::PUT, &path, "", PROTOBUF, body).await?;
+        decode_form(kind, form, &label, &body)
     }
 
-    /// Patches an object, or a subresource of it, and returns it as the server stored it.
+    /// Patches an object, or a subresource of it, and returns it as the server stored it: the object, or its scale.
     pub async fn patch(
         &self,
         kind: &'static Kind,
@@ -209,32 +222,72 @@ impl ApiClient {
         subresource: Option<&str>,
         patch: &Patch,
     ) -> Result<AnyObject, ApiError> {
-        let (content_type, value) = match patch {
-            Patch::Merge(value) => ("application/merge-patch+json", value),
-            Patch::Strategic(value) => ("application/strategic-merge-patch+json", value),
-            Patch::Json(value) => ("application/json-patch+json", value),
+        let content_type = match patch {
+            Patch::Merge(_) => "application/merge-patch+json",
+            Patch::Strategic(_) => "application/strategic-merge-patch+json",
+            Patch::Json(_) => "application/json-patch+json",
+            // JSON is YAML.
+            Patch::Apply { .. } => "application/apply-patch+yaml",
         };
+        let mut pairs: Vec<(&str, String)> = Vec::new();
+        if let Patch::Apply { manager, force, .. } = patch {
+            pairs.push(("fieldManager", (*manager).to_owned()));
+            pairs.push(("force", force.to_string()));
+        }
         let target = kind.object_path(&key.namespace, &key.name, subresource);
-        let body = Some((HeaderValue::from_static(content_type), value.to_string().into()));
-        let (label, body) = self.unary(Method::PATCH, &target, "", accept_object(kind), body).await?;
-        decode_object(kind, &label, &body)
+        let body = Some((HeaderValue::from_static(content_type), patch.value().to_string().into()));
+        let form = form(subresource);
+        let accept = if form == SubresourceForm::Scale { PROTOBUF } else { accept_object(kind) };
+        let (label, body) = self.unary(Method::PATCH, &target, &encode_query(&pairs), accept, body).await?;
+        decode_form(kind, form, &label, &body)
     }
 
-    /// Deletes an object. Returns its last state when the server shows it: with a deletion timestamp while it
-    /// terminates, and `None` when the server answered with a mere `Status`.
+    /// Posts to a subresource of an object. Returns the object as the server stored it, if the answer shows it.
+    pub async fn post(
+        &self,
+        kind: &'static Kind,
+        key: &Key,
+        subresource: &str,
+        body: &[u8],
+    ) -> Result<Option<AnyObject>, ApiError> {
+        let path = kind.object_path(&key.namespace, &key.name, Some(subresource));
+        let form = form(Some(subresource));
+        let body = Some((PROTOBUF, envelope_of(kind, form, body)));
+        let (label, body) = self.unary(Method::POST, &path, "", PROTOBUF, body).await?;
+        match form {
+            SubresourceForm::Request { .. } => Ok(None),
+            SubresourceForm::Object | SubresourceForm::Scale => {
+                decode_form(kind, form, &label, &body).map(Some)
+            }
+        }
+    }
+
+    /// Reads the scale of an object, live: an [`autoscaling/v1`](crate::api::autoscaling) `Scale`.
+    pub async fn scale(&self, kind: &'static Kind, key: &Key) -> Result<AnyObject, ApiError> {
+        let path = kind.object_path(&key.namespace, &key.name, Some("scale"));
+        let (label, body) = self.unary(Method::GET, &path, "", PROTOBUF, None).await?;
+        decode_form(kind, SubresourceForm::Scale, &label, &body)
+    }
+
+    /// Deletes an object.
     pub async fn delete(
         &self,
         kind: &'static Kind,
         key: &Key,
         options: &DeleteOptions,
-    ) -> Result<Option<AnyObject>, ApiError> {
+    ) -> Result<Deletion, ApiError> {
         let path = kind.object_path(&key.namespace, &key.name, None);
         let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
         let (label, body) =
             self.unary(Method::DELETE, &path, "", accept_object(kind), Some((PROTOBUF, body.into()))).await?;
         let expected = if kind.metadata_only { "PartialObjectMetadata" } else { kind.kind };
-        let is_object = envelope_kind(&body).is_some_and(|answered| answered == expected);
-        if is_object { decode_object(kind, &label, &body).map(Some) } else { Ok(None) }
+        if envelope_kind(&body).is_some_and(|answered| answered == expected) {
+            let object = decode_object(kind, &label, &body)?;
+            return Ok(Deletion { uid: object.meta().uid.clone(), object: Some(object) });
+        }
+        let details = decode_status(&body).details;
+        let uid = details.map(|details| Uid::from(details.uid.as_str())).unwrap_or_default();
+        Ok(Deletion { uid, object: None })
     }
 
     /// Deletes all objects of a kind in a namespace, or begins to. What they were is not told: the answer may be large.
@@ -333,7 +386,7 @@ impl ApiClient {
         Ok((label, body))
     }
 
-    async fn send(
+    pub(super) async fn send(
         &self,
         method: Method,
         path: &str,
@@ -402,6 +455,33 @@ fn decode_object(kind: &'static Kind, label: &str, body: &Bytes) -> Result<AnyOb
         .map_err(|error| ApiError::malformed(label, &error))
 }
 
+/// What is sent to a subresource, and comes back.
+fn form(subresource: Option<&str>) -> SubresourceForm {
+    subresource.map_or(SubresourceForm::Object, subresource::form)
+}
+
+fn envelope_of(kind: &Kind, form: SubresourceForm, body: &[u8]) -> Bytes {
+    match form {
+        SubresourceForm::Object => envelope(kind, body),
+        SubresourceForm::Scale => wrap_envelope("autoscaling/v1", "Scale", body).into(),
+        SubresourceForm::Request { api_version, kind } => wrap_envelope(api_version, kind, body).into(),
+    }
+}
+
+fn decode_form(
+    kind: &'static Kind,
+    form: SubresourceForm,
+    label: &str,
+    body: &Bytes,
+) -> Result<AnyObject, ApiError> {
+    if form != SubresourceForm::Scale {
+        return decode_object(kind, label, body);
+    }
+    unwrap_envelope(body)
+        .and_then(|scale| Scale::decode_any(&scale))
+        .map_err(|error| ApiError::malformed(label, &error))
+}
+
 /// The `kind` that an envelope names.
 fn envelope_kind(body: &Bytes) -> Option<&str> {
     let rest = body.strip_prefix(crate::wire::ENVELOPE_MAGIC.as_slice())?;
@@ -439,7 +519,10 @@ fn encode_delete_options(options: &DeleteOptions) -> Vec<u8> {
 }
 
 /// Turns an answer that is not a success into its error.
-async fn refuse(label: &str, response: Response<ResponseBody>) -> Result<Response<ResponseBody>, ApiError> {
+pub(super) async fn refuse(
+    label: &str,
+    response: Response<ResponseBody>,
+) -> Result<Response<ResponseBody>, ApiError> {
     if response.status().is_success() {
         return Ok(response);
     }

@@ -228,7 +228,7 @@ struct JsonCause {
 }
 
 /// The `Status` in a body; an empty one when it holds none, for the code alone says what went wrong then.
-fn decode_status(body: &Bytes) -> Status {
+pub(super) fn decode_status(body: &Bytes) -> Status {
     if let Ok(object) = unwrap_envelope(body) {
         return Status::decode(&object).unwrap_or_default();
     }

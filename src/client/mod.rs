@@ -22,6 +22,7 @@ mod credentials;
 mod discovery;
 mod error;
 mod layers;
+mod live;
 mod transport;
 
 #[cfg(test)]
@@ -29,7 +30,9 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use api::{ApiClient, BoxError, DeleteOptions, HttpService, ListQuery, ResponseBody, WatchQuery};
+pub use api::{
+    ApiClient, BoxError, DeleteOptions, Deletion, HttpService, ListQuery, ResponseBody, WatchQuery,
+};
 pub use builder::{ClientBuildError, ClientBuilder, ClientOptions, QpsFactor};
 pub use config::{ConfigError, Connection, Origin};
 pub(crate) use config::{describe_kube, describe_kubeconfig};
@@ -42,6 +45,7 @@ pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WriteGuard,
     WritesStopped,
 };
+pub use live::{AccessQuestion, AccessVerdict};
 pub use transport::{KeepAlive, Transport, TransportError};
 
 /// The error by which the timeout layer says that there was no answer in time.

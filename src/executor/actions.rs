@@ -4,7 +4,7 @@
 use super::Executed;
 use crate::api::Kind;
 use crate::model::Key;
-use crate::model::plan::{EventSpec, Plan, Step, Verb, Verify, Write};
+use crate::model::plan::{Admission, EventSpec, Plan, Step, Verb, Verify, Write};
 use crate::wire::Uid;
 
 /// One step that a controller took, or would take.
@@ -44,7 +44,7 @@ impl ActionState {
 /// Sorts of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionVerb {
-    /// A live read.
+    /// A live read, or a token of a budget.
     Verify,
     /// A create.
     Create,
@@ -79,6 +79,7 @@ pub fn planned(plan: &Plan) -> Vec<ActionState> {
     for step in &plan.steps {
         match step {
             Step::Verify(verify) => actions.push(verified(verify)),
+            Step::Admit(admission) => actions.push(admitted(admission)),
             Step::Emit(event) => actions.push(emitted(event)),
             Step::Write(_) | Step::Batch(_) | Step::Each(_) | Step::Chains { .. } => {
                 actions.extend(step.writes().map(|write| write_action(write, write.to_string())));
@@ -114,11 +115,25 @@ fn verified(verify: &Verify) -> ActionState {
     }
 }
 
+fn admitted(admission: &Admission) -> ActionState {
+    let Admission { kind, key, budget, .. } = admission;
+    ActionState {
+        verb: ActionVerb::Verify,
+        kind,
+        key: key.clone(),
+        uid: Uid::default(),
+        subresource: "",
+        summary: format!("take a token of budget {budget} for {kind} {key}"),
+        result: ActionResult::Planned,
+        code: None,
+    }
+}
+
 /// What a write would do; `summary` is how it is displayed.
 pub fn write_action(write: &Write, summary: String) -> ActionState {
     let (verb, uid) = match &write.verb {
         Verb::Create(_) => (ActionVerb::Create, Uid::default()),
-        Verb::Update(_) | Verb::UpdateWithToken { .. } | Verb::UpdateSubresource(..) => {
+        Verb::Update(_) | Verb::UpdateLast(_) | Verb::UpdateFinished { .. } => {
             (ActionVerb::Update, Uid::default())
         }
         Verb::Patch(_) => (ActionVerb::Patch, Uid::default()),
@@ -130,7 +145,7 @@ pub fn write_action(write: &Write, summary: String) -> ActionState {
         kind: write.kind,
         key: write.key.clone(),
         uid,
-        subresource: write.verb.subresource(),
+        subresource: write.subresource,
         summary,
         result: ActionResult::Planned,
         code: None,
@@ -173,15 +188,10 @@ mod tests {
                     expect: Expect::Absent,
                 }),
                 Step::Batch(vec![create(), create()]),
-                Step::Write(write(
-                    "old",
-                    Verb::Delete { uid: "u".into(), resource_version: None, propagation: None },
-                )),
-                Step::Write(Write::new(
-                    &REPLICA_SETS,
-                    Key::new("ns", "rs"),
-                    Verb::UpdateSubresource("status", Bytes::new()),
-                )),
+                Step::Write(write("old", Verb::delete("u".into()))),
+                Step::Write(
+                    Write::new(&REPLICA_SETS, Key::new("ns", "rs"), Verb::Update(Bytes::new())).on("status"),
+                ),
             ],
             ..Plan::default()
         }

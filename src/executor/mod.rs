@@ -6,7 +6,10 @@
 
 mod actions;
 mod batch;
+mod budget;
+mod finish;
 mod perform;
+mod send;
 
 #[cfg(test)]
 mod tests;
@@ -15,8 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use actions::{ActionResult, ActionState, ActionVerb, executed, planned, write_action};
+use budget::Budgets;
+pub use finish::{FinishError, Finisher, Finishers};
 
-use crate::api::Kind;
+use crate::api::{AnyObject, Kind};
 use crate::client::{ApiClient, ApiError};
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Failure, Write};
@@ -55,18 +60,13 @@ pub struct AnsweredWrite<'a> {
     pub took: Duration,
 }
 
-/// Signs service-account tokens for [`Verb::UpdateWithToken`](crate::model::plan::Verb).
-pub trait TokenSigner: Send + Sync {
-    /// The compact JWT of `claims`.
-    fn sign(&self, claims: &serde_json::Value) -> Result<String, String>;
-}
-
 /// Performs plans as one controller.
 #[derive(Clone)]
 pub struct Executor {
     client: ApiClient,
     events: Arc<dyn Events>,
-    signer: Option<Arc<dyn TokenSigner>>,
+    finishers: Finishers,
+    budgets: Arc<Budgets>,
     writes: Option<Arc<dyn ObserveWrites>>,
 }
 
@@ -81,6 +81,8 @@ pub struct Executed {
     pub failures: Vec<Failure>,
     /// The error behind the first failure.
     pub error: Option<ExecuteError>,
+    /// Whether it ended early for want of a token, and if so when there is one; `None` there if there will be none.
+    pub held_back: Option<Option<Duration>>,
 }
 
 /// What became of one action of a plan.
@@ -101,14 +103,18 @@ impl Default for ActionEnd {
 }
 
 /// What a write changed, as far as is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Effect {
     /// Kind of the object.
     pub kind: &'static Kind,
     /// Where it is.
     pub key: Key,
+    /// The subresource that was written; empty for the object itself.
+    pub subresource: &'static str,
     /// What became of it.
     pub change: WriteEffect,
+    /// The object as it was answered: of the subresource `scale` its scale. `None` where no answer showed it.
+    pub answer: Option<AnyObject>,
 }
 
 /// What became of a written object.
@@ -145,7 +151,15 @@ pub enum ExecuteError {
         /// What is there.
         found: String,
     },
-    /// A write can't be put together: its object is malformed or there is no signing key.
+    /// A write could not be finished, this time.
+    #[error("{what}: {why}")]
+    Unfinished {
+        /// The step.
+        what: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// A write can't be put together: its object is malformed, or what would finish it is missing.
     #[error("{what}: {why}")]
     Unfit {
         /// The step.
@@ -166,15 +180,16 @@ impl ExecuteError {
 impl Executor {
     /// An executor that writes through `client`.
     pub fn new(client: ApiClient, events: Arc<dyn Events>) -> Self {
-        Self { client, events, signer: None, writes: None }
+        Self { client, events, finishers: Finishers::default(), budgets: Arc::default(), writes: None }
     }
 
-    /// The same, able to sign service-account tokens.
+    /// The same, with these to finish objects.
     #[must_use]
-    pub fn with_signer(mut self, signer: Arc<dyn TokenSigner>) -> Self {
-        self.signer = Some(signer);
+    pub fn with_finishers(mut self, finishers: Finishers) -> Self {
+        self.finishers = finishers;
         self
     }
+
     /// The same, telling `writes` of what it writes.
     #[must_use]
     pub fn observed_by(mut self, writes: Arc<dyn ObserveWrites>) -> Self {

@@ -2,58 +2,58 @@
 //!
 //! Each step and each write has a place in the plan's order, by which its result is told: see [`Executed::results`].
 
+use std::time::Duration;
+
 use futures::StreamExt as _;
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use futures::stream;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use super::batch::slow_start;
+use super::send::{Done, LastAnswers};
 use super::{ActionEnd, ActionResult, AnsweredWrite, Effect, ExecuteError, Executed, Executor, WriteEffect};
-use crate::api::AnyObject;
-use crate::api::meta::ObjectMeta;
-use crate::client::{ApiError, DeleteOptions};
+use crate::client::ApiError;
 use crate::model::Key;
 use crate::model::plan::{Chain, EventSpec, Expect, Failure, Plan, Step, Tolerate, Verb, Verify, Write};
 use crate::telemetry::tracing::child;
-use crate::wire::splice::{Edit, edit};
-use crate::wire::{Str, Uid};
-
-/// The data key of a service-account token in its secret, at `Secret.data`.
-const TOKEN_KEY: &str = "token";
-const SECRET_DATA: u32 = 2;
+use crate::wire::Str;
 
 /// Chains of [`Step::Each`] and [`Step::Chains`] that are under way together.
 const SIDE_BY_SIDE: usize = 8;
 
 impl Executor {
-    /// Performs `plan` until its end or its first failure.
+    /// Performs `plan` until its end, its first failure, or the first token that is not there.
     pub async fn execute(&self, plan: Plan) -> Executed {
+        let last = LastAnswers::wanted_by(&plan);
         let mut executed = Executed::before(&plan);
         let mut at = 0;
         for step in plan.steps {
             let next = at + step.len();
             match step {
                 Step::Verify(verify) => executed.verified(at, &verify, self.verify(&verify).await),
-                Step::Write(write) => executed.add(self.carry_out(at, write).await),
+                Step::Admit(admission) => {
+                    executed.admitted(at, self.budgets.take(&admission, Instant::now()));
+                }
+                Step::Write(write) => executed.add(self.carry_out(at, write, &last).await),
                 Step::Batch(writes) => {
-                    self.slow_start(placed(at, singles(writes)), &mut executed).await;
+                    self.slow_start(placed(at, singles(writes)), &last, &mut executed).await;
                 }
                 Step::Each(writes) => {
-                    self.side_by_side(placed(at, singles(writes)), &mut executed).await;
+                    self.side_by_side(placed(at, singles(writes)), &last, &mut executed).await;
                 }
                 Step::Chains { chains, slow_start: true } => {
-                    self.slow_start(placed(at, chains), &mut executed).await;
+                    self.slow_start(placed(at, chains), &last, &mut executed).await;
                 }
                 Step::Chains { chains, slow_start: false } => {
-                    self.side_by_side(placed(at, chains), &mut executed).await;
+                    self.side_by_side(placed(at, chains), &last, &mut executed).await;
                 }
                 Step::Emit(event) => {
                     self.events.emit(event);
                     executed.end(at, ActionEnd { result: ActionResult::Done, ..ActionEnd::default() });
                 }
             }
-            if executed.error.is_some() {
+            if executed.error.is_some() || executed.held_back.is_some() {
                 break;
             }
             at = next;
@@ -61,12 +61,13 @@ impl Executor {
         executed
     }
 
-    async fn slow_start(&self, chains: Vec<Placed>, executed: &mut Executed) {
+    async fn slow_start(&self, chains: Vec<Placed>, last: &LastAnswers, executed: &mut Executed) {
         let mut rest = chains.into_iter();
         for size in slow_start(rest.len()) {
             let group: Vec<Placed> = rest.by_ref().take(size).collect();
             let span = batch_span("slow_start", &group);
-            let ended = join_all(group.into_iter().map(|chain| self.chain(chain))).instrument(span).await;
+            let ended =
+                join_all(group.into_iter().map(|chain| self.chain(chain, last))).instrument(span).await;
             ended.into_iter().flatten().for_each(|settled| executed.add(settled));
             if executed.error.is_some() {
                 break;
@@ -74,10 +75,10 @@ impl Executor {
         }
     }
 
-    async fn side_by_side(&self, chains: Vec<Placed>, executed: &mut Executed) {
+    async fn side_by_side(&self, chains: Vec<Placed>, last: &LastAnswers, executed: &mut Executed) {
         let span = batch_span("each", &chains);
         let mut ended = stream::iter(chains)
-            .map(|chain| self.chain(chain).instrument(span.clone()))
+            .map(|chain| self.chain(chain, last).instrument(span.clone()))
             .buffer_unordered(SIDE_BY_SIDE);
         while let Some(settled) = ended.next().await {
             settled.into_iter().for_each(|settled| executed.add(settled));
@@ -85,23 +86,25 @@ impl Executor {
     }
 
     /// Carries out writes one after the other, until one fails.
-    async fn chain(&self, (first, chain): Placed) -> Vec<Settled> {
-        let mut ended = Vec::with_capacity(chain.len());
-        for (at, write) in (first..).zip(chain) {
-            let settled = self.carry_out(at, write).await;
-            let failed = settled.failure.is_some();
-            ended.push(settled);
-            if failed {
-                break;
+    fn chain<'a>(&'a self, (first, chain): Placed, last: &'a LastAnswers) -> BoxFuture<'a, Vec<Settled>> {
+        Box::pin(async move {
+            let mut ended = Vec::with_capacity(chain.len());
+            for (at, write) in (first..).zip(chain) {
+                let settled = self.carry_out(at, write, last).await;
+                let failed = settled.failure.is_some();
+                ended.push(settled);
+                if failed {
+                    break;
+                }
             }
-        }
-        ended
+            ended
+        })
     }
 
     async fn verify(&self, verify: &Verify) -> Result<(), ExecuteError> {
         let live = match self.client.get(verify.kind, &verify.key).await {
             Ok(object) => Some(object),
-            Err(error) if error.is_not_found() => None,
+            Err(error) if error.is_object_not_found() => None,
             Err(error) => return Err(error.into()),
         };
         let meta = live.as_ref().map(|object| object.meta());
@@ -130,75 +133,18 @@ impl Executor {
         })
     }
 
-    async fn write(&self, write: &Write) -> Result<Done, ExecuteError> {
-        let (kind, key) = (write.kind, &write.key);
-        match &write.verb {
-            Verb::Create(object) => {
-                self.client.create(kind, &key.namespace, object).await.map(Done::Stored).map_err(Into::into)
-            }
-            Verb::Update(object) => {
-                self.client.update(kind, key, None, object).await.map(Done::Stored).map_err(Into::into)
-            }
-            Verb::UpdateWithToken { object, claims } => {
-                let signed = self.sign(write, object, claims)?;
-                self.client.update(kind, key, None, &signed).await.map(Done::Stored).map_err(Into::into)
-            }
-            Verb::UpdateSubresource(subresource, object) => self
-                .client
-                .update(kind, key, Some(subresource), object)
-                .await
-                .map(Done::Stored)
-                .map_err(Into::into),
-            Verb::Patch(patch) => {
-                self.client.patch(kind, key, None, patch).await.map(Done::Stored).map_err(Into::into)
-            }
-            Verb::Delete { uid, resource_version, propagation } => {
-                let options = DeleteOptions {
-                    uid: Some(uid.to_string()),
-                    resource_version: resource_version.as_ref().map(Str::to_string),
-                    propagation: *propagation,
-                    grace_period_seconds: None,
-                };
-                self.client
-                    .delete(kind, key, &options)
-                    .await
-                    .map(|_| Done::Deleted(uid.clone()))
-                    .map_err(Into::into)
-            }
-            Verb::DeleteCollection { propagation } => {
-                let options = DeleteOptions { propagation: *propagation, ..DeleteOptions::default() };
-                self.client
-                    .delete_collection(kind, &key.namespace, &options)
-                    .await
-                    .map(|()| Done::Swept)
-                    .map_err(Into::into)
-            }
-        }
-    }
-
-    fn sign(
-        &self,
-        write: &Write,
-        object: &[u8],
-        claims: &serde_json::Value,
-    ) -> Result<Vec<u8>, ExecuteError> {
-        let unfit = |why: String| ExecuteError::Unfit { what: write.to_string(), why };
-        let signer = self.signer.as_ref().ok_or_else(|| unfit("there is no signing key".to_owned()))?;
-        let token = signer.sign(claims).map_err(unfit)?;
-        edit(object, &[Edit::MapSetBytes(vec![SECRET_DATA], TOKEN_KEY.to_owned(), token.into_bytes())])
-            .map_err(|error| unfit(error.to_string()))
-    }
-
     /// Sends a write, emits its event and says what became of it.
-    async fn carry_out(&self, at: usize, write: Write) -> Settled {
+    async fn carry_out(&self, at: usize, write: Write, last: &LastAnswers) -> Settled {
         let what = write.to_string();
         let asked = Instant::now();
-        let outcome = self.write(&write).await;
+        let outcome = self.send(&write, last).await;
         self.tell(&write, &what, &outcome, asked);
         let mut end = ActionEnd { result: ActionResult::Done, code: None, key: None };
+        let mut answer = None;
         let (key, change, failure) = match outcome {
             Ok(done) => {
-                let key = done.object().map_or_else(|| write.key.clone(), |object| Key::of(object.meta()));
+                answer = done.object().cloned();
+                let key = answer.as_ref().map_or_else(|| write.key.clone(), |object| Key::of(object.meta()));
                 if let Some(event) = write.on_success {
                     self.events.emit(filled(event, "{name}", &key.name));
                 }
@@ -225,7 +171,7 @@ impl Executor {
         if failure.is_none() {
             end.key = Some(key.clone());
         }
-        let effect = Effect { kind: write.kind, key, change };
+        let effect = Effect { kind: write.kind, key, subresource: write.subresource, change, answer };
         Settled { at, end, effect: Some(effect), failure }
     }
 
@@ -273,11 +219,11 @@ impl Executor {
     async fn describe_write(&self, write: &Write, what: &str, error: &ExecuteError) -> Failure {
         let mut failure = Failure {
             verb: write.verb.name(),
-            subresource: write.verb.subresource(),
+            subresource: write.subresource,
             ..describe(write.kind, &write.key, what, error)
         };
         let named_create = matches!(write.verb, Verb::Create(_)) && !write.key.name.is_empty();
-        if failure.is_already_exists() && named_create {
+        if failure.is_already_exists() && named_create && write.subresource.is_empty() {
             failure.existing = match self.client.get(write.kind, &write.key).await {
                 Ok(object) => Some(object),
                 Err(error) => {
@@ -346,6 +292,20 @@ impl Executed {
         self.fail(failure, error);
     }
 
+    fn admitted(&mut self, at: usize, outcome: Result<(), Option<Duration>>) {
+        let result = match outcome {
+            Ok(()) => ActionResult::Done,
+            Err(wait) => {
+                self.held_back = Some(wait);
+                ActionResult::Failed(wait.map_or_else(
+                    || "no token is to be had".to_owned(),
+                    |wait| format!("the next token comes in {:.1} s", wait.as_secs_f64()),
+                ))
+            }
+        };
+        self.end(at, ActionEnd { result, ..ActionEnd::default() });
+    }
+
     fn fail(&mut self, failure: Failure, error: ExecuteError) {
         self.failures.push(failure);
         self.error.get_or_insert(error);
@@ -357,34 +317,6 @@ fn failed_end(failure: &Failure) -> ActionEnd {
         result: ActionResult::Failed(failure.message.clone()),
         code: (failure.code != 0).then_some(failure.code),
         key: None,
-    }
-}
-
-/// What a write did, by its answer.
-enum Done {
-    /// The object is stored like this.
-    Stored(AnyObject),
-    /// The object is gone or going.
-    Deleted(Uid),
-    /// So is a whole collection.
-    Swept,
-}
-
-impl Done {
-    /// The object as it was answered.
-    fn object(&self) -> Option<&AnyObject> {
-        match self {
-            Self::Stored(object) => Some(object),
-            Self::Deleted(_) | Self::Swept => None,
-        }
-    }
-
-    fn effect(self) -> WriteEffect {
-        match self {
-            Self::Stored(object) => stored(object.meta()),
-            Self::Deleted(uid) => WriteEffect::Deleted(uid),
-            Self::Swept => WriteEffect::Swept,
-        }
     }
 }
 
@@ -402,20 +334,11 @@ fn batch_span(manner: &'static str, chains: &[Placed]) -> Span {
 fn tolerated(tolerate: Tolerate, verb: &Verb, error: &ApiError) -> bool {
     // With a UID as its only precondition, a delete meets a conflict when another object bears the name now.
     let on_delete = matches!(verb, Verb::Delete { resource_version: None, .. });
-    (tolerate.absent && (error.is_not_found() || on_delete && error.is_conflict()))
+    (tolerate.absent && (error.is_object_not_found() || on_delete && error.is_conflict()))
         || (tolerate.exists && error.is_already_exists())
+        || (tolerate.conflict && error.is_conflict())
         || (tolerate.namespace_terminating && error.has_cause("NamespaceTerminating"))
         || (tolerate.invalid && error.reason() == "Invalid")
-}
-
-/// What became of an object that the server answered with.
-fn stored(meta: &ObjectMeta) -> WriteEffect {
-    let version = meta.resource_version.clone();
-    if meta.is_deleting() && meta.finalizers.is_empty() {
-        WriteEffect::Released(meta.uid.clone(), version)
-    } else {
-        WriteEffect::Stored(version)
-    }
 }
 
 fn describe(kind: &'static crate::api::Kind, key: &Key, what: &str, error: &ExecuteError) -> Failure {

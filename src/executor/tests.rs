@@ -2,27 +2,38 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
 use tower::util::BoxCloneSyncService;
 
 use super::batch::slow_start;
-use super::{Events, Executor, WriteEffect};
-use crate::api::core::Pod;
-use crate::api::kinds::PODS;
-use crate::api::meta::{ObjectMeta, Status};
+use super::{
+    ActionResult, Events, ExecuteError, Executed, Executor, FinishError, Finisher, Finishers, WriteEffect,
+    executed, planned,
+};
+use crate::api::autoscaling::Scale;
+use crate::api::core::{Pod, ServiceAccount};
+use crate::api::kinds::{PODS, SERVICE_ACCOUNTS};
+use crate::api::meta::{ObjectMeta, Status, StatusDetails};
 use crate::client::{ApiClient, BoxError};
 use crate::model::Key;
-use crate::model::plan::{EventSpec, Expect, Patch, Plan, Regarding, Step, Tolerate, Verb, Verify, Write};
-use crate::wire::{Message, Time, wrap_envelope};
+use crate::model::plan::{
+    Admission, EventSpec, Expect, Order, Patch, Plan, Regarding, Step, Tolerate, Verb, Verify, Write,
+};
+use crate::wire::splice::{Edit, get, put_bytes};
+use crate::wire::{Message, Str, Time, Uid, Value, unwrap_envelope, wrap_envelope};
 
 #[derive(Default)]
 struct Script {
     answers: Mutex<VecDeque<(u16, Vec<u8>)>>,
     requests: Mutex<Vec<String>>,
+    queries: Mutex<Vec<String>>,
+    bodies: Mutex<Vec<Bytes>>,
     events: Mutex<Vec<String>>,
 }
 
@@ -39,6 +50,9 @@ impl Script {
             let script = Arc::clone(&script);
             async move {
                 script.requests.lock().push(format!("{} {}", request.method(), request.uri().path()));
+                script.queries.lock().push(request.uri().query().unwrap_or_default().to_owned());
+                let body = request.into_body().collect().await?.to_bytes();
+                script.bodies.lock().push(body);
                 let (code, body) = script.answers.lock().pop_front().ok_or("no answer scripted")?;
                 let body = Full::new(Bytes::from(body)).map_err(BoxError::from).boxed_unsync();
                 Response::builder().status(code).body(body).map_err(BoxError::from)
@@ -64,7 +78,11 @@ fn pod(name: &str, version: &str) -> Vec<u8> {
 }
 
 fn status(code: i32, reason: &str, message: &str) -> Vec<u8> {
-    let status = Status { reason: reason.into(), message: message.into(), code, ..Status::default() };
+    // A 404 of an object names it.
+    let name = if reason == "NotFound" { "x" } else { "" };
+    let details = Some(Box::new(StatusDetails { name: name.into(), ..StatusDetails::default() }));
+    let status =
+        Status { reason: reason.into(), message: message.into(), code, details, ..Status::default() };
     wrap_envelope("v1", "Status", &status.to_bytes())
 }
 
@@ -145,7 +163,7 @@ async fn each_of_independent_writes_is_tried() {
 async fn what_is_tolerated_is_no_failure() {
     let script = Arc::new(Script::default());
     script.answer(404, status(404, "NotFound", "gone"));
-    let delete = Verb::Delete { uid: "u".into(), resource_version: None, propagation: None };
+    let delete = Verb::delete("u".into());
     let mut write = Write::new(&PODS, Key::new("ns", "x"), delete);
     write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
     let executed =
@@ -218,4 +236,249 @@ async fn an_object_that_lost_its_last_finalizer_may_be_gone() {
         let plan = Plan { steps: vec![Step::Write(write)], ..Plan::default() };
         assert_eq!(script.executor().execute(plan).await.effects[0].change, change);
     }
+}
+
+fn delete(name: &str) -> Write {
+    Write::new(&PODS, Key::new("ns", name), Verb::delete("u".into()))
+}
+
+fn patch(name: &str) -> Write {
+    Write::new(&PODS, Key::new("ns", name), Verb::Patch(Patch::Merge(serde_json::json!({}))))
+}
+
+async fn run(script: &Arc<Script>, steps: Vec<Step>) -> Executed {
+    script.executor().execute(Plan { steps, ..Plan::default() }).await
+}
+
+fn results(executed: &Executed) -> Vec<&ActionResult> {
+    executed.results.iter().map(|end| &end.result).collect()
+}
+
+#[tokio::test]
+async fn a_chain_ends_at_its_first_failure_and_the_others_go_on() {
+    let script = Arc::new(Script::default());
+    // Both chains send their first write, in this order, then each its second.
+    script.answer(403, status(403, "Forbidden", "no"));
+    script.answer(200, pod("b", "8"));
+    script.answer(200, status(200, "", ""));
+    let chains = vec![vec![patch("a"), delete("a")], vec![patch("b"), delete("b")]];
+    let executed =
+        run(&script, vec![Step::Chains { chains, slow_start: false }, Step::Write(create())]).await;
+    let pods = "/api/v1/namespaces/ns/pods";
+    let expected = [format!("PATCH {pods}/a"), format!("PATCH {pods}/b"), format!("DELETE {pods}/b")];
+    assert_eq!(*script.requests.lock(), expected, "and nothing after them");
+    let failed = ActionResult::Failed("no".to_owned());
+    let (done, untried) = (&ActionResult::Done, &ActionResult::Planned);
+    assert_eq!(results(&executed), [&failed, untried, done, done, untried]);
+    assert_eq!((executed.failures[0].verb, executed.failures[0].key.name.as_str()), ("patch", "a"));
+    let written: Vec<_> = executed.effects.iter().map(|effect| &effect.change).collect();
+    assert_eq!(written, [&WriteEffect::Stored("8".into()), &WriteEffect::Deleted("u".into())]);
+}
+
+#[tokio::test]
+async fn chains_can_start_slowly() {
+    let script = Arc::new(Script::default());
+    for version in ["7", "8"] {
+        script.answer(200, pod("a", version));
+    }
+    script.answer(403, status(403, "Forbidden", "exceeded quota: q"));
+    script.answer(403, status(403, "Forbidden", "exceeded quota: q"));
+    let chains = (0..9).map(|_| vec![patch("a"), create()]).collect();
+    let executed = run(&script, vec![Step::Chains { chains, slow_start: true }]).await;
+    assert_eq!(script.requests.lock().len(), 4, "one chain, then two of which both were refused");
+    assert_eq!((executed.effects.len(), executed.failures.len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_write_can_build_on_the_last_answer() {
+    let script = Arc::new(Script::default());
+    let account = |version: &str| {
+        let metadata = ObjectMeta {
+            name: "x".into(),
+            namespace: "ns".into(),
+            uid: "u".into(),
+            resource_version: version.into(),
+            ..ObjectMeta::default()
+        };
+        let mut object = ServiceAccount { metadata, ..ServiceAccount::default() }.to_bytes();
+        // A field that nobody here knows.
+        put_bytes(&mut object, 99, b"unknown");
+        wrap_envelope("v1", "ServiceAccount", &object)
+    };
+    script.answer(200, account("7"));
+    script.answer(200, account("8"));
+    let key = || Key::new("ns", "x");
+    let first = Write::new(&SERVICE_ACCOUNTS, key(), Verb::Patch(Patch::Merge(serde_json::json!({}))));
+    let edits = vec![Edit::MapSet(vec![1, 11], "k".to_owned(), "v".to_owned())];
+    let next = || Write::new(&SERVICE_ACCOUNTS, key(), Verb::UpdateLast(edits.clone()));
+    let executed = run(&script, vec![Step::Write(first), Step::Write(next())]).await;
+    assert!(executed.error.is_none(), "{executed:?}");
+    assert_eq!(executed.effects[1].change, WriteEffect::Stored("8".into()));
+    assert_eq!(executed.effects[0].answer.as_ref().unwrap().meta().resource_version, "7");
+    let sent = unwrap_envelope(&script.bodies.lock()[1]).unwrap();
+    let sent_back = ServiceAccount::decode(&sent).unwrap();
+    assert_eq!(
+        sent_back.metadata.resource_version, "7",
+        "on the condition that it still is what was answered"
+    );
+    assert_eq!(sent_back.metadata.labels.get("k").map(Str::as_str), Some("v"));
+    assert_eq!(get(&sent, &[99]).unwrap(), Some(Value::Bytes(b"unknown")));
+
+    // Without an answer there is nothing to build on, and nothing is sent.
+    let executed = run(&script, vec![Step::Write(next())]).await;
+    assert!(matches!(executed.error, Some(ExecuteError::Unfit { .. })), "{executed:?}");
+    assert_eq!(script.requests.lock().len(), 2);
+}
+
+#[tokio::test]
+async fn subresources_take_and_answer_what_they_do() {
+    let script = Arc::new(Script::default());
+    let scale = Scale {
+        metadata: ObjectMeta { name: "x".into(), resource_version: "9".into(), ..ObjectMeta::default() },
+        ..Scale::default()
+    };
+    script.answer(200, wrap_envelope("autoscaling/v1", "Scale", &scale.to_bytes()));
+    script.answer(201, status(201, "", ""));
+    script.answer(200, pod("x", "12"));
+    let at = |verb| Write::new(&PODS, Key::new("ns", "x"), verb);
+    let body = || Verb::Update(Bytes::from_static(b"\x0a\x00"));
+    let apply = Verb::Patch(Patch::Apply {
+        manager: "coxswain",
+        force: true,
+        object: serde_json::json!({ "status": {} }),
+    });
+    let steps = vec![
+        Step::Write(at(body()).on("scale")),
+        Step::Write(at(Verb::Create(Bytes::new())).on("eviction")),
+        Step::Write(at(apply).on("status")),
+    ];
+    let executed = run(&script, steps).await;
+    assert!(executed.error.is_none(), "{executed:?}");
+    let pod = "/api/v1/namespaces/ns/pods/x";
+    let expected =
+        [format!("PUT {pod}/scale"), format!("POST {pod}/eviction"), format!("PATCH {pod}/status")];
+    assert_eq!(*script.requests.lock(), expected);
+    assert_eq!(script.queries.lock()[2], "fieldManager=coxswain&force=true");
+    let starts = |at: usize, version: &str, kind: &str| {
+        let head = wrap_envelope(version, kind, b"");
+        assert!(script.bodies.lock()[at].starts_with(&head[..head.len() - 2]), "{kind}");
+    };
+    starts(0, "autoscaling/v1", "Scale");
+    starts(1, "policy/v1", "Eviction");
+    assert_eq!(script.bodies.lock()[2].as_ref(), br#"{"status":{}}"#);
+    // The version of a scale is that of the object. What an eviction did is not told.
+    let written: Vec<_> = executed.effects.iter().map(|effect| effect.change.clone()).collect();
+    let stored = |version: &str| WriteEffect::Stored(version.into());
+    assert_eq!(written, [stored("9"), WriteEffect::Unknown, stored("12")]);
+    assert_eq!(results(&executed), [&ActionResult::Done; 3]);
+}
+
+#[tokio::test]
+async fn a_delete_says_which_object_it_means() {
+    let script = Arc::new(Script::default());
+    let details = Some(Box::new(StatusDetails { uid: "told".into(), ..StatusDetails::default() }));
+    let answer = wrap_envelope("v1", "Status", &Status { details, ..Status::default() }.to_bytes());
+    script.answer(200, answer);
+    let delete = |resource_version| Verb::Delete {
+        uid: Uid::default(),
+        resource_version,
+        propagation: None,
+        grace_period: Some(0),
+    };
+    let at = |verb| Step::Write(Write::new(&PODS, Key::new("ns", "x"), verb));
+    let executed = run(&script, vec![at(delete(Some("5".into()))), at(delete(None))]).await;
+    assert_eq!(executed.effects[0].change, WriteEffect::Deleted("told".into()));
+    assert!(matches!(executed.error, Some(ExecuteError::Unfit { .. })), "{executed:?}");
+    // DeleteOptions { gracePeriodSeconds: 0, preconditions: { resourceVersion: "5" } }
+    let sent = unwrap_envelope(&script.bodies.lock()[0]).unwrap();
+    assert_eq!(sent.as_ref(), b"\x08\x00\x12\x03\x12\x015");
+    assert_eq!(script.requests.lock().len(), 1, "without a condition it is not sent");
+}
+
+#[tokio::test]
+async fn a_404_of_what_is_not_served_is_no_absence() {
+    let script = Arc::new(Script::default());
+    let page = || b"404 page not found".to_vec();
+    script.answer(404, page());
+    let mut tolerant = delete("x");
+    tolerant.tolerate = Tolerate { absent: true, ..Tolerate::default() };
+    let executed = run(&script, vec![Step::Write(tolerant)]).await;
+    assert_eq!(executed.failures[0].code, 404);
+    script.answer(404, page());
+    let verify = Verify { kind: &PODS, key: Key::new("ns", "x"), expect: Expect::Gone("u".into()) };
+    let executed = run(&script, vec![Step::Verify(verify)]).await;
+    assert_eq!(executed.failures[0].code, 404, "nothing is known of it");
+}
+
+#[tokio::test]
+async fn a_conflict_can_be_tolerated() {
+    let script = Arc::new(Script::default());
+    script.answer(409, status(409, "Conflict", "changed"));
+    let mut write = patch("x");
+    write.tolerate = Tolerate { conflict: true, ..Tolerate::default() };
+    let executed = run(&script, vec![Step::Write(write)]).await;
+    assert_eq!((executed.error.is_none(), results(&executed)), (true, vec![&ActionResult::Unneeded]));
+}
+
+/// Turns an object into its order, or refuses.
+struct Stamp;
+
+impl Finisher for Stamp {
+    fn finish<'a>(
+        &'a self,
+        object: &'a [u8],
+        details: &'a serde_json::Value,
+    ) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
+        let finished = details.as_str().map(|text| [object, text.as_bytes()].concat());
+        Box::pin(std::future::ready(
+            finished.ok_or_else(|| FinishError::Failed("the key is away".to_owned())),
+        ))
+    }
+}
+
+#[tokio::test]
+async fn a_finisher_completes_what_is_sent() {
+    let script = Arc::new(Script::default());
+    script.answer(200, pod("x", "5"));
+    let executor = script.executor().with_finishers(Finishers::default().with("stamp", Arc::new(Stamp)));
+    let update = |finisher, details: serde_json::Value| {
+        let order = Order { finisher, details };
+        let verb = Verb::UpdateFinished { object: Bytes::from_static(b"half "), order };
+        vec![Step::Write(Write::new(&PODS, Key::new("ns", "x"), verb).on("status"))]
+    };
+    let executed = executor.execute(Plan { steps: update("stamp", "done".into()), ..Plan::default() }).await;
+    assert!(executed.error.is_none(), "{executed:?}");
+    assert_eq!(unwrap_envelope(&script.bodies.lock()[0]).unwrap().as_ref(), b"half done");
+    assert_eq!(script.requests.lock()[0], "PUT /api/v1/namespaces/ns/pods/x/status");
+    // One that fails is tried again, one that is not there is not; neither is sent.
+    for (steps, retriable) in [(update("stamp", 1.into()), true), (update("seal", 1.into()), false)] {
+        let executed = executor.execute(Plan { steps, ..Plan::default() }).await;
+        assert_eq!(executed.error.unwrap().is_retriable(), retriable);
+        assert_eq!(executed.failures[0].code, 0);
+    }
+    assert_eq!(script.requests.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_ends_where_a_budget_is_used_up() {
+    let script = Arc::new(Script::default());
+    script.answer(200, status(200, "", ""));
+    let admission = |per_second| {
+        let key = Key::new("ns", "x");
+        Step::Admit(Admission { kind: &PODS, key, budget: "zone".into(), per_second, burst: 1 })
+    };
+    let executor = script.executor();
+    let plan =
+        |per_second| Plan { steps: vec![admission(per_second), Step::Write(delete("x"))], ..Plan::default() };
+    let first = executor.execute(plan(0.1)).await;
+    assert_eq!((first.held_back, first.effects.len()), (None, 1));
+    let second = executor.clone().execute(plan(0.1)).await;
+    assert_eq!(second.held_back, Some(Some(Duration::from_secs(10))));
+    assert!(second.error.is_none() && second.effects.is_empty());
+    let actions = executed(planned(&plan(0.1)), &second);
+    assert_eq!(actions.len(), 1, "the write was not tried");
+    assert_eq!(actions[0].summary, "take a token of budget zone for pods ns/x");
+    assert_eq!(actions[0].result, ActionResult::Failed("the next token comes in 10.0 s".to_owned()));
+    assert_eq!(executor.execute(plan(0.0)).await.held_back, Some(None));
+    assert_eq!(script.requests.lock().len(), 1);
 }

@@ -15,7 +15,7 @@ use tracing::Span;
 
 use super::expectations::Readiness;
 use super::freshness::Freshness;
-use super::reads::{Reader, WrittenKinds};
+use super::reads::{EarlierWrites, Reader};
 use super::worker::{Outcome, Worker};
 use crate::api::Kind;
 use crate::executor::{ActionState, planned};
@@ -144,7 +144,7 @@ impl Worker {
         // Nobody closes it.
         let _turn = turn.acquire().await;
         let (room, now) = (self.reconcile.as_ref(), || self.clock.now());
-        match reader.plan(room, key, &[], &WrittenKinds::new(), now).await {
+        match reader.plan(room, key, &[], &EarlierWrites::new(), now).await {
             Ok(plan) => Explained {
                 requeue_after: plan.as_ref().and_then(|(plan, _)| plan.requeue_after),
                 actions: Ok(plan.map(|(plan, _)| planned(&plan))),

@@ -8,6 +8,8 @@ use super::room::Reconcile;
 use super::settings::LoopSettings;
 use super::watch::{CacheSource, WakeUp, Watch};
 use crate::api::{Kind, Object};
+use crate::client::ApiResources;
+use crate::executor::Finishers;
 use crate::serve::PageHandler;
 use crate::wire::Str;
 
@@ -72,8 +74,8 @@ pub struct Build<'a> {
     pub gate: &'a dyn Fn(&str) -> bool,
     /// The CA bundle to publish: `--root-ca-file`, or the one of the kubeconfig.
     pub root_ca: Option<Str>,
-    /// Whether there is a key to sign service-account tokens with.
-    pub can_sign_tokens: bool,
+    /// What can finish objects: whether there is a key to sign with.
+    pub finishers: &'a Finishers,
     /// What it watches, see [`Build::watch`].
     pub caches: CacheSource<'a>,
     /// Watches whatever the API has that the room wants, for as long as the controller lives; to be asked for once.
@@ -82,6 +84,40 @@ pub struct Build<'a> {
     pub debug: &'a dyn Fn(PageHandler),
     /// Metrics of its own.
     pub metrics: &'a RoomMetrics,
+    /// Which resources the API has; see [`Build::resources`].
+    pub discovered: Option<&'a ApiResources>,
+}
+
+impl<'a> Build<'a> {
+    /// Which resources the API has, for a controller that hangs on that. The framework asks when this is called first, and
+    /// builds once more with the answer; so it is to be called before anything else.
+    ///
+    /// # Errors
+    /// They are not known yet: to be handed on.
+    pub fn resources(&self) -> Result<&'a ApiResources, BuildError> {
+        self.discovered.ok_or(BuildError::Undiscovered)
+    }
+
+    /// The first of these kinds that the API server serves; the controller is skipped if it serves none.
+    ///
+    /// # Errors
+    /// See [`Build::resources`]; a group that can't be found out about is no reason to skip.
+    pub fn first_served(&self, kinds: &[&'static Kind]) -> Result<&'static Kind, BuildError> {
+        let resources = self.resources()?;
+        let served = |kind: &&&'static Kind| resources.all().any(|resource| resource.is(kind));
+        if let Some(kind) = kinds.iter().find(served) {
+            return Ok(kind);
+        }
+        if let Some(kind) = kinds.iter().find(|kind| resources.has_failed(kind.group, kind.version)) {
+            return Err(BuildError::NotYet(format!(
+                "it is not known whether {} is served",
+                kind.api_version()
+            )));
+        }
+        let names: Vec<_> =
+            kinds.iter().map(|kind| format!("{} ({})", kind.resource, kind.api_version())).collect();
+        Err(BuildError::Skipped(format!("not served: {}", names.join(", "))))
+    }
 }
 
 impl Build<'_> {
@@ -102,6 +138,12 @@ pub enum BuildError {
     /// A flag stands against it: it is skipped, and this is why.
     #[error("skipped: {0}")]
     Skipped(String),
+    /// It needs to know which resources the API has, and is built once more with them.
+    #[error("the API's resources are not known yet")]
+    Undiscovered,
+    /// Something is not known yet: it is tried again.
+    #[error("{0}")]
+    NotYet(String),
     /// Something it needs is wrong: the manager does not start.
     #[error("{0}")]
     Invalid(String),

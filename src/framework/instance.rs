@@ -26,9 +26,11 @@ use super::trace::{self, Causes, Waits};
 use super::watch::{CacheSource, Debounce, KeyMap, WakeUp};
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
-use crate::client::{ApiClient, ClientBuildError, ClientBuilder, Discovery, QpsFactor};
+use crate::client::{
+    ApiClient, ApiError, ApiResources, ClientBuildError, ClientBuilder, Discovery, QpsFactor,
+};
 use crate::events::EventBroadcaster;
-use crate::executor::{AnsweredWrite, Executor, ObserveWrites, TokenSigner};
+use crate::executor::{AnsweredWrite, Executor, Finishers, ObserveWrites};
 use crate::informer::{Delta, EventHandler, InformerHandle, Informers, Registration, Store};
 use crate::model::Key;
 use crate::model::clock::SharedClock;
@@ -61,8 +63,8 @@ pub struct Runtime {
     pub room_metrics: RoomMetrics,
     /// Answers for controllers' debug pages.
     pub pages: Arc<Router>,
-    /// Signs service-account tokens, when there is a key.
-    pub signer: Option<Arc<dyn TokenSigner>>,
+    /// What finishes objects of plans: signs service-account tokens, when there is a key.
+    pub finishers: Finishers,
     /// The CA bundle to publish.
     pub root_ca: Option<Str>,
     /// Hears of every reconcile.
@@ -106,6 +108,12 @@ pub enum StartError {
     /// It was told to stop before its caches were filled.
     #[error("stopped before its caches were filled")]
     Stopped,
+    /// It has to know which resources the API has.
+    #[error("the API's resources are not known yet")]
+    Undiscovered,
+    /// Which resources the API has could not be found out.
+    #[error("discovery: {0}")]
+    Discovery(ApiError),
     /// There is no such controller yet.
     #[error("not implemented")]
     NotImplemented,
@@ -115,7 +123,8 @@ impl From<BuildError> for StartError {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Skipped(why) => Self::Skipped(why),
-            BuildError::Invalid(why) => Self::Invalid(why),
+            BuildError::Invalid(why) | BuildError::NotYet(why) => Self::Invalid(why),
+            BuildError::Undiscovered => Self::Undiscovered,
         }
     }
 }
@@ -244,8 +253,33 @@ impl Watched {
 }
 
 impl Instance {
-    /// Builds the controller and begins to fill its caches. Nothing is reconciled before [`Instance::start`].
+    /// Builds the controller and begins to fill its caches. Nothing is reconciled before [`Instance::start`]. Discovery is
+    /// asked only for a controller that needs it.
+    pub async fn prepare_discovered(
+        descriptor: &'static Descriptor,
+        runtime: &Runtime,
+    ) -> Result<Self, StartError> {
+        match Self::prepare(descriptor, runtime) {
+            Err(StartError::Undiscovered) => {}
+            prepared => return prepared,
+        }
+        let resources = runtime.discovery.resources().await.map_err(StartError::Discovery)?;
+        Self::prepare_with(descriptor, runtime, Some(&resources))
+    }
+
+    /// The same for a controller that does not hang on what the API has.
+    ///
+    /// # Errors
+    /// [`StartError::Undiscovered`] if it does.
     pub fn prepare(descriptor: &'static Descriptor, runtime: &Runtime) -> Result<Self, StartError> {
+        Self::prepare_with(descriptor, runtime, None)
+    }
+
+    fn prepare_with(
+        descriptor: &'static Descriptor,
+        runtime: &Runtime,
+        discovered: Option<&ApiResources>,
+    ) -> Result<Self, StartError> {
         let build = descriptor.build.ok_or(StartError::NotImplemented)?;
         let handles = Mutex::new(Handles { informers: &runtime.informers, held: Vec::new() });
         let dynamic = Mutex::new(None);
@@ -254,7 +288,7 @@ impl Instance {
             config: &runtime.config,
             gate: &|gate| runtime.config.gates.enabled(gate),
             root_ca: runtime.root_ca.clone(),
-            can_sign_tokens: runtime.signer.is_some(),
+            finishers: &runtime.finishers,
             caches: CacheSource::new(&|kind, selector| handles.lock().store(kind, selector)),
             dynamic: &|room| {
                 let watches = Arc::new(DynamicWatches::default());
@@ -263,6 +297,7 @@ impl Instance {
             },
             debug: &|page| *debug.lock() = Some(page),
             metrics: &runtime.room_metrics,
+            discovered,
         })?;
         let qps_factor =
             loops.iter().map(|each| each.settings.qps_factor).fold(QpsFactor::ONE, QpsFactor::max);
@@ -274,10 +309,8 @@ impl Instance {
             runtime.clients.for_controller(descriptor.name, descriptor.service_account, QpsFactor::ONE)?;
         let (reader, explainer) = (reader(client.clone()), Explainer::new(reader(explaining)));
         let source = descriptor.event_source.unwrap_or(descriptor.name);
-        let mut executor = Executor::new(client.clone(), Arc::new(runtime.events.recorder(source, client)));
-        if let Some(signer) = &runtime.signer {
-            executor = executor.with_signer(Arc::clone(signer));
-        }
+        let mut executor = Executor::new(client.clone(), Arc::new(runtime.events.recorder(source, client)))
+            .with_finishers(runtime.finishers.clone());
         if let Some(report) = &runtime.writes {
             let writes = WritesOf { controller: descriptor.name, report: Arc::clone(report) };
             executor = executor.observed_by(Arc::new(writes));

@@ -37,7 +37,10 @@ pub use expectations::ExpectationsRegistry;
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
 pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;
-pub use reads::{ApiError, ApiResources, DiscoveryError, Observation, Pass, Read, Reads};
+pub use reads::{
+    AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError, ObjectPage, Observation,
+    PageQuery, Pass, Read, Reads,
+};
 pub use report::{ReconcileStart, Report, Requeue, Unreported};
 pub use room::{
     Memory, Meter, ObserveError, PlanNote, QpsFactor, Reconcile, ReconcileEnd, Room, RoomAdapter,

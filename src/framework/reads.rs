@@ -7,21 +7,27 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::room::{ObserveError, PlanNote, Reconcile};
+use crate::api::autoscaling::Scale;
 use crate::api::{AnyObject, Kind};
-use crate::client::{ApiClient, Discovery};
+use crate::client::{ApiClient, Discovery, ListQuery};
+use crate::executor::{Effect, WriteEffect};
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
 use crate::wire::Str;
 
-/// What reads find and fail with.
-pub use crate::client::{ApiError, ApiResources, DiscoveryError};
+/// What reads ask, find and fail with.
+pub use crate::client::{AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError};
 
 /// Reads that are under way together.
 const AT_A_TIME: usize = 8;
+/// The longest JSON document that is read.
+const LONGEST_JSON: usize = 16 << 20;
 /// Passes of one reconcile. A room that needs more goes round in circles.
 const MOST_PASSES: usize = 8;
 
@@ -32,26 +38,62 @@ pub enum Read {
     Object(&'static Kind, Key),
     /// All objects of a kind in a namespace, or everywhere if that is empty.
     List(&'static Kind, Str),
+    /// One page of all objects of a kind.
+    Page(PageQuery),
+    /// The scale of an object, of whatever kind; [`Reads::scale`] has it.
+    Scale(&'static Kind, Key),
+    /// The JSON at a path, query included: of a metrics API, or an OpenAPI document. At most 16 MiB of it.
+    Json(Str),
+    /// Whether somebody may do something.
+    Access(Arc<AccessQuestion>),
     /// Which resources the API has: at most 30 seconds old.
     Resources,
     /// Which resources the API has now.
     LatestResources,
 }
 
+/// One page of a list. The server remembers a position for some minutes; then it answers 410, and one begins anew.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PageQuery {
+    /// The kind.
+    pub kind: &'static Kind,
+    /// The namespace; empty for all.
+    pub namespace: Str,
+    /// Objects on it at most.
+    pub limit: u32,
+    /// Where it begins: [`ObjectPage::next`] of the page before; empty for the first.
+    pub after: Str,
+}
+
+/// A page that was read.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectPage {
+    /// Its objects.
+    pub objects: Vec<AnyObject>,
+    /// Where the next one begins; empty on the last. For a plan's note: what keeps the position from one reconcile to the
+    /// next is the controller's memory.
+    pub next: Str,
+    /// The resource version of the list.
+    pub resource_version: Str,
+}
+
 /// What was read in this reconcile so far.
 #[derive(Debug, Default)]
 pub struct Reads {
     found: HashMap<Read, ReadResult>,
-    written: WrittenKinds,
+    written: EarlierWrites,
 }
 
-/// Kinds, and namespaces, that this reconcile has written to already.
-pub(super) type WrittenKinds = Vec<(&'static Kind, Str)>;
+/// What earlier plans of this reconcile have written.
+pub(super) type EarlierWrites = Vec<Effect>;
 
 #[derive(Debug)]
 enum ReadResult {
     Object(Result<Option<AnyObject>, ApiError>),
     List(Result<Vec<AnyObject>, ApiError>),
+    Page(Result<ObjectPage, ApiError>),
+    Json(Result<Arc<Value>, ApiError>),
+    Access(Result<AccessVerdict, ApiError>),
     Resources(Result<Arc<ApiResources>, ApiError>),
 }
 
@@ -61,7 +103,7 @@ impl Reads {
     pub fn object(&self, kind: &'static Kind, key: &Key) -> Option<Result<Option<&AnyObject>, &ApiError>> {
         match self.found.get(&Read::Object(kind, key.clone()))? {
             ReadResult::Object(found) => Some(found.as_ref().map(Option::as_ref)),
-            ReadResult::List(_) | ReadResult::Resources(_) => None,
+            _ => None,
         }
     }
 
@@ -69,7 +111,43 @@ impl Reads {
     pub fn list(&self, kind: &'static Kind, namespace: &Str) -> Option<Result<&[AnyObject], &ApiError>> {
         match self.found.get(&Read::List(kind, namespace.clone()))? {
             ReadResult::List(found) => Some(found.as_ref().map(Vec::as_slice)),
-            ReadResult::Object(_) | ReadResult::Resources(_) => None,
+            _ => None,
+        }
+    }
+
+    /// A page that was read; `None` if that was not done.
+    pub fn page(&self, page: &PageQuery) -> Option<Result<&ObjectPage, &ApiError>> {
+        match self.found.get(&Read::Page(page.clone()))? {
+            ReadResult::Page(found) => Some(found.as_ref()),
+            _ => None,
+        }
+    }
+
+    /// A scale that was read: `None` if that was not done, `Ok(None)` if the object is not there. Where the resource or its
+    /// scale is not served, that is an error.
+    pub fn scale(&self, kind: &'static Kind, key: &Key) -> Option<Result<Option<&Scale>, &ApiError>> {
+        match self.found.get(&Read::Scale(kind, key.clone()))? {
+            ReadResult::Object(found) => Some(found.as_ref().map(|found| {
+                let any: &dyn std::any::Any = &**found.as_ref()?;
+                any.downcast_ref()
+            })),
+            _ => None,
+        }
+    }
+
+    /// JSON that was read; `None` if that was not done.
+    pub fn json(&self, path: &str) -> Option<Result<&Arc<Value>, &ApiError>> {
+        match self.found.get(&Read::Json(path.into()))? {
+            ReadResult::Json(found) => Some(found.as_ref()),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody may do something; `None` if that was not asked.
+    pub fn access(&self, question: &Arc<AccessQuestion>) -> Option<Result<&AccessVerdict, &ApiError>> {
+        match self.found.get(&Read::Access(Arc::clone(question)))? {
+            ReadResult::Access(found) => Some(found.as_ref()),
+            _ => None,
         }
     }
 
@@ -77,7 +155,7 @@ impl Reads {
     pub fn resources(&self) -> Option<Result<&Arc<ApiResources>, &ApiError>> {
         match self.found.get(&Read::LatestResources).or_else(|| self.found.get(&Read::Resources))? {
             ReadResult::Resources(found) => Some(found.as_ref()),
-            ReadResult::Object(_) | ReadResult::List(_) => None,
+            _ => None,
         }
     }
 
@@ -112,16 +190,80 @@ impl Reads {
         self
     }
 
-    /// As they are when this was written before: for tests of rooms.
+    /// With a page read: for tests of rooms.
     #[must_use]
-    pub fn after_writes(mut self, kind: &'static Kind, namespace: Str) -> Self {
-        self.written.push((kind, namespace));
+    pub fn with_page(mut self, page: PageQuery, found: Result<ObjectPage, ApiError>) -> Self {
+        self.found.insert(Read::Page(page), ReadResult::Page(found));
         self
     }
 
-    /// Whether a plan of this same reconcile, which asked to look again, has written to this kind in this namespace.
+    /// With a scale read, or found absent: for tests of rooms.
+    #[must_use]
+    pub fn with_scale(
+        mut self,
+        kind: &'static Kind,
+        key: Key,
+        found: Result<Option<Scale>, ApiError>,
+    ) -> Self {
+        let found = found.map(|found| found.map(|scale| Arc::new(scale) as AnyObject));
+        self.found.insert(Read::Scale(kind, key), ReadResult::Object(found));
+        self
+    }
+
+    /// With JSON read: for tests of rooms.
+    #[must_use]
+    pub fn with_json(mut self, path: &str, found: Result<Value, ApiError>) -> Self {
+        self.found.insert(Read::Json(path.into()), ReadResult::Json(found.map(Arc::new)));
+        self
+    }
+
+    /// With a question answered: for tests of rooms.
+    #[must_use]
+    pub fn with_access(
+        mut self,
+        question: Arc<AccessQuestion>,
+        found: Result<AccessVerdict, ApiError>,
+    ) -> Self {
+        self.found.insert(Read::Access(question), ReadResult::Access(found));
+        self
+    }
+
+    /// As they are when a collection of this was deleted before: for tests of rooms.
+    #[must_use]
+    pub fn after_writes(self, kind: &'static Kind, namespace: Str) -> Self {
+        self.after(Effect {
+            kind,
+            key: Key::new(namespace, ""),
+            subresource: "",
+            change: WriteEffect::Swept,
+            answer: None,
+        })
+    }
+
+    /// As they are when this was written before: for tests of rooms.
+    #[must_use]
+    pub fn after(mut self, effect: Effect) -> Self {
+        self.written.push(effect);
+        self
+    }
+
+    /// What earlier plans of this same reconcile have written, or may have: those that asked to look again, and the one whose
+    /// failures are to be recorded. Of that one, what was not written is among the failures or was not tried.
+    pub fn written(&self) -> &[Effect] {
+        &self.written
+    }
+
+    /// The object as the last write of it in this reconcile was answered, with the UID and resource version that it got.
+    /// Scales are no objects.
+    pub fn answer(&self, kind: &'static Kind, key: &Key) -> Option<&AnyObject> {
+        let of_object =
+            |effect: &&Effect| effect.kind == kind && effect.key == *key && effect.subresource != "scale";
+        self.written.iter().rev().filter(of_object).find_map(|effect| effect.answer.as_ref())
+    }
+
+    /// Whether an earlier plan of this same reconcile has written to this kind in this namespace.
     pub fn has_written(&self, kind: &'static Kind, namespace: &str) -> bool {
-        self.written.iter().any(|(held, in_namespace)| *held == kind && in_namespace == namespace)
+        self.written.iter().any(|effect| effect.kind == kind && effect.key.namespace == namespace)
     }
 
     fn lacks(&self, read: &Read) -> bool {
@@ -172,7 +314,7 @@ impl Reader {
         room: &dyn Reconcile,
         key: &Key,
         failures: &[Failure],
-        written: &WrittenKinds,
+        written: &EarlierWrites,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
         let mut reads = Reads { written: written.clone(), ..Reads::default() };
@@ -194,17 +336,52 @@ impl Reader {
         Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
     }
 
-    async fn read(&self, read: Read) -> (Read, ReadResult) {
-        let found = match &read {
-            Read::Object(kind, key) => ReadResult::Object(match self.client.get(kind, key).await {
-                Ok(object) => Ok(Some(object)),
-                Err(error) if error.is_object_not_found() => Ok(None),
-                Err(error) => Err(error),
-            }),
+    fn read(&self, read: Read) -> BoxFuture<'_, (Read, ReadResult)> {
+        Box::pin(async move {
+            let found = self.find(&read).await;
+            (read, found)
+        })
+    }
+
+    async fn find(&self, read: &Read) -> ReadResult {
+        match read {
+            Read::Object(kind, key) => ReadResult::Object(present(self.client.get(kind, key).await)),
+            Read::Scale(kind, key) => ReadResult::Object(present(self.client.scale(kind, key).await)),
+            Read::Page(page) => ReadResult::Page(self.page(page).await),
+            Read::Json(path) => ReadResult::Json(self.client.json_of(path, LONGEST_JSON).await.map(Arc::new)),
+            Read::Access(question) => ReadResult::Access(self.client.review_access(question).await),
             Read::List(kind, namespace) => ReadResult::List(self.client.list_all(kind, namespace).await),
             Read::Resources => ReadResult::Resources(self.discovery.resources().await),
             Read::LatestResources => ReadResult::Resources(self.discovery.latest().await),
+        }
+    }
+
+    async fn page(&self, of: &PageQuery) -> Result<ObjectPage, ApiError> {
+        let query = ListQuery {
+            namespace: of.namespace.to_string(),
+            limit: Some(of.limit),
+            continue_token: (!of.after.is_empty()).then(|| of.after.to_string()),
+            ..ListQuery::default()
         };
-        (read, found)
+        let page = self.client.list(of.kind, &query).await?;
+        let decoded = page.items.iter().map(of.kind.decode).collect::<Result<_, _>>();
+        let objects = decoded.map_err(|error| ApiError::Malformed {
+            request: format!("GET {}", of.kind.collection_path(&of.namespace)),
+            what: error.to_string(),
+        })?;
+        Ok(ObjectPage {
+            objects,
+            next: page.continue_token.into(),
+            resource_version: page.resource_version.into(),
+        })
+    }
+}
+
+/// Absence, where who serves such objects says so.
+fn present(found: Result<AnyObject, ApiError>) -> Result<Option<AnyObject>, ApiError> {
+    match found {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_object_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -21,6 +21,7 @@ use super::reads::{Pass, Reads};
 use super::room::{ObserveError, Reconcile};
 use super::watch::CacheSource;
 use crate::api::{Kind, Object};
+use crate::executor::Finishers;
 #[cfg(test)]
 use crate::informer::Delta;
 use crate::informer::Store;
@@ -100,11 +101,12 @@ impl Rig {
             config: &self.config,
             gate: &|gate| self.config.gates.enabled(gate),
             root_ca: None,
-            can_sign_tokens: false,
+            finishers: &Finishers::default(),
             caches: CacheSource::new(&|kind, _| self.store(kind)),
             dynamic: &|_| Arc::default(),
             debug: &|_| {},
             metrics: &RoomMetrics::new(Registry::new()),
+            discovered: None,
         })
     }
 
@@ -179,16 +181,15 @@ impl Rig {
                 };
                 self.stored(write.kind, body, version, Some(name)).map_err(malformed)
             }
-            Verb::Update(body) | Verb::UpdateSubresource(_, body) => {
-                self.stored(write.kind, body, version, None).map_err(malformed)
-            }
+            Verb::Update(body) => self.stored(write.kind, body, version, None).map_err(malformed),
             Verb::Delete { .. } => {
                 self.store(write.kind).remove_key(&write.key, &version.to_string());
                 Ok(())
             }
-            Verb::UpdateWithToken { .. } | Verb::Patch(_) | Verb::DeleteCollection { .. } => {
-                Err(RigError::Unknown(write.to_string()))
-            }
+            Verb::UpdateLast(_)
+            | Verb::UpdateFinished { .. }
+            | Verb::Patch(_)
+            | Verb::DeleteCollection { .. } => Err(RigError::Unknown(write.to_string())),
         }
     }
 

@@ -30,6 +30,9 @@ pub struct ReconcileEnd<'a> {
 /// A controller's reads and decisions for one kind of key. `N` is what its plans tell beside their steps
 /// ([`Plan::note`]); most tell nothing.
 pub trait Room<N = ()>: Send + Sync + 'static {
+    /// Whether it plans otherwise when it is told of failures. If not, it is not told, and the key is only retried.
+    const HEEDS_FAILURES: bool = false;
+
     /// Everything that a decision rests on.
     type View: Send;
 
@@ -98,6 +101,11 @@ pub trait Reconcile: Send + Sync {
         read: &Reads,
         now: Timestamp,
     ) -> Result<Pass, ObserveError>;
+
+    /// Whether it is told of failures, see [`Room::HEEDS_FAILURES`].
+    fn heeds_failures(&self) -> bool {
+        false
+    }
 
     /// A reconcile has ended, see [`Meter::ended`] and [`Memory::ended`].
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
@@ -201,6 +209,10 @@ impl<N: Send + 'static, R: Room<N>> Reconcile for RoomAdapter<R, N> {
         let is_heard = meter.is_some() || memory.is_some();
         let note = is_heard.then(|| Box::new(TypedNote { note, meter, memory }) as Box<dyn ErasedNote>);
         Ok(Pass::Plan(plan, PlanNote(note)))
+    }
+
+    fn heeds_failures(&self) -> bool {
+        R::HEEDS_FAILURES
     }
 
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {

@@ -81,6 +81,9 @@ impl LoopStats {
                 }
             }
             Outcome::Waiting(_) => {}
+            Outcome::Failed { quiet: true, .. } => {
+                self.syncs.fetch_add(1, Ordering::Relaxed);
+            }
             Outcome::Failed { error, .. } => {
                 self.syncs.fetch_add(1, Ordering::Relaxed);
                 self.errors.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The worker loop against a scripted API server and a scripted room, in paused time.
 
 mod panics;
+mod plans;
 mod rooms;
 mod seeds;
 mod waiting;
@@ -93,6 +94,8 @@ struct Script {
     needs: Mutex<VecDeque<Vec<Read>>>,
     /// What had been read whenever it planned.
     read: Mutex<Vec<String>>,
+    /// Whether it does not look at failures.
+    heedless: AtomicBool,
 }
 
 impl Default for Script {
@@ -103,6 +106,7 @@ impl Default for Script {
             asked: Mutex::default(),
             needs: Mutex::default(),
             read: Mutex::default(),
+            heedless: AtomicBool::new(false),
         }
     }
 }
@@ -122,6 +126,10 @@ impl Reconcile for Script {
         }
         self.read.lock().push(format!("{read:?}"));
         Ok(self.plans.lock().pop_front().map_or(Pass::Nothing, |plan| Pass::Plan(plan, PlanNote::default())))
+    }
+
+    fn heeds_failures(&self) -> bool {
+        !self.heedless.load(Ordering::Relaxed)
     }
 }
 
@@ -236,7 +244,7 @@ async fn a_failure_is_planned_once_more_and_the_key_is_retried() {
     bench.server.answer(403, b"no".to_vec());
     bench.server.answer(201, pod("5"));
     let outcome = bench.reconcile().await;
-    let Outcome::Failed { error, retry: true } = outcome else { panic!("{outcome:?}") };
+    let Outcome::Failed { error, retry: true, quiet: false } = outcome else { panic!("{outcome:?}") };
     assert!(error.contains("403"), "{error}");
     assert_eq!(*bench.script.asked.lock(), [vec![], vec!["create pods ns/".to_owned()]]);
     // What the second pass wrote is waited for as well.
@@ -431,7 +439,7 @@ async fn a_room_that_never_has_enough_fails() {
     (0..20).for_each(|_| bench.server.answer(404, absent("pod")));
     let outcome = bench.reconcile().await;
     assert!(
-        matches!(&outcome, Outcome::Failed { retry: true, error } if error.contains("8 passes")),
+        matches!(&outcome, Outcome::Failed { retry: true, error, .. } if error.contains("8 passes")),
         "{outcome:?}"
     );
     assert_eq!(bench.server.1.lock().len(), 8);
@@ -440,7 +448,7 @@ async fn a_room_that_never_has_enough_fails() {
     bench.script.needs.lock().extend([needs("same".to_owned()), needs("same".to_owned())]);
     let outcome = bench.reconcile().await;
     assert!(
-        matches!(&outcome, Outcome::Failed { retry: true, error } if error.contains("asked again")),
+        matches!(&outcome, Outcome::Failed { retry: true, error, .. } if error.contains("asked again")),
         "{outcome:?}"
     );
 }

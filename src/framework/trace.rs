@@ -240,11 +240,7 @@ mod tests {
             let span = span(&turn, || Some(&store));
             causes.link(&key, &span);
             let error = "out of luck".to_owned();
-            ended(
-                &span,
-                &Outcome::Failed { error, retry: true },
-                Some((Requeue::Failure, Duration::from_millis(20))),
-            );
+            ended(&span, &Outcome::failed(error, true), Some((Requeue::Failure, Duration::from_millis(20))));
             assert!(causes.0.lock().is_empty());
         });
         let mut spans = traces.recorded();

@@ -24,7 +24,7 @@ use tracing::Instrument;
 use super::demand::{Demands, Explainer, Synced};
 use super::freshness::Freshness;
 use super::metrics::ReconcileMetrics;
-use super::reads::{Reader, WrittenKinds};
+use super::reads::{EarlierWrites, Reader};
 use super::report::{ReconcileStart, Report, Requeue};
 use super::room::{ObserveError, PlanNote, Reconcile, ReconcileEnd};
 use super::settings::{AfterFailure, LoopSettings};
@@ -92,10 +92,16 @@ pub enum Outcome {
         error: String,
         /// Whether it is tried again without a change of the object.
         retry: bool,
+        /// Whether nothing is wrong: somebody else was faster, or it is not the time yet. That is no error.
+        quiet: bool,
     },
 }
 
 impl Outcome {
+    pub(super) fn failed(error: String, retry: bool) -> Self {
+        Self::Failed { error, retry, quiet: false }
+    }
+
     /// Nothing is left to do. Only what was written is worth a cooldown.
     fn done(writes: usize, requeue_after: Option<Duration>, cooldown: Cooldown) -> Self {
         let cooldown = if writes == 0 { Cooldown::NONE } else { cooldown };
@@ -192,8 +198,8 @@ impl Worker {
             Outcome::Failed { retry: true, .. } if panicked => {
                 Some((Requeue::Failure, self.queue.add_longest(key.clone())))
             }
-            Outcome::Failed { error, retry: true } => self.retry(key, error),
-            Outcome::Failed { error, retry: false } => {
+            Outcome::Failed { error, retry: true, quiet } => self.retry(key, error, *quiet),
+            Outcome::Failed { error, retry: false, .. } => {
                 tracing::warn!(%error, "reconciling failed, it is not tried again by itself");
                 self.queue.forget(key);
                 None
@@ -202,11 +208,15 @@ impl Worker {
     }
 
     /// Queues a key that failed, unless it was tried often enough.
-    fn retry(&self, key: &Key, error: &str) -> Option<(Requeue, Duration)> {
+    fn retry(&self, key: &Key, error: &str, quiet: bool) -> Option<(Requeue, Duration)> {
         let failures = self.queue.retries(key).saturating_add(1);
         match self.settings.after_failures(failures) {
             AfterFailure::Retry => {
-                tracing::warn!(%error, "reconciling failed, it will be tried again");
+                if quiet {
+                    tracing::debug!(%error, "not done yet, it will be tried again");
+                } else {
+                    tracing::warn!(%error, "reconciling failed, it will be tried again");
+                }
                 Some((Requeue::Failure, self.queue.add_rate_limited(key.clone())))
             }
             AfterFailure::GiveUp(then) => {
@@ -231,7 +241,7 @@ impl Worker {
         tracing::error!(controller = self.controller, object = %key, panic = message, "reconciling panicked");
         self.stats.panicked(key, &message);
         self.metrics.panicked(self.controller);
-        Outcome::Failed { error: format!("panicked: {message}"), retry: true }
+        Outcome::failed(format!("panicked: {message}"), true)
     }
 
     /// Reconciles one key now: how it ended, and the steps that it took. Calls `begin` unless the key has to wait for a cache.
@@ -249,7 +259,7 @@ impl Worker {
             None => begin(),
         }
         self.waits.end(key);
-        let (mut actions, mut written, mut cooldown) = (Vec::new(), WrittenKinds::new(), Cooldown::NONE);
+        let (mut actions, mut written, mut cooldown) = (Vec::new(), EarlierWrites::new(), Cooldown::NONE);
         for look in 1.. {
             let (plan, note) = match self.plan(key, &[], &written).await {
                 Ok(Some(planned)) => planned,
@@ -257,25 +267,33 @@ impl Worker {
                 Ok(None) => return (Outcome::Absent, actions),
                 Err(failed) => return (failed, actions),
             };
-            let (requeue_after, unfinished) = (plan.requeue_after, plan.retry.clone());
-            let look_again = plan.look_again;
+            let Plan { requeue_after, look_again, quiet, end, .. } = plan;
+            let unfinished = plan.retry.clone();
             cooldown = cooldown.max(plan.cooldown);
             let tried = planned(&plan);
             note.count(key);
             let done = self.perform(key, plan).await;
             actions.extend(executed(tried, &done));
-            written.extend(done.effects.into_iter().map(|effect| (effect.kind, effect.key.namespace)));
+            written.extend(done.effects);
             if let Some(error) = done.error {
-                actions.extend(self.record_failure(key, &done.failures).await);
-                return (failed(&error), actions);
+                let recorded = self.record_failure(key, &done.failures, &written).await;
+                actions.extend(recorded.actions);
+                let again = recorded.end.or(end.then_some(requeue_after));
+                let Some(requeue_after) = again else { return (failed(&error), actions) };
+                tracing::warn!(%error, "a step failed, it is not tried again");
+                return (Outcome::done(written.len(), requeue_after, cooldown), actions);
+            }
+            if let Some(wait) = done.held_back {
+                let again = [wait, requeue_after].into_iter().flatten().min();
+                return (Outcome::done(written.len(), again, cooldown), actions);
             }
             note.commit(key);
             if let Some(error) = unfinished {
-                return (Outcome::Failed { error, retry: true }, actions);
+                return (Outcome::Failed { error, retry: true, quiet }, actions);
             }
             if look_again && look == MOST_LOOKS {
                 let error = format!("there was more to look at after {MOST_LOOKS} looks");
-                return (Outcome::Failed { error, retry: true }, actions);
+                return (Outcome::failed(error, true), actions);
             }
             if !look_again {
                 return (Outcome::done(written.len(), requeue_after, cooldown), actions);
@@ -290,7 +308,7 @@ impl Worker {
             Ok(behind) => behind.map(Outcome::Waiting),
             Err(error) => {
                 let error = format!("cannot tell what a lost request did: {error}");
-                Some(Outcome::Failed { error, retry: true })
+                Some(Outcome::failed(error, true))
             }
         }
     }
@@ -308,14 +326,14 @@ impl Worker {
         &self,
         key: &Key,
         failures: &[Failure],
-        written: &WrittenKinds,
+        written: &EarlierWrites,
     ) -> Result<Option<(Plan, PlanNote)>, Outcome> {
         let span = child(|| tracing::debug_span!("plan", otel.status_code = tracing::field::Empty));
         self.decide(key, failures, written).instrument(span.clone()).await.map_err(|error| {
             span.record("otel.status_code", "ERROR");
             match error {
-                ObserveError::Terminal(error) => Outcome::Failed { error, retry: false },
-                ObserveError::Retry(error) => Outcome::Failed { error, retry: true },
+                ObserveError::Terminal(error) => Outcome::failed(error, false),
+                ObserveError::Retry(error) => Outcome::failed(error, true),
             }
         })
     }
@@ -325,32 +343,47 @@ impl Worker {
         &self,
         key: &Key,
         failures: &[Failure],
-        written: &WrittenKinds,
+        written: &EarlierWrites,
     ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
         self.reader.plan(self.reconcile.as_ref(), key, failures, written, || self.clock.now()).await
     }
 
-    /// After a failure: lets the room write down what failed (a condition, a collision count).
-    async fn record_failure(&self, key: &Key, failures: &[Failure]) -> Vec<ActionState> {
-        let (plan, note) = match self.plan(key, failures, &WrittenKinds::new()).await {
+    /// After a failure: lets a room that heeds failures write down what failed (a condition, a collision count). Another one
+    /// would only plan once more what has just failed.
+    async fn record_failure(&self, key: &Key, failures: &[Failure], written: &EarlierWrites) -> Recorded {
+        if !self.reconcile.heeds_failures() {
+            return Recorded::default();
+        }
+        let (plan, note) = match self.plan(key, failures, written).await {
             Ok(Some(planned)) => planned,
-            Ok(None) => return Vec::new(),
+            Ok(None) => return Recorded::default(),
             Err(outcome) => {
                 tracing::warn!(controller = self.controller, object = %key, ?outcome, "no plan for a failure");
-                return Vec::new();
+                return Recorded::default();
             }
         };
         let actions = planned(&plan);
         note.count(key);
+        let end = plan.end.then_some(plan.requeue_after);
         let done = self.perform(key, plan).await;
         match &done.error {
-            None => note.commit(key),
+            None if done.held_back.is_none() => note.commit(key),
+            None => {}
             Some(error) => {
                 tracing::warn!(controller = self.controller, object = %key, %error, "a failure could not be recorded");
             }
         }
-        executed(actions, &done)
+        let end = end.filter(|_| done.error.is_none() && done.held_back.is_none());
+        Recorded { actions: executed(actions, &done), end }
     }
+}
+
+/// What became of a failure that a room was told.
+#[derive(Default)]
+struct Recorded {
+    actions: Vec<ActionState>,
+    /// Whether that is the end of it, and if so when to look again.
+    end: Option<Option<Duration>>,
 }
 
 /// Answers all who asked.
@@ -365,8 +398,10 @@ fn answer(asked: Vec<oneshot::Sender<Synced>>, synced: impl FnOnce() -> Synced) 
     }
 }
 
+/// Somebody else has changed the object since it was read: the next look decides anew. That happens.
 fn failed(error: &ExecuteError) -> Outcome {
-    Outcome::Failed { error: error.to_string(), retry: error.is_retriable() }
+    let quiet = matches!(error, ExecuteError::Api(error) if error.is_conflict());
+    Outcome::Failed { error: error.to_string(), retry: error.is_retriable(), quiet }
 }
 
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {

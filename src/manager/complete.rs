@@ -25,10 +25,11 @@ use crate::admin::overrides::OverrideStore;
 use crate::client::{
     ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate, wait_for_api_server,
 };
+use crate::controllers::identity::serviceaccount_token::TOKEN_SIGNER;
 use crate::controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
 use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
 use crate::events::{EventBroadcaster, EventMetrics, Recorder};
-use crate::executor::TokenSigner;
+use crate::executor::Finishers;
 use crate::framework::{Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime};
 use crate::informer::{Informers, InformersConfig};
 use crate::model::Key;
@@ -161,7 +162,7 @@ pub(super) async fn complete(
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),
         pages: Arc::clone(&router),
-        signer: signer(&flags.service_account_private_key_file)?,
+        finishers: finishers(&flags.service_account_private_key_file)?,
         root_ca,
         report: Arc::clone(&event_logger) as _,
         writes: Some(Arc::clone(&event_logger) as _),
@@ -319,12 +320,12 @@ fn pem_certificate(der: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-fn signer(file: &str) -> Result<Option<Arc<dyn TokenSigner>>, ManagerError> {
-    let Some(path) = path(file) else { return Ok(None) };
+fn finishers(file: &str) -> Result<Finishers, ManagerError> {
+    let Some(path) = path(file) else { return Ok(Finishers::default()) };
     let pem = read("service-account-private-key-file", path)?;
     let signer = PrivateKeySigner::from_pem(&pem)
         .map_err(|error| ManagerError::signing_key(PathBuf::from(path), &error))?;
-    Ok(Some(Arc::new(signer)))
+    Ok(Finishers::default().with(TOKEN_SIGNER, Arc::new(signer)))
 }
 
 /// How long the API server may take to become ready once this replica leads.

@@ -231,7 +231,7 @@ async fn run_once(
 ) -> RunEnd {
     let name = controller.descriptor.name;
     controller.set(Phase::Starting);
-    let mut instance = match Instance::prepare(controller.descriptor, runtime) {
+    let mut instance = match Instance::prepare_discovered(controller.descriptor, runtime).await {
         Ok(instance) => instance,
         Err(StartError::Skipped(why)) => {
             tracing::warn!(controller = name, why, "skipped");

@@ -113,7 +113,7 @@ impl Report for EventLogger {
     fn ended(&self, turn: &ReconcileStart<'_>, outcome: &Outcome, actions: Vec<ActionState>, took: Duration) {
         let (attempt, duration) = (attempt(turn), took);
         let body = match outcome {
-            Outcome::Failed { error, retry } => {
+            Outcome::Failed { error, retry, .. } => {
                 Body::ReconcileFailed { attempt, duration, actions, error: error.clone(), retry: *retry }
             }
             Outcome::Absent | Outcome::Done { .. } | Outcome::Waiting(_) => {

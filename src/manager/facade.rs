@@ -245,7 +245,7 @@ fn report(synced: Synced) -> SyncReport {
             report.outcome = SyncOutcome::StaleCache;
             report.message = format!("the cache of {kind} has not seen the last writes yet");
         }
-        Outcome::Failed { error, retry } => {
+        Outcome::Failed { error, retry, .. } => {
             report.outcome = if retry { SyncOutcome::Retrying } else { SyncOutcome::Failed };
             report.message = error;
         }

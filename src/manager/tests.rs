@@ -10,6 +10,9 @@ use std::sync::Arc;
 use prometheus::proto::MetricType;
 
 use super::complete::{Completed, complete};
+use crate::controllers::identity::serviceaccount_token::TOKEN_SIGNER;
+use crate::controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
+use crate::executor::Finishers;
 use crate::framework::{Build, CacheSource};
 use crate::informer::Store;
 use crate::options::Config;
@@ -51,17 +54,21 @@ async fn manager() -> Completed {
     config.flags.kubeconfig = kubeconfig.to_str().unwrap().to_owned();
     config.push = PushSettings::complete("127.0.0.1:1", &|_| None).unwrap();
     let manager = Box::pin(complete(config, REGISTRY)).await.unwrap();
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let signer = PrivateKeySigner::from_pem(pair.serialize_pem().as_bytes()).unwrap();
+    let finishers = Finishers::default().with(TOKEN_SIGNER, Arc::new(signer));
     for row in REGISTRY {
         let Some(build) = row.build else { continue };
         let built = build(&Build {
             config: &manager.runtime.config,
             gate: &|_| true,
             root_ca: Some("PEM".into()),
-            can_sign_tokens: true,
+            finishers: &finishers,
             caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
             dynamic: &|_| Arc::default(),
             debug: &|_| {},
             metrics: &manager.runtime.room_metrics,
+            discovered: None,
         });
         assert!(built.is_ok(), "{}: {:?}", row.name, built.err());
     }

@@ -8,7 +8,7 @@ mod write;
 
 use std::time::Duration;
 
-pub use write::{Patch, Propagation, Tolerate, Verb, Write};
+pub use write::{Order, Patch, Propagation, Tolerate, Verb, Write};
 
 use super::Key;
 use crate::api::meta::ObjectMeta;
@@ -34,6 +34,11 @@ pub struct Plan<N = ()> {
     pub cooldown: Cooldown,
     /// The plan could not be made in full: what was wrong. The key is retried with backoff after the steps ran.
     pub retry: Option<String>,
+    /// What `retry` says is no error, only not the time yet: it is not logged as one.
+    pub quiet: bool,
+    /// The key is not retried for a failure: it is logged, and `requeue_after` holds. In the plan that records a failure that one
+    /// is meant, once this plan's own steps have succeeded; in any other plan a failure of its own steps.
+    pub end: bool,
     /// What the plan tells beside its steps: what the controller's metrics count of it, and what it adds to the controller's
     /// memory once its writes have succeeded.
     pub note: N,
@@ -79,6 +84,8 @@ impl Default for Plan {
             look_again: false,
             cooldown: Cooldown::NONE,
             retry: None,
+            quiet: false,
+            end: false,
             note: (),
         }
     }
@@ -88,16 +95,16 @@ impl Plan {
     /// The same plan with a note.
     #[must_use]
     pub fn with_note<N>(self, note: N) -> Plan<N> {
-        let Self { steps, requeue_after, look_again, cooldown, retry, note: () } = self;
-        Plan { steps, requeue_after, look_again, cooldown, retry, note }
+        let Self { steps, requeue_after, look_again, cooldown, retry, quiet, end, note: () } = self;
+        Plan { steps, requeue_after, look_again, cooldown, retry, quiet, end, note }
     }
 }
 
 impl<N> Plan<N> {
     /// The plan without its note, and the note.
     pub fn into_parts(self) -> (Plan, N) {
-        let Self { steps, requeue_after, look_again, cooldown, retry, note } = self;
-        (Plan { steps, requeue_after, look_again, cooldown, retry, note: () }, note)
+        let Self { steps, requeue_after, look_again, cooldown, retry, quiet, end, note } = self;
+        (Plan { steps, requeue_after, look_again, cooldown, retry, quiet, end, note: () }, note)
     }
 
     /// All that it would write, in order.
@@ -130,6 +137,8 @@ impl<N> Plan<N> {
 pub enum Step {
     /// Read an object from the API server, not from the cache, and go on only if it is as expected.
     Verify(Verify),
+    /// Take a token of a budget that plans share. Without one the plan ends here, and the key comes back when there is one.
+    Admit(Admission),
     /// One write.
     Write(Write),
     /// Independent writes of one sort, sent in slowly growing batches (1, 2, 4 …) so that a refusal that would meet
@@ -159,7 +168,7 @@ impl Step {
             Self::Write(write) => (std::slice::from_ref(write), &[]),
             Self::Batch(writes) | Self::Each(writes) => (writes, &[]),
             Self::Chains { chains, .. } => (&[], chains),
-            Self::Verify(_) | Self::Emit(_) => (&[], &[]),
+            Self::Verify(_) | Self::Admit(_) | Self::Emit(_) => (&[], &[]),
         };
         plain.iter().chain(chains.iter().flatten())
     }
@@ -167,7 +176,7 @@ impl Step {
     /// How many results it has: one for each write; one if it is none.
     pub fn len(&self) -> usize {
         match self {
-            Self::Write(_) | Self::Verify(_) | Self::Emit(_) => 1,
+            Self::Write(_) | Self::Verify(_) | Self::Admit(_) | Self::Emit(_) => 1,
             Self::Batch(_) | Self::Each(_) | Self::Chains { .. } => self.writes().count(),
         }
     }
@@ -187,6 +196,21 @@ pub struct Verify {
     pub key: Key,
     /// What must be true of it.
     pub expect: Expect,
+}
+
+/// A token of a budget: so many steps per second that all plans of the controller share.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// Kind of the object for which it is taken.
+    pub kind: &'static Kind,
+    /// The object.
+    pub key: Key,
+    /// Name of the budget: of a zone, say.
+    pub budget: Str,
+    /// Tokens that come in a second, from now on. If none come, the key is not queued for one.
+    pub per_second: f64,
+    /// Tokens that a full budget holds.
+    pub burst: u32,
 }
 
 /// What a live read must find.

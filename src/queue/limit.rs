@@ -46,14 +46,14 @@ impl QueueConfig {
 
 /// A token bucket from which one may take in advance. It keeps one number: when the bucket will be full again.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     interval: Duration,
     capacity: Duration,
     full_at: Option<Instant>,
 }
 
 impl Bucket {
-    pub(super) fn new(config: BucketConfig) -> Self {
+    pub(crate) fn new(config: BucketConfig) -> Self {
         // A rate that is no rate (0, negative, NaN) hands out the burst and then practically nothing.
         let interval = Duration::try_from_secs_f64(config.qps.recip()).unwrap_or(Duration::from_hours(24));
         Self { interval, capacity: interval.saturating_mul(config.burst), full_at: None }
@@ -65,5 +65,34 @@ impl Bucket {
         let full_at = full_at.checked_add(self.interval).unwrap_or(full_at);
         self.full_at = Some(full_at);
         full_at.duration_since(now).saturating_sub(self.capacity)
+    }
+
+    /// Takes a token if there is one; otherwise says how long until there is.
+    pub(crate) fn try_take(&mut self, now: Instant) -> Result<(), Duration> {
+        let before = self.full_at;
+        match self.reserve(now) {
+            Duration::ZERO => Ok(()),
+            wait => {
+                self.full_at = before;
+                Err(wait)
+            }
+        }
+    }
+
+    /// Whether nothing of it is used.
+    pub(crate) fn is_full(&self, now: Instant) -> bool {
+        self.full_at.is_none_or(|at| at <= now)
+    }
+
+    /// Goes on with another rate and burst. Tokens that were taken stay taken.
+    pub(crate) fn retune(&mut self, config: BucketConfig, now: Instant) {
+        let Self { interval, capacity, .. } = Self::new(config);
+        if (self.interval, self.capacity) == (interval, capacity) {
+            return;
+        }
+        let taken = self.full_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        let factor = taken.as_secs_f64() / self.interval.as_secs_f64();
+        let taken = Duration::try_from_secs_f64(interval.as_secs_f64() * factor).unwrap_or(capacity);
+        *self = Self { interval, capacity, full_at: now.checked_add(taken) };
     }
 }

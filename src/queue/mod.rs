@@ -34,6 +34,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use limit::Bucket;
 pub use limit::{BucketConfig, QueueConfig};
 pub use metrics::QueueMetrics;
 pub use snapshot::{QueueSnapshot, QueuedKey};

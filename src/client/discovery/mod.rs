@@ -64,6 +64,11 @@ impl ApiResource {
         dynamic::kind(&self.group, &self.version, &self.kind, &self.resource, self.namespaced)
     }
 
+    /// Whether it is the resource of this row.
+    pub fn is(&self, kind: &Kind) -> bool {
+        self.group == kind.group && self.version == kind.version && self.resource == kind.resource
+    }
+
     /// Whether all of these can be done with it.
     pub fn supports(&self, verbs: &[&str]) -> bool {
         verbs.iter().all(|verb| self.verbs.iter().any(|held| held == verb))

@@ -38,7 +38,7 @@ async fn a_delete_names_what_it_means() {
         grace_period_seconds: Some(0),
     };
     let gone = client.delete(&kinds::PODS, &key(), &options).await.unwrap();
-    assert!(gone.is_none(), "a mere Status is no object");
+    assert!(gone.object.is_none(), "a mere Status is no object");
     client.delete(&kinds::PODS, &key(), &DeleteOptions::default()).await.unwrap();
 
     let seen = seen.lock();
@@ -65,7 +65,7 @@ async fn what_is_written_by_its_metadata_is_answered_by_it() {
     let client = ApiClient::new(service, "test");
     let patched = client.patch(kind, &key(), None, &Patch::Json(serde_json::json!([]))).await.unwrap();
     let deleted = client.delete(kind, &key(), &DeleteOptions::default()).await.unwrap();
-    for answered in [Some(patched), deleted] {
+    for answered in [Some(patched), deleted.object] {
         assert_eq!(answered.unwrap().meta().name, "web");
     }
     let seen = seen.lock();

@@ -4,3 +4,4 @@ mod api;
 mod builder;
 mod config;
 mod credentials;
+mod live;

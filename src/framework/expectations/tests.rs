@@ -90,7 +90,7 @@ fn key() -> Key {
 }
 
 fn effect(name: &str, change: WriteEffect) -> Effect {
-    Effect { kind: &PODS, key: Key::new("ns", name), change }
+    Effect { kind: &PODS, key: Key::new("ns", name), subresource: "", change, answer: None }
 }
 
 fn waiting(version: u64) -> Readiness {

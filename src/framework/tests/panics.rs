@@ -18,7 +18,7 @@ async fn a_key_that_panics_is_tried_late_and_the_others_go_on() {
     worker.queue.add(poison());
     let error = "panicked: cannot bear this".to_owned();
     let synced = worker.sync(poison()).await.unwrap();
-    assert_eq!(synced.outcome, Outcome::Failed { error: error.clone(), retry: true });
+    assert_eq!(synced.outcome, Outcome::failed(error.clone(), true));
     // Ten minutes in which others come all the time.
     for round in 1..=600 {
         worker.queue.add(key());

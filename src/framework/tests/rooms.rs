@@ -105,6 +105,8 @@ impl Memory<String> for Told {
 struct Noting;
 
 impl Room<String> for Noting {
+    const HEEDS_FAILURES: bool = true;
+
     type View = usize;
 
     fn observe(&self, _: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<usize>, ObserveError> {

@@ -105,7 +105,7 @@ async fn runtime() -> Runtime {
         reconcile_metrics: ReconcileMetrics::register(&metrics).unwrap(),
         room_metrics: RoomMetrics::new(metrics),
         pages: Arc::new(Router::new()),
-        signer: None,
+        finishers: crate::executor::Finishers::default(),
         root_ca: None,
         report: Arc::new(Unreported),
         writes: None,

@@ -1,12 +1,17 @@
 //! One write of a plan: the object, the verb and its body, and which refusals are as good as success.
+//!
+//! A write is data. What it still needs when it is sent (a signature, the answer of an earlier write) is named here and put
+//! in by the executor.
 
 use std::fmt;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use super::EventSpec;
 use crate::api::Kind;
 use crate::model::Key;
+use crate::wire::splice::Edit;
 use crate::wire::{Str, Uid};
 
 /// One write.
@@ -16,6 +21,9 @@ pub struct Write {
     pub kind: &'static Kind,
     /// Its namespace and name; the name is empty when the server makes it from `generateName`.
     pub key: Key,
+    /// The subresource that is written instead of the object itself: `status`, `approval`, `scale` …; empty for none. See
+    /// [`crate::api::subresource`] for what each takes.
+    pub subresource: &'static str,
     /// What is written.
     pub verb: Verb,
     /// Errors that count as success, because they mean that there is nothing left to do.
@@ -30,30 +38,33 @@ pub struct Write {
 /// `Debug` shows lengths only: a body may hold secrets.
 #[derive(Clone, PartialEq)]
 pub enum Verb {
-    /// Create this object (protobuf, without envelope).
+    /// Create this object (protobuf, without envelope). With a subresource: post this body to the subresource of the object.
     Create(Bytes),
     /// Replace the object by this one, which carries the UID and resource version it was made from.
     Update(Bytes),
-    /// Replace the secret by this one once the executor has signed a service-account token with these claims and put
-    /// it into the data under `token`. (Signing is no part of a plan: it needs the key, and may need randomness.)
-    UpdateWithToken {
-        /// The secret, which carries the UID and resource version it was made from.
+    /// Replace the object by the answer to the last write of this plan that wrote it, with these edits. So its resource
+    /// version is the one which that write made. The object's kind must keep its bytes.
+    UpdateLast(Vec<Edit>),
+    /// Replace the object by this one once the executor has had it finished. It is for what is no part of a plan: what
+    /// needs a key, randomness or I/O.
+    UpdateFinished {
+        /// The object, which carries the UID and resource version it was made from.
         object: Bytes,
-        /// The claims to sign.
-        claims: serde_json::Value,
+        /// What is still to be put into it.
+        order: Order,
     },
-    /// Replace a subresource (`status`) by that of this object, which carries UID and resource version.
-    UpdateSubresource(&'static str, Bytes),
     /// Apply a patch, which carries the UID that it is meant for.
     Patch(Patch),
-    /// Delete the object with this UID, and with this resource version if given.
+    /// Delete the object, if it is the one that is meant.
     Delete {
-        /// UID that the object must have.
+        /// UID that the object must have; empty only where `resource_version` says what is meant.
         uid: Uid,
         /// Resource version that it must have, when the decision rests on its content.
         resource_version: Option<Str>,
         /// What becomes of dependents; the kind's default when absent.
         propagation: Option<Propagation>,
+        /// Seconds that it gets to end; the object's own when absent.
+        grace_period: Option<u32>,
     },
     /// Delete every object of the kind in the namespace of the write's key, which has no name. There is no precondition
     /// that the server could check: it is for a namespace that was read live and is being deleted.
@@ -64,20 +75,20 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Delete the object with this UID, whatever its content.
+    pub fn delete(uid: Uid) -> Self {
+        Self::Delete { uid, resource_version: None, propagation: None, grace_period: None }
+    }
+
     /// `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Create(_) => "create",
-            Self::Update(_) | Self::UpdateWithToken { .. } | Self::UpdateSubresource(..) => "update",
+            Self::Update(_) | Self::UpdateLast(_) | Self::UpdateFinished { .. } => "update",
             Self::Patch(_) => "patch",
             Self::Delete { .. } => "delete",
             Self::DeleteCollection { .. } => "deletecollection",
         }
-    }
-
-    /// The subresource that it writes; empty for the object itself.
-    pub fn subresource(&self) -> &'static str {
-        if let Self::UpdateSubresource(subresource, _) = self { subresource } else { "" }
     }
 }
 
@@ -86,21 +97,37 @@ impl fmt::Debug for Verb {
         match self {
             Self::Create(object) => write!(f, "Create({} bytes)", object.len()),
             Self::Update(object) => write!(f, "Update({} bytes)", object.len()),
-            Self::UpdateWithToken { object, .. } => write!(f, "UpdateWithToken({} bytes)", object.len()),
-            Self::UpdateSubresource(name, object) => {
-                write!(f, "UpdateSubresource({name}, {} bytes)", object.len())
+            Self::UpdateLast(edits) => write!(f, "UpdateLast({} edits)", edits.len()),
+            Self::UpdateFinished { object, order } => {
+                write!(f, "UpdateFinished({} bytes, {order:?})", object.len())
             }
             Self::Patch(patch) => write!(f, "Patch({} bytes)", patch.value().to_string().len()),
-            Self::Delete { uid, resource_version, propagation } => f
+            Self::Delete { uid, resource_version, propagation, grace_period } => f
                 .debug_struct("Delete")
                 .field("uid", uid)
                 .field("resource_version", resource_version)
                 .field("propagation", propagation)
+                .field("grace_period", grace_period)
                 .finish(),
             Self::DeleteCollection { propagation } => {
                 f.debug_struct("DeleteCollection").field("propagation", propagation).finish()
             }
         }
+    }
+}
+
+/// What a finisher is to put into an object. `Debug` shows no more than whose order it is.
+#[derive(Clone, PartialEq)]
+pub struct Order {
+    /// The finisher's name, under which the executor knows it.
+    pub finisher: &'static str,
+    /// What it is to do, in its own terms.
+    pub details: Value,
+}
+
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Order({})", self.finisher)
     }
 }
 
@@ -119,18 +146,29 @@ pub enum Propagation {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Patch {
     /// `application/merge-patch+json`
-    Merge(serde_json::Value),
+    Merge(Value),
     /// `application/strategic-merge-patch+json`
-    Strategic(serde_json::Value),
+    Strategic(Value),
     /// `application/json-patch+json`
-    Json(serde_json::Value),
+    Json(Value),
+    /// Server-side apply, `application/apply-patch+yaml`: the object as far as the manager has an opinion of it. Creates
+    /// the object if it is not there, unless `metadata.uid` says which one is meant.
+    Apply {
+        /// The field manager.
+        manager: &'static str,
+        /// Whether fields are taken over from managers that hold them with other values; otherwise that is a conflict.
+        force: bool,
+        /// The object.
+        object: Value,
+    },
 }
 
 impl Patch {
     /// The patch's document.
-    pub fn value(&self) -> &serde_json::Value {
+    pub fn value(&self) -> &Value {
         match self {
             Self::Merge(value) | Self::Strategic(value) | Self::Json(value) => value,
+            Self::Apply { object, .. } => object,
         }
     }
 }
@@ -142,10 +180,12 @@ impl Patch {
 )]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tolerate {
-    /// The object is not there (404), or a uid precondition does not hold (409) on a delete.
+    /// The object is not there (404 that names it), or a uid precondition does not hold (409) on a delete.
     pub absent: bool,
     /// It exists already (409 `AlreadyExists`).
     pub exists: bool,
+    /// It has changed since it was read, or another field manager holds the field (409 `Conflict`).
+    pub conflict: bool,
     /// Its namespace is being deleted (403 with the cause `NamespaceTerminating`).
     pub namespace_terminating: bool,
     /// 422: the server refuses the change as invalid, as it does when an object changed hands meanwhile.
@@ -153,17 +193,31 @@ pub struct Tolerate {
 }
 
 impl Write {
-    /// A write that tolerates nothing and emits nothing.
+    /// A write of the object itself that tolerates nothing and emits nothing.
     pub fn new(kind: &'static Kind, key: Key, verb: Verb) -> Self {
-        Self { kind, key, verb, tolerate: Tolerate::default(), on_success: None, on_failure: None }
+        Self {
+            kind,
+            key,
+            subresource: "",
+            verb,
+            tolerate: Tolerate::default(),
+            on_success: None,
+            on_failure: None,
+        }
+    }
+
+    /// The same write to a subresource of the object.
+    #[must_use]
+    pub fn on(self, subresource: &'static str) -> Self {
+        Self { subresource, ..self }
     }
 }
 
 impl fmt::Display for Write {
     /// `create pods default/`, `update replicasets.apps/status default/web`: for logs, events and `explain`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let subresource = self.verb.subresource();
+        let Self { kind, key, subresource, .. } = self;
         let slash = if subresource.is_empty() { "" } else { "/" };
-        write!(f, "{} {}{slash}{subresource} {}", self.verb.name(), self.kind, self.key)
+        write!(f, "{} {kind}{slash}{subresource} {key}", self.verb.name())
     }
 }

@@ -8,6 +8,7 @@ use coxswain::client::{
     ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, Faults,
 };
 use coxswain::events::{EventBroadcaster, EventMetrics};
+use coxswain::executor::Finishers;
 use coxswain::framework::{ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Unreported};
 use coxswain::informer::{Informers, InformersConfig, ListWatch};
 use coxswain::manager::EventLogger;
@@ -57,7 +58,7 @@ pub(crate) fn runtime(
         reconcile_metrics: ReconcileMetrics::register(&metrics).expect("reconcile metrics"),
         room_metrics: RoomMetrics::new(metrics),
         pages: Arc::new(Router::new()),
-        signer: None,
+        finishers: Finishers::default(),
         root_ca: Some("a bundle".into()),
         report: Arc::new(Unreported),
         writes: None,

@@ -182,6 +182,8 @@ struct Attempts {
 }
 
 impl Room<Vec<Place>> for Attempts {
+    const HEEDS_FAILURES: bool = true;
+
     type View = View;
 
     fn observe(

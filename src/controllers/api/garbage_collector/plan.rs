@@ -90,7 +90,12 @@ fn delete(facts: &ObjectFacts, version: Str, finalizers: &[Str], awaited: bool) 
         Propagation::Background
     };
     let uid = facts.identity.uid.clone();
-    let verb = Verb::Delete { uid, resource_version: Some(version), propagation: Some(propagation) };
+    let verb = Verb::Delete {
+        uid,
+        resource_version: Some(version),
+        propagation: Some(propagation),
+        grace_period: None,
+    };
     write(&facts.identity, verb)
 }
 

@@ -63,7 +63,7 @@ fn sweeps(view: &View) -> Vec<Write> {
         let writes: Vec<(Key, Verb)> = if *at_once && !lasting.is_empty() {
             vec![(Key::new(namespace.clone(), ""), Verb::DeleteCollection { propagation })]
         } else {
-            let delete = |uid| Verb::Delete { uid, resource_version: None, propagation };
+            let delete = |uid| Verb::Delete { uid, resource_version: None, propagation, grace_period: None };
             lasting.iter().map(|object| (Key::of(object.meta()), delete(object.meta().uid.clone()))).collect()
         };
         let tolerate = Tolerate { absent: true, ..Tolerate::default() };
@@ -179,9 +179,10 @@ fn finalize(view: &View) -> Result<Write, WireError> {
     let spec = get(raw, &[SPEC])?.map(Value::bytes).transpose()?.unwrap_or_default();
     let spec = retain_items(spec, FINALIZERS, |held| held != FINALIZER.as_bytes())?;
     let object = Bytes::from(edit(raw, &[Edit::SetBytes(vec![SPEC], spec)])?);
-    let verb = Verb::UpdateSubresource("finalize", object);
+    let verb = Verb::Update(object);
     let tolerate = Tolerate { absent: true, ..Tolerate::default() };
-    Ok(Write { tolerate, ..Write::new(&ENDING_NAMESPACES, Key::of(&view.namespace.metadata), verb) })
+    let write = Write::new(&ENDING_NAMESPACES, Key::of(&view.namespace.metadata), verb).on("finalize");
+    Ok(Write { tolerate, ..write })
 }
 
 fn malformed(view: &View, error: &WireError) -> Plan {

@@ -70,8 +70,8 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     }
     match status(quota, &used) {
         Ok(object) => {
-            let verb = Verb::UpdateSubresource("status", object.into());
-            let mut write = Write::new(&RESOURCE_QUOTAS, Key::of(&quota.metadata), verb);
+            let verb = Verb::Update(object.into());
+            let mut write = Write::new(&RESOURCE_QUOTAS, Key::of(&quota.metadata), verb).on("status");
             write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
             plan.steps.push(Step::Write(write));
             plan.look_again_after(COUNT_AGAIN);

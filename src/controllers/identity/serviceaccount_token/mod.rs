@@ -33,6 +33,9 @@ const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 /// Annotation: UID of the account that a secret is for.
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
+/// The finisher that signs claims and puts the token into the secret's data.
+pub const TOKEN_SIGNER: &str = "service-account-token";
+
 /// The registry's row.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "serviceaccount-token-controller",
@@ -52,7 +55,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    if !build.can_sign_tokens {
+    if !build.finishers.knows(TOKEN_SIGNER) {
         return Err(BuildError::Skipped("--service-account-private-key-file is not set".to_owned()));
     }
     let accounts = build.watch::<ServiceAccount>(&SERVICE_ACCOUNTS);

@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::view::{ReferenceView, TokenView};
-use super::{ACCOUNT_NAME, ACCOUNT_UID};
+use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SIGNER};
 use crate::api::core::{ObjectReference, ServiceAccount};
 use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use crate::model::Key;
-use crate::model::plan::{Expect, Plan, Step, Tolerate, Verb, Verify, Write};
+use crate::model::plan::{Expect, Order, Plan, Step, Tolerate, Verb, Verify, Write};
 use crate::wire::splice::{Edit, edit, retain_items};
 use crate::wire::{Message, WireError};
 
@@ -36,7 +36,7 @@ fn plan_deletion(view: &TokenView) -> Plan {
     let account = Key::new(secret.namespace.clone(), view.account_name.clone());
     let expect =
         if view.account_uid.is_empty() { Expect::Absent } else { Expect::Gone(view.account_uid.clone()) };
-    let verb = Verb::Delete { uid: secret.uid.clone(), resource_version: None, propagation: None };
+    let verb = Verb::delete(secret.uid.clone());
     let mut write = Write::new(&SECRETS, Key::of(secret), verb);
     write.tolerate = Tolerate { absent: true, ..Tolerate::default() };
     Plan {
@@ -72,7 +72,10 @@ fn plan_filling(view: &TokenView, account: &ServiceAccount) -> Plan {
         Err(error) => return malformed(plan, &error),
     };
     let verb = if needs_token {
-        Verb::UpdateWithToken { object, claims: claims(view, account) }
+        Verb::UpdateFinished {
+            object,
+            order: Order { finisher: TOKEN_SIGNER, details: claims(view, account) },
+        }
     } else {
         Verb::Update(object)
     };

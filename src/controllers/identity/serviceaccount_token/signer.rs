@@ -8,6 +8,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::future::BoxFuture;
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
@@ -15,8 +16,10 @@ use ring::signature::{
 };
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
+use serde_json::Value;
 
-use crate::executor::TokenSigner;
+use crate::executor::{FinishError, Finisher};
+use crate::wire::splice::{Edit, edit};
 
 /// A key that signs tokens.
 pub struct PrivateKeySigner {
@@ -142,10 +145,30 @@ impl Key {
     }
 }
 
-impl TokenSigner for PrivateKeySigner {
-    fn sign(&self, claims: &serde_json::Value) -> Result<String, String> {
+/// The data key of a token in its secret, at `Secret.data`.
+const TOKEN_KEY: &str = "token";
+const SECRET_DATA: u32 = 2;
+
+impl Finisher for PrivateKeySigner {
+    fn finish<'a>(
+        &'a self,
+        secret: &'a [u8],
+        claims: &'a Value,
+    ) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
+        let token = self.sign(claims).map_err(FinishError::Unfit);
+        let put = |token: String| {
+            edit(secret, &[Edit::MapSetBytes(vec![SECRET_DATA], TOKEN_KEY.to_owned(), token.into_bytes())])
+                .map_err(|error| FinishError::Unfit(error.to_string()))
+        };
+        Box::pin(std::future::ready(token.and_then(put)))
+    }
+}
+
+impl PrivateKeySigner {
+    /// The compact JWT of `claims`.
+    pub(super) fn sign(&self, claims: &Value) -> Result<String, String> {
         let header = serde_json::json!({ "alg": self.key.algorithm(), "kid": self.key_id });
-        let part = |value: &serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", part(&header), part(claims));
         let signature = match &self.key {
             Key::Rsa(pair) => {

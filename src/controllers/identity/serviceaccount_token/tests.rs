@@ -10,12 +10,12 @@ use rcgen::PublicKeyData;
 use super::plan::{plan_reference, plan_token};
 use super::signer::{PrivateKeySigner, SigningKeyError};
 use super::view::{ReferenceView, TokenView};
-use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_TYPE};
+use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SIGNER, TOKEN_TYPE};
 use crate::api::Object;
 use crate::api::core::{ObjectReference, Secret, ServiceAccount};
 use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use crate::api::meta::ObjectMeta;
-use crate::executor::TokenSigner;
+use crate::executor::{FinishError, Finisher};
 use crate::informer::downcast;
 use crate::model::plan::{Expect, Plan, Step, Verb};
 use crate::wire::splice::{Edit, edit, get, put_bytes};
@@ -75,7 +75,10 @@ fn only_write(plan: &Plan) -> &Verb {
 #[test]
 fn an_empty_secret_is_filled_and_keeps_what_is_unknown() {
     let plan = plan_token(&view(&[("mine", "x")], Some(account()), ""));
-    let Verb::UpdateWithToken { object, claims } = only_write(&plan) else { panic!("{plan:?}") };
+    let Verb::UpdateFinished { object, order } = only_write(&plan) else { panic!("{plan:?}") };
+    assert_eq!(order.finisher, TOKEN_SIGNER);
+    let claims = &order.details;
+    assert!(!format!("{plan:?}").contains("system:serviceaccount"), "an order is not shown: {plan:?}");
     assert_eq!(get(object, &[99]).unwrap(), Some(Value::Bytes(b"unknown")));
     let written: Arc<Secret> = stored(&SECRETS, object.to_vec());
     assert_eq!(written.data("mine"), Some(b"x".as_slice()));
@@ -121,6 +124,22 @@ fn a_reference_to_a_secret_that_is_gone_is_taken_off() {
     let written: Arc<ServiceAccount> = stored(&SERVICE_ACCOUNTS, object.to_vec());
     assert_eq!(written.secrets.len(), 1);
     assert_eq!(written.secrets[0].name, "other");
+}
+
+#[tokio::test]
+async fn the_signer_puts_the_token_into_the_secret_and_keeps_the_rest() {
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let signer = PrivateKeySigner::from_pem(pair.serialize_pem().as_bytes()).unwrap();
+    let plan = plan_token(&view(&[("mine", "x")], Some(account()), ""));
+    let Verb::UpdateFinished { object, order } = only_write(&plan) else { panic!("{plan:?}") };
+    let finished = signer.finish(object, &order.details).await.unwrap();
+    assert_eq!(get(&finished, &[99]).unwrap(), Some(Value::Bytes(b"unknown")));
+    let written: Arc<Secret> = stored(&SECRETS, finished);
+    assert_eq!(written.data("mine"), Some(b"x".as_slice()));
+    let token = std::str::from_utf8(written.data("token").unwrap()).unwrap();
+    assert_eq!(token.split('.').count(), 3, "{token}");
+    let refused = signer.finish(b"\xff", &order.details).await;
+    assert!(matches!(refused, Err(FinishError::Unfit(_))), "{refused:?}");
 }
 
 #[test]

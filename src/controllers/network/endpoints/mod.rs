@@ -100,6 +100,7 @@ struct Controller {
 }
 
 impl Room for Controller {
+    const HEEDS_FAILURES: bool = true;
     type View = View;
 
     fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {

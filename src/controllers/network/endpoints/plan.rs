@@ -47,8 +47,7 @@ pub(super) fn plan(view: &View) -> Plan {
 /// What became of the Service is asked anew: one of its name may have been made meanwhile.
 fn delete(endpoints: &Endpoints) -> [Step; 2] {
     let key = Key::of(&endpoints.metadata);
-    let verb =
-        Verb::Delete { uid: endpoints.metadata.uid.clone(), resource_version: None, propagation: None };
+    let verb = Verb::delete(endpoints.metadata.uid.clone());
     [
         Step::Verify(Verify { kind: &SERVICES, key: key.clone(), expect: Expect::Absent }),
         Step::Write(Write {

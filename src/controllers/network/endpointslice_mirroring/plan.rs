@@ -155,7 +155,7 @@ impl<'a> Matched<'a> {
 
 fn delete(held: &HeldSlice) -> Write {
     let meta = &held.slice.metadata;
-    let verb = Verb::Delete { uid: meta.uid.clone(), resource_version: None, propagation: None };
+    let verb = Verb::delete(meta.uid.clone());
     Write {
         tolerate: Tolerate { absent: true, ..Tolerate::default() },
         ..Write::new(&ENDPOINT_SLICES, Key::of(meta), verb)

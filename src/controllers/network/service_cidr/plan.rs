@@ -131,7 +131,7 @@ fn say(
     let message = message.to_owned();
     let said = Said { kind: READY, status, reason, message, since: since.unwrap_or(now.into()) };
     let object = conditions::set(&cidr.raw, STATUS, CONDITIONS, &[said])?;
-    Ok(Some(write(cidr, Verb::UpdateSubresource("status", object.into()))))
+    Ok(Some(write(cidr, Verb::Update(object.into())).on("status")))
 }
 
 /// Its bytes without the finalizer.

@@ -116,8 +116,8 @@ impl Bench {
         let Some(Step::Write(write)) = plan.steps.last() else { panic!("{plan:?}") };
         assert!(plan.steps[..plan.steps.len() - 1].iter().all(|step| matches!(step, Step::Verify(_))));
         let (what, bytes) = match &write.verb {
+            Verb::Update(bytes) if write.subresource == "status" => ("status", bytes),
             Verb::Update(bytes) => ("object", bytes),
-            Verb::UpdateSubresource("status", bytes) => ("status", bytes),
             other => panic!("{other:?}"),
         };
         let cidr: Arc<ServiceCidr> = downcast((SERVICE_CIDRS.decode)(bytes).unwrap()).unwrap();

@@ -117,6 +117,7 @@ struct Controller {
 }
 
 impl Room<AgeRatios> for Controller {
+    const HEEDS_FAILURES: bool = true;
     type View = View;
 
     fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {

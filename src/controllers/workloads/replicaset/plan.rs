@@ -176,7 +176,7 @@ fn create(view: &View, count: usize) -> Result<Step, WireError> {
 }
 
 fn delete(view: &View, pod: &Pod) -> Write {
-    let verb = Verb::Delete { uid: pod.metadata.uid.clone(), resource_version: None, propagation: None };
+    let verb = Verb::delete(pod.metadata.uid.clone());
     let deleted = format!("Deleted pod: {}", pod.metadata.name);
     Write {
         tolerate: Tolerate { absent: true, ..Tolerate::default() },

@@ -142,10 +142,10 @@ pub(super) fn write(view: &View, status: &Desired) -> Result<Option<Write>, Wire
     if status.is_said_by(replica_set) {
         return Ok(None);
     }
-    let verb = Verb::UpdateSubresource("status", spliced(replica_set, status)?);
+    let verb = Verb::Update(spliced(replica_set, status)?);
     Ok(Some(Write {
         tolerate: Tolerate { absent: true, ..Tolerate::default() },
-        ..Write::new(KIND, Key::of(&replica_set.metadata), verb)
+        ..Write::new(KIND, Key::of(&replica_set.metadata), verb).on("status")
     }))
 }
 

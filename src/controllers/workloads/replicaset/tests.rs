@@ -1,6 +1,7 @@
 //! The ReplicaSet room's tables and properties.
 
 use super::*;
+use crate::executor::Finishers;
 use crate::framework::{CacheSource, Pass, Reads};
 use crate::options::Config;
 
@@ -25,7 +26,7 @@ fn it_builds_and_watches_what_it_reads() {
             true
         },
         root_ca: None,
-        can_sign_tokens: false,
+        finishers: &Finishers::default(),
         caches: CacheSource::new(&|kind, selector| {
             assert_eq!(selector, None);
             bench.store(kind)
@@ -33,6 +34,7 @@ fn it_builds_and_watches_what_it_reads() {
         dynamic: &|_| panic!("what it watches is known"),
         debug: &|_| panic!("it has no page"),
         metrics: &crate::framework::RoomMetrics::new(crate::telemetry::Registry::new()),
+        discovered: None,
     })
     .unwrap();
     let [work] = built.loops.as_slice() else { panic!("one loop") };

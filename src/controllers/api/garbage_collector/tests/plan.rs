@@ -63,7 +63,7 @@ fn decide_again(graph: &Graph, object: &ObjectMeta, live: Live<'_>) -> Plan {
 fn deletion(plan: &Plan) -> Option<Propagation> {
     match plan.steps.as_slice() {
         [Step::Write(write)] => match &write.verb {
-            Verb::Delete { uid, resource_version, propagation } => {
+            Verb::Delete { uid, resource_version, propagation, .. } => {
                 assert!(!uid.is_empty() && resource_version.is_some());
                 *propagation
             }

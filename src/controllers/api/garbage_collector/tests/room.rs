@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::super::*;
 use super::fixtures::*;
 use crate::api::meta::ObjectMeta;
+use crate::executor::Finishers;
 use crate::framework::{CacheSource, Pass, Read, RoomMetrics};
 use crate::informer::Store;
 use crate::options::Config;
@@ -27,7 +28,7 @@ fn room() -> Room {
         config: &Config::default(),
         gate: &|_| true,
         root_ca: None,
-        can_sign_tokens: false,
+        finishers: &Finishers::default(),
         caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
         dynamic: &|room| {
             *watches.lock() = Some(room);
@@ -35,6 +36,7 @@ fn room() -> Room {
         },
         debug: &|handler| *page.lock() = Some(handler),
         metrics: &RoomMetrics::new(Registry::new()),
+        discovered: None,
     });
     Room { built: built.unwrap(), watches: watches.into_inner().unwrap(), page: page.into_inner().unwrap() }
 }
@@ -99,11 +101,12 @@ fn it_is_skipped_when_it_is_switched_off() {
         config: &config,
         gate: &|_| true,
         root_ca: None,
-        can_sign_tokens: false,
+        finishers: &Finishers::default(),
         caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
         dynamic: &|_| Arc::default(),
         debug: &|_| {},
         metrics: &RoomMetrics::new(Registry::new()),
+        discovered: None,
     });
     assert!(matches!(built, Err(BuildError::Skipped(why)) if why.contains("enable-garbage-collector")));
 }

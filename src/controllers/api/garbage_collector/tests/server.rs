@@ -85,7 +85,7 @@ impl Server {
         let place = (position(write.kind), write.key.clone());
         let Some(meta) = self.objects.get(&place) else { return Err(Refusal::NotFound) };
         match &write.verb {
-            Verb::Delete { uid, resource_version, propagation } => {
+            Verb::Delete { uid, resource_version, propagation, .. } => {
                 let same = resource_version.as_ref().is_none_or(|version| *version == meta.resource_version);
                 if meta.uid != *uid || !same {
                     return Err(Refusal::Conflict);

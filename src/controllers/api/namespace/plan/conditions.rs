@@ -64,9 +64,10 @@ pub(super) fn write(view: &View, errors: &[String], now: Timestamp) -> Result<Op
     }
     let object = set(&namespace.raw, STATUS, CONDITIONS, &changed)?;
     let phase = Edit::SetBytes(vec![STATUS, PHASE], TERMINATING.as_bytes().to_vec());
-    let verb = Verb::UpdateSubresource("status", Bytes::from(edit(&object, &[phase])?));
+    let verb = Verb::Update(Bytes::from(edit(&object, &[phase])?));
     let tolerate = Tolerate { absent: true, ..Tolerate::default() };
-    Ok(Some(Write { tolerate, ..Write::new(&ENDING_NAMESPACES, Key::of(&namespace.metadata), verb) }))
+    let write = Write::new(&ENDING_NAMESPACES, Key::of(&namespace.metadata), verb).on("status");
+    Ok(Some(Write { tolerate, ..write }))
 }
 
 /// What every condition has to say.

@@ -162,7 +162,7 @@ pub(super) fn written(plan: &Plan) -> Option<Arc<ResourceQuota>> {
         [] => None,
         [Step::Write(write)] => {
             assert_eq!(write.to_string(), "update resourcequotas/status team/quota");
-            let Verb::UpdateSubresource("status", object) = &write.verb else { panic!("{write}") };
+            let Verb::Update(object) = &write.verb else { panic!("{write}") };
             Some(stored(object))
         }
         steps => panic!("{steps:?}"),

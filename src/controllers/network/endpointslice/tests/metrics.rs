@@ -71,8 +71,10 @@ fn services_are_counted_as_long_as_they_are_there() {
     bench.remove(&PODS, &Key::new("default", "p001"));
     reconcile(&first, &bench);
     first.ended(&Key::new("default", "web"), ended(&Outcome::Waiting(&PODS), &[]));
-    first
-        .ended(&Key::new("default", "web"), ended(&Outcome::Failed { error: "no".into(), retry: true }, &[]));
+    first.ended(
+        &Key::new("default", "web"),
+        ended(&Outcome::Failed { error: "no".into(), retry: true, quiet: false }, &[]),
+    );
     let preferring = "{topology=\"Disabled\",traffic_distribution=\"PreferClose\"}";
     let counted = [
         "changes{operation=\"create\"} 2",

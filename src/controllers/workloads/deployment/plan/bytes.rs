@@ -93,8 +93,8 @@ pub(super) fn status_update(
         return Ok(None);
     }
     let body = edit(&deployment.raw, &edits)?;
-    let verb = Verb::UpdateSubresource("status", body.into());
-    Ok(Some(Write::new(&DEPLOYMENTS, Key::of(&deployment.metadata), verb)))
+    let verb = Verb::Update(body.into());
+    Ok(Some(Write::new(&DEPLOYMENTS, Key::of(&deployment.metadata), verb).on("status")))
 }
 
 fn status_edits(deployment: &Deployment, new: &DeploymentStatus) -> Result<Vec<Edit>, WireError> {

@@ -195,6 +195,7 @@ fn delete(member: &Member) -> Write {
         uid: meta.uid.clone(),
         resource_version: Some(meta.resource_version.clone()),
         propagation: None,
+        grace_period: None,
     };
     Write {
         tolerate: Tolerate { absent: true, ..Tolerate::default() },

@@ -31,10 +31,7 @@ fn assert_kept(bytes: &[u8], paths: &[&[u32]]) {
 
 fn bodies(plan: &Plan) -> Vec<Vec<u8>> {
     let body = |step: &Step| match step {
-        Step::Write(Write {
-            verb: Verb::Create(body) | Verb::Update(body) | Verb::UpdateSubresource(_, body),
-            ..
-        }) => body.to_vec(),
+        Step::Write(Write { verb: Verb::Create(body) | Verb::Update(body), .. }) => body.to_vec(),
         _ => panic!("not a write"),
     };
     plan.steps.iter().map(body).collect()

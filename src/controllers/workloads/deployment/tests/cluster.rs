@@ -98,15 +98,7 @@ impl Cluster {
                 let object = decoded(&REPLICA_SETS, set.to_bytes());
                 self.sets.push(Set { object, pods: Vec::new(), leaving: 0 });
             }
-            Verb::Update(body) => {
-                let at = self.find(&write.key.name);
-                let new: Arc<ReplicaSet> = decoded(&REPLICA_SETS, body.to_vec());
-                let held = &self.sets[at].object;
-                assert_eq!(new.metadata.resource_version, held.metadata.resource_version);
-                let bump = i64::from(new.spec != held.spec);
-                self.store(at, &new, bump);
-            }
-            Verb::UpdateSubresource("status", body) => {
+            Verb::Update(body) if write.subresource == "status" => {
                 let new: Arc<Deployment> = decoded(KIND, body.to_vec());
                 assert_eq!(new.metadata.resource_version, self.deployment.metadata.resource_version);
                 let same = new.status == self.deployment.status
@@ -115,6 +107,14 @@ impl Cluster {
                 let mut stored = (*new).clone();
                 stored.metadata.resource_version = self.next_version();
                 self.deployment = decoded(KIND, stored.to_bytes());
+            }
+            Verb::Update(body) => {
+                let at = self.find(&write.key.name);
+                let new: Arc<ReplicaSet> = decoded(&REPLICA_SETS, body.to_vec());
+                let held = &self.sets[at].object;
+                assert_eq!(new.metadata.resource_version, held.metadata.resource_version);
+                let bump = i64::from(new.spec != held.spec);
+                self.store(at, &new, bump);
             }
             Verb::Delete { uid, resource_version, .. } => {
                 let at = self.find(&write.key.name);

@@ -162,8 +162,7 @@ pub(super) fn plan_of(deployment: &Arc<Deployment>, replica_sets: &[Arc<ReplicaS
 
 /// The plan's steps but for the status, one line each.
 pub(super) fn steps(plan: &Plan) -> Vec<String> {
-    let is_status =
-        |step: &&Step| matches!(step, Step::Write(Write { verb: Verb::UpdateSubresource(..), .. }));
+    let is_status = |step: &&Step| matches!(step, Step::Write(Write { subresource: "status", .. }));
     plan.steps.iter().filter(|step| !is_status(step)).map(line).collect()
 }
 
@@ -175,7 +174,7 @@ pub(super) fn all_steps(plan: &Plan) -> Vec<String> {
 /// The Deployment as the plan's last step leaves it, if that updates the status.
 pub(super) fn updated(plan: &Plan) -> Option<Arc<Deployment>> {
     plan.steps.iter().find_map(|step| match step {
-        Step::Write(Write { verb: Verb::UpdateSubresource("status", body), .. }) => {
+        Step::Write(Write { subresource: "status", verb: Verb::Update(body), .. }) => {
             Some(decoded(KIND, body.to_vec()))
         }
         _ => None,
@@ -217,10 +216,10 @@ fn written(write: &Write) -> String {
     let name = &write.key.name;
     match &write.verb {
         Verb::Create(body) => format!("create {}", set_line(&decoded(&REPLICA_SETS, body.to_vec()))),
+        Verb::Update(_) if write.subresource == "status" => format!("status {name}"),
         Verb::Update(body) => format!("update {}", set_line(&decoded(&REPLICA_SETS, body.to_vec()))),
-        Verb::UpdateSubresource(..) => format!("status {name}"),
         Verb::Patch(patch @ Patch::Strategic(_)) => format!("patch {name} {}", patch.value()),
-        Verb::Delete { uid, resource_version, propagation: None } => {
+        Verb::Delete { uid, resource_version, propagation: None, grace_period: None } => {
             format!("delete {name} {uid} {}", resource_version.as_deref().unwrap_or("any"))
         }
         other => panic!("unexpected {other:?}"),

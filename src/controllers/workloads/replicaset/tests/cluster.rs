@@ -253,7 +253,7 @@ impl Cluster {
         let failures = self.execute(&first);
         if !failures.is_empty() {
             let second = self.planned(&self.bench.view(&failures));
-            assert!(writes(&second).iter().all(|write| matches!(write.verb, Verb::UpdateSubresource(..))));
+            assert!(writes(&second).iter().all(|write| write.subresource == "status"));
             self.execute(&second);
             self.queued.store(true, Relaxed);
         }
@@ -310,7 +310,7 @@ impl Cluster {
         Some(Failure {
             what: write.to_string(),
             verb: write.verb.name(),
-            subresource: write.verb.subresource(),
+            subresource: write.subresource,
             kind: write.kind,
             key: write.key.clone(),
             code,
@@ -352,7 +352,7 @@ impl Cluster {
                 _ => Err((404, "NotFound")),
             },
             Verb::Patch(Patch::Strategic(patch)) => self.patch(write, patch),
-            Verb::UpdateSubresource("status", object) => {
+            Verb::Update(object) if write.subresource == "status" => {
                 let update = decoded(object.to_vec());
                 if update.metadata.resource_version == self.set.metadata.resource_version {
                     let status =

@@ -184,7 +184,7 @@ pub(super) fn refused(write: &Write, message: &str) -> Failure {
     Failure {
         what: write.to_string(),
         verb: write.verb.name(),
-        subresource: write.verb.subresource(),
+        subresource: write.subresource,
         kind: write.kind,
         key: write.key.clone(),
         code: 403,
@@ -222,7 +222,7 @@ pub(super) fn lines(plan: &Plan) -> Vec<String> {
 
 fn line(write: &Write) -> String {
     match &write.verb {
-        Verb::UpdateSubresource(_, object) => format!("{write} {}", told(&decoded(object.to_vec()))),
+        Verb::Update(object) => format!("{write} {}", told(&decoded(object.to_vec()))),
         Verb::Patch(Patch::Strategic(patch)) => format!("{write} {patch}"),
         Verb::Delete { uid, .. } => format!("{write} {uid}"),
         _ => write.to_string(),
@@ -252,7 +252,7 @@ pub(super) fn told(set: &ReplicaSet) -> String {
 /// The set with the status that the plan gives it, one resource version on.
 pub(super) fn with_planned_status(plan: &Plan) -> Arc<ReplicaSet> {
     let planned = writes(plan).into_iter().find_map(|write| match &write.verb {
-        Verb::UpdateSubresource("status", object) => Some(decoded(object.to_vec())),
+        Verb::Update(object) if write.subresource == "status" => Some(decoded(object.to_vec())),
         _ => None,
     });
     planned.expect("a status update")

@@ -1,0 +1,122 @@
+//! Live reads that are no object and no list: JSON of any path, and whether somebody may do something.
+
+use http::Method;
+use http::header::HeaderValue;
+use http_body_util::BodyExt as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::api::{ApiClient, refuse};
+use super::error::ApiError;
+use crate::wire::Str;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// Whether this user may do this: what a SubjectAccessReview asks. Empty fields match as they do there: no namespace is a
+/// cluster-scoped resource, no name is all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AccessQuestion {
+    /// Name of the user.
+    pub user: Str,
+    /// UID of the user.
+    pub uid: Str,
+    /// Groups of the user.
+    pub groups: Vec<Str>,
+    /// What else is known of the user, by key.
+    pub extra: Vec<(Str, Vec<Str>)>,
+    /// `get`, `create` …
+    pub verb: Str,
+    /// API group.
+    pub group: Str,
+    /// Version; `*` for any.
+    pub version: Str,
+    /// Resource, in the plural.
+    pub resource: Str,
+    /// Subresource.
+    pub subresource: Str,
+    /// Namespace.
+    pub namespace: Str,
+    /// Name of the object.
+    pub name: Str,
+}
+
+/// The answer to an [`AccessQuestion`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessVerdict {
+    /// Whether it is allowed.
+    pub allowed: bool,
+    /// Why, when the authorizers said.
+    pub reason: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ReviewAnswer {
+    status: ReviewStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ReviewStatus {
+    allowed: bool,
+    denied: bool,
+    reason: String,
+}
+
+impl ApiClient {
+    /// A GET of a path, query included, whose answer is JSON of at most `limit` bytes: metrics APIs, OpenAPI documents.
+    pub async fn json_of(&self, path: &str, limit: usize) -> Result<Value, ApiError> {
+        let (label, response) = self.send(Method::GET, path, "", JSON, None).await?;
+        let response = refuse(&label, response).await?;
+        let (mut rest, mut body) = (response.into_body(), Vec::new());
+        while let Some(frame) = rest.frame().await {
+            let frame = frame.map_err(|error| ApiError::transport(&label, error))?;
+            let Some(data) = frame.data_ref() else { continue };
+            if body.len() + data.len() > limit {
+                let what = format!("it has more than {limit} bytes");
+                return Err(ApiError::Malformed { request: label, what });
+            }
+            body.extend_from_slice(data);
+        }
+        serde_json::from_slice(&body)
+            .map_err(|error| ApiError::Malformed { request: label, what: error.to_string() })
+    }
+
+    /// Asks the API server whether somebody may do something. The request is a POST, but changes nothing.
+    pub async fn review_access(&self, question: &AccessQuestion) -> Result<AccessVerdict, ApiError> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": question.spec(),
+        });
+        let ReviewAnswer { status } = self.json(Method::POST, ACCESS_REVIEWS, "", Some(&review)).await?;
+        Ok(AccessVerdict { allowed: status.allowed && !status.denied, reason: status.reason })
+    }
+}
+
+impl AccessQuestion {
+    fn spec(&self) -> Value {
+        let extra: serde_json::Map<String, Value> =
+            self.extra.iter().map(|(key, values)| (key.to_string(), texts(values))).collect();
+        json!({
+            "user": self.user.as_str(),
+            "uid": self.uid.as_str(),
+            "groups": texts(&self.groups),
+            "extra": extra,
+            "resourceAttributes": {
+                "verb": self.verb.as_str(),
+                "group": self.group.as_str(),
+                "version": self.version.as_str(),
+                "resource": self.resource.as_str(),
+                "subresource": self.subresource.as_str(),
+                "namespace": self.namespace.as_str(),
+                "name": self.name.as_str(),
+            },
+        })
+    }
+}
+
+fn texts(values: &[Str]) -> Value {
+    values.iter().map(|value| Value::from(value.as_str())).collect()
+}

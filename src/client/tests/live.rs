@@ -1,0 +1,56 @@
+//! JSON of any path, and questions of access.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::client::testing::{answer, mock};
+use crate::client::{AccessQuestion, AccessVerdict, ApiClient, ApiError};
+
+#[tokio::test]
+async fn json_is_read_up_to_a_bound() {
+    let (service, seen) = mock(|_| async { Ok(answer(200, r#"{"items": [1, 2]}"#)) });
+    let client = ApiClient::new(service, "test");
+    let path = "/apis/metrics.k8s.io/v1beta1/pods?labelSelector=a%3Db";
+    assert_eq!(client.json_of(path, 17).await.unwrap(), json!({ "items": [1, 2] }));
+    let error = client.json_of(path, 16).await.unwrap_err();
+    assert!(
+        matches!(&error, ApiError::Malformed { what, .. } if what == "it has more than 16 bytes"),
+        "{error}"
+    );
+    let seen = seen.lock();
+    assert_eq!((seen[0].method(), seen[0].uri().to_string().as_str()), (&Method::GET, path));
+    assert_eq!(seen[0].headers()["accept"], "application/json");
+}
+
+#[tokio::test]
+async fn a_question_of_access_is_a_review() {
+    let (service, seen) = mock(|request| async move {
+        let review: Value = serde_json::from_slice(request.body()).unwrap();
+        let denied = review["spec"]["user"] == "both";
+        Ok(answer(201, json!({ "status": { "allowed": true, "denied": denied, "reason": "r" } }).to_string()))
+    });
+    let client = ApiClient::new(service, "test");
+    let question = |user: &str| AccessQuestion {
+        user: user.into(),
+        groups: vec!["system:nodes".into()],
+        extra: vec![("k".into(), vec!["v".into()])],
+        verb: "create".into(),
+        group: "certificates.k8s.io".into(),
+        resource: "certificatesigningrequests".into(),
+        subresource: "selfnodeclient".into(),
+        ..AccessQuestion::default()
+    };
+    let verdict = |allowed| AccessVerdict { allowed, reason: "r".to_owned() };
+    assert_eq!(client.review_access(&question("node")).await.unwrap(), verdict(true));
+    assert_eq!(client.review_access(&question("both")).await.unwrap(), verdict(false), "a denial wins");
+    let seen = seen.lock();
+    assert_eq!(seen[0].method(), Method::POST);
+    assert_eq!(seen[0].uri(), "/apis/authorization.k8s.io/v1/subjectaccessreviews");
+    let sent: Value = serde_json::from_slice(seen[0].body()).unwrap();
+    assert_eq!(sent["kind"], "SubjectAccessReview");
+    assert_eq!(
+        (&sent["spec"]["groups"][0], &sent["spec"]["extra"]["k"][0]),
+        (&json!("system:nodes"), &json!("v"))
+    );
+    assert_eq!(sent["spec"]["resourceAttributes"]["subresource"], "selfnodeclient");
+}

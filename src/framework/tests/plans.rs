@@ -1,0 +1,223 @@
+//! How plans end, what their writes were answered, and what is read for them live.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Bench, create, key, list, pod};
+use crate::api::autoscaling::{Scale, ScaleSpec};
+use crate::api::core::Pod;
+use crate::api::kinds::{PODS, SERVICE_CIDRS};
+use crate::api::meta::ObjectMeta;
+use crate::api::{AnyObject, Kind};
+use crate::client::ApiResource;
+use crate::executor::{Effect, Finishers, WriteEffect};
+use crate::framework::descriptor::Build;
+use crate::framework::metrics::RoomMetrics;
+use crate::framework::reads::{
+    AccessQuestion, AccessVerdict, ApiResources, DiscoveryError, ObjectPage, PageQuery, Read, Reads,
+};
+use crate::framework::rig::Rig;
+use crate::framework::watch::CacheSource;
+use crate::framework::worker::Outcome;
+use crate::model::Key;
+use crate::model::plan::{Admission, Cooldown, Plan, Step};
+use crate::options::Config;
+use crate::telemetry::Registry;
+use crate::wire::{Message, wrap_envelope};
+
+fn refusal(code: u16, reason: &str) -> Vec<u8> {
+    let status = serde_json::json!({ "kind": "Status", "reason": reason, "message": "no", "code": code });
+    status.to_string().into_bytes()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_room_that_does_not_heed_failures_does_not_write_again_at_once() {
+    let bench = Bench::new();
+    bench.script.heedless.store(true, Ordering::Relaxed);
+    bench.plan(vec![create()]);
+    bench.plan(vec![create()]);
+    bench.server.answer(403, refusal(403, "Forbidden"));
+    let outcome = bench.reconcile().await;
+    assert!(matches!(outcome, Outcome::Failed { retry: true, quiet: false, .. }), "{outcome:?}");
+    assert_eq!((bench.server.1.lock().len(), bench.script.plans.lock().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_and_what_is_not_there_yet_are_no_errors() {
+    let bench = Bench::new();
+    bench.script.heedless.store(true, Ordering::Relaxed);
+    bench.plan(vec![create()]);
+    bench.server.answer(409, refusal(409, "Conflict"));
+    let conflict = bench.reconcile().await;
+    assert!(matches!(conflict, Outcome::Failed { retry: true, quiet: true, .. }), "{conflict:?}");
+    let waits = Plan { retry: Some("not approved yet".to_owned()), quiet: true, ..Plan::default() };
+    bench.script.plans.lock().push_back(waits);
+    let waits = bench.reconcile().await;
+    let expected = Outcome::Failed { error: "not approved yet".to_owned(), retry: true, quiet: true };
+    assert_eq!(waits, expected);
+    bench.worker.stats.record(&key(), &conflict, 1);
+    assert_eq!((bench.worker.stats.syncs(), bench.worker.stats.errors()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_can_end_without_a_retry() {
+    let day = Some(Duration::from_hours(24));
+    let ends = |steps| Plan { steps, end: true, requeue_after: day, ..Plan::default() };
+    // Its own failure.
+    let bench = Bench::new();
+    bench.script.heedless.store(true, Ordering::Relaxed);
+    bench.script.plans.lock().push_back(ends(vec![create()]));
+    bench.server.answer(403, refusal(403, "Forbidden"));
+    let done = Outcome::Done { writes: 0, requeue_after: day, cooldown: Cooldown::NONE };
+    assert_eq!(bench.reconcile().await, done);
+
+    // The failure that it records, if that succeeds.
+    for (code, body, ended) in [(201, pod("5"), true), (403, refusal(403, "Forbidden"), false)] {
+        let bench = Bench::new();
+        bench.plan(vec![create()]);
+        bench.script.plans.lock().push_back(ends(vec![create()]));
+        bench.server.answer(403, refusal(403, "Forbidden"));
+        bench.server.answer(code, body);
+        let outcome = bench.reconcile().await;
+        assert_eq!(outcome == done, ended, "{outcome:?}");
+        assert_eq!(matches!(outcome, Outcome::Failed { retry: true, .. }), !ended, "{outcome:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_comes_back_when_its_budget_has_a_token() {
+    let bench = Bench::new();
+    let admission = || {
+        let key = Key::new("ns", "web-1");
+        Step::Admit(Admission { kind: &PODS, key, budget: "zone".into(), per_second: 0.5, burst: 1 })
+    };
+    bench.plan(vec![admission(), create()]);
+    bench.plan(vec![admission(), create()]);
+    bench.server.answer(201, pod("5"));
+    let done = |writes, seconds: Option<u64>| {
+        let requeue_after = seconds.map(Duration::from_secs);
+        Outcome::Done { writes, requeue_after, cooldown: Cooldown::NONE }
+    };
+    assert_eq!(bench.reconcile().await, done(1, None));
+    bench.store.bookmark("5");
+    assert_eq!(bench.reconcile().await, done(0, Some(2)));
+    assert_eq!(bench.server.1.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_room_sees_what_its_writes_were_answered() {
+    let bench = Bench::new();
+    let looking = Plan { steps: vec![create()], look_again: true, ..Plan::default() };
+    bench.script.plans.lock().push_back(looking);
+    bench.plan(vec![create()]);
+    bench.plan(Vec::new());
+    bench.server.answer(201, pod("5"));
+    bench.server.answer(500, Vec::new());
+    bench.reconcile().await;
+    let read = bench.script.read.lock().clone();
+    let answered = |read: &str| read.matches("answer: Some").count();
+    assert_eq!(read.iter().map(|read| answered(read)).collect::<Vec<_>>(), [0, 1, 1], "{read:#?}");
+    assert!(read[2].contains("change: Unknown"), "with the failure it is told of each write: {}", read[2]);
+
+    let effect = |name: &str, subresource, version: &str| {
+        let metadata = ObjectMeta { resource_version: version.into(), ..ObjectMeta::default() };
+        let answer: AnyObject = Arc::new(Pod { metadata, ..Pod::default() });
+        let change = WriteEffect::Stored(version.into());
+        Effect { kind: &PODS, key: Key::new("ns", name), subresource, change, answer: Some(answer) }
+    };
+    let reads = Reads::default()
+        .after(effect("a", "", "5"))
+        .after(effect("a", "status", "6"))
+        .after(effect("b", "", "7"))
+        .after(effect("a", "scale", "8"));
+    let answer = reads.answer(&PODS, &Key::new("ns", "a")).unwrap();
+    assert_eq!(answer.meta().resource_version, "6");
+    assert!(reads.answer(&PODS, &Key::new("ns", "c")).is_none() && reads.has_written(&PODS, "ns"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_objects_can_be_read_live() {
+    let bench = Bench::new();
+    let name = || Key::new("ns", "web");
+    let question = Arc::new(AccessQuestion {
+        user: "system:node:a".into(),
+        verb: "create".into(),
+        resource: "certificatesigningrequests".into(),
+        ..AccessQuestion::default()
+    });
+    let page = PageQuery { kind: &PODS, namespace: "ns".into(), limit: 2, after: "t1".into() };
+    let path = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods?labelSelector=a%3Db";
+    bench.script.needs.lock().push_back(vec![
+        Read::Scale(&PODS, name()),
+        Read::Page(page.clone()),
+        Read::Json(path.into()),
+        Read::Access(Arc::clone(&question)),
+    ]);
+    let scale = Scale { spec: ScaleSpec { replicas: 3 }, ..Scale::default() };
+    bench.server.answer(200, wrap_envelope("autoscaling/v1", "Scale", &scale.to_bytes()));
+    bench.server.answer(200, list("7", &["1", "2"]));
+    bench.server.answer(200, br#"{"items": [{"usage": "17m"}]}"#.to_vec());
+    bench.server.answer(201, br#"{"status": {"allowed": true, "reason": "it may"}}"#.to_vec());
+    bench.plan(Vec::new());
+    bench.worker.explain(&key()).await;
+    let expected = [
+        "GET /api/v1/namespaces/ns/pods/web/scale".to_owned(),
+        "GET /api/v1/namespaces/ns/pods?limit=2&continue=t1".to_owned(),
+        format!("GET {path}"),
+        "POST /apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(),
+    ];
+    assert_eq!(*bench.server.1.lock(), expected);
+    let read = bench.script.read.lock()[0].clone();
+    for told in ["ScaleSpec { replicas: 3 }", "resource_version: \"7\"", "17m", "allowed: true"] {
+        assert!(read.contains(told), "{told}: {read}");
+    }
+
+    // What a room is given in tests is what it asks for.
+    let reads = Reads::default()
+        .with_scale(&PODS, name(), Ok(Some(scale)))
+        .with_page(page.clone(), Ok(ObjectPage { next: "t2".into(), ..ObjectPage::default() }))
+        .with_json(path, Ok(serde_json::json!(1)))
+        .with_access(Arc::clone(&question), Ok(AccessVerdict::default()));
+    assert_eq!(reads.scale(&PODS, &name()).unwrap().unwrap().unwrap().spec.replicas, 3);
+    assert_eq!(reads.page(&page).unwrap().unwrap().next, "t2");
+    assert_eq!(**reads.json(path).unwrap().unwrap(), 1);
+    assert!(!reads.access(&question).unwrap().unwrap().allowed);
+    assert!(reads.object(&PODS, &name()).is_none() && reads.json("/other").is_none());
+}
+
+#[test]
+fn a_controller_can_hang_on_what_is_served() {
+    let resource = |version: &str| ApiResource {
+        group: "networking.k8s.io".into(),
+        version: version.into(),
+        resource: "servicecidrs".into(),
+        ..ApiResource::default()
+    };
+    let unread = || DiscoveryError::Stale { group_version: "networking.k8s.io/v1".to_owned() };
+    let rig = Rig::new(Config::default());
+    let first = |discovered: Option<&ApiResources>| {
+        let registry = RoomMetrics::new(Registry::new());
+        let store = |kind: &'static Kind, _: Option<&'static str>| rig.store(kind);
+        let build = Build {
+            config: &Config::default(),
+            gate: &|_| true,
+            root_ca: None,
+            finishers: &Finishers::default(),
+            caches: CacheSource::new(&store),
+            dynamic: &|_| Arc::default(),
+            debug: &|_| {},
+            metrics: &registry,
+            discovered,
+        };
+        build.first_served(&[&SERVICE_CIDRS]).map(|kind| kind.resource).map_err(|error| error.to_string())
+    };
+    assert_eq!(first(None), Err("the API's resources are not known yet".to_owned()));
+    assert_eq!(first(Some(&ApiResources::of(vec![resource("v1")], Vec::new()))), Ok("servicecidrs"));
+    let other = ApiResources::of(vec![resource("v2")], Vec::new());
+    let skipped = "skipped: not served: servicecidrs (networking.k8s.io/v1)";
+    assert_eq!(first(Some(&other)), Err(skipped.to_owned()));
+    let unknown = ApiResources::of(Vec::new(), vec![unread()]);
+    let not_yet = "it is not known whether networking.k8s.io/v1 is served";
+    assert_eq!(first(Some(&unknown)), Err(not_yet.to_owned()));
+}
