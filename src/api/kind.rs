@@ -114,6 +114,11 @@ impl Kind {
         path
     }
 
+    /// Whether both are rows of one resource, in whatever form.
+    pub fn is_of_resource(&self, other: &Self) -> bool {
+        (self.group, self.version, self.resource) == (other.group, other.version, other.resource)
+    }
+
     /// Group, version and resource.
     pub fn gvr(&self) -> GroupVersionResource {
         GroupVersionResource {
@@ -138,17 +143,36 @@ impl fmt::Debug for Kind {
 }
 
 impl PartialEq for Kind {
-    /// Two rows are the same kind when they name the same resource in the same form.
+    /// A row is equal to itself alone: another one of the same resource may decode its objects into another type, and so must
+    /// share neither store nor informer with it. See [`Kind::is_of_resource`].
     fn eq(&self, other: &Self) -> bool {
-        (self.group, self.version, self.resource, self.metadata_only)
-            == (other.group, other.version, other.resource, other.metadata_only)
+        std::ptr::eq(self, other)
     }
 }
 
 impl Eq for Kind {}
 
 impl std::hash::Hash for Kind {
+    /// By content, so that it is the same in every process.
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (self.group, self.version, self.resource, self.metadata_only).hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::dynamic;
+    use crate::api::kinds::{ALL, ENDING_NAMESPACES, IP_ADDRESSES, NAMESPACES};
+
+    #[test]
+    fn rows_of_one_resource_that_decode_otherwise_are_not_equal() {
+        assert_ne!(NAMESPACES, ENDING_NAMESPACES);
+        assert!(NAMESPACES.is_of_resource(&ENDING_NAMESPACES));
+        let addresses = dynamic::kind("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false);
+        assert_ne!(&IP_ADDRESSES, addresses);
+        assert!(addresses.is_of_resource(&IP_ADDRESSES));
+        for (at, kind) in ALL.iter().enumerate() {
+            assert_eq!(ALL.iter().position(|each| each == kind), Some(at));
+        }
     }
 }

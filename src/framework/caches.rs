@@ -24,7 +24,7 @@ impl Caches {
 
     /// The stores of a kind: more than one where the loop watches by several selectors.
     fn of(&self, kind: &'static Kind) -> impl Iterator<Item = &Arc<Store>> {
-        self.stores.iter().filter(move |store| store.kind() == kind)
+        self.stores.iter().filter(move |store| store.kind().is_of_resource(kind))
     }
 
     /// The first store of the kind that keys name.

@@ -334,9 +334,9 @@ impl Supervisor {
         }
     }
 
-    /// The row by which somebody watches all of the resource's objects in full.
+    /// The row by which somebody watches all of the resource's objects, and keeps more of them.
     fn in_full(&self, kind: &'static Kind) -> Option<&'static Kind> {
-        let same = |held: &&&'static Kind| held.gvr() == kind.gvr() && !held.metadata_only;
+        let same = |held: &&&'static Kind| held.is_of_resource(kind);
         let row = kinds::ALL.iter().find(same)?;
         self.informers.is_running(row, None).then_some(*row)
     }
@@ -344,7 +344,7 @@ impl Supervisor {
     /// Changes over to an informer of somebody else's, if there is one by now.
     async fn share(&self, kind: &'static Kind) {
         let Some(row) = self.in_full(kind) else { return };
-        let own = |held: &Running| std::ptr::eq(held.kind, kind) && held.handle.store().kind().metadata_only;
+        let own = |held: &Running| held.kind == kind && held.handle.store().kind() == kind;
         if !self.running.lock().iter().any(own) {
             return;
         }
