@@ -205,7 +205,7 @@ impl RunningLoop {
     /// Whether a key waits until the cache of a kind has seen what was written of it.
     #[cfg(test)]
     pub(super) fn covers(&self, kind: &'static Kind) -> bool {
-        self.worker.expectations.store(kind).is_some()
+        self.worker.freshness.caches.cover(kind)
     }
 
     /// Reconciles a key before all others that wait; `None` if the controller stops before. May be dropped at any time:
