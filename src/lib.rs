@@ -14,6 +14,7 @@ pub mod manager;
 pub mod model;
 pub mod options;
 pub mod queue;
+pub mod random;
 pub mod registry;
 pub mod serve;
 pub mod telemetry;

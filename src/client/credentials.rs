@@ -13,7 +13,6 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method};
 use parking_lot::Mutex;
-use rand::Rng;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::json;
@@ -180,7 +179,7 @@ async fn renew(root: ApiClient, account: Arc<AccountToken>) {
         account.used.notified().await;
         let (asked, lifetime) = replace(&root, &account).await;
         // At about 80 % of its life, not all accounts at once.
-        let renew_at = asked + lifetime.mul_f64(rand::rng().random_range(0.75..0.85));
+        let renew_at = asked + lifetime.mul_f64(crate::random::within(0.75..0.85));
         tokio::select! {
             () = tokio::time::sleep_until(renew_at) => {}
             () = account.refused.notified() => {}
@@ -206,7 +205,7 @@ async fn replace(root: &ApiClient, account: &AccountToken) -> (Instant, Duration
                 account.state.send_modify(|state| state.failure = Some(why));
                 let pause = error.retry_after().unwrap_or(backoff);
                 backoff = (backoff * 2).min(BACKOFF.1);
-                let pause = pause.mul_f64(rand::rng().random_range(0.8..1.2));
+                let pause = pause.mul_f64(crate::random::within(0.8..1.2));
                 tokio::time::sleep(pause).await;
             }
         }

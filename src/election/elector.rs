@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rand::Rng;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -156,7 +155,7 @@ impl<L: LeaseApi> Elector<L> {
 
     /// Until it is time to try again: the retry period and some more, but no longer than the Lease is good for.
     async fn pause(&self) {
-        let poll = self.timing.retry.mul_f64(1.0 + rand::rng().random::<f64>() * JITTER);
+        let poll = self.timing.retry.mul_f64(1.0 + crate::random::fraction() * JITTER);
         let until = Instant::now() + poll;
         loop {
             let end = self.valid_until().filter(|end| *end > Instant::now());

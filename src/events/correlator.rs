@@ -207,7 +207,7 @@ impl Correlator {
 /// `OBJECT.NANOSECONDS`, or a UUID where that is no name: some objects' names may hold what an event's may not.
 fn event_name(object: &str, nanoseconds: i128) -> Str {
     let name = format!("{object}.{nanoseconds:x}");
-    if is_subdomain(&name) { name.into() } else { uuid::Uuid::new_v4().to_string().into() }
+    if is_subdomain(&name) { name.into() } else { crate::random::uuid().to_string().into() }
 }
 
 /// Whether the API server takes this for a name (RFC 1123).

@@ -108,7 +108,7 @@ impl Writer {
                     tracing::debug!(component = %self.component, event = %key, tries, %error, "an event will be tried again");
                 }
             }
-            let pause = if tries == 1 { PAUSE.mul_f64(rand::random::<f64>()) } else { PAUSE };
+            let pause = if tries == 1 { PAUSE.mul_f64(crate::random::fraction()) } else { PAUSE };
             tokio::select! {
                 () = tokio::time::sleep(pause.max(error.retry_after().unwrap_or_default())) => {}
                 () = self.closing.cancelled() => {}

@@ -380,7 +380,7 @@ async fn resync(store: &Store, min_period: Duration) {
         return std::future::pending().await;
     }
     loop {
-        sleep(min_period.mul_f64(1.0 + rand::random::<f64>())).await;
+        sleep(min_period.mul_f64(1.0 + crate::random::fraction())).await;
         store.resync();
     }
 }

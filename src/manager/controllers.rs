@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use rand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -123,7 +122,7 @@ impl Controllers {
             self.start_one(controller, stop);
         }
         for controller in others {
-            let pause = self.start_interval.mul_f64(1.0 + rand::rng().random::<f64>());
+            let pause = self.start_interval.mul_f64(1.0 + crate::random::fraction());
             tokio::select! {
                 () = sleep(pause) => {}
                 () = stop.cancelled() => return,

@@ -33,7 +33,7 @@ pub struct EventLogger {
 impl EventLogger {
     /// An empty one.
     pub fn new(clock: SharedClock) -> Self {
-        let id = uuid::Uuid::new_v4().to_string();
+        let id = crate::random::uuid().to_string();
         let log = Arc::new(EventLog::new(id, EVENTS, Arc::clone(&clock)));
         Self { clock, log, changes: watch::Sender::new(0) }
     }

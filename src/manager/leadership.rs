@@ -166,7 +166,7 @@ async fn follow(lease: &Key, mut leadership: watch::Receiver<Leadership>, tell: 
 
 /// A name that no other process has: the host's and a random part, as the original makes it.
 pub(super) fn identity() -> String {
-    format!("{}_{}", hostname(), uuid::Uuid::new_v4())
+    format!("{}_{}", hostname(), crate::random::uuid())
 }
 
 pub(super) fn hostname() -> String {

@@ -223,7 +223,7 @@ where
             return Err(error);
         }
         attempt += 1;
-        let jittered = pause.mul_f64(1.0 + 0.2 * rand::random::<f64>());
+        let jittered = pause.mul_f64(1.0 + 0.2 * crate::random::fraction());
         sleep(error.retry_after().map_or(jittered, |asked| asked.min(REQUEST_TIME))).await;
         pause = pause.mul_f64(1.5);
     }

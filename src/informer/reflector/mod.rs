@@ -160,7 +160,7 @@ impl Reflector {
             Next::Await { pause, spread } => {
                 let called = async {
                     self.reachability.back_since(*asked_in).await;
-                    sleep(spread.mul_f64(rand::random())).await;
+                    sleep(spread.mul_f64(crate::random::fraction())).await;
                 };
                 let called = timeout(jittered(pause), called).await.is_ok();
                 Ok(if called { Raw::Called } else { Raw::Elapsed })
@@ -233,7 +233,7 @@ impl Reflector {
     }
 
     async fn open(&self, position: Str, initial: bool, watch: &mut Option<Watch>) -> Result<Raw, Failure> {
-        let timeout_seconds = rand::random_range(self.timing.seconds.clone());
+        let timeout_seconds = crate::random::within(self.timing.seconds.clone());
         let query = WatchQuery {
             field_selector: self.field_selector.clone(),
             label_selector: self.label_selector.clone(),
@@ -456,7 +456,7 @@ impl Watch {
 }
 
 fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(1.0 + rand::random::<f64>())
+    pause.mul_f64(1.0 + crate::random::fraction())
 }
 
 async fn within<T>(

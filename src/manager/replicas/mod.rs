@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use rand::Rng;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -237,7 +236,7 @@ impl Replicas {
                 }
             };
             // Not all replicas at once.
-            let pause = pause.mul_f64(rand::rng().random_range(0.9..1.1));
+            let pause = pause.mul_f64(crate::random::within(0.9..1.1));
             tokio::select! {
                 () = sleep(pause) => {}
                 _ = announcement.changed() => {}
