@@ -21,6 +21,7 @@ mod config;
 mod credentials;
 mod discovery;
 mod error;
+mod fence;
 mod layers;
 mod live;
 mod transport;
@@ -41,9 +42,9 @@ pub use discovery::{
     ApiResource, ApiResources, Discovery, DiscoveryError, NotReady, RestMapper, wait_for_api_server,
 };
 pub use error::ApiError;
+pub use fence::WriteGuard;
 pub use layers::{
-    ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WriteGuard,
-    WritesStopped,
+    ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
 };
 pub use live::{AccessQuestion, AccessVerdict};
 pub use transport::{KeepAlive, Transport, TransportError};

@@ -40,7 +40,7 @@ pub(super) use bearer::{Bearer, authorization};
 pub use bearer::{TokenError, TokenSource};
 pub(super) use body::{Hook, hook};
 pub use faults::{Fault, FaultRule, Faults};
-pub use gate::{WriteGate, WriteGuard, WritesStopped};
+pub use gate::{WriteGate, WritesStopped};
 pub(super) use headers::UserAgent;
 pub use metrics::ClientMetrics;
 pub(super) use metrics::{CountedTransport, RequestMetrics};

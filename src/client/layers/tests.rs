@@ -16,9 +16,9 @@ use tracing::Instrument;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
-use crate::client::RequestTimeout;
 use crate::client::api::HttpService;
 use crate::client::testing::{answer, endless, mock};
+use crate::client::{RequestTimeout, TransportError};
 use crate::telemetry::Registry;
 use crate::telemetry::tracing::Tracing;
 
@@ -255,6 +255,30 @@ async fn a_reopened_gate_asks_its_new_guard_alone() {
     assert!(futures::poll!(&mut drained).is_pending(), "a write of the new term is under way");
     drop(response);
     drained.await;
+}
+
+#[tokio::test]
+async fn a_cut_ends_writes_under_way_and_not_those_that_come_later() {
+    let (stalled, _) = mock(|_| std::future::pending());
+    let (below, _) = mock(|_| async { Ok(answer(200, "")) });
+    let gate = WriteGate::new();
+    let mut write = Box::pin(send(gate.clone(), stalled.clone(), request(Method::PUT, "/x", "")));
+    let mut read = Box::pin(send(gate.clone(), stalled.clone(), get("/x")));
+    assert!(futures::poll!(&mut write).is_pending() && futures::poll!(&mut read).is_pending());
+    gate.cut();
+    let error = write.await.err().unwrap();
+    assert!(!error.downcast_ref::<TransportError>().unwrap().is_not_sent(), "it may have been");
+    assert!(futures::poll!(&mut read).is_pending(), "reads do no harm");
+    send(gate.clone(), below.clone(), request(Method::PUT, "/x", "")).await.unwrap();
+    assert_eq!(gate.in_flight(), 0);
+
+    // What a term has left behind does not come into the next one.
+    let mut write = Box::pin(send(gate.clone(), stalled, request(Method::PUT, "/x", "")));
+    assert!(futures::poll!(&mut write).is_pending());
+    gate.close();
+    gate.reopen(Arc::new(|| true));
+    write.await.err().unwrap();
+    send(gate, below, request(Method::PUT, "/x", "")).await.unwrap();
 }
 
 fn histogram(registry: &Registry, name: &str) -> prometheus::proto::Histogram {

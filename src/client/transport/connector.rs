@@ -9,28 +9,30 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy::connect::Connection as _;
 use parking_lot::Mutex;
 use rustls_pki_types::{InvalidDnsNameError, ServerName};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceExt};
 
+use super::socket::{Socket, Sockets};
 use crate::client::api::BoxError;
+use crate::client::fence::Fence;
 
 /// How long connecting may take, TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection made to find out the protocol stays good for use.
 const FIRST_STAYS_GOOD: Duration = Duration::from_secs(5);
 
-pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(super) type Stream = MaybeHttpsStream<Socket>;
+type Https = HttpsConnector<Sockets>;
 
 /// Connects to the API server.
 #[derive(Clone)]
 pub(super) struct Connector {
-    https: HttpsConnector<HttpConnector>,
+    https: Https,
+    tls: Arc<Tls>,
     /// The connection by which the protocol was found out, for the first who asks for one.
     first: Arc<Mutex<Option<(Stream, Instant)>>>,
     /// Refuses a connection that is not HTTP/2.
@@ -39,22 +41,30 @@ pub(super) struct Connector {
     downgraded: Arc<AtomicBool>,
 }
 
-impl Connector {
-    pub(super) fn new(
-        tls: rustls::ClientConfig,
-        server_name: Option<&str>,
-    ) -> Result<Self, InvalidDnsNameError> {
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        http.set_keepalive(Some(Duration::from_secs(30)));
-        let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-        if let Some(name) = server_name {
-            let name = ServerName::try_from(name.to_owned())?;
+struct Tls {
+    config: rustls::ClientConfig,
+    server_name: Option<ServerName<'static>>,
+}
+
+impl Tls {
+    fn over(&self, sockets: Sockets) -> Https {
+        let mut builder = HttpsConnectorBuilder::new().with_tls_config(self.config.clone()).https_or_http();
+        if let Some(name) = self.server_name.clone() {
             builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
-        let https = builder.enable_all_versions().wrap_connector(http);
-        Ok(Self { https, first: Arc::default(), only_http2: false, downgraded: Arc::default() })
+        builder.enable_all_versions().wrap_connector(sockets)
+    }
+}
+
+impl Connector {
+    pub(super) fn new(
+        config: rustls::ClientConfig,
+        server_name: Option<&str>,
+    ) -> Result<Self, InvalidDnsNameError> {
+        let server_name = server_name.map(|name| ServerName::try_from(name.to_owned())).transpose()?;
+        let tls = Arc::new(Tls { config, server_name });
+        let https = tls.over(Sockets::new(None));
+        Ok(Self { https, tls, first: Arc::default(), only_http2: false, downgraded: Arc::default() })
     }
 
     /// The same, refusing what is not HTTP/2.
@@ -62,11 +72,19 @@ impl Connector {
         Self { only_http2: true, ..self.clone() }
     }
 
-    /// Connects to find out whether the server speaks HTTP/2. The connection is kept for the first who asks.
-    pub(super) async fn probe(&self, server: Uri) -> Result<bool, BoxError> {
+    /// The same, for connections behind a fence, which are all made anew.
+    pub(super) fn behind(&self, fence: Arc<Fence>) -> Self {
+        Self { https: self.tls.over(Sockets::new(Some(fence))), first: Arc::default(), ..self.clone() }
+    }
+
+    /// Connects to find out whether the server speaks HTTP/2. The connection is kept for the first who asks, if that is
+    /// to be; there is no fence around it.
+    pub(super) async fn probe(&self, server: Uri, keep: bool) -> Result<bool, BoxError> {
         let stream = connect(self.https.clone(), server).await?;
         let http2 = stream.connected().is_negotiated_h2();
-        *self.first.lock() = Some((stream, Instant::now()));
+        if keep {
+            *self.first.lock() = Some((stream, Instant::now()));
+        }
         Ok(http2)
     }
 
@@ -76,7 +94,7 @@ impl Connector {
     }
 }
 
-async fn connect(https: HttpsConnector<HttpConnector>, server: Uri) -> Result<Stream, BoxError> {
+async fn connect(https: Https, server: Uri) -> Result<Stream, BoxError> {
     match tokio::time::timeout(CONNECT_TIMEOUT, https.oneshot(server)).await {
         Ok(connected) => connected,
         Err(_) => Err(format!("not connected within {CONNECT_TIMEOUT:?}").into()),

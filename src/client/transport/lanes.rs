@@ -3,7 +3,8 @@
 //! An API server takes about 100 streams per connection (`--http2-max-streams-per-connection`), and what goes beyond
 //! waits inside of the HTTP client, unseen. A watch holds its stream for minutes; so watches would soon keep writes
 //! waiting. Therefore each lane is a client with a connection of its own: requests on some, watches on others, and a
-//! further lane is opened when those there are full.
+//! further lane is opened when those there are full. Writes that have passed the gate have lanes behind their fence, with
+//! which their connections are cut.
 //!
 //! What a connection costs: rustls and h2 hold some 16 KiB buffers each and header tables of 4 KiB, about 100 KiB
 //! together; a window of flow control costs nothing until data is left unread. So windows can be generous: they
@@ -27,6 +28,7 @@ use tower::Service;
 use super::connector::{Connector, Tasks};
 use super::{KeepAlive, TransportError};
 use crate::client::api::BoxError;
+use crate::client::fence::{CutOff, Fence};
 use crate::client::layers::{ApiRequest, ApiResponse, Hook, hook, is_watch};
 
 /// Requests that share a connection. Below the API server's limit, for some streams end later there than here.
@@ -57,6 +59,7 @@ struct Shared {
     /// Held while the server is asked, so that it is asked once.
     asking: tokio::sync::Mutex<()>,
     requests: LaneSet,
+    writes: LaneSet,
     watches: LaneSet,
 }
 
@@ -68,7 +71,18 @@ struct LaneSet {
 
 struct Lane {
     client: Client<Connector, Full<Bytes>>,
+    fence: Option<Arc<Fence>>,
     taken: AtomicUsize,
+}
+
+impl Lane {
+    fn is_behind(&self, fence: Option<&Arc<Fence>>) -> bool {
+        self.fence.as_ref().map(Arc::as_ptr) == fence.map(Arc::as_ptr)
+    }
+
+    fn is_cut(&self) -> bool {
+        self.fence.as_ref().is_some_and(|fence| fence.is_cut())
+    }
 }
 
 /// A place on a lane, held from the request to the end of its response.
@@ -93,21 +107,26 @@ impl Lanes {
             http2: Mutex::new(None),
             asking: tokio::sync::Mutex::new(()),
             requests: set(REQUESTS_PER_LANE, REQUEST_WINDOW),
+            writes: set(REQUESTS_PER_LANE, REQUEST_WINDOW),
             watches: set(WATCHES_PER_LANE, WATCH_WINDOW),
         }))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.requests.lanes.lock().len() + self.0.watches.lanes.lock().len()
+        self.0.sets().iter().map(|set| set.lanes.lock().len()).sum()
     }
 }
 
 impl Shared {
+    fn sets(&self) -> [&LaneSet; 3] {
+        [&self.requests, &self.writes, &self.watches]
+    }
+
     /// Whether the server speaks HTTP/2, asking it when that is not known.
     ///
     /// It has to be known beforehand: a client that is told to speak HTTP/2 only makes one connection however many
     /// requests come at once, one that is to find out makes a connection for each of them.
-    async fn speaks_http2(&self) -> Result<bool, BoxError> {
+    async fn speaks_http2(&self, fence: Option<&Arc<Fence>>) -> Result<bool, BoxError> {
         if self.server.scheme_str() != Some("https") {
             return Ok(false);
         }
@@ -118,7 +137,7 @@ impl Shared {
         if let Some(known) = *self.http2.lock() {
             return Ok(known);
         }
-        let found = self.connector.probe(self.server.clone()).await?;
+        let found = self.connector.probe(self.server.clone(), fence.is_none()).await?;
         *self.http2.lock() = Some(found);
         Ok(found)
     }
@@ -126,21 +145,25 @@ impl Shared {
     /// Forgets what was known of the server: it has turned out wrong.
     fn forget(&self) {
         *self.http2.lock() = None;
-        self.requests.lanes.lock().clear();
-        self.watches.lanes.lock().clear();
+        for set in self.sets() {
+            set.lanes.lock().clear();
+        }
     }
 
-    fn seat(&self, set: &LaneSet, http2: bool) -> Seat {
+    fn seat(&self, set: &LaneSet, http2: bool, fence: Option<&Arc<Fence>>) -> Seat {
         let mut lanes = set.lanes.lock();
         // Lanes are filled from the first on, so that spare ones fall empty and are closed; the first one stays.
         let mut at = 0;
+        lanes.retain(|lane| !lane.is_cut());
         lanes.retain(|lane| {
             at += 1;
             at == 1 || lane.taken.load(Ordering::Relaxed) > 0
         });
-        let free = lanes.iter().find(|lane| lane.taken.load(Ordering::Relaxed) < set.limit);
-        let lane = free.cloned().unwrap_or_else(|| {
-            let lane = Arc::new(Lane { client: self.client(set.window, http2), taken: AtomicUsize::new(0) });
+        let is_free =
+            |lane: &&Arc<Lane>| lane.is_behind(fence) && lane.taken.load(Ordering::Relaxed) < set.limit;
+        let lane = lanes.iter().find(is_free).cloned().unwrap_or_else(|| {
+            let client = self.client(set.window, http2, fence.cloned());
+            let lane = Arc::new(Lane { client, fence: fence.cloned(), taken: AtomicUsize::new(0) });
             lanes.push(Arc::clone(&lane));
             lane
         });
@@ -148,7 +171,7 @@ impl Shared {
         Seat(lane)
     }
 
-    fn client(&self, window: u32, http2: bool) -> Client<Connector, Full<Bytes>> {
+    fn client(&self, window: u32, http2: bool, fence: Option<Arc<Fence>>) -> Client<Connector, Full<Bytes>> {
         let mut builder = Client::builder(self.tasks.clone());
         builder
             .timer(TokioTimer::new())
@@ -165,12 +188,26 @@ impl Shared {
             .http2_keep_alive_interval(self.keep_alive.interval)
             .http2_keep_alive_timeout(self.keep_alive.timeout)
             .http2_keep_alive_while_idle(true);
-        builder.build(if http2 { self.connector.only_http2() } else { self.connector.clone() })
+        let connector = if http2 { self.connector.only_http2() } else { self.connector.clone() };
+        builder.build(match fence {
+            Some(fence) => connector.behind(fence),
+            None => connector,
+        })
     }
 
-    async fn send(self: Arc<Self>, request: ApiRequest) -> Result<ApiResponse, BoxError> {
-        let http2 = self.speaks_http2().await.map_err(|error| TransportError::new(error, true))?;
-        let seat = self.seat(if is_watch(&request) { &self.watches } else { &self.requests }, http2);
+    async fn send(self: Arc<Self>, mut request: ApiRequest) -> Result<ApiResponse, BoxError> {
+        let fence = request.extensions_mut().remove::<Arc<Fence>>();
+        if fence.as_ref().is_some_and(|fence| fence.is_cut()) {
+            return Err(TransportError::new(CutOff.into(), true).into());
+        }
+        let http2 =
+            self.speaks_http2(fence.as_ref()).await.map_err(|error| TransportError::new(error, true))?;
+        let set = match &fence {
+            Some(_) => &self.writes,
+            None if is_watch(&request) => &self.watches,
+            None => &self.requests,
+        };
+        let seat = self.seat(set, http2, fence.as_ref());
         match seat.0.client.request(request).await {
             Ok(response) => {
                 let lost = |error: hyper::Error| BoxError::from(TransportError::new(error.into(), false));

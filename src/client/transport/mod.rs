@@ -9,6 +9,7 @@
 
 mod connector;
 mod lanes;
+mod socket;
 mod token_file;
 
 #[cfg(test)]

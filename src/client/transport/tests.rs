@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::lanes::{REQUESTS_PER_LANE, WATCHES_PER_LANE};
 use super::*;
+use crate::client::fence::Fence;
 use crate::client::layers::is_watch;
 use crate::client::testing::{Handler, Pair, Peer, Pki, Server, endless, text};
 
@@ -86,6 +87,48 @@ async fn watches_are_spread_over_lanes_and_never_hold_up_requests() {
         "spare lanes are closed, the first is used again"
     );
     drop(kept);
+}
+
+#[tokio::test]
+async fn writes_behind_a_fence_have_connections_of_their_own() {
+    let (pki, dir) = (Pki::new(), tempfile::tempdir().unwrap());
+    for protocols in [H2, &["http/1.1"]] {
+        let server = Server::https(&pki, protocols, echo()).await;
+        let transport = connect(&server.url, &pki, "token: s3cret", dir.path()).await;
+        let write = async |fence: &Arc<Fence>| {
+            let mut request = request("/write");
+            request.extensions_mut().insert(Arc::clone(fence));
+            let response = transport.service().oneshot(request).await?;
+            response.into_body().collect().await
+        };
+        ask(&transport).await.unwrap();
+        let fence = Arc::new(Fence::default());
+        for _ in 0..3 {
+            write(&fence).await.unwrap();
+        }
+        assert_eq!((server.connections(), transport.lanes()), (2, 2), "{protocols:?}");
+        fence.cut();
+        write(&fence).await.unwrap_err();
+        ask(&transport).await.unwrap();
+        assert_eq!(server.connections(), 2, "{protocols:?}: reads go on as before");
+        write(&Arc::default()).await.unwrap();
+        assert_eq!((server.connections(), transport.lanes()), (3, 2), "{protocols:?}");
+    }
+}
+
+/// The first of all requests is a write: how the server speaks is found out without it.
+#[tokio::test]
+async fn a_write_is_never_sent_on_a_connection_without_a_fence() {
+    let (pki, dir) = (Pki::new(), tempfile::tempdir().unwrap());
+    let server = Server::https(&pki, H2, echo()).await;
+    let transport = connect(&server.url, &pki, "token: s3cret", dir.path()).await;
+    let fence = Arc::new(Fence::default());
+    let mut write = request("/write");
+    write.extensions_mut().insert(Arc::clone(&fence));
+    let response = transport.service().oneshot(write).await.unwrap();
+    assert_eq!(format!("{fence:?}"), "Fence { cut: false, sockets: 1, .. }");
+    drop(response);
+    assert_eq!((server.connections(), transport.lanes()), (2, 1));
 }
 
 #[tokio::test]
