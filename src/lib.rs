@@ -6,6 +6,7 @@ pub mod cli;
 pub mod client;
 pub mod controllers;
 pub mod election;
+pub mod environment;
 pub mod events;
 pub mod executor;
 pub mod framework;

@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use coxswain::model::clock::SystemClock;
+use coxswain::environment::Environment;
 use coxswain::options::{self, Invocation, Startup, logging, versions};
 use coxswain::registry::{self, REGISTRY};
 use coxswain::telemetry::tracing::Tracing;
@@ -49,7 +49,8 @@ fn run(startup: Startup) -> anyhow::Result<()> {
     let Startup { config, warnings, given } = startup;
     let tracing = config.tracing.clone().map(Tracing::new).transpose()?;
     let traces = tracing.as_ref().map(Tracing::layer);
-    let set_verbosity = logging::init(&config, Arc::new(SystemClock), traces)?;
+    let environment = Environment::system();
+    let set_verbosity = logging::init(&config, Arc::clone(&environment.clock), traces)?;
     tracing::info!(version = versions::COXSWAIN, kubernetes = config.kubernetes_version, "Starting");
     for (name, value) in given {
         tracing::debug!(flag = name, value, "Flag given");
@@ -58,7 +59,7 @@ fn run(startup: Startup) -> anyhow::Result<()> {
         tracing::warn!(flag = warning.flag, reason = warning.message, "Check this flag");
     }
     let runtime = runtime()?;
-    Ok(runtime.block_on(manager::run(config, REGISTRY, set_verbosity, tracing))?)
+    Ok(runtime.block_on(manager::run(config, REGISTRY, set_verbosity, tracing, environment))?)
 }
 
 /// What controllers run on: a thread for every [`CORES_PER_THREAD`] cores, or as many as `TOKIO_WORKER_THREADS` says. They

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tower::Layer;
 
 use super::api::{ApiClient, HttpService};
@@ -198,9 +199,15 @@ impl ClientBuilder {
     }
 
     /// The client of the leader election: the manager's own credentials on a connection of its own, no rate limit, no
-    /// gate. `timeout` bounds each request, and how long a dead connection can go unnoticed.
-    pub async fn leader_election(&self, timeout: Duration) -> Result<ApiClient, ClientBuildError> {
-        let transport = Transport::new(self.connection.clone(), KeepAlive::within(timeout)).await?;
+    /// gate. `timeout` bounds each request, and how long a dead connection can go unnoticed. To be used on `threads` only,
+    /// which then serve its connection and nobody else does.
+    pub async fn leader_election(
+        &self,
+        timeout: Duration,
+        threads: &Handle,
+    ) -> Result<ApiClient, ClientBuildError> {
+        let keep_alive = KeepAlive::within(timeout);
+        let transport = Transport::new_on(threads, self.connection.clone(), keep_alive).await?;
         transport.count(self.metrics.transport_made());
         let identity = Identity { transport: &transport, token: None };
         Ok(self.stack("leader-election", identity, timeout, None))

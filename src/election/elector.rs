@@ -1,5 +1,6 @@
 //! The elector: acquires, renews, loses and releases leadership.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub struct Elector<L> {
     timing: Timing,
     clock: SharedClock,
     state: watch::Sender<Leadership>,
+    /// Until when the Lease is ours for sure; set by each of our own writes.
+    ours_until: watch::Sender<Option<Instant>>,
     seen: Mutex<Seen>,
 }
 
@@ -67,8 +70,6 @@ struct Seen {
     observed: Option<ObservedLease>,
     /// When the record was last seen to change.
     at: Option<Instant>,
-    /// Until when it is ours for sure; set by each of our own writes.
-    ours_until: Option<Instant>,
     /// A term that we have handed over, and until when we leave the Lease to others.
     handed_over: Option<HandedOver>,
 }
@@ -87,6 +88,7 @@ impl<L: LeaseApi> Elector<L> {
             timing,
             clock,
             state: watch::Sender::default(),
+            ours_until: watch::Sender::default(),
             seen: Mutex::default(),
         }
     }
@@ -331,7 +333,26 @@ impl<L: LeaseApi> Elector<L> {
     /// [`Elector::is_leading`], this turns false by itself, at the time at which the elector would give up, even if the
     /// process was frozen meanwhile. (Suspending the whole machine stops the clock that it goes by.)
     pub fn is_protected(&self) -> bool {
-        self.seen.lock().ours_until.is_some_and(|until| Instant::now() < until)
+        self.ours_until.borrow().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Calls `unprotected` at each moment at which [`Elector::is_protected`] turns false, for ever. A renewal that comes
+    /// too late but in time to keep the Lease protects anew.
+    pub async fn at_ends_of_protection(&self, unprotected: impl Fn()) -> Infallible {
+        let mut changes = self.ours_until.subscribe();
+        let mut was_protected = false;
+        loop {
+            let until = (*changes.borrow_and_update()).filter(|until| Instant::now() < *until);
+            if was_protected && until.is_none() {
+                unprotected();
+            }
+            was_protected = until.is_some();
+            tokio::select! {
+                // The sender is this elector's own.
+                _ = changes.changed() => {}
+                () = sleep_until(until.unwrap_or_else(Instant::now)), if was_protected => {}
+            }
+        }
     }
 
     /// Metadata of the Lease as it was last seen; `None` before the first answer.
@@ -380,9 +401,13 @@ impl<L: LeaseApi> Elector<L> {
     }
 
     /// Takes note of our own write, which was sent after `asked`.
+    ///
+    /// The others count from when they saw it, which is after the server had it, which is after `asked`: so this is the
+    /// earliest moment from which any of them counts. They count what the record says, whole seconds.
     fn observe_ours(&self, observed: ObservedLease, asked: Instant) {
         let Timing { lease, renew_deadline, retry } = self.timing;
-        self.seen.lock().ours_until = Some(asked + lease.min(renew_deadline + retry));
+        let others_wait = Duration::from_secs(lease.as_secs());
+        self.ours_until.send_replace(Some(asked + others_wait.min(renew_deadline + retry)));
         self.observe(observed);
     }
 
@@ -401,7 +426,7 @@ impl<L: LeaseApi> Elector<L> {
     }
 
     fn stop_leading(&self) {
-        self.seen.lock().ours_until = None;
+        self.ours_until.send_replace(None);
         self.set_leading(false);
     }
 

@@ -42,6 +42,10 @@ pub(crate) struct Server {
     pub(crate) requests: Mutex<Vec<&'static str>>,
     /// Whether every request fails.
     pub(crate) down: AtomicBool,
+    /// Whether every request panics.
+    pub(crate) panics: AtomicBool,
+    /// How long an update takes to be answered, once it is carried out.
+    pub(crate) answers_after: Mutex<Duration>,
     changed: Notify,
 }
 
@@ -63,6 +67,7 @@ impl Fake {
 
     fn enter(&self, verb: &'static str) -> Result<(), ApiError> {
         self.0.requests.lock().push(verb);
+        assert!(!self.0.panics.load(Ordering::SeqCst), "on purpose");
         if self.0.down.load(Ordering::SeqCst) { Err(Self::refused("down", 503)) } else { Ok(()) }
     }
 
@@ -115,7 +120,10 @@ impl LeaseApi for Fake {
             if self.0.lease.lock().as_ref().map(|held| held.0) != Some(version) {
                 return Err(Self::refused("Conflict", 409));
             }
-            Ok(self.store(edit(&observed.raw, &record.edits()).unwrap()))
+            let stored = self.store(edit(&observed.raw, &record.edits()).unwrap());
+            let late = *self.0.answers_after.lock();
+            tokio::time::sleep(late).await;
+            Ok(stored)
         })
     }
 

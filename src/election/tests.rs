@@ -124,6 +124,81 @@ async fn a_frozen_leaders_lease_does_not_protect_it() {
     assert!(!a.is_protected());
 }
 
+/// Others count from when they saw a renewal, and that may be as early as it was sent.
+#[tokio::test(start_paused = true)]
+async fn protection_counts_from_when_a_renewal_was_sent_and_ends_with_a_call() {
+    let server = Arc::new(Server::default());
+    let (a, stop) = (candidate(&server, "a"), CancellationToken::new());
+    assert!(a.acquire(&stop).await);
+    let ends = parking_lot::Mutex::new(Vec::new());
+    let began = tokio::time::Instant::now();
+    let holding = async {
+        tokio::select! {
+            held = a.hold(&stop) => held,
+            never = a.at_ends_of_protection(|| ends.lock().push(began.elapsed())) => match never {},
+        }
+    };
+    // The first renewal is answered in no time, the second after four seconds, and then no more.
+    let acting = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        *server.answers_after.lock() = Duration::from_secs(4);
+        until_seen(|| server.requests.lock().len() == 4).await;
+        server.down.store(true, Ordering::SeqCst);
+    };
+    let (held, ()) = tokio::join!(holding, acting);
+    assert!(!held);
+    let sent = TIMING.retry;
+    let protected = TIMING.renew_deadline + TIMING.retry;
+    assert_eq!(ends.into_inner(), [sent + protected], "whole, and once");
+    assert!(protected < TIMING.lease);
+}
+
+async fn until_seen(holds: impl Fn() -> bool) {
+    while !holds() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_comes_late_but_in_time_protects_anew() {
+    let server = Arc::new(Server::default());
+    let (a, stop) = (candidate(&server, "a"), CancellationToken::new());
+    assert!(a.acquire(&stop).await);
+    let ends = std::sync::atomic::AtomicUsize::new(0);
+    let holding = async {
+        tokio::select! {
+            held = a.hold(&stop) => held,
+            never = a.at_ends_of_protection(|| { ends.fetch_add(1, Ordering::SeqCst); }) => match never {},
+        }
+    };
+    // Each is answered just before the elector gives up: protected by the one before for less than that.
+    *server.answers_after.lock() = Duration::from_millis(9999);
+    let acting = async {
+        until_seen(|| ends.load(Ordering::SeqCst) == 3).await;
+        until_seen(|| a.is_protected()).await;
+        stop.cancel();
+    };
+    assert!(tokio::join!(holding, acting).0, "it has led all the time");
+}
+
+/// The record has whole seconds; what is left over protects nobody.
+#[tokio::test(start_paused = true)]
+async fn a_fraction_of_a_second_does_not_protect() {
+    let server = Arc::new(Server::default());
+    let clock: SharedClock = Arc::new(PausedClock(tokio::time::Instant::now()));
+    let timing = Timing {
+        lease: Duration::from_millis(2900),
+        renew_deadline: Duration::from_millis(2500),
+        retry: Duration::from_secs(1),
+    };
+    let a = Elector::new(Fake(Arc::clone(&server)), "a", timing, clock);
+    assert!(a.acquire(&CancellationToken::new()).await);
+    advance(Duration::from_millis(1999)).await;
+    assert!(a.is_protected());
+    advance(Duration::from_millis(1)).await;
+    assert!(!a.is_protected());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_leading_before_the_lease_is_over() {
     let server = Arc::new(Server::default());

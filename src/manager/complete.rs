@@ -33,7 +33,7 @@ use crate::executor::Finishers;
 use crate::framework::{Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime};
 use crate::informer::{Informers, InformersConfig};
 use crate::model::Key;
-use crate::model::clock::{Clock, SharedClock, SystemClock};
+use crate::model::clock::SharedClock;
 use crate::options::versions::COXSWAIN;
 use crate::options::{Config, LeaderMigration, MigrationLock};
 use crate::queue::QueueMetrics;
@@ -89,14 +89,15 @@ impl Migration {
 /// The name under which this manager takes part in leader migration, whatever its binary is called.
 const COMPONENT: &str = "kube-controller-manager";
 
-/// Completes a configuration.
+/// Completes a configuration. Elections are to run on `election`.
 pub(super) async fn complete(
     config: Config,
     registry: &'static [Descriptor],
+    clock: SharedClock,
+    election: &Handle,
 ) -> Result<Completed, ManagerError> {
     registry::validate(registry)?;
-    let clock: SharedClock = Arc::new(SystemClock);
-    let started = SystemClock.now();
+    let started = clock.now();
     let flags = &config.flags;
 
     let metrics = Registry::new();
@@ -135,6 +136,7 @@ pub(super) async fn complete(
             metrics: &manager_metrics,
             clock: &clock,
             health: &health,
+            thread: election,
             identity: identity.clone(),
         };
         let main =
@@ -252,6 +254,7 @@ struct LockSetup<'a> {
     metrics: &'a ManagerMetrics,
     clock: &'a SharedClock,
     health: &'a HealthRegistry,
+    thread: &'a Handle,
     identity: String,
 }
 
@@ -263,12 +266,14 @@ impl LockSetup<'_> {
             renew_deadline: flags.leader_elect_renew_deadline,
             retry: flags.leader_elect_retry_period,
         };
-        let client = self.clients.leader_election(flags.leader_elect_renew_deadline).await?;
-        let lock = LeaseLock::new(client.clone(), namespace, name);
+        let client = self.clients.leader_election(flags.leader_elect_renew_deadline, self.thread).await?;
+        let lock = LeaseLock::new(client, namespace, name);
         let elector = Arc::new(Elector::new(lock, self.identity.clone(), timing, Arc::clone(self.clock)));
         self.health.add(Arc::new(ElectorHealth::new(Arc::clone(&elector), leadership::HEALTH_GRACE)));
-        let recorder = self.events.recorder(COMPONENT, client);
-        Ok(Lock { elector, name: name.to_owned(), metrics: self.metrics.clone(), recorder })
+        // Not the elector's client: its connection is served by the elector's thread, and for nobody else.
+        let recorder = self.events.recorder(COMPONENT, self.clients.ungated("leader-election"));
+        let (thread, metrics) = (self.thread.clone(), self.metrics.clone());
+        Ok(Lock { elector, thread, name: name.to_owned(), metrics, recorder })
     }
 
     async fn migration(&self) -> Result<Option<Migration>, ManagerError> {
@@ -349,17 +354,15 @@ impl Work for Completed {
         self.controllers.token_controller_started(stop).await
     }
 
-    /// All within the shutdown timeout.
-    async fn drain(&self) {
-        let drained = async {
-            self.controllers.stopped().await;
-            self.runtime.clients.gate().close();
-            self.runtime.clients.gate().drained().await;
-        };
-        if tokio::time::timeout(self.shutdown_timeout, drained).await.is_err() {
-            self.runtime.clients.gate().close();
-            tracing::warn!(timeout = ?self.shutdown_timeout, "not everything ended in time");
-        }
+    fn shutdown_timeout(&self) -> Duration {
+        self.shutdown_timeout
+    }
+
+    async fn stopped(&self) {
+        self.controllers.stopped().await;
+    }
+
+    fn stand_by(&self) {
         self.controllers.stand_by();
     }
 }

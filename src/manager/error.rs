@@ -56,6 +56,9 @@ pub enum ManagerError {
     /// The Lease could not be renewed, or another replica has it.
     #[error("leadership lost")]
     LeadershipLost,
+    /// The election has ended where it should not: a panic.
+    #[error("leader election: {0}")]
+    Election(String),
 }
 
 impl ManagerError {

@@ -9,13 +9,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
+use super::error::ManagerError;
 use super::event_logger::LeadershipChange;
 use crate::admin::manager::{LeaseState, StepDownError};
 use crate::api::kinds::LEASES;
-use crate::client::WriteGuard;
+use crate::client::{WriteGate, WriteGuard};
 use crate::election::{Elector, Leadership, LeaseApi, LeaseLock};
 use crate::events::Recorder;
 use crate::model::Key;
@@ -26,6 +31,8 @@ use crate::wire::Str;
 /// One lock for which this replica stands.
 pub(super) struct Lock<L = LeaseLock> {
     pub(super) elector: Arc<Elector<L>>,
+    /// Where it runs: nothing else may hold up a renewal.
+    pub(super) thread: Handle,
     /// Name of the Lease, as metrics carry it.
     pub(super) name: String,
     pub(super) metrics: ManagerMetrics,
@@ -42,23 +49,56 @@ pub(super) enum TermEnd {
 }
 
 impl<L: LeaseApi> Lock<L> {
+    /// Runs a part of the election where it belongs. It ends when this is dropped.
+    async fn run<T: Send + 'static>(
+        &self,
+        part: impl FnOnce(Arc<Elector<L>>) -> BoxFuture<'static, T>,
+    ) -> Result<T, ManagerError> {
+        let task = self.thread.spawn(part(Arc::clone(&self.elector)).in_current_span());
+        AbortOnDropHandle::new(task).await.map_err(|error| ManagerError::Election(error.to_string()))
+    }
+
     /// Waits until this replica leads; `false` when it was told to stop before.
-    pub(super) async fn acquire(&self, stop: &CancellationToken) -> bool {
+    pub(super) async fn acquire(&self, stop: &CancellationToken) -> Result<bool, ManagerError> {
         let identity = self.elector.identity();
         tracing::info!(lease = self.name, identity, "attempting to acquire leadership");
         self.metrics.set_leading(&self.name, false);
-        if !self.elector.acquire(stop).await {
-            return false;
+        let stop = stop.clone();
+        if !self.run(|elector| Box::pin(async move { elector.acquire(&stop).await })).await? {
+            return Ok(false);
         }
         tracing::info!(lease = self.name, identity, "leading");
         self.metrics.set_leading(&self.name, true);
         self.record("became leader");
-        true
+        Ok(true)
     }
 
-    /// Keeps renewing until leadership is lost or the manager is told to stop.
-    pub(super) async fn hold(&self, stop: &CancellationToken) -> TermEnd {
-        let ended = if self.elector.hold(stop).await { TermEnd::Stopped } else { TermEnd::Lost };
+    /// Keeps renewing until leadership is lost or the manager is told to stop. Meanwhile writes that have passed `gate`
+    /// are cut off whenever the Lease does not protect them any more; after a loss it is closed, too, at once and
+    /// whatever all other threads do.
+    pub(super) async fn hold(&self, stop: &CancellationToken, gate: &WriteGate) -> TermEnd {
+        let (stop, gate) = (stop.clone(), gate.clone());
+        let stopped = self.run(|elector| {
+            Box::pin(async move {
+                let held = Held(Some(gate.clone()));
+                let stopped = tokio::select! {
+                    stopped = elector.hold(&stop) => stopped,
+                    never = elector.at_ends_of_protection(|| gate.cut()) => match never {},
+                };
+                if stopped {
+                    held.given_up();
+                }
+                stopped
+            })
+        });
+        let ended = match stopped.await {
+            Ok(true) => TermEnd::Stopped,
+            Ok(false) => TermEnd::Lost,
+            Err(error) => {
+                tracing::error!(lease = self.name, %error, "the election has ended");
+                TermEnd::Lost
+            }
+        };
         if ended == TermEnd::Lost {
             self.metrics.set_leading(&self.name, false);
             tracing::error!(lease = self.name, "leadership lost");
@@ -76,7 +116,10 @@ impl<L: LeaseApi> Lock<L> {
     pub(super) async fn release(&self) {
         if self.elector.is_leading() {
             self.record("stopped leading");
-            self.elector.release().await;
+            let released = self.run(|elector| Box::pin(async move { elector.release().await })).await;
+            if let Err(error) = released {
+                tracing::error!(lease = self.name, %error, "not released");
+            }
             self.metrics.set_leading(&self.name, false);
             tracing::info!(lease = self.name, "released");
         }
@@ -88,11 +131,18 @@ impl<L: LeaseApi> Lock<L> {
             return Ok(());
         }
         self.record("stopped leading");
-        let done = self.elector.hand_over(successor).await;
+        let named = successor.map(str::to_owned);
+        let done =
+            self.run(|elector| Box::pin(async move { elector.hand_over(named.as_deref()).await })).await;
+        let done = match done {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
         self.metrics.set_leading(&self.name, false);
         match &done {
             Ok(()) => tracing::info!(lease = self.name, successor, "handed over"),
-            Err(error) => tracing::error!(lease = self.name, %error, "not handed over"),
+            Err(error) => tracing::error!(lease = self.name, error, "not handed over"),
         }
         done.map_err(|error| StepDownError::Unavailable(format!("{}: {error}", self.name)))
     }
@@ -105,6 +155,24 @@ impl<L: LeaseApi> Lock<L> {
                 reason: "LeaderElection",
                 message: format!("{} {what}", self.elector.identity()),
             });
+        }
+    }
+}
+
+/// That a Lease is held. Dropped before it was given up, by a loss or a panic or because all ends, it stops all writes.
+struct Held(Option<WriteGate>);
+
+impl Held {
+    fn given_up(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(gate) = self.0.take() {
+            gate.close();
+            gate.cut();
         }
     }
 }

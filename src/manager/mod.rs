@@ -7,7 +7,7 @@
 //! ```
 //! It serves before it leads. Losing the Lease closes the write gate and ends the process, as in the original; a clean
 //! stop drains what is in flight, releases the Lease and exits with success. Leadership can also be given up while the
-//! process goes on (`terms`). Leaders and standbys alike announce themselves to each other (`replicas`). It decides
+//! process goes on (`terms`). Elections have a thread of their own, so that nothing here delays a renewal. Leaders and standbys alike announce themselves to each other (`replicas`). It decides
 //! nothing about objects.
 
 mod complete;
@@ -46,6 +46,7 @@ pub use replicas::{
 };
 pub use step_down::StepDown;
 
+use crate::environment::Environment;
 use crate::framework::Descriptor;
 use crate::options::logging::SetVerbosity;
 use crate::options::{Config, MigrationLock};
@@ -58,21 +59,28 @@ const EVENT_FLUSH: Duration = Duration::from_secs(2);
 /// How long the last spans, and the last metrics, may take to reach their collector at the end.
 const TRACE_FLUSH: Duration = Duration::from_secs(2);
 
+/// As the thread of elections is called.
+const ELECTION_THREAD: &str = "coxswain-elect";
+
 /// Runs the manager until a signal, or until leadership is lost.
 pub async fn run(
     config: Config,
     registry: &'static [Descriptor],
     set_verbosity: SetVerbosity,
     traces: Option<Tracing>,
+    environment: Environment,
 ) -> Result<(), ManagerError> {
     let shutdown = CancellationToken::new();
     let mut background = JoinSet::new();
     background.spawn(signals::cancel_on_signal(shutdown.clone()));
-    let manager = complete::complete(config, registry).instrument(tracing::debug_span!("start"));
-    let manager = Arc::new(manager.await?);
+    let Environment { clock, threads } = environment;
+    let election = threads.one(ELECTION_THREAD).map_err(ManagerError::Threads)?;
+    let manager = complete::complete(config, registry, clock, election.handle());
+    let manager = Arc::new(Box::pin(manager.instrument(tracing::debug_span!("start"))).await?);
+    manager.port_metrics.runtimes.watch("election", election.handle().clone());
     // The port outlives everything else, so that health and metrics can be read to the end.
     let serving = CancellationToken::new();
-    let ports = serving::Threads::start()?;
+    let ports = serving::threads(threads)?;
     manager.port_metrics.runtimes.watch("serve", ports.handle().clone());
     let traces = traces.map(|traces| manager.start_tracing(traces, ports.handle())).transpose()?;
     let pushing = manager.start_pushing(ports.handle())?;
@@ -110,6 +118,7 @@ pub async fn run(
         }
     };
     tokio::join!(flush_traces, flush_metrics);
+    election.join().await;
     result
 }
 
@@ -150,6 +159,6 @@ async fn without_election(manager: &Completed, shutdown: &CancellationToken) -> 
         stop.cancelled().await;
     }
     stop.cancel();
-    manager.drain().await;
+    terms::drain(manager).await;
     result
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::complete::Completed;
@@ -15,6 +15,7 @@ use super::leadership::hostname;
 use super::replicas::{Announcement, advertised_host};
 use crate::admin::{AdminDeps, AdminMetrics, AdminOptions, admin_handler};
 use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
+use crate::environment::{Aside, Threads};
 use crate::options::logging::SetVerbosity;
 use crate::options::versions::COXSWAIN;
 use crate::options::{Config, Flag, TABLE};
@@ -77,40 +78,16 @@ fn register_identity(registry: &Registry, config: &Config) -> Result<(), Metrics
     Ok(())
 }
 
-/// Where ports are served: threads of their own, so that no number of callers takes the controllers' away, and so that
-/// what each costs can be told apart (`/proc/PID/task/*/comm`).
-pub(super) struct Threads {
-    runtime: Option<Runtime>,
-    handle: Handle,
-}
-
 /// As the threads are called.
 const THREADS: &str = "coxswain-serve";
 /// Machines with fewer cores get one thread for ports, the others two.
 const MANY_CORES: usize = 8;
 
-impl Threads {
-    pub(super) fn start() -> Result<Self, ManagerError> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = if cores < MANY_CORES { 1 } else { 2 };
-        let runtime =
-            Builder::new_multi_thread().worker_threads(threads).thread_name(THREADS).enable_all().build();
-        let runtime = runtime.map_err(ManagerError::Threads)?;
-        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
-    }
-
-    pub(super) fn handle(&self) -> &Handle {
-        &self.handle
-    }
-}
-
-impl Drop for Threads {
-    /// Does not wait: what is served has ended before, and whoever drops this may be asynchronous.
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
+/// Where ports are served: threads of their own, so that no number of callers takes the controllers' away, and so that
+/// what each costs can be told apart (`/proc/PID/task/*/comm`).
+pub(super) fn threads(threads: Threads) -> Result<Aside, ManagerError> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    threads.some(THREADS, if cores < MANY_CORES { 1 } else { 2 }).map_err(ManagerError::Threads)
 }
 
 /// The ports, and what replicas and clients are told of them.

@@ -6,10 +6,14 @@
 //!        │                                        └─ lost ─────► gate closed ─► exit                │
 //!        └──────────────────────────────── behind the others ───────────────────────────────────────┘
 //! ```
-//! The Leases are renewed until everything is drained, so that what is in flight may still write. With leader migration
+//! The Leases are renewed until everything is drained, so that what is in flight may still write; what does not end in
+//! time is cut off before a Lease is given up. With leader migration
 //! there are two; whichever is lost first, the other ends with it, and the second is never held without the first.
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
@@ -35,8 +39,32 @@ pub(super) trait Work: Sync {
     /// Returns once the second lock may be stood for; `false` at `stop`.
     fn may_go_second(&self, stop: &CancellationToken) -> impl Future<Output = bool> + Send;
 
-    /// Waits for the controllers to end, and closes the gate behind the writes in flight. Bounded.
-    fn drain(&self) -> impl Future<Output = ()> + Send;
+    /// How long controllers and writes may take to end.
+    fn shutdown_timeout(&self) -> Duration;
+
+    /// Returns when all controllers have ended that were told to.
+    fn stopped(&self) -> impl Future<Output = ()> + Send;
+
+    /// Everything has ended: the controllers wait for the next term.
+    fn stand_by(&self);
+}
+
+/// Waits for the controllers to end, then for the writes in flight, all within the work's shutdown timeout. What has no
+/// answer when this returns is cut off.
+pub(super) async fn drain(work: &impl Work) {
+    let gate = work.gate();
+    let ended = async {
+        work.stopped().await;
+        gate.close();
+        gate.drained().await;
+    };
+    if timeout(work.shutdown_timeout(), ended).await.is_err() {
+        gate.close();
+        tracing::warn!(timeout = ?work.shutdown_timeout(), "not everything ended in time");
+    }
+    // Also when everything has: a request that nobody waits for any more may still lie in a send buffer.
+    gate.cut();
+    work.stand_by();
 }
 
 /// Leadership under one lock, or two.
@@ -73,7 +101,7 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
         // Nothing is written before there is a Lease to write under.
         self.work.gate().close();
         while !shutdown.is_cancelled() {
-            if !requests.refuse_while(self.main.acquire(shutdown)).await {
+            if !requests.refuse_while(self.main.acquire(shutdown)).await? {
                 return Ok(());
             }
             match self.term(requests, shutdown).await? {
@@ -110,15 +138,17 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 }
             };
             term.stop.cancel();
-            self.work.drain().await;
+            drain(self.work).await;
             term.drained.cancel();
             Ok::<_, ManagerError>(over)
         };
         let over = match tokio::try_join!(leading, ending) {
             Ok((_, over)) => over,
             Err(lost) => {
-                // Another replica may lead by now: nothing more may be written, not even to finish what is in flight.
+                // Another replica may lead by now: nothing more may be written, not even to finish what is in flight. A
+                // lock that is lost has seen to that, and this waits for nothing of the kind.
                 self.work.gate().close();
+                self.work.gate().cut();
                 term.stop.cancel();
                 return if shutdown.is_cancelled() { Ok(Over::Stopped) } else { Err(lost) };
             }
@@ -134,7 +164,7 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
 
     /// Starts what runs under a lock and renews it until all is drained.
     async fn under(&self, lock: &Lock<L>, which: MigrationLock, term: &Term) -> Result<(), ManagerError> {
-        let mut held = std::pin::pin!(lock.hold(&term.drained));
+        let mut held = std::pin::pin!(lock.hold(&term.drained, self.work.gate()));
         let ended = tokio::select! {
             ended = &mut held => ended,
             started = self.work.start(which, &term.stop) => {
@@ -153,7 +183,7 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
 
     async fn second(&self, term: &Term) -> Result<(), ManagerError> {
         let Some(second) = self.second else { return Ok(()) };
-        if !self.work.may_go_second(&term.stop).await || !second.acquire(&term.stop).await {
+        if !self.work.may_go_second(&term.stop).await || !second.acquire(&term.stop).await? {
             return Ok(());
         }
         self.work.gate().guard(second.guard());

@@ -15,6 +15,7 @@ use crate::controllers::identity::serviceaccount_token::signer::PrivateKeySigner
 use crate::executor::Finishers;
 use crate::framework::{Build, CacheSource};
 use crate::informer::Store;
+use crate::model::clock::SystemClock;
 use crate::options::Config;
 use crate::registry::{self, REGISTRY};
 use crate::telemetry::Declared;
@@ -53,7 +54,8 @@ async fn manager() -> Completed {
     let mut config = Config::default();
     config.flags.kubeconfig = kubeconfig.to_str().unwrap().to_owned();
     config.push = PushSettings::complete("127.0.0.1:1", &|_| None).unwrap();
-    let manager = Box::pin(complete(config, REGISTRY)).await.unwrap();
+    let here = tokio::runtime::Handle::current();
+    let manager = Box::pin(complete(config, REGISTRY, Arc::new(SystemClock), &here)).await.unwrap();
     let pair = rcgen::KeyPair::generate().unwrap();
     let signer = PrivateKeySigner::from_pem(pair.serialize_pem().as_bytes()).unwrap();
     let finishers = Finishers::default().with(TOKEN_SIGNER, Arc::new(signer));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
 use crate::api::kinds;
 use crate::client::testing::{Handler, Pki, Server, answer, text};
@@ -92,7 +93,13 @@ async fn each_controller_has_its_name_and_its_own_account() {
     let special = builder.for_controller("serviceaccount-token-controller", None, QpsFactor::ONE).unwrap();
     deployment.get(&kinds::PODS, &key()).await.unwrap();
     special.get(&kinds::PODS, &key()).await.unwrap();
-    builder.leader_election(Duration::from_secs(10)).await.unwrap().get(&kinds::PODS, &key()).await.unwrap();
+    builder
+        .leader_election(Duration::from_secs(10), &Handle::current())
+        .await
+        .unwrap()
+        .get(&kinds::PODS, &key())
+        .await
+        .unwrap();
 
     let seen: Vec<_> = world.seen.lock().drain(..).collect();
     let got: Vec<_> = seen
@@ -155,7 +162,7 @@ async fn losing_the_lease_stops_controllers_but_not_the_release_of_the_lease() {
     let world = world(ClientOptions::default()).await;
     let builder = &world.builder;
     let controller = builder.root("job-controller");
-    let election = builder.leader_election(Duration::from_secs(10)).await.unwrap();
+    let election = builder.leader_election(Duration::from_secs(10), &Handle::current()).await.unwrap();
     builder.gate().close();
     builder.gate().drained().await;
     let error = controller.create(&kinds::PODS, "default", b"").await.unwrap_err();

@@ -26,6 +26,7 @@ use http::{HeaderValue, StatusCode};
 use kube::client::ConfigExt;
 use parking_lot::Mutex;
 use secrecy::ExposeSecret;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
@@ -137,6 +138,15 @@ impl fmt::Debug for Transport {
 impl Transport {
     /// Makes ready to connect; nothing is sent yet. Reads certificates and asks a credential plugin, if there is one.
     pub async fn new(connection: Connection, keep_alive: KeepAlive) -> Result<Self, ConfigError> {
+        Self::new_on(&Handle::current(), connection, keep_alive).await
+    }
+
+    /// The same; on `threads` it looks after its credentials.
+    pub(super) async fn new_on(
+        threads: &Handle,
+        connection: Connection,
+        keep_alive: KeepAlive,
+    ) -> Result<Self, ConfigError> {
         let tasks = TaskTracker::new();
         let host = connection.server().authority().map_or("", http::uri::Authority::as_str).into();
         let generation = build(&connection, keep_alive, &tasks).await?;
@@ -153,7 +163,7 @@ impl Transport {
         let connection = &transport.0.connection;
         if connection.has_exec_plugin() || !connection.certificate_files().is_empty() {
             let refused = Arc::clone(&transport.0.refused);
-            transport.0.watcher.lock().spawn(watch(Arc::downgrade(&transport.0), refused));
+            transport.0.watcher.lock().spawn_on(watch(Arc::downgrade(&transport.0), refused), threads);
         }
         Ok(transport)
     }

@@ -8,13 +8,15 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::client::{ApiClient, BoxError, HttpService, ResponseBody};
 use crate::election::fixture::{Fake, PausedClock, Server, TIMING};
-use crate::election::{Elector, Record, SUCCESSOR_ANNOTATION};
+use crate::election::{Elector, Record, SUCCESSOR_ANNOTATION, Timing};
+use crate::environment::Threads;
 use crate::events::{EventBroadcaster, EventMetrics};
 use crate::manager::step_down::{self, StepDown};
 use crate::model::clock::SharedClock;
@@ -23,6 +25,9 @@ use crate::telemetry::Registry;
 
 /// How long reconciles in flight take to end.
 const IN_FLIGHT: Duration = Duration::from_secs(3);
+
+/// How long they may take.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Controllers that write down what becomes of them, with what the Leases say at that moment.
 struct Log {
@@ -65,11 +70,16 @@ impl Work for Log {
         !stop.is_cancelled()
     }
 
-    async fn drain(&self) {
+    fn shutdown_timeout(&self) -> Duration {
+        SHUTDOWN_TIMEOUT
+    }
+
+    async fn stopped(&self) {
         self.note("drain");
         sleep(IN_FLIGHT).await;
-        self.gate.close();
-        self.gate.drained().await;
+    }
+
+    fn stand_by(&self) {
         self.note("drained");
     }
 }
@@ -92,15 +102,26 @@ struct Replica {
 }
 
 fn lock(identity: &str, name: &str, server: &Arc<Server>, registry: &Registry) -> Lock<Fake> {
+    lock_with(identity, name, server, registry, TIMING)
+}
+
+fn lock_with(
+    identity: &str,
+    name: &str,
+    server: &Arc<Server>,
+    registry: &Registry,
+    timing: Timing,
+) -> Lock<Fake> {
     let clock: SharedClock = Arc::new(PausedClock(Instant::now()));
     let metrics = EventMetrics::register(&Registry::new()).unwrap();
     let nobody = tower::service_fn(|_: Request<Full<Bytes>>| -> BoxFuture<'static, _> {
         Box::pin(async { Err::<Response<ResponseBody>, BoxError>("no server".into()) })
     });
     let client = ApiClient::new(HttpService::new(nobody), "events");
-    let elector = Elector::new(Fake(Arc::clone(server)), identity, TIMING, Arc::clone(&clock));
+    let elector = Elector::new(Fake(Arc::clone(server)), identity, timing, Arc::clone(&clock));
     Lock {
         elector: Arc::new(elector),
+        thread: Handle::current(),
         name: name.to_owned(),
         metrics: ManagerMetrics::register(registry).unwrap(),
         recorder: EventBroadcaster::new(clock, metrics).recorder("test", client),
@@ -327,6 +348,96 @@ async fn the_lease_is_renewed_while_reconciles_end() {
     assert!(
         !observed.raw.windows(SUCCESSOR_ANNOTATION.len()).any(|at| at == SUCCESSOR_ANNOTATION.as_bytes())
     );
+}
+
+/// A write that is never answered, of which it is noted how it ended.
+fn write(work: &Arc<Log>) -> JoinSet<()> {
+    let (work, gate) = (Arc::clone(work), work.gate.clone());
+    JoinSet::from_iter([async move {
+        let error = gate.send_to_nobody().await;
+        work.note(&format!("ambiguous {}", error.is_ambiguous()));
+    }])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_not_answered_is_cut_off_before_the_lease_is_given_up() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    a.work.take();
+    let written = write(&a.work);
+    let began = Instant::now();
+    a.step_down.step_down(None).await.unwrap();
+    assert!(began.elapsed() >= SHUTDOWN_TIMEOUT, "it had its time");
+    written.join_all().await;
+    assert_eq!(holder(&servers[0]), "nobody");
+    let expected = [
+        "drain (gate open, held by a)",
+        "drained (gate closed, held by a)",
+        "ambiguous true (gate closed, held by a)",
+    ];
+    assert_eq!(a.work.take(), expected);
+}
+
+/// The leader cannot reach the server: long before it gives up for good its writes are cut off.
+#[tokio::test(start_paused = true)]
+async fn writes_are_cut_off_when_the_lease_does_not_protect_them() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    servers[0].down.store(true, Ordering::SeqCst);
+    let (began, work) = (Instant::now(), Arc::clone(&a.work));
+    write(&work).join_all().await;
+    let limit = TIMING.renew_deadline + TIMING.retry;
+    assert!(began.elapsed() <= limit, "cut off after {:?}", began.elapsed());
+    assert!(matches!(a.ended().await, Err(ManagerError::LeadershipLost)));
+    assert!(work.gate.is_closed());
+}
+
+/// A panic of the elector is a loss of the Lease.
+#[tokio::test(start_paused = true)]
+async fn an_election_that_panics_stops_writes_and_the_process() {
+    let servers = [Arc::new(Server::default())];
+    let a = Replica::start("a", &servers);
+    until("a leads", || holder(&servers[0]) == "a").await;
+    let (work, written) = (Arc::clone(&a.work), write(&a.work));
+    servers[0].panics.store(true, Ordering::SeqCst);
+    assert!(matches!(a.ended().await, Err(ManagerError::LeadershipLost)));
+    assert!(work.gate.is_closed());
+    written.join_all().await;
+
+    let b = Replica::start("b", &servers);
+    assert!(matches!(b.ended().await, Err(ManagerError::Election(_))));
+}
+
+/// What plans do to the runtime of everything else: it is not polled at all.
+#[tokio::test]
+async fn a_busy_runtime_delays_neither_renewals_nor_the_end_of_writes() {
+    let server = Arc::new(Server::default());
+    let thread = Threads::Own.one("elect").unwrap();
+    let timing = Timing {
+        lease: Duration::from_secs(2),
+        renew_deadline: Duration::from_millis(400),
+        retry: Duration::from_millis(50),
+    };
+    let lock =
+        Lock { thread: thread.handle().clone(), ..lock_with("a", "main", &server, &Registry::new(), timing) };
+    let (stop, gate) = (CancellationToken::new(), WriteGate::new());
+    assert!(lock.acquire(&stop).await.unwrap());
+    let mut held = std::pin::pin!(lock.hold(&stop, &gate));
+    assert!(futures::poll!(&mut held).is_pending());
+    let count = || server.requests.lock().len();
+    let before = count();
+    while count() < before + 3 {
+        std::thread::yield_now();
+    }
+    assert!(!gate.is_closed());
+    server.down.store(true, Ordering::SeqCst);
+    while !gate.is_closed() {
+        std::thread::yield_now();
+    }
+    assert_eq!(held.await, TermEnd::Lost);
+    thread.join().await;
 }
 
 #[tokio::test(start_paused = true)]

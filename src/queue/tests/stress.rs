@@ -38,6 +38,7 @@ async fn every_key_is_worked_on_after_its_last_add() {
             }
         });
     }
+    #[expect(clippy::disallowed_methods, reason = "what is tested is threads")]
     let adders: Vec<_> = (0..ADDERS)
         .map(|seed| {
             let (queue, cells) = (queue.clone(), Arc::clone(&cells));
