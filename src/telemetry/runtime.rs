@@ -1,13 +1,17 @@
-//! `coxswain_runtime_*`: what the asynchronous runtimes hold and how busy they are, read when it is asked for.
+//! `coxswain_runtime_*`: what the asynchronous runtimes hold and how busy they are, read when it is asked for; and how
+//! late they are, which a task in each of them finds out.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{CounterVec, IntGaugeVec, Opts};
+use prometheus::{CounterVec, Histogram, HistogramVec, IntGaugeVec, Opts};
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use super::metrics::{MetricsError, Registrar};
 use super::registry::Registry;
@@ -18,11 +22,18 @@ pub struct RuntimeMetrics(Arc<Inner>);
 
 struct Inner {
     runtimes: Mutex<Vec<(&'static str, Handle)>>,
+    probes: Mutex<JoinSet<()>>,
     workers: IntGaugeVec,
     tasks: IntGaugeVec,
     queued: IntGaugeVec,
     busy: CounterVec,
+    lateness: HistogramVec,
 }
+
+/// How often it is looked how late a runtime is: a task that holds its only worker for longer than this is always seen.
+const PROBE_EVERY: Duration = Duration::from_millis(250);
+/// Timers go by milliseconds, so that less is none.
+const LATENESS_BUCKETS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 impl RuntimeMetrics {
     /// Registers the metrics; of no runtime yet.
@@ -36,8 +47,16 @@ impl RuntimeMetrics {
             busy,
             "Time that the worker threads of a runtime were busy, in seconds, of all together.",
         );
+        let registrar = Registrar::new(registry);
+        let lateness = registrar.histograms(
+            "coxswain_runtime_lateness_seconds",
+            "How late a runtime took up a task that was due, tried four times a second: for how long other tasks hold its worker threads.",
+            &["runtime"],
+            LATENESS_BUCKETS.to_vec(),
+        )?;
         let metrics = Self(Arc::new(Inner {
             runtimes: Mutex::default(),
+            probes: Mutex::default(),
             workers: gauges("coxswain_runtime_workers", "Worker threads of a runtime.")?,
             tasks: gauges("coxswain_runtime_alive_tasks", "Tasks of a runtime that have not ended.")?,
             queued: gauges(
@@ -45,14 +64,25 @@ impl RuntimeMetrics {
                 "Tasks of a runtime that are ready and that no worker thread has taken up yet.",
             )?,
             busy: CounterVec::new(opts, &["runtime"]).map_err(|error| MetricsError::new(busy, error))?,
+            lateness,
         }));
-        Registrar::new(registry).collector("coxswain_runtime_*", Box::new(metrics.clone()))?;
+        registrar.collector("coxswain_runtime_*", Box::new(metrics.clone()))?;
         Ok(metrics)
     }
 
-    /// Shows a runtime too, by this name.
+    /// Shows a runtime too, by this name. A task is spawned on it.
     pub fn watch(&self, name: &'static str, runtime: Handle) {
+        self.0.probes.lock().spawn_on(probe(self.0.lateness.with_label_values(&[name])), &runtime);
         self.0.runtimes.lock().push((name, runtime));
+    }
+}
+
+/// Sleeps and looks how late it wakes up, for ever.
+async fn probe(lateness: Histogram) {
+    loop {
+        let due = Instant::now() + PROBE_EVERY;
+        sleep_until(due).await;
+        lateness.observe(due.elapsed().as_secs_f64());
     }
 }
 
@@ -92,6 +122,8 @@ impl Collector for RuntimeMetrics {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::{advance, sleep};
+
     use super::*;
     use crate::telemetry::encode_text;
 
@@ -103,11 +135,25 @@ mod tests {
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(async move { drop(ended.await) });
         let page = || encode_text(&registry);
-        assert!(page().contains("coxswain_runtime_alive_tasks{runtime=\"test\"} 1\n"), "{}", page());
+        assert!(page().contains("coxswain_runtime_alive_tasks{runtime=\"test\"} 2\n"), "{}", page());
         assert!(page().contains("coxswain_runtime_workers{runtime=\"test\"} 1\n"), "{}", page());
         drop(end);
         tasks.join_all().await;
-        assert!(page().contains("coxswain_runtime_alive_tasks{runtime=\"test\"} 0\n"), "{}", page());
+        assert!(page().contains("coxswain_runtime_alive_tasks{runtime=\"test\"} 1\n"), "{}", page());
         assert!(page().contains("coxswain_runtime_busy_seconds_total{runtime=\"test\"} "), "{}", page());
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_holds_the_worker_makes_the_runtime_late() {
+        let registry = Registry::new();
+        let metrics = RuntimeMetrics::register(&registry).unwrap();
+        metrics.watch("test", Handle::current());
+        let lateness = metrics.0.lateness.with_label_values(&["test"]);
+        sleep(PROBE_EVERY * 4).await;
+        assert!(lateness.get_sample_count() >= 3 && lateness.get_sample_sum() < 0.1);
+        // As if this task had computed for three seconds: nothing else is polled meanwhile.
+        advance(Duration::from_secs(3)).await;
+        sleep(PROBE_EVERY).await;
+        let late = lateness.get_sample_sum();
+        assert!((2.7..=3.0).contains(&late), "{late}");
     }
 }
