@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use tokio::sync::Mutex;
 
 use crate::harness::{
-    AuditEvent, Caller, Cluster, ControlPlane, Held, LeaseHistory, Manager, Options, until,
+    AuditEvent, Caller, Cluster, ControlPlane, Held, LeaseHistory, Manager, Options, Relay, until,
 };
 
 /// How long anything may take: several times a lease's duration.
@@ -307,4 +307,61 @@ async fn a_released_lease_is_followed_and_a_lost_server_ends_the_leader() {
     assert_eq!(agree(&history, &[&waiting]).await.1.holder, next.holder);
     works(&cluster).await;
     assert_lawful(&history.finish().await);
+}
+
+/// Leadership is to move without a long wait.
+const SHORT: [&str; 3] = [
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+];
+/// Pods of a rollout, enough for one that takes some seconds.
+const PODS: usize = 60;
+
+/// The network swallows what a leader sends, at several moments of a rollout, and delivers it when another leads. Nothing
+/// of the first one's arrives: by then its connections are reset.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_in_a_black_hole_is_followed_and_none_of_its_writes_arrives_late() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let plane = ControlPlane::start(&Options { nodes: 3, args: vec!["--audit"] });
+    let cluster = plane.cluster().await;
+    let history = LeaseHistory::follow(&cluster, LEASE).await;
+    let relay = Relay::start(&plane).await;
+    let master = format!("--master={}", relay.url);
+    let first = plane.coxswain("cut-off", &[&SHORT[..], &[&master]].concat());
+    agree(&history, &[&first]).await;
+    let second = plane.coxswain("follower", &SHORT);
+    for (round, begun) in [1, 5, 20].into_iter().enumerate() {
+        assert_eq!(agree(&history, &[&first, &second]).await.0, 0);
+        let namespace = cluster.namespace("hole").await;
+        let replicas = i32::try_from(PODS).expect("a few");
+        namespace.deployment("web", replicas, serde_json::json!({})).await;
+        until("a rollout under way", LIMIT, || namespace.pods(), |pods| pods.len() >= begun).await;
+        let before = relay.kept();
+        relay.swallow();
+        let last = history.last().expect("a leader");
+        taken_over(&history, &last).await;
+        assert_eq!(agree(&history, &[&second]).await.0, 0);
+        let exit = first.exited(LIMIT).await;
+        assert!(exit.starts_with("exit status 1 "), "{exit}");
+        assert!(relay.kept() > before, "round {round}: it sent nothing");
+        relay.pass_on();
+        until("the network to be empty", LIMIT, || async { relay.undecided() }, |left| *left == 0).await;
+        let settled = || namespace.get_deployment("web");
+        until("the rollout to end", LIMIT, settled, |deployment| {
+            let status = deployment.status.clone().unwrap_or_default();
+            status.available_replicas == Some(replicas) && status.replicas == Some(replicas)
+        })
+        .await;
+        assert_eq!(namespace.pods().await.len(), PODS);
+        first.start_again();
+        second.stop();
+        agree(&history, &[&first]).await;
+        second.start_again();
+    }
+    let history = history.finish().await;
+    assert_lawful(&history);
+    let audit = plane.audit();
+    let written = assert_no_late_write(&terms(&history, &audit), &audit);
+    assert!(written >= 6, "Coxswain led and wrote in {written} terms only");
 }

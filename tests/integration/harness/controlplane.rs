@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use kube::config::Kubeconfig;
 use serde::Deserialize;
 use tempfile::TempDir;
 
@@ -247,6 +248,14 @@ impl ControlPlane {
     pub(crate) fn audit_from(&self, bytes: u64) -> Vec<AuditEvent> {
         assert!(self.report.audit_log.is_absolute(), "this control plane was started without --audit");
         audit::read(&self.report.audit_log, bytes)
+    }
+
+    /// Where the API server listens.
+    pub(crate) fn server(&self) -> std::net::SocketAddr {
+        let kubeconfig = Kubeconfig::read_from(&self.report.kubeconfigs["admin"]).expect("the kubeconfig");
+        let cluster = kubeconfig.clusters.first().and_then(|named| named.cluster.as_ref());
+        let url = cluster.and_then(|cluster| cluster.server.as_deref()).expect("the server's address");
+        url.trim_start_matches("https://").parse().expect("an address and a port")
     }
 
     fn ctl(&self, args: &[&str]) -> String {

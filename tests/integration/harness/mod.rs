@@ -10,6 +10,7 @@ mod lease;
 mod port;
 mod process;
 mod proxy;
+mod relay;
 mod rig;
 mod wait;
 
@@ -20,5 +21,6 @@ pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use port::{Caller, Port};
 pub(crate) use process::Status;
 pub(crate) use proxy::{Fate, Proxy, Tamper};
+pub(crate) use relay::Relay;
 pub(crate) use rig::{event_logger, faulty_clients, runtime, runtime_on};
 pub(crate) use wait::{eventually, turn, until};
