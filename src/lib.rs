@@ -22,6 +22,8 @@ pub mod telemetry;
 pub mod wire;
 
 #[cfg(test)]
+mod behaviour;
+#[cfg(test)]
 mod docs;
 #[cfg(test)]
 mod tidy;
