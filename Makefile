@@ -3,13 +3,15 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# How often `make parity-record` plays each scenario.
+TIMES ?= 2
 # Two jobs: what builds here is sized for two cores.
 CARGO ?= cargo
 export CARGO_BUILD_JOBS ?= 2
-# Integration tests share one control plane; more at a time than this only wait for each other.
+# Integration tests share control planes; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test lint unit clients integration parity-record bench fuzz controlplane docs dashboard clean
+.PHONY: help run test test-all lint unit clients integration parity-record bench fuzz controlplane docs dashboard clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +20,10 @@ run: ## Start a local cluster with Coxswain as its controller manager, and say w
 	@scripts/run.sh
 
 test: lint unit clients integration ## Everything that must pass
+
+test-all: export COXSWAIN_FULL = 1
+test-all: export PROPTEST_CASES ?= 4096
+test-all: test ## The same in full depth: more cases of every property, and the long tests at full length
 
 lint: ## Formatting, clippy with warnings as errors, licences and advisories, the launcher's vet
 	@scripts/lint.sh
@@ -29,11 +35,11 @@ unit: ## Unit and property tests; needs no cluster
 clients: ## The admin clients in Go, Python and TypeScript: generated anew without a difference, linted, unit-tested
 	@scripts/clients.sh check
 
-integration: controlplane ## Tests on a real API server
-	$(CARGO) test --test integration
+integration: controlplane ## Tests on a real API server, and where their time went
+	@scripts/integration.sh
 
 parity-record: controlplane ## Record anew what the Go manager makes of tests/parity (PARITY=TEXT: of those scenarios)
-	COXSWAIN_PARITY_RECORD=1 COXSWAIN_PARITY=$(PARITY) $(CARGO) test --test integration parity::outcomes
+	COXSWAIN_PARITY_RECORD=$(TIMES) COXSWAIN_PARITY=$(PARITY) $(CARGO) test --test integration under_the_go_manager
 
 bench: controlplane ## Side-by-side figures against the Go manager, and micro-benchmarks
 	@scripts/bench.sh

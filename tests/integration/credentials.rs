@@ -8,7 +8,7 @@ use coxswain::registry::REGISTRY;
 use k8s_openapi::api::core::v1::{Endpoints, Secret, Service, ServiceAccount};
 use serde_json::json;
 
-use crate::harness::{AuditEvent, Cluster, ControlPlane, Options, eventually};
+use crate::harness::{AuditEvent, Cluster, ControlPlane, Options, built, eventually};
 
 const LIMIT: Duration = Duration::from_mins(1);
 /// The manager itself.
@@ -42,10 +42,6 @@ const COLLECTOR: &str = "generic-garbage-collector";
 const REPLICAS: &str = "replicas";
 /// A JSON Web Token begins like this (`{"`), and like the second in the base64 of a Secret's data.
 const TOKEN_MARKS: [&str; 2] = ["eyJ", "ZXlK"];
-
-fn built() -> impl Iterator<Item = &'static Descriptor> {
-    REGISTRY.iter().filter(|descriptor| descriptor.build.is_some())
-}
 
 fn descriptor(name: &str) -> Option<&'static Descriptor> {
     REGISTRY.iter().find(|descriptor| descriptor.name == name)

@@ -12,18 +12,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Manager, Options, binaries, turn, until};
+use crate::harness::{ControlPlane, Manager, Options, all_built, binaries, built, by_depth, turn, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 const POPULATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/handover.yaml");
-/// Both managers run the controllers that are built.
-const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
-    serviceaccount-token-controller,root-ca-certificate-publisher-controller,endpoints-controller,\
-    endpointslice-controller,endpointslice-mirroring-controller,\
-    garbage-collector-controller,namespace-controller,resourcequota-controller,service-cidr-controller";
 /// Leadership is to move without a long wait.
-const ARGS: [&str; 5] = [
-    CONTROLLERS,
+const ARGS: [&str; 4] = [
     "--resource-quota-sync-period=10s",
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",
@@ -76,7 +70,8 @@ async fn quiet(plane: &ControlPlane) -> State {
 
 /// Watches a manager for a while: what it wrote, by verb and path.
 async fn watched(plane: &ControlPlane, user_agent: &str) -> BTreeSet<String> {
-    let seconds = std::env::var("HANDOVER_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(15);
+    let seconds =
+        std::env::var("HANDOVER_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(by_depth(15, 60));
     let from = plane.audit().len();
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     written(plane, user_agent, from)
@@ -233,9 +228,12 @@ async fn leads(plane: &ControlPlane, before: &str) -> String {
 
 #[tokio::test]
 async fn everything_changes_hands_twice_and_nothing_changes() {
+    // Both managers run the controllers that are built.
+    let controllers = all_built();
+    let args = [&[controllers.as_str()][..], &ARGS].concat();
     let _turn = turn().await;
     let plane = ControlPlane::start(&Options { nodes: 3, args: vec!["--audit"] });
-    let go = plane.go_manager("go-1", &ARGS);
+    let go = plane.go_manager("go-1", &args);
     let first = leads(&plane, "").await;
     populate(&plane).await;
     let before = quiet(&plane).await;
@@ -245,7 +243,7 @@ async fn everything_changes_hands_twice_and_nothing_changes() {
 
     let from = plane.audit().len();
     go.stop();
-    let ours = plane.coxswain("coxswain", &ARGS);
+    let ours = plane.coxswain("coxswain", &args);
     let second = leads(&plane, &first).await;
     running(&ours).await;
     watched(&plane, "coxswain/").await;
@@ -255,7 +253,7 @@ async fn everything_changes_hands_twice_and_nothing_changes() {
 
     let from = plane.audit().len();
     ours.stop();
-    plane.go_manager("go-2", &ARGS);
+    plane.go_manager("go-2", &args);
     leads(&plane, &second).await;
     watched(&plane, "kube-controller-manager/").await;
     assert_eq!(
@@ -270,7 +268,7 @@ async fn everything_changes_hands_twice_and_nothing_changes() {
 
 /// Waits until every controller of Coxswain runs.
 async fn running(manager: &Manager<'_>) {
-    let count = CONTROLLERS.split(',').count();
+    let count = built().count();
     let log = || async { manager.log() };
     until("all controllers to run", LIMIT, log, |log| {
         let started = log.lines().filter(|line| line.contains("\"started\" controller="));

@@ -19,6 +19,7 @@ mod endpointslices;
 mod executor;
 mod faults;
 mod garbage_collection;
+mod gated;
 mod handover;
 mod informers;
 mod leadership;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
-/// Both managers run the controllers that are built, so that what differs is ours.
+/// Both managers run what Deployments need and nothing else, so that what differs is ours.
 const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller";
 /// Leadership is to move without a long wait.

@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use coxswain::admin::proto;
-use coxswain::registry::REGISTRY;
 
 pub(crate) use self::caller::Admin;
 pub(crate) use self::caller::{Who, files};
@@ -41,9 +40,9 @@ fn operator(plane: &ControlPlane) -> PathBuf {
     plane.identity("operator", &["operators"])
 }
 
-/// The names of the controllers that are built, all of which run by default.
+/// The names of the controllers that are built.
 pub(crate) fn built() -> Vec<&'static str> {
-    REGISTRY.iter().filter(|row| row.build.is_some()).map(|row| row.name).collect()
+    crate::harness::built().map(|row| row.name).collect()
 }
 
 /// Waits until every controller that is built runs.

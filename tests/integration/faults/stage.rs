@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, PostParams};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, SemaphorePermit};
 
 use super::line::{Line, Trouble};
 use crate::harness::{
@@ -71,7 +71,7 @@ pub(super) trait Scenario {
 /// own, and what they do is wait for the most part.
 pub(super) struct Shared {
     pub(super) plane: ControlPlane,
-    _turn: MutexGuard<'static, ()>,
+    _turn: SemaphorePermit<'static, ()>,
 }
 
 /// The one that is there, or a new one.

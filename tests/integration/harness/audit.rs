@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -79,6 +79,17 @@ impl AuditEvent {
         ids.and_then(|ids| ids.first()).map_or("", String::as_str)
     }
 
+    /// Whether it was answered with success.
+    pub(crate) fn succeeded(&self) -> bool {
+        (200..300).contains(&self.response_status.code)
+    }
+
+    /// Where its object is: a namespace, or for an object in none its own name.
+    pub(crate) fn place(&self) -> &str {
+        let ObjectRef { namespace, name, .. } = &self.object_ref;
+        if namespace.is_empty() { name } else { namespace }
+    }
+
     /// `RESOURCE` or `RESOURCE/SUBRESOURCE`.
     pub(crate) fn resource(&self) -> String {
         let ObjectRef { resource, subresource, .. } = &self.object_ref;
@@ -89,7 +100,7 @@ impl AuditEvent {
     pub(crate) fn is_done_by_us(&self, verb: &str, resource: &str, namespace: &str) -> bool {
         self.user_agent.starts_with("coxswain/")
             && self.verb == verb
-            && (200..300).contains(&self.response_status.code)
+            && self.succeeded()
             && (self.resource().as_str(), self.object_ref.namespace.as_str()) == (resource, namespace)
     }
 
@@ -99,17 +110,45 @@ impl AuditEvent {
     }
 }
 
+/// The log as it grows: each event once.
+pub(crate) struct AuditTail {
+    path: PathBuf,
+    /// How much has been read.
+    bytes: u64,
+}
+
+impl AuditTail {
+    /// From the beginning of the log on.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, bytes: 0 }
+    }
+
+    /// What was logged since the last time.
+    pub(crate) fn more(&mut self) -> Vec<AuditEvent> {
+        let (events, length) = parse(&self.path, self.bytes);
+        self.bytes += length;
+        events
+    }
+}
+
 /// Reads the log from this many bytes on, a line's beginning, as far as it is written.
 pub(super) fn read(path: &Path, from: u64) -> Vec<AuditEvent> {
+    parse(path, from).0
+}
+
+/// The same, and the length of what was read.
+fn parse(path: &Path, from: u64) -> (Vec<AuditEvent>, u64) {
     let mut file = File::open(path).expect("the audit log");
     file.seek(SeekFrom::Start(from)).expect("its length is known");
-    let mut text = String::new();
-    file.read_to_string(&mut text).expect("the audit log");
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).expect("the audit log");
     // The server may be in the middle of a line.
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let events = whole.lines().map(|line| -> AuditEvent {
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let text = std::str::from_utf8(&bytes[..whole]).expect("whole lines are text");
+    let events = text.lines().map(|line| -> AuditEvent {
         serde_json::from_str(line).unwrap_or_else(|error| panic!("audit log: {error}: {line}"))
     });
     // The end of a watch has a line of its own.
-    events.filter(|event| event.verb != "watch" || event.stage == "ResponseStarted").collect()
+    let events = events.filter(|event| event.verb != "watch" || event.stage == "ResponseStarted");
+    (events.collect(), whole as u64)
 }

@@ -13,14 +13,23 @@ use kube::config::Kubeconfig;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use super::audit::{self, AuditEvent};
+use super::audit::{self, AuditEvent, AuditTail};
 use super::port::{Caller, Page, Port};
-use super::{Cluster, until};
+use super::{Cluster, timing, until};
 
 /// Lines of a component's log that a failed test prints.
 const LOG_TAIL: usize = 60;
 /// When this is set, control planes leave their directories, with all logs, in the directory for temporary files.
 const KEEP: &str = "COXSWAIN_KEEP";
+
+/// Gates of controllers that are off by default in Kubernetes 1.36, and of the APIs that they read.
+const GATES: &str = "ClusterTrustBundle=true,DRADeviceTaintRules=true,DRAResourcePoolStatus=true,\
+    DRAWorkloadResourceClaims=true,GangScheduling=true,GenericWorkload=true,PodCertificateRequest=true,\
+    StorageVersionAPI=true,StorageVersionMigrator=true,WorkloadWithJob=true";
+/// The versions in which these APIs are served.
+const RUNTIME_CONFIG: &str = "runtime-config=certificates.k8s.io/v1beta1=true,internal.apiserver.k8s.io/v1alpha1=true,\
+    resource.k8s.io/v1alpha3=true,resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true,\
+    storagemigration.k8s.io/v1beta1=true";
 
 /// What a control plane is started with.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +109,7 @@ pub(crate) fn binaries() -> &'static Path {
 impl ControlPlane {
     /// Starts a control plane of its own.
     pub(crate) fn start(options: &Options) -> Self {
+        let _starting = timing::starts();
         let kept = std::env::var_os(KEEP).is_some();
         let dir = tempfile::Builder::new().prefix("coxswain-").disable_cleanup(kept).tempdir();
         let dir = dir.expect("a directory");
@@ -133,10 +143,22 @@ impl ControlPlane {
     /// The one that tests share, with Coxswain as its only manager. Each test keeps to namespaces of its own.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+        timing::begin();
         SHARED.get_or_init(|| {
             let plane = Self::start(&Options { nodes: 5, args: vec!["--audit"] });
             plane.coxswain("coxswain", &[]);
             plane
+        })
+    }
+
+    /// Another one that tests share: with the feature gates and APIs of controllers that are off by default. It has no
+    /// manager; tests start their own, which gets the gates too. It is only there when a test asks for it.
+    pub(crate) fn gated() -> &'static Self {
+        static GATED: OnceLock<ControlPlane> = OnceLock::new();
+        timing::begin();
+        GATED.get_or_init(|| {
+            let args = vec!["--audit", "--feature-gates", GATES, "--apiserver-arg", RUNTIME_CONFIG];
+            Self::start(&Options { nodes: 3, args })
         })
     }
 
@@ -256,6 +278,12 @@ impl ControlPlane {
         let cluster = kubeconfig.clusters.first().and_then(|named| named.cluster.as_ref());
         let url = cluster.and_then(|cluster| cluster.server.as_deref()).expect("the server's address");
         url.trim_start_matches("https://").parse().expect("an address and a port")
+    }
+
+    /// Its audit log from the beginning on, to be read as it grows.
+    pub(crate) fn audit_tail(&self) -> AuditTail {
+        assert!(self.report.audit_log.is_absolute(), "this control plane was started without --audit");
+        AuditTail::new(self.report.audit_log.clone())
     }
 
     fn ctl(&self, args: &[&str]) -> String {

@@ -4,6 +4,7 @@
 //! as the test binary: its standard input is ours, and it ends with it. Everything listens on loopback, on free ports.
 
 mod audit;
+mod controllers;
 mod controlplane;
 mod kubernetes;
 mod lease;
@@ -12,9 +13,11 @@ mod process;
 mod proxy;
 mod relay;
 mod rig;
+mod timing;
 mod wait;
 
-pub(crate) use audit::AuditEvent;
+pub(crate) use audit::{AuditEvent, AuditTail};
+pub(crate) use controllers::{all_built, built};
 pub(crate) use controlplane::{ControlPlane, KeyPair, Manager, Options, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace, object};
 pub(crate) use lease::{Held, LeaseHistory};
@@ -23,4 +26,4 @@ pub(crate) use process::Status;
 pub(crate) use proxy::{Fate, Proxy, Tamper};
 pub(crate) use relay::Relay;
 pub(crate) use rig::{event_logger, faulty_clients, runtime, runtime_on};
-pub(crate) use wait::{eventually, turn, until};
+pub(crate) use wait::{by_depth, eventually, turn, turn_beside_another, until};

@@ -1,11 +1,13 @@
-//! Waiting for conditions, never for time; and for one's turn.
+//! Waiting for conditions, never for time; and for one's turn. How long a test of chance goes on.
 
 use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
+
+use super::timing;
 
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(100);
@@ -41,9 +43,26 @@ where
     until(what, limit, holds, |held| *held).await;
 }
 
-/// A turn among the tests that start a control plane of their own: one of them at a time is enough for a small
-/// machine. Held until it is dropped.
-pub(crate) async fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    TURN.lock().await
+/// How much of what has no natural end a test does: what is `usual`, or all in `make test-all`.
+pub(crate) fn by_depth<T>(usual: T, full: T) -> T {
+    if std::env::var_os("COXSWAIN_FULL").is_some() { full } else { usual }
+}
+
+/// Planes that may work at a time, beside the one that is shared by all: more only wait for each other on a small machine.
+static TURNS: Semaphore = Semaphore::const_new(PLANES);
+const PLANES: usize = 2;
+
+/// A turn among the tests that start a control plane of their own, while no other has one. Held until it is dropped.
+pub(crate) async fn turn() -> SemaphorePermit<'static> {
+    take(PLANES as u32).await
+}
+
+/// A turn that another may have beside this one: for tests that wait more than they work.
+pub(crate) async fn turn_beside_another() -> SemaphorePermit<'static> {
+    take(1).await
+}
+
+async fn take(turns: u32) -> SemaphorePermit<'static> {
+    let _waiting = timing::waits();
+    TURNS.acquire_many(turns).await.expect("it is never closed")
 }
