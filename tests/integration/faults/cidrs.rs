@@ -160,7 +160,7 @@ async fn lags(stage: &Stage<'_>) {
 async fn no_range_goes_while_addresses_hang_on_it() {
     let shared = shared().await;
     let stage = Stage::start::<Ranges>(&shared.plane).await;
-    stage.endure::<Ranges>().await;
+    stage.endures_faults::<Ranges>().await;
     lags(&stage).await;
-    stage.rests::<Ranges>().await;
+    stage.stays::<Ranges>().await;
 }

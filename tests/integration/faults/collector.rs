@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::line::Trouble;
+use super::line::WriteFault;
 use super::stage::{LIMIT, Outcome, Place, Scenario, Stage, shared};
 use crate::harness::{Caller, eventually, until};
 
@@ -234,7 +234,7 @@ async fn lags(stage: &Stage<'_>) {
 async fn rescued_in_time(stage: &Stage<'_>) {
     let place = stage.empty::<Collection>().await;
     stage.leave(&place);
-    stage.line.trouble(place.name(), Trouble::None);
+    stage.line.set_fault(place.name(), WriteFault::None);
     let live = create(&place, "ConfigMap", "live", &[]).await;
     let dead = create(&place, "ConfigMap", "dead", &[]).await;
     let all: Vec<String> = (0..5).map(|at| format!("rescued-{at}")).collect();
@@ -257,8 +257,8 @@ async fn rescued_in_time(stage: &Stage<'_>) {
 async fn only_those_go_who_must() {
     let shared = shared().await;
     let stage = Stage::start::<Collection>(&shared.plane).await;
-    stage.endure::<Collection>().await;
+    stage.endures_faults::<Collection>().await;
     lags(&stage).await;
     rescued_in_time(&stage).await;
-    stage.rests::<Collection>().await;
+    stage.stays::<Collection>().await;
 }

@@ -1,6 +1,6 @@
-//! The line between a manager and the API server, and the trouble on it.
+//! The line between a manager and the API server, and the faults on it.
 //!
-//! Trouble is of a place (see [`super::stage`]): it befalls the writes that concern it and no others. Watches are
+//! WriteFault is of a place (see [`super::stage`]): it befalls the writes that concern it and no others. Watches are
 //! everybody's: all of a resource are held up, or all of them are cut.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ const CUTS: usize = 2;
 
 /// What goes wrong with the writes of a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum WriteFault {
     /// Nothing does.
     #[default]
     None,
@@ -46,17 +46,17 @@ pub(super) struct Line {
     unsteady: Mutex<Option<BTreeMap<String, Unsteady>>>,
 }
 
-/// What happened to the writes of a place since its trouble began.
+/// What happened to the writes of a place since its fault began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
-    trouble: Trouble,
+    fault: WriteFault,
     /// Let through, and answered with success or not answered yet.
     begun: usize,
     /// Let through, and not answered yet.
     under_way: usize,
     /// Carried out.
     pub(super) carried: usize,
-    /// How often the trouble was met.
+    /// How often the fault was met.
     pub(super) met: usize,
     /// Answers by status.
     pub(super) answers: BTreeMap<u16, usize>,
@@ -87,7 +87,7 @@ struct Unsteady {
 }
 
 impl Line {
-    /// Without trouble. `admin` is who interferes.
+    /// Without faults. `admin` is who interferes.
     pub(super) fn new(admin: Client) -> Self {
         Self {
             admin,
@@ -98,17 +98,17 @@ impl Line {
         }
     }
 
-    /// From here on a place has this trouble and no other; its account begins anew.
-    pub(super) fn trouble(&self, place: &str, trouble: Trouble) {
-        self.accounts.lock().insert(place.to_owned(), Account { trouble, ..Account::default() });
+    /// From here on a place has this fault and no other; its account begins anew.
+    pub(super) fn set_fault(&self, place: &str, fault: WriteFault) {
+        self.accounts.lock().insert(place.to_owned(), Account { fault, ..Account::default() });
     }
 
     /// The same as soon as no write is under way; whether that is so. What was asked for before is not to be counted.
-    pub(super) fn trouble_if_quiet(&self, place: &str, trouble: Trouble) -> bool {
+    pub(super) fn set_fault_if_quiet(&self, place: &str, fault: WriteFault) -> bool {
         let mut accounts = self.accounts.lock();
         let is_quiet = accounts.get(place).is_none_or(|account| account.under_way == 0);
         if is_quiet {
-            accounts.insert(place.to_owned(), Account { trouble, ..Account::default() });
+            accounts.insert(place.to_owned(), Account { fault, ..Account::default() });
         }
         is_quiet
     }
@@ -169,7 +169,7 @@ impl Line {
         let mut accounts = self.accounts.lock();
         let account = accounts.get_mut(place)?;
         let asked = account.asked.get(&format!("{method} {target}")).copied().unwrap_or(0);
-        if account.trouble != Trouble::Conflicts || asked >= CONFLICTS {
+        if account.fault != WriteFault::Conflicts || asked >= CONFLICTS {
             return None;
         }
         account.met += 1;
@@ -190,20 +190,20 @@ impl Line {
         let account = accounts.entry(place).or_default();
         let asked = account.asked.entry(what).or_default();
         *asked += 1;
-        let fate = match account.trouble {
-            Trouble::LosesAnswers if *asked == 1 => {
+        let fate = match account.fault {
+            WriteFault::LosesAnswers if *asked == 1 => {
                 account.met += 1;
                 Fate::LosesAnswer
             }
-            Trouble::StopsAfter(most) if account.begun >= most => {
+            WriteFault::StopsAfter(most) if account.begun >= most => {
                 account.met += 1;
                 Fate::Lost
             }
-            Trouble::StopsAfter(most) => {
+            WriteFault::StopsAfter(most) => {
                 account.begun += 1;
                 if account.begun == most { Fate::LosesAnswer } else { Fate::Passes }
             }
-            Trouble::None | Trouble::Conflicts | Trouble::LosesAnswers => Fate::Passes,
+            WriteFault::None | WriteFault::Conflicts | WriteFault::LosesAnswers => Fate::Passes,
         };
         account.under_way += usize::from(fate != Fate::Lost);
         fate

@@ -3,225 +3,178 @@
 
 use std::collections::BTreeMap;
 
-use coxswain::controllers::network::endpointslice_mirroring;
-use coxswain::framework::Descriptor;
-use k8s_openapi::api::core::v1::{EndpointAddress, Endpoints, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::ordeal::{LIMIT, Mortal, Ordeal, namespace};
-use crate::harness::{ControlPlane, Namespace, Options, turn, until};
+use super::stage::{LIMIT, Outcome, Place, Scenario, Stage, shared};
+use crate::harness::until;
 
-const ALONE: &str = "--controllers=endpointslice-mirroring-controller";
-const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-const SERVICES: usize = 8;
-/// A slice that somebody else makes for the last of them.
+/// Services whose Endpoints are written by hand, by what becomes of them.
+const CHANGE: &str = "change";
+const GO: &str = "go";
+const COME_AGAIN: &str = "come-again";
+const LOSE_SERVICE: &str = "lose-service";
+const ASK_NOT_TO_BE: &str = "ask-not-to-be";
+const BECOME_A_LOCK: &str = "become-a-lock";
+const SERVICES: [&str; 6] = [CHANGE, GO, COME_AGAIN, LOSE_SERVICE, ASK_NOT_TO_BE, BECOME_A_LOCK];
+/// A slice that somebody else makes for the first of them.
 const BY_HAND: &str = "by-hand";
 
-static MIRRORING: Descriptor = endpointslice_mirroring::DESCRIPTOR;
-
-/// A slice: its Service, the UID of what it mirrors, its family, its ports, and its addresses with their readiness.
-type Mirrored = (String, String, String, String, BTreeMap<String, bool>);
-
-fn name(at: usize) -> String {
-    format!("manual-{at}")
-}
-
-async fn create_services(namespace: &Namespace) {
-    for at in 0..SERVICES {
-        let spec = json!({ "ports": [{ "port": 80 }] });
-        let _: Service = namespace.create(json!({ "metadata": { "name": name(at) }, "spec": spec })).await;
-    }
-}
+struct Mirrors;
 
 /// Subsets that come to three slices.
-fn three(at: usize) -> Value {
-    let ip = |last: usize| json!({ "ip": format!("10.1.{at}.{last}") });
+fn three() -> Value {
     json!([
         {
-            "addresses": [ip(1), ip(2), ip(3), { "ip": format!("fd00::1:{at}") }],
-            "notReadyAddresses": [ip(4)],
+            "addresses": [{ "ip": "10.1.0.1" }, { "ip": "10.1.0.2" }, { "ip": "10.1.0.3" }, { "ip": "fd00::1" }],
+            "notReadyAddresses": [{ "ip": "10.1.0.4" }],
             "ports": [{ "name": "http", "port": 8080 }],
         },
-        { "addresses": [ip(5)], "ports": [{ "name": "metrics", "port": 9090 }] },
+        { "addresses": [{ "ip": "10.1.0.5" }], "ports": [{ "name": "metrics", "port": 9090 }] },
     ])
 }
 
 /// Subsets that come to two: one with other addresses, one with other ports.
-fn two(at: usize) -> Value {
-    let ip = |last: usize| json!({ "ip": format!("10.1.{at}.{last}") });
+fn two() -> Value {
     json!([
         {
-            "addresses": [ip(2), ip(4), ip(6)],
-            "notReadyAddresses": [ip(1)],
+            "addresses": [{ "ip": "10.1.0.2" }, { "ip": "10.1.0.4" }, { "ip": "10.1.0.6" }],
+            "notReadyAddresses": [{ "ip": "10.1.0.1" }],
             "ports": [{ "name": "http", "port": 8080 }],
         },
-        { "addresses": [ip(5)], "ports": [{ "name": "metrics", "port": 9091 }] },
+        { "addresses": [{ "ip": "10.1.0.5" }], "ports": [{ "name": "metrics", "port": 9091 }] },
     ])
 }
 
-async fn create_endpoints(namespace: &Namespace, at: usize, subsets: Value) {
-    let _: Endpoints =
-        namespace.create(json!({ "metadata": { "name": name(at) }, "subsets": subsets })).await;
-}
-
-async fn patch_endpoints(namespace: &Namespace, at: usize, patch: Value) {
-    let api = namespace.api::<Endpoints>();
-    api.patch(&name(at), &PatchParams::default(), &Patch::Merge(patch)).await.expect("patched");
-}
-
-async fn create_all(namespace: &Namespace) -> Value {
-    create_services(namespace).await;
-    for at in 0..SERVICES {
-        create_endpoints(namespace, at, three(at)).await;
-    }
-    let labels = json!({ "kubernetes.io/service-name": name(SERVICES - 1), MANAGED_BY: "tests" });
-    let slice = json!({
-        "metadata": { "name": BY_HAND, "labels": labels },
-        "addressType": "IPv4",
-        "endpoints": [{ "addresses": ["10.1.9.9"] }],
-    });
-    let slice: EndpointSlice = namespace.create(slice).await;
-    serde_json::to_value(slice).expect("JSON")
-}
-
-/// All change, some go, some are not to be mirrored any more, and one comes again.
-async fn change_all(namespace: &Namespace) {
-    for at in 0..SERVICES {
-        patch_endpoints(namespace, at, json!({ "subsets": two(at) })).await;
-    }
-    let deletion = DeleteParams::default();
-    for at in [0, 3] {
-        namespace.api::<Endpoints>().delete(&name(at), &deletion).await.expect("deleted");
-    }
-    namespace.api::<Service>().delete(&name(1), &deletion).await.expect("deleted");
-    let skip = json!({ "endpointslice.kubernetes.io/skip-mirror": "true" });
-    patch_endpoints(namespace, 2, json!({ "metadata": { "labels": skip } })).await;
-    create_endpoints(namespace, 3, two(3)).await;
-    let leader = json!({ "control-plane.alpha.kubernetes.io/leader": "{}" });
-    patch_endpoints(namespace, 4, json!({ "metadata": { "annotations": leader } })).await;
-}
-
-/// The reverse, as far as there is one.
-async fn change_back(namespace: &Namespace) {
-    patch_endpoints(namespace, 2, json!({ "metadata": { "labels": null } })).await;
-    patch_endpoints(namespace, 4, json!({ "metadata": { "annotations": null } })).await;
-    for at in 2..SERVICES {
-        patch_endpoints(namespace, at, json!({ "subsets": three(at) })).await;
+/// What is seen of mirrors of [`three`] and of [`two`]: by family and ports, whether each address is ready.
+fn mirrored(subsets: &Value) -> Value {
+    if *subsets == three() {
+        json!({
+            "IPv4 http:8080": { "10.1.0.1": true, "10.1.0.2": true, "10.1.0.3": true, "10.1.0.4": false },
+            "IPv6 http:8080": { "fd00::1": true },
+            "IPv4 metrics:9090": { "10.1.0.5": true },
+        })
+    } else {
+        json!({
+            "IPv4 http:8080": { "10.1.0.1": false, "10.1.0.2": true, "10.1.0.4": true, "10.1.0.6": true },
+            "IPv4 metrics:9091": { "10.1.0.5": true },
+        })
     }
 }
 
-/// What Endpoints come to that are mirrored.
-fn of(endpoints: &Endpoints) -> Vec<Mirrored> {
-    let mut slices: BTreeMap<(String, String), BTreeMap<String, bool>> = BTreeMap::new();
-    for subset in endpoints.subsets.iter().flatten() {
-        let ports = subset.ports.iter().flatten();
-        let ports: Vec<String> =
-            ports.map(|port| format!("{}:{}", port.name.clone().unwrap_or_default(), port.port)).collect();
-        let mut enter = |address: &EndpointAddress, is_ready: bool| {
-            let family = if address.ip.contains(':') { "IPv6" } else { "IPv4" };
-            let slice = slices.entry((family.to_owned(), ports.join(" "))).or_default();
-            slice.insert(address.ip.clone(), is_ready);
-        };
-        subset.addresses.iter().flatten().for_each(|address| enter(address, true));
-        subset.not_ready_addresses.iter().flatten().for_each(|address| enter(address, false));
-    }
-    let meta = &endpoints.metadata;
-    let (name, uid) = (meta.name.clone().unwrap_or_default(), meta.uid.clone().unwrap_or_default());
-    slices
-        .into_iter()
-        .map(|((family, ports), addresses)| (name.clone(), uid.clone(), family, ports, addresses))
-        .collect()
+async fn create(place: &Place, name: &str, subsets: &Value) {
+    let body = json!({ "metadata": { "name": name }, "subsets": subsets });
+    let _: Endpoints = place.namespace.create(body).await;
 }
 
-/// What there should be, but for those `excluded`.
-async fn expected(namespace: &Namespace, excluded: &[usize]) -> Vec<Mirrored> {
-    let list = namespace.api::<Endpoints>().list(&ListParams::default()).await.expect("Endpoints");
-    let excluded: Vec<String> = excluded.iter().map(|at| name(*at)).collect();
-    let is_mirrored = |endpoints: &&Endpoints| {
-        !endpoints.metadata.name.as_ref().is_some_and(|name| excluded.contains(name))
-    };
-    let mut all: Vec<Mirrored> = list.items.iter().filter(is_mirrored).flat_map(of).collect();
-    all.sort();
-    all
+async fn patch(place: &Place, name: &str, patch: Value) {
+    let api = place.namespace.api::<Endpoints>();
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("patched");
 }
 
-/// What there is.
-async fn mirrors(namespace: &Namespace) -> Vec<Mirrored> {
-    let list = ListParams::default().labels(&format!("{MANAGED_BY}={MIRROR}"));
-    let list = namespace.api::<EndpointSlice>().list(&list).await.expect("slices");
-    let mirrored = |slice: EndpointSlice| {
-        let labels = slice.metadata.labels.unwrap_or_default();
-        let owner = slice.metadata.owner_references.unwrap_or_default();
-        let ports = slice.ports.unwrap_or_default().into_iter();
-        let port = |name: Option<String>, port: Option<i32>| {
-            format!("{}:{}", name.unwrap_or_default(), port.unwrap_or_default())
-        };
-        let ports: Vec<String> = ports.map(|each| port(each.name, each.port)).collect();
-        let mut addresses = BTreeMap::new();
-        for endpoint in slice.endpoints.unwrap_or_default() {
-            let is_ready = endpoint.conditions.and_then(|each| each.ready).unwrap_or_default();
-            for address in endpoint.addresses {
-                let twice = addresses.insert(address, is_ready);
-                assert_eq!(twice, None, "an address is in a slice twice");
-            }
+/// The family and ports of a slice, and its addresses with their readiness.
+fn content(slice: EndpointSlice) -> (String, Value) {
+    let ports = slice.ports.unwrap_or_default().into_iter();
+    let ports: Vec<String> = ports
+        .map(|each| format!("{}:{}", each.name.unwrap_or_default(), each.port.unwrap_or_default()))
+        .collect();
+    let mut addresses: BTreeMap<String, Vec<bool>> = BTreeMap::new();
+    for endpoint in slice.endpoints.unwrap_or_default() {
+        let is_ready = endpoint.conditions.and_then(|each| each.ready).unwrap_or_default();
+        for address in endpoint.addresses {
+            addresses.entry(address).or_default().push(is_ready);
         }
-        let uid = owner.into_iter().map(|owner| owner.uid).collect();
-        (labels["kubernetes.io/service-name"].clone(), uid, slice.address_type, ports.join(" "), addresses)
-    };
-    let mut all: Vec<Mirrored> = list.items.into_iter().map(mirrored).collect();
-    all.sort();
-    all
+    }
+    // An address that is in a slice twice shows as a list.
+    let shown = addresses.into_iter().map(|(address, ready)| match ready[..] {
+        [is_ready] => (address, is_ready.into()),
+        _ => (address, ready.into()),
+    });
+    (format!("{} {}", slice.address_type, ports.join(" ")), Value::Object(shown.collect()))
 }
 
-/// Waits until Endpoints are mirrored, each slice once, but for those `excluded`.
-async fn settled(namespace: &Namespace, excluded: &[usize], count: usize) {
-    let agree = async || (expected(namespace, excluded).await, mirrors(namespace).await);
-    let (all, _) =
-        until("Endpoints are mirrored", LIMIT, agree, |(expected, mirrors)| expected == mirrors).await;
-    assert_eq!(all.len(), count, "{all:?}");
-}
+impl Scenario for Mirrors {
+    const CONTROLLER: &'static str = "endpointslice-mirroring-controller";
+    const ACCOUNT: &'static str = "endpointslicemirroring-controller";
 
-async fn by_hand(namespace: &Namespace) -> Value {
-    serde_json::to_value(namespace.api::<EndpointSlice>().get(BY_HAND).await.expect("a slice")).expect("JSON")
-}
+    async fn prepare(place: &Place) {
+        for name in SERVICES {
+            let spec = json!({ "ports": [{ "port": 80 }] });
+            let _: Service =
+                place.namespace.create(json!({ "metadata": { "name": name }, "spec": spec })).await;
+            create(place, name, &three()).await;
+        }
+        let labels = json!({
+            "kubernetes.io/service-name": CHANGE, "endpointslice.kubernetes.io/managed-by": "tests",
+        });
+        let slice = json!({
+            "metadata": { "name": BY_HAND, "labels": labels },
+            "addressType": "IPv4",
+            "endpoints": [{ "addresses": ["10.1.9.9"], "conditions": { "ready": true } }],
+        });
+        let _: EndpointSlice = place.namespace.create(slice).await;
+        let mut all: Outcome = SERVICES.map(|name| (name.to_owned(), mirrored(&three()))).into();
+        all.insert(BY_HAND.to_owned(), json!({ "IPv4 ": { "10.1.9.9": true } }));
+        until("the first mirrors", LIMIT, || Self::outcome(place), |outcome| *outcome == all).await;
+    }
 
-/// The controller in this process, with faults on its requests and on its watches.
-async fn faulty(plane: &ControlPlane) {
-    let ordeal = Ordeal::start(plane, &MIRRORING, "*/endpointslices*", |_| {}).await;
-    let namespace = &ordeal.namespace;
-    let other = create_all(namespace).await;
-    settled(namespace, &[], 3 * SERVICES).await;
-    change_all(namespace).await;
-    settled(namespace, &[1, 2, 4], 2 * (SERVICES - 4)).await;
-    ordeal.relieve(15);
-    ordeal.refused(3 * SERVICES, change_back).await;
-    settled(namespace, &[1], 3 * (SERVICES - 2)).await;
-    assert_eq!(other, by_hand(namespace).await);
-    ordeal.end().await;
-}
+    async fn act(place: &Place) {
+        let deletion = DeleteParams::default();
+        patch(place, CHANGE, json!({ "subsets": two() })).await;
+        let endpoints = place.namespace.api::<Endpoints>();
+        for name in [GO, COME_AGAIN] {
+            endpoints.delete(name, &deletion).await.expect("deleted");
+        }
+        place.namespace.api::<Service>().delete(LOSE_SERVICE, &deletion).await.expect("deleted");
+        let skip = json!({ "endpointslice.kubernetes.io/skip-mirror": "true" });
+        patch(place, ASK_NOT_TO_BE, json!({ "metadata": { "labels": skip } })).await;
+        create(place, COME_AGAIN, &two()).await;
+        let leader = json!({ "control-plane.alpha.kubernetes.io/leader": "{}" });
+        patch(place, BECOME_A_LOCK, json!({ "metadata": { "annotations": leader } })).await;
+    }
 
-/// The whole manager is killed between its writes, again and again.
-async fn killed(plane: &ControlPlane) {
-    let namespace = namespace(plane, "killed").await;
-    let other = create_all(&namespace).await;
-    let manager = Mortal::start(plane, &[ALONE], &namespace, "endpointslices");
-    manager.dies_after(0, 4).await;
-    settled(&namespace, &[], 3 * SERVICES).await;
-    manager.dies(4, change_all).await;
-    settled(&namespace, &[1, 2, 4], 2 * (SERVICES - 4)).await;
-    manager.dies(3, change_back).await;
-    settled(&namespace, &[1], 3 * (SERVICES - 2)).await;
-    assert_eq!(other, by_hand(&namespace).await);
-    manager.stop();
+    /// Slices by the Endpoints that are mirrored, of which each has the UID; that of somebody else by its own name.
+    async fn outcome(place: &Place) -> Outcome {
+        let list = ListParams::default();
+        let endpoints = place.namespace.api::<Endpoints>().list(&list).await.expect("Endpoints").items;
+        let uids: Vec<Option<String>> = endpoints.into_iter().map(|each| each.metadata.uid).collect();
+        let mut outcome = Outcome::new();
+        for slice in place.namespace.api::<EndpointSlice>().list(&list).await.expect("slices").items {
+            let labels = slice.metadata.labels.clone().unwrap_or_default();
+            let owner =
+                slice.metadata.owner_references.iter().flatten().next().map(|owner| owner.uid.clone());
+            let name = match &owner {
+                None => slice.metadata.name.clone().unwrap_or_default(),
+                Some(_) if uids.contains(&owner) => labels["kubernetes.io/service-name"].clone(),
+                Some(_) => format!("{} as it was", labels["kubernetes.io/service-name"]),
+            };
+            let (mut key, content) = content(slice);
+            let slices = outcome.entry(name).or_insert_with(|| json!({}));
+            while slices.get(&key).is_some() {
+                key.push_str(" again");
+            }
+            slices[key] = content;
+        }
+        outcome
+    }
+
+    fn expected() -> Outcome {
+        [
+            (CHANGE, mirrored(&two())),
+            (COME_AGAIN, mirrored(&two())),
+            (BY_HAND, json!({ "IPv4 ": { "10.1.9.9": true } })),
+        ]
+        .map(|(name, seen)| (name.to_owned(), seen))
+        .into()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mirrors_end_up_as_what_they_mirror() {
-    let _turn = turn().await;
-    let plane = ControlPlane::start(&Options { nodes: 1, args: vec!["--audit"] });
-    faulty(&plane).await;
-    killed(&plane).await;
+    let shared = shared().await;
+    let stage = Stage::start::<Mirrors>(&shared.plane).await;
+    stage.endures_faults::<Mirrors>().await;
+    stage.stays::<Mirrors>().await;
 }

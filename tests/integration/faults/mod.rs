@@ -10,7 +10,6 @@ mod endpoints;
 mod line;
 mod mirrors;
 mod namespaces;
-mod ordeal;
 mod quotas;
 mod served;
 mod slices;

@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::line::Trouble;
+use super::line::WriteFault;
 use super::stage::{LIMIT, Outcome, Place, Scenario, Stage, shared};
 use crate::harness::{Namespace, object, until};
 
@@ -101,7 +101,7 @@ async fn release(place: &Place) {
 async fn lags(stage: &Stage<'_>) {
     let place = stage.empty::<Ending>().await;
     stage.leave(&place);
-    stage.line.trouble(place.name(), Trouble::None);
+    stage.line.set_fault(place.name(), WriteFault::None);
     let held = json!({ "metadata": { "name": "held", "finalizers": [FOREIGN] } });
     let _: ConfigMap = place.namespace.create(held).await;
     Ending::act(&place).await;
@@ -135,7 +135,7 @@ async fn lags(stage: &Stage<'_>) {
     let before_that = looks().await;
     until("another look", LIMIT, looks, |looks| *looks > before_that).await;
     stage.line.release();
-    stage.rests::<Ending>().await;
+    stage.stays::<Ending>().await;
     assert_eq!(content(&place.namespace).await, before, "another one of that name keeps what it has");
     assert_eq!(stage.line.account(place.name()).carried, account.carried, "nothing is written to it");
 }
@@ -147,7 +147,7 @@ async fn namespaces_end_and_others_keep_what_they_have() {
     let bystander = stage.cluster.namespace("bystander").await;
     fill(&bystander).await;
     let before = content(&bystander).await;
-    stage.endure::<Ending>().await;
+    stage.endures_faults::<Ending>().await;
     lags(&stage).await;
     assert_eq!(content(&bystander).await, before, "what a bystander has");
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Secret, Service,
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::line::Trouble;
+use super::line::WriteFault;
 use super::stage::{LIMIT, Outcome, Place, Scenario, Stage, shared};
 use crate::harness::until;
 
@@ -179,10 +179,10 @@ async fn lags(stage: &Stage<'_>, place: &Place) {
 async fn what_is_used_is_what_there_is() {
     let shared = shared().await;
     let stage = Stage::start::<Counting>(&shared.plane).await;
-    let lagging = stage.prepared::<Counting>(Trouble::None).await;
+    let lagging = stage.prepared::<Counting>(WriteFault::None).await;
     stage.leave(&lagging);
     secret(&lagging, "old").await;
-    stage.endure::<Counting>().await;
+    stage.endures_faults::<Counting>().await;
     lags(&stage, &lagging).await;
-    stage.rests::<Counting>().await;
+    stage.stays::<Counting>().await;
 }

@@ -1,8 +1,8 @@
-//! One shape for what controllers have to endure.
+//! One harness for controllers under faults.
 //!
-//! A [`Scenario`] is played in many places at once, each with a trouble of its own: conflicts, lost answers, refusals by a
+//! A [`Scenario`] is played in many places at once, each with a fault of its own: conflicts, lost answers, refusals by a
 //! policy and by a webhook that is down, watches that are cut, and a manager that is killed after the first, the second …
-//! and the last of its writes. In the end every place looks as it does without any trouble, and stays so.
+//! and the last of its writes. In the end every place looks as it does without any fault, and stays so.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, SemaphorePermit};
 
-use super::line::{Line, Trouble};
+use super::line::{Line, WriteFault};
 use crate::harness::{
     Caller, Cluster, ControlPlane, Manager, Namespace, Options, Proxy, eventually, object, turn, until,
 };
@@ -54,6 +54,9 @@ pub(super) trait Scenario {
     /// Its service account.
     const ACCOUNT: &'static str;
 
+    /// Further flags.
+    const ARGS: &'static [&'static str] = &[];
+
     /// Makes what is there before. The controller may be waited for.
     async fn prepare(place: &Place);
 
@@ -71,7 +74,7 @@ pub(super) trait Scenario {
 /// own, and what they do is wait for the most part.
 pub(super) struct Shared {
     pub(super) plane: ControlPlane,
-    _turn: SemaphorePermit<'static, ()>,
+    _turn: SemaphorePermit<'static>,
 }
 
 /// The one that is there, or a new one.
@@ -82,7 +85,7 @@ pub(super) async fn shared() -> Arc<Shared> {
         return held;
     }
     let turn = turn().await;
-    let plane = ControlPlane::start(&Options::default());
+    let plane = ControlPlane::start(&Options { nodes: 1, args: Vec::new() });
     let held = Arc::new(Shared { plane, _turn: turn });
     *shared = Arc::downgrade(&held);
     held
@@ -113,17 +116,17 @@ impl<'a> Stage<'a> {
         let cluster = plane.cluster().await;
         let line = Arc::new(Line::new(cluster.client.clone()));
         let proxy = Proxy::start(plane, Arc::clone(&line) as _).await;
-        let manager = plane.coxswain(
-            S::CONTROLLER,
-            &[
-                &format!("--master={}", proxy.url),
-                &format!("--controllers={}", S::CONTROLLER),
-                // A manager that was killed does not release its Lease.
-                "--leader-elect=false",
-                "--kube-api-qps=1000",
-                "--kube-api-burst=1000",
-            ],
-        );
+        let (master, controllers) =
+            (format!("--master={}", proxy.url), format!("--controllers={}", S::CONTROLLER));
+        let args = [
+            &master,
+            &controllers,
+            // A manager that was killed does not release its Lease.
+            "--leader-elect=false",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=1000",
+        ];
+        let manager = plane.coxswain(S::CONTROLLER, &[&args, S::ARGS].concat());
         let account = format!("system:serviceaccount:kube-system:{}", S::ACCOUNT);
         Self {
             cluster,
@@ -145,27 +148,32 @@ impl<'a> Stage<'a> {
         place
     }
 
-    /// A place where the scenario may begin, with its trouble.
-    pub(super) async fn prepared<S: Scenario>(&self, trouble: Trouble) -> Arc<Place> {
+    /// A place where the scenario may begin, with its fault.
+    pub(super) async fn prepared<S: Scenario>(&self, fault: WriteFault) -> Arc<Place> {
         let place = self.empty::<S>().await;
-        self.line.trouble(place.name(), Trouble::None);
+        self.line.set_fault(place.name(), WriteFault::None);
         S::prepare(&place).await;
-        let begins = async || self.line.trouble_if_quiet(place.name(), trouble);
+        let begins = async || self.line.set_fault_if_quiet(place.name(), fault);
         eventually("a moment without writes", LIMIT, begins).await;
         place
     }
 
-    /// All that a controller has to endure, whatever it does.
-    pub(super) async fn endure<S: Scenario>(&self) {
-        let writes = self.trouble_with_writes::<S>().await;
+    /// All faults on writes: with each of them what is expected comes about.
+    pub(super) async fn endures_faults<S: Scenario>(&self) {
+        let writes = self.fail_writes::<S>().await;
         self.kill::<S>(writes).await;
     }
 
-    /// How many writes it takes without trouble.
-    async fn trouble_with_writes<S: Scenario>(&self) -> usize {
-        let troubles =
-            [Trouble::None, Trouble::Conflicts, Trouble::LosesAnswers, Trouble::None, Trouble::None];
-        let places = join_all(troubles.map(|trouble| self.prepared::<S>(trouble))).await;
+    /// How many writes it takes without faults.
+    async fn fail_writes<S: Scenario>(&self) -> usize {
+        let faults = [
+            WriteFault::None,
+            WriteFault::Conflicts,
+            WriteFault::LosesAnswers,
+            WriteFault::None,
+            WriteFault::None,
+        ];
+        let places = join_all(faults.map(|fault| self.prepared::<S>(fault))).await;
         let refusals = [(&places[3], Refusal::Policy), (&places[4], Refusal::Webhook)];
         join_all(refusals.map(|(place, refusal)| self.refuse(place, refusal))).await;
         join_all(places.iter().map(|place| S::act(place))).await;
@@ -179,13 +187,14 @@ impl<'a> Stage<'a> {
         let [plain, conflicts, lost] = [0, 1, 2].map(|at| self.line.account(places[at].name()));
         assert!(conflicts.conflicts() > 0, "nobody met a conflict: {conflicts:?}");
         assert!(lost.met > 0, "no answer was lost: {lost:?}");
-        assert_eq!(plain.refusals(), 0, "without trouble: {plain:?}");
+        assert_eq!(plain.refusals(), 0, "without faults: {plain:?}");
         plain.carried
     }
 
     /// Kills it after each of its writes.
     async fn kill<S: Scenario>(&self, writes: usize) {
-        let places = join_all((1..=writes).map(|most| self.prepared::<S>(Trouble::StopsAfter(most)))).await;
+        let places =
+            join_all((1..=writes).map(|most| self.prepared::<S>(WriteFault::StopsAfter(most)))).await;
         join_all(places.iter().map(|place| S::act(place))).await;
         let mut stopped = 0;
         for (place, most) in places.iter().zip(1..) {
@@ -201,16 +210,16 @@ impl<'a> Stage<'a> {
         self.manager.kill();
         assert!(stopped >= HALF_DONE, "only {stopped} of {writes} places were left half done");
         for place in &places {
-            self.line.trouble(place.name(), Trouble::None);
+            self.line.set_fault(place.name(), WriteFault::None);
         }
         self.manager.start_again();
         settled::<S>(&places).await;
     }
 
     /// Watches are cut. After that everything has been done and is still as it was; the manager lives, until it is ended.
-    pub(super) async fn rests<S: Scenario>(&self) {
+    pub(super) async fn stays<S: Scenario>(&self) {
         // Whatever else was under way is over when this is.
-        let place = self.prepared::<S>(Trouble::None).await;
+        let place = self.prepared::<S>(WriteFault::None).await;
         self.line.cut_watches();
         S::act(&place).await;
         settled::<S>(&[place]).await;
