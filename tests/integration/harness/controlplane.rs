@@ -164,6 +164,7 @@ impl ControlPlane {
 
     /// A client with all rights.
     pub(crate) async fn cluster(&self) -> Cluster {
+        timing::begin();
         Cluster::connect(&self.report.kubeconfigs["admin"]).await
     }
 
