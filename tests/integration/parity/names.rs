@@ -16,6 +16,8 @@ pub(super) struct Names {
     namespace: String,
     /// The first half of IPv4 addresses of its own, `10.123`; empty if it needs none.
     net: String,
+    /// The authorities of the cluster, of which the word is BUNDLE.
+    bundle: String,
     /// Hashes in the order in which they were first seen: the first is written HASH1.
     hashes: Vec<String>,
     /// What pods are named after.
@@ -27,10 +29,11 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(namespace: &str, net: String) -> Self {
+    pub(super) fn new(namespace: &str, net: String, bundle: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
             net,
+            bundle: bundle.to_owned(),
             hashes: Vec::new(),
             makers: Vec::new(),
             slices: Vec::new(),
@@ -98,6 +101,9 @@ impl Names {
     /// A text with the words instead.
     pub(super) fn plain(&self, text: &str) -> String {
         let mut text = text.to_owned();
+        if !self.bundle.is_empty() {
+            text = text.replace(&self.bundle, "BUNDLE");
+        }
         for (name, word) in &self.slices {
             text = text.replace(name, word);
         }
@@ -196,7 +202,7 @@ mod tests {
 
     #[test]
     fn words_stand_for_what_is_random() {
-        let mut names = Names::new("parity-7", String::new());
+        let mut names = Names::new("parity-7", String::new(), "-----BEGIN CERTIFICATE-----\n");
         let set = |hash: &str, revision: &str| {
             json!({ "metadata": {
                 "name": format!("web-{hash}"),
@@ -211,6 +217,7 @@ mod tests {
             ("Created pod: web-86c57db685-x2kqz", "Created pod: web-HASH1-POD"),
             ("pods \"bare-x2kqz\" is forbidden", "pods \"bare-POD\" is forbidden"),
             ("web-7c5ddbdf54 and web-5d9c4f8b7d in parity-7", "web-HASH2 and web-HASH3 in NAMESPACE"),
+            ("-----BEGIN CERTIFICATE-----\n", "BUNDLE"),
             (
                 "bare-first, bare-x2kqzz, foobare-x2kqz, bare-",
                 "bare-first, bare-x2kqzz, foobare-x2kqz, bare-",
@@ -227,7 +234,7 @@ mod tests {
 
     #[test]
     fn slices_are_numbered_as_they_come() {
-        let mut names = Names::new("parity-8", String::new());
+        let mut names = Names::new("parity-8", String::new(), "");
         let slice = |name: &str, stem: &str, pod: &str| {
             let endpoints = json!([{ "addresses": ["10.0.0.1"], "targetRef": { "name": pod } }]);
             json!({ "metadata": { "name": name, "generateName": stem }, "endpoints": endpoints })

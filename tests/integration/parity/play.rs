@@ -9,6 +9,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::activity::Activity;
 use super::diff::differences;
 use super::names::Names;
 use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, is_namespaced, resource};
@@ -20,52 +21,64 @@ use crate::harness::{Cluster, Namespace};
 const LIMIT: Duration = Duration::from_mins(1);
 /// How often a namespace is looked at.
 const POLL: Duration = Duration::from_millis(250);
-/// A namespace in which nothing changed for so long is quiet: recorded with care, compared in haste.
-const QUIET: Duration = Duration::from_secs(4);
-const STEADY: Duration = Duration::from_millis(1200);
+/// How long after a write it is still expected to be heard of and answered with another: by the original, which is recorded
+/// with care, and by ours.
+const RECORDING: Duration = Duration::from_secs(2);
+const COMPARING: Duration = Duration::from_millis(400);
 
 /// Address ranges given to scenarios.
 static NETS: AtomicU8 = AtomicU8::new(0);
 
+/// Where scenarios are played.
+pub(super) struct Plane {
+    pub(super) cluster: Cluster,
+    pub(super) activity: Activity,
+    /// The authorities by which the API server is verified.
+    pub(super) bundle: String,
+}
+
 /// When a look is over.
+#[derive(Clone, Copy)]
 pub(super) enum Goal<'a> {
-    /// When nothing changes any more.
+    /// When it is quiet.
     Quiet,
-    /// When it shows, and goes on showing, what was recorded, but for the differences that are kept; or when the time
-    /// is up.
+    /// When it is quiet and shows what was recorded, but for the differences that are kept; or when the time is up.
     Recorded(&'a [Value]),
 }
 
-struct Stage<'a> {
+/// A scenario in its namespace.
+pub(super) struct Stage<'a> {
+    plane: &'a Plane,
     namespace: Namespace,
-    scenario: &'a Scenario,
+    pub(super) scenario: &'a Scenario,
     names: Names,
+    /// What was seen at each look.
+    pub(super) seen: Vec<Value>,
 }
 
-/// Plays a scenario and gives what was seen at each look. The first that is not what was recorded is the last: what comes
-/// after it would differ for the same reason.
-pub(super) async fn play(
-    cluster: &Cluster,
+/// Plays a scenario. The first look that is not what was recorded is the last: what comes after it would differ for the
+/// same reason.
+pub(super) async fn play<'a>(
+    plane: &'a Plane,
     name: &str,
-    scenario: &Scenario,
-    goal: &Goal<'_>,
-) -> Result<Vec<Value>, String> {
-    let namespace = cluster.namespace(&prefix(name)).await;
+    scenario: &'a Scenario,
+    goal: Goal<'_>,
+) -> Result<Stage<'a>, String> {
+    let namespace = plane.cluster.namespace(&prefix(name)).await;
     // Addresses that no other scenario uses; the cluster's own begin with 10.96.
     let needs_net = scenario.kinds.iter().any(|kind| kind == "ServiceCIDR");
     let net = needs_net.then(|| format!("10.{}", 100 + NETS.fetch_add(1, Ordering::Relaxed) % 150));
-    let names = Names::new(&namespace.name, net.unwrap_or_default());
-    let mut stage = Stage { namespace, scenario, names };
+    let names = Names::new(&namespace.name, net.unwrap_or_default(), &plane.bundle);
+    let mut stage = Stage { plane, namespace, scenario, names, seen: Vec::new() };
     stage.settle_in().await?;
-    let mut seen = Vec::new();
     for (at, step) in scenario.steps.iter().enumerate() {
         if let Step::Observe(after) = step {
             let expected = match goal {
                 Goal::Quiet => None,
-                Goal::Recorded(recorded) => Some(&recorded[seen.len()]),
+                Goal::Recorded(recorded) => Some(&recorded[stage.seen.len()]),
             };
             let (look, done) = stage.observe(after, expected).await?;
-            seen.push(look);
+            stage.seen.push(look);
             if !done && expected.is_none() {
                 return Err(format!("after {after:?}: not quiet within {LIMIT:?}"));
             }
@@ -76,10 +89,24 @@ pub(super) async fn play(
             stage.perform(step).await.map_err(|error| format!("step {}: {error}\n{step:?}", at + 1))?;
         }
     }
-    Ok(seen)
+    Ok(stage)
 }
 
 impl Stage<'_> {
+    /// Fails if what was seen last is not there any more: a write came after the look that was to come after it.
+    pub(super) async fn is_as_it_was(&self) -> Result<(), String> {
+        let Some(last) = self.seen.last() else { return Ok(()) };
+        let after = last["after"].as_str().unwrap_or_default();
+        let (mut look, _) = self.look().await?;
+        look["after"] = after.into();
+        let late: String = differences(after, last, &look).iter().map(ToString::to_string).collect();
+        if late.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("after the last look (recorded) there came\n{late}"))
+        }
+    }
+
     fn api(&self, kind: &kube::api::ApiResource) -> Api<DynamicObject> {
         if is_namespaced(kind) {
             Api::namespaced_with(self.namespace.client.clone(), &self.namespace.name, kind)
@@ -253,8 +280,7 @@ impl Stage<'_> {
         Ok((tree, names))
     }
 
-    /// Looks until what is there is what is `expected`, or, when nothing is, does not change any more; and says whether it
-    /// came to that.
+    /// Looks when it is quiet, and until what is there is what is `expected`, if anything is; and says whether it came to that.
     async fn observe(&mut self, after: &str, expected: Option<&Value>) -> Result<(Value, bool), String> {
         let kept: Vec<_> = self.scenario.differences.iter().filter(|kept| kept.after == after).collect();
         // While something is recorded anything is, differences that are kept or not.
@@ -265,17 +291,20 @@ impl Stage<'_> {
                     && differences.iter().all(|difference| kept.iter().any(|kept| difference.is(kept)))
             })
         };
-        let calm = if expected.is_some() { STEADY } else { QUIET };
+        let calm = if expected.is_some() { COMPARING } else { RECORDING };
+        let since = Instant::now();
+        let activity = &self.plane.activity;
         let mut last = (Value::Null, self.names.clone());
-        let mut since = Instant::now();
         let done = poll(async || {
+            let concerns = |place: &str| self.names.owns(place);
+            let quiet = activity.quiet(concerns, since, calm, POLL).await;
+            let before = activity.last_write(concerns);
             let (mut look, names) = self.look().await?;
             look["after"] = after.into();
-            if look != last.0 {
-                last = (look, names);
-                since = Instant::now();
-            }
-            Ok((since.elapsed() >= calm && is_expected(&last.0)).then_some(()))
+            last = (look, names);
+            // What is listed while something is written was never there at one time.
+            let steady = activity.last_write(concerns) == before;
+            Ok((quiet && steady && is_expected(&last.0)).then_some(()))
         });
         let done = done.await?.is_some();
         self.names = last.1;

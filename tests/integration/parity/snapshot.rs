@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::names::Names;
-use super::{slices, subsets};
+use super::{contents, slices, subsets};
 
 /// What the API server fills in when nobody says otherwise.
 const DEFAULTS: &[(&str, &str)] = &[
@@ -39,9 +39,6 @@ const TOKEN_VOLUME: &str = "kube-api-access-";
 const NODE: &str = "node-";
 /// Of labels that pods get from their nodes.
 const TOPOLOGY: &str = "topology.kubernetes.io/";
-/// Reasons of the condition Progressing between which chance decides under the original while a rollout is under way:
-/// it writes one after the other, or one over the other.
-const UNDER_WAY: [&str; 3] = ["FoundNewReplicaSet", "NewReplicaSetCreated", "ReplicaSetUpdated"];
 /// What an event's message starts with when it stands for several.
 const COMBINED: &str = "(combined from similar events): ";
 
@@ -181,6 +178,7 @@ fn normal(kind: &str, object: &Value, uids: &[&str]) -> Value {
     if !is_empty(&status) {
         normal.insert("status".to_owned(), status);
     }
+    normal.extend(contents::content(kind, object));
     Value::Object(normal)
 }
 
@@ -269,10 +267,6 @@ fn condition(condition: &Value) -> Value {
     let map = normal.as_object_mut().expect("a condition is an object");
     for field in ["type", "lastTransitionTime", "lastUpdateTime"] {
         map.shift_remove(field);
-    }
-    if UNDER_WAY.iter().any(|reason| condition["reason"] == **reason) {
-        map.insert("reason".to_owned(), UNDER_WAY.join(" or ").into());
-        map.shift_remove("message");
     }
     let times = match (transition, update) {
         (Some(transition), Some(update)) if transition <= update => "of transition and of update",
