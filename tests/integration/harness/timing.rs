@@ -7,7 +7,9 @@ use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::thread;
-use std::time::{Duration, Instant};
+
+use coxswain::model::clock::{Clock as _, SystemClock};
+use jiff::{SignedDuration, Timestamp};
 
 /// Names the file.
 const TIMES: &str = "COXSWAIN_TIMES";
@@ -19,27 +21,28 @@ thread_local! {
 
 struct Test {
     name: String,
-    began: Instant,
-    waited: Duration,
+    began: Timestamp,
+    waited: SignedDuration,
     planes: u32,
-    starting: Duration,
+    starting: SignedDuration,
 }
 
 impl Test {
     fn of_this_thread() -> Option<Self> {
         std::env::var_os(TIMES)?;
         let name = thread::current().name().filter(|name| name.contains("::"))?.to_owned();
-        let (waited, starting) = (Duration::ZERO, Duration::ZERO);
-        Some(Self { name, began: Instant::now(), waited, planes: 0, starting })
+        let (waited, starting) = (SignedDuration::ZERO, SignedDuration::ZERO);
+        Some(Self { name, began: SystemClock.now(), waited, planes: 0, starting })
     }
 }
 
 impl Drop for Test {
     fn drop(&mut self) {
         let Some(file) = std::env::var_os(TIMES) else { return };
+        let took = SystemClock.now().duration_since(self.began);
         let line = format!(
             "{:.1}\t{:.1}\t{}\t{:.1}\t{}\n",
-            (self.began.elapsed() - self.waited).as_secs_f64(),
+            (took - self.waited).as_secs_f64(),
             self.waited.as_secs_f64(),
             self.planes,
             self.starting.as_secs_f64(),
@@ -59,7 +62,7 @@ pub(super) fn begin() {
 
 /// Counts the time until it is dropped as waiting for a turn.
 pub(super) fn waits() -> impl Drop {
-    Span { began: Instant::now(), count: |test, took| test.waited += took }
+    Span { began: SystemClock.now(), count: |test, took| test.waited += took }
 }
 
 /// Counts the time until it is dropped as the start of a control plane.
@@ -68,17 +71,17 @@ pub(super) fn starts() -> impl Drop {
         test.planes += 1;
         test.starting += took;
     };
-    Span { began: Instant::now(), count }
+    Span { began: SystemClock.now(), count }
 }
 
 struct Span {
-    began: Instant,
-    count: fn(&mut Test, Duration),
+    began: Timestamp,
+    count: fn(&mut Test, SignedDuration),
 }
 
 impl Drop for Span {
     fn drop(&mut self) {
-        let took = self.began.elapsed();
+        let took = SystemClock.now().duration_since(self.began);
         with(|test| (self.count)(test, took));
     }
 }
