@@ -56,7 +56,10 @@ struct Sockets {
 impl fmt::Debug for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sockets = self.sockets.lock().open.len();
-        f.debug_struct("Fence").field("cut", &self.is_cut()).field("sockets", &sockets).finish_non_exhaustive()
+        f.debug_struct("Fence")
+            .field("cut", &self.is_cut())
+            .field("sockets", &sockets)
+            .finish_non_exhaustive()
     }
 }
 
