@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_key_is_tried_as_often_as_is_set() {
-        let then = Some(Duration::from_secs(60));
+        let then = Some(Duration::from_mins(1));
         let settings = |tries| LoopSettings { tries, ..LoopSettings::default() };
         let table = [
             (None, 1, AfterFailure::Retry),

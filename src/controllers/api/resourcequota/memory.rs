@@ -80,15 +80,15 @@ impl Memory<Option<Recount>> for Recounts {
         let mut recounts = self.0.lock();
         let Some(now) = recounts.get_mut(key) else { return };
         match (*now, seen) {
-            (now, Some(Recount::Late)) if now == Recount::Late => {
+            (Recount::Late, Some(Recount::Late)) => {
                 recounts.remove(key);
             }
-            (Recount::Due { change, said }, Some(Recount::Due { change: counted, said: known })) => {
-                // Otherwise it is due for another change.
-                if change == counted {
-                    *now = if said == known { Recount::Counted } else { Recount::Late };
-                }
+            (Recount::Due { change, said }, Some(Recount::Due { change: counted, said: known }))
+                if change == counted =>
+            {
+                *now = if said == known { Recount::Counted } else { Recount::Late };
             }
+            // It is due for another change, or was for none.
             _ => {}
         }
     }

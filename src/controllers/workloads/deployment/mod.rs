@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::api::Kind;
 use crate::api::apps::{Deployment, ReplicaSet};
 use crate::api::core::Pod;
 use crate::api::indexes::BY_CONTROLLER;
@@ -39,9 +38,6 @@ mod tests;
 mod view;
 
 use view::{Gates, RECREATE, View};
-
-/// What this room rolls out.
-const KIND: &Kind = &DEPLOYMENTS;
 
 /// The Deployment controller's row of the registry.
 pub const DESCRIPTOR: Descriptor = Descriptor {

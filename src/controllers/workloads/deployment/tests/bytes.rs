@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::KIND;
 use super::fixtures::*;
 use crate::api::apps::{Deployment, ReplicaSet};
+use crate::api::kinds::DEPLOYMENTS;
 use crate::api::kinds::REPLICA_SETS;
 use crate::model::plan::Verb;
 use crate::model::template::Template;
@@ -46,7 +46,7 @@ fn fields_of_tomorrow_survive_every_write() {
     });
     let mut raw = with_unknown(&base.raw, &paths);
     raw = with_unknown(&raw, &[&[2, 3], &[2, 3, 2], &[2, 2]]);
-    let deployment: Arc<Deployment> = decoded(KIND, raw);
+    let deployment: Arc<Deployment> = decoded(&DEPLOYMENTS, raw);
     let set_paths: [&[u32]; 4] = [&[], &[1], &[2], &[3]];
     let old: Arc<ReplicaSet> =
         decoded(&REPLICA_SETS, with_unknown(&replica_set(1, 10, |_| {}).raw, &set_paths));
@@ -116,7 +116,7 @@ fn conditions_are_replaced_one_by_one() {
             Edit::Push(vec![3, 6], encode("Available", "True", "MinimumReplicasAvailable", b"2")),
         ],
     );
-    let deployment: Arc<Deployment> = decoded(KIND, raw.unwrap());
+    let deployment: Arc<Deployment> = decoded(&DEPLOYMENTS, raw.unwrap());
     let plan = plan_of(&deployment, &[replica_set(1, 10, |_| {})]);
     let body = bodies(&plan).remove(0);
     let status = get(&body, &[3]).unwrap().unwrap().bytes().unwrap();

@@ -54,7 +54,7 @@ impl Cluster {
         change(&mut changed);
         changed.metadata.generation += 1;
         changed.metadata.resource_version = self.next_version();
-        self.deployment = decoded(KIND, changed.to_bytes());
+        self.deployment = decoded(&DEPLOYMENTS, changed.to_bytes());
     }
 
     pub(super) fn view(&self) -> View {
@@ -99,14 +99,14 @@ impl Cluster {
                 self.sets.push(Set { object, pods: Vec::new(), leaving: 0 });
             }
             Verb::Update(body) if write.subresource == "status" => {
-                let new: Arc<Deployment> = decoded(KIND, body.to_vec());
+                let new: Arc<Deployment> = decoded(&DEPLOYMENTS, body.to_vec());
                 assert_eq!(new.metadata.resource_version, self.deployment.metadata.resource_version);
                 let same = new.status == self.deployment.status
                     && new.metadata.annotations == self.deployment.metadata.annotations;
                 assert!(!same, "a status update that changes nothing");
                 let mut stored = (*new).clone();
                 stored.metadata.resource_version = self.next_version();
-                self.deployment = decoded(KIND, stored.to_bytes());
+                self.deployment = decoded(&DEPLOYMENTS, stored.to_bytes());
             }
             Verb::Update(body) => {
                 let at = self.find(&write.key.name);
@@ -128,7 +128,8 @@ impl Cluster {
                 let mut set = (*self.sets[at].object).clone();
                 assert_eq!(patch["metadata"]["uid"], *set.metadata.uid.to_str());
                 assert!(patch["metadata"]["ownerReferences"][0]["controller"].as_bool().unwrap());
-                let owner = crate::model::owners::controller_reference(&self.deployment.metadata, KIND);
+                let owner =
+                    crate::model::owners::controller_reference(&self.deployment.metadata, &DEPLOYMENTS);
                 set.metadata.owner_references = vec![owner];
                 self.store(at, &decoded::<ReplicaSet>(&REPLICA_SETS, set.to_bytes()), 0);
             }

@@ -10,7 +10,7 @@ use super::super::view::{Gates, View};
 use super::super::*;
 use crate::api::apps::{DeploymentCondition, RollingUpdateDeployment};
 use crate::api::meta::{LabelSelector, ObjectMeta};
-use crate::api::{AnyObject, Object};
+use crate::api::{AnyObject, Kind, Object};
 use crate::model::owners::controller_reference;
 use crate::model::plan::{EventSpec, Patch, Step, Verb, Write};
 use crate::model::selector::Selector;
@@ -70,7 +70,7 @@ pub(super) fn deployment(change: impl FnOnce(&mut Deployment)) -> Arc<Deployment
     spec.revision_history_limit = Some(10);
     spec.progress_deadline_seconds = Some(600);
     change(&mut deployment);
-    decoded(KIND, deployment.to_bytes())
+    decoded(&DEPLOYMENTS, deployment.to_bytes())
 }
 
 /// The same, with `surge` and `unavailable` as plain numbers.
@@ -97,7 +97,7 @@ pub(super) fn replica_set(revision: i32, size: i32, change: impl FnOnce(&mut Rep
         creation_timestamp: ago(10_000 - i64::from(revision)),
         labels: labels(&[("app", "web"), ("pod-template-hash", &hash)]),
         annotations: annotations(revision, 10, 13),
-        owner_references: vec![controller_reference(&deployment(|_| {}).metadata, KIND)],
+        owner_references: vec![controller_reference(&deployment(|_| {}).metadata, &DEPLOYMENTS)],
         ..ObjectMeta::default()
     };
     let mut set = ReplicaSet { metadata, ..ReplicaSet::default() };
@@ -175,7 +175,7 @@ pub(super) fn all_steps(plan: &Plan) -> Vec<String> {
 pub(super) fn updated(plan: &Plan) -> Option<Arc<Deployment>> {
     plan.steps.iter().find_map(|step| match step {
         Step::Write(Write { subresource: "status", verb: Verb::Update(body), .. }) => {
-            Some(decoded(KIND, body.to_vec()))
+            Some(decoded(&DEPLOYMENTS, body.to_vec()))
         }
         _ => None,
     })
@@ -207,7 +207,7 @@ fn line(step: &Step) -> String {
 }
 
 fn show(event: &EventSpec) -> String {
-    assert_eq!(event.regarding.kind, KIND);
+    assert_eq!(event.regarding.kind, &DEPLOYMENTS);
     let warning = if event.warning { "Warning " } else { "" };
     format!("{warning}{}: {}", event.reason, event.message)
 }

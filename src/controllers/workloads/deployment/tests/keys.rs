@@ -118,7 +118,7 @@ fn one_that_changes_hands_concerns_both() {
     put(&stores.deployments, &named("other"));
     put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
     stores.heard();
-    let reference = controller_reference(&named("other").metadata, KIND);
+    let reference = controller_reference(&named("other").metadata, &DEPLOYMENTS);
     put(&stores.replica_sets, &replica_set(1, 1, |set| set.metadata.owner_references = vec![reference]));
     assert_eq!(stores.heard(), ["default/other", "default/web"]);
 }

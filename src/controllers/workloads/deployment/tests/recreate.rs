@@ -57,7 +57,7 @@ fn one_that_rolled_before_and_was_scaled_is_rolled_out_anew() {
     let sets = [replica_set(1, 4, |_| {}), replica_set(2, 6, |_| {})];
     let mut scaled = (*at(2)).clone();
     scaled.spec.replicas = Some(3);
-    let scaled = decoded(super::super::KIND, crate::wire::Message::to_bytes(&scaled));
+    let scaled = decoded(&crate::api::kinds::DEPLOYMENTS, crate::wire::Message::to_bytes(&scaled));
     let steps = steps(&plan_of(&scaled, &sets));
     assert!(steps.len() == 1 && steps[0].starts_with("update web-1 size=0 "), "{steps:?}");
 }

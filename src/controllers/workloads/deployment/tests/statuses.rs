@@ -147,7 +147,7 @@ fn the_deadline_is_waited_for_and_then_reported() {
         let mut deployment = (*rolling("ReplicaSetUpdated", since)).clone();
         deployment.status.ready_replicas = 100;
         deployment.status.available_replicas = 100;
-        decoded::<Deployment>(super::super::KIND, crate::wire::Message::to_bytes(&deployment))
+        decoded::<Deployment>(&crate::api::kinds::DEPLOYMENTS, crate::wire::Message::to_bytes(&deployment))
     };
     let plan = plan_of(&quiet(590), &stuck(4));
     assert_eq!(conditions(&plan)[1], "Progressing=True ReplicaSetUpdated 590/590");
