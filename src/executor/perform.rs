@@ -81,7 +81,9 @@ impl Executor {
             .map(|chain| self.chain(chain, last).instrument(span.clone()))
             .buffer_unordered(SIDE_BY_SIDE);
         while let Some(settled) = ended.next().await {
-            settled.into_iter().for_each(|settled| executed.add(settled));
+            for settled in settled {
+                executed.add(settled);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Kind};
 use crate::client::DeleteOptions;
 use crate::model::Key;
-use crate::model::plan::{Order, Plan, Verb, Write};
+use crate::model::plan::{Order, Plan, Step, Verb, Write};
 use crate::wire::splice::{Edit, edit};
 use crate::wire::{Str, Uid};
 
@@ -48,7 +48,7 @@ pub(super) struct LastAnswers(Option<Mutex<HashMap<(&'static Kind, Key), AnyObje
 
 impl LastAnswers {
     pub(super) fn wanted_by(plan: &Plan) -> Self {
-        let mut writes = plan.steps.iter().flat_map(|step| step.writes());
+        let mut writes = plan.steps.iter().flat_map(Step::writes);
         let wanted = writes.any(|write| matches!(write.verb, Verb::UpdateLast(_)));
         Self(wanted.then(Mutex::default))
     }

@@ -278,8 +278,8 @@ impl Worker {
             if let Some(error) = done.error {
                 let recorded = self.record_failure(key, &done.failures, &written).await;
                 actions.extend(recorded.actions);
-                let again = recorded.end.or(end.then_some(requeue_after));
-                let Some(requeue_after) = again else { return (failed(&error), actions) };
+                let end = recorded.end.or(end.then_some(PlanEnd { requeue_after }));
+                let Some(PlanEnd { requeue_after }) = end else { return (failed(&error), actions) };
                 tracing::warn!(%error, "a step failed, it is not tried again");
                 return (Outcome::done(written.len(), requeue_after, cooldown), actions);
             }
@@ -364,7 +364,7 @@ impl Worker {
         };
         let actions = planned(&plan);
         note.count(key);
-        let end = plan.end.then_some(plan.requeue_after);
+        let end = plan.end.then_some(PlanEnd { requeue_after: plan.requeue_after });
         let done = self.perform(key, plan).await;
         match &done.error {
             None if done.held_back.is_none() => note.commit(key),
@@ -382,8 +382,13 @@ impl Worker {
 #[derive(Default)]
 struct Recorded {
     actions: Vec<ActionState>,
-    /// Whether that is the end of it, and if so when to look again.
-    end: Option<Option<Duration>>,
+    /// That this was the end of it; `None` if the key is to be retried.
+    end: Option<PlanEnd>,
+}
+
+/// The end of a reconcile in which a step failed and the plan asks for no retry.
+struct PlanEnd {
+    requeue_after: Option<Duration>,
 }
 
 /// Answers all who asked.

@@ -113,16 +113,7 @@ pub(super) async fn complete(
     };
     let clients = ClientBuilder::new(connection, options, client_metrics.clone()).await?;
 
-    let informers = Informers::new(
-        Arc::new(clients.root("shared-informers")),
-        InformersConfig {
-            watch_list: config.gates.enabled("WatchListClient"),
-            min_resync_period: flags.min_resync_period,
-            ..InformersConfig::default()
-        },
-        tokio::runtime::Handle::current(),
-        &metrics,
-    )?;
+    let informers = informers(&config, &clients, &metrics)?;
     let events = EventBroadcaster::new(Arc::clone(&clock), EventMetrics::register(&metrics)?);
     let manager_metrics = ManagerMetrics::register(&metrics)?;
     let health = Arc::new(HealthRegistry::new());
@@ -238,6 +229,20 @@ impl Completed {
         }
         Ok(())
     }
+}
+
+fn informers(
+    config: &Config,
+    clients: &ClientBuilder,
+    metrics: &Registry,
+) -> Result<Informers, prometheus::Error> {
+    let settings = InformersConfig {
+        watch_list: config.gates.enabled("WatchListClient"),
+        min_resync_period: config.flags.min_resync_period,
+        ..InformersConfig::default()
+    };
+    let threads = tokio::runtime::Handle::current();
+    Informers::new(Arc::new(clients.root("shared-informers")), settings, threads, metrics)
 }
 
 fn leases(config: &Config, main: Option<&Lock>, migration: Option<&Migration>) -> Leases {

@@ -76,7 +76,7 @@ async fn scale(client: &ApiClient, kind: &'static Kind, key: &Key) -> Arc<Scale>
 async fn what_an_executor_writes_is_what_the_server_takes() {
     let plane = ControlPlane::shared();
     let namespace = plane.cluster().await.namespace("executor").await;
-    let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &Faults::default()).await;
+    let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &Faults::new(0)).await;
     let client = clients.root("executor-test");
 
     // Apply makes the definition, and objects once it is served.
@@ -168,7 +168,7 @@ async fn what_an_executor_writes_is_what_the_server_takes() {
 async fn what_is_read_live_is_what_the_server_tells() {
     let plane = ControlPlane::shared();
     let namespace = plane.cluster().await.namespace("reads").await;
-    let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &Faults::default()).await;
+    let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &Faults::new(0)).await;
     let client = clients.root("executor-test");
 
     let document = client.json_of("/openapi/v3/apis/apps/v1", 16 << 20).await.expect("a document");

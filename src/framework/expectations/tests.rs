@@ -202,7 +202,9 @@ async fn one_live_read_serves_all_keys_of_its_place() {
     let bench = Bench::new();
     bench.store.replace(vec![], "19");
     let keys: Vec<Key> = (0..1000).map(|at| Key::new("ns", at.to_string())).collect();
-    keys.iter().for_each(|key| drop(bench.begin(key, &[""])));
+    for key in &keys {
+        drop(bench.begin(key, &[""]));
+    }
     advance(MAY_STILL_LAND).await;
     let late = Key::new("ns", "late");
     drop(bench.begin(&late, &[""]));

@@ -209,7 +209,7 @@ impl Store {
             }
             old => handlers.tell(self.kind, change(old.as_ref(), Some(object))),
         }
-        self.advance(&mut handlers, object.meta().resource_version.clone());
+        self.advance(&mut handlers, &object.meta().resource_version);
         handlers.wake(object, Some(object));
     }
 
@@ -222,7 +222,7 @@ impl Store {
         if held.is_some() {
             handlers.tell(self.kind, change(Some(last), None));
         }
-        self.advance(&mut handlers, meta.resource_version.clone());
+        self.advance(&mut handlers, &meta.resource_version);
         handlers.wake(last, None);
     }
 
@@ -233,7 +233,7 @@ impl Store {
         if held.is_some() {
             handlers.tell(self.kind, change(held.as_ref(), None));
         }
-        self.advance(&mut handlers, resource_version.into());
+        self.advance(&mut handlers, &resource_version.into());
         if let Some(held) = &held {
             handlers.wake(held, None);
         }
@@ -287,13 +287,13 @@ impl Store {
         for (old, new) in &changes {
             handlers.tell(self.kind, Delta { old: old.as_ref(), new: new.as_ref(), initial, resync: false });
         }
-        self.advance(&mut handlers, resource_version.into());
+        self.advance(&mut handlers, &resource_version.into());
         handlers.waiters.replaced(|key| self.get(key));
     }
 
     /// A bookmark: everything up to `resource_version` has been delivered.
     pub fn bookmark(&self, resource_version: &str) {
-        self.advance(&mut self.handlers.lock(), resource_version.into());
+        self.advance(&mut self.handlers.lock(), &resource_version.into());
     }
 
     /// Tells every handler of every object as unchanged.
@@ -351,9 +351,9 @@ impl Store {
     }
 
     /// Called when the handlers have been told.
-    fn advance(&self, handlers: &mut Handlers, resource_version: Str) {
+    fn advance(&self, handlers: &mut Handlers, resource_version: &Str) {
         *self.resource_version.write() = resource_version.clone();
-        handlers.waiters.reached(&resource_version);
+        handlers.waiters.reached(resource_version);
     }
 }
 

@@ -219,7 +219,9 @@ impl Memory<Vec<Place>> for Absences {
         let mut affected = AffectedObjects::default();
         {
             let mut graph = self.hub.graph.lock();
-            absent.into_iter().for_each(|place| graph.absent(place, &mut affected));
+            for place in absent {
+                graph.absent(place, &mut affected);
+            }
         }
         put(affected, &mut |queue, key| self.watches.enqueue(queue, key));
     }
