@@ -6,6 +6,7 @@ pub mod backoff;
 pub mod clock;
 pub mod conditions;
 pub mod hash;
+pub mod indexes;
 pub mod key;
 pub mod metadata;
 pub mod owners;
