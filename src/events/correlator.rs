@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::hash::Hash;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
@@ -12,6 +13,7 @@ use crate::api::core::ObjectReference;
 use crate::api::events::{Event, EventSource};
 use crate::api::meta::ObjectMeta;
 use crate::model::Key;
+use crate::model::bucket::{BucketLevel, TokenBucket};
 use crate::model::plan::{EventSpec, Patch};
 use crate::wire::{Str, Time, Uid};
 
@@ -22,9 +24,9 @@ const COMBINE_FROM: usize = 10;
 /// Similar events that are further apart are not combined.
 const COMBINE_WITHIN: SignedDuration = SignedDuration::from_secs(600);
 /// Events about one object that may come at once.
-const SPAM_BURST: i32 = 25;
+const SPAM_BURST: u32 = 25;
 /// After this long one more may come.
-const SPAM_REFILL: SignedDuration = SignedDuration::from_secs(300);
+const SPAM_REFILL: Duration = Duration::from_mins(5);
 /// How combined events begin.
 const COMBINED: &str = "(combined from similar events): ";
 /// Where events about cluster-scoped objects go.
@@ -53,8 +55,8 @@ pub(super) struct Correlator {
     component: Str,
     similar: Memory<Subject, Similar>,
     written: Memory<Identity, Written>,
-    /// When an object's bucket will be full again.
-    spam: Memory<About, Timestamp>,
+    /// How many more events there may be about an object.
+    spam: Memory<About, BucketLevel>,
     last_name: i128,
 }
 
@@ -187,20 +189,11 @@ impl Correlator {
         Written { name: held.name.clone(), first: held.first, count: held.count }
     }
 
-    /// Whether there were not too many events about this object: a token bucket that keeps when it will be full.
+    /// Whether there were not too many events about this object.
     fn admits(&mut self, about: About, at: Timestamp) -> bool {
-        let full_at = self.spam.entry(about, || at);
-        let capacity = SPAM_REFILL * SPAM_BURST;
-        // A clock that was set back must not silence an object for longer than an empty bucket does.
-        let latest = at.checked_add(capacity).unwrap_or(Timestamp::MAX);
-        let after = (*full_at).clamp(at, latest).checked_add(SPAM_REFILL).unwrap_or(Timestamp::MAX);
-        let admitted = after <= latest;
-        if admitted {
-            *full_at = after;
-        } else {
-            *full_at = (*full_at).min(latest);
-        }
-        admitted
+        let since_epoch = at.duration_since(Timestamp::UNIX_EPOCH).try_into().unwrap_or_default();
+        TokenBucket::new(SPAM_REFILL, SPAM_BURST)
+            .take(self.spam.entry(about, BucketLevel::default), since_epoch)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here does I/O or awaits; everything can be tested with tables.
 
 pub mod backoff;
+pub mod bucket;
 pub mod clock;
 pub mod conditions;
 pub mod hash;

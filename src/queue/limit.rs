@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::model::backoff::ExponentialBackoff;
+use crate::model::bucket::{BucketLevel, TokenBucket};
 
 /// How a queue delays keys that are added with [`add_rate_limited`](super::WorkQueue::add_rate_limited). The delay is
 /// the longer of backoff and bucket. The default is that of most controllers.
@@ -44,55 +45,50 @@ impl QueueConfig {
     }
 }
 
-/// A token bucket from which one may take in advance. It keeps one number: when the bucket will be full again.
+/// A token bucket from which one may take in advance.
 #[derive(Debug)]
 pub(crate) struct Bucket {
-    interval: Duration,
-    capacity: Duration,
-    full_at: Option<Instant>,
+    bucket: TokenBucket,
+    level: BucketLevel,
+    began: Instant,
 }
 
 impl Bucket {
     pub(crate) fn new(config: BucketConfig) -> Self {
-        // A rate that is no rate (0, negative, NaN) hands out the burst and then practically nothing.
-        let interval = Duration::try_from_secs_f64(config.qps.recip()).unwrap_or(Duration::from_hours(24));
-        Self { interval, capacity: interval.saturating_mul(config.burst), full_at: None }
+        let bucket = TokenBucket::per_second(config.qps, config.burst);
+        Self { bucket, level: BucketLevel::default(), began: Instant::now() }
+    }
+
+    fn since_beginning(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
     }
 
     /// Takes a token, and says how long to wait until it is there.
     pub(super) fn reserve(&mut self, now: Instant) -> Duration {
-        let full_at = self.full_at.map_or(now, |at| at.max(now));
-        let full_at = full_at.checked_add(self.interval).unwrap_or(full_at);
-        self.full_at = Some(full_at);
-        full_at.duration_since(now).saturating_sub(self.capacity)
+        let now = self.since_beginning(now);
+        self.bucket.reserve(&mut self.level, now)
     }
 
     /// Takes a token if there is one; otherwise says how long until there is.
     pub(crate) fn try_take(&mut self, now: Instant) -> Result<(), Duration> {
-        let before = self.full_at;
-        match self.reserve(now) {
-            Duration::ZERO => Ok(()),
-            wait => {
-                self.full_at = before;
-                Err(wait)
-            }
+        let wait = self.bucket.wait_for(self.level, self.since_beginning(now), 1);
+        if wait.is_zero() {
+            self.reserve(now);
+            Ok(())
+        } else {
+            Err(wait)
         }
     }
 
     /// Whether nothing of it is used.
     pub(crate) fn is_full(&self, now: Instant) -> bool {
-        self.full_at.is_none_or(|at| at <= now)
+        self.level.is_full(self.since_beginning(now))
     }
 
     /// Goes on with another rate and burst. Tokens that were taken stay taken.
     pub(crate) fn retune(&mut self, config: BucketConfig, now: Instant) {
-        let Self { interval, capacity, .. } = Self::new(config);
-        if (self.interval, self.capacity) == (interval, capacity) {
-            return;
-        }
-        let taken = self.full_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
-        let factor = taken.as_secs_f64() / self.interval.as_secs_f64();
-        let taken = Duration::try_from_secs_f64(interval.as_secs_f64() * factor).unwrap_or(capacity);
-        *self = Self { interval, capacity, full_at: now.checked_add(taken) };
+        let bucket = TokenBucket::per_second(config.qps, config.burst);
+        self.level = self.bucket.retuned(bucket, self.level, self.since_beginning(now));
+        self.bucket = bucket;
     }
 }

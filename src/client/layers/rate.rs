@@ -11,12 +11,11 @@ use tower::ServiceExt;
 
 use super::{ApiRequest, ApiResponse, ClientMetrics, Middleware, Next, is_watch};
 use crate::client::api::BoxError;
+use crate::model::bucket::{BucketLevel, TokenBucket};
 
 /// client-go's defaults, which it takes when queries per second or the burst are given as 0.
 const DEFAULT_QPS: f64 = 5.0;
-const DEFAULT_BURST: f64 = 10.0;
-/// What counts as a token. Shares of one add up to a hair less, and nobody should wake up twice for that.
-const WHOLE: f64 = 1.0 - 1e-9;
+const DEFAULT_BURST: u32 = 10;
 
 /// How long tokens are saved up at most when many requests wait, for these to go together: a request that is alone with its
 /// timer, its packets and its events costs more than one in a crowd. `docs/performance.md` has the figures.
@@ -29,16 +28,13 @@ const GATHER_SECONDS: f64 = 0.05;
 /// head. So a request that is dropped while it waits gives its place to the next at once.
 pub struct RateLimiter {
     per_second: f64,
-    burst: f64,
+    burst: u32,
+    bucket: TokenBucket,
+    began: Instant,
     /// Requests that wait, the head of the queue included.
     waiting: AtomicUsize,
     /// tokio's mutex hands itself over in the order of asking: it is the queue.
-    bucket: Mutex<Bucket>,
-}
-
-struct Bucket {
-    tokens: f64,
-    filled: Instant,
+    level: Mutex<BucketLevel>,
 }
 
 impl fmt::Debug for RateLimiter {
@@ -58,37 +54,37 @@ impl RateLimiter {
             return None;
         }
         let per_second = if qps == 0.0 { DEFAULT_QPS } else { f64::from(qps) };
-        let burst = if burst == 0 { DEFAULT_BURST } else { f64::from(burst) };
-        let bucket = Bucket { tokens: burst, filled: Instant::now() };
-        Some(Self { per_second, burst, waiting: AtomicUsize::new(0), bucket: Mutex::new(bucket) })
+        let burst = if burst == 0 { DEFAULT_BURST } else { burst };
+        Some(Self {
+            per_second,
+            burst,
+            bucket: TokenBucket::per_second(per_second, burst),
+            began: Instant::now(),
+            waiting: AtomicUsize::new(0),
+            level: Mutex::new(BucketLevel::default()),
+        })
     }
 
     /// Takes a token, waiting for one in turn; says how long that took.
     pub async fn acquire(&self) -> Duration {
         let began = Instant::now();
         let _waits = Waits::begin(&self.waiting);
-        let mut bucket = self.bucket.lock().await;
+        let mut level = self.level.lock().await;
         loop {
-            let now = Instant::now();
-            let earned = now.duration_since(bucket.filled).as_secs_f64() * self.per_second;
-            bucket.tokens = (bucket.tokens + earned).min(self.burst);
-            bucket.filled = now;
-            if bucket.tokens >= WHOLE {
-                bucket.tokens -= 1.0;
-                return now.duration_since(began);
+            let now = self.began.elapsed();
+            if self.bucket.take(&mut level, now) {
+                return began.elapsed();
             }
-            let missing = (self.group() - bucket.tokens) / self.per_second;
             // A day is as good as for ever, and keeps an absurd rate from overflowing.
-            let wait =
-                Duration::try_from_secs_f64(missing).unwrap_or(Duration::MAX).min(Duration::from_hours(24));
+            let wait = self.bucket.wait_for(*level, now, self.group()).min(Duration::from_hours(24));
             tokio::time::sleep(wait).await;
         }
     }
 
     /// How many of those that wait go together.
-    fn group(&self) -> f64 {
-        let most = (self.per_second * GATHER_SECONDS).min(self.burst).floor();
-        most.min(self.waiting.load(Ordering::Relaxed) as f64).max(1.0)
+    fn group(&self) -> u32 {
+        let most = ((self.per_second * GATHER_SECONDS) as u32).min(self.burst);
+        most.min(u32::try_from(self.waiting.load(Ordering::Relaxed)).unwrap_or(u32::MAX)).max(1)
     }
 }
 
