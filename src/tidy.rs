@@ -161,3 +161,32 @@ fn every_room_is_registered() {
     }
     complain(&complaints);
 }
+
+/// Numbers of fields are looked up by name (`path!`, `field!`), so that a test can hold them against upstream's definitions.
+#[test]
+fn field_numbers_are_looked_up() {
+    let starts_with_digit = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+    let is_number = |line: &str| {
+        let follows = |marker: &str| line.split(marker).skip(1).any(starts_with_digit);
+        let writes = ["Edit::", "put_bytes(", "put_varint_field(", "retain_items(", "get("];
+        follows(": u32 = ")
+            || line.contains(": [u32; ") && follows("= [")
+            || writes.iter().any(|write| line.contains(write)) && (follows("&[") || follows("vec!["))
+            || line.contains("put_")
+                && line.split("(&mut ").skip(1).any(|rest| {
+                    rest.split_once(", ").is_some_and(|(_, argument)| starts_with_digit(argument))
+                })
+    };
+    let is_test = |path: &Path| {
+        path.components().any(|part| {
+            ["tests", "tests.rs", "objects.rs"].map(std::ffi::OsStr::new).contains(&part.as_os_str())
+        })
+    };
+    let of_rooms = sources("src/controllers").into_iter().chain(sources("src/model"));
+    let spliced = of_rooms.filter(|(path, text)| text.contains("wire::splice") && !is_test(path));
+    let complaints = spliced.flat_map(|(path, text)| {
+        let lines: Vec<_> = code(&text).filter(|(_, line)| is_number(line)).map(|(at, _)| at + 1).collect();
+        lines.into_iter().map(move |at| format!("{}:{at}: a field number by hand", path.display()))
+    });
+    complain(&complaints.collect::<Vec<_>>());
+}

@@ -1,8 +1,9 @@
 //! What a decision costs: observing and planning one key, by the number of pods that it rests on.
 
-use coxswain::api::core::{Node, Pod, PodCondition, PodIp, Service, ServicePort};
+use coxswain::api::core::{Node, Service, ServicePort};
 use coxswain::api::kinds::{self, PODS, REPLICA_SETS, RESOURCE_QUOTAS, SERVICES};
 use coxswain::api::meta::{ObjectMeta, OwnerReference};
+use coxswain::api::pod::{Pod, PodCondition, PodIp};
 use coxswain::api::quota::ResourceQuota;
 use coxswain::framework::rig::Rig;
 use coxswain::framework::{Loop, Reads};

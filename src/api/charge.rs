@@ -1,18 +1,14 @@
 //! What a pod is charged with: the resources that it asks for, summed up while it is decoded, and what else quotas tell
 //! pods apart by. See "Resource Quotas", "Pod Overhead", "Sidecar Containers" and KEP-1287 (in-place resize).
 //!
-//! Thousands of pods of one template are charged the same, so they share one [`PodCharge`]: a cached pod pays one pointer.
-//! What was read lately is remembered by the bytes that were read: of most pods these are compared, not decoded.
+//! Thousands of pods of one template are charged the same, so they share one [`PodCharge`]: a cached pod pays one pointer, and
+//! of most pods nothing is decoded for it ([`super::shape`]).
 //! Decides nothing: what counts when is the quota controller's.
 
-use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use hashbrown::DefaultHashBuilder;
-use lru::LruCache;
-use parking_lot::Mutex;
 
 use super::meta::LabelSelector;
 use crate::model::quantity::Quantity;
@@ -117,48 +113,16 @@ const RESIZE_PENDING: &str = "PodResizePending";
 /// What is read of a pod.
 const READ: Keep = Keep { conditions: Some(&[RESIZE_PENDING]), ..Keep::BARE };
 
-/// How many charges are remembered by what they were made of.
-const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
-/// The longest such bytes that are worth keeping: a pod of dozens of containers.
-const MEMORABLE: usize = 16 << 10;
-
-/// Charges by what was read of pods for them.
-struct Memory {
-    charges: LruCache<Box<[u8]>, Charge, DefaultHashBuilder>,
-    /// For the pod at hand; used again and again.
-    read: Vec<u8>,
-}
-
-static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
-    let charges = LruCache::with_hasher(REMEMBERED, DefaultHashBuilder::default());
-    Mutex::new(Memory { charges, read: Vec::new() })
-});
-
 static NOTHING: LazyLock<PodCharge> = LazyLock::new(PodCharge::default);
 
 impl Charge {
-    /// Reads what an encoded pod is charged with.
-    pub(super) fn decode(pod: &Bytes) -> Result<Self, WireError> {
-        let mut memory = MEMORY.lock();
-        let Memory { charges, read } = &mut *memory;
-        read.clear();
-        if ChargedPod::copy_read(pod, read).is_err() {
-            // What is malformed is told by decoding, which names the field.
-            return Self::work_out(pod);
-        }
-        if let Some(charge) = charges.get(read.as_slice()) {
-            return Ok(charge.clone());
-        }
-        let charge = Self::work_out(pod)?;
-        if read.len() <= MEMORABLE {
-            charges.put(read.as_slice().into(), charge.clone());
-        } else {
-            *read = Vec::new();
-        }
-        Ok(charge)
+    /// Appends to `out` all of an encoded pod that decides about its charge.
+    pub(super) fn copy_read(pod: &[u8], out: &mut Vec<u8>) -> Result<(), WireError> {
+        ChargedPod::copy_read(pod, out)
     }
 
-    fn work_out(pod: &Bytes) -> Result<Self, WireError> {
+    /// Reads what an encoded pod is charged with.
+    pub(super) fn work_out(pod: &Bytes) -> Result<Self, WireError> {
         Ok(Self::from(ChargedPod::decode_with(pod, READ)?.charge()))
     }
 

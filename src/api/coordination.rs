@@ -1,7 +1,19 @@
 //! `coordination/v1`, trimmed.
 
+use super::kind::{ApiVersion, kinds, objects};
 use super::meta::ObjectMeta;
 use crate::wire::{Str, message};
+
+const COORDINATION: ApiVersion = ApiVersion { group: "coordination.k8s.io", version: "v1" };
+
+kinds! {
+    /// Leases.
+    LEASES = COORDINATION.namespaced::<Lease>("Lease", "leases");
+}
+
+objects! {
+    Lease + raw;
+}
 
 message! {
     schema SCHEMA;

@@ -1,105 +1,83 @@
-//! `core/v1`, trimmed.
+//! `core/v1` but for pods, quotas, volumes and Endpoints, trimmed. What is rewritten keeps its bytes in `raw`.
 
-use super::charge::Charge;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::kind::{AnyObject, ApiVersion, kinds, objects, own_bytes};
 use super::meta::ObjectMeta;
-use crate::wire::{IntOrString, Labels, Quantities, Reader, Str, Time, message};
+use crate::wire::splice::{Edit, edit};
+use crate::wire::{
+    IntOrString, Keep, Labels, Message, Quantities, Raw, Reader, Str, Time, WireError, field, message, path,
+};
+
+const CORE: ApiVersion = ApiVersion::CORE;
+
+kinds! {
+    /// Namespaces.
+    NAMESPACES = CORE.cluster_wide::<Namespace>("Namespace", "namespaces");
+    /// Namespaces with their bytes: read live, to be written. The cached ones are [`NAMESPACES`].
+    ENDING_NAMESPACES = CORE.cluster_wide::<EndingNamespace>("Namespace", "namespaces");
+    /// Nodes.
+    NODES = CORE.cluster_wide::<Node>("Node", "nodes").decoded_by(decode_node);
+    /// Services.
+    SERVICES = CORE
+        .namespaced::<Service>("Service", "services");
+    /// ServiceAccounts.
+    SERVICE_ACCOUNTS = CORE.namespaced::<ServiceAccount>("ServiceAccount", "serviceaccounts");
+    /// Secrets, with their data.
+    SECRETS = CORE.namespaced::<Secret>("Secret", "secrets");
+    /// ConfigMaps, with their data.
+    CONFIG_MAPS = CORE.namespaced::<ConfigMap>("ConfigMap", "configmaps").decoded_by(decode_config_map);
+    /// ReplicationControllers.
+    REPLICATION_CONTROLLERS = CORE
+        .namespaced::<ReplicationController>("ReplicationController", "replicationcontrollers");
+}
+
+/// What controllers read of services' annotations.
+const SERVICE: Keep = Keep {
+    annotations: Some(&["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"]),
+    ..Keep::ALL
+};
+
+/// What controllers read of nodes' annotations.
+const NODE: Keep = Keep {
+    annotations: Some(&[
+        "alpha.kubernetes.io/provided-node-ip",
+        "node.alpha.kubernetes.io/ttl",
+        "volumes.kubernetes.io/controller-managed-attach-detach",
+    ]),
+    ..Keep::ALL
+};
+
+objects! {
+    Namespace;
+    EndingNamespace + raw;
+    Node keeps NODE;
+    Service keeps SERVICE;
+    ServiceAccount + raw;
+    Secret + raw;
+    ConfigMap + raw;
+    ReplicationController + raw;
+}
+
+/// Nobody reads how much of anything but CPU a node has.
+fn decode_node(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    let mut node = Node::decode_with(bytes, NODE)?;
+    node.status.allocatable.retain(|resource| resource == "cpu");
+    Ok(Arc::new(node))
+}
+
+/// A config map's data are shared by all that hold the same, and set as a whole.
+fn decode_config_map(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    let mut config_map = ConfigMap::decode(bytes)?;
+    let kept = edit(&own_bytes(bytes)?, &[Edit::Clear(path!(ConfigMap, data))])?;
+    config_map.raw = Bytes::from(kept.into_boxed_slice()).into();
+    Ok(Arc::new(config_map))
+}
 
 message! {
     schema SCHEMA;
-
-    /// A pod, and what it is charged with.
-    pub struct Pod + charge: Charge = "k8s.io.api.core.v1.Pod" {
-        /// Metadata.
-        1 => metadata: ObjectMeta,
-        /// Desired state.
-        2 => spec: PodSpec,
-        /// Observed state.
-        3 => status: PodStatus,
-    }
-
-    /// What controllers read of a pod's spec.
-    pub struct PodSpec = "k8s.io.api.core.v1.PodSpec" {
-        /// Containers; of a cached pod only those with named ports, which services may refer to.
-        2 => containers: Vec<Container>,
-        /// Node it is bound to; empty until scheduled.
-        10 => node_name: Str [interned],
-        /// Its hostname, where it has one of its own.
-        16 => hostname: Str,
-        /// The service under whose name DNS knows it.
-        17 => subdomain: Str [interned],
-        /// Init containers; of a cached pod only those that go on running, the sidecars.
-        20 => init_containers: Vec<InitContainer>,
-    }
-
-    /// What controllers read of a container.
-    pub struct Container = "k8s.io.api.core.v1.Container" {
-        /// Ports; of a cached pod only those with names.
-        6 => ports: Vec<ContainerPort>,
-    }
-
-    /// A port of a container.
-    pub struct ContainerPort = "k8s.io.api.core.v1.ContainerPort" {
-        /// Name, unique in its pod, or empty.
-        1 => name: Str [interned],
-        /// Number.
-        3 => container_port: i32,
-        /// `TCP`, `UDP` or `SCTP`.
-        4 => protocol: Str [interned],
-    }
-
-    /// What controllers read of an init container.
-    pub struct InitContainer = "k8s.io.api.core.v1.Container" {
-        /// Name, unique in its pod.
-        1 => name: Str [interned],
-        /// Ports; of a cached pod only those with names.
-        6 => ports: Vec<ContainerPort>,
-        /// `Always` for a sidecar; otherwise empty.
-        24 => restart_policy: Str [interned],
-    }
-
-    /// What controllers read of a pod's status.
-    pub struct PodStatus = "k8s.io.api.core.v1.PodStatus" {
-        /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
-        1 => phase: Str [interned],
-        /// Conditions; of a cached pod only those that some controller reads.
-        2 => conditions: Vec<PodCondition> [conditions],
-        /// Container statuses.
-        8 => container_statuses: Vec<ContainerStatus>,
-        /// Statuses of init containers; of a cached pod only those of sidecars.
-        10 => init_container_statuses: Vec<InitContainerStatus>,
-        /// Addresses, at most one of each IP family.
-        12 => pod_ips: Vec<PodIp>,
-    }
-
-    /// An address of a pod.
-    pub struct PodIp = "k8s.io.api.core.v1.PodIP" {
-        /// The address.
-        1 => ip: Str,
-    }
-
-    /// A condition of a pod.
-    pub struct PodCondition = "k8s.io.api.core.v1.PodCondition" {
-        /// `Ready`, `PodScheduled` …
-        1 => r#type: Str [interned],
-        /// `True`, `False` or `Unknown`.
-        2 => status: Str [interned],
-        /// When `status` changed last.
-        4 => last_transition_time: Option<Time>,
-    }
-
-    /// What controllers read of a container's status.
-    pub struct ContainerStatus = "k8s.io.api.core.v1.ContainerStatus" {
-        /// How often it was restarted.
-        5 => restart_count: i32,
-    }
-
-    /// What controllers read of an init container's status.
-    pub struct InitContainerStatus = "k8s.io.api.core.v1.ContainerStatus" {
-        /// Name of the container.
-        1 => name: Str [interned],
-        /// How often it was restarted.
-        5 => restart_count: i32,
-    }
 
     /// A service.
     pub struct Service = "k8s.io.api.core.v1.Service" {
@@ -149,8 +127,34 @@ message! {
     pub struct Node = "k8s.io.api.core.v1.Node" {
         /// Metadata.
         1 => metadata: ObjectMeta,
+        /// Desired state.
+        2 => spec: NodeSpec,
         /// Observed state.
         3 => status: NodeStatus,
+    }
+
+    /// What controllers read of a node's spec.
+    pub struct NodeSpec = "k8s.io.api.core.v1.NodeSpec" {
+        /// How a cloud calls it.
+        3 => provider_id: Str,
+        /// Whether no pods are to be bound to it.
+        4 => unschedulable: bool,
+        /// What keeps pods away.
+        5 => taints: Vec<Taint>,
+        /// Its blocks of pod addresses.
+        7 => pod_cidrs: Vec<Str>,
+    }
+
+    /// What keeps pods away from a node.
+    pub struct Taint = "k8s.io.api.core.v1.Taint" {
+        /// Key.
+        1 => key: Str [interned],
+        /// Value.
+        2 => value: Str [interned],
+        /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+        3 => effect: Str [interned],
+        /// Since when.
+        4 => time_added: Option<Time>,
     }
 
     /// What controllers read of a node's status.
@@ -159,6 +163,28 @@ message! {
         2 => allocatable: Quantities,
         /// Conditions.
         4 => conditions: Vec<NodeCondition>,
+        /// Addresses.
+        5 => addresses: Vec<NodeAddress>,
+        /// Volumes that its pods use, by unique name.
+        9 => volumes_in_use: Vec<Str> [interned],
+        /// Volumes that it may use.
+        10 => volumes_attached: Vec<AttachedVolume>,
+    }
+
+    /// An address of a node.
+    pub struct NodeAddress = "k8s.io.api.core.v1.NodeAddress" {
+        /// `InternalIP`, `Hostname` …
+        1 => r#type: Str [interned],
+        /// The address.
+        2 => address: Str,
+    }
+
+    /// A volume that a node may use.
+    pub struct AttachedVolume = "k8s.io.api.core.v1.AttachedVolume" {
+        /// Its unique name.
+        1 => name: Str [interned],
+        /// Where it is.
+        2 => device_path: Str,
     }
 
     /// A condition of a node.
@@ -167,6 +193,14 @@ message! {
         1 => r#type: Str [interned],
         /// `True`, `False` or `Unknown`.
         2 => status: Str [interned],
+        /// When the node said so last.
+        3 => last_heartbeat_time: Option<Time>,
+        /// When `status` changed last.
+        4 => last_transition_time: Option<Time>,
+        /// For machines.
+        5 => reason: Str [interned],
+    } + named {
+        6 => message,
     }
 
     /// A service account.
@@ -175,6 +209,12 @@ message! {
         1 => metadata: ObjectMeta,
         /// Secrets that pods of this account may use.
         2 => secrets: Vec<ObjectReference>,
+    }
+
+    /// A reference to an object of the same namespace.
+    pub struct LocalObjectReference = "k8s.io.api.core.v1.LocalObjectReference" {
+        /// Its name.
+        1 => name: Str [interned],
     }
 
     /// A reference to an object.
@@ -201,6 +241,8 @@ message! {
         1 => metadata: ObjectMeta,
         /// What it is for.
         3 => r#type: Str [interned],
+    } + named {
+        2 => data,
     }
 
     /// A config map. Its kept bytes are without `data`, which is decoded and shared: a write sets it as a whole.
@@ -209,6 +251,66 @@ message! {
         1 => metadata: ObjectMeta,
         /// Content, shared by all maps that hold the same.
         2 => data: Labels,
+    }
+
+    /// What pods are made from.
+    pub struct PodTemplateSpec = "k8s.io.api.core.v1.PodTemplateSpec" {
+        /// Metadata.
+        1 => metadata: ObjectMeta,
+        /// The pods' spec, unparsed.
+        2 => spec: Raw as super::pod::PodSpec,
+    }
+
+    /// A ReplicationController.
+    pub struct ReplicationController + raw = "k8s.io.api.core.v1.ReplicationController" {
+        /// Metadata.
+        1 => metadata: ObjectMeta,
+        /// Desired state.
+        2 => spec: ReplicationControllerSpec,
+        /// Observed state.
+        3 => status: ReplicationControllerStatus,
+    }
+
+    /// Desired state of a ReplicationController.
+    pub struct ReplicationControllerSpec = "k8s.io.api.core.v1.ReplicationControllerSpec" {
+        /// Number of pods.
+        1 => replicas: Option<i32>,
+        /// Labels of the pods that belong to it.
+        2 => selector: Labels,
+        /// The pods' template, unparsed.
+        3 => template: Raw as PodTemplateSpec,
+        /// Seconds for which a pod must be ready to count as available.
+        4 => min_ready_seconds: i32,
+    }
+
+    /// Observed state of a ReplicationController.
+    pub struct ReplicationControllerStatus = "k8s.io.api.core.v1.ReplicationControllerStatus" {
+        /// Pods that are not terminating.
+        1 => replicas: i32,
+        /// Pods with all labels of the template.
+        2 => fully_labeled_replicas: i32,
+        /// Generation that this status speaks of.
+        3 => observed_generation: i64,
+        /// Ready pods.
+        4 => ready_replicas: i32,
+        /// Pods ready for `minReadySeconds`.
+        5 => available_replicas: i32,
+        /// Conditions.
+        6 => conditions: Vec<ReplicationControllerCondition>,
+    }
+
+    /// A condition of a ReplicationController.
+    pub struct ReplicationControllerCondition = "k8s.io.api.core.v1.ReplicationControllerCondition" {
+        /// `ReplicaFailure`.
+        1 => r#type: Str [interned],
+        /// `True`, `False` or `Unknown`.
+        2 => status: Str [interned],
+        /// When `status` changed last.
+        3 => last_transition_time: Option<Time>,
+        /// For machines.
+        4 => reason: Str [interned],
+        /// For people.
+        5 => message: Str,
     }
 
     /// A namespace.
@@ -267,9 +369,10 @@ message! {
 impl Secret {
     /// The value of a data key, read from the kept bytes; `None` when it is not there or the bytes are malformed.
     pub fn data(&self, key: &str) -> Option<&[u8]> {
+        const DATA: u32 = field!(Secret, data);
         let mut fields = Reader::new(&self.raw);
         while let Ok(Some((number, value))) = fields.next_field() {
-            if number != 2 {
+            if number != DATA {
                 continue;
             }
             let (mut found, mut content): (&[u8], &[u8]) = (&[], &[]);
@@ -286,23 +389,6 @@ impl Secret {
             }
         }
         None
-    }
-}
-
-impl Pod {
-    /// The condition of this type.
-    pub fn condition(&self, kind: &str) -> Option<&PodCondition> {
-        self.status.conditions.iter().find(|condition| condition.r#type == kind)
-    }
-
-    /// Whether the `Ready` condition is `True`.
-    pub fn is_ready(&self) -> bool {
-        self.condition("Ready").is_some_and(|ready| ready.status == "True")
-    }
-
-    /// Whether it has run to its end, well or not.
-    pub fn is_finished(&self) -> bool {
-        self.status.phase == "Succeeded" || self.status.phase == "Failed"
     }
 }
 

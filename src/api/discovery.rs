@@ -4,8 +4,21 @@
 use bytes::Bytes;
 
 use super::core::ObjectReference;
+use super::kind::{ApiVersion, kinds, objects};
 use super::meta::ObjectMeta;
-use crate::wire::{Message, Reader, Str, WireError, message};
+use crate::wire::{Message, Reader, Str, WireError, field, message};
+
+const DISCOVERY: ApiVersion = ApiVersion { group: "discovery.k8s.io", version: "v1" };
+
+kinds! {
+    /// EndpointSlices.
+    ENDPOINT_SLICES = DISCOVERY
+        .namespaced::<EndpointSlice>("EndpointSlice", "endpointslices");
+}
+
+objects! {
+    EndpointSlice + raw;
+}
 
 message! {
     schema SCHEMA;
@@ -18,6 +31,8 @@ message! {
         3 => ports: Vec<EndpointPort>,
         /// `IPv4`, `IPv6` or `FQDN`.
         4 => address_type: Str [interned],
+    } + named {
+        2 => endpoints as Endpoint,
     }
 
     /// One endpoint: where a service is served.
@@ -82,7 +97,7 @@ message! {
 }
 
 /// `EndpointSlice.endpoints`.
-pub const ENDPOINTS: u32 = 2;
+pub const ENDPOINTS: u32 = field!(EndpointSlice, endpoints);
 
 impl EndpointSlice {
     /// Its endpoints, each with its own encoding, which may hold more than we know.

@@ -4,8 +4,18 @@
 use bytes::Bytes;
 
 use super::core::ObjectReference;
+use super::kind::{ApiVersion, kinds, objects};
 use super::meta::ObjectMeta;
-use crate::wire::{Message, Reader, Str, WireError, message};
+use crate::wire::{Message, Reader, Str, WireError, field, message};
+
+kinds! {
+    /// Endpoints.
+    ENDPOINTS = ApiVersion::CORE.namespaced::<Endpoints>("Endpoints", "endpoints");
+}
+
+objects! {
+    Endpoints + raw;
+}
 
 message! {
     schema SCHEMA;
@@ -14,6 +24,16 @@ message! {
     pub struct Endpoints + raw = "k8s.io.api.core.v1.Endpoints" {
         /// Metadata.
         1 => metadata: ObjectMeta,
+    } + named {
+        2 => subsets as EndpointSubset,
+    }
+
+    /// Addresses that have the same ports. It is taken apart by hand, see [`EncodedSubset`].
+    pub struct EndpointSubset = "k8s.io.api.core.v1.EndpointSubset" {
+    } + named {
+        1 => addresses as EndpointAddress,
+        2 => not_ready_addresses as EndpointAddress,
+        3 => ports as EndpointPort,
     }
 
     /// One address.
@@ -42,13 +62,13 @@ message! {
 }
 
 /// `Endpoints.subsets`.
-pub const SUBSETS: u32 = 2;
+pub const SUBSETS: u32 = field!(Endpoints, subsets);
 /// `EndpointSubset.addresses`.
-pub const READY: u32 = 1;
+pub const READY: u32 = field!(EndpointSubset, addresses);
 /// `EndpointSubset.notReadyAddresses`.
-pub const NOT_READY: u32 = 2;
+pub const NOT_READY: u32 = field!(EndpointSubset, notReadyAddresses);
 /// `EndpointSubset.ports`.
-pub const PORTS: u32 = 3;
+pub const PORTS: u32 = field!(EndpointSubset, ports);
 
 /// Addresses that have the same ports, each with its own encoding, which may hold more than we know.
 #[derive(Clone, Debug, Default, PartialEq)]

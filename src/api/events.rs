@@ -1,16 +1,21 @@
-//! `core/v1` Events, as far as the manager writes them. It never reads any.
+//! `core/v1` Events, as far as the manager writes them, and reads those of a pod that empties a volume.
 //!
 //! `eventTime`, `series`, `action` and `related` belong to events of the newer API (`events.k8s.io`); they stay unset, as
 //! in the original's events.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-
 use super::core::ObjectReference;
-use super::kind::{AnyObject, Kind, Object};
+use super::kind::{ApiVersion, kinds, objects};
 use super::meta::ObjectMeta;
-use crate::wire::{Message, Str, Time, WireError, message};
+use crate::wire::{Str, Time, message};
+
+kinds! {
+    /// Events.
+    EVENTS = ApiVersion::CORE.namespaced::<Event>("Event", "events");
+}
+
+objects! {
+    Event;
+}
 
 message! {
     schema SCHEMA;
@@ -49,28 +54,3 @@ message! {
         2 => host: Str,
     }
 }
-
-impl Object for Event {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn size(&self) -> usize {
-        self.to_bytes().len()
-    }
-}
-
-fn decode(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    Ok(Arc::new(Event::decode(bytes)?))
-}
-
-/// Events.
-pub static EVENTS: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "Event",
-    resource: "events",
-    namespaced: true,
-    metadata_only: false,
-    decode,
-};

@@ -1,4 +1,7 @@
 //! A kind is a row of functions; the machinery that caches and moves objects is not generic over kinds.
+//!
+//! The rows stand in the files of their messages, a line each ([`kinds!`]), and [`objects!`] says what is kept of a message
+//! that is an object.
 
 use std::any::Any;
 use std::fmt;
@@ -7,8 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::meta::ObjectMeta;
-use crate::wire::{Str, WireError};
+use super::meta::{ObjectMeta, PartialObjectMetadata};
+use crate::wire::splice::without;
+use crate::wire::{Keep, Message, Str, WireError, field};
 
 /// A cached object: its metadata, and its whole self by downcast (see [`crate::informer::Lister`]).
 pub trait Object: Any + Send + Sync + fmt::Debug {
@@ -76,6 +80,132 @@ pub struct Kind {
     pub metadata_only: bool,
     /// Decodes one object, without its envelope. The bytes belong to a larger buffer: what is kept must be copied.
     pub decode: fn(&Bytes) -> Result<AnyObject, WireError>,
+}
+
+/// A group and a version, from which rows are made.
+pub(in crate::api) struct ApiVersion {
+    pub(in crate::api) group: &'static str,
+    pub(in crate::api) version: &'static str,
+}
+
+impl ApiVersion {
+    /// The core group.
+    pub(in crate::api) const CORE: Self = Self { group: "", version: "v1" };
+
+    /// A row of objects that live in namespaces.
+    pub(in crate::api) const fn namespaced<T: Decoded>(
+        &self,
+        kind: &'static str,
+        resource: &'static str,
+    ) -> Kind {
+        let Self { group, version } = *self;
+        Kind { group, version, kind, resource, namespaced: true, metadata_only: false, decode: decode::<T> }
+    }
+
+    /// A row of objects that live in no namespace.
+    pub(in crate::api) const fn cluster_wide<T: Decoded>(
+        &self,
+        kind: &'static str,
+        resource: &'static str,
+    ) -> Kind {
+        Kind { namespaced: false, ..self.namespaced::<T>(kind, resource) }
+    }
+}
+
+impl Kind {
+    /// The row with a decoder of its own.
+    pub(in crate::api) const fn decoded_by(self, decode: fn(&Bytes) -> Result<AnyObject, WireError>) -> Self {
+        Self { decode, ..self }
+    }
+
+    /// The row of objects of which only metadata is asked.
+    pub(in crate::api) const fn metadata_only(self) -> Self {
+        Self { metadata_only: true, ..self }
+    }
+}
+
+/// Declares the rows of a file, and the list of them.
+macro_rules! kinds {
+    ($($(#[$meta:meta])* $name:ident = $row:expr;)*) => {
+        $($(#[$meta])* pub static $name: $crate::api::Kind = $row;)*
+
+        /// The rows of this file.
+        pub(in crate::api) static KINDS: &[&$crate::api::Kind] = &[$(&$name),*];
+    };
+}
+pub(in crate::api) use kinds;
+
+/// Makes objects of messages: `+ raw` for those that keep their bytes, `keeps` for what is kept where anybody may add
+/// something; everything if it is not said.
+macro_rules! objects {
+    ($($name:ident $(+ $raw:ident)? $(keeps $keep:expr)?;)*) => {$(
+        impl $crate::api::Object for $name {
+            fn meta(&self) -> &$crate::api::meta::ObjectMeta {
+                &self.metadata
+            }
+
+            $(fn raw(&self) -> bytes::Bytes {
+                self.$raw.0.clone()
+            })?
+
+            fn size(&self) -> usize {
+                $crate::wire::Message::to_bytes(self).len() + $crate::api::Object::raw(self).len()
+            }
+        }
+
+        impl $crate::api::kind::Decoded for $name {
+            $(const KEEP: $crate::wire::Keep = $keep;)?
+
+            $(
+                const KEEPS_BYTES: bool = true;
+
+                fn keep(&mut self, bytes: bytes::Bytes) {
+                    self.$raw = bytes.into();
+                }
+            )?
+        }
+    )*};
+}
+pub(in crate::api) use objects;
+
+/// An object that is decoded from its bytes.
+pub(in crate::api) trait Decoded: Message + Object {
+    /// What is kept where anybody may add something.
+    const KEEP: Keep = Keep::ALL;
+    /// Whether the bytes are kept, too.
+    const KEEPS_BYTES: bool = false;
+
+    /// Keeps the bytes.
+    fn keep(&mut self, bytes: Bytes) {
+        drop(bytes);
+    }
+}
+
+/// Decodes an object, with its bytes if it keeps them.
+pub(super) fn decode_kept<T: Decoded>(bytes: &Bytes) -> Result<T, WireError> {
+    if !T::KEEPS_BYTES {
+        return T::decode_with(bytes, T::KEEP);
+    }
+    let kept = own_bytes(bytes)?;
+    let mut object = T::decode_with(&kept, T::KEEP)?;
+    object.keep(kept);
+    Ok(object)
+}
+
+fn decode<T: Decoded>(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    Ok(Arc::new(decode_kept::<T>(bytes)?))
+}
+
+/// The object's own buffer, free of the response that it came in, and without `metadata.managedFields`: a write without them
+/// leaves the server's as they are.
+pub(super) fn own_bytes(bytes: &Bytes) -> Result<Bytes, WireError> {
+    const METADATA: u32 = field!(PartialObjectMetadata, metadata);
+    const MANAGED_FIELDS: u32 = field!(PartialObjectMetadata, metadata.managedFields);
+    without(bytes, METADATA, MANAGED_FIELDS).map(Bytes::from)
+}
+
+objects! {
+    PartialObjectMetadata;
 }
 
 impl Kind {

@@ -33,6 +33,9 @@ message! {
         13 => owner_references: Vec<OwnerReference>,
         /// What must be done before it may go.
         14 => finalizers: Vec<Str> [interned],
+    } + named {
+        4 => self_link,
+        17 => managed_fields,
     }
 
     /// An owner of an object.
@@ -75,12 +78,20 @@ message! {
         1 => r#type: Str [interned],
         /// `True`, `False` or `Unknown`.
         2 => status: Str [interned],
+        /// Generation that it speaks of.
+        3 => observed_generation: i64,
         /// When `status` changed last.
         4 => last_transition_time: Option<Time>,
         /// For machines.
         5 => reason: Str [interned],
         /// For people.
         6 => message: Str,
+    }
+
+    /// An amount, as it is written.
+    pub struct QuantityText = "k8s.io.apimachinery.pkg.api.resource.Quantity" {
+        /// The text: `500m`, `64Gi`.
+        1 => string: Str [interned],
     }
 
     /// An object of which only metadata was asked.

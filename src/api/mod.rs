@@ -6,6 +6,8 @@
 
 pub mod apps;
 pub mod autoscaling;
+pub mod batch;
+pub mod certificates;
 pub mod charge;
 pub mod coordination;
 pub mod core;
@@ -19,16 +21,24 @@ mod kind;
 pub mod kinds;
 pub mod meta;
 pub mod networking;
+pub mod pod;
+pub mod policy;
 pub mod quota;
+pub mod rbac;
+pub mod resource;
+pub mod scheduling;
+pub mod shape;
+pub mod storage;
 pub mod subresource;
+pub mod system;
+pub mod volumes;
 
 pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
 
-/// Full upstream name of a message, and the fields declared here: number and name in snake case.
-pub type MessageSchema = (&'static str, &'static [(u32, &'static str)]);
+use crate::wire::MessageRow;
 
 /// Every message that is declared in this module's files, to be compared with upstream's definitions.
-pub fn schema() -> Vec<MessageSchema> {
+pub fn schema() -> Vec<&'static MessageRow> {
     [
         apps::SCHEMA,
         autoscaling::SCHEMA,
@@ -41,6 +51,18 @@ pub fn schema() -> Vec<MessageSchema> {
         meta::SCHEMA,
         networking::SCHEMA,
         quota::SCHEMA,
+        volumes::SCHEMA,
+        system::SCHEMA,
+        storage::SCHEMA,
+        scheduling::SCHEMA,
+        resource::SCHEMA,
+        rbac::SCHEMA,
+        policy::SCHEMA,
+        pod::SCHEMA,
+        pod::selinux::SCHEMA,
+        shape::SCHEMA,
+        certificates::SCHEMA,
+        batch::SCHEMA,
         crate::wire::SCHEMA,
     ]
     .concat()

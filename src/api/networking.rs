@@ -1,8 +1,22 @@
 //! `networking/v1`, trimmed. ServiceCIDRs are rewritten, so their bytes are kept in `raw`; of IPAddresses only metadata is
 //! read: an IPAddress is named after its address.
 
-use super::meta::{Condition, ObjectMeta};
+use super::kind::{ApiVersion, kinds, objects};
+use super::meta::{Condition, ObjectMeta, PartialObjectMetadata};
 use crate::wire::{Str, message};
+
+const NETWORKING: ApiVersion = ApiVersion { group: "networking.k8s.io", version: "v1" };
+
+kinds! {
+    /// ServiceCIDRs.
+    SERVICE_CIDRS = NETWORKING.cluster_wide::<ServiceCidr>("ServiceCIDR", "servicecidrs");
+    /// IPAddresses, of which the metadata says everything but whose they are.
+    IP_ADDRESSES = NETWORKING.cluster_wide::<PartialObjectMetadata>("IPAddress", "ipaddresses").metadata_only();
+}
+
+objects! {
+    ServiceCidr + raw;
+}
 
 message! {
     schema SCHEMA;

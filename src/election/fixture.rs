@@ -73,7 +73,7 @@ impl Fake {
 
     pub(crate) fn observed(version: u64, raw: &[u8]) -> ObservedLease {
         let mut raw = raw.to_vec();
-        raw = edit(&raw, &[Edit::SetBytes(vec![1, 6], version.to_string().into_bytes())]).unwrap();
+        raw = edit(&raw, &[Edit::SetBytes(&[1, 6], version.to_string().into_bytes())]).unwrap();
         let raw = Bytes::from(raw);
         ObservedLease { record: Record::from(&Lease::decode(&raw).unwrap()), version, raw }
     }

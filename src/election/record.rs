@@ -3,23 +3,14 @@
 use jiff::Timestamp;
 
 use crate::api::coordination::{Lease, MicroTime};
-use crate::wire::Str;
 use crate::wire::splice::{Edit, put_varint_field};
+use crate::wire::{Str, field, path};
 
 /// Says in a released Lease which candidate is to be next.
 pub const SUCCESSOR_ANNOTATION: &str = "coxswain.dev/successor";
 /// The `leaseTransitions` for which [`SUCCESSOR_ANNOTATION`] was meant. Candidates that know neither of them leave both
 /// in place; what they release later is for whoever comes first.
 pub const SUCCESSOR_TERM_ANNOTATION: &str = "coxswain.dev/successor-term";
-
-/// Field numbers of `coordination/v1 Lease` and its spec.
-const ANNOTATIONS: [u32; 2] = [1, 12];
-const SPEC: u32 = 2;
-const HOLDER_IDENTITY: u32 = 1;
-const LEASE_DURATION_SECONDS: u32 = 2;
-const ACQUIRE_TIME: u32 = 3;
-const RENEW_TIME: u32 = 4;
-const LEASE_TRANSITIONS: u32 = 5;
 
 /// The leader, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,17 +63,20 @@ impl Record {
     /// The changes that put this record into a Lease, all else in it untouched.
     pub fn edits(&self) -> Vec<Edit> {
         let mut edits = vec![
-            Edit::SetBytes(vec![SPEC, HOLDER_IDENTITY], self.holder.as_bytes().to_vec()),
+            Edit::SetBytes(path!(Lease, spec.holderIdentity), self.holder.as_bytes().to_vec()),
             Edit::SetVarint(
-                vec![SPEC, LEASE_DURATION_SECONDS],
+                path!(Lease, spec.leaseDurationSeconds),
                 u64::from(self.duration_seconds.max(0).unsigned_abs()),
             ),
-            Edit::SetBytes(vec![SPEC, ACQUIRE_TIME], micro_time(self.acquired)),
-            Edit::SetBytes(vec![SPEC, RENEW_TIME], micro_time(self.renewed)),
-            Edit::SetVarint(vec![SPEC, LEASE_TRANSITIONS], u64::from(self.transitions.max(0).unsigned_abs())),
+            Edit::SetBytes(path!(Lease, spec.acquireTime), micro_time(self.acquired)),
+            Edit::SetBytes(path!(Lease, spec.renewTime), micro_time(self.renewed)),
+            Edit::SetVarint(
+                path!(Lease, spec.leaseTransitions),
+                u64::from(self.transitions.max(0).unsigned_abs()),
+            ),
         ];
         let annotate = |key: &str, value: &str| {
-            let path = ANNOTATIONS.to_vec();
+            let path = path!(Lease, metadata.annotations);
             match self.successor.as_str() {
                 "" => Edit::MapRemove(path, key.to_owned()),
                 _ => Edit::MapSet(path, key.to_owned(), value.to_owned()),
@@ -127,10 +121,10 @@ fn timestamp(at: &MicroTime) -> Timestamp {
 /// `metav1.MicroTime`: seconds and nanoseconds, of which whole microseconds survive.
 fn micro_time(at: Timestamp) -> Vec<u8> {
     let mut out = Vec::with_capacity(12);
-    put_varint_field(&mut out, 1, at.as_second() as u64);
+    put_varint_field(&mut out, field!(MicroTime, seconds), at.as_second() as u64);
     let micros = at.subsec_nanosecond() / 1000 * 1000;
     if micros > 0 {
-        put_varint_field(&mut out, 2, u64::from(micros.unsigned_abs()));
+        put_varint_field(&mut out, field!(MicroTime, nanos), u64::from(micros.unsigned_abs()));
     }
     out
 }

@@ -17,9 +17,10 @@ use super::{
     executed, planned,
 };
 use crate::api::autoscaling::Scale;
-use crate::api::core::{Pod, ServiceAccount};
+use crate::api::core::ServiceAccount;
 use crate::api::kinds::{PODS, SERVICE_ACCOUNTS};
 use crate::api::meta::{ObjectMeta, Status, StatusDetails};
+use crate::api::pod::Pod;
 use crate::client::{ApiClient, BoxError};
 use crate::model::Key;
 use crate::model::plan::{
@@ -309,7 +310,7 @@ async fn a_write_can_build_on_the_last_answer() {
     script.answer(200, account("8"));
     let key = || Key::new("ns", "x");
     let first = Write::new(&SERVICE_ACCOUNTS, key(), Verb::Patch(Patch::Merge(serde_json::json!({}))));
-    let edits = vec![Edit::MapSet(vec![1, 11], "k".to_owned(), "v".to_owned())];
+    let edits = vec![Edit::MapSet(&[1, 11], "k".to_owned(), "v".to_owned())];
     let next = || Write::new(&SERVICE_ACCOUNTS, key(), Verb::UpdateLast(edits.clone()));
     let executed = run(&script, vec![Step::Write(first), Step::Write(next())]).await;
     assert!(executed.error.is_none(), "{executed:?}");

@@ -200,10 +200,10 @@ impl Rig {
         version: u64,
         made: Option<String>,
     ) -> Result<(), WireError> {
-        let mut edits = vec![Edit::SetBytes(vec![1, 6], version.to_string().into_bytes())];
+        let mut edits = vec![Edit::SetBytes(&[1, 6], version.to_string().into_bytes())];
         if let Some(name) = made {
-            edits.push(Edit::SetBytes(vec![1, 5], format!("{name}-uid").into_bytes()));
-            edits.push(Edit::SetBytes(vec![1, 1], name.into_bytes()));
+            edits.push(Edit::SetBytes(&[1, 5], format!("{name}-uid").into_bytes()));
+            edits.push(Edit::SetBytes(&[1, 1], name.into_bytes()));
         }
         self.put(kind, &edit(body, &edits)?.into())
     }

@@ -201,9 +201,9 @@ mod tests {
 
     use super::*;
     use crate::api::AnyObject;
-    use crate::api::core::Pod;
     use crate::api::kinds::PODS;
     use crate::api::meta::ObjectMeta;
+    use crate::api::pod::Pod;
     use crate::telemetry::tracing::Tracing;
 
     fn pod() -> AnyObject {

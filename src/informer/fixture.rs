@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::ListWatch;
-use crate::api::core::Pod;
 use crate::api::meta::{ObjectMeta, Status};
+use crate::api::pod::Pod;
 use crate::api::{AnyObject, Kind, kinds};
 use crate::client::{ApiError, BoxError, ListQuery, ResponseBody, WatchQuery};
 use crate::wire::splice::put_bytes;

@@ -1,15 +1,68 @@
 //! Conditions in the bytes of an object: those that changed are spliced, everything else stays as it is.
 //!
-//! Conditions of all kinds have the same field numbers for their type, status, time, reason and message.
+//! Kinds differ in the numbers of a condition's fields, and in which fields there are: [`ConditionFields`] is looked up in
+//! the kind's messages.
 
-use crate::wire::splice::{Edit, edit, get, put_bytes, put_varint_field};
-use crate::wire::{Reader, Time, Value, WireError};
+use crate::wire::splice::{get, put_bytes, put_varint_field, replace_fields};
+use crate::wire::{FieldRow, Message, MessageRow, Reader, Time, Value, WireError};
 
-const TYPE: u32 = 1;
-const STATUS: u32 = 2;
-const LAST_TRANSITION_TIME: u32 = 4;
-const REASON: u32 = 5;
-const MESSAGE: u32 = 6;
+/// Where a kind has its conditions, and what is where in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConditionFields {
+    /// `status` of the object, and `conditions` of the status.
+    list: (u32, u32),
+    kind: u32,
+    status: u32,
+    last_transition_time: u32,
+    reason: u32,
+    message: u32,
+    /// `lastUpdateTime`, or `lastProbeTime`.
+    checked: Option<u32>,
+    observed_generation: Option<u32>,
+}
+
+impl ConditionFields {
+    /// Those of the kind of which `M` is the message.
+    ///
+    /// # Panics
+    /// When its messages declare none. It is called while the program is compiled.
+    pub const fn of<M: Message>() -> Self {
+        let status = required(M::ROW, "status");
+        let conditions = match status.message {
+            Some(within) => required(within, "conditions"),
+            None => panic!("the status is not declared"),
+        };
+        let Some(condition) = conditions.message else { panic!("the condition is not declared") };
+        let checked = match condition.field("lastUpdateTime") {
+            Some(field) => Some(field),
+            None => condition.field("lastProbeTime"),
+        };
+        Self {
+            list: (status.number, conditions.number),
+            kind: required(condition, "type").number,
+            status: required(condition, "status").number,
+            last_transition_time: required(condition, "lastTransitionTime").number,
+            reason: required(condition, "reason").number,
+            message: required(condition, "message").number,
+            checked: number(checked),
+            observed_generation: number(condition.field("observedGeneration")),
+        }
+    }
+}
+
+const fn required(message: &'static MessageRow, name: &str) -> &'static FieldRow {
+    match message.field(name) {
+        Some(field) => field,
+        None => panic!("a field of conditions is not declared"),
+    }
+}
+
+const fn number(field: Option<&'static FieldRow>) -> Option<u32> {
+    match field {
+        Some(field) => Some(field.number),
+        None => None,
+    }
+}
 
 /// What a condition is to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,49 +77,89 @@ pub struct Said {
     pub message: String,
     /// When the status changed last.
     pub since: Time,
+    /// When it was looked at last, of kinds whose conditions say so; what is there stays if `None`.
+    pub checked: Option<Time>,
+    /// The generation that it speaks of, of kinds whose conditions say so; what is there stays if `None`.
+    pub generation: Option<i64>,
 }
 
-/// `object` whose conditions say what is `said`: list field `conditions` of its message field `status`. One that is
-/// there is edited where it is, one that is not is appended.
+/// `object` whose conditions say what is `said`. One that is there is edited where it is, one that is not is appended.
 ///
 /// # Errors
 /// The object is malformed.
-pub fn set(object: &[u8], status: u32, conditions: u32, said: &[Said]) -> Result<Vec<u8>, WireError> {
-    let held = get(object, &[status])?.map(Value::bytes).transpose()?.unwrap_or_default();
+pub fn set(object: &[u8], fields: &ConditionFields, said: &[Said]) -> Result<Vec<u8>, WireError> {
+    let (status, conditions) = fields.list;
+    let mut held = Reader::new(object);
+    let mut out = Vec::with_capacity(object.len() + 256 * said.len());
+    let mut written = false;
+    while let Some((number, value, raw)) = held.next_raw()? {
+        if number == status && !written {
+            written = true;
+            put_bytes(&mut out, status, &within(value.bytes()?, conditions, fields, said)?);
+        } else {
+            out.extend_from_slice(raw);
+        }
+    }
+    if !written {
+        put_bytes(&mut out, status, &within(&[], conditions, fields, said)?);
+    }
+    Ok(out)
+}
+
+/// The fields of a status whose conditions say what is `said`.
+fn within(
+    held: &[u8],
+    conditions: u32,
+    fields: &ConditionFields,
+    said: &[Said],
+) -> Result<Vec<u8>, WireError> {
     let mut new: Vec<&Said> = said.iter().collect();
     let mut out = Vec::with_capacity(held.len() + 256 * said.len());
-    let mut fields = Reader::new(held);
-    while let Some((number, value, raw)) = fields.next_raw()? {
+    let mut reader = Reader::new(held);
+    while let Some((number, value, raw)) = reader.next_raw()? {
         let of_this_kind = if number == conditions {
-            let kind = get(value.bytes()?, &[TYPE])?.map(Value::text).transpose()?;
+            let kind = get(value.bytes()?, &[fields.kind])?.map(Value::text).transpose()?;
             new.iter().position(|each| Some(each.kind) == kind)
         } else {
             None
         };
         match of_this_kind {
-            Some(at) => put_bytes(&mut out, conditions, &over(value.bytes()?, new.remove(at))?),
+            Some(at) => put_bytes(&mut out, conditions, &over(value.bytes()?, fields, new.remove(at))?),
             None => out.extend_from_slice(raw),
         }
     }
     for each in new {
-        put_bytes(&mut out, conditions, &over(&[], each)?);
+        put_bytes(&mut out, conditions, &over(&[], fields, each)?);
     }
-    edit(object, &[Edit::SetBytes(vec![status], out)])
+    Ok(out)
 }
 
 /// A condition with what is said in place of what it said.
-fn over(held: &[u8], said: &Said) -> Result<Vec<u8>, WireError> {
-    let mut since = Vec::new();
-    put_varint_field(&mut since, 1, said.since.seconds() as u64);
-    let text = |field, text: &str| Edit::SetBytes(vec![field], text.as_bytes().to_vec());
-    let edits = [
-        text(TYPE, said.kind),
-        text(STATUS, said.status),
-        Edit::SetBytes(vec![LAST_TRANSITION_TIME], since),
-        text(REASON, said.reason),
-        text(MESSAGE, &said.message),
+fn over(held: &[u8], fields: &ConditionFields, said: &Said) -> Result<Vec<u8>, WireError> {
+    let bytes = |number, content: &[u8]| {
+        let mut out = Vec::with_capacity(content.len() + 4);
+        put_bytes(&mut out, number, content);
+        (number, out)
+    };
+    let time = |number, time: Time| {
+        let mut content = Vec::with_capacity(12);
+        time.encode_fields(&mut content);
+        bytes(number, &content)
+    };
+    let mut new = vec![
+        bytes(fields.kind, said.kind.as_bytes()),
+        bytes(fields.status, said.status.as_bytes()),
+        time(fields.last_transition_time, said.since),
+        bytes(fields.reason, said.reason.as_bytes()),
+        bytes(fields.message, said.message.as_bytes()),
     ];
-    edit(held, &edits)
+    new.extend(fields.checked.zip(said.checked).map(|(number, at)| time(number, at)));
+    new.extend(fields.observed_generation.zip(said.generation).map(|(number, generation)| {
+        let mut out = Vec::with_capacity(12);
+        put_varint_field(&mut out, number, generation as u64);
+        (number, out)
+    }));
+    replace_fields(held, &new)
 }
 
 #[cfg(test)]
@@ -74,9 +167,14 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::api::autoscaling::HorizontalPodAutoscaler;
+    use crate::api::batch::Job;
+    use crate::api::certificates::CertificateSigningRequest;
     use crate::api::meta::Condition;
     use crate::api::networking::{ServiceCidr, ServiceCidrStatus};
-    use crate::wire::Message;
+    use crate::wire::splice::{Edit, edit};
+
+    const CIDR: ConditionFields = ConditionFields::of::<ServiceCidr>();
 
     fn held(kind: &str) -> Condition {
         Condition { r#type: kind.into(), status: "Unknown".into(), ..Condition::default() }
@@ -95,7 +193,7 @@ mod tests {
             put_bytes(&mut status, 1, &each);
         }
         put_varint_field(&mut status, 99, 1);
-        let mut bytes = edit(&object.to_bytes(), &[Edit::SetBytes(vec![3], status)]).unwrap();
+        let mut bytes = edit(&object.to_bytes(), &[Edit::SetBytes(&[3], status)]).unwrap();
         put_varint_field(&mut bytes, 77, 5);
 
         let said = |kind, message: &str| Said {
@@ -104,8 +202,10 @@ mod tests {
             reason: "",
             message: message.into(),
             since: Time::from_seconds(9).unwrap(),
+            checked: Time::from_seconds(10),
+            generation: None,
         };
-        let set = set(&bytes, 3, 1, &[said("New", "new"), said("Ready", "yes")]).unwrap();
+        let set = set(&bytes, &CIDR, &[said("New", "new"), said("Ready", "yes")]).unwrap();
         let read = ServiceCidr::decode(&Bytes::from(set.clone())).unwrap();
         let kinds: Vec<&str> = read.status.conditions.iter().map(|each| each.r#type.as_str()).collect();
         assert_eq!(kinds, ["A", "Ready", "B", "New"]);
@@ -131,10 +231,47 @@ mod tests {
             reason: "",
             message: String::new(),
             since: Time::from_seconds(1).unwrap(),
+            checked: None,
+            generation: None,
         };
-        let set = set(&[], 3, 1, &[said]).unwrap();
+        let set = set(&[], &CIDR, &[said]).unwrap();
         let read = ServiceCidr::decode(&Bytes::from(set)).unwrap();
         assert_eq!(read.status.conditions[0].r#type, "Ready");
-        assert!(super::set(&[0xff], 3, 1, &[]).is_err());
+        assert!(super::set(&[0xff], &CIDR, &[]).is_err());
+    }
+
+    /// Each kind's message reads back what was written by its own numbers.
+    #[test]
+    fn kinds_differ_in_the_numbers_of_their_fields() {
+        let said = Said {
+            kind: "Approved",
+            status: "True",
+            reason: "Because",
+            message: "It is so".to_owned(),
+            since: Time::from_seconds(5).unwrap(),
+            checked: Time::from_seconds(6),
+            generation: Some(7),
+        };
+        fn written<M: Message>(said: &Said) -> M {
+            let object = set(&[], &ConditionFields::of::<M>(), std::slice::from_ref(said)).unwrap();
+            // Written over once more, it is still one.
+            let object = set(&object, &ConditionFields::of::<M>(), std::slice::from_ref(said)).unwrap();
+            M::decode(&Bytes::from(object)).unwrap()
+        }
+        let time = |seconds| Time::from_seconds(seconds);
+        macro_rules! says {
+            ($object:expr) => {{
+                let object = $object;
+                let [held] = object.status.conditions.as_slice() else { panic!("one condition") };
+                assert_eq!((held.r#type.as_str(), held.status.as_str()), ("Approved", "True"));
+                assert_eq!((held.reason.as_str(), held.message.as_str()), ("Because", "It is so"));
+                assert_eq!(held.last_transition_time, time(5));
+                held.clone()
+            }};
+        }
+        assert_eq!(says!(written::<ServiceCidr>(&said)).observed_generation, 7);
+        assert_eq!(says!(written::<CertificateSigningRequest>(&said)).last_update_time, time(6));
+        assert_eq!(says!(written::<Job>(&said)).last_probe_time, time(6));
+        assert_eq!(says!(written::<HorizontalPodAutoscaler>(&said)).r#type, "Approved");
     }
 }

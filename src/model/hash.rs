@@ -1,4 +1,4 @@
-//! Short hashes in object names.
+//! Short hashes in object names, and digests by which large contents are compared.
 //!
 //! The alphabet is Kubernetes' own for generated names: no vowels and nothing that is easily misread, so that no words
 //! come about. See "pod-template-hash" in the documentation of Deployments.
@@ -18,6 +18,12 @@ pub fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
 pub fn encode(hash: u32) -> String {
     let letter = |digit: char| char::from(ALPHABET[digit as usize % ALPHABET.len()]);
     hash.to_string().chars().map(letter).collect()
+}
+
+/// A digest of `content` by which it is told from any other: 128 bits of its SHA-256.
+pub fn digest(content: &[u8]) -> u128 {
+    let digest = ring::digest::digest(&ring::digest::SHA256, content);
+    digest.as_ref().iter().take(16).fold(0, |digest, byte| digest << 8 | u128::from(*byte))
 }
 
 #[cfg(test)]
@@ -41,5 +47,12 @@ mod tests {
         }
         assert_eq!(encode(0), encode(0));
         assert_ne!(encode(1_234_567_890), encode(1_234_567_891));
+    }
+
+    /// From the examples of the Secure Hash Standard.
+    #[test]
+    fn a_digest_is_the_beginning_of_a_sha256() {
+        assert_eq!(digest(b"abc"), 0xba78_16bf_8f01_cfea_4141_40de_5dae_2223);
+        assert_ne!(digest(b""), digest(b"\0"));
     }
 }

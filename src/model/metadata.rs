@@ -1,11 +1,13 @@
 //! Edits that bring the labels and annotations of an encoded object to what they should be.
 
-use crate::wire::Labels;
+use crate::api::meta::PartialObjectMetadata;
 use crate::wire::splice::Edit;
+use crate::wire::{Labels, Path, path};
 
-/// Where an object has its labels and annotations.
-const LABELS: [u32; 2] = [1, 11];
-const ANNOTATIONS: [u32; 2] = [1, 12];
+/// Where every object has its labels.
+pub const LABELS: Path = path!(PartialObjectMetadata, metadata.labels);
+/// Where every object has its annotations.
+pub const ANNOTATIONS: Path = path!(PartialObjectMetadata, metadata.annotations);
 
 /// Makes these labels of those.
 pub fn label_edits(held: &Labels, wanted: &Labels) -> Vec<Edit> {
@@ -20,24 +22,24 @@ pub fn annotation_edits(held: &Labels, wanted: &Labels) -> Vec<Edit> {
 /// Gives an annotation this value, or takes it away.
 pub fn annotation_edit(name: &str, value: Option<String>) -> Edit {
     match value {
-        Some(value) => Edit::MapSet(ANNOTATIONS.to_vec(), name.to_owned(), value),
-        None => Edit::MapRemove(ANNOTATIONS.to_vec(), name.to_owned()),
+        Some(value) => Edit::MapSet(ANNOTATIONS, name.to_owned(), value),
+        None => Edit::MapRemove(ANNOTATIONS, name.to_owned()),
     }
 }
 
-fn map_edits(path: [u32; 2], held: &Labels, wanted: &Labels) -> Vec<Edit> {
+fn map_edits(path: Path, held: &Labels, wanted: &Labels) -> Vec<Edit> {
     let dropped = held.iter().filter(|(key, _)| !wanted.contains_key(key));
     let set = wanted.iter().filter(|(key, value)| held.get(key) != Some(value));
     dropped
-        .map(|(key, _)| Edit::MapRemove(path.to_vec(), key.to_string()))
-        .chain(set.map(|(key, value)| Edit::MapSet(path.to_vec(), key.to_string(), value.to_string())))
+        .map(|(key, _)| Edit::MapRemove(path, key.to_string()))
+        .chain(set.map(|(key, value)| Edit::MapSet(path, key.to_string(), value.to_string())))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
+    use crate::api::meta::ObjectMeta;
     use crate::wire::Message;
     use crate::wire::splice::edit;
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use crate::api::core::Pod;
+use crate::api::core::PodTemplateSpec;
 use crate::api::meta::{ObjectMeta, OwnerReference};
+use crate::api::pod::Pod;
 use crate::wire::splice::put_bytes;
-use crate::wire::{Message, Raw, Reader, Time, WireError};
+use crate::wire::{Message, Raw, Reader, Time, WireError, field};
 
 mod ranking;
 #[cfg(test)]
@@ -98,14 +99,26 @@ fn starts_a_name(owner: &str) -> bool {
     })
 }
 
-/// `metadata` and `spec`, in a pod as in its template.
-const METADATA: u32 = 1;
-const SPEC: u32 = 2;
+/// In a pod as in its template.
+const METADATA: u32 = field!(PodTemplateSpec, metadata);
+const SPEC: u32 = field!(PodTemplateSpec, spec);
 
-/// Fields of a template's metadata that say something about one object and that its pods do not inherit: name,
-/// generateName, namespace, selfLink, uid, resourceVersion, generation, the timestamps and grace period,
-/// ownerReferences, managedFields. Labels, annotations and finalizers are inherited, and whatever is newer than us.
-const NOT_INHERITED: [u32; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 17];
+/// Fields of a template's metadata that say something about one object and that its pods do not inherit. Labels,
+/// annotations and finalizers are inherited, and whatever is newer than us.
+const NOT_INHERITED: [u32; 12] = [
+    field!(ObjectMeta, name),
+    field!(ObjectMeta, generateName),
+    field!(ObjectMeta, namespace),
+    field!(ObjectMeta, selfLink),
+    field!(ObjectMeta, uid),
+    field!(ObjectMeta, resourceVersion),
+    field!(ObjectMeta, generation),
+    field!(ObjectMeta, creationTimestamp),
+    field!(ObjectMeta, deletionTimestamp),
+    field!(ObjectMeta, deletionGracePeriodSeconds),
+    field!(ObjectMeta, ownerReferences),
+    field!(ObjectMeta, managedFields),
+];
 
 /// The metadata of a pod template.
 pub fn template_metadata(template: &Raw) -> Result<ObjectMeta, WireError> {
@@ -122,15 +135,15 @@ pub fn from_template(
 ) -> Result<Bytes, WireError> {
     let inherited = payload(&template.0, METADATA)?;
     let mut metadata = Vec::with_capacity(inherited.len() + 256);
-    put_bytes(&mut metadata, 2, generate_name.as_bytes());
-    put_bytes(&mut metadata, 3, namespace.as_bytes());
+    put_bytes(&mut metadata, field!(ObjectMeta, generateName), generate_name.as_bytes());
+    put_bytes(&mut metadata, field!(ObjectMeta, namespace), namespace.as_bytes());
     let mut fields = Reader::new(&inherited);
     while let Some((number, _, raw)) = fields.next_raw()? {
         if !NOT_INHERITED.contains(&number) {
             metadata.extend_from_slice(raw);
         }
     }
-    put_bytes(&mut metadata, 13, &owner.to_bytes());
+    put_bytes(&mut metadata, field!(ObjectMeta, ownerReferences), &owner.to_bytes());
 
     let spec = payload(&template.0, SPEC)?;
     let mut pod = Vec::with_capacity(metadata.len() + spec.len() + 16);

@@ -11,22 +11,18 @@ use smallvec::SmallVec;
 use crate::api::discovery::{ENDPOINTS, Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use crate::api::meta::ObjectMeta;
 use crate::wire::splice::{Edit, edit, put_bytes, retain_items};
-use crate::wire::{Message, Reader, Str, WireError};
+use crate::wire::{Message, Path, Reader, Str, WireError, field, path};
 
-/// `EndpointSlice.ports`.
-const PORTS: u32 = 3;
+const PORTS: u32 = field!(EndpointSlice, ports);
 
 /// Fields of an endpoint.
-const ADDRESSES: u32 = 1;
-const CONDITIONS: u32 = 2;
-const HOSTNAME: u32 = 3;
-const READY: [u32; 2] = [2, 1];
-const SERVING: [u32; 2] = [2, 2];
-const TERMINATING: [u32; 2] = [2, 3];
-const TARGET_REF: u32 = 4;
-const NODE_NAME: u32 = 6;
-const ZONE: u32 = 7;
-const HINTS: u32 = 8;
+const ADDRESSES: u32 = field!(Endpoint, addresses);
+const CONDITIONS: u32 = field!(Endpoint, conditions);
+const HOSTNAME: u32 = field!(Endpoint, hostname);
+const TARGET_REF: u32 = field!(Endpoint, targetRef);
+const NODE_NAME: u32 = field!(Endpoint, nodeName);
+const ZONE: u32 = field!(Endpoint, zone);
+const HINTS: u32 = field!(Endpoint, hints);
 
 /// A slice that is there. Most look at it without wanting to change it, so its endpoints are seen as they are encoded, and
 /// decoded only when someone asks for them.
@@ -252,33 +248,39 @@ pub fn encode(wanted: &Endpoint, held: Option<&(Endpoint, Bytes)>) -> Result<Byt
     };
     let mut edits = Vec::new();
     let conditions = [
-        (READY, held.conditions.ready, wanted.conditions.ready),
-        (SERVING, held.conditions.serving, wanted.conditions.serving),
-        (TERMINATING, held.conditions.terminating, wanted.conditions.terminating),
+        (path!(Endpoint, conditions.ready), held.conditions.ready, wanted.conditions.ready),
+        (path!(Endpoint, conditions.serving), held.conditions.serving, wanted.conditions.serving),
+        (path!(Endpoint, conditions.terminating), held.conditions.terminating, wanted.conditions.terminating),
     ];
     for (path, held, wanted) in conditions {
         if held != wanted {
             edits.push(match wanted {
-                Some(value) => Edit::SetVarint(path.to_vec(), value.into()),
-                None => Edit::Clear(path.to_vec()),
+                Some(value) => Edit::SetVarint(path, value.into()),
+                None => Edit::Clear(path),
             });
         }
     }
-    let texts = [(NODE_NAME, &held.node_name, &wanted.node_name), (ZONE, &held.zone, &wanted.zone)];
-    for (field, held, wanted) in texts {
+    let texts = [
+        (path!(Endpoint, nodeName), &held.node_name, &wanted.node_name),
+        (path!(Endpoint, zone), &held.zone, &wanted.zone),
+    ];
+    for (path, held, wanted) in texts {
         if held != wanted {
-            edits.push(set(field, wanted.as_ref().map(|text| text.as_bytes().to_vec())));
+            edits.push(set(path, wanted.as_ref().map(|text| text.as_bytes().to_vec())));
         }
     }
     if !is_same(held, wanted) && held.target_ref != wanted.target_ref {
-        edits.push(set(TARGET_REF, wanted.target_ref.as_ref().map(|target| target.to_bytes())));
+        edits.push(set(
+            path!(Endpoint, targetRef),
+            wanted.target_ref.as_ref().map(|target| target.to_bytes()),
+        ));
     }
     if held.hints != wanted.hints {
-        edits.push(set(HINTS, wanted.hints.as_ref().map(|hints| hints.to_bytes())));
+        edits.push(set(path!(Endpoint, hints), wanted.hints.as_ref().map(|hints| hints.to_bytes())));
     }
     if edits.is_empty() { Ok(bytes.clone()) } else { edit(bytes, &edits).map(Into::into) }
 }
 
-fn set(field: u32, value: Option<Vec<u8>>) -> Edit {
-    value.map_or_else(|| Edit::Clear(vec![field]), |value| Edit::SetBytes(vec![field], value))
+fn set(path: Path, value: Option<Vec<u8>>) -> Edit {
+    value.map_or_else(|| Edit::Clear(path), |value| Edit::SetBytes(path, value))
 }

@@ -16,8 +16,10 @@
 //! exists is recognised by its template, never by its hash, so that those the original made are taken over as they are.
 
 use super::hash;
+use crate::api::core::PodTemplateSpec;
+use crate::api::meta::ObjectMeta;
 use crate::wire::splice::{Edit, edit, put_bytes};
-use crate::wire::{Raw, RawField, Reader, WireError};
+use crate::wire::{Path, Raw, RawField, Reader, WireError, field, path};
 
 pub mod shapes;
 #[cfg(test)]
@@ -28,10 +30,9 @@ use shapes::Shape;
 /// Label of ReplicaSets, their selectors, templates and pods: tells the templates of one Deployment apart.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
-/// `PodTemplateSpec.metadata.labels`
-const LABELS: [u32; 2] = [1, 11];
+const LABELS: Path = path!(PodTemplateSpec, metadata.labels);
 /// `ObjectMeta.creationTimestamp`, which templates never have and servers encode as an empty message.
-const CREATION_TIMESTAMP: u32 = 8;
+const CREATION_TIMESTAMP: u32 = field!(ObjectMeta, creationTimestamp);
 
 /// A template to compare others with.
 #[derive(Clone, Debug)]
@@ -65,12 +66,12 @@ impl Template {
 
     /// The template's bytes, every field of them, with the hash label set.
     pub fn labelled(encoded: &[u8], hash: &str) -> Result<Vec<u8>, WireError> {
-        edit(encoded, &[Edit::MapSet(LABELS.to_vec(), HASH_LABEL.to_owned(), hash.to_owned())])
+        edit(encoded, &[Edit::MapSet(LABELS, HASH_LABEL.to_owned(), hash.to_owned())])
     }
 }
 
 fn without_hash(encoded: &[u8]) -> Result<Vec<u8>, WireError> {
-    edit(encoded, &[Edit::MapRemove(LABELS.to_vec(), HASH_LABEL.to_owned())])
+    edit(encoded, &[Edit::MapRemove(LABELS, HASH_LABEL.to_owned())])
 }
 
 fn canonical(encoded: &[u8]) -> Result<Vec<u8>, WireError> {

@@ -12,8 +12,10 @@
 //! This module knows nothing of HTTP, kinds or controllers.
 
 mod envelope;
+mod few;
 mod intern;
 mod labels;
+pub mod path;
 mod reader;
 pub mod splice;
 mod text;
@@ -26,12 +28,15 @@ mod tests;
 pub use envelope::{
     ENVELOPE_MAGIC, EventType, ListPage, ObjectHead, WatchFrame, decode_list, unwrap_envelope, wrap_envelope,
 };
+pub use few::{Few, Present};
 pub use intern::{InternStats, Interner, intern_stats};
 pub use labels::Labels;
+pub use path::{FieldRow, MessageRow, Path};
+pub(crate) use path::{field, path};
 pub use reader::{RawField, Reader, Value, WireError};
 pub use text::Str;
 pub(crate) use types::SCHEMA;
-pub use types::{Data, IntOrString, Quantities, Raw, Time};
+pub use types::{Data, IntOrString, Map, Quantities, Raw, Time};
 pub use uid::Uid;
 
 /// What a decode needs besides the bytes of a field.
@@ -64,6 +69,9 @@ impl Keep {
 
 /// A value that can be a field of a message.
 pub trait Field: Default {
+    /// The message that it holds, one or many of them.
+    const MESSAGE: Option<&'static MessageRow> = None;
+
     /// Takes in one occurrence of the field. Scalars keep the last one, lists and maps collect them.
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError>;
 
@@ -110,8 +118,8 @@ pub trait Field: Default {
 pub trait Message: Default {
     /// Full name of the upstream message that this is a part of.
     const UPSTREAM: &'static str;
-    /// Declared fields: upstream's number and our name, in snake case.
-    const FIELDS: &'static [(u32, &'static str)];
+    /// What is declared of it.
+    const ROW: &'static MessageRow;
 
     /// Takes in the field `number`; one that is not declared is ignored.
     fn merge_field(&mut self, number: u32, value: Value<'_>, source: Source<'_>) -> Result<(), WireError>;
@@ -182,9 +190,14 @@ pub(crate) fn copy_message<M: Message>(
 
 /// Declares trimmed messages: `number => name: Type,`, with `[interned]` behind the type of a string that many
 /// objects share. `+ raw` behind its name adds the bytes that it was decoded from, for kinds that are rewritten;
-/// `+ name: Type` adds something else that the kind's decoder makes of them.
+/// `+ name: Type, …` adds something else that the kind's decoder makes of them.
+/// `as Message` behind a type says which message an encoded field holds, for [`path!`]. Fields that are written and never
+/// read follow the others, without a type: `} + named { 18 => affinity as Affinity, }`.
 /// `schema NAME;` in front of the first makes a table of all of them, to be compared with upstream's definitions.
 macro_rules! message {
+    (@holds) => { None };
+    (@holds $ty:ty) => { <$ty as $crate::wire::Field>::MESSAGE };
+    (@holds $($ty:ty)? as $message:ty) => { Some(<$message as $crate::wire::Message>::ROW) };
     (@merge ($($argument:tt)*)) => { $crate::wire::Field::merge($($argument)*) };
     (@merge interned ($($argument:tt)*)) => { $crate::wire::Field::merge_interned($($argument)*) };
     (@merge conditions ($($argument:tt)*)) => { $crate::wire::Field::merge_conditions($($argument)*) };
@@ -192,37 +205,48 @@ macro_rules! message {
     (@merge selected ($($argument:tt)*)) => { $crate::wire::Field::merge_selected($($argument)*) };
     (@kept) => { $crate::wire::Raw };
     (@kept $kept:ty) => { $kept };
-    (schema $schema:ident; $($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $raw:ident $(: $kept:ty)?)? = $upstream:literal
-        $fields:tt)*
+    (schema $schema:ident; $($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $($raw:ident $(: $kept:ty)?),+)? = $upstream:literal
+        $fields:tt $(+ named $named:tt)?)*
     ) => {
         /// Name and fields of every message declared here.
-        pub(crate) const $schema: &[$crate::api::MessageSchema] = &[$((
-            <$name as $crate::wire::Message>::UPSTREAM,
-            <$name as $crate::wire::Message>::FIELDS,
-        ),)*];
+        pub(crate) const $schema: &[&$crate::wire::MessageRow] = &[$(<$name as $crate::wire::Message>::ROW,)*];
 
         $crate::wire::message! {
-            $($(#[$meta])* $vis struct $name $(+ $raw $(: $kept)?)? = $upstream $fields)*
+            $($(#[$meta])* $vis struct $name $(+ $($raw $(: $kept)?),+)? = $upstream $fields $(+ named $named)?)*
         }
     };
-    ($($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $raw:ident $(: $kept:ty)?)? = $upstream:literal {
-        $($(#[$field_meta:meta])* $number:literal => $field:ident : $ty:ty $([$mark:ident])? ,)*
-    })*) => {$(
+    ($($(#[$meta:meta])* $vis:vis struct $name:ident $(+ $($raw:ident $(: $kept:ty)?),+)? = $upstream:literal {
+        $($(#[$field_meta:meta])* $number:literal => $field:ident : $ty:ty $([$mark:ident])? $(as $held:ty)? ,)*
+    } $(+ named { $($named:literal => $name_only:ident $(as $named_held:ty)? ,)* })?)*) => {$(
         $(#[$meta])*
         #[doc = concat!("\n\nA part of `", $upstream, "`, with its field numbers.")]
         #[derive(Clone, Debug, Default, PartialEq)]
         $vis struct $name {
             $($(#[$field_meta])* pub $field: $ty,)*
-            $(
+            $($(
                 /// What is kept of the whole object: its encoding without `managedFields` if it is rewritten; not a field of
                 /// its own.
                 pub $raw: $crate::wire::message!(@kept $($kept)?),
-            )?
+            )+)?
         }
 
         impl $crate::wire::Message for $name {
             const UPSTREAM: &'static str = $upstream;
-            const FIELDS: &'static [(u32, &'static str)] = &[$(($number, stringify!($field)),)*];
+            const ROW: &'static $crate::wire::MessageRow = &$crate::wire::MessageRow {
+                upstream: $upstream,
+                fields: &[
+                    $($crate::wire::FieldRow {
+                        number: $number,
+                        name: stringify!($field),
+                        message: $crate::wire::message!(@holds $ty $(as $held)?),
+                    },)*
+                    $($($crate::wire::FieldRow {
+                        number: $named,
+                        name: stringify!($name_only),
+                        message: $crate::wire::message!(@holds $(as $named_held)?),
+                    },)*)?
+                ],
+            };
 
             fn merge_field(
                 &mut self,
@@ -230,6 +254,7 @@ macro_rules! message {
                 value: $crate::wire::Value<'_>,
                 source: $crate::wire::Source<'_>,
             ) -> Result<(), $crate::wire::WireError> {
+                let _ = (value, source);
                 match number {
                     $($number => $crate::wire::message!(@merge $($mark)? (&mut self.$field, value, source))
                         .map_err(|error| error.within(stringify!($field))),)*
@@ -241,6 +266,7 @@ macro_rules! message {
                 field: $crate::wire::RawField<'_>,
                 out: &mut Vec<u8>,
             ) -> Result<(), $crate::wire::WireError> {
+                let _ = &out;
                 match field.0 {
                     $($number => <$ty as $crate::wire::Field>::copy_value(field, out),)*
                     _ => Ok(()),
@@ -256,6 +282,7 @@ macro_rules! message {
                 &mut self,
                 source: $crate::wire::Source<'_>,
             ) -> Result<(), $crate::wire::WireError> {
+                let _ = source;
                 $($crate::wire::Field::finish(&mut self.$field, source)
                     .map_err(|error| error.within(stringify!($field)))?;)*
                 Ok(())
@@ -263,6 +290,9 @@ macro_rules! message {
         }
 
         impl $crate::wire::Field for $name {
+            const MESSAGE: Option<&'static $crate::wire::MessageRow> =
+                Some(<Self as $crate::wire::Message>::ROW);
+
             fn merge(
                 &mut self,
                 value: $crate::wire::Value<'_>,

@@ -1,9 +1,10 @@
 //! Changing fields of an encoded object while every other byte stays as it is.
 //!
 //! A protobuf message is a list of fields. To write an object back with another status, all its other fields are
-//! copied untouched, known to us or not. Paths are field numbers from the outside in; a message on the path that is
-//! absent is created. This module never interprets what it copies.
+//! copied untouched, known to us or not. Paths are field numbers from the outside in, looked up by name
+//! ([`super::path`]); a message on the path that is absent is created. This module never interprets what it copies.
 
+use super::path::Path;
 use super::reader::{Reader, Value, WireError};
 use super::types::map_entry;
 
@@ -11,23 +12,23 @@ use super::types::map_entry;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// The field at `path` holds exactly this message, string or byte string.
-    SetBytes(Vec<u32>, Vec<u8>),
+    SetBytes(Path, Vec<u8>),
     /// The field at `path` holds exactly this integer or boolean.
-    SetVarint(Vec<u32>, u64),
+    SetVarint(Path, u64),
     /// The field at `path` is gone.
-    Clear(Vec<u32>),
+    Clear(Path),
     /// The string map at `path` has `key` set to `value`.
-    MapSet(Vec<u32>, String, String),
+    MapSet(Path, String, String),
     /// The byte map at `path` (a Secret's data) has `key` set to `value`.
-    MapSetBytes(Vec<u32>, String, Vec<u8>),
+    MapSetBytes(Path, String, Vec<u8>),
     /// The map at `path` no longer has `key`.
-    MapRemove(Vec<u32>, String),
+    MapRemove(Path, String),
     /// The list at `path` has one more item, this message.
-    Push(Vec<u32>, Vec<u8>),
+    Push(Path, Vec<u8>),
 }
 
 impl Edit {
-    fn path(&self) -> &[u32] {
+    fn path(&self) -> Path {
         match self {
             Edit::SetBytes(path, _)
             | Edit::SetVarint(path, _)
@@ -47,6 +48,24 @@ pub fn edit(message: &[u8], edits: &[Edit]) -> Result<Vec<u8>, WireError> {
         current = Some(apply(current.as_deref().unwrap_or(message), edit, edit.path())?);
     }
     Ok(current.unwrap_or_else(|| message.to_vec()))
+}
+
+/// `message` in which each of these fields, encoded with their tags, stands in place of what it has of that number.
+pub fn replace_fields(message: &[u8], fields: &[(u32, Vec<u8>)]) -> Result<Vec<u8>, WireError> {
+    let mut missing: Vec<&(u32, Vec<u8>)> = fields.iter().collect();
+    let mut out = Vec::with_capacity(message.len() + 64);
+    let mut reader = Reader::new(message);
+    while let Some((number, _, raw)) = reader.next_raw()? {
+        if let Some(at) = missing.iter().position(|(field, _)| *field == number) {
+            out.extend_from_slice(&missing.remove(at).1);
+        } else if !fields.iter().any(|(field, _)| *field == number) {
+            out.extend_from_slice(raw);
+        }
+    }
+    for (_, encoded) in missing {
+        out.extend_from_slice(encoded);
+    }
+    Ok(out)
 }
 
 /// A copy of `message`, of exactly its size, without field `inner` of the messages in field `outer`.

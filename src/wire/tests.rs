@@ -157,11 +157,11 @@ fn edits_leave_unknown_fields_alone() {
     let edited = edit(
         &bytes,
         &[
-            Edit::SetVarint(vec![2], 5),
-            Edit::MapSet(vec![1, 2], "a".into(), "changed".into()),
-            Edit::MapRemove(vec![1, 2], "b".into()),
-            Edit::SetBytes(vec![50, 3], b"new".to_vec()),
-            Edit::Clear(vec![6]),
+            Edit::SetVarint(&[2], 5),
+            Edit::MapSet(&[1, 2], "a".into(), "changed".into()),
+            Edit::MapRemove(&[1, 2], "b".into()),
+            Edit::SetBytes(&[50, 3], b"new".to_vec()),
+            Edit::Clear(&[6]),
         ],
     )
     .unwrap();
@@ -185,7 +185,7 @@ proptest! {
         let _ = WatchFrame::decode(&bytes);
         let _ = unwrap_envelope(&bytes);
         let _ = Outer::copy_read(&bytes, &mut Vec::new());
-        let _ = edit(&bytes, &[Edit::MapSet(vec![1, 2], "a".into(), "b".into())]);
+        let _ = edit(&bytes, &[Edit::MapSet(&[1, 2], "a".into(), "b".into())]);
     }
 
     /// What is copied for comparing tells all messages apart that decode differently, and is blind to what is not declared.
@@ -237,7 +237,7 @@ proptest! {
         for (number, content) in &fields {
             put_bytes(&mut bytes, *number, content);
         }
-        let edited = edit(&bytes, &[Edit::SetBytes(vec![7], b"set".to_vec())]).unwrap();
+        let edited = edit(&bytes, &[Edit::SetBytes(&[7], b"set".to_vec())]).unwrap();
         let others = |bytes: &[u8]| {
             let mut reader = Reader::new(bytes);
             let mut kept = Vec::new();

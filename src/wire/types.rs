@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::reader::{RawField, Reader, Value, WireError};
 use super::splice::{put_bytes, put_varint_field};
 use super::text::Str;
-use super::{Field, Source, message};
+use super::{Field, MessageRow, Source, message};
 
 macro_rules! varint_field {
     ($($ty:ty: $from:expr, $to:expr;)*) => {$(
@@ -68,6 +68,8 @@ impl Field for Option<Str> {
 
 /// Lists; of strings and of messages, which are never packed.
 impl<T: Field + ListItem> Field for Vec<T> {
+    const MESSAGE: Option<&'static MessageRow> = T::MESSAGE;
+
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         let mut item = T::default();
         item.merge(value, source)?;
@@ -113,10 +115,27 @@ fn push<T>(list: &mut Vec<T>, item: T) {
 /// What may stand in a repeated field: everything length-delimited.
 pub trait ListItem {}
 impl ListItem for Str {}
+impl ListItem for Raw {}
 impl<M: super::Message> ListItem for M {}
+
+/// Numbers, which upstream never packs.
+impl Field for Vec<i32> {
+    fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
+        self.push(value.varint()? as i32);
+        Ok(())
+    }
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        for value in self {
+            put_varint_field(out, number, i64::from(*value) as u64);
+        }
+    }
+}
 
 /// An optional message.
 impl<M: super::Message + Field> Field for Option<Box<M>> {
+    const MESSAGE: Option<&'static MessageRow> = Some(M::ROW);
+
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         self.get_or_insert_default().merge(value, source)
     }
@@ -159,6 +178,13 @@ impl Time {
     }
 }
 
+impl Time {
+    /// Appends what a field that holds it contains.
+    pub(crate) fn encode_fields(self, out: &mut Vec<u8>) {
+        put_varint_field(out, 1, self.seconds() as u64);
+    }
+}
+
 impl From<Timestamp> for Time {
     /// Truncates to the second, as the API does.
     fn from(at: Timestamp) -> Self {
@@ -198,7 +224,7 @@ impl Field for Option<Time> {
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         if let Some(time) = self {
             let mut body = Vec::with_capacity(12);
-            put_varint_field(&mut body, 1, time.seconds() as u64);
+            time.encode_fields(&mut body);
             put_bytes(out, number, &body);
         }
     }
@@ -385,6 +411,69 @@ impl Field for Quantities {
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         for (resource, amount) in self.iter() {
             put_bytes(out, number, &Self::entry(resource, amount));
+        }
+    }
+
+    fn finish(&mut self, _: Source<'_>) -> Result<(), WireError> {
+        self.0.shrink_to_fit();
+        Ok(())
+    }
+}
+
+/// A map of strings to something else, sorted by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Map<V>(Vec<(Str, V)>);
+
+impl<V> Map<V> {
+    /// What `key` is mapped to.
+    pub fn get(&self, key: &str) -> Option<&V> {
+        self.place(key).ok().map(|at| &self.0[at].1)
+    }
+
+    /// All entries, by key.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &V)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Maps `key` to `value`.
+    pub fn insert(&mut self, key: &str, value: V) {
+        match self.place(key) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (Str::from(key), value)),
+        }
+    }
+
+    fn place(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(held, _)| held.as_str().cmp(key))
+    }
+}
+
+impl<V: Field> Field for Map<V> {
+    fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
+        let mut reader = Reader::new(value.bytes()?);
+        let (mut key, mut content) = ("", V::default());
+        while let Some((number, value)) = reader.next_field()? {
+            match number {
+                1 => key = value.text()?,
+                2 => content.merge(value, source)?,
+                _ => {}
+            }
+        }
+        self.insert(key, content);
+        Ok(())
+    }
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        for (key, value) in self.iter() {
+            let mut entry = Vec::new();
+            put_bytes(&mut entry, 1, key.as_bytes());
+            value.encode(2, &mut entry);
+            put_bytes(out, number, &entry);
         }
     }
 

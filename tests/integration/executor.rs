@@ -110,7 +110,7 @@ async fn what_an_executor_writes_is_what_the_server_takes() {
     let held = scale(&client, crews, &key).await;
     assert_eq!((held.spec.replicas, held.status.replicas), (3, 2));
     assert_eq!(held.metadata.resource_version, version.as_str());
-    let wanted = edit(&held.raw(), &[Edit::SetVarint(vec![2, 1], 5)]).expect("an edit");
+    let wanted = edit(&held.raw(), &[Edit::SetVarint(&[2, 1], 5)]).expect("an edit");
     let put = || Write::new(crews, key.clone(), Verb::Update(wanted.clone().into())).on("scale");
     let written = run(&client, vec![Step::Write(put())]).await;
     let object = client.get(crews, &key).await.expect("the object");
@@ -129,7 +129,7 @@ async fn what_an_executor_writes_is_what_the_server_takes() {
 
     // One write builds on the answer of the one before, which has changed the version.
     let account = Key::new(namespace.name.clone(), "builds");
-    let labelled = vec![Edit::MapSet(vec![1, 11], "built".to_owned(), "on".to_owned())];
+    let labelled = vec![Edit::MapSet(&[1, 11], "built".to_owned(), "on".to_owned())];
     let object = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "builds" } });
     let first = applied(&kinds::SERVICE_ACCOUNTS, &account, object);
     let next = Write::new(&kinds::SERVICE_ACCOUNTS, account.clone(), Verb::UpdateLast(labelled));

@@ -24,16 +24,30 @@ fn declared_fields_are_upstreams() {
     read_directory(&harness::binaries().with_file_name("protos"), &mut definitions);
     let schema = coxswain::api::schema();
     let mut wrong = Vec::new();
-    for (message, fields) in schema {
-        let Some(upstream) = definitions.get(message) else {
-            wrong.push(format!("{message}: upstream has no such message"));
+    for message in schema {
+        let Some(upstream) = definitions.get(message.upstream) else {
+            wrong.push(format!("{}: upstream has no such message", message.upstream));
             continue;
         };
-        for (number, name) in fields {
-            let name = camel_case(name.trim_start_matches("r#"));
-            match upstream.get(number) {
-                Some(theirs) if same_name(&theirs.name, &name) => {}
-                theirs => wrong.push(format!("{message}: {number} is {theirs:?} upstream, {name} here")),
+        for field in message.fields {
+            let name = camel_case(field.name.trim_start_matches("r#"));
+            let Some(theirs) = upstream.get(&field.number).filter(|theirs| same_name(&theirs.name, &name))
+            else {
+                let theirs = upstream.get(&field.number);
+                wrong.push(format!(
+                    "{}: {} is {theirs:?} upstream, {name} here",
+                    message.upstream, field.number
+                ));
+                continue;
+            };
+            // Paths lead into the message that a field holds.
+            let base = |kind: &str| kind.rsplit([' ', '.']).next().unwrap_or_default().to_owned();
+            let held = field.message.map(|held| base(held.upstream));
+            if held.is_some_and(|held| held != base(&theirs.kind)) {
+                wrong.push(format!(
+                    "{}: {name} holds {:?}, which is {theirs:?} upstream",
+                    message.upstream, field.message
+                ));
             }
         }
     }
@@ -95,7 +109,11 @@ fn every_declared_message_is_in_the_schema() {
             let Some((_, name)) = line.split_once("= \"") else { continue };
             let name = name.split('"').next().unwrap_or_default();
             found += 1;
-            assert!(schema.iter().any(|(held, _)| *held == name), "{name} of {} is missing", path.display());
+            assert!(
+                schema.iter().any(|held| held.upstream == name),
+                "{name} of {} is missing",
+                path.display()
+            );
         }
     }
     assert!(found > 20, "only {found} messages were found");

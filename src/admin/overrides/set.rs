@@ -6,10 +6,8 @@ use jiff::Timestamp;
 
 use super::ANNOTATION_PREFIX;
 use super::entry::{Entry, EntryError, Order};
+use crate::model::metadata::ANNOTATIONS;
 use crate::wire::splice::Edit;
-
-/// `Lease.metadata` and `ObjectMeta.annotations`.
-const ANNOTATIONS: [u32; 2] = [1, 12];
 
 /// What the flags say of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +179,7 @@ impl OverrideSet {
 /// The edits to an encoded Lease that write `changes`, all else in it untouched.
 pub(super) fn edits(changes: &[(String, Entry)]) -> Result<Vec<Edit>, EntryError> {
     let edit = |(name, entry): &(String, Entry)| {
-        Ok(Edit::MapSet(ANNOTATIONS.to_vec(), format!("{ANNOTATION_PREFIX}{name}"), entry.to_value()?))
+        Ok(Edit::MapSet(ANNOTATIONS, format!("{ANNOTATION_PREFIX}{name}"), entry.to_value()?))
     };
     changes.iter().map(edit).collect()
 }

@@ -158,7 +158,7 @@ fn stored(changes: &[(String, Entry)], version: &str) -> Bytes {
     let mut lease = Lease { metadata, ..Lease::default() }.to_bytes();
     put_bytes(&mut lease, 900, b"from the future");
     let mut all = edits(changes).unwrap();
-    all.push(Edit::MapSet(vec![1, 12], "note".to_owned(), "keep me".to_owned()));
+    all.push(Edit::MapSet(&[1, 12], "note".to_owned(), "keep me".to_owned()));
     edit(&lease, &all).unwrap().into()
 }
 

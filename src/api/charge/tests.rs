@@ -1,8 +1,8 @@
 //! What pods are charged with; the amounts were observed of the original with the same pods.
 
 use super::*;
-use crate::api::core::Pod;
 use crate::api::kinds::PODS;
+use crate::api::pod::Pod;
 
 fn quantities(amounts: &[(&str, &str)]) -> Quantities {
     amounts.iter().copied().collect()
@@ -187,19 +187,6 @@ fn pods_of_one_sort_share_their_charge() {
     assert!(!cached(&one).is_same(&Charge::default()) && Charge::default().is_same(&Charge::default()));
     assert_eq!(*Charge::default(), PodCharge::default());
     assert!(Charge::default().requests.of("cpu").is_zero());
-}
-
-#[test]
-fn what_is_remembered_of_charges_is_bounded() {
-    for amount in 0..2 * REMEMBERED.get() {
-        let amount = amount.to_string();
-        assert_charged(&pod(vec![container("c", &[("cpu", &amount)], &[])]), &[("cpu", &amount)], &[]);
-    }
-    let huge = "x".repeat(MEMORABLE);
-    assert_charged(&pod(vec![container(&huge, &[("cpu", "1")], &[])]), &[("cpu", "1")], &[]);
-    let memory = MEMORY.lock();
-    assert!(memory.charges.len() <= REMEMBERED.get());
-    assert!(memory.charges.iter().all(|(read, _)| read.len() <= MEMORABLE));
 }
 
 #[test]

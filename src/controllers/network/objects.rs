@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::api::core::{Pod, PodCondition, PodIp, Service, ServicePort};
+use crate::api::core::{Service, ServicePort};
 use crate::api::discovery::EndpointSlice;
 use crate::api::kinds::ENDPOINT_SLICES;
 use crate::api::meta::ObjectMeta;
+use crate::api::pod::{Pod, PodCondition, PodIp};
+use crate::api::shape::{NamedPort, PodShape};
 use crate::api::{AnyObject, Kind, Object};
 use crate::informer::{Store, downcast};
 use crate::model::Plan;
@@ -71,12 +73,19 @@ pub(super) fn pod(number: usize, change: impl FnOnce(&mut Pod)) -> Pod {
     pod
 }
 
+/// The pod with a port of this name.
+pub(super) fn named_port(pod: &mut Pod, name: &str, number: i32, protocol: &str) {
+    let port = NamedPort { name: name.into(), number, protocol: protocol.into() };
+    pod.shape = PodShape { named_ports: vec![port], ..PodShape::default() }.into();
+}
+
 pub(super) fn ready(pod: &mut Pod, ready: bool, since: i64) {
     let status = if ready { "True" } else { "False" };
     pod.status.conditions = vec![PodCondition {
         r#type: "Ready".into(),
         status: status.into(),
         last_transition_time: ago(since),
+        ..PodCondition::default()
     }];
 }
 
@@ -138,9 +147,9 @@ impl Slices {
         self.version.set(version);
         let stored = |name: &str, body: &[u8]| {
             let edits = [
-                Edit::SetBytes(vec![1, 1], name.as_bytes().to_vec()),
-                Edit::SetBytes(vec![1, 6], version.to_string().into_bytes()),
-                Edit::SetBytes(vec![1, 5], format!("{name}-uid").into_bytes()),
+                Edit::SetBytes(&[1, 1], name.as_bytes().to_vec()),
+                Edit::SetBytes(&[1, 6], version.to_string().into_bytes()),
+                Edit::SetBytes(&[1, 5], format!("{name}-uid").into_bytes()),
             ];
             self.put(edit(body, &edits).unwrap());
         };

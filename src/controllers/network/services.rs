@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::core::{ContainerPort, Pod, Service, ServicePort};
+use crate::api::core::{Service, ServicePort};
 use crate::api::discovery::EndpointSlice;
 use crate::api::endpoints::{EncodedSubset, Endpoints};
 use crate::api::indexes::SERVICE_NAME;
+use crate::api::pod::Pod;
 use crate::framework::{KeyMap, ObserveError, Selecting, wake};
 use crate::informer::Delta;
 use crate::model::Key;
@@ -152,9 +153,6 @@ pub(super) fn port_number(port: &ServicePort, pod: &Pod) -> Option<i32> {
         Some(IntOrString::Int(number)) => return Some(*number),
         Some(IntOrString::Str(name)) => name,
     };
-    let containers = pod.spec.containers.iter().map(|container| &container.ports);
-    let sidecars = pod.spec.init_containers.iter().filter(|held| held.restart_policy == "Always");
-    let mut all = containers.chain(sidecars.map(|container| &container.ports)).flatten();
-    let is_meant = |held: &&ContainerPort| held.name == *name && held.protocol == port.protocol;
-    all.find(is_meant).map(|held| held.container_port)
+    let mut named = pod.shape.named_ports.iter();
+    named.find(|held| held.name == *name && held.protocol == port.protocol).map(|held| held.number)
 }

@@ -11,9 +11,9 @@ use tower::util::BoxCloneSyncService;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
-use crate::api::core::Pod;
 use crate::api::kinds::PODS;
 use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
+use crate::api::pod::Pod;
 use crate::client::{ApiClient, BoxError, ListQuery, ResponseBody, WatchQuery};
 use crate::informer::{InformersConfig, ListWatch};
 use crate::queue::QueueMetrics;

@@ -5,9 +5,9 @@ use tokio::time::advance;
 
 use super::*;
 use crate::api::AnyObject;
-use crate::api::core::Pod;
 use crate::api::kinds::{PODS, REPLICA_SETS, SECRETS};
 use crate::api::meta::ObjectMeta;
+use crate::api::pod::Pod;
 use crate::informer::Store;
 use crate::model::plan::{Step, Verb, Write};
 use crate::wire::Time;

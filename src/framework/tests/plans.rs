@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{Bench, create, key, list, pod};
 use crate::api::autoscaling::{Scale, ScaleSpec};
-use crate::api::core::Pod;
 use crate::api::kinds::{PODS, SERVICE_CIDRS};
 use crate::api::meta::ObjectMeta;
+use crate::api::pod::Pod;
 use crate::api::{AnyObject, Kind};
 use crate::client::ApiResource;
 use crate::executor::{Effect, Finishers, WriteEffect};

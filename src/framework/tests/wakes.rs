@@ -3,10 +3,10 @@
 use super::*;
 use crate::api::IndexKeys;
 use crate::api::apps::ReplicaSet;
-use crate::api::core::Pod;
 use crate::api::indexes::BY_CONTROLLER;
 use crate::api::kinds::REPLICA_SETS;
 use crate::api::meta::OwnerReference;
+use crate::api::pod::Pod;
 use crate::framework::wake;
 use crate::informer::{Indexed, Lister};
 

@@ -121,9 +121,9 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::api::core::Pod;
     use crate::api::kinds::PODS;
     use crate::api::meta::ObjectMeta;
+    use crate::api::pod::Pod;
     use crate::wire::Time;
 
     fn pod(uid: &str, version: &str, deleting: bool, finalizers: &[&str]) -> AnyObject {

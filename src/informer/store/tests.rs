@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use super::super::fixture::{PODS, object};
 use super::{Delta, EventHandler, Indexed, Store};
-use crate::api::core::Pod;
 use crate::api::indexes::{BY_CONTROLLER, orphan_key};
 use crate::api::meta::{ObjectMeta, OwnerReference};
+use crate::api::pod::Pod;
 use crate::api::{AnyObject, kinds};
 use crate::model::Key;
 

@@ -9,6 +9,7 @@ use crate::api::Object as _;
 use crate::api::coordination::Lease;
 use crate::api::meta::ObjectMeta;
 use crate::election::Record;
+use crate::model::metadata::{ANNOTATIONS, LABELS};
 use crate::options::versions::COXSWAIN;
 use crate::wire::splice::{Edit, edit};
 use crate::wire::{Message, WireError};
@@ -28,8 +29,6 @@ pub const VERSION_ANNOTATION: &str = "coxswain.dev/version";
 
 const COMPONENT_LABEL: (&str, &str) = ("coxswain.dev/component", "replica");
 const NAME_LABEL: (&str, &str) = ("app.kubernetes.io/name", "coxswain");
-const LABELS: [u32; 2] = [1, 11];
-const ANNOTATIONS: [u32; 2] = [1, 12];
 
 /// For how long a sign of life counts.
 pub(super) const LEASE_DURATION: Duration = Duration::from_secs(40);
@@ -90,7 +89,7 @@ impl Own {
             successor: crate::wire::Str::EMPTY,
         };
         let mut edits = record.edits();
-        edits.push(Edit::MapSet(LABELS.to_vec(), NAME_LABEL.0.to_owned(), NAME_LABEL.1.to_owned()));
+        edits.push(Edit::MapSet(LABELS, NAME_LABEL.0.to_owned(), NAME_LABEL.1.to_owned()));
         edits.extend(annotations(announcement, Some(COXSWAIN)));
         edits
     }
@@ -105,8 +104,8 @@ pub(super) fn released(lease: &Lease, now: Timestamp) -> Result<Vec<u8>, WireErr
 
 fn annotations(announcement: &Announcement, version: Option<&str>) -> [Edit; 3] {
     let annotation = |key: &str, value: Option<&str>| match value {
-        Some(value) => Edit::MapSet(ANNOTATIONS.to_vec(), key.to_owned(), value.to_owned()),
-        None => Edit::MapRemove(ANNOTATIONS.to_vec(), key.to_owned()),
+        Some(value) => Edit::MapSet(ANNOTATIONS, key.to_owned(), value.to_owned()),
+        None => Edit::MapRemove(ANNOTATIONS, key.to_owned()),
     };
     [
         annotation(ADMIN_ADDRESS_ANNOTATION, announcement.admin_address.as_deref()),

@@ -49,9 +49,9 @@ impl Server {
     fn put(&self, raw: &[u8]) -> Arc<Lease> {
         let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
         let held = Lease::decode(&Bytes::copy_from_slice(raw)).unwrap();
-        let mut edits = vec![Edit::SetBytes(vec![1, 6], version.to_string().into_bytes())];
+        let mut edits = vec![Edit::SetBytes(&[1, 6], version.to_string().into_bytes())];
         if held.metadata.uid.is_empty() {
-            edits.push(Edit::SetBytes(vec![1, 5], format!("uid-{version}").into_bytes()));
+            edits.push(Edit::SetBytes(&[1, 5], format!("uid-{version}").into_bytes()));
         }
         let raw = Bytes::from(edit(raw, &edits).unwrap());
         let lease =
@@ -316,7 +316,7 @@ async fn a_clean_stop_leaves_nothing_or_something_of_use() {
     sleep(A_MOMENT).await;
     // Somebody else has written it since.
     let lease = server.lease("coxswain-replica-0");
-    let note = Edit::MapSet(vec![1, 12], "note".to_owned(), "x".to_owned());
+    let note = Edit::MapSet(&[1, 12], "note".to_owned(), "x".to_owned());
     server.put(&edit(&crate::api::Object::raw(&*lease), &[note]).unwrap());
     a.stopped().await;
     assert_eq!(server.names(), Vec::<String>::new());
@@ -401,7 +401,7 @@ async fn a_lease_without_the_label_is_never_touched() {
     assert_eq!(server.holders(), ["", "a"]);
     // Someone takes the label off: it is not ours any more.
     let lease = server.lease("coxswain-replica-1");
-    let label = Edit::MapRemove(vec![1, 11], "coxswain.dev/component".to_owned());
+    let label = Edit::MapRemove(&[1, 11], "coxswain.dev/component".to_owned());
     let bare = server.put(&edit(&crate::api::Object::raw(&*lease), &[label]).unwrap());
     server.watching.lock().iter().for_each(|each| each.see_gone("coxswain-replica-1"));
     sleep(Duration::from_mins(5)).await;

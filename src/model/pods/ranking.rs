@@ -11,8 +11,8 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 
 use super::{NANOS_PER_SECOND, ready_since};
-use crate::api::core::Pod;
-use crate::wire::{Str, Time, Uid};
+use crate::api::pod::Pod;
+use crate::wire::{Time, Uid};
 
 /// The annotation by which a pod's owner says how much would be lost with it.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -94,13 +94,8 @@ pub fn deletion_cost(pod: &Pod) -> i32 {
 /// The most restarts of any container; and, where that is equal, of any sidecar.
 fn most_restarts(pod: &Pod) -> (i32, i32) {
     let containers = pod.status.container_statuses.iter().map(|status| status.restart_count);
-    let is_sidecar = |name: &Str| {
-        pod.spec
-            .init_containers
-            .iter()
-            .any(|container| container.restart_policy == "Always" && container.name == *name)
-    };
     let statuses = pod.status.init_container_statuses.iter();
-    let sidecars = statuses.filter(|status| is_sidecar(&status.name)).map(|status| status.restart_count);
+    let sidecars = statuses.filter(|status| pod.shape.sidecars.contains(&status.name));
+    let sidecars = sidecars.map(|status| status.restart_count);
     (containers.max().unwrap_or(0), sidecars.max().unwrap_or(0))
 }

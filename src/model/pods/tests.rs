@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::core::{ContainerStatus, InitContainer, InitContainerStatus, PodCondition};
+use crate::api::pod::{ContainerStatus, PodCondition};
+use crate::api::shape::PodShape;
 use crate::wire::splice::get;
 use crate::wire::{Labels, Str, Value};
 
@@ -18,7 +19,12 @@ fn ago(seconds: i64) -> Option<Time> {
 }
 
 fn ready(since: Option<Time>) -> Vec<PodCondition> {
-    vec![PodCondition { r#type: "Ready".into(), status: "True".into(), last_transition_time: since }]
+    vec![PodCondition {
+        r#type: "Ready".into(),
+        status: "True".into(),
+        last_transition_time: since,
+        ..PodCondition::default()
+    }]
 }
 
 /// Running on a node, ready for 1000 seconds, 1100 seconds old.
@@ -72,7 +78,7 @@ fn available_after_min_ready_seconds() {
         (Vec::new(), 0, None),
         (vec![PodCondition { status: "False".into(), ..ready(ago(10)).remove(0) }], 0, None),
     ] {
-        let pod = Pod { status: crate::api::core::PodStatus { conditions, ..pod("a").status }, ..pod("a") };
+        let pod = Pod { status: crate::api::pod::PodStatus { conditions, ..pod("a").status }, ..pod("a") };
         assert_eq!(available_in(&pod, min_ready, now()), expected, "{:?} {min_ready}", pod.status.conditions);
         assert_eq!(is_available(&pod, min_ready, now()), expected == seconds(0));
     }
@@ -139,14 +145,17 @@ fn deletion_costs_that_are_not_numbers_are_none() {
 
 fn restarted(pod: &mut Pod, containers: &[i32], sidecar: i32, other_init: i32) {
     let containers = containers.iter();
-    pod.status.container_statuses =
-        containers.map(|&restart_count| ContainerStatus { restart_count }).collect();
-    pod.spec.init_containers = vec![
-        InitContainer { name: "sidecar".into(), restart_policy: "Always".into(), ..InitContainer::default() },
-        InitContainer { name: "setup".into(), ..InitContainer::default() },
-    ];
-    let status = |name: &str, restart_count| InitContainerStatus { name: name.into(), restart_count };
-    pod.status.init_container_statuses = vec![status("sidecar", sidecar), status("setup", other_init)];
+    pod.status.container_statuses = containers
+        .map(|&restart_count| ContainerStatus { restart_count, ..ContainerStatus::default() })
+        .collect();
+    pod.shape = PodShape { sidecars: vec!["sidecar".into()], ..PodShape::default() }.into();
+    let status = |name: &str, restart_count| ContainerStatus {
+        name: name.into(),
+        restart_count,
+        ..ContainerStatus::default()
+    };
+    let statuses = [status("sidecar", sidecar), status("setup", other_init)];
+    pod.status.init_container_statuses = statuses.into_iter().collect();
 }
 
 /// Each criterion, in order: what makes a pod go first, and its opposite. Later ones may be all against it.
@@ -322,19 +331,4 @@ proptest! {
         }
         prop_assert_eq!(copied, expected);
     }
-}
-
-#[test]
-fn only_sidecars_of_init_containers_are_cached() {
-    let mut pod = pod("a");
-    restarted(&mut pod, &[3], 2, 1);
-    let cached = (crate::api::kinds::PODS.decode)(&Bytes::from(pod.to_bytes())).unwrap();
-    let any: &dyn std::any::Any = cached.as_ref();
-    let cached: &Pod = any.downcast_ref().unwrap();
-    let names = |names: Vec<&Str>| names.into_iter().map(Str::to_string).collect::<Vec<_>>();
-    assert_eq!(names(cached.spec.init_containers.iter().map(|held| &held.name).collect()), ["sidecar"]);
-    assert_eq!(
-        names(cached.status.init_container_statuses.iter().map(|held| &held.name).collect()),
-        ["sidecar"]
-    );
 }

@@ -65,16 +65,16 @@ fn order_does_not_count_where_it_means_nothing() {
 #[test]
 fn what_is_newer_than_this_program_does_not_count() {
     for path in [vec![3], vec![1, 18], vec![2, 44], vec![2, 2, 26], vec![2, 2, 8, 9]] {
-        check(&edit(&base(), &[Edit::SetBytes(path.clone(), Vec::new())]).unwrap(), true);
-        check(&edit(&base(), &[Edit::SetVarint(path, 7)]).unwrap(), true);
+        check(&edit(&base(), &[Edit::SetBytes(path.clone().leak(), Vec::new())]).unwrap(), true);
+        check(&edit(&base(), &[Edit::SetVarint(path.leak(), 7)]).unwrap(), true);
     }
 }
 
 #[test]
 fn an_unset_creation_time_is_no_difference() {
-    check(&edit(&base(), &[Edit::Clear(vec![1, 8])]).unwrap(), true);
-    let bare = edit(&base(), &[Edit::Clear(vec![1])]).unwrap();
-    let empty = edit(&bare, &[Edit::SetBytes(vec![1], b"\x42\x00".to_vec())]).unwrap();
+    check(&edit(&base(), &[Edit::Clear(&[1, 8])]).unwrap(), true);
+    let bare = edit(&base(), &[Edit::Clear(&[1])]).unwrap();
+    let empty = edit(&bare, &[Edit::SetBytes(&[1], b"\x42\x00".to_vec())]).unwrap();
     assert!(Template::new(&bare).unwrap().is_same_as(&empty).unwrap());
 }
 
@@ -86,11 +86,11 @@ fn every_other_difference_counts() {
         (vec![2, 5], "terminationGracePeriodSeconds: 0 is not none"),
         (vec![2, 2, 15, 4], "runAsUser: 0 is not none"),
     ] {
-        let changed = edit(&base(), &[Edit::SetVarint(path, 0)]).unwrap();
+        let changed = edit(&base(), &[Edit::SetVarint(path.leak(), 0)]).unwrap();
         assert!(!Template::new(&base()).unwrap().is_same_as(&changed).unwrap(), "{why}");
     }
     for (path, why) in [(vec![2, 14], "securityContext: {} is not none"), (vec![2, 18], "affinity: {}")] {
-        let changed = edit(&base(), &[Edit::SetBytes(path, Vec::new())]).unwrap();
+        let changed = edit(&base(), &[Edit::SetBytes(path.leak(), Vec::new())]).unwrap();
         assert!(!Template::new(&base()).unwrap().is_same_as(&changed).unwrap(), "{why}");
     }
 }
@@ -103,7 +103,7 @@ fn the_order_of_a_list_counts() {
     let mut swapped = Vec::new();
     put_bytes(&mut swapped, 4, b"b");
     put_bytes(&mut swapped, 4, b"a");
-    let of = |args: Vec<u8>| edit(&base(), &[Edit::SetBytes(vec![2, 2], args)]).unwrap();
+    let of = |args: Vec<u8>| edit(&base(), &[Edit::SetBytes(&[2, 2], args)]).unwrap();
     assert!(!Template::new(&of(args)).unwrap().is_same_as(&of(swapped)).unwrap());
 }
 

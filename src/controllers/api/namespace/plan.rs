@@ -13,16 +13,13 @@ use jiff::Timestamp;
 use super::FINALIZER;
 use super::view::{Content, Discovery, View};
 use crate::api::AnyObject;
+use crate::api::core::EndingNamespace;
 use crate::api::kinds::{ENDING_NAMESPACES, NAMESPACES, PODS};
 use crate::api::meta::ObjectMeta;
 use crate::model::plan::{Expect, Propagation, Tolerate, Verb, Verify};
 use crate::model::{Key, Plan, Step, Write};
 use crate::wire::splice::{Edit, edit, get, retain_items};
-use crate::wire::{Time, Value, WireError};
-
-/// Field numbers of a namespace and its spec.
-const SPEC: u32 = 2;
-const FINALIZERS: u32 = 1;
+use crate::wire::{Time, Value, WireError, field, path};
 
 /// Finalizers by which the garbage collector holds what others wait for. In a namespace that goes nobody does: deleting
 /// once more takes them off.
@@ -176,9 +173,10 @@ fn why(view: &View, remains: &Remains) -> String {
 /// The update that takes our finalizer off. It is on the latest state of the namespace, or is refused.
 fn finalize(view: &View) -> Result<Write, WireError> {
     let raw = &view.namespace.raw;
-    let spec = get(raw, &[SPEC])?.map(Value::bytes).transpose()?.unwrap_or_default();
-    let spec = retain_items(spec, FINALIZERS, |held| held != FINALIZER.as_bytes())?;
-    let object = Bytes::from(edit(raw, &[Edit::SetBytes(vec![SPEC], spec)])?);
+    let spec = get(raw, path!(EndingNamespace, spec))?.map(Value::bytes).transpose()?.unwrap_or_default();
+    let spec =
+        retain_items(spec, field!(EndingNamespace, spec.finalizers), |held| held != FINALIZER.as_bytes())?;
+    let object = Bytes::from(edit(raw, &[Edit::SetBytes(path!(EndingNamespace, spec), spec)])?);
     let verb = Verb::Update(object);
     let tolerate = Tolerate { absent: true, ..Tolerate::default() };
     let write = Write::new(&ENDING_NAMESPACES, Key::of(&view.namespace.metadata), verb).on("finalize");

@@ -32,9 +32,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::api::core::{Pod, Service};
+use crate::api::core::Service;
 use crate::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES};
-use crate::api::quota::{PersistentVolumeClaim, ResourceQuota};
+use crate::api::pod::Pod;
+use crate::api::quota::ResourceQuota;
+use crate::api::storage::PersistentVolumeClaim;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, DynamicWatches, EVENTS_GRANT, Grant, Loop,
     LoopSettings, Observation, ObserveError, Reads, Room, RoomAdapter, WakeUp,

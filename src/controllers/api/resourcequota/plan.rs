@@ -16,12 +16,12 @@ use super::measure::measures;
 use super::memory::Recount;
 use super::view::View;
 use crate::api::kinds::RESOURCE_QUOTAS;
-use crate::api::quota::{ResourceQuota, field};
+use crate::api::quota::ResourceQuota;
 use crate::model::plan::{Tolerate, Verb};
 use crate::model::quantity::Quantity;
 use crate::model::{Key, Plan, Step, Write};
 use crate::wire::splice::{Edit, edit};
-use crate::wire::{Quantities, Str, WireError};
+use crate::wire::{Quantities, Str, WireError, path};
 
 pub(super) use scopes::volume_attributes_classes;
 use usage::{Count, Usage};
@@ -83,10 +83,11 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
 
 /// The quota with a status that says so.
 fn status(quota: &ResourceQuota, used: &Quantities) -> Result<Vec<u8>, WireError> {
-    let mut edits = vec![Edit::Clear(field::HARD.to_vec()), Edit::Clear(field::USED.to_vec())];
-    for (field, amounts) in [(field::HARD, &quota.spec.hard), (field::USED, used)] {
+    let (hard_path, used_path) = (path!(ResourceQuota, status.hard), path!(ResourceQuota, status.used));
+    let mut edits = vec![Edit::Clear(hard_path), Edit::Clear(used_path)];
+    for (path, amounts) in [(hard_path, &quota.spec.hard), (used_path, used)] {
         let entries = amounts.iter().map(|(name, amount)| Quantities::entry(name, amount));
-        edits.extend(entries.map(|entry| Edit::Push(field.to_vec(), entry)));
+        edits.extend(entries.map(|entry| Edit::Push(path, entry)));
     }
     edit(&quota.raw, &edits)
 }

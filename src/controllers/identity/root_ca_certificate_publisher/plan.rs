@@ -8,7 +8,7 @@ use crate::api::meta::ObjectMeta;
 use crate::model::Key;
 use crate::model::plan::{Plan, Step, Tolerate, Verb, Write};
 use crate::wire::splice::{Edit, edit};
-use crate::wire::{Labels, Message};
+use crate::wire::{Labels, Message, path};
 
 /// The data key of the bundle.
 const BUNDLE_KEY: &str = "ca.crt";
@@ -17,10 +17,6 @@ const DESCRIPTION_KEY: &str = "kubernetes.io/description";
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
     endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
     distributions of Kubernetes clusters.";
-
-/// `ConfigMap.data` and `ConfigMap.metadata.annotations`.
-const DATA: [u32; 1] = [2];
-const ANNOTATIONS: [u32; 2] = [1, 12];
 
 /// Creates the ConfigMap, or restores its data and description.
 pub(super) fn plan(view: &View) -> Plan {
@@ -70,8 +66,12 @@ fn restored(published: &ConfigMap, view: &View) -> Result<Vec<u8>, crate::wire::
     edit(
         &published.raw,
         &[
-            Edit::MapSet(DATA.to_vec(), BUNDLE_KEY.to_owned(), view.bundle.to_string()),
-            Edit::MapSet(ANNOTATIONS.to_vec(), DESCRIPTION_KEY.to_owned(), DESCRIPTION.to_owned()),
+            Edit::MapSet(path!(ConfigMap, data), BUNDLE_KEY.to_owned(), view.bundle.to_string()),
+            Edit::MapSet(
+                path!(ConfigMap, metadata.annotations),
+                DESCRIPTION_KEY.to_owned(),
+                DESCRIPTION.to_owned(),
+            ),
         ],
     )
 }

@@ -56,9 +56,9 @@ fn a_changed_copy_is_put_right_without_losing_what_is_unknown() {
     let mut changed = edit(
         &object,
         &[
-            Edit::MapSet(vec![2], "ca.crt".into(), "forged".into()),
-            Edit::MapSet(vec![2], "more".into(), "x".into()),
-            Edit::MapSet(vec![1, 11], "label".into(), "kept".into()),
+            Edit::MapSet(&[2], "ca.crt".into(), "forged".into()),
+            Edit::MapSet(&[2], "more".into(), "x".into()),
+            Edit::MapSet(&[1, 11], "label".into(), "kept".into()),
         ],
     )
     .unwrap();

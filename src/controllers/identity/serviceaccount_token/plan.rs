@@ -4,17 +4,15 @@ use serde_json::json;
 
 use super::view::{ReferenceView, TokenView};
 use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SIGNER};
-use crate::api::core::{ObjectReference, ServiceAccount};
+use crate::api::core::{ObjectReference, Secret, ServiceAccount};
 use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use crate::model::Key;
 use crate::model::plan::{Expect, Order, Plan, Step, Tolerate, Verb, Verify, Write};
 use crate::wire::splice::{Edit, edit, retain_items};
-use crate::wire::{Message, WireError};
+use crate::wire::{Message, Path, WireError, field, path};
 
-/// Field numbers of a Secret and a ServiceAccount.
-const DATA: [u32; 1] = [2];
-const ANNOTATIONS: [u32; 2] = [1, 12];
-const ACCOUNT_SECRETS: u32 = 2;
+/// Annotations of a Secret.
+const ANNOTATIONS: Path = path!(Secret, metadata.annotations);
 
 /// Issuer of these tokens, which the API server tells apart from bound ones by it.
 const ISSUER: &str = "kubernetes/serviceaccount";
@@ -64,8 +62,8 @@ fn plan_filling(view: &TokenView, account: &ServiceAccount) -> Plan {
         return plan;
     }
     edits.extend([
-        Edit::MapSet(ANNOTATIONS.to_vec(), ACCOUNT_NAME.to_owned(), account.metadata.name.to_string()),
-        Edit::MapSet(ANNOTATIONS.to_vec(), ACCOUNT_UID.to_owned(), account.metadata.uid.to_string()),
+        Edit::MapSet(ANNOTATIONS, ACCOUNT_NAME.to_owned(), account.metadata.name.to_string()),
+        Edit::MapSet(ANNOTATIONS, ACCOUNT_UID.to_owned(), account.metadata.uid.to_string()),
     ]);
     let object = match edit(&secret.raw, &edits) {
         Ok(object) => object.into(),
@@ -86,7 +84,7 @@ fn plan_filling(view: &TokenView, account: &ServiceAccount) -> Plan {
 }
 
 fn set_data(key: &str, value: &str) -> Edit {
-    Edit::MapSetBytes(DATA.to_vec(), key.to_owned(), value.as_bytes().to_vec())
+    Edit::MapSetBytes(path!(Secret, data), key.to_owned(), value.as_bytes().to_vec())
 }
 
 /// The claims of a legacy token: it does not expire, and names its secret, so that deleting that revokes it.
@@ -106,7 +104,7 @@ fn claims(view: &TokenView, account: &ServiceAccount) -> serde_json::Value {
 pub(super) fn plan_reference(view: &ReferenceView) -> Plan {
     let plan = Plan::default();
     let account = &view.account.metadata;
-    let kept = retain_items(&view.account.raw, ACCOUNT_SECRETS, |item| {
+    let kept = retain_items(&view.account.raw, field!(ServiceAccount, secrets), |item| {
         // An entry that can't be read is not the one looked for.
         ObjectReference::decode(&bytes::Bytes::copy_from_slice(item))
             .map_or(true, |reference| reference.name != view.secret)

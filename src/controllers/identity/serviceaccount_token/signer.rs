@@ -18,7 +18,9 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
 
+use crate::api::core::Secret;
 use crate::executor::{FinishError, Finisher};
+use crate::wire::path;
 use crate::wire::splice::{Edit, edit};
 
 /// A key that signs tokens.
@@ -145,9 +147,8 @@ impl Key {
     }
 }
 
-/// The data key of a token in its secret, at `Secret.data`.
+/// The data key of a token in its secret.
 const TOKEN_KEY: &str = "token";
-const SECRET_DATA: u32 = 2;
 
 impl Finisher for PrivateKeySigner {
     fn finish<'a>(
@@ -157,7 +158,7 @@ impl Finisher for PrivateKeySigner {
     ) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
         let token = self.sign(claims).map_err(FinishError::Unfit);
         let put = |token: String| {
-            edit(secret, &[Edit::MapSetBytes(vec![SECRET_DATA], TOKEN_KEY.to_owned(), token.into_bytes())])
+            edit(secret, &[Edit::MapSetBytes(path!(Secret, data), TOKEN_KEY.to_owned(), token.into_bytes())])
                 .map_err(|error| FinishError::Unfit(error.to_string()))
         };
         Box::pin(std::future::ready(token.and_then(put)))

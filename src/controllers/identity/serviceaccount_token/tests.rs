@@ -48,7 +48,7 @@ fn secret(data: &[(&str, &str)]) -> Arc<Secret> {
     let bytes = Secret { metadata, r#type: TOKEN_TYPE.into(), ..Secret::default() }.to_bytes();
     let edits: Vec<Edit> = data
         .iter()
-        .map(|(key, value)| Edit::MapSetBytes(vec![2], (*key).to_owned(), value.as_bytes().to_vec()))
+        .map(|(key, value)| Edit::MapSetBytes(&[2], (*key).to_owned(), value.as_bytes().to_vec()))
         .collect();
     let mut bytes = edit(&bytes, &edits).unwrap();
     put_bytes(&mut bytes, 99, b"unknown");

@@ -24,9 +24,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::services;
-use crate::api::core::{Pod, Service};
+use crate::api::core::Service;
 use crate::api::endpoints::Endpoints;
 use crate::api::kinds::{ENDPOINTS, PODS, SERVICES};
+use crate::api::pod::Pod;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, Reads, Room, RoomAdapter, wake,

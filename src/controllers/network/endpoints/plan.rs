@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use super::services::{self, HeldEndpoints};
 use super::view::{Served, View};
-use crate::api::core::{Pod, Service};
+use crate::api::core::Service;
 use crate::api::endpoints::Endpoints;
 use crate::api::kinds::{ENDPOINTS, SERVICES};
 use crate::api::meta::ObjectMeta;
+use crate::api::pod::Pod;
 use crate::model::plan::{EventSpec, Expect, Regarding, Tolerate, Verb, Verify};
 use crate::model::{Failure, Key, Plan, Step, Write};
 use crate::wire::WireError;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::Controller;
 use super::services::{self, HeldEndpoints, read_endpoints};
-use crate::api::core::{Pod, Service};
+use crate::api::core::Service;
 use crate::api::endpoints::Endpoints;
+use crate::api::pod::Pod;
 use crate::framework::ObserveError;
 use crate::model::selects::has_all;
 use crate::model::{Failure, Key};

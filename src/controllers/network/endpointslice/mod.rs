@@ -28,10 +28,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::services;
-use crate::api::core::{Node, Pod, Service};
+use crate::api::core::{Node, Service};
 use crate::api::discovery::EndpointSlice;
 use crate::api::indexes::BY_SERVICE;
 use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
+use crate::api::pod::Pod;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, Reads, Room, RoomAdapter, wake,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::topology::{self, Capacity};
 use super::{Controller, Settings, is_ours, services};
-use crate::api::core::{Pod, Service};
+use crate::api::core::Service;
 use crate::api::indexes::service_key;
+use crate::api::pod::Pod;
 use crate::framework::ObserveError;
 use crate::model::selects::has_all;
 use crate::model::slices::HeldSlice;

@@ -15,17 +15,13 @@ use super::{FINALIZER, contains, ranges};
 use crate::api::kinds::SERVICE_CIDRS;
 use crate::api::meta::Condition;
 use crate::api::networking::ServiceCidr;
-use crate::model::conditions::{self, Said};
+use crate::model::conditions::{self, ConditionFields, Said};
 use crate::model::plan::{Expect, Tolerate, Verb, Verify};
 use crate::model::{Key, Plan, Step, Write};
 use crate::wire::splice::{Edit, edit, get, retain_items};
-use crate::wire::{Time, Value, WireError};
+use crate::wire::{Time, Value, WireError, field, path};
 
-/// Field numbers of a ServiceCIDR, its metadata and its status.
-const METADATA: u32 = 1;
-const FINALIZERS: u32 = 14;
-const STATUS: u32 = 3;
-const CONDITIONS: u32 = 1;
+const CONDITIONS: ConditionFields = ConditionFields::of::<ServiceCidr>();
 
 /// Whether addresses are given out.
 const READY: &str = "Ready";
@@ -55,7 +51,7 @@ fn keep(cidr: &ServiceCidr, now: Timestamp) -> Result<Option<Write>, WireError> 
     if cidr.metadata.finalizers.iter().any(|held| held == FINALIZER) {
         return say(cidr, "True", "", "Kubernetes Service CIDR is ready", now);
     }
-    let push = Edit::Push(vec![METADATA, FINALIZERS], FINALIZER.as_bytes().to_vec());
+    let push = Edit::Push(path!(ServiceCidr, metadata.finalizers), FINALIZER.as_bytes().to_vec());
     let object = edit(&cidr.raw, &[push])?;
     Ok(Some(write(cidr, Verb::Update(object.into()))))
 }
@@ -129,16 +125,27 @@ fn say(
     }
     let since = held.filter(|held| held.status == status).and_then(|held| held.last_transition_time);
     let message = message.to_owned();
-    let said = Said { kind: READY, status, reason, message, since: since.unwrap_or(now.into()) };
-    let object = conditions::set(&cidr.raw, STATUS, CONDITIONS, &[said])?;
+    let said = Said {
+        kind: READY,
+        status,
+        reason,
+        message,
+        since: since.unwrap_or(now.into()),
+        checked: None,
+        generation: None,
+    };
+    let object = conditions::set(&cidr.raw, &CONDITIONS, &[said])?;
     Ok(Some(write(cidr, Verb::Update(object.into())).on("status")))
 }
 
 /// Its bytes without the finalizer.
 fn without_finalizer(cidr: &ServiceCidr) -> Result<Bytes, WireError> {
-    let metadata = get(&cidr.raw, &[METADATA])?.map(Value::bytes).transpose()?.unwrap_or_default();
-    let metadata = retain_items(metadata, FINALIZERS, |held| held != FINALIZER.as_bytes())?;
-    edit(&cidr.raw, &[Edit::SetBytes(vec![METADATA], metadata)]).map(Bytes::from)
+    let metadata =
+        get(&cidr.raw, path!(ServiceCidr, metadata))?.map(Value::bytes).transpose()?.unwrap_or_default();
+    let metadata = retain_items(metadata, field!(ServiceCidr, metadata.finalizers), |held| {
+        held != FINALIZER.as_bytes()
+    })?;
+    edit(&cidr.raw, &[Edit::SetBytes(path!(ServiceCidr, metadata), metadata)]).map(Bytes::from)
 }
 
 /// A write of the object; that it is gone is as good.

@@ -50,6 +50,7 @@ fn ready(status: &str, reason: &str, message: &str) -> Condition {
         last_transition_time: Time::from_seconds(5),
         reason: reason.into(),
         message: message.into(),
+        ..Condition::default()
     }
 }
 

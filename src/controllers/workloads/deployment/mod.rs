@@ -22,9 +22,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::api::apps::{Deployment, ReplicaSet};
-use crate::api::core::Pod;
 use crate::api::indexes::BY_CONTROLLER;
 use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS};
+use crate::api::pod::Pod;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
     Observation, ObserveError, Reads, Room, RoomAdapter, Selecting, wake,

@@ -5,8 +5,8 @@ use prometheus::{Histogram, IntCounterVec};
 
 use super::plan;
 use super::view::View;
-use crate::api::core::Pod;
 use crate::api::kinds::PODS;
+use crate::api::pod::Pod;
 use crate::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
 use crate::model::plan::{Step, Verb};
 use crate::model::{Key, Plan};

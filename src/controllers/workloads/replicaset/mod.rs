@@ -31,9 +31,9 @@ use jiff::Timestamp;
 
 use crate::api::Kind;
 use crate::api::apps::ReplicaSet;
-use crate::api::core::Pod;
 use crate::api::indexes::BY_CONTROLLER;
 use crate::api::kinds::{PODS, REPLICA_SETS};
+use crate::api::pod::Pod;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, Observation,
     ObserveError, Reads, Room, RoomAdapter, Selecting, wake,

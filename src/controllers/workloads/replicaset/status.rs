@@ -7,24 +7,14 @@ use jiff::Timestamp;
 
 use super::KIND;
 use super::view::View;
-use crate::api::apps::{ReplicaSet, ReplicaSetCondition};
-use crate::api::core::Pod;
+use crate::api::apps::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
+use crate::api::pod::Pod;
 use crate::model::plan::{Tolerate, Verb};
 use crate::model::{Key, Write, pods};
 use crate::wire::splice::{Edit, edit};
-use crate::wire::{Message, Reader, Time, WireError};
+use crate::wire::{Message, Reader, Time, WireError, field, path};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
-
-/// Field numbers: of the status in a ReplicaSet, and within the status.
-const STATUS: u32 = 3;
-const REPLICAS: u32 = 1;
-const FULLY_LABELED: u32 = 2;
-const OBSERVED_GENERATION: u32 = 3;
-const READY: u32 = 4;
-const AVAILABLE: u32 = 5;
-const CONDITIONS: u32 = 6;
-const TERMINATING: u32 = 7;
 
 /// How creating or deleting pods went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,24 +141,25 @@ pub(super) fn write(view: &View, status: &Desired) -> Result<Option<Write>, Wire
 
 /// The ReplicaSet's own bytes with the new status in them.
 fn spliced(replica_set: &ReplicaSet, status: &Desired) -> Result<Bytes, WireError> {
-    let number = |field: u32, value: i64| Edit::SetVarint(vec![field], value as u64);
+    let number = |path, value: i64| Edit::SetVarint(path, value as u64);
+    let terminating = path!(ReplicaSetStatus, terminatingReplicas);
     let mut edits = vec![
-        number(REPLICAS, status.replicas.into()),
-        number(FULLY_LABELED, status.fully_labeled.into()),
-        number(OBSERVED_GENERATION, replica_set.metadata.generation),
-        number(READY, status.ready.into()),
-        number(AVAILABLE, status.available.into()),
+        number(path!(ReplicaSetStatus, replicas), status.replicas.into()),
+        number(path!(ReplicaSetStatus, fullyLabeledReplicas), status.fully_labeled.into()),
+        number(path!(ReplicaSetStatus, observedGeneration), replica_set.metadata.generation),
+        number(path!(ReplicaSetStatus, readyReplicas), status.ready.into()),
+        number(path!(ReplicaSetStatus, availableReplicas), status.available.into()),
         match status.terminating {
-            Some(count) => number(TERMINATING, count.into()),
-            None => Edit::Clear(vec![TERMINATING]),
+            Some(count) => number(terminating, count.into()),
+            None => Edit::Clear(terminating),
         },
     ];
     if let FailureCondition::Added(condition) = &status.failure {
-        edits.push(Edit::Push(vec![CONDITIONS], condition.to_bytes()));
+        edits.push(Edit::Push(path!(ReplicaSetStatus, conditions), condition.to_bytes()));
     }
     let held = held_status(&replica_set.raw, status.failure == FailureCondition::Removed)?;
     let status = edit(&held, &edits)?;
-    edit(&replica_set.raw, &[Edit::SetBytes(vec![STATUS], status)]).map(Bytes::from)
+    edit(&replica_set.raw, &[Edit::SetBytes(path!(ReplicaSet, status), status)]).map(Bytes::from)
 }
 
 /// The fields of the status as they are, without the condition `ReplicaFailure` when it is to go.
@@ -176,12 +167,15 @@ fn held_status(object: &[u8], without_failure: bool) -> Result<Vec<u8>, WireErro
     let mut kept = Vec::new();
     let mut fields = Reader::new(object);
     while let Some((number, value)) = fields.next_field()? {
-        if number != STATUS {
+        if number != field!(ReplicaSet, status) {
             continue;
         }
         let mut status = Reader::new(value.bytes()?);
         while let Some((number, value, raw)) = status.next_raw()? {
-            if !(without_failure && number == CONDITIONS && is_failure(value.bytes()?)?) {
+            if !(without_failure
+                && number == field!(ReplicaSetStatus, conditions)
+                && is_failure(value.bytes()?)?)
+            {
                 kept.extend_from_slice(raw);
             }
         }

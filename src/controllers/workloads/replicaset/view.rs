@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Controller;
 use crate::api::apps::ReplicaSet;
-use crate::api::core::Pod;
 use crate::api::indexes::orphan_key;
+use crate::api::pod::Pod;
 use crate::framework::ObserveError;
 use crate::model::selector::Selector;
 use crate::model::{Failure, Key, pods};

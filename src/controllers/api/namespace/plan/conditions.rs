@@ -7,17 +7,15 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::super::view::{Discovery, View};
+use crate::api::core::EndingNamespace;
 use crate::api::kinds::ENDING_NAMESPACES;
-use crate::model::conditions::{Said, set};
+use crate::model::conditions::{ConditionFields, Said, set};
 use crate::model::plan::{Tolerate, Verb};
 use crate::model::{Key, Write};
-use crate::wire::WireError;
 use crate::wire::splice::{Edit, edit};
+use crate::wire::{WireError, path};
 
-/// Field numbers of a namespace and its status.
-const STATUS: u32 = 3;
-const PHASE: u32 = 1;
-const CONDITIONS: u32 = 2;
+const CONDITIONS: ConditionFields = ConditionFields::of::<EndingNamespace>();
 
 const TERMINATING: &str = "Terminating";
 
@@ -62,8 +60,8 @@ pub(super) fn write(view: &View, errors: &[String], now: Timestamp) -> Result<Op
     if changed.is_empty() && namespace.status.phase == TERMINATING {
         return Ok(None);
     }
-    let object = set(&namespace.raw, STATUS, CONDITIONS, &changed)?;
-    let phase = Edit::SetBytes(vec![STATUS, PHASE], TERMINATING.as_bytes().to_vec());
+    let object = set(&namespace.raw, &CONDITIONS, &changed)?;
+    let phase = Edit::SetBytes(path!(EndingNamespace, status.phase), TERMINATING.as_bytes().to_vec());
     let verb = Verb::Update(Bytes::from(edit(&object, &[phase])?));
     let tolerate = Tolerate { absent: true, ..Tolerate::default() };
     let write = Write::new(&ENDING_NAMESPACES, Key::of(&namespace.metadata), verb).on("status");
@@ -75,7 +73,7 @@ fn all(view: &View, errors: &[String], now: Timestamp) -> [Said; 5] {
     let say = |Well(kind, reason, message): Well, trouble: Option<(&'static str, String)>| {
         let status = if trouble.is_some() { "True" } else { "False" };
         let (reason, message) = trouble.unwrap_or_else(|| (reason, message.to_owned()));
-        Said { kind, status, reason, message, since: now.into() }
+        Said { kind, status, reason, message, since: now.into(), checked: None, generation: None }
     };
     let discovery = discovery_error(&view.discovery).map(|error| ("DiscoveryFailed", error));
     let deletion = (!errors.is_empty()).then(|| {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::core::Pod;
-use crate::api::quota::{PersistentVolumeClaim, ResourceQuota, ScopeRequirement};
+use crate::api::pod::Pod;
+use crate::api::quota::{ResourceQuota, ScopeRequirement};
+use crate::api::storage::PersistentVolumeClaim;
 use crate::wire::Str;
 
 /// The scopes of a quota.

@@ -8,8 +8,10 @@ use jiff::Timestamp;
 use super::super::measure::Measure;
 use super::super::view::{Devices, Known, View};
 use super::scopes::Scopes;
-use crate::api::core::{Pod, Service};
-use crate::api::quota::{DeviceRequest, PersistentVolumeClaim, ResourceClaim};
+use crate::api::core::Service;
+use crate::api::pod::Pod;
+use crate::api::resource::{DeviceRequest, ResourceClaim};
+use crate::api::storage::PersistentVolumeClaim;
 use crate::model::quantity::Quantity;
 use crate::wire::{Str, Uid};
 

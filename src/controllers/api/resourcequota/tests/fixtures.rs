@@ -9,13 +9,13 @@ use super::super::measure::{Measure, measures};
 use super::super::plan::plan;
 use super::super::view::{Devices, Known, View};
 use crate::api::charge::{Charge, PodCharge};
-use crate::api::core::{Pod, Service, ServicePort};
+use crate::api::core::{Service, ServicePort};
 use crate::api::kinds::RESOURCE_QUOTAS;
 use crate::api::meta::{ObjectMeta, OwnerReference};
-use crate::api::quota::{
-    DeviceRequest, DeviceSubRequest, ExactDeviceRequest, PersistentVolumeClaim, ResourceClaim, ResourceQuota,
-    ScopeRequirement, ScopeSelector,
-};
+use crate::api::pod::Pod;
+use crate::api::quota::{ResourceQuota, ScopeRequirement, ScopeSelector};
+use crate::api::resource::{DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim};
+use crate::api::storage::PersistentVolumeClaim;
 use crate::informer::downcast;
 use crate::model::plan::{Plan, Step, Verb};
 use crate::wire::splice::put_bytes;

@@ -7,9 +7,9 @@ use super::super::measure::Resource;
 use super::super::memory::{Recount, Recounts};
 use super::fixtures::{asking, hard, meta, pod, quantities, quota, service, volume_claim};
 use crate::api::charge::PodCharge;
-use crate::api::core::Pod;
 use crate::api::kinds::{DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_QUOTAS};
 use crate::api::meta::PartialObjectMetadata;
+use crate::api::pod::Pod;
 use crate::api::quota::ResourceQuota;
 use crate::api::{AnyObject, dynamic};
 use crate::framework::{ApiResource, DynamicRoom, KeyMap, Memory as _};
@@ -252,7 +252,7 @@ fn services_that_take_less_are_told() {
 fn volume_claims_that_ask_for_less_are_told() {
     let map = of_volume_claims(quotas());
     let was = volume_claim("c", "2Gi", |claim| claim.spec.storage_class_name = Some("fast".into()));
-    let becomes = |change: &dyn Fn(&mut crate::api::quota::PersistentVolumeClaim)| {
+    let becomes = |change: &dyn Fn(&mut crate::api::storage::PersistentVolumeClaim)| {
         let mut claim = (*was).clone();
         change(&mut claim);
         told(&map, Some(Arc::clone(&was) as AnyObject), Some(Arc::new(claim)), false)

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::view::{Known, View};
 use super::fixtures::{asking, hard, planned, pod, quota, requirement, selector, used, view, written};
 use crate::api::charge::PodCharge;
-use crate::api::core::Pod;
+use crate::api::pod::Pod;
 use crate::model::quantity::Quantity;
 
 fn pods() -> impl Strategy<Value = Vec<Arc<Pod>>> {

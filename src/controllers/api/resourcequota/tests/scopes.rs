@@ -8,8 +8,9 @@ use super::fixtures::{
     view, volume_claim,
 };
 use crate::api::charge::PodCharge;
-use crate::api::core::Pod;
-use crate::api::quota::{ModifyVolumeStatus, PersistentVolumeClaim, ScopeRequirement};
+use crate::api::pod::Pod;
+use crate::api::quota::ScopeRequirement;
+use crate::api::storage::{ModifyVolumeStatus, PersistentVolumeClaim};
 
 /// Each pod weighs one digit of the CPUs.
 fn pods() -> Vec<Arc<Pod>> {

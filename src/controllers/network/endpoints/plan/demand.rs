@@ -9,8 +9,9 @@ use std::sync::Arc;
 use super::super::services::{
     HeldEndpoints, MANAGED_BY, family_of, hostname, is_headless, port_number, ready_since,
 };
-use crate::api::core::{ObjectReference, Pod, Service, ServicePort};
+use crate::api::core::{ObjectReference, Service, ServicePort};
 use crate::api::endpoints::{EncodedSubset, EndpointAddress, EndpointPort};
+use crate::api::pod::Pod;
 use crate::model::subsets::{Packer, Subset};
 use crate::wire::{Str, Time};
 

@@ -13,7 +13,7 @@ use crate::model::subsets::{
     AddressIdentity, PortIdentity, Subset, are_same, identity, is_same, port_identity, repack,
 };
 use crate::wire::splice::{Edit, edit, put_bytes, retain_items};
-use crate::wire::{Labels, Message, Str, Time, WireError};
+use crate::wire::{Labels, Message, Path, Str, Time, WireError, path};
 
 /// Our name in [`MANAGED_BY`], and the original's.
 const MANAGER: &str = "endpoint-controller";
@@ -21,11 +21,6 @@ const MANAGER: &str = "endpoint-controller";
 /// Annotation of Endpoints from which addresses were left out, and what it says.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const TRUNCATED: &str = "truncated";
-
-/// Fields of an address.
-const TARGET_REF: u32 = 2;
-const HOSTNAME: u32 = 3;
-const NODE_NAME: u32 = 4;
 
 /// What the Endpoints of a Service should be.
 pub(super) struct Draft<'a> {
@@ -161,14 +156,14 @@ impl<'a> Known<'a> {
         let node_name = wanted.node_name.as_ref().map(|name| name.as_bytes().to_vec());
         let target_ref = wanted.target_ref.as_ref().map(|target| target.to_bytes());
         let edits = [
-            Edit::SetBytes(vec![HOSTNAME], wanted.hostname.as_bytes().to_vec()),
-            set(NODE_NAME, node_name),
-            set(TARGET_REF, target_ref),
+            Edit::SetBytes(path!(EndpointAddress, hostname), wanted.hostname.as_bytes().to_vec()),
+            set(path!(EndpointAddress, nodeName), node_name),
+            set(path!(EndpointAddress, targetRef), target_ref),
         ];
         edit(bytes, &edits).map(Into::into)
     }
 }
 
-fn set(field: u32, value: Option<Vec<u8>>) -> Edit {
-    value.map_or_else(|| Edit::Clear(vec![field]), |value| Edit::SetBytes(vec![field], value))
+fn set(path: Path, value: Option<Vec<u8>>) -> Edit {
+    value.map_or_else(|| Edit::Clear(path), |value| Edit::SetBytes(path, value))
 }

@@ -1,7 +1,9 @@
 //! Which addresses a Service has, at which ports.
 
+use super::super::super::objects::named_port;
 use super::fixtures::{Bench, deleting, pod, port, ready, service};
-use crate::api::core::{Container, ContainerPort, InitContainer, Pod, PodIp, Service};
+use crate::api::core::Service;
+use crate::api::pod::{Pod, PodIp};
 use crate::wire::IntOrString;
 
 fn told(change: impl FnOnce(&mut Service), pods: impl IntoIterator<Item = Pod>) -> Vec<String> {
@@ -10,10 +12,6 @@ fn told(change: impl FnOnce(&mut Service), pods: impl IntoIterator<Item = Pod>) 
 
 fn ips(pod: &mut Pod, ips: &[&str]) {
     pod.status.pod_ips = ips.iter().map(|ip| PodIp { ip: (*ip).into() }).collect();
-}
-
-fn named_port(number: i32, protocol: &str) -> Vec<ContainerPort> {
-    vec![ContainerPort { name: "http".into(), container_port: number, protocol: protocol.into() }]
 }
 
 #[test]
@@ -115,20 +113,14 @@ fn named_ports_are_looked_up() {
         service.spec.ports[0].target_port = Some(IntOrString::Str("http".into()));
         service.spec.ports[1].app_protocol = Some("prometheus".into());
     };
-    let container = |number, protocol: &'static str| {
-        move |pod: &mut Pod| pod.spec.containers = vec![Container { ports: named_port(number, protocol) }]
-    };
+    let container =
+        |number, protocol: &'static str| move |pod: &mut Pod| named_port(pod, "http", number, protocol);
     let pods = [
         pod(1, container(8080, "TCP")),
         pod(2, container(8081, "TCP")),
         pod(3, container(8080, "UDP")),
         pod(4, |pod| {
-            let sidecar = InitContainer {
-                name: "proxy".into(),
-                ports: named_port(8080, "TCP"),
-                restart_policy: "Always".into(),
-            };
-            pod.spec.init_containers = vec![sidecar];
+            named_port(pod, "http", 8080, "TCP");
             ready(pod, false, 10);
         }),
     ];

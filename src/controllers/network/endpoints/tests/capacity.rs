@@ -1,7 +1,8 @@
 //! What becomes of Services with more addresses than Endpoints may hold.
 
+use super::super::super::objects::named_port;
 use super::fixtures::{Bench, pod, ready, service};
-use crate::api::core::{Container, ContainerPort, Pod};
+use crate::api::pod::Pod;
 use crate::wire::IntOrString;
 
 const MARK: &str = "endpoints.kubernetes.io/over-capacity";
@@ -20,8 +21,7 @@ fn pods(port: i32, from: usize, count: usize, is_ready: bool) -> impl Iterator<I
     (from..from + count).map(move |number| {
         pod(number, |pod| {
             ready(pod, is_ready, 10);
-            let port = ContainerPort { name: "http".into(), container_port: port, protocol: "TCP".into() };
-            pod.spec.containers = vec![Container { ports: vec![port] }];
+            named_port(pod, "http", port, "TCP");
         })
     })
 }

@@ -1,8 +1,9 @@
 //! How the object is written, and when it is left as it is.
 
 use super::fixtures::{Bench, ago, labels, pod, port, ready, service};
-use crate::api::core::{Pod, Service};
+use crate::api::core::Service;
 use crate::api::endpoints::{NOT_READY, PORTS, READY, SUBSETS};
+use crate::api::pod::Pod;
 use crate::wire::Value;
 use crate::wire::splice::{Edit, edit, get, put_bytes, retain_items};
 
@@ -50,14 +51,14 @@ fn after(bench: &Bench, edits: &[Edit]) -> Vec<String> {
 
 #[test]
 fn what_others_write_there_is_undone_where_it_is_ours() {
-    let label = |name: &str, value: &str| Edit::MapSet(vec![1, 11], name.to_owned(), value.to_owned());
-    let note = |name: &str, value: &str| Edit::MapSet(vec![1, 12], name.to_owned(), value.to_owned());
+    let label = |name: &str, value: &str| Edit::MapSet(&[1, 11], name.to_owned(), value.to_owned());
+    let note = |name: &str, value: &str| Edit::MapSet(&[1, 12], name.to_owned(), value.to_owned());
     let bench = Bench::of(&service(|_| {}), [pod(1, |_| {})]);
     for (edits, done) in [
         (vec![label("mine", "1")], "update"),
         (vec![label(MANAGED, "me")], "update"),
-        (vec![Edit::MapRemove(vec![1, 11], MANAGED.to_owned())], "update"),
-        (vec![Edit::Clear(vec![SUBSETS])], "update"),
+        (vec![Edit::MapRemove(&[1, 11], MANAGED.to_owned())], "update"),
+        (vec![Edit::Clear(&[SUBSETS])], "update"),
         (vec![note("endpoints.kubernetes.io/over-capacity", "truncated")], "update"),
         // As in the original, which cannot tell it from its own.
         (vec![label(HEADLESS, "")], ""),
@@ -166,13 +167,13 @@ fn unknown_fields_stay() {
         put_bytes(
             &mut encoded,
             READY,
-            &edit(address, &[Edit::SetBytes(vec![77], b"address".to_vec())]).unwrap(),
+            &edit(address, &[Edit::SetBytes(&[77], b"address".to_vec())]).unwrap(),
         );
     }
-    put_bytes(&mut encoded, PORTS, &edit(&subset.ports[0].1, &[Edit::SetVarint(vec![55], 5)]).unwrap());
+    put_bytes(&mut encoded, PORTS, &edit(&subset.ports[0].1, &[Edit::SetVarint(&[55], 5)]).unwrap());
     put_bytes(&mut encoded, 66, b"subset");
     put_bytes(&mut body, SUBSETS, &encoded);
-    bench.put(edit(&body, &[Edit::SetBytes(vec![1, 90], b"metadata".to_vec())]).unwrap());
+    bench.put(edit(&body, &[Edit::SetBytes(&[1, 90], b"metadata".to_vec())]).unwrap());
     assert!(bench.plan().is_empty());
 
     bench.add(&pod(1, |pod| ready(pod, false, 1)));

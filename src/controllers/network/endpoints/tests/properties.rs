@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::super::super::objects::named_port;
 use super::fixtures::{Bench, deleting, labels, pod, port, ready, service};
-use crate::api::core::{Container, ContainerPort, Pod, Service};
+use crate::api::core::Service;
 use crate::api::kinds::PODS;
+use crate::api::pod::Pod;
 use crate::wire::IntOrString;
 
 /// The state of one of the pods.
@@ -58,9 +60,7 @@ fn made(number: usize, state: State) -> Pod {
             pod.status.phase = "Succeeded".into();
         }
         if state.port != 0 {
-            let port =
-                ContainerPort { name: "http".into(), container_port: state.port, protocol: "TCP".into() };
-            pod.spec.containers = vec![Container { ports: vec![port] }];
+            named_port(pod, "http", state.port, "TCP");
         }
         pod.spec.node_name = format!("node-{}", state.node).into();
     })

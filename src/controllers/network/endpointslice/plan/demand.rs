@@ -10,8 +10,9 @@ use smallvec::SmallVec;
 
 use super::super::services::{family_of, hostname, port_number, ready_since};
 use super::super::view::View;
-use crate::api::core::{ObjectReference, Pod, Service};
+use crate::api::core::{ObjectReference, Service};
 use crate::api::discovery::{Endpoint, EndpointConditions, EndpointPort};
+use crate::api::pod::Pod;
 use crate::model::Key;
 use crate::model::slices::{EncodedEndpoint, Ports, key_of};
 use crate::wire::{Str, Time};

@@ -15,13 +15,13 @@ fn unknown_fields_stay() {
     known = edit(
         &known,
         &[
-            Edit::SetBytes(vec![1, 90], b"metadata".to_vec()),
-            Edit::MapSet(vec![1, 12], "note".into(), "kept".into()),
+            Edit::SetBytes(&[1, 90], b"metadata".to_vec()),
+            Edit::MapSet(&[1, 12], "note".into(), "kept".into()),
         ],
     )
     .unwrap();
     for (_, endpoint) in &endpoints {
-        let edits = [Edit::SetBytes(vec![77], b"endpoint".to_vec()), Edit::SetVarint(vec![2, 9], 1)];
+        let edits = [Edit::SetBytes(&[77], b"endpoint".to_vec()), Edit::SetVarint(&[2, 9], 1)];
         put_bytes(&mut known, 2, &edit(endpoint, &edits).unwrap());
     }
     bench.slices.store.upsert(&(super::ENDPOINT_SLICES.decode)(&known.into()).unwrap());

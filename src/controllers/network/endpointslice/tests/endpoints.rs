@@ -1,8 +1,9 @@
 //! What an endpoint shows of its pod.
 
 use super::fixtures::{Bench, ago, deleting, node, pod, ready, service};
-use crate::api::core::{Pod, PodIp, Service};
+use crate::api::core::Service;
 use crate::api::discovery::Endpoint;
+use crate::api::pod::{Pod, PodIp};
 
 fn endpoint(change_service: fn(&mut Service), change_pod: fn(&mut Pod)) -> Option<Endpoint> {
     let bench = Bench::of(&service(change_service), [pod(1, change_pod)]);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::super::*;
-use crate::api::core::{Node, NodeCondition, Pod, Service};
+use crate::api::core::{Node, NodeCondition, Service};
 use crate::api::discovery::{Endpoint, EndpointSlice};
+use crate::api::pod::Pod;
 use crate::api::{Kind, Object};
 use crate::informer::Store;
 use crate::wire::Message;
@@ -16,7 +17,8 @@ pub(super) fn node(name: &str, zone: &str) -> Node {
     let mut node = Node { metadata: meta("", name), ..Node::default() };
     node.metadata.labels = labels(&[("topology.kubernetes.io/zone", zone)]);
     node.status.allocatable.insert("cpu", "4");
-    node.status.conditions = vec![NodeCondition { r#type: "Ready".into(), status: "True".into() }];
+    node.status.conditions =
+        vec![NodeCondition { r#type: "Ready".into(), status: "True".into(), ..NodeCondition::default() }];
     node
 }
 
@@ -63,7 +65,13 @@ impl Bench {
         let upstream = [Service::UPSTREAM, Pod::UPSTREAM, EndpointSlice::UPSTREAM, Node::UPSTREAM];
         let stores = [&self.services, &self.pods, &self.slices.store, &self.nodes];
         let store = stores[upstream.iter().position(|name| *name == T::UPSTREAM).unwrap()];
-        store.upsert(&(store.kind().decode)(&object.to_bytes().into()).unwrap());
+        let any: &dyn std::any::Any = object;
+        let object = match any.downcast_ref::<Pod>() {
+            // What is made of the rest of a pod is not in its encoding.
+            Some(pod) => Arc::new(pod.clone()),
+            None => (store.kind().decode)(&object.to_bytes().into()).unwrap(),
+        };
+        store.upsert(&object);
     }
 
     pub(super) fn remove(&self, kind: &Kind, key: &Key) {

@@ -1,7 +1,8 @@
 //! Who should use which endpoint. The nodes `node-0` to `node-2` are in the zones `a` to `c`.
 
 use super::fixtures::{Bench, labels, node, pod, ready, service};
-use crate::api::core::{Node, Pod, Service};
+use crate::api::core::{Node, Service};
+use crate::api::pod::Pod;
 
 fn preferring(mode: &'static str) -> Service {
     service(|service| service.spec.traffic_distribution = Some(mode.into()))

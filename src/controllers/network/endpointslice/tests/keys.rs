@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::super::{keys, services};
 use super::fixtures::{Bench, any, deleting, labels, meta, node, pod, ready, service};
 use crate::api::AnyObject;
-use crate::api::core::{Node, Pod, Service};
+use crate::api::core::{Node, Service};
 use crate::api::discovery::EndpointSlice;
 use crate::api::indexes::BY_SERVICE;
 use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
+use crate::api::pod::Pod;
 use crate::framework::{KeyMap, Selecting};
 use crate::informer::{Delta, Indexed, Lister};
 

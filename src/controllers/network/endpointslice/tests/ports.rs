@@ -1,16 +1,17 @@
 //! What a Service's ports come to in its pods.
 
+use super::super::super::objects::named_port;
 use super::fixtures::{Bench, pod, port, service};
-use crate::api::core::{Container, ContainerPort, InitContainer, Pod, Service, ServicePort};
+use crate::api::core::{Service, ServicePort};
+use crate::api::pod::Pod;
 use crate::wire::IntOrString;
 
 fn named(name: &str, target: &str) -> ServicePort {
     ServicePort { target_port: Some(IntOrString::Str(target.into())), ..port(name, 1) }
 }
 
-fn with_port(name: &str, number: i32) -> impl FnOnce(&mut Pod) {
-    let port = ContainerPort { name: name.into(), container_port: number, protocol: "TCP".into() };
-    move |pod| pod.spec.containers = vec![Container { ports: vec![port] }]
+fn with_port(name: &'static str, number: i32) -> impl FnOnce(&mut Pod) {
+    move |pod| named_port(pod, name, number, "TCP")
 }
 
 fn with_ports(ports: Vec<ServicePort>) -> Service {
@@ -43,22 +44,6 @@ fn a_port_is_meant_by_name_and_protocol() {
     let udp = ServicePort { protocol: "UDP".into(), ..named("dns", "dns") };
     let bench = Bench::of(&with_ports(vec![udp]), [pod(1, with_port("dns", 53))]);
     assert_eq!(bench.settled(), ["web-2 IPv4 : p001"]);
-}
-
-#[test]
-fn sidecars_have_ports_and_other_init_containers_none() {
-    let init = |restart_policy: &str| InitContainer {
-        name: restart_policy.into(),
-        ports: vec![ContainerPort {
-            name: format!("{restart_policy}-p").into(),
-            container_port: 7,
-            protocol: "TCP".into(),
-        }],
-        restart_policy: restart_policy.into(),
-    };
-    let both = pod(1, |pod| pod.spec.init_containers = vec![init("Always"), init("")]);
-    let bench = Bench::of(&with_ports(vec![named("a", "Always-p"), named("b", "-p")]), [both]);
-    assert_eq!(bench.settled(), ["web-2 IPv4 a:7: p001"]);
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::super::super::objects::named_port;
 use super::fixtures::{Bench, deleting, labels, pod, ready, service};
-use crate::api::core::{Container, ContainerPort, Pod, PodIp, Service};
+use crate::api::core::Service;
 use crate::api::kinds::PODS;
+use crate::api::pod::{Pod, PodIp};
 use crate::model::Key;
 use crate::wire::IntOrString;
 
@@ -69,9 +71,7 @@ fn made(number: usize, state: State) -> Pod {
             pod.status.pod_ips.push(PodIp { ip: format!("fd00::{number:x}").into() });
         }
         if state.port != 0 {
-            let port =
-                ContainerPort { name: "http".into(), container_port: state.port, protocol: "TCP".into() };
-            pod.spec.containers = vec![Container { ports: vec![port] }];
+            named_port(pod, "http", state.port, "TCP");
         }
         pod.spec.node_name = format!("node-{}", state.node).into();
     })

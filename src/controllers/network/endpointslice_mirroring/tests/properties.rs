@@ -106,14 +106,14 @@ proptest! {
                     }
                     Change::Double(which) => {
                         if let Some(slice) = slices.get(which) {
-                            let name = crate::wire::splice::Edit::SetBytes(vec![1, 1], format!("{which}-twice").into());
-                            let uid = crate::wire::splice::Edit::SetBytes(vec![1, 5], format!("{which}-twice-uid").into());
+                            let name = crate::wire::splice::Edit::SetBytes(&[1, 1], format!("{which}-twice").into());
+                            let uid = crate::wire::splice::Edit::SetBytes(&[1, 5], format!("{which}-twice-uid").into());
                             bench.slices.put(crate::wire::splice::edit(&slice.raw, &[name, uid]).unwrap());
                         }
                     }
                     Change::Relabel(which) => {
                         if let Some(slice) = slices.get(which) {
-                            let label = crate::wire::splice::Edit::MapSet(vec![1, 11], "x".into(), "y".into());
+                            let label = crate::wire::splice::Edit::MapSet(&[1, 11], "x".into(), "y".into());
                             bench.slices.put(crate::wire::splice::edit(&slice.raw, &[label]).unwrap());
                         }
                     }

@@ -138,7 +138,7 @@ fn labels_and_annotations_are_mirrored() {
     assert_eq!(annotations, labels(&[("c", "3")]));
     // What somebody has added to the slice goes.
     let slice = bench.slice("web-2");
-    bench.slices.put(edit(&slice.raw, &[Edit::MapSet(vec![1, 11], "mine".into(), "1".into())]).unwrap());
+    bench.slices.put(edit(&slice.raw, &[Edit::MapSet(&[1, 11], "mine".into(), "1".into())]).unwrap());
     assert_eq!(bench.reconcile(), ["update web-2"]);
     assert_eq!(bench.slice("web-2").metadata.labels, slice.metadata.labels);
 }
@@ -218,8 +218,7 @@ fn unknown_fields_stay() {
     put_bytes(&mut body, 99, b"slice");
     for (_, endpoint) in slice.endpoints().unwrap() {
         // What nobody mirrors: a zone, and what is newer than we.
-        let edits =
-            [Edit::SetBytes(vec![7], b"zone-1".to_vec()), Edit::SetBytes(vec![77], b"endpoint".to_vec())];
+        let edits = [Edit::SetBytes(&[7], b"zone-1".to_vec()), Edit::SetBytes(&[77], b"endpoint".to_vec())];
         put_bytes(&mut body, 2, &edit(&endpoint, &edits).unwrap());
     }
     bench.slices.put(body);

@@ -3,30 +3,15 @@
 use super::annotations::REVISION;
 use super::error::Unplannable;
 use super::member::Member;
-use crate::api::apps::{Deployment, DeploymentCondition, DeploymentStatus};
+use crate::api::apps::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
 use crate::api::kinds::DEPLOYMENTS;
-use crate::api::meta::ObjectMeta;
+use crate::api::meta::{LabelSelector, ObjectMeta};
 use crate::model::owners::controller_reference;
 use crate::model::plan::Verb;
 use crate::model::template::{HASH_LABEL, Template};
 use crate::model::{Key, Write, pods};
 use crate::wire::splice::{Edit, edit, get, put_bytes, put_varint_field};
-use crate::wire::{Field, Message, Reader, WireError};
-
-/// Fields of a Deployment and of a ReplicaSet: these numbers are the same in both.
-const METADATA: u32 = 1;
-const SPEC: u32 = 2;
-const STATUS: u32 = 3;
-const ANNOTATIONS: u32 = 12;
-const SELECTOR: u32 = 2;
-const REPLICAS: u32 = 1;
-/// Fields of a ReplicaSet's spec.
-const TEMPLATE: u32 = 3;
-const MIN_READY_SECONDS: u32 = 4;
-/// `LabelSelector.matchLabels`
-const MATCH_LABELS: u32 = 1;
-/// `DeploymentStatus.conditions`
-const CONDITIONS: u32 = 6;
+use crate::wire::{Field, Message, Path, Reader, Time, WireError, field, path};
 
 /// The ReplicaSet of the Deployment's template.
 pub(super) fn new_replica_set(
@@ -44,19 +29,21 @@ pub(super) fn new_replica_set(
         owner_references: vec![controller_reference(&deployment.metadata, &DEPLOYMENTS)],
         ..ObjectMeta::default()
     };
-    let selector = match get(&deployment.raw, &[SPEC, SELECTOR])? {
+    let selector = match get(&deployment.raw, path!(Deployment, spec.selector))? {
         Some(selector) => selector.bytes()?,
         None => &[],
     };
-    let selector = edit(selector, &[Edit::MapSet(vec![MATCH_LABELS], HASH_LABEL.to_owned(), hash.clone())])?;
+    let matched = path!(LabelSelector, matchLabels);
+    let selector = edit(selector, &[Edit::MapSet(matched, HASH_LABEL.to_owned(), hash.clone())])?;
     let mut spec = Vec::with_capacity(deployment.spec.template.len() + selector.len() + 64);
-    put_varint_field(&mut spec, REPLICAS, member.replicas as u64);
-    put_bytes(&mut spec, SELECTOR, &selector);
-    put_bytes(&mut spec, TEMPLATE, &Template::labelled(&deployment.spec.template, &hash)?);
-    deployment.spec.min_ready_seconds.encode(MIN_READY_SECONDS, &mut spec);
+    put_varint_field(&mut spec, field!(ReplicaSetSpec, replicas), member.replicas as u64);
+    put_bytes(&mut spec, field!(ReplicaSetSpec, selector), &selector);
+    let template = Template::labelled(&deployment.spec.template, &hash)?;
+    put_bytes(&mut spec, field!(ReplicaSetSpec, template), &template);
+    deployment.spec.min_ready_seconds.encode(field!(ReplicaSetSpec, minReadySeconds), &mut spec);
     let mut set = Vec::with_capacity(spec.len() + 512);
-    put_bytes(&mut set, METADATA, &metadata.to_bytes());
-    put_bytes(&mut set, SPEC, &spec);
+    put_bytes(&mut set, field!(ReplicaSet, metadata), &metadata.to_bytes());
+    put_bytes(&mut set, field!(ReplicaSet, spec), &spec);
     Ok(set)
 }
 
@@ -64,13 +51,13 @@ pub(super) fn new_replica_set(
 pub(super) fn changed_replica_set(member: &Member) -> Result<Vec<u8>, Unplannable> {
     let mut edits = Vec::new();
     if member.object.spec.replicas != Some(member.replicas) {
-        edits.push(number(&[SPEC, REPLICAS], member.replicas.into()));
+        edits.push(number(path!(ReplicaSet, spec.replicas), member.replicas.into()));
     }
     if let Some(seconds) = member.min_ready_seconds {
-        edits.push(number(&[SPEC, MIN_READY_SECONDS], seconds.into()));
+        edits.push(number(path!(ReplicaSet, spec.minReadySeconds), seconds.into()));
     }
     for (key, value) in member.changed_annotations() {
-        edits.push(Edit::MapSet(vec![METADATA, ANNOTATIONS], key.to_owned(), value.to_owned()));
+        edits.push(Edit::MapSet(path!(ReplicaSet, metadata.annotations), key.to_owned(), value.to_owned()));
     }
     Ok(edit(&member.object.raw, &edits)?)
 }
@@ -86,7 +73,8 @@ pub(super) fn status_update(
     if let Some(revision) = revision
         && deployment.metadata.annotations.get(REVISION).is_none_or(|held| held != revision)
     {
-        edits.push(Edit::MapSet(vec![METADATA, ANNOTATIONS], REVISION.to_owned(), revision.to_owned()));
+        let annotations = path!(Deployment, metadata.annotations);
+        edits.push(Edit::MapSet(annotations, REVISION.to_owned(), revision.to_owned()));
     }
     edits.extend(status_edits(deployment, status)?);
     if edits.is_empty() {
@@ -99,27 +87,48 @@ pub(super) fn status_update(
 
 fn status_edits(deployment: &Deployment, new: &DeploymentStatus) -> Result<Vec<Edit>, WireError> {
     let old = &deployment.status;
+    let count = |path, old: Option<i32>, new: Option<i32>| (path, old.map(i64::from), new.map(i64::from));
     let counts = [
-        (1, Some(old.observed_generation), Some(new.observed_generation)),
-        (2, Some(old.replicas.into()), Some(new.replicas.into())),
-        (3, Some(old.updated_replicas.into()), Some(new.updated_replicas.into())),
-        (4, Some(old.available_replicas.into()), Some(new.available_replicas.into())),
-        (5, Some(old.unavailable_replicas.into()), Some(new.unavailable_replicas.into())),
-        (7, Some(old.ready_replicas.into()), Some(new.ready_replicas.into())),
-        (8, old.collision_count.map(Into::into), new.collision_count.map(Into::into)),
-        (9, old.terminating_replicas.map(Into::into), new.terminating_replicas.map(Into::into)),
+        (
+            path!(Deployment, status.observedGeneration),
+            Some(old.observed_generation),
+            Some(new.observed_generation),
+        ),
+        count(path!(Deployment, status.replicas), Some(old.replicas), Some(new.replicas)),
+        count(
+            path!(Deployment, status.updatedReplicas),
+            Some(old.updated_replicas),
+            Some(new.updated_replicas),
+        ),
+        count(
+            path!(Deployment, status.availableReplicas),
+            Some(old.available_replicas),
+            Some(new.available_replicas),
+        ),
+        count(
+            path!(Deployment, status.unavailableReplicas),
+            Some(old.unavailable_replicas),
+            Some(new.unavailable_replicas),
+        ),
+        count(path!(Deployment, status.readyReplicas), Some(old.ready_replicas), Some(new.ready_replicas)),
+        count(path!(Deployment, status.collisionCount), old.collision_count, new.collision_count),
+        count(
+            path!(Deployment, status.terminatingReplicas),
+            old.terminating_replicas,
+            new.terminating_replicas,
+        ),
     ];
     let changed = counts.into_iter().filter(|(_, old, new)| old != new);
     let mut edits: Vec<Edit> = changed
-        .map(|(field, _, new)| match new {
-            Some(value) => number(&[STATUS, field], value),
-            None => Edit::Clear(vec![STATUS, field]),
+        .map(|(path, _, new)| match new {
+            Some(value) => number(path, value),
+            None => Edit::Clear(path),
         })
         .collect();
     if old.conditions != new.conditions {
-        let path = || vec![STATUS, CONDITIONS];
+        let path = path!(Deployment, status.conditions);
         let held = held_conditions(deployment)?;
-        edits.push(Edit::Clear(path()));
+        edits.push(Edit::Clear(path));
         for condition in &new.conditions {
             let before = old.conditions.iter().zip(&held).find(|(old, _)| old.r#type == condition.r#type);
             let encoded = match before {
@@ -127,7 +136,7 @@ fn status_edits(deployment: &Deployment, new: &DeploymentStatus) -> Result<Vec<E
                 Some((_, bytes)) => edit(bytes, &condition_edits(condition))?,
                 None => condition.to_bytes(),
             };
-            edits.push(Edit::Push(path(), encoded));
+            edits.push(Edit::Push(path, encoded));
         }
     }
     Ok(edits)
@@ -136,13 +145,13 @@ fn status_edits(deployment: &Deployment, new: &DeploymentStatus) -> Result<Vec<E
 /// The encoded conditions that the Deployment has, in the order of the decoded ones.
 fn held_conditions(deployment: &Deployment) -> Result<Vec<&[u8]>, WireError> {
     let mut held = Vec::new();
-    let status = match get(&deployment.raw, &[STATUS])? {
+    let status = match get(&deployment.raw, path!(Deployment, status))? {
         Some(status) => status.bytes()?,
         None => &[],
     };
     let mut reader = Reader::new(status);
     while let Some((field, value)) = reader.next_field()? {
-        if field == CONDITIONS {
+        if field == field!(DeploymentStatus, conditions) {
             held.push(value.bytes()?);
         }
     }
@@ -151,23 +160,24 @@ fn held_conditions(deployment: &Deployment) -> Result<Vec<&[u8]>, WireError> {
 
 /// Sets all that is known of a condition and leaves the rest.
 fn condition_edits(condition: &DeploymentCondition) -> Vec<Edit> {
-    let text = |field: u32, text: &str| Edit::SetBytes(vec![field], text.as_bytes().to_vec());
-    let mut edits = vec![
-        text(1, &condition.r#type),
-        text(2, &condition.status),
-        text(4, &condition.reason),
-        text(5, &condition.message),
-    ];
-    for (field, time) in [(6, condition.last_update_time), (7, condition.last_transition_time)] {
+    let text = |path, text: &str| Edit::SetBytes(path, text.as_bytes().to_vec());
+    let time = |path, time: Option<Time>| {
         let mut encoded = Vec::new();
         if let Some(time) = time {
-            put_varint_field(&mut encoded, 1, time.seconds() as u64);
+            time.encode_fields(&mut encoded);
         }
-        edits.push(Edit::SetBytes(vec![field], encoded));
-    }
-    edits
+        Edit::SetBytes(path, encoded)
+    };
+    vec![
+        text(path!(DeploymentCondition, type), &condition.r#type),
+        text(path!(DeploymentCondition, status), &condition.status),
+        text(path!(DeploymentCondition, reason), &condition.reason),
+        text(path!(DeploymentCondition, message), &condition.message),
+        time(path!(DeploymentCondition, lastUpdateTime), condition.last_update_time),
+        time(path!(DeploymentCondition, lastTransitionTime), condition.last_transition_time),
+    ]
 }
 
-fn number(path: &[u32], value: i64) -> Edit {
-    Edit::SetVarint(path.to_vec(), value as u64)
+fn number(path: Path, value: i64) -> Edit {
+    Edit::SetVarint(path, value as u64)
 }

@@ -17,7 +17,8 @@ const TOMORROW: &[u8] = b"of tomorrow";
 
 /// Unknown fields at each of these paths.
 fn with_unknown(bytes: &[u8], paths: &[&[u32]]) -> Vec<u8> {
-    let edits = paths.iter().map(|path| Edit::SetBytes([path, [NEW].as_slice()].concat(), TOMORROW.to_vec()));
+    let edits =
+        paths.iter().map(|path| Edit::SetBytes([path, [NEW].as_slice()].concat().leak(), TOMORROW.to_vec()));
     edit(bytes, &edits.collect::<Vec<_>>()).unwrap()
 }
 
@@ -66,9 +67,9 @@ fn only_what_changes_is_touched() {
     let restored = edit(
         after,
         &[
-            Edit::SetVarint(vec![2, 1], 10),
-            Edit::MapSet(vec![1, 12], "deployment.kubernetes.io/desired-replicas".into(), "10".into()),
-            Edit::MapSet(vec![1, 12], "deployment.kubernetes.io/max-replicas".into(), "13".into()),
+            Edit::SetVarint(&[2, 1], 10),
+            Edit::MapSet(&[1, 12], "deployment.kubernetes.io/desired-replicas".into(), "10".into()),
+            Edit::MapSet(&[1, 12], "deployment.kubernetes.io/max-replicas".into(), "13".into()),
         ],
     );
     assert_eq!(restored.unwrap(), before.raw.as_ref());
@@ -111,9 +112,9 @@ fn conditions_are_replaced_one_by_one() {
     let raw = edit(
         &base.raw,
         &[
-            Edit::Push(vec![3, 6], encode("Example", "True", "Alien", b"0")),
-            Edit::Push(vec![3, 6], encode("Progressing", "True", "ReplicaSetUpdated", b"1")),
-            Edit::Push(vec![3, 6], encode("Available", "True", "MinimumReplicasAvailable", b"2")),
+            Edit::Push(&[3, 6], encode("Example", "True", "Alien", b"0")),
+            Edit::Push(&[3, 6], encode("Progressing", "True", "ReplicaSetUpdated", b"1")),
+            Edit::Push(&[3, 6], encode("Available", "True", "MinimumReplicasAvailable", b"2")),
         ],
     );
     let deployment: Arc<Deployment> = decoded(&DEPLOYMENTS, raw.unwrap());

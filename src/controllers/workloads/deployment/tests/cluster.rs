@@ -145,8 +145,8 @@ impl Cluster {
         let generation = set.metadata.generation + bump;
         let version = self.next_version();
         let edits = [
-            Edit::SetVarint(vec![1, 7], generation as u64),
-            Edit::SetBytes(vec![1, 6], version.as_bytes().to_vec()),
+            Edit::SetVarint(&[1, 7], generation as u64),
+            Edit::SetBytes(&[1, 6], version.as_bytes().to_vec()),
         ];
         self.sets[at].object = decoded(&REPLICA_SETS, edit(&set.raw, &edits).unwrap());
     }

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use super::super::*;
 use super::fixtures::*;
-use crate::api::core::PodStatus;
 use crate::api::meta::ObjectMeta;
+use crate::api::pod::PodStatus;
 use crate::api::{AnyObject, Object};
 use crate::framework::rig::Rig;
 use crate::informer::Store;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::fixtures::{Bench, decoded, lines, pod, refused, replica_set, told, with_planned_status, writes};
 use crate::api::apps::{ReplicaSetCondition, ReplicaSetStatus};
-use crate::api::core::Pod;
+use crate::api::pod::Pod;
 use crate::model::plan::Verb;
 use crate::wire::splice::{Edit, edit, get, put_bytes, put_varint_field};
 use crate::wire::{Message, Reader, Value};
@@ -59,7 +59,7 @@ fn from_tomorrow() -> Vec<u8> {
     put_bytes(&mut status, 55, b"status of tomorrow");
     put_varint_field(&mut status, 56, 12);
     let set = replica_set(|set| set.spec.replicas = Some(1));
-    let mut bytes = edit(&set.raw, &[Edit::SetBytes(vec![3], status)]).unwrap();
+    let mut bytes = edit(&set.raw, &[Edit::SetBytes(&[3], status)]).unwrap();
     put_bytes(&mut bytes, 99, b"object of tomorrow");
     bytes
 }
@@ -102,7 +102,7 @@ fn a_new_condition_joins_the_others() {
     let mut set = from_tomorrow();
     // Only the condition that we don't know.
     let condition = ReplicaSetCondition { r#type: "Tomorrow".into(), ..Default::default() };
-    set = edit(&set, &[Edit::SetBytes(vec![3, 6], condition.to_bytes())]).unwrap();
+    set = edit(&set, &[Edit::SetBytes(&[3, 6], condition.to_bytes())]).unwrap();
     let bench = Bench::of(&decoded(set), &[]);
     let failures = [refused(writes(&bench.plan())[0], "no")];
     let after = with_planned_status(&bench.plan_after(&failures));

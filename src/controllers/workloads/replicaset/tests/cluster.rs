@@ -14,9 +14,9 @@ use super::super::{plan, pod_keys};
 use super::fixtures::{Bench, decoded, labels, now, ready, replica_set, writes};
 use crate::api::AnyObject;
 use crate::api::apps::ReplicaSet;
-use crate::api::core::Pod;
 use crate::api::kinds::PODS;
 use crate::api::meta::OwnerReference;
+use crate::api::pod::Pod;
 use crate::framework::Selecting;
 use crate::informer::Lister;
 use crate::model::plan::{Expect, Patch, Step, Verb, Write};
@@ -138,7 +138,7 @@ impl Cluster {
 
     fn store_set(&mut self, bytes: &[u8]) {
         self.version += 1;
-        let version = Edit::SetBytes(vec![1, 6], self.version.to_string().into_bytes());
+        let version = Edit::SetBytes(&[1, 6], self.version.to_string().into_bytes());
         self.set = decoded(edit(bytes, &[version]).unwrap());
         self.pending.push_back((self.version, Change::Upsert(Arc::clone(&self.set) as AnyObject)));
     }
@@ -192,8 +192,7 @@ impl Cluster {
             }
             Event::Scale(desired) => {
                 let generation = self.set.metadata.generation as u64 + 1;
-                let edits =
-                    [Edit::SetVarint(vec![2, 1], desired as u64), Edit::SetVarint(vec![1, 7], generation)];
+                let edits = [Edit::SetVarint(&[2, 1], desired as u64), Edit::SetVarint(&[1, 7], generation)];
                 let scaled = edit(&self.set.raw, &edits).unwrap();
                 self.store_set(&scaled);
             }
@@ -357,7 +356,7 @@ impl Cluster {
                 if update.metadata.resource_version == self.set.metadata.resource_version {
                     let status =
                         crate::wire::splice::get(&update.raw, &[3]).unwrap().unwrap().bytes().unwrap();
-                    let stored = edit(&self.set.raw, &[Edit::SetBytes(vec![3], status.to_vec())]).unwrap();
+                    let stored = edit(&self.set.raw, &[Edit::SetBytes(&[3], status.to_vec())]).unwrap();
                     self.store_set(&stored);
                     Ok(())
                 } else {

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::super::view::{Gates, View};
 use super::super::*;
 use crate::api::apps::ReplicaSet;
-use crate::api::core::{Pod, PodCondition};
 use crate::api::meta::{LabelSelector, ObjectMeta, OwnerReference};
+use crate::api::pod::{Pod, PodCondition};
 use crate::api::{AnyObject, Object};
 use crate::informer::Store;
 use crate::model::owners::controller_reference;
@@ -102,7 +102,12 @@ pub(super) fn pod(name: &str, change: impl FnOnce(&mut Pod)) -> Arc<Pod> {
 }
 
 pub(super) fn ready(since: Option<Time>) -> PodCondition {
-    PodCondition { r#type: "Ready".into(), status: "True".into(), last_transition_time: since }
+    PodCondition {
+        r#type: "Ready".into(),
+        status: "True".into(),
+        last_transition_time: since,
+        ..PodCondition::default()
+    }
 }
 
 pub(super) fn not_ready(pod: &mut Pod) {

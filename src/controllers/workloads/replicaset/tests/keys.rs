@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fixtures::{Bench, deleting, labels, orphaned, owner, pod, replica_set};
 use crate::api::AnyObject;
-use crate::api::core::Pod;
+use crate::api::pod::Pod;
 use crate::framework::Selecting;
 use crate::informer::{Delta, Lister};
 

@@ -4,7 +4,7 @@ use super::super::metrics::age_ratios;
 use super::fixtures::{
     Bench, ago, deleting, labels, lines, not_ready, now, orphaned, owner, pod, refused, replica_set, writes,
 };
-use crate::api::core::Pod;
+use crate::api::pod::Pod;
 use crate::model::plan::{Step, Tolerate, Verb};
 use crate::wire::{Str, Uid};
 

@@ -7,7 +7,7 @@ use super::fixtures::{
     Bench, NOW, ago, deleting, labels, lines, not_ready, orphaned, pod, ready, refused, replica_set, told,
     with_planned_status, writes,
 };
-use crate::api::core::Pod;
+use crate::api::pod::Pod;
 use jiff::Timestamp;
 
 fn since(seconds: i64) -> impl FnOnce(&mut Pod) {
