@@ -8,7 +8,7 @@ use crate::api::meta::ObjectMeta;
 use crate::api::{AnyObject, Kind};
 use crate::client::DeleteOptions;
 use crate::model::Key;
-use crate::model::plan::{Order, Plan, Step, Verb, Write};
+use crate::model::plan::{FinishOrder, Plan, Step, Verb, Write};
 use crate::wire::splice::{Edit, edit};
 use crate::wire::{Str, Uid};
 
@@ -113,7 +113,12 @@ impl Executor {
         Ok(Done::Stored(stored))
     }
 
-    async fn finished(&self, write: &Write, object: &[u8], order: &Order) -> Result<Vec<u8>, ExecuteError> {
+    async fn finished(
+        &self,
+        write: &Write,
+        object: &[u8],
+        order: &FinishOrder,
+    ) -> Result<Vec<u8>, ExecuteError> {
         let Some(finisher) = self.finishers.get(order.finisher) else {
             return Err(unfit(write, format!("there is nothing that can finish it: {}", order.finisher)));
         };

@@ -24,7 +24,7 @@ use crate::api::pod::Pod;
 use crate::client::{ApiClient, BoxError};
 use crate::model::Key;
 use crate::model::plan::{
-    Admission, EventSpec, Expect, Order, Patch, Plan, Regarding, Step, Tolerate, Verb, Verify, Write,
+    Admission, EventSpec, Expect, FinishOrder, Patch, Plan, Regarding, Step, Tolerate, Verb, Verify, Write,
 };
 use crate::wire::splice::{Edit, get, put_bytes};
 use crate::wire::{Message, Str, Time, Uid, Value, unwrap_envelope, wrap_envelope};
@@ -443,7 +443,7 @@ async fn a_finisher_completes_what_is_sent() {
     script.answer(200, pod("x", "5"));
     let executor = script.executor().with_finishers(Finishers::default().with("stamp", Arc::new(Stamp)));
     let update = |finisher, details: serde_json::Value| {
-        let order = Order { finisher, details };
+        let order = FinishOrder { finisher, details };
         let verb = Verb::UpdateFinished { object: Bytes::from_static(b"half "), order };
         vec![Step::Write(Write::new(&PODS, Key::new("ns", "x"), verb).on("status"))]
     };

@@ -104,11 +104,13 @@ impl<'a> Build<'a> {
     /// See [`Build::resources`]; a group that can't be found out about is no reason to skip.
     pub fn first_served(&self, kinds: &[&'static Kind]) -> Result<&'static Kind, BuildError> {
         let resources = self.resources()?;
+        let unknown =
+            |kind: &Kind| resources.failures().any(|failure| failure.group_version() == kind.api_version());
         let served = |kind: &&&'static Kind| resources.all().any(|resource| resource.is(kind));
         if let Some(kind) = kinds.iter().find(served) {
             return Ok(kind);
         }
-        if let Some(kind) = kinds.iter().find(|kind| resources.has_failed(kind.group, kind.version)) {
+        if let Some(kind) = kinds.iter().find(|kind| unknown(kind)) {
             return Err(BuildError::NotYet(format!(
                 "it is not known whether {} is served",
                 kind.api_version()

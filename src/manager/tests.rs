@@ -10,9 +10,6 @@ use std::sync::Arc;
 use prometheus::proto::MetricType;
 
 use super::complete::{Completed, complete};
-use crate::controllers::identity::serviceaccount_token::TOKEN_SIGNER;
-use crate::controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
-use crate::executor::Finishers;
 use crate::framework::{Build, CacheSource};
 use crate::informer::Store;
 use crate::model::clock::SystemClock;
@@ -53,19 +50,19 @@ async fn manager() -> Completed {
     std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
     let mut config = Config::default();
     config.flags.kubeconfig = kubeconfig.to_str().unwrap().to_owned();
+    let key = directory.path().join("sa.key");
+    std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    config.flags.service_account_private_key_file = key.to_str().unwrap().to_owned();
     config.push = PushSettings::complete("127.0.0.1:1", &|_| None).unwrap();
     let here = tokio::runtime::Handle::current();
     let manager = Box::pin(complete(config, REGISTRY, Arc::new(SystemClock), &here)).await.unwrap();
-    let pair = rcgen::KeyPair::generate().unwrap();
-    let signer = PrivateKeySigner::from_pem(pair.serialize_pem().as_bytes()).unwrap();
-    let finishers = Finishers::default().with(TOKEN_SIGNER, Arc::new(signer));
     for row in REGISTRY {
         let Some(build) = row.build else { continue };
         let built = build(&Build {
             config: &manager.runtime.config,
             gate: &|_| true,
             root_ca: Some("PEM".into()),
-            finishers: &finishers,
+            finishers: &manager.runtime.finishers,
             caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
             dynamic: &|_| Arc::default(),
             debug: &|_| {},

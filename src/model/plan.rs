@@ -8,7 +8,7 @@ mod write;
 
 use std::time::Duration;
 
-pub use write::{Order, Patch, Propagation, Tolerate, Verb, Write};
+pub use write::{FinishOrder, Patch, Propagation, Tolerate, Verb, Write};
 
 use super::Key;
 use crate::api::meta::ObjectMeta;

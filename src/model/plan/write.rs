@@ -51,7 +51,7 @@ pub enum Verb {
         /// The object, which carries the UID and resource version it was made from.
         object: Bytes,
         /// What is still to be put into it.
-        order: Order,
+        order: FinishOrder,
     },
     /// Apply a patch, which carries the UID that it is meant for.
     Patch(Patch),
@@ -118,16 +118,16 @@ impl fmt::Debug for Verb {
 
 /// What a finisher is to put into an object. `Debug` shows no more than whose order it is.
 #[derive(Clone, PartialEq)]
-pub struct Order {
+pub struct FinishOrder {
     /// The finisher's name, under which the executor knows it.
     pub finisher: &'static str,
     /// What it is to do, in its own terms.
     pub details: Value,
 }
 
-impl fmt::Debug for Order {
+impl fmt::Debug for FinishOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Order({})", self.finisher)
+        write!(f, "FinishOrder({})", self.finisher)
     }
 }
 

@@ -7,7 +7,7 @@ use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SIGNER};
 use crate::api::core::{ObjectReference, Secret, ServiceAccount};
 use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use crate::model::Key;
-use crate::model::plan::{Expect, Order, Plan, Step, Tolerate, Verb, Verify, Write};
+use crate::model::plan::{Expect, FinishOrder, Plan, Step, Tolerate, Verb, Verify, Write};
 use crate::wire::splice::{Edit, edit, retain_items};
 use crate::wire::{Message, Path, WireError, field, path};
 
@@ -72,7 +72,7 @@ fn plan_filling(view: &TokenView, account: &ServiceAccount) -> Plan {
     let verb = if needs_token {
         Verb::UpdateFinished {
             object,
-            order: Order { finisher: TOKEN_SIGNER, details: claims(view, account) },
+            order: FinishOrder { finisher: TOKEN_SIGNER, details: claims(view, account) },
         }
     } else {
         Verb::Update(object)
