@@ -48,15 +48,15 @@ impl QueueConfig {
 /// A token bucket from which one may take in advance.
 #[derive(Debug)]
 pub(crate) struct Bucket {
-    bucket: TokenBucket,
+    rate: TokenBucket,
     level: BucketLevel,
     began: Instant,
 }
 
 impl Bucket {
     pub(crate) fn new(config: BucketConfig) -> Self {
-        let bucket = TokenBucket::per_second(config.qps, config.burst);
-        Self { bucket, level: BucketLevel::default(), began: Instant::now() }
+        let rate = TokenBucket::per_second(config.qps, config.burst);
+        Self { rate, level: BucketLevel::default(), began: Instant::now() }
     }
 
     fn since_beginning(&self, now: Instant) -> Duration {
@@ -66,12 +66,12 @@ impl Bucket {
     /// Takes a token, and says how long to wait until it is there.
     pub(super) fn reserve(&mut self, now: Instant) -> Duration {
         let now = self.since_beginning(now);
-        self.bucket.reserve(&mut self.level, now)
+        self.rate.reserve(&mut self.level, now)
     }
 
     /// Takes a token if there is one; otherwise says how long until there is.
     pub(crate) fn try_take(&mut self, now: Instant) -> Result<(), Duration> {
-        let wait = self.bucket.wait_for(self.level, self.since_beginning(now), 1);
+        let wait = self.rate.wait_for(self.level, self.since_beginning(now), 1);
         if wait.is_zero() {
             self.reserve(now);
             Ok(())
@@ -88,7 +88,7 @@ impl Bucket {
     /// Goes on with another rate and burst. Tokens that were taken stay taken.
     pub(crate) fn retune(&mut self, config: BucketConfig, now: Instant) {
         let bucket = TokenBucket::per_second(config.qps, config.burst);
-        self.level = self.bucket.retuned(bucket, self.level, self.since_beginning(now));
-        self.bucket = bucket;
+        self.level = self.rate.retuned(bucket, self.level, self.since_beginning(now));
+        self.rate = bucket;
     }
 }

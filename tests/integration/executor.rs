@@ -137,7 +137,7 @@ async fn what_an_executor_writes_is_what_the_server_takes() {
     let built = run(&client, vec![Step::Chains { chains, slow_start: false }]).await;
     assert_ne!(stored(&built, 0), stored(&built, 1));
     let meta = built.effects[1].answer.as_ref().expect("an answer").meta().clone();
-    assert_eq!(meta.labels.get("built").map(|value| value.as_str()), Some("on"));
+    assert_eq!(meta.labels.get("built").map(coxswain::wire::Str::as_str), Some("on"));
 
     // A delete by resource version alone: of an older one it is refused.
     let delete = |version: &str| {

@@ -57,7 +57,7 @@ impl Bench {
             // What is made of the rest of a pod is not in its encoding.
             Some(pod) => store.upsert(&(Arc::new(pod.clone()) as AnyObject)),
             None => store.upsert(&any(store.kind(), object)),
-        };
+        }
     }
 
     /// Stores Endpoints with these bytes.
