@@ -88,6 +88,7 @@ fn pod(at: usize, ready: bool) -> Pod {
         r#type: "Ready".into(),
         status: if ready { "True" } else { "False" }.into(),
         last_transition_time: Time::from_seconds(NOW - 1000),
+        ..PodCondition::default()
     }];
     pod
 }

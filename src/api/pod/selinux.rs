@@ -160,14 +160,14 @@ impl MountLabel {
 mod tests {
     use super::*;
 
-    fn options(level: &str) -> Box<SelinuxOptions> {
-        Box::new(SelinuxOptions { level: level.into(), ..SelinuxOptions::default() })
+    fn options(level: &str) -> SelinuxOptions {
+        SelinuxOptions { level: level.into(), ..SelinuxOptions::default() }
     }
 
     fn container(volumes: &[&str], level: Option<&str>) -> MountingContainer {
         MountingContainer {
             volume_mounts: volumes.iter().map(|name| Mount { name: (*name).into() }).collect(),
-            security_context: ContainerContext { se_linux_options: level.map(options) },
+            security_context: ContainerContext { se_linux_options: level.map(options).map(Box::new) },
         }
     }
 
@@ -208,8 +208,10 @@ mod tests {
         };
         assert_eq!(cached(spec.clone()).volumes, said(MountLabel::Unsaid));
         // The pod's options are those of containers that have none.
-        let security_context =
-            PodContext { se_linux_options: Some(options("s9")), se_linux_change_policy: "Recursive".into() };
+        let security_context = PodContext {
+            se_linux_options: Some(Box::new(options("s9"))),
+            se_linux_change_policy: "Recursive".into(),
+        };
         let mounts = cached(MountingSpec { security_context, ..spec });
         assert_eq!((mounts.volumes, mounts.change_policy.as_str()), (said(one(":::s9")), "Recursive"));
     }
