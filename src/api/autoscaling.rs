@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::kind::{AnyObject, ApiVersion, decode_kept, kinds, objects};
+use super::kind::{AnyObject, ApiVersion, kinds, objects};
 use super::meta::{LabelSelector, ObjectMeta, QuantityText};
-use crate::wire::{Str, Time, WireError, message};
+use crate::wire::{Message as _, Str, Time, WireError, message};
 
 const AUTOSCALING: ApiVersion = ApiVersion { group: "autoscaling", version: "v2" };
 
@@ -269,8 +271,8 @@ message! {
         3 => average_utilization: Option<i32>,
     }
 
-    /// The scale of an object. Name, UID and resource version are those of the object. Its bytes are kept in `raw`, for it is
-    /// rewritten.
+    /// The scale of an object. Name, UID and resource version are those of the object. What is known of it is kept
+    /// in `raw`, for it is rewritten.
     pub struct Scale + raw = "k8s.io.api.autoscaling.v1.Scale" {
         /// The object's metadata, in part.
         1 => metadata: ObjectMeta,
@@ -296,8 +298,62 @@ message! {
 }
 
 impl Scale {
-    /// Decodes a scale and keeps its bytes.
-    pub(crate) fn decode_any(bytes: &Bytes) -> Result<AnyObject, WireError> {
-        Ok(Arc::new(decode_kept::<Self>(bytes)?))
+    /// Reads a scale in JSON: those of custom resources have no other form.
+    pub(crate) fn from_json(body: &[u8]) -> Result<AnyObject, serde_json::Error> {
+        let ScaleJson { metadata, spec, status } = serde_json::from_slice(body)?;
+        let mut scale = Self {
+            metadata: ObjectMeta {
+                name: metadata.name.into(),
+                namespace: metadata.namespace.into(),
+                uid: metadata.uid.into(),
+                resource_version: metadata.resource_version.into(),
+                ..ObjectMeta::default()
+            },
+            spec: ScaleSpec { replicas: spec.replicas },
+            status: ScaleStatus { replicas: status.replicas, selector: status.selector.into() },
+            ..Self::default()
+        };
+        scale.raw = Bytes::from(scale.to_bytes()).into();
+        Ok(Arc::new(scale))
     }
+
+    /// The JSON of an encoded scale, as far as a write of it says something.
+    pub(crate) fn to_json(scale: &[u8]) -> Result<Value, WireError> {
+        let Self { metadata, spec, .. } = Self::decode(&Bytes::copy_from_slice(scale))?;
+        Ok(json!({
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": {
+                "name": metadata.name.as_str(),
+                "namespace": metadata.namespace.as_str(),
+                "uid": &*metadata.uid.to_str(),
+                "resourceVersion": metadata.resource_version.as_str(),
+            },
+            "spec": { "replicas": spec.replicas },
+        }))
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ScaleJson {
+    metadata: MetadataJson,
+    spec: CountsJson,
+    status: CountsJson,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct MetadataJson {
+    name: String,
+    namespace: String,
+    uid: String,
+    resource_version: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct CountsJson {
+    replicas: i32,
+    selector: String,
 }

@@ -21,7 +21,7 @@ use crate::api::{AnyObject, Kind};
 use crate::model::Key;
 use crate::model::plan::{Patch, Propagation};
 use crate::wire::splice::put_bytes;
-use crate::wire::{ListPage, Uid, decode_list, unwrap_envelope, wrap_envelope};
+use crate::wire::{ListPage, Uid, WireError, decode_list, unwrap_envelope, wrap_envelope};
 
 /// The error of the layers below: whatever they give, shared so that it can be cloned into a log and a retry.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -209,8 +209,8 @@ impl ApiClient {
     ) -> Result<AnyObject, ApiError> {
         let path = kind.object_path(&key.namespace, &key.name, subresource);
         let form = form(subresource);
-        let body = Some((PROTOBUF, envelope_of(kind, form, object)));
-        let (label, body) = self.unary(Method::PUT, &path, "", PROTOBUF, body).await?;
+        let body = body_of(kind, form, object).map_err(|error| ApiError::malformed(&path, &error))?;
+        let (label, body) = self.unary(Method::PUT, &path, "", accept_form(form), Some(body)).await?;
         decode_form(kind, form, &label, &body)
     }
 
@@ -237,7 +237,7 @@ impl ApiClient {
         let target = kind.object_path(&key.namespace, &key.name, subresource);
         let body = Some((HeaderValue::from_static(content_type), patch.value().to_string().into()));
         let form = form(subresource);
-        let accept = if form == SubresourceForm::Scale { PROTOBUF } else { accept_object(kind) };
+        let accept = if form == SubresourceForm::Scale { JSON } else { accept_object(kind) };
         let (label, body) = self.unary(Method::PATCH, &target, &encode_query(&pairs), accept, body).await?;
         decode_form(kind, form, &label, &body)
     }
@@ -252,8 +252,8 @@ impl ApiClient {
     ) -> Result<Option<AnyObject>, ApiError> {
         let path = kind.object_path(&key.namespace, &key.name, Some(subresource));
         let form = form(Some(subresource));
-        let body = Some((PROTOBUF, envelope_of(kind, form, body)));
-        let (label, body) = self.unary(Method::POST, &path, "", PROTOBUF, body).await?;
+        let body = body_of(kind, form, body).map_err(|error| ApiError::malformed(&path, &error))?;
+        let (label, body) = self.unary(Method::POST, &path, "", accept_form(form), Some(body)).await?;
         match form {
             SubresourceForm::Request { .. } => Ok(None),
             SubresourceForm::Object | SubresourceForm::Scale => {
@@ -265,7 +265,7 @@ impl ApiClient {
     /// Reads the scale of an object, live: an [`autoscaling/v1`](crate::api::autoscaling) `Scale`.
     pub async fn scale(&self, kind: &'static Kind, key: &Key) -> Result<AnyObject, ApiError> {
         let path = kind.object_path(&key.namespace, &key.name, Some("scale"));
-        let (label, body) = self.unary(Method::GET, &path, "", PROTOBUF, None).await?;
+        let (label, body) = self.unary(Method::GET, &path, "", JSON, None).await?;
         decode_form(kind, SubresourceForm::Scale, &label, &body)
     }
 
@@ -460,12 +460,19 @@ fn form(subresource: Option<&str>) -> SubresourceForm {
     subresource.map_or(SubresourceForm::Object, subresource::form)
 }
 
-fn envelope_of(kind: &Kind, form: SubresourceForm, body: &[u8]) -> Bytes {
-    match form {
-        SubresourceForm::Object => envelope(kind, body),
-        SubresourceForm::Scale => wrap_envelope("autoscaling/v1", "Scale", body).into(),
-        SubresourceForm::Request { api_version, kind } => wrap_envelope(api_version, kind, body).into(),
-    }
+/// Scales go as JSON: those of custom resources have no other form.
+fn accept_form(form: SubresourceForm) -> HeaderValue {
+    if form == SubresourceForm::Scale { JSON } else { PROTOBUF }
+}
+
+fn body_of(kind: &Kind, form: SubresourceForm, body: &[u8]) -> Result<(HeaderValue, Bytes), WireError> {
+    Ok(match form {
+        SubresourceForm::Object => (PROTOBUF, envelope(kind, body)),
+        SubresourceForm::Scale => (JSON, Scale::to_json(body)?.to_string().into()),
+        SubresourceForm::Request { api_version, kind } => {
+            (PROTOBUF, wrap_envelope(api_version, kind, body).into())
+        }
+    })
 }
 
 fn decode_form(
@@ -477,9 +484,8 @@ fn decode_form(
     if form != SubresourceForm::Scale {
         return decode_object(kind, label, body);
     }
-    unwrap_envelope(body)
-        .and_then(|scale| Scale::decode_any(&scale))
-        .map_err(|error| ApiError::malformed(label, &error))
+    Scale::from_json(body)
+        .map_err(|error| ApiError::Malformed { request: label.to_owned(), what: error.to_string() })
 }
 
 /// The `kind` that an envelope names.

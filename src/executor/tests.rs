@@ -26,7 +26,7 @@ use crate::model::Key;
 use crate::model::plan::{
     Admission, EventSpec, Expect, FinishOrder, Patch, Plan, Regarding, Step, Tolerate, Verb, Verify, Write,
 };
-use crate::wire::splice::{Edit, get, put_bytes};
+use crate::wire::splice::{Edit, edit, get, put_bytes};
 use crate::wire::{Message, Str, Time, Uid, Value, unwrap_envelope, wrap_envelope};
 
 #[derive(Default)]
@@ -334,22 +334,23 @@ async fn a_write_can_build_on_the_last_answer() {
 #[tokio::test]
 async fn subresources_take_and_answer_what_they_do() {
     let script = Arc::new(Script::default());
-    let scale = Scale {
-        metadata: ObjectMeta { name: "x".into(), resource_version: "9".into(), ..ObjectMeta::default() },
-        ..Scale::default()
+    let scale = |version: &str, replicas: i32| {
+        let metadata = serde_json::json!({ "name": "x", "resourceVersion": version });
+        serde_json::json!({ "metadata": metadata, "spec": { "replicas": replicas } })
     };
-    script.answer(200, wrap_envelope("autoscaling/v1", "Scale", &scale.to_bytes()));
+    script.answer(200, scale("9", 5).to_string().into_bytes());
     script.answer(201, status(201, "", ""));
     script.answer(200, pod("x", "12"));
     let at = |verb| Write::new(&PODS, Key::new("ns", "x"), verb);
-    let body = || Verb::Update(Bytes::from_static(b"\x0a\x00"));
+    let read = Scale::from_json(scale("8", 3).to_string().as_bytes()).unwrap().raw();
+    let body = edit(&read, &[Edit::SetVarint(&[2, 1], 5)]).unwrap();
     let apply = Verb::Patch(Patch::Apply {
         manager: "coxswain",
         force: true,
         object: serde_json::json!({ "status": {} }),
     });
     let steps = vec![
-        Step::Write(at(body()).on("scale")),
+        Step::Write(at(Verb::Update(body.into())).on("scale")),
         Step::Write(at(Verb::Create(Bytes::new())).on("eviction")),
         Step::Write(at(apply).on("status")),
     ];
@@ -364,7 +365,9 @@ async fn subresources_take_and_answer_what_they_do() {
         let head = wrap_envelope(version, kind, b"");
         assert!(script.bodies.lock()[at].starts_with(&head[..head.len() - 2]), "{kind}");
     };
-    starts(0, "autoscaling/v1", "Scale");
+    let sent: serde_json::Value = serde_json::from_slice(&script.bodies.lock()[0]).unwrap();
+    assert_eq!((&sent["kind"], &sent["spec"]["replicas"]), (&"Scale".into(), &5.into()));
+    assert_eq!(sent["metadata"]["resourceVersion"], "8", "on the condition that it still is what was read");
     starts(1, "policy/v1", "Eviction");
     assert_eq!(script.bodies.lock()[2].as_ref(), br#"{"status":{}}"#);
     // The version of a scale is that of the object. What an eviction did is not told.

@@ -24,7 +24,6 @@ use crate::model::Key;
 use crate::model::plan::{Admission, Cooldown, Plan, Step};
 use crate::options::Config;
 use crate::telemetry::Registry;
-use crate::wire::{Message, wrap_envelope};
 
 fn refusal(code: u16, reason: &str) -> Vec<u8> {
     let status = serde_json::json!({ "kind": "Status", "reason": reason, "message": "no", "code": code });
@@ -155,7 +154,7 @@ async fn more_than_objects_can_be_read_live() {
         Read::Access(Arc::clone(&question)),
     ]);
     let scale = Scale { spec: ScaleSpec { replicas: 3 }, ..Scale::default() };
-    bench.server.answer(200, wrap_envelope("autoscaling/v1", "Scale", &scale.to_bytes()));
+    bench.server.answer(200, br#"{"spec": {"replicas": 3}}"#.to_vec());
     bench.server.answer(200, list("7", &["1", "2"]));
     bench.server.answer(200, br#"{"items": [{"usage": "17m"}]}"#.to_vec());
     bench.server.answer(201, br#"{"status": {"allowed": true, "reason": "it may"}}"#.to_vec());
