@@ -16,6 +16,7 @@ mod clients;
 mod credentials;
 mod deployments;
 mod endpointslices;
+mod example;
 mod executor;
 mod faults;
 mod garbage_collection;
