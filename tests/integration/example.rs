@@ -81,7 +81,12 @@ struct Farm {
 impl Room for Farms {
     type View = Farm;
 
-    fn observe(&self, key: &Key, failures: &[Failure], read: &Reads) -> Result<Observation<Farm>, ObserveError> {
+    fn observe(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+    ) -> Result<Observation<Farm>, ObserveError> {
         if !failures.is_empty() {
             // There is nowhere to write a failure down; the key comes back.
             return Ok(Observation::Nothing);

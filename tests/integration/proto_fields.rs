@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use coxswain::model::template::shapes;
+use coxswain::wire::MessageRow;
 
 use crate::harness;
 
@@ -22,36 +23,36 @@ struct Declared {
 fn declared_fields_are_upstreams() {
     let mut definitions = Definitions::new();
     read_directory(&harness::binaries().with_file_name("protos"), &mut definitions);
-    let schema = coxswain::api::schema();
     let mut wrong = Vec::new();
-    for message in schema {
-        let Some(upstream) = definitions.get(message.upstream) else {
-            wrong.push(format!("{}: upstream has no such message", message.upstream));
-            continue;
-        };
-        for field in message.fields {
-            let name = camel_case(field.name.trim_start_matches("r#"));
-            let Some(theirs) = upstream.get(&field.number).filter(|theirs| same_name(&theirs.name, &name))
-            else {
-                let theirs = upstream.get(&field.number);
-                wrong.push(format!(
-                    "{}: {} is {theirs:?} upstream, {name} here",
-                    message.upstream, field.number
-                ));
-                continue;
-            };
-            // Paths lead into the message that a field holds.
-            let base = |kind: &str| kind.rsplit([' ', '.']).next().unwrap_or_default().to_owned();
-            let held = field.message.map(|held| base(held.upstream));
-            if held.is_some_and(|held| held != base(&theirs.kind)) {
-                wrong.push(format!(
-                    "{}: {name} holds {:?}, which is {theirs:?} upstream",
-                    message.upstream, field.message
-                ));
-            }
-        }
+    for message in coxswain::api::schema() {
+        compare(message, message.upstream, &definitions, &mut wrong);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Holds the fields of `message` against those that upstream's message `of` has.
+fn compare(message: &MessageRow, of: &str, definitions: &Definitions, wrong: &mut Vec<String>) {
+    let Some(upstream) = definitions.get(of) else {
+        wrong.push(format!("{of}: upstream has no such message"));
+        return;
+    };
+    for field in message.fields {
+        let name = camel_case(field.name.trim_start_matches("r#"));
+        let theirs = upstream.get(&field.number);
+        let Some(theirs) = theirs.filter(|theirs| same_name(&theirs.name, &name)) else {
+            wrong.push(format!("{of}: {} is {theirs:?} upstream, {name} here", field.number));
+            continue;
+        };
+        // Paths lead into the message that a field holds. Ours may stand for several of upstream's that are alike, such as
+        // the sources of volumes of pods and of PersistentVolumes: then its fields are those of each.
+        let Some(held) = field.message else { continue };
+        let base = |kind: &str| kind.rsplit([' ', '.']).next().unwrap_or_default().to_owned();
+        let (ours, theirs) = (base(held.upstream), base(&theirs.kind));
+        if ours != theirs {
+            let package = held.upstream.trim_end_matches(ours.as_str());
+            compare(held, &format!("{package}{theirs}"), definitions, wrong);
+        }
+    }
 }
 
 /// The messages of a pod template, by which templates are compared: fields that are missing in the table would not count.

@@ -98,9 +98,13 @@ impl AuditEvent {
 
     /// Whether Coxswain asked for this, and got it.
     pub(crate) fn is_done_by_us(&self, verb: &str, resource: &str, namespace: &str) -> bool {
+        self.succeeded() && self.is_tried_by_us(verb, resource, namespace)
+    }
+
+    /// The same whatever came of it: a request that was cut off may have been carried out.
+    pub(crate) fn is_tried_by_us(&self, verb: &str, resource: &str, namespace: &str) -> bool {
         self.user_agent.starts_with("coxswain/")
             && self.verb == verb
-            && self.succeeded()
             && (self.resource().as_str(), self.object_ref.namespace.as_str()) == (resource, namespace)
     }
 
