@@ -140,7 +140,7 @@ async fn leads(manager: &Manager<'_>) {
     let log = || async { manager.log() };
     until(&format!("{} leads", manager.name), LIMIT, log, |text| {
         text.contains("deployment-controller")
-            && (text.contains("CacheSource are synced")
+            && (text.contains("Caches are synced")
                 || text.contains("\"started\" controller=\"deployment-controller\""))
     })
     .await;

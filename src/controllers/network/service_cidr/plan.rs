@@ -62,9 +62,13 @@ fn end(view: &View, now: Timestamp) -> Result<Plan, WireError> {
     let Some(heirs) = heirs(view) else {
         let message = "There are still IPAddresses referencing the ServiceCIDR, \
                        please remove them or create a new ServiceCIDR";
-        return Ok(steps(
-            say(cidr, "False", "Terminating", message, now)?.map(Step::Write).into_iter().collect(),
-        ));
+        let mut plan =
+            steps(say(cidr, "False", "Terminating", message, now)?.map(Step::Write).into_iter().collect());
+        if view.is_live {
+            // The cache never showed that they are there, so it need not tell when they go.
+            plan.look_again_after(GRACE);
+        }
+        return Ok(plan);
     };
     if !cidr.metadata.finalizers.iter().any(|held| held == FINALIZER) {
         return Ok(Plan::default());

@@ -193,6 +193,18 @@ fn one_without_addresses_goes_after_its_grace() {
 const GRACE_SECONDS: Duration = Duration::from_secs(10);
 
 #[test]
+fn an_address_that_only_a_live_list_tells_of_is_looked_at_again() {
+    let mut bench = Bench::new([cidr("a", &["10.0.0.0/24"], deleted(60))], &[]);
+    bench.unheard_of.push(Arc::new(given_out("10.0.0.9")));
+    let (what, written) = bench.written("a");
+    assert_eq!((what, &*written.status.conditions[0].reason), ("status", "Terminating"));
+    assert_eq!(bench.plan("a").requeue_after, Some(GRACE_SECONDS));
+    // The cache tells when one goes that it has shown.
+    let bench = Bench::new([cidr("a", &["10.0.0.0/24"], deleted(60))], &["10.0.0.9"]);
+    assert_eq!(bench.plan("a").requeue_after, None);
+}
+
+#[test]
 fn addresses_of_others_do_not_count() {
     let bench = Bench::new([cidr("a", &["10.0.0.0/24"], deleted(60))], &[]);
     bench.add(&bench.addresses, &PartialObjectMetadata { metadata: meta("10.0.0.9") });

@@ -20,6 +20,8 @@ pub(super) struct View {
     pub(super) addresses: Vec<IpAddr>,
     /// If it is being deleted: all others, by name.
     pub(super) others: Vec<Arc<ServiceCidr>>,
+    /// Whether the addresses were read live. What the cache has not shown may go without its telling.
+    pub(super) is_live: bool,
 }
 
 /// Nothing is planned for a failure: there is nowhere to write it down.
@@ -32,7 +34,7 @@ pub(super) fn observe(
     let Some(cidr) = room.cidrs.get(key).filter(|_| failures.is_empty()) else {
         return Ok(Observation::Nothing);
     };
-    let mut view = View { cidr, addresses: Vec::new(), others: Vec::new() };
+    let mut view = View { cidr, addresses: Vec::new(), others: Vec::new(), is_live: false };
     if !view.cidr.metadata.is_deleting() {
         return Ok(Observation::View(view));
     }
@@ -50,6 +52,7 @@ pub(super) fn observe(
         Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),
         Some(Ok(live)) => {
             view.addresses = given_out(live.iter().map(|address| address.meta()), &own);
+            view.is_live = true;
             Ok(Observation::View(view))
         }
     }
