@@ -41,7 +41,8 @@ fn content(endpoints: Endpoints) -> Value {
 /// What is nobody's business but its maker's.
 async fn create_others(place: &Place) {
     let namespace = &place.namespace;
-    let spec = json!({ "ports": [{ "port": 80 }] });
+    // Without an address: those are of ranges that others look after.
+    let spec = json!({ "clusterIP": "None", "ports": [{ "port": 80 }] });
     let _: Service = namespace.create(json!({ "metadata": { "name": OTHERS[0] }, "spec": spec })).await;
     let subsets = json!([{ "addresses": [{ "ip": "192.0.2.1" }], "ports": [{ "port": 8080 }] }]);
     let _: Endpoints =

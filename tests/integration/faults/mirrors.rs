@@ -101,7 +101,8 @@ impl Scenario for Mirrors {
 
     async fn prepare(place: &Place) {
         for name in SERVICES {
-            let spec = json!({ "ports": [{ "port": 80 }] });
+            // Without an address: those are of ranges that others look after.
+            let spec = json!({ "clusterIP": "None", "ports": [{ "port": 80 }] });
             let _: Service =
                 place.namespace.create(json!({ "metadata": { "name": name }, "spec": spec })).await;
             create(place, name, &three()).await;

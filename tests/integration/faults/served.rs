@@ -54,7 +54,8 @@ fn runs(pod: &Pod) -> bool {
 }
 
 async fn service(place: &Place, name: &str, app: &str) {
-    let spec = json!({ "selector": { "app": app }, "ports": [{ "port": 80 }] });
+    // Without an address: those are of ranges that others look after.
+    let spec = json!({ "clusterIP": "None", "selector": { "app": app }, "ports": [{ "port": 80 }] });
     let _: Service = place.namespace.create(json!({ "metadata": { "name": name }, "spec": spec })).await;
 }
 
