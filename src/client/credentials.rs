@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use super::layers::{TokenError, TokenSource, authorization};
 use super::{ApiClient, ApiError};
+use crate::model::backoff::ExponentialBackoff;
 
 /// The namespace of controllers' service accounts.
 pub(super) const NAMESPACE: &str = "kube-system";
@@ -30,8 +31,9 @@ pub(super) const NAMESPACE: &str = "kube-system";
 const LIFETIME: Duration = Duration::from_hours(1);
 /// How long a request waits for a token before it fails, to be tried again by whoever sent it.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The first and the longest wait between two attempts to get a token; well within the patience of requests.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// The wait between two attempts to get a token; well within the patience of requests.
+const BACKOFF: ExponentialBackoff =
+    ExponentialBackoff::doubling(Duration::from_millis(500), Duration::from_secs(10));
 /// The shortest time between two tokens because of a 401: the fault may not be the token's.
 const RENEW_AT_MOST_EVERY: Duration = Duration::from_secs(10);
 
@@ -190,7 +192,7 @@ async fn renew(root: ApiClient, account: Arc<AccountToken>) {
 
 /// Gets a new token, however long that takes; says when it was asked for, and how long it lives from then on.
 async fn replace(root: &ApiClient, account: &AccountToken) -> (Instant, Duration) {
-    let mut backoff = BACKOFF.0;
+    let mut failures = 0;
     loop {
         let asked = Instant::now();
         match request(root, &account.name).await {
@@ -203,8 +205,8 @@ async fn replace(root: &ApiClient, account: &AccountToken) -> (Instant, Duration
                 let why = describe(&error);
                 tracing::warn!(service_account = account.name, error = why, "no token, trying again");
                 account.state.send_modify(|state| state.failure = Some(why));
+                let backoff = BACKOFF.next(&mut failures);
                 let pause = error.retry_after().unwrap_or(backoff);
-                backoff = (backoff * 2).min(BACKOFF.1);
                 let pause = pause.mul_f64(crate::random::within(0.8..1.2));
                 tokio::time::sleep(pause).await;
             }

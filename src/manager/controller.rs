@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 use super::event_logger::EventLogger;
 pub use crate::framework::Phase;
 use crate::framework::{Descriptor, DynamicWatches, Instance, RunningLoop, Runtime, StartError, Watched};
+use crate::model::backoff::ExponentialBackoff;
 use crate::serve::HealthCheck;
 
-/// First delay before a failed controller is started again.
-const RESTART_MIN: Duration = Duration::from_secs(1);
-/// Longest delay before a failed controller is started again.
-const RESTART_MAX: Duration = Duration::from_mins(2);
-/// A controller that ran this long has recovered: its next failure waits [`RESTART_MIN`] again.
+/// How long a failed controller waits before it is started again.
+const RESTART: ExponentialBackoff =
+    ExponentialBackoff::doubling(Duration::from_secs(1), Duration::from_mins(2));
+/// A controller that ran this long has recovered: its next failure is its first.
 const RESTART_RESET: Duration = Duration::from_mins(10);
 
 /// What a controller is told to do.
@@ -180,13 +180,12 @@ pub async fn supervise(
     shutdown: CancellationToken,
 ) {
     let mut wishes = controller.wish.subscribe();
-    let mut delay = RESTART_MIN;
+    let mut failures = 0;
     while wanted(&controller, &mut wishes, &shutdown).await {
-        match run_once(&controller, &runtime, grace, &mut delay, &mut wishes, &shutdown).await {
-            RunEnd::Unwanted => delay = RESTART_MIN,
+        match run_once(&controller, &runtime, grace, &mut failures, &mut wishes, &shutdown).await {
+            RunEnd::Unwanted => failures = 0,
             RunEnd::Skipped => return,
             RunEnd::Failed => {
-                delay = (delay * 2).min(RESTART_MAX);
                 controller.restarts.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -225,7 +224,7 @@ async fn run_once(
     controller: &Controller,
     runtime: &Runtime,
     grace: Duration,
-    delay: &mut Duration,
+    failures: &mut u32,
     wishes: &mut watch::Receiver<Wish>,
     shutdown: &CancellationToken,
 ) -> RunEnd {
@@ -241,7 +240,7 @@ async fn run_once(
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
             controller.set(Phase::Failed(error.to_string()));
-            return rest(*delay, wishes, shutdown).await;
+            return rest(RESTART.next(failures), wishes, shutdown).await;
         }
     };
     *controller.running.write() = Parts {
@@ -249,7 +248,7 @@ async fn run_once(
         watched: instance.watched().to_vec(),
         dynamic: instance.dynamic().cloned(),
     };
-    let ended = work(controller, &mut instance, delay, wishes, shutdown).await;
+    let ended = work(controller, &mut instance, failures, wishes, shutdown).await;
     if matches!(ended, RunEnd::Unwanted) {
         controller.set(Phase::Stopping);
     }
@@ -263,7 +262,7 @@ async fn run_once(
 async fn work(
     controller: &Controller,
     instance: &mut Instance,
-    delay: &mut Duration,
+    failures: &mut u32,
     wishes: &mut watch::Receiver<Wish>,
     shutdown: &CancellationToken,
 ) -> RunEnd {
@@ -278,7 +277,7 @@ async fn work(
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
             controller.set(Phase::Failed(error.to_string()));
-            return rest(*delay, wishes, shutdown).await;
+            return rest(RESTART.next(failures), wishes, shutdown).await;
         }
     }
     tracing::info!(controller = name, "started");
@@ -292,11 +291,12 @@ async fn work(
         None => RunEnd::Unwanted,
         Some(message) => {
             if began.elapsed() >= RESTART_RESET {
-                *delay = RESTART_MIN;
+                *failures = 0;
             }
-            tracing::error!(controller = name, message, after = ?*delay, "panicked, it will be started again");
+            let delay = RESTART.next(failures);
+            tracing::error!(controller = name, message, after = ?delay, "panicked, it will be started again");
             controller.set(Phase::Failed(format!("panicked: {message}")));
-            rest(*delay, wishes, shutdown).await
+            rest(delay, wishes, shutdown).await
         }
     }
 }

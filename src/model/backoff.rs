@@ -1,5 +1,5 @@
-//! How long to leave alone what has failed: [`ExponentialBackoff`] says how long, [`KeyBackoffs`] keeps it for many keys. Pure: who asks says
-//! what time it is.
+//! How long to leave alone what has failed: [`ExponentialBackoff`] says how long, [`KeyBackoffs`] keeps it for many keys.
+//! Pure: who asks says what time it is.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,27 +7,42 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A delay that doubles with each failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A delay that grows by the same factor with each failure.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExponentialBackoff {
     /// The delay after the first failure.
     pub base: Duration,
+    /// By what it grows.
+    pub factor: f64,
     /// The longest delay.
     pub longest: Duration,
 }
 
 impl ExponentialBackoff {
+    /// One that doubles, as most do.
+    pub const fn doubling(base: Duration, longest: Duration) -> Self {
+        Self { base, factor: 2.0, longest }
+    }
+
     /// The delay after a failure, when there were `failures` before it.
     pub fn after(self, failures: u32) -> Duration {
-        let factor = 1_u32.checked_shl(failures);
-        let delay = factor.and_then(|factor| self.base.checked_mul(factor));
+        let grown = self.factor.powi(i32::try_from(failures).unwrap_or(i32::MAX));
+        let delay = Duration::try_from_secs_f64(self.base.as_secs_f64() * grown);
         delay.unwrap_or(self.longest).min(self.longest)
+    }
+
+    /// The delay after one more failure, which is counted in `failures`.
+    pub fn next(self, failures: &mut u32) -> Duration {
+        let delay = self.after(*failures);
+        *failures = failures.saturating_add(1);
+        delay
     }
 }
 
-/// A backoff for each of many keys, for a controller's memory: what fails again and again beside the queue (pods of a node,
-/// operations on a volume) is left alone for longer and longer. A key that has been well for as long as the longest delay
-/// begins anew.
+/// A backoff for each of many keys, for a controller's memory: what fails again and again beside the queue is left alone for
+/// longer and longer. It is for failed pods by DaemonSet, generation and node (1 s to 15 min), and for operations on a volume
+/// (500 ms to 122 s): attach and detach by node, bind, provision and delete. A key that has not failed for twice the longest
+/// delay begins anew.
 #[derive(Clone, Debug)]
 pub struct KeyBackoffs<K> {
     backoff: ExponentialBackoff,
@@ -37,7 +52,8 @@ pub struct KeyBackoffs<K> {
 #[derive(Clone, Copy, Debug)]
 struct FailedKey {
     failures: u32,
-    not_before: Timestamp,
+    last: Timestamp,
+    delay: Duration,
 }
 
 impl<K: Eq + Hash> KeyBackoffs<K> {
@@ -48,22 +64,21 @@ impl<K: Eq + Hash> KeyBackoffs<K> {
 
     /// A key has failed: how long it is left alone.
     pub fn fail(&mut self, key: K, now: Timestamp) -> Duration {
-        let (backoff, longest) = (self.backoff, self.backoff.longest);
-        let anew = FailedKey { failures: 0, not_before: now };
+        let backoff = self.backoff;
+        let anew = FailedKey { failures: 0, last: now, delay: Duration::ZERO };
         let entry = self.failed.entry(key).or_insert(anew);
-        if entry.is_well(now, longest) {
+        if entry.is_over(now, backoff.longest) {
             *entry = anew;
         }
-        let delay = backoff.after(entry.failures);
-        entry.failures = entry.failures.saturating_add(1);
-        entry.not_before = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
-        delay
+        entry.delay = backoff.next(&mut entry.failures);
+        entry.last = now;
+        entry.delay
     }
 
     /// How long a key is still to be left alone; `None` if it is not.
     pub fn remaining(&self, key: &K, now: Timestamp) -> Option<Duration> {
-        let remaining = self.failed.get(key)?.not_before.duration_since(now);
-        Duration::try_from(remaining).ok().filter(|remaining| !remaining.is_zero())
+        let failed = self.failed.get(key)?;
+        failed.delay.checked_sub(failed.since(now)).filter(|remaining| !remaining.is_zero())
     }
 
     /// A key is forgotten: it succeeded, or is gone.
@@ -74,7 +89,7 @@ impl<K: Eq + Hash> KeyBackoffs<K> {
     /// Forgets the keys that would begin anew. To be called now and then by whoever cannot say when keys go.
     pub fn sweep(&mut self, now: Timestamp) {
         let longest = self.backoff.longest;
-        self.failed.retain(|_, failed| !failed.is_well(now, longest));
+        self.failed.retain(|_, failed| !failed.is_over(now, longest));
     }
 
     /// Keys that have failed and are not forgotten.
@@ -89,9 +104,14 @@ impl<K: Eq + Hash> KeyBackoffs<K> {
 }
 
 impl FailedKey {
-    /// Whether it has not failed for so long after it could have been tried again.
-    fn is_well(self, now: Timestamp, longest: Duration) -> bool {
-        Duration::try_from(now.duration_since(self.not_before)).is_ok_and(|since| since >= longest)
+    /// How long ago it failed last; no time if the clock was set back.
+    fn since(self, now: Timestamp) -> Duration {
+        Duration::try_from(now.duration_since(self.last)).unwrap_or_default()
+    }
+
+    /// Whether it failed so long ago that this does not count any more.
+    fn is_over(self, now: Timestamp, longest: Duration) -> bool {
+        self.since(now) > longest.saturating_mul(2)
     }
 }
 
@@ -107,18 +127,38 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_the_longest() {
-        let backoff = ExponentialBackoff { base: SECOND, longest: SECOND * 6 };
+        let backoff = ExponentialBackoff::doubling(SECOND, SECOND * 6);
         assert_eq!(
             [0, 1, 2, 3, 31, 32, u32::MAX].map(|failures| backoff.after(failures).as_secs()),
             [1, 2, 4, 6, 6, 6, 6]
         );
-        let huge = ExponentialBackoff { base: Duration::MAX, longest: Duration::MAX };
+        let huge = ExponentialBackoff::doubling(Duration::MAX, Duration::MAX);
         assert_eq!(huge.after(1), Duration::MAX);
+        let none = ExponentialBackoff::doubling(Duration::ZERO, SECOND);
+        assert_eq!([1, 31].map(|failures| none.after(failures)), [Duration::ZERO; 2]);
+    }
+
+    #[test]
+    fn doubled_delays_are_exact() {
+        for base in [Duration::from_millis(5), Duration::from_millis(800), Duration::from_nanos(7)] {
+            let backoff = ExponentialBackoff::doubling(base, Duration::MAX);
+            for failures in 0..20 {
+                assert_eq!(backoff.after(failures), base * 2_u32.pow(failures), "{base:?} after {failures}");
+            }
+        }
+    }
+
+    #[test]
+    fn delays_can_grow_by_less() {
+        let backoff = ExponentialBackoff { base: SECOND, factor: 1.5, longest: SECOND * 3 };
+        let mut failures = 0;
+        let delays = [(); 4].map(|()| backoff.next(&mut failures).as_millis());
+        assert_eq!((delays, failures), ([1000, 1500, 2250, 3000], 4));
     }
 
     #[test]
     fn each_key_has_a_backoff_of_its_own() {
-        let mut backoffs = KeyBackoffs::new(ExponentialBackoff { base: SECOND, longest: SECOND * 60 });
+        let mut backoffs = KeyBackoffs::new(ExponentialBackoff::doubling(SECOND, SECOND * 60));
         assert_eq!([at(0), at(1)].map(|now| backoffs.fail("a", now)), [SECOND, SECOND * 2]);
         assert_eq!(backoffs.fail("b", at(1)), SECOND);
         assert_eq!(backoffs.remaining(&"a", at(1)), Some(SECOND * 2));
@@ -130,15 +170,22 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_well_for_long_begins_anew() {
-        let mut backoffs = KeyBackoffs::new(ExponentialBackoff { base: SECOND, longest: SECOND * 10 });
+    fn a_key_that_has_not_failed_for_long_begins_anew() {
+        let mut backoffs = KeyBackoffs::new(ExponentialBackoff::doubling(SECOND, SECOND * 10));
         backoffs.fail("a", at(0));
         backoffs.fail("a", at(1));
-        assert_eq!(backoffs.fail("a", at(12)), SECOND * 4, "it could be tried for 9 s");
-        assert_eq!(backoffs.fail("a", at(26)), SECOND, "it could be tried for 10 s");
-        backoffs.sweep(at(36));
+        assert_eq!(backoffs.fail("a", at(21)), SECOND * 4, "it failed 20 s ago");
+        assert_eq!(backoffs.fail("a", at(42)), SECOND, "it failed 21 s ago");
+        backoffs.sweep(at(62));
         assert_eq!(backoffs.len(), 1);
-        backoffs.sweep(at(37));
+        backoffs.sweep(at(63));
         assert!(backoffs.is_empty());
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_delay_longer() {
+        let mut backoffs = KeyBackoffs::new(ExponentialBackoff::doubling(SECOND, SECOND * 10));
+        backoffs.fail("a", at(100));
+        assert_eq!(backoffs.remaining(&"a", at(0)), Some(SECOND));
     }
 }

@@ -41,7 +41,7 @@ impl Default for QueueConfig {
 impl QueueConfig {
     /// The delay after a failure, when there were `failures` before it.
     pub(super) fn backoff(&self, failures: u32) -> Duration {
-        ExponentialBackoff { base: self.base_delay, longest: self.max_delay }.after(failures)
+        ExponentialBackoff::doubling(self.base_delay, self.max_delay).after(failures)
     }
 }
 

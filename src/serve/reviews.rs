@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::user::UserInfo;
 use crate::client::{ApiClient, ApiError};
+use crate::model::backoff::ExponentialBackoff;
 
 /// What a user wants to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +112,9 @@ const AUTHENTICATION_CONFIG: &str =
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// How often a request is made before its failure is reported.
 const ATTEMPTS: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The pause before the next try.
+const PAUSE: ExponentialBackoff =
+    ExponentialBackoff { base: Duration::from_millis(500), factor: 1.5, longest: REQUEST_TIME };
 
 /// Reviews made by the API server, over a client that may create them.
 #[derive(Clone, Debug)]
@@ -212,20 +215,18 @@ where
     F: Future<Output = Result<T, ApiError>>,
 {
     let label = format!("POST {path}");
-    let mut pause = FIRST_PAUSE;
-    let mut attempt = 1;
+    let mut failures = 0;
     loop {
         let error = match limited(ask(), &label).await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        if attempt == ATTEMPTS || !worth_retrying(&error) {
+        let pause = PAUSE.next(&mut failures);
+        if failures == ATTEMPTS || !worth_retrying(&error) {
             return Err(error);
         }
-        attempt += 1;
         let jittered = pause.mul_f64(1.0 + 0.2 * crate::random::fraction());
         sleep(error.retry_after().map_or(jittered, |asked| asked.min(REQUEST_TIME))).await;
-        pause = pause.mul_f64(1.5);
     }
 }
 

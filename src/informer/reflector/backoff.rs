@@ -52,9 +52,7 @@ impl Backoff {
     /// Something failed: how long to wait before the next try.
     pub(in crate::informer) fn fail(&mut self, at: Duration) -> Duration {
         self.forgive(at);
-        let wait = ExponentialBackoff { base: FIRST, longest: self.longest }.after(self.failures);
-        self.failures = self.failures.saturating_add(1);
-        wait
+        ExponentialBackoff::doubling(FIRST, self.longest).next(&mut self.failures)
     }
 
     /// What was well until now has come to an end: nothing to wait for the first time, [`Backoff::fail`] after that.

@@ -39,13 +39,14 @@ use crate::api::coordination::Lease;
 use crate::api::kinds::LEASES;
 use crate::framework::Runtime;
 use crate::informer::{Delta, Informers, downcast};
+use crate::model::backoff::ExponentialBackoff;
 use crate::model::clock::SharedClock;
 use crate::options::versions::COXSWAIN;
 
 /// Time between two signs of life.
 const RENEW: Duration = Duration::from_secs(10);
-/// The first wait after a failure; it doubles up to [`RENEW`].
-const RETRY: Duration = Duration::from_secs(1);
+/// The wait after a failure.
+const RETRY: ExponentialBackoff = ExponentialBackoff::doubling(Duration::from_secs(1), RENEW);
 /// How long a try under way at the end may still take: cut off, it might leave a Lease that nobody knows.
 const LAST_TRY: Duration = Duration::from_secs(2);
 
@@ -207,7 +208,7 @@ impl Replicas {
 
     async fn keep_announced(&self, slot: &mut Slot, stop: &CancellationToken) {
         let mut announcement = self.announcement.subscribe();
-        let mut backoff = RETRY;
+        let mut failures = 0;
         while !stop.is_cancelled() {
             let says = announcement.borrow_and_update().clone();
             let now = self.clock.now();
@@ -225,13 +226,12 @@ impl Replicas {
             let pause = match announced {
                 Ok(()) => {
                     *self.renewed.lock() = now;
-                    backoff = RETRY;
+                    failures = 0;
                     RENEW
                 }
                 Err(error) => {
-                    tracing::warn!(%error, again_in = ?backoff, "this replica is not announced");
-                    let pause = backoff;
-                    backoff = (backoff * 2).min(RENEW);
+                    let pause = RETRY.next(&mut failures);
+                    tracing::warn!(%error, again_in = ?pause, "this replica is not announced");
                     pause
                 }
             };
