@@ -1,6 +1,6 @@
 //! The executor: performs any controller's plan as it stands, and makes no choices.
 //!
-//! Steps run in order; the first that fails ends the plan. What was written is reported, so that the framework can hold
+//! Steps run in order; the first that fails ends the plan, unless the plan says that it goes on without it. What was written is reported, so that the framework can hold
 //! the key back until the caches have seen it; what failed is reported, so that the room can plan once more with the
 //! failure in hand. Nothing here reads a cache or retries.
 
@@ -77,10 +77,14 @@ pub struct Executed {
     pub results: Vec<ActionEnd>,
     /// Writes that were carried out or may have been, tolerated refusals included, in no order within a batch.
     pub effects: Vec<Effect>,
-    /// Why it ended early; empty when it ran to its end.
+    /// What failed.
     pub failures: Vec<Failure>,
     /// The error behind the first failure.
     pub error: Option<ExecuteError>,
+    /// Whether it ended early for a failure.
+    pub stopped: bool,
+    /// Items of the plan's note whose writes have succeeded.
+    pub items: Vec<usize>,
     /// Whether it ended early for want of a token, and if so when there is one; `None` there if there will be none.
     pub held_back: Option<Option<Duration>>,
 }

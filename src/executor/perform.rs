@@ -23,7 +23,7 @@ use crate::wire::Str;
 const SIDE_BY_SIDE: usize = 8;
 
 impl Executor {
-    /// Performs `plan` until its end, its first failure, or the first token that is not there.
+    /// Performs `plan` until its end, the first failure that ends it, or the first token that is not there.
     pub async fn execute(&self, plan: Plan) -> Executed {
         let last = LastAnswers::wanted_by(&plan);
         let mut executed = Executed::before(&plan);
@@ -53,7 +53,7 @@ impl Executor {
                     executed.end(at, ActionEnd { result: ActionResult::Done, ..ActionEnd::default() });
                 }
             }
-            if executed.error.is_some() || executed.held_back.is_some() {
+            if executed.stopped || executed.held_back.is_some() {
                 break;
             }
             at = next;
@@ -69,7 +69,7 @@ impl Executor {
             let ended =
                 join_all(group.into_iter().map(|chain| self.chain(chain, last))).instrument(span).await;
             ended.into_iter().flatten().for_each(|settled| executed.add(settled));
-            if executed.error.is_some() {
+            if executed.stopped {
                 break;
             }
         }
@@ -87,15 +87,15 @@ impl Executor {
         }
     }
 
-    /// Carries out writes one after the other, until one fails.
+    /// Carries out writes one after the other, until one fails that the plan does not go on without.
     fn chain<'a>(&'a self, (first, chain): Placed, last: &'a LastAnswers) -> BoxFuture<'a, Vec<Settled>> {
         Box::pin(async move {
             let mut ended = Vec::with_capacity(chain.len());
             for (at, write) in (first..).zip(chain) {
                 let settled = self.carry_out(at, write, last).await;
-                let failed = settled.failure.is_some();
+                let stops = settled.stops();
                 ended.push(settled);
-                if failed {
+                if stops {
                     break;
                 }
             }
@@ -141,6 +141,8 @@ impl Executor {
         let asked = Instant::now();
         let outcome = self.send(&write, last).await;
         self.tell(&write, &what, &outcome, asked);
+        let (keep_going, item) = (write.keep_going, write.item);
+        let settled = |end, effect, failure| Settled { at, end, effect, failure, keep_going, item };
         let mut end = ActionEnd { result: ActionResult::Done, code: None, key: None };
         let mut answer = None;
         let (key, change, failure) = match outcome {
@@ -164,7 +166,7 @@ impl Executor {
                 let ambiguous = matches!(&error, ExecuteError::Api(error) if error.is_ambiguous());
                 end = failed_end(&failure);
                 if !ambiguous {
-                    return Settled { at, end, effect: None, failure: Some((failure, error)) };
+                    return settled(end, None, Some((failure, error)));
                 }
                 end.result = ActionResult::Unknown;
                 (write.key, WriteEffect::Unknown, Some((failure, error)))
@@ -174,7 +176,7 @@ impl Executor {
             end.key = Some(key.clone());
         }
         let effect = Effect { kind: write.kind, key, subresource: write.subresource, change, answer };
-        Settled { at, end, effect: Some(effect), failure }
+        settled(end, Some(effect), failure)
     }
 
     fn tell(&self, write: &Write, what: &str, outcome: &Result<Done, ExecuteError>, asked: Instant) {
@@ -261,6 +263,15 @@ struct Settled {
     end: ActionEnd,
     effect: Option<Effect>,
     failure: Option<(Failure, ExecuteError)>,
+    keep_going: bool,
+    item: Option<usize>,
+}
+
+impl Settled {
+    /// Whether it ends its chain and the plan.
+    fn stops(&self) -> bool {
+        self.failure.is_some() && !self.keep_going
+    }
 }
 
 impl Executed {
@@ -277,10 +288,12 @@ impl Executed {
     }
 
     fn add(&mut self, settled: Settled) {
+        self.stopped |= settled.stops();
         self.end(settled.at, settled.end);
         self.effects.extend(settled.effect);
-        if let Some((failure, error)) = settled.failure {
-            self.fail(failure, error);
+        match settled.failure {
+            Some((failure, error)) => self.fail(failure, error),
+            None => self.items.extend(settled.item),
         }
     }
 
@@ -291,6 +304,7 @@ impl Executed {
         let what = format!("read {} {}", verify.kind, verify.key);
         let failure = describe(verify.kind, &verify.key, &what, &error);
         self.end(at, failed_end(&failure));
+        self.stopped = true;
         self.fail(failure, error);
     }
 

@@ -276,6 +276,66 @@ async fn a_chain_ends_at_its_first_failure_and_the_others_go_on() {
     assert_eq!(written, [&WriteEffect::Stored("8".into()), &WriteEffect::Deleted("u".into())]);
 }
 
+/// The same write, without which its plan goes on.
+fn optional(write: Write) -> Write {
+    Write { keep_going: true, ..write }
+}
+
+#[tokio::test]
+async fn a_plan_goes_on_without_a_write_of_which_it_says_so() {
+    let delete = || optional(delete("a"));
+    for step in [Step::Write(delete()), Step::Each(vec![delete()]), Step::Batch(vec![delete()])] {
+        let script = Arc::new(Script::default());
+        script.answer(403, status(403, "Forbidden", "no"));
+        script.answer(201, pod("b", "8"));
+        let executed = run(&script, vec![step, Step::Write(create())]).await;
+        assert_eq!(results(&executed), [&ActionResult::Failed("no".to_owned()), &ActionResult::Done]);
+        assert!(!executed.stopped);
+        assert_eq!((executed.failures.len(), executed.effects.len()), (1, 1));
+        assert!(executed.error.is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_failure_that_ends_a_plan_does_so_beside_one_that_does_not() {
+    let script = Arc::new(Script::default());
+    script.answer(403, status(403, "Forbidden", "first"));
+    script.answer(403, status(403, "Forbidden", "second"));
+    let steps = vec![Step::Write(optional(delete("a"))), Step::Write(create()), Step::Write(create())];
+    let executed = run(&script, steps).await;
+    let failed = |why: &str| ActionResult::Failed(why.to_owned());
+    assert_eq!(results(&executed), [&failed("first"), &failed("second"), &ActionResult::Planned]);
+    assert!(executed.stopped);
+    assert!(executed.error.unwrap().to_string().contains("first"));
+}
+
+#[tokio::test]
+async fn a_chain_goes_on_without_a_write_of_which_it_says_so() {
+    let script = Arc::new(Script::default());
+    script.answer(403, status(403, "Forbidden", "no"));
+    script.answer(200, status(200, "", ""));
+    let chains = vec![vec![optional(patch("a")), delete("a")]];
+    let executed = run(&script, vec![Step::Chains { chains, slow_start: false }]).await;
+    assert_eq!(results(&executed), [&ActionResult::Failed("no".to_owned()), &ActionResult::Done]);
+}
+
+#[tokio::test]
+async fn items_are_those_of_the_writes_that_succeeded() {
+    let script = Arc::new(Script::default());
+    script.answer(404, status(404, "NotFound", "gone"));
+    script.answer(201, pod("b", "8"));
+    script.answer(403, status(403, "Forbidden", "no"));
+    let tolerate = Tolerate { absent: true, ..Tolerate::default() };
+    let item = |item, write| Step::Write(Write { item: Some(item), ..write });
+    let steps = vec![
+        item(4, Write { tolerate, ..delete("x") }),
+        item(2, create()),
+        item(3, create()),
+        item(1, create()),
+    ];
+    assert_eq!(run(&script, steps).await.items, [4, 2], "what was tolerated has succeeded");
+}
+
 #[tokio::test]
 async fn chains_can_start_slowly() {
     let script = Arc::new(Script::default());

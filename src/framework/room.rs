@@ -67,12 +67,20 @@ pub trait Meter<N>: Send + Sync + 'static {
 /// often something failed, what was given out a moment ago, what was told already.
 ///
 /// Watch handlers and the ends of reconciles update it; [`Room::observe`] reads it and changes nothing; what a plan adds
-/// comes in by [`Memory::commit`] and no other way. It ends with the controller's instance: a room must do without it after a
+/// comes in by [`Memory::commit_item`] and [`Memory::commit`] and no other way. It ends with the controller's instance: a room must do without it after a
 /// restart. Rooms of several loops may share one. It must not block.
 pub trait Memory<N>: Send + Sync + 'static {
     /// All writes of a plan for `key` have succeeded, if it had any: what it adds is remembered from here on. The framework
     /// does not call this when a write failed or the plan was only explained.
     fn commit(&self, key: &Key, note: N);
+
+    /// A write of a plan for `key` has succeeded that names this item of the note ([`Write::item`]), whatever became of the
+    /// plan's other writes; where these succeeded too, [`Memory::commit`] follows. For what rests on one write alone.
+    ///
+    /// [`Write::item`]: crate::model::plan::Write::item
+    fn commit_item(&self, key: &Key, note: &N, item: usize) {
+        let _ = (key, note, item);
+    }
 
     /// A reconcile of `key` has ended.
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
@@ -126,6 +134,15 @@ impl PlanNote {
         }
     }
 
+    /// These writes of the plan have succeeded, by the items that they name.
+    pub fn commit_items(&self, key: &Key, items: &[usize]) {
+        if let Some(note) = &self.0 {
+            for &item in items {
+                note.commit_item(key, item);
+            }
+        }
+    }
+
     /// All writes of the plan have succeeded.
     pub fn commit(self, key: &Key) {
         if let Some(note) = self.0 {
@@ -142,6 +159,7 @@ impl std::fmt::Debug for PlanNote {
 
 trait ErasedNote: Send {
     fn count(&self, key: &Key);
+    fn commit_item(&self, key: &Key, item: usize);
     fn commit(self: Box<Self>, key: &Key);
 }
 
@@ -155,6 +173,12 @@ impl<N: Send + 'static> ErasedNote for TypedNote<N> {
     fn count(&self, key: &Key) {
         if let Some(meter) = &self.meter {
             meter.planned(key, &self.note);
+        }
+    }
+
+    fn commit_item(&self, key: &Key, item: usize) {
+        if let Some(memory) = &self.memory {
+            memory.commit_item(key, &self.note, item);
         }
     }
 

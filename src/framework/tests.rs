@@ -244,7 +244,7 @@ async fn a_failure_is_planned_once_more_and_the_key_is_retried() {
     bench.server.answer(403, b"no".to_vec());
     bench.server.answer(201, pod("5"));
     let outcome = bench.reconcile().await;
-    let Outcome::Failed { error, retry: true, quiet: false } = outcome else { panic!("{outcome:?}") };
+    let Outcome::Failed { error, retry: true, quiet: false, .. } = outcome else { panic!("{outcome:?}") };
     assert!(error.contains("403"), "{error}");
     assert_eq!(*bench.script.asked.lock(), [vec![], vec!["create pods ns/".to_owned()]]);
     // What the second pass wrote is waited for as well.

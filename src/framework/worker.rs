@@ -94,12 +94,14 @@ pub enum Outcome {
         retry: bool,
         /// Whether nothing is wrong: somebody else was faster, or it is not the time yet. That is no error.
         quiet: bool,
+        /// When to look again at the latest, however long the backoff is: the plan came to its end all the same.
+        requeue_after: Option<Duration>,
     },
 }
 
 impl Outcome {
     pub(super) fn failed(error: String, retry: bool) -> Self {
-        Self::Failed { error, retry, quiet: false }
+        Self::Failed { error, retry, quiet: false, requeue_after: None }
     }
 
     /// Nothing is left to do. Only what was written is worth a cooldown.
@@ -198,13 +200,22 @@ impl Worker {
             Outcome::Failed { retry: true, .. } if panicked => {
                 Some((Requeue::Failure, self.queue.add_longest(key.clone())))
             }
-            Outcome::Failed { error, retry: true, quiet } => self.retry(key, error, *quiet),
-            Outcome::Failed { error, retry: false, .. } => {
-                tracing::warn!(%error, "reconciling failed, it is not tried again by itself");
-                self.queue.forget(key);
-                None
+            Outcome::Failed { error, retry, quiet, requeue_after } => {
+                let retried = if *retry { self.retry(key, error, *quiet) } else { self.leave(key, error) };
+                let planned = requeue_after.map(|after| (Requeue::Planned, after));
+                if let Some((_, after)) = planned {
+                    self.queue.add_after(key.clone(), after);
+                }
+                retried.into_iter().chain(planned).min_by_key(|(_, after)| *after)
             }
         }
+    }
+
+    /// Leaves a key that failed to its next change.
+    fn leave(&self, key: &Key, error: &str) -> Option<(Requeue, Duration)> {
+        tracing::warn!(%error, "reconciling failed, it is not tried again by itself");
+        self.queue.forget(key);
+        None
     }
 
     /// Queues a key that failed, unless it was tried often enough.
@@ -259,47 +270,79 @@ impl Worker {
             None => begin(),
         }
         self.waits.end(key);
-        let (mut actions, mut written, mut cooldown) = (Vec::new(), EarlierWrites::new(), Cooldown::NONE);
+        let mut tried = Tried::default();
+        let outcome = match self.look(key, &mut tried).await {
+            Ok(planned_end) => self.conclude(key, planned_end, &mut tried).await,
+            Err(outcome) => outcome,
+        };
+        (outcome, tried.actions)
+    }
+
+    /// Observes, plans and performs until no further look is asked for, or something ends it.
+    async fn look(&self, key: &Key, tried: &mut Tried) -> Result<PlanEnd, Outcome> {
         for look in 1.. {
-            let (plan, note) = match self.plan(key, &[], &written).await {
-                Ok(Some(planned)) => planned,
-                Ok(None) if look > 1 => break,
-                Ok(None) => return (Outcome::Absent, actions),
-                Err(failed) => return (failed, actions),
+            let (plan, note) = match self.plan(key, &[], &tried.written).await? {
+                Some(planned) => planned,
+                None if look > 1 => break,
+                None => return Err(Outcome::Absent),
             };
             let Plan { requeue_after, look_again, quiet, end, .. } = plan;
             let unfinished = plan.retry.clone();
-            cooldown = cooldown.max(plan.cooldown);
-            let tried = planned(&plan);
+            tried.cooldown = tried.cooldown.max(plan.cooldown);
+            let steps = planned(&plan);
             note.count(key);
             let done = self.perform(key, plan).await;
-            actions.extend(executed(tried, &done));
-            written.extend(done.effects);
-            if let Some(error) = done.error {
-                let recorded = self.record_failure(key, &done.failures, &written).await;
-                actions.extend(recorded.actions);
-                let end = recorded.end.or(end.then_some(PlanEnd { requeue_after }));
-                let Some(PlanEnd { requeue_after }) = end else { return (failed(&error), actions) };
-                tracing::warn!(%error, "a step failed, it is not tried again");
-                return (Outcome::done(written.len(), requeue_after, cooldown), actions);
+            note.commit_items(key, &done.items);
+            tried.actions.extend(executed(steps, &done));
+            tried.written.extend(done.effects);
+            tried.failures.extend(done.failures);
+            match done.error {
+                None if done.held_back.is_none() => note.commit(key),
+                None => {}
+                Some(error) if end => tracing::warn!(%error, "a step failed, it is not tried again"),
+                Some(error) => _ = tried.error.get_or_insert(error),
+            }
+            if done.stopped {
+                return Ok(PlanEnd::after(requeue_after.filter(|_| end)));
             }
             if let Some(wait) = done.held_back {
-                let again = [wait, requeue_after].into_iter().flatten().min();
-                return (Outcome::done(written.len(), again, cooldown), actions);
+                return Ok(PlanEnd::after(wait.into_iter().chain(requeue_after).min()));
             }
-            note.commit(key);
             if let Some(error) = unfinished {
-                return (Outcome::Failed { error, retry: true, quiet }, actions);
+                return Ok(PlanEnd { requeue_after: None, unfinished: Some((error, quiet)) });
             }
             if look_again && look == MOST_LOOKS {
                 let error = format!("there was more to look at after {MOST_LOOKS} looks");
-                return (Outcome::failed(error, true), actions);
+                return Ok(PlanEnd { requeue_after: None, unfinished: Some((error, false)) });
             }
             if !look_again {
-                return (Outcome::done(written.len(), requeue_after, cooldown), actions);
+                return Ok(PlanEnd::after(requeue_after));
             }
         }
-        (Outcome::done(written.len(), None, cooldown), actions)
+        Ok(PlanEnd::default())
+    }
+
+    /// How a reconcile ends whose plans have, once the failures in them are recorded.
+    async fn conclude(&self, key: &Key, planned_end: PlanEnd, tried: &mut Tried) -> Outcome {
+        let done =
+            |tried: &Tried, requeue_after| Outcome::done(tried.written.len(), requeue_after, tried.cooldown);
+        if !tried.failures.is_empty() {
+            let recorded = self.record_failure(key, &tried.failures, &tried.written).await;
+            tried.actions.extend(recorded.actions);
+            if let Some(end) = recorded.end {
+                if let Some(error) = &tried.error {
+                    tracing::warn!(%error, "a step failed, it is not tried again");
+                }
+                return done(tried, end.requeue_after);
+            }
+        }
+        match (&tried.error, planned_end.unfinished) {
+            (Some(error), _) => failed(error, planned_end.requeue_after),
+            (None, Some((error, quiet))) => {
+                Outcome::Failed { error, retry: true, quiet, requeue_after: None }
+            }
+            (None, None) => done(tried, planned_end.requeue_after),
+        }
     }
 
     /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.
@@ -364,8 +407,9 @@ impl Worker {
         };
         let actions = planned(&plan);
         note.count(key);
-        let end = plan.end.then_some(PlanEnd { requeue_after: plan.requeue_after });
+        let end = plan.end.then_some(PlanEnd::after(plan.requeue_after));
         let done = self.perform(key, plan).await;
+        note.commit_items(key, &done.items);
         match &done.error {
             None if done.held_back.is_none() => note.commit(key),
             None => {}
@@ -378,6 +422,17 @@ impl Worker {
     }
 }
 
+/// What the plans of one reconcile did.
+#[derive(Default)]
+struct Tried {
+    actions: Vec<ActionState>,
+    written: EarlierWrites,
+    failures: Vec<Failure>,
+    /// The first failure for which the key is to be retried.
+    error: Option<ExecuteError>,
+    cooldown: Cooldown,
+}
+
 /// What became of a failure that a room was told.
 #[derive(Default)]
 struct Recorded {
@@ -386,9 +441,18 @@ struct Recorded {
     end: Option<PlanEnd>,
 }
 
-/// The end of a reconcile in which a step failed and the plan asks for no retry.
+/// How the last plan of a reconcile has ended.
+#[derive(Default)]
 struct PlanEnd {
     requeue_after: Option<Duration>,
+    /// What the plan could not hold yet, for which the key is retried, and whether that is no error.
+    unfinished: Option<(String, bool)>,
+}
+
+impl PlanEnd {
+    fn after(requeue_after: Option<Duration>) -> Self {
+        Self { requeue_after, unfinished: None }
+    }
 }
 
 /// Answers all who asked.
@@ -404,9 +468,9 @@ fn answer(asked: Vec<oneshot::Sender<Synced>>, synced: impl FnOnce() -> Synced) 
 }
 
 /// Somebody else has changed the object since it was read: the next look decides anew. That happens.
-fn failed(error: &ExecuteError) -> Outcome {
+fn failed(error: &ExecuteError, requeue_after: Option<Duration>) -> Outcome {
     let quiet = matches!(error, ExecuteError::Api(error) if error.is_conflict());
-    Outcome::Failed { error: error.to_string(), retry: error.is_retriable(), quiet }
+    Outcome::Failed { error: error.to_string(), retry: error.is_retriable(), quiet, requeue_after }
 }
 
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {

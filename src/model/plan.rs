@@ -1,7 +1,7 @@
 //! What a controller decided: the steps, in order, and when to look again.
 //!
-//! A plan is data. The executor performs it as it stands and makes no choices: it stops at the first step that fails. The
-//! framework then lets a room that heeds failures observe and plan once more with the failure in hand, so that the plan can
+//! A plan is data. The executor performs it as it stands and makes no choices: it stops at the first step that fails, unless
+//! the plan says of a write that it goes on without it ([`Write::keep_going`]). The framework then lets a room that heeds failures observe and plan once more with the failure in hand, so that the plan can
 //! record it (a status condition, a collision count), and leaves the rest to a retry.
 
 mod write;
@@ -40,7 +40,7 @@ pub struct Plan<N = ()> {
     /// is meant, once this plan's own steps have succeeded; in any other plan a failure of its own steps.
     pub end: bool,
     /// What the plan tells beside its steps: what the controller's metrics count of it, and what it adds to the controller's
-    /// memory once its writes have succeeded.
+    /// memory once its writes have succeeded; its items once the writes have that name them ([`Write::item`]).
     pub note: N,
 }
 
@@ -145,7 +145,7 @@ pub enum Step {
     /// all of them (a quota, a webhook) costs few requests. Stops at the end of the batch in which one failed.
     Batch(Vec<Write>),
     /// Independent writes, a few at a time, each of them tried whatever becomes of the others. The plan ends here if one
-    /// failed.
+    /// failed that it does not go on without.
     Each(Vec<Write>),
     /// Chains of writes side by side. A chain ends at its first failure, the others go on; the plan ends here if one failed.
     Chains {

@@ -10,6 +10,7 @@ use coxswain::executor::{ActionResult, Events, Executed, Executor, WriteEffect};
 use coxswain::model::plan::{EventSpec, Patch, Step, Tolerate, Verb, Write};
 use coxswain::model::{Key, Plan};
 use coxswain::wire::splice::{Edit, edit};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::{Value, json};
 
 use crate::harness::{ControlPlane, eventually, faulty_clients};
@@ -130,7 +131,8 @@ async fn what_an_executor_writes_is_what_the_server_takes() {
     // One write builds on the answer of the one before, which has changed the version.
     let account = Key::new(namespace.name.clone(), "builds");
     let labelled = vec![Edit::MapSet(&[1, 11], "built".to_owned(), "on".to_owned())];
-    let object = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "builds" } });
+    let metadata = json!({ "name": "builds", "labels": { "made": "by-apply" } });
+    let object = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata });
     let first = applied(&kinds::SERVICE_ACCOUNTS, &account, object);
     let next = Write::new(&kinds::SERVICE_ACCOUNTS, account.clone(), Verb::UpdateLast(labelled));
     let chains = vec![vec![first, next]];
@@ -138,6 +140,12 @@ async fn what_an_executor_writes_is_what_the_server_takes() {
     assert_ne!(stored(&built, 0), stored(&built, 1));
     let meta = built.effects[1].answer.as_ref().expect("an answer").meta().clone();
     assert_eq!(meta.labels.get("built").map(coxswain::wire::Str::as_str), Some("on"));
+
+    // Fields that are not applied are recorded under the name in front of the user agent.
+    let shown = namespace.api::<ServiceAccount>().get("builds").await.expect("the account");
+    let entries = shown.metadata.managed_fields.unwrap_or_default().into_iter();
+    let managers: Vec<_> = entries.filter_map(|entry| entry.manager).collect();
+    assert_eq!(managers, [MANAGER, "coxswain"]);
 
     // A delete by resource version alone: of an older one it is refused.
     let delete = |version: &str| {

@@ -21,7 +21,7 @@ use crate::framework::rig::Rig;
 use crate::framework::watch::CacheSource;
 use crate::framework::worker::Outcome;
 use crate::model::Key;
-use crate::model::plan::{Admission, Cooldown, Plan, Step};
+use crate::model::plan::{Admission, Cooldown, Plan, Step, Write};
 use crate::options::Config;
 use crate::telemetry::Registry;
 
@@ -53,7 +53,8 @@ async fn a_conflict_and_what_is_not_there_yet_are_no_errors() {
     let waits = Plan { retry: Some("not approved yet".to_owned()), quiet: true, ..Plan::default() };
     bench.script.plans.lock().push_back(waits);
     let waits = bench.reconcile().await;
-    let expected = Outcome::Failed { error: "not approved yet".to_owned(), retry: true, quiet: true };
+    let error = "not approved yet".to_owned();
+    let expected = Outcome::Failed { error, retry: true, quiet: true, requeue_after: None };
     assert_eq!(waits, expected);
     bench.worker.stats.record(&key(), &conflict, 1);
     assert_eq!((bench.worker.stats.syncs(), bench.worker.stats.errors()), (1, 0));
@@ -82,6 +83,62 @@ async fn a_plan_can_end_without_a_retry() {
         assert_eq!(outcome == done, ended, "{outcome:?}");
         assert_eq!(matches!(outcome, Outcome::Failed { retry: true, .. }), !ended, "{outcome:?}");
     }
+}
+
+/// A create without which its plan goes on.
+fn optional_create() -> Step {
+    let Step::Write(write) = create() else { unreachable!() };
+    Step::Write(Write { keep_going: true, ..write })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_plan_went_on_is_retried_and_comes_back_when_that_plan_says() {
+    let bench = Bench::new();
+    bench.script.heedless.store(true, Ordering::Relaxed);
+    let soon = Duration::from_mins(10);
+    let plan =
+        || Plan { steps: vec![optional_create(), create()], requeue_after: Some(soon), ..Plan::default() };
+    bench.script.plans.lock().push_back(plan());
+    bench.server.answer(403, refusal(403, "Forbidden"));
+    bench.server.answer(201, pod("5"));
+    let outcome = bench.reconcile().await;
+    assert!(
+        matches!(outcome, Outcome::Failed { retry: true, requeue_after, .. } if requeue_after == Some(soon)),
+        "{outcome:?}"
+    );
+    assert_eq!(bench.server.1.lock().len(), 2, "the other was made");
+    // What was written must be seen before the retry.
+    assert_eq!(bench.reconcile().await, Outcome::Waiting(&PODS));
+    bench.store.bookmark("5");
+
+    // With a backoff that is longer than that.
+    bench.script.plans.lock().push_back(plan());
+    bench.server.answer(403, refusal(403, "Forbidden"));
+    bench.server.answer(201, pod("6"));
+    for _ in 0..30 {
+        bench.worker.queue.add_longest(key());
+    }
+    bench.worker.queue.add(key());
+    let item = bench.worker.queue.get().await.unwrap();
+    let began = tokio::time::Instant::now();
+    bench.worker.process(item).await;
+    bench.worker.queue.get().await.unwrap().done();
+    assert_eq!(began.elapsed(), soon);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_went_on_is_looked_at_again_and_told_of_what_failed_at_its_end() {
+    let bench = Bench::new();
+    let looking = Plan { steps: vec![optional_create()], look_again: true, ..Plan::default() };
+    bench.script.plans.lock().push_back(looking);
+    bench.plan(vec![create()]);
+    bench.plan(Vec::new());
+    bench.server.answer(403, refusal(403, "Forbidden"));
+    bench.server.answer(201, pod("5"));
+    let outcome = bench.reconcile().await;
+    assert!(matches!(outcome, Outcome::Failed { retry: true, .. }), "{outcome:?}");
+    let asked: Vec<usize> = bench.script.asked.lock().iter().map(Vec::len).collect();
+    assert_eq!(asked, [0, 0, 1], "told of the failure at last");
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,6 +99,10 @@ impl Memory<String> for Told {
     fn commit(&self, key: &Key, note: String) {
         self.0.lock().push(format!("commit {key}: {note}"));
     }
+
+    fn commit_item(&self, key: &Key, note: &String, item: usize) {
+        self.0.lock().push(format!("item {item} {key}: {note}"));
+    }
 }
 
 /// Creates a pod, and tells so. After a failure it only tells.
@@ -149,6 +153,42 @@ async fn a_write_without_an_answer_leaves_the_memory_as_it_was() {
     let (bench, told) = noting();
     assert!(matches!(bench.reconcile().await, Outcome::Failed { .. }), "the connection broke");
     assert!(!told.take().contains(&"commit ns/web: after 0 failures".to_owned()));
+}
+
+/// Makes two pods, the first of which it can do without; its note has an item for each.
+struct Itemised;
+
+impl Room<String> for Itemised {
+    type View = ();
+
+    fn observe(&self, _: &Key, _: &[Failure], _: &Reads) -> Result<Observation<()>, ObserveError> {
+        Ok(Observation::View(()))
+    }
+
+    fn plan((): &(), _: Timestamp) -> Plan<String> {
+        let item = |item, keep_going| match create() {
+            Step::Write(write) => Step::Write(Write { item: Some(item), keep_going, ..write }),
+            other => other,
+        };
+        Plan { steps: vec![item(0, true), item(1, false)], ..Plan::default() }.with_note("note".to_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_plan_adds_for_one_write_is_remembered_when_that_one_has_succeeded() {
+    let all = ["item 0 ns/web: note", "item 1 ns/web: note", "commit ns/web: note"];
+    for (codes, remembered) in
+        [([201, 201], &all[..]), ([403, 201], &all[1..2]), ([201, 403], &all[..1]), ([403, 403], &[])]
+    {
+        let (mut bench, told) = (Bench::new(), Arc::new(Told::default()));
+        let adapter = RoomAdapter::new(Itemised).remembered_by(Arc::clone(&told) as _);
+        bench.worker.reconcile = Arc::new(adapter);
+        for code in codes {
+            bench.server.answer(code, if code == 201 { pod("5") } else { Vec::new() });
+        }
+        bench.reconcile().await;
+        assert_eq!(told.take(), remembered, "{codes:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

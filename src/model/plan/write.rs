@@ -28,6 +28,12 @@ pub struct Write {
     pub verb: Verb,
     /// Errors that count as success, because they mean that there is nothing left to do.
     pub tolerate: Tolerate,
+    /// Whether the plan, and the chain if it is in one, goes on when it has failed. The key is retried all the same, once the
+    /// plan has come to its end; that plan's `requeue_after` holds, too.
+    pub keep_going: bool,
+    /// The item of the plan's note that is remembered as soon as this write has succeeded, whatever becomes of the others; see
+    /// [`Memory::commit_item`](crate::framework::Memory::commit_item).
+    pub item: Option<usize>,
     /// Event to emit when it succeeded. `{name}` in the message is the name in the server's answer.
     pub on_success: Option<EventSpec>,
     /// Event to emit when it failed. `{error}` in the message is the server's message.
@@ -201,6 +207,8 @@ impl Write {
             subresource: "",
             verb,
             tolerate: Tolerate::default(),
+            keep_going: false,
+            item: None,
             on_success: None,
             on_failure: None,
         }
