@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::manager::{
-    ActionResult, ActionState, ActionVerb, ControllerState, Counts, FailureState, LeaseState, Phase,
+    ActionResult, ActionState, ActionVerb, ControllerState, Counts, FailureState, KeyWait, LeaseState, Phase,
     QueueState, ReplicaState, SyncOutcome, TraceId,
 };
 use super::overrides::{DecidedBy, Entry, Order, OverrideProblem, OverrideSet};
@@ -168,8 +168,8 @@ pub(super) fn without_counts(mut controller: proto::Controller) -> proto::Contro
 }
 
 pub(super) fn queue(state: &QueueState) -> proto::Queue {
-    let Counts { workers, depth, in_flight, delayed, failing, oldest, longest_running, syncs, errors } =
-        state.counts;
+    let Counts { workers, depth, in_flight, delayed, waiting, failing, oldest, .. } = state.counts;
+    let Counts { longest_running, syncs, errors, .. } = state.counts;
     proto::Queue {
         name: state.name.to_owned(),
         controller: state.controller.to_owned(),
@@ -183,6 +183,15 @@ pub(super) fn queue(state: &QueueState) -> proto::Queue {
         longest_running: longest_running.map(duration),
         syncs: count(syncs),
         errors: count(errors),
+        waiting: waiting as i64,
+    }
+}
+
+pub(super) fn waiting(wait: &KeyWait) -> proto::WaitingKey {
+    proto::WaitingKey {
+        object: Some(object_key(&wait.key)),
+        age: Some(duration(wait.age)),
+        reason: format!("waits for the cache of {}", kind_name(wait.kind)),
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
 use crate::api::Kind;
 pub use crate::executor::{ActionResult, ActionState, ActionVerb};
-pub use crate::framework::Phase;
+pub use crate::framework::{KeyWait, Phase};
 use crate::model::Key;
 use crate::serve::UserInfo;
 
@@ -148,6 +148,8 @@ pub struct Counts {
     pub in_flight: usize,
     /// Keys that come back later.
     pub delayed: usize,
+    /// Keys that wait for a cache.
+    pub waiting: usize,
     /// Keys whose last reconcile failed.
     pub failing: usize,
     /// For how long the oldest waiting key has waited.
@@ -236,6 +238,8 @@ pub struct QueueDetail {
     pub oldest: Vec<(Key, Duration)>,
     /// Keys being reconciled, and for how long.
     pub in_flight: Vec<(Key, Duration)>,
+    /// Keys that wait for a cache, those that have waited longest first.
+    pub waiting: Vec<KeyWait>,
     /// Keys whose last reconcile failed, those with most failures first.
     pub failing: Vec<FailureState>,
 }

@@ -210,7 +210,7 @@ impl QueueFilter {
     pub fn matches(&self, queue: &proto::Queue) -> bool {
         self.controllers.as_ref().is_none_or(|names| names.contains(&queue.controller.as_str()))
             && (self.resource.is_empty() || self.resource == queue.resource)
-            && (!self.busy || queue.depth + queue.in_flight + queue.failing > 0)
+            && (!self.busy || queue.depth + queue.in_flight + queue.waiting + queue.failing > 0)
     }
 }
 

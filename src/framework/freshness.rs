@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -36,12 +37,33 @@ pub(super) struct Freshness {
 }
 
 /// A key that waits for a cache.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct WaitingKey {
+    /// The kind whose cache it waits for.
+    kind: &'static Kind,
+    /// Since when.
+    since: Instant,
     /// When the first of the changes came for which it is to be reconciled.
     pub(super) changed_at: Option<Instant>,
     /// What wakes it, and whether it has.
     woken_by: Option<(&'static Kind, Awaited, Arc<AtomicBool>)>,
+}
+
+/// A key that waits for the cache of a kind, for people who ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyWait {
+    /// The key.
+    pub key: Key,
+    /// The kind.
+    pub kind: &'static Kind,
+    /// For how long it has waited.
+    pub age: Duration,
+}
+
+impl WaitingKey {
+    fn for_cache(kind: &'static Kind) -> Self {
+        Self { kind, since: Instant::now(), changed_at: None, woken_by: None }
+    }
 }
 
 impl Freshness {
@@ -70,7 +92,10 @@ impl Freshness {
                 }
                 Readiness::Unanswered(lost) => {
                     if !self.look_up(key, &lost).await? {
-                        self.waiting.lock().entry(key.clone()).or_default();
+                        self.waiting
+                            .lock()
+                            .entry(key.clone())
+                            .or_insert_with(|| WaitingKey::for_cache(lost.kind));
                         return Ok(Some(lost.kind));
                     }
                 }
@@ -81,6 +106,24 @@ impl Freshness {
     /// The key, if it waited when it was looked at last.
     pub(super) fn waiting(&self, key: &Key) -> Option<WaitingKey> {
         self.waiting.lock().get(key).cloned()
+    }
+
+    /// How many keys wait.
+    pub(super) fn waiting_keys(&self) -> usize {
+        self.waiting.lock().len()
+    }
+
+    /// The keys that wait, at most `limit`, those that have waited longest first. Takes time in proportion to their number.
+    pub(super) fn longest_waiting(&self, limit: usize) -> Vec<KeyWait> {
+        let mut waiting: Vec<(Instant, KeyWait)> = {
+            let (held, now) = (self.waiting.lock(), Instant::now());
+            let told = |(key, &WaitingKey { kind, since, .. }): (&Key, &WaitingKey)| {
+                (since, KeyWait { key: key.clone(), kind, age: now.duration_since(since) })
+            };
+            held.iter().map(told).collect()
+        };
+        waiting.sort_by(|(a, this), (b, other)| a.cmp(b).then_with(|| this.key.cmp(&other.key)));
+        waiting.into_iter().map(|(_, wait)| wait).take(limit).collect()
     }
 
     /// A key that waits is to be reconciled for a change that came then.
@@ -94,7 +137,9 @@ impl Freshness {
         let woken = Arc::new(AtomicBool::new(false));
         {
             let mut waiting = self.waiting.lock();
-            let woken_by = &mut waiting.entry(key.clone()).or_default().woken_by;
+            let entry = waiting.entry(key.clone()).or_insert_with(|| WaitingKey::for_cache(kind));
+            entry.kind = kind;
+            let woken_by = &mut entry.woken_by;
             let is_pending = woken_by.as_ref().is_some_and(|(held, by, woken)| {
                 *held == kind && *by == awaited && !woken.load(Ordering::Acquire)
             });

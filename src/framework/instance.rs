@@ -17,7 +17,7 @@ use super::demand::{Demands, Explained, Explainer, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
 use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
 use super::expectations::ExpectationsRegistry;
-use super::freshness::Freshness;
+use super::freshness::{Freshness, KeyWait};
 use super::metrics::{ReconcileMetrics, RoomMetrics};
 use super::reads::Reader;
 use super::report::Report;
@@ -200,6 +200,16 @@ impl RunningLoop {
     /// Its counts.
     pub fn stats(&self) -> &LoopStats {
         &self.worker.stats
+    }
+
+    /// How many keys wait for a cache. They are in no queue meanwhile.
+    pub fn waiting_keys(&self) -> usize {
+        self.worker.freshness.waiting_keys()
+    }
+
+    /// The keys that wait for a cache, at most `limit`, those that have waited longest first.
+    pub fn longest_waiting(&self, limit: usize) -> Vec<KeyWait> {
+        self.worker.freshness.longest_waiting(limit)
     }
 
     /// Whether a key waits until the cache of a kind has seen what was written of it.

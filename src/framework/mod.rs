@@ -34,6 +34,7 @@ pub use descriptor::{
 };
 pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
 pub use expectations::ExpectationsRegistry;
+pub use freshness::KeyWait;
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
 pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;

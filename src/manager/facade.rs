@@ -153,6 +153,7 @@ impl Manager for Facade {
             state: queue_state(controller, &each, &snapshot),
             oldest: keys(snapshot.oldest),
             in_flight: keys(snapshot.running),
+            waiting: each.longest_waiting(max_keys),
             failing: each.stats().failing(max_keys).into_iter().map(failure_state).collect(),
         })
     }
@@ -197,6 +198,7 @@ fn counts(each: &RunningLoop, snapshot: &QueueSnapshot<Key>) -> Counts {
         depth: snapshot.depth,
         in_flight: snapshot.in_flight,
         delayed: snapshot.delayed,
+        waiting: each.waiting_keys(),
         failing: each.stats().failing_keys(),
         oldest: snapshot.oldest_age,
         longest_running: snapshot.running.first().map(|row| row.age),
@@ -211,6 +213,7 @@ fn add(sum: Counts, each: Counts) -> Counts {
         depth: sum.depth + each.depth,
         in_flight: sum.in_flight + each.in_flight,
         delayed: sum.delayed + each.delayed,
+        waiting: sum.waiting + each.waiting,
         failing: sum.failing + each.failing,
         oldest: sum.oldest.max(each.oldest),
         longest_running: sum.longest_running.max(each.longest_running),
@@ -245,7 +248,8 @@ fn report(synced: Synced) -> SyncReport {
             report.outcome = SyncOutcome::StaleCache;
             report.message = format!("the cache of {kind} has not seen the last writes yet");
         }
-        Outcome::Failed { error, retry, .. } => {
+        Outcome::Failed { error, retry, requeue_after, .. } => {
+            report.requeue_after = requeue_after;
             report.outcome = if retry { SyncOutcome::Retrying } else { SyncOutcome::Failed };
             report.message = error;
         }

@@ -65,6 +65,7 @@ impl QueueService for Service {
             oldest_keys: detail.oldest.iter().map(convert::queued).collect(),
             in_flight_keys: detail.in_flight.iter().map(convert::queued).collect(),
             failing_keys: detail.failing.iter().map(convert::failing).collect(),
+            waiting_keys: detail.waiting.iter().map(convert::waiting).collect(),
         }))
     }
 

@@ -8,13 +8,14 @@ use super::table::table;
 use super::{Format, clean};
 use crate::admin::proto::{GetQueueResponse, ObjectKey, Queue, QueuedKey};
 
-const HEADINGS: [&str; 10] = [
+const HEADINGS: [&str; 11] = [
     "NAME",
     "CONTROLLER",
     "RESOURCE",
     "DEPTH",
     "IN-FLIGHT",
     "DELAYED",
+    "WAITING",
     "FAILING",
     "OLDEST",
     "SYNCS",
@@ -47,6 +48,7 @@ pub(in crate::cli) fn list(queues: &[Queue], format: Format) -> String {
             queue.depth.to_string(),
             queue.in_flight.to_string(),
             queue.delayed.to_string(),
+            queue.waiting.to_string(),
             queue.failing.to_string(),
             duration_or_none(queue.oldest_queued_age.as_ref()),
             queue.syncs.to_string(),
@@ -72,6 +74,7 @@ pub(in crate::cli) fn sheet(answer: &GetQueueResponse, now: Timestamp) -> String
         .fact("Depth", queue.depth.to_string())
         .fact("In flight", queue.in_flight.to_string())
         .fact("Delayed", queue.delayed.to_string())
+        .fact("Waiting for a cache", queue.waiting.to_string())
         .fact("Failing", queue.failing.to_string())
         .fact("Oldest queued", duration_or_none(queue.oldest_queued_age.as_ref()))
         .fact("Longest running", duration_or_none(queue.longest_running.as_ref()))
@@ -88,6 +91,16 @@ pub(in crate::cli) fn sheet(answer: &GetQueueResponse, now: Timestamp) -> String
     }
     if !answer.in_flight_keys.is_empty() {
         sheet.block("Keys in flight", &keys(&answer.in_flight_keys));
+    }
+    if !answer.waiting_keys.is_empty() {
+        let rows = answer.waiting_keys.iter().map(|each| {
+            vec![
+                each.object.as_ref().map(key).unwrap_or_default(),
+                duration_or_none(each.age.as_ref()),
+                clean(&each.reason),
+            ]
+        });
+        sheet.block("Waiting keys", &table(&["KEY", "AGE", "REASON"], rows));
     }
     if !answer.failing_keys.is_empty() {
         let rows = answer.failing_keys.iter().map(|each| {

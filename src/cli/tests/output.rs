@@ -1,5 +1,7 @@
 //! How answers look.
 
+use std::slice;
+
 use prost_types::Duration;
 
 use super::{now, time};
@@ -223,14 +225,21 @@ fn leadership_and_queues() {
         name: "q".into(),
         controller: "c".into(),
         depth: 1,
+        waiting: 2,
         oldest_queued_age: Some(seconds(9)),
         ..Default::default()
     };
     let expected = "\
-NAME   CONTROLLER   RESOURCE   DEPTH   IN-FLIGHT   DELAYED   FAILING   OLDEST   SYNCS   ERRORS
-q      c            <none>     1       0           0         0         9s       0       0
+NAME   CONTROLLER   RESOURCE   DEPTH   IN-FLIGHT   DELAYED   WAITING   FAILING   OLDEST   SYNCS   ERRORS
+q      c            <none>     1       0           0         2         0         9s       0       0
 ";
-    assert_eq!(queues::list(&[queue], Format::Table), expected);
+    assert_eq!(queues::list(slice::from_ref(&queue), Format::Table), expected);
+    let reason = "waits for the cache of pods".to_owned();
+    let waiting = WaitingKey { object: Some(key("web")), age: Some(seconds(7)), reason };
+    let answer = GetQueueResponse { queue: Some(queue), waiting_keys: vec![waiting], ..Default::default() };
+    let shown = queues::sheet(&answer, now());
+    assert!(shown.contains("Waiting for a cache:  2\n"), "{shown}");
+    assert!(shown.contains("default/web   7s    waits for the cache of pods\n"), "{shown}");
 }
 
 #[test]

@@ -88,6 +88,35 @@ async fn after_an_outage_one_live_read_serves_a_whole_namespace() {
     tasks.join_all().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn keys_that_wait_for_a_cache_are_listed_until_it_has_caught_up() {
+    let bench = Bench::new();
+    let waiting = |limit| {
+        let all = bench.worker.freshness.longest_waiting(limit).into_iter();
+        all.map(|wait| (wait.key.name.to_string(), wait.kind, wait.age.as_secs())).collect::<Vec<_>>()
+    };
+    let reconcile = async |name: &str| bench.worker.reconcile(&Key::new("ns", name), &|| {}).await.0;
+    for (name, version) in [("a", "5"), ("b", "6"), ("c", "7")] {
+        bench.plan(vec![create()]);
+        // The last answer is lost.
+        if name != "c" {
+            bench.server.answer(201, pod(version));
+        }
+        reconcile(name).await;
+        assert_eq!(reconcile(name).await, Outcome::Waiting(&PODS));
+        advance(Duration::from_millis(400)).await;
+    }
+    advance(Duration::from_secs(10)).await;
+    let all = [("a", 11), ("b", 10), ("c", 10)].map(|(name, age)| (name.to_owned(), &PODS, age));
+    assert_eq!((waiting(9), bench.worker.freshness.waiting_keys()), (all.to_vec(), 3));
+    assert_eq!(waiting(1), all[..1]);
+    bench.store.bookmark("6");
+    for name in ["a", "b"] {
+        reconcile(name).await;
+    }
+    assert_eq!(waiting(9), all[2..]);
+}
+
 /// Notes what it is told.
 #[derive(Default)]
 struct Notes(Mutex<Vec<&'static str>>);

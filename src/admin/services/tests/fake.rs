@@ -306,6 +306,7 @@ impl Manager for Fake {
             state,
             oldest: keys.take(max_keys).collect(),
             in_flight: vec![],
+            waiting: vec![KeyWait { key: Key::new("ns", "late"), kind: &PODS, age: Duration::from_secs(7) }],
             failing: vec![failure],
         })
     }

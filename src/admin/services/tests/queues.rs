@@ -47,6 +47,10 @@ async fn queues_are_listed_and_looked_into() {
     assert_eq!(queue.queue.unwrap().resource, "deployments.apps");
     assert_eq!((queue.failing_keys[0].attempts, queue.failing_keys[0].message.as_str()), (4, "quota"));
 
+    let waiting = &queue.waiting_keys[0];
+    assert_eq!(waiting.object.as_ref().unwrap().name, "late");
+    assert_eq!((waiting.reason.as_str(), waiting.age.unwrap().seconds), ("waits for the cache of pods", 7));
+
     let wrong = proto::GetQueueRequest { name: String::new(), max_keys: -1 };
     assert_eq!(fields(client.get_queue(jane(wrong)).await), ["name", "max_keys"]);
     let unknown = || jane(proto::GetQueueRequest { name: "deploymnt".into(), max_keys: 0 });

@@ -875,7 +875,7 @@ type ReconcileRequeued struct {
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Why.
 	Cause RequeueCause `protobuf:"varint,2,opt,name=cause,proto3,enum=coxswain.admin.v1.RequeueCause" json:"cause,omitempty"`
-	// After how long.
+	// After how long; zero when it waits for a cache, which nobody can tell the end of.
 	Delay         *durationpb.Duration `protobuf:"bytes,3,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -118,7 +118,9 @@ type Queue struct {
 	// Reconciles since the controller started last, failed ones included.
 	Syncs int64 `protobuf:"varint,11,opt,name=syncs,proto3" json:"syncs,omitempty"`
 	// Reconciles that failed since the controller started last.
-	Errors        int64 `protobuf:"varint,12,opt,name=errors,proto3" json:"errors,omitempty"`
+	Errors int64 `protobuf:"varint,12,opt,name=errors,proto3" json:"errors,omitempty"`
+	// Keys that wait for a cache to show what was written for them last. They are queued when it does.
+	Waiting       int64 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -237,6 +239,13 @@ func (x *Queue) GetErrors() int64 {
 	return 0
 }
 
+func (x *Queue) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
 // A key that waits in a queue.
 type QueuedKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -292,6 +301,70 @@ func (x *QueuedKey) GetAge() *durationpb.Duration {
 	return nil
 }
 
+// A key that waits for a cache, and is in the queue only once that has caught up.
+type WaitingKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The object.
+	Object *ObjectKey `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
+	// For how long it has waited.
+	Age *durationpb.Duration `protobuf:"bytes,2,opt,name=age,proto3" json:"age,omitempty"`
+	// What it waits for: `waits for the cache of RESOURCE`, the resource as kubectl writes it.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingKey) Reset() {
+	*x = WaitingKey{}
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingKey) ProtoMessage() {}
+
+func (x *WaitingKey) ProtoReflect() protoreflect.Message {
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingKey.ProtoReflect.Descriptor instead.
+func (*WaitingKey) Descriptor() ([]byte, []int) {
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WaitingKey) GetObject() *ObjectKey {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *WaitingKey) GetAge() *durationpb.Duration {
+	if x != nil {
+		return x.Age
+	}
+	return nil
+}
+
+func (x *WaitingKey) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // A key whose last reconcile failed.
 type FailingKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -309,7 +382,7 @@ type FailingKey struct {
 
 func (x *FailingKey) Reset() {
 	*x = FailingKey{}
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[2]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -321,7 +394,7 @@ func (x *FailingKey) String() string {
 func (*FailingKey) ProtoMessage() {}
 
 func (x *FailingKey) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[2]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -334,7 +407,7 @@ func (x *FailingKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailingKey.ProtoReflect.Descriptor instead.
 func (*FailingKey) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{2}
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FailingKey) GetObject() *ObjectKey {
@@ -380,7 +453,7 @@ type QueueFilter struct {
 
 func (x *QueueFilter) Reset() {
 	*x = QueueFilter{}
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[3]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +465,7 @@ func (x *QueueFilter) String() string {
 func (*QueueFilter) ProtoMessage() {}
 
 func (x *QueueFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[3]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +478,7 @@ func (x *QueueFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueFilter.ProtoReflect.Descriptor instead.
 func (*QueueFilter) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{3}
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *QueueFilter) GetControllers() []string {
@@ -444,7 +517,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[4]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +529,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[4]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +542,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{4}
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListQueuesRequest) GetFilter() *QueueFilter {
@@ -508,7 +581,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[5]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +593,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[5]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +606,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{5}
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -562,7 +635,7 @@ type GetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// At most this many oldest keys, and as many failing ones; 0 for the server's choice, and no more than 1000.
+	// At most this many oldest keys, and as many waiting and failing ones; 0 for the server's choice, and no more than 1000.
 	MaxKeys       int32 `protobuf:"varint,2,opt,name=max_keys,json=maxKeys,proto3" json:"max_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -570,7 +643,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[6]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +655,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[6]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +668,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{6}
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -622,14 +695,16 @@ type GetQueueResponse struct {
 	// Keys that are being reconciled.
 	InFlightKeys []*QueuedKey `protobuf:"bytes,3,rep,name=in_flight_keys,json=inFlightKeys,proto3" json:"in_flight_keys,omitempty"`
 	// Keys whose last reconcile failed, those with most failures first.
-	FailingKeys   []*FailingKey `protobuf:"bytes,4,rep,name=failing_keys,json=failingKeys,proto3" json:"failing_keys,omitempty"`
+	FailingKeys []*FailingKey `protobuf:"bytes,4,rep,name=failing_keys,json=failingKeys,proto3" json:"failing_keys,omitempty"`
+	// Keys that wait for a cache, those that have waited longest first.
+	WaitingKeys   []*WaitingKey `protobuf:"bytes,5,rep,name=waiting_keys,json=waitingKeys,proto3" json:"waiting_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[7]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +716,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[7]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +729,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{7}
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetQueueResponse) GetQueue() *Queue {
@@ -685,6 +760,13 @@ func (x *GetQueueResponse) GetFailingKeys() []*FailingKey {
 	return nil
 }
 
+func (x *GetQueueResponse) GetWaitingKeys() []*WaitingKey {
+	if x != nil {
+		return x.WaitingKeys
+	}
+	return nil
+}
+
 // Request of SyncObject.
 type SyncObjectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -702,7 +784,7 @@ type SyncObjectRequest struct {
 
 func (x *SyncObjectRequest) Reset() {
 	*x = SyncObjectRequest{}
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[8]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +796,7 @@ func (x *SyncObjectRequest) String() string {
 func (*SyncObjectRequest) ProtoMessage() {}
 
 func (x *SyncObjectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[8]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +809,7 @@ func (x *SyncObjectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncObjectRequest.ProtoReflect.Descriptor instead.
 func (*SyncObjectRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{8}
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SyncObjectRequest) GetController() string {
@@ -781,7 +863,7 @@ type SyncObjectResponse struct {
 
 func (x *SyncObjectResponse) Reset() {
 	*x = SyncObjectResponse{}
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[9]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +875,7 @@ func (x *SyncObjectResponse) String() string {
 func (*SyncObjectResponse) ProtoMessage() {}
 
 func (x *SyncObjectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[9]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +888,7 @@ func (x *SyncObjectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncObjectResponse.ProtoReflect.Descriptor instead.
 func (*SyncObjectResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{9}
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SyncObjectResponse) GetOutcome() SyncOutcome {
@@ -862,7 +944,7 @@ var File_coxswain_admin_v1_queues_proto protoreflect.FileDescriptor
 
 const file_coxswain_admin_v1_queues_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecoxswain/admin/v1/queues.proto\x12\x11coxswain.admin.v1\x1a#coxswain/admin/v1/controllers.proto\x1a\x1dcoxswain/admin/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x03\n" +
+	"\x1ecoxswain/admin/v1/queues.proto\x12\x11coxswain.admin.v1\x1a#coxswain/admin/v1/controllers.proto\x1a\x1dcoxswain/admin/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x03\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -878,10 +960,16 @@ const file_coxswain_admin_v1_queues_proto_rawDesc = "" +
 	"\x0flongest_running\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x0elongestRunning\x12\x14\n" +
 	"\x05syncs\x18\v \x01(\x03R\x05syncs\x12\x16\n" +
-	"\x06errors\x18\f \x01(\x03R\x06errors\"n\n" +
+	"\x06errors\x18\f \x01(\x03R\x06errors\x12\x18\n" +
+	"\awaiting\x18\r \x01(\x03R\awaiting\"n\n" +
 	"\tQueuedKey\x124\n" +
 	"\x06object\x18\x01 \x01(\v2\x1c.coxswain.admin.v1.ObjectKeyR\x06object\x12+\n" +
-	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\"\xa8\x01\n" +
+	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\"\x87\x01\n" +
+	"\n" +
+	"WaitingKey\x124\n" +
+	"\x06object\x18\x01 \x01(\v2\x1c.coxswain.admin.v1.ObjectKeyR\x06object\x12+\n" +
+	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xa8\x01\n" +
 	"\n" +
 	"FailingKey\x124\n" +
 	"\x06object\x18\x01 \x01(\v2\x1c.coxswain.admin.v1.ObjectKeyR\x06object\x12\x1a\n" +
@@ -904,13 +992,14 @@ const file_coxswain_admin_v1_queues_proto_rawDesc = "" +
 	"total_size\x18\x03 \x01(\x05R\ttotalSize\"@\n" +
 	"\x0fGetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
-	"\bmax_keys\x18\x02 \x01(\x05R\amaxKeys\"\x87\x02\n" +
+	"\bmax_keys\x18\x02 \x01(\x05R\amaxKeys\"\xc9\x02\n" +
 	"\x10GetQueueResponse\x12.\n" +
 	"\x05queue\x18\x01 \x01(\v2\x18.coxswain.admin.v1.QueueR\x05queue\x12=\n" +
 	"\voldest_keys\x18\x02 \x03(\v2\x1c.coxswain.admin.v1.QueuedKeyR\n" +
 	"oldestKeys\x12B\n" +
 	"\x0ein_flight_keys\x18\x03 \x03(\v2\x1c.coxswain.admin.v1.QueuedKeyR\finFlightKeys\x12@\n" +
-	"\ffailing_keys\x18\x04 \x03(\v2\x1d.coxswain.admin.v1.FailingKeyR\vfailingKeys\"\x99\x01\n" +
+	"\ffailing_keys\x18\x04 \x03(\v2\x1d.coxswain.admin.v1.FailingKeyR\vfailingKeys\x12@\n" +
+	"\fwaiting_keys\x18\x05 \x03(\v2\x1d.coxswain.admin.v1.WaitingKeyR\vwaitingKeys\"\x99\x01\n" +
 	"\x11SyncObjectRequest\x12\x1e\n" +
 	"\n" +
 	"controller\x18\x01 \x01(\tR\n" +
@@ -954,53 +1043,57 @@ func file_coxswain_admin_v1_queues_proto_rawDescGZIP() []byte {
 }
 
 var file_coxswain_admin_v1_queues_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coxswain_admin_v1_queues_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_coxswain_admin_v1_queues_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_coxswain_admin_v1_queues_proto_goTypes = []any{
 	(SyncOutcome)(0),              // 0: coxswain.admin.v1.SyncOutcome
 	(*Queue)(nil),                 // 1: coxswain.admin.v1.Queue
 	(*QueuedKey)(nil),             // 2: coxswain.admin.v1.QueuedKey
-	(*FailingKey)(nil),            // 3: coxswain.admin.v1.FailingKey
-	(*QueueFilter)(nil),           // 4: coxswain.admin.v1.QueueFilter
-	(*ListQueuesRequest)(nil),     // 5: coxswain.admin.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),    // 6: coxswain.admin.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),       // 7: coxswain.admin.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),      // 8: coxswain.admin.v1.GetQueueResponse
-	(*SyncObjectRequest)(nil),     // 9: coxswain.admin.v1.SyncObjectRequest
-	(*SyncObjectResponse)(nil),    // 10: coxswain.admin.v1.SyncObjectResponse
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
-	(*ObjectKey)(nil),             // 12: coxswain.admin.v1.ObjectKey
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*Action)(nil),                // 14: coxswain.admin.v1.Action
+	(*WaitingKey)(nil),            // 3: coxswain.admin.v1.WaitingKey
+	(*FailingKey)(nil),            // 4: coxswain.admin.v1.FailingKey
+	(*QueueFilter)(nil),           // 5: coxswain.admin.v1.QueueFilter
+	(*ListQueuesRequest)(nil),     // 6: coxswain.admin.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),    // 7: coxswain.admin.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),       // 8: coxswain.admin.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),      // 9: coxswain.admin.v1.GetQueueResponse
+	(*SyncObjectRequest)(nil),     // 10: coxswain.admin.v1.SyncObjectRequest
+	(*SyncObjectResponse)(nil),    // 11: coxswain.admin.v1.SyncObjectResponse
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*ObjectKey)(nil),             // 13: coxswain.admin.v1.ObjectKey
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*Action)(nil),                // 15: coxswain.admin.v1.Action
 }
 var file_coxswain_admin_v1_queues_proto_depIdxs = []int32{
-	11, // 0: coxswain.admin.v1.Queue.oldest_queued_age:type_name -> google.protobuf.Duration
-	11, // 1: coxswain.admin.v1.Queue.longest_running:type_name -> google.protobuf.Duration
-	12, // 2: coxswain.admin.v1.QueuedKey.object:type_name -> coxswain.admin.v1.ObjectKey
-	11, // 3: coxswain.admin.v1.QueuedKey.age:type_name -> google.protobuf.Duration
-	12, // 4: coxswain.admin.v1.FailingKey.object:type_name -> coxswain.admin.v1.ObjectKey
-	13, // 5: coxswain.admin.v1.FailingKey.time:type_name -> google.protobuf.Timestamp
-	4,  // 6: coxswain.admin.v1.ListQueuesRequest.filter:type_name -> coxswain.admin.v1.QueueFilter
-	1,  // 7: coxswain.admin.v1.ListQueuesResponse.queues:type_name -> coxswain.admin.v1.Queue
-	1,  // 8: coxswain.admin.v1.GetQueueResponse.queue:type_name -> coxswain.admin.v1.Queue
-	2,  // 9: coxswain.admin.v1.GetQueueResponse.oldest_keys:type_name -> coxswain.admin.v1.QueuedKey
-	2,  // 10: coxswain.admin.v1.GetQueueResponse.in_flight_keys:type_name -> coxswain.admin.v1.QueuedKey
-	3,  // 11: coxswain.admin.v1.GetQueueResponse.failing_keys:type_name -> coxswain.admin.v1.FailingKey
-	12, // 12: coxswain.admin.v1.SyncObjectRequest.object:type_name -> coxswain.admin.v1.ObjectKey
-	0,  // 13: coxswain.admin.v1.SyncObjectResponse.outcome:type_name -> coxswain.admin.v1.SyncOutcome
-	14, // 14: coxswain.admin.v1.SyncObjectResponse.actions:type_name -> coxswain.admin.v1.Action
-	11, // 15: coxswain.admin.v1.SyncObjectResponse.requeue_after:type_name -> google.protobuf.Duration
-	11, // 16: coxswain.admin.v1.SyncObjectResponse.duration:type_name -> google.protobuf.Duration
-	5,  // 17: coxswain.admin.v1.QueueService.ListQueues:input_type -> coxswain.admin.v1.ListQueuesRequest
-	7,  // 18: coxswain.admin.v1.QueueService.GetQueue:input_type -> coxswain.admin.v1.GetQueueRequest
-	9,  // 19: coxswain.admin.v1.QueueService.SyncObject:input_type -> coxswain.admin.v1.SyncObjectRequest
-	6,  // 20: coxswain.admin.v1.QueueService.ListQueues:output_type -> coxswain.admin.v1.ListQueuesResponse
-	8,  // 21: coxswain.admin.v1.QueueService.GetQueue:output_type -> coxswain.admin.v1.GetQueueResponse
-	10, // 22: coxswain.admin.v1.QueueService.SyncObject:output_type -> coxswain.admin.v1.SyncObjectResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	12, // 0: coxswain.admin.v1.Queue.oldest_queued_age:type_name -> google.protobuf.Duration
+	12, // 1: coxswain.admin.v1.Queue.longest_running:type_name -> google.protobuf.Duration
+	13, // 2: coxswain.admin.v1.QueuedKey.object:type_name -> coxswain.admin.v1.ObjectKey
+	12, // 3: coxswain.admin.v1.QueuedKey.age:type_name -> google.protobuf.Duration
+	13, // 4: coxswain.admin.v1.WaitingKey.object:type_name -> coxswain.admin.v1.ObjectKey
+	12, // 5: coxswain.admin.v1.WaitingKey.age:type_name -> google.protobuf.Duration
+	13, // 6: coxswain.admin.v1.FailingKey.object:type_name -> coxswain.admin.v1.ObjectKey
+	14, // 7: coxswain.admin.v1.FailingKey.time:type_name -> google.protobuf.Timestamp
+	5,  // 8: coxswain.admin.v1.ListQueuesRequest.filter:type_name -> coxswain.admin.v1.QueueFilter
+	1,  // 9: coxswain.admin.v1.ListQueuesResponse.queues:type_name -> coxswain.admin.v1.Queue
+	1,  // 10: coxswain.admin.v1.GetQueueResponse.queue:type_name -> coxswain.admin.v1.Queue
+	2,  // 11: coxswain.admin.v1.GetQueueResponse.oldest_keys:type_name -> coxswain.admin.v1.QueuedKey
+	2,  // 12: coxswain.admin.v1.GetQueueResponse.in_flight_keys:type_name -> coxswain.admin.v1.QueuedKey
+	4,  // 13: coxswain.admin.v1.GetQueueResponse.failing_keys:type_name -> coxswain.admin.v1.FailingKey
+	3,  // 14: coxswain.admin.v1.GetQueueResponse.waiting_keys:type_name -> coxswain.admin.v1.WaitingKey
+	13, // 15: coxswain.admin.v1.SyncObjectRequest.object:type_name -> coxswain.admin.v1.ObjectKey
+	0,  // 16: coxswain.admin.v1.SyncObjectResponse.outcome:type_name -> coxswain.admin.v1.SyncOutcome
+	15, // 17: coxswain.admin.v1.SyncObjectResponse.actions:type_name -> coxswain.admin.v1.Action
+	12, // 18: coxswain.admin.v1.SyncObjectResponse.requeue_after:type_name -> google.protobuf.Duration
+	12, // 19: coxswain.admin.v1.SyncObjectResponse.duration:type_name -> google.protobuf.Duration
+	6,  // 20: coxswain.admin.v1.QueueService.ListQueues:input_type -> coxswain.admin.v1.ListQueuesRequest
+	8,  // 21: coxswain.admin.v1.QueueService.GetQueue:input_type -> coxswain.admin.v1.GetQueueRequest
+	10, // 22: coxswain.admin.v1.QueueService.SyncObject:input_type -> coxswain.admin.v1.SyncObjectRequest
+	7,  // 23: coxswain.admin.v1.QueueService.ListQueues:output_type -> coxswain.admin.v1.ListQueuesResponse
+	9,  // 24: coxswain.admin.v1.QueueService.GetQueue:output_type -> coxswain.admin.v1.GetQueueResponse
+	11, // 25: coxswain.admin.v1.QueueService.SyncObject:output_type -> coxswain.admin.v1.SyncObjectResponse
+	23, // [23:26] is the sub-list for method output_type
+	20, // [20:23] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_coxswain_admin_v1_queues_proto_init() }
@@ -1016,7 +1109,7 @@ func file_coxswain_admin_v1_queues_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coxswain_admin_v1_queues_proto_rawDesc), len(file_coxswain_admin_v1_queues_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -448,7 +448,7 @@ class ReconcileRequeued(_message.Message):
     """Why."""
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
-        """After how long."""
+        """After how long; zero when it waits for a cache, which nobody can tell the end of."""
 
     def __init__(
         self,

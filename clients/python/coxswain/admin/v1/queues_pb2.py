@@ -28,7 +28,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63oxswain/admin/v1/queues.proto\x12\x11\x63oxswain.admin.v1\x1a#coxswain/admin/v1/controllers.proto\x1a\x1d\x63oxswain/admin/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x02\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\ncontroller\x18\x02 \x01(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\x12\x0f\n\x07workers\x18\x04 \x01(\x05\x12\r\n\x05\x64\x65pth\x18\x05 \x01(\x03\x12\x11\n\tin_flight\x18\x06 \x01(\x03\x12\x0f\n\x07\x64\x65layed\x18\x07 \x01(\x03\x12\x0f\n\x07\x66\x61iling\x18\x08 \x01(\x03\x12\x34\n\x11oldest_queued_age\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0flongest_running\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05syncs\x18\x0b \x01(\x03\x12\x0e\n\x06\x65rrors\x18\x0c \x01(\x03\"a\n\tQueuedKey\x12,\n\x06object\x18\x01 \x01(\x0b\x32\x1c.coxswain.admin.v1.ObjectKey\x12&\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x87\x01\n\nFailingKey\x12,\n\x06object\x18\x01 \x01(\x0b\x32\x1c.coxswain.admin.v1.ObjectKey\x12\x10\n\x08\x61ttempts\x18\x02 \x01(\x05\x12\x0f\n\x07message\x18\x03 \x01(\t\x12(\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"B\n\x0bQueueFilter\x12\x13\n\x0b\x63ontrollers\x18\x01 \x03(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\x12\x0c\n\x04\x62usy\x18\x03 \x01(\x08\"j\n\x11ListQueuesRequest\x12.\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1e.coxswain.admin.v1.QueueFilter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"k\n\x12ListQueuesResponse\x12(\n\x06queues\x18\x01 \x03(\x0b\x32\x18.coxswain.admin.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x05\"1\n\x0fGetQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08max_keys\x18\x02 \x01(\x05\"\xd9\x01\n\x10GetQueueResponse\x12\'\n\x05queue\x18\x01 \x01(\x0b\x32\x18.coxswain.admin.v1.Queue\x12\x31\n\x0boldest_keys\x18\x02 \x03(\x0b\x32\x1c.coxswain.admin.v1.QueuedKey\x12\x34\n\x0ein_flight_keys\x18\x03 \x03(\x0b\x32\x1c.coxswain.admin.v1.QueuedKey\x12\x33\n\x0c\x66\x61iling_keys\x18\x04 \x03(\x0b\x32\x1d.coxswain.admin.v1.FailingKey\"u\n\x11SyncObjectRequest\x12\x12\n\ncontroller\x18\x01 \x01(\t\x12,\n\x06object\x18\x02 \x01(\x0b\x32\x1c.coxswain.admin.v1.ObjectKey\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0f\n\x07\x65xplain\x18\x04 \x01(\x08\"\x82\x02\n\x12SyncObjectResponse\x12/\n\x07outcome\x18\x01 \x01(\x0e\x32\x1e.coxswain.admin.v1.SyncOutcome\x12*\n\x07\x61\x63tions\x18\x02 \x03(\x0b\x32\x19.coxswain.admin.v1.Action\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x30\n\rrequeue_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08\x64uration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08trace_id\x18\x06 \x01(\t\x12\r\n\x05queue\x18\x07 \x01(\t*\xcc\x01\n\x0bSyncOutcome\x12\x1c\n\x18SYNC_OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n\x11SYNC_OUTCOME_DONE\x10\x01\x12\x19\n\x15SYNC_OUTCOME_RETRYING\x10\x02\x12\x17\n\x13SYNC_OUTCOME_FAILED\x10\x03\x12\x1c\n\x18SYNC_OUTCOME_STALE_CACHE\x10\x04\x12\x1a\n\x16SYNC_OUTCOME_NO_OBJECT\x10\x05\x12\x1a\n\x16SYNC_OUTCOME_EXPLAINED\x10\x06\x32\x99\x02\n\x0cQueueService\x12Y\n\nListQueues\x12$.coxswain.admin.v1.ListQueuesRequest\x1a%.coxswain.admin.v1.ListQueuesResponse\x12S\n\x08GetQueue\x12\".coxswain.admin.v1.GetQueueRequest\x1a#.coxswain.admin.v1.GetQueueResponse\x12Y\n\nSyncObject\x12$.coxswain.admin.v1.SyncObjectRequest\x1a%.coxswain.admin.v1.SyncObjectResponseBGZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63oxswain/admin/v1/queues.proto\x12\x11\x63oxswain.admin.v1\x1a#coxswain/admin/v1/controllers.proto\x1a\x1d\x63oxswain/admin/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x02\n\x05Queue\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\ncontroller\x18\x02 \x01(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\x12\x0f\n\x07workers\x18\x04 \x01(\x05\x12\r\n\x05\x64\x65pth\x18\x05 \x01(\x03\x12\x11\n\tin_flight\x18\x06 \x01(\x03\x12\x0f\n\x07\x64\x65layed\x18\x07 \x01(\x03\x12\x0f\n\x07\x66\x61iling\x18\x08 \x01(\x03\x12\x34\n\x11oldest_queued_age\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0flongest_running\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05syncs\x18\x0b \x01(\x03\x12\x0e\n\x06\x65rrors\x18\x0c \x01(\x03\x12\x0f\n\x07waiting\x18\r \x01(\x03\"a\n\tQueuedKey\x12,\n\x06object\x18\x01 \x01(\x0b\x32\x1c.coxswain.admin.v1.ObjectKey\x12&\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"r\n\nWaitingKey\x12,\n\x06object\x18\x01 \x01(\x0b\x32\x1c.coxswain.admin.v1.ObjectKey\x12&\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x87\x01\n\nFailingKey\x12,\n\x06object\x18\x01 \x01(\x0b\x32\x1c.coxswain.admin.v1.ObjectKey\x12\x10\n\x08\x61ttempts\x18\x02 \x01(\x05\x12\x0f\n\x07message\x18\x03 \x01(\t\x12(\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"B\n\x0bQueueFilter\x12\x13\n\x0b\x63ontrollers\x18\x01 \x03(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\x12\x0c\n\x04\x62usy\x18\x03 \x01(\x08\"j\n\x11ListQueuesRequest\x12.\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1e.coxswain.admin.v1.QueueFilter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"k\n\x12ListQueuesResponse\x12(\n\x06queues\x18\x01 \x03(\x0b\x32\x18.coxswain.admin.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x05\"1\n\x0fGetQueueRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08max_keys\x18\x02 \x01(\x05\"\x8e\x02\n\x10GetQueueResponse\x12\'\n\x05queue\x18\x01 \x01(\x0b\x32\x18.coxswain.admin.v1.Queue\x12\x31\n\x0boldest_keys\x18\x02 \x03(\x0b\x32\x1c.coxswain.admin.v1.QueuedKey\x12\x34\n\x0ein_flight_keys\x18\x03 \x03(\x0b\x32\x1c.coxswain.admin.v1.QueuedKey\x12\x33\n\x0c\x66\x61iling_keys\x18\x04 \x03(\x0b\x32\x1d.coxswain.admin.v1.FailingKey\x12\x33\n\x0cwaiting_keys\x18\x05 \x03(\x0b\x32\x1d.coxswain.admin.v1.WaitingKey\"u\n\x11SyncObjectRequest\x12\x12\n\ncontroller\x18\x01 \x01(\t\x12,\n\x06object\x18\x02 \x01(\x0b\x32\x1c.coxswain.admin.v1.ObjectKey\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0f\n\x07\x65xplain\x18\x04 \x01(\x08\"\x82\x02\n\x12SyncObjectResponse\x12/\n\x07outcome\x18\x01 \x01(\x0e\x32\x1e.coxswain.admin.v1.SyncOutcome\x12*\n\x07\x61\x63tions\x18\x02 \x03(\x0b\x32\x19.coxswain.admin.v1.Action\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x30\n\rrequeue_after\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08\x64uration\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08trace_id\x18\x06 \x01(\t\x12\r\n\x05queue\x18\x07 \x01(\t*\xcc\x01\n\x0bSyncOutcome\x12\x1c\n\x18SYNC_OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n\x11SYNC_OUTCOME_DONE\x10\x01\x12\x19\n\x15SYNC_OUTCOME_RETRYING\x10\x02\x12\x17\n\x13SYNC_OUTCOME_FAILED\x10\x03\x12\x1c\n\x18SYNC_OUTCOME_STALE_CACHE\x10\x04\x12\x1a\n\x16SYNC_OUTCOME_NO_OBJECT\x10\x05\x12\x1a\n\x16SYNC_OUTCOME_EXPLAINED\x10\x06\x32\x99\x02\n\x0cQueueService\x12Y\n\nListQueues\x12$.coxswain.admin.v1.ListQueuesRequest\x1a%.coxswain.admin.v1.ListQueuesResponse\x12S\n\x08GetQueue\x12\".coxswain.admin.v1.GetQueueRequest\x1a#.coxswain.admin.v1.GetQueueResponse\x12Y\n\nSyncObject\x12$.coxswain.admin.v1.SyncObjectRequest\x1a%.coxswain.admin.v1.SyncObjectResponseBGZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,28 +36,30 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'coxswain.admin.v1.queues_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'ZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1'
-  _globals['_SYNCOUTCOME']._serialized_start=1644
-  _globals['_SYNCOUTCOME']._serialized_end=1848
+  _globals['_SYNCOUTCOME']._serialized_start=1830
+  _globals['_SYNCOUTCOME']._serialized_end=2034
   _globals['_QUEUE']._serialized_start=187
-  _globals['_QUEUE']._serialized_end=468
-  _globals['_QUEUEDKEY']._serialized_start=470
-  _globals['_QUEUEDKEY']._serialized_end=567
-  _globals['_FAILINGKEY']._serialized_start=570
-  _globals['_FAILINGKEY']._serialized_end=705
-  _globals['_QUEUEFILTER']._serialized_start=707
-  _globals['_QUEUEFILTER']._serialized_end=773
-  _globals['_LISTQUEUESREQUEST']._serialized_start=775
-  _globals['_LISTQUEUESREQUEST']._serialized_end=881
-  _globals['_LISTQUEUESRESPONSE']._serialized_start=883
-  _globals['_LISTQUEUESRESPONSE']._serialized_end=990
-  _globals['_GETQUEUEREQUEST']._serialized_start=992
-  _globals['_GETQUEUEREQUEST']._serialized_end=1041
-  _globals['_GETQUEUERESPONSE']._serialized_start=1044
-  _globals['_GETQUEUERESPONSE']._serialized_end=1261
-  _globals['_SYNCOBJECTREQUEST']._serialized_start=1263
-  _globals['_SYNCOBJECTREQUEST']._serialized_end=1380
-  _globals['_SYNCOBJECTRESPONSE']._serialized_start=1383
-  _globals['_SYNCOBJECTRESPONSE']._serialized_end=1641
-  _globals['_QUEUESERVICE']._serialized_start=1851
-  _globals['_QUEUESERVICE']._serialized_end=2132
+  _globals['_QUEUE']._serialized_end=485
+  _globals['_QUEUEDKEY']._serialized_start=487
+  _globals['_QUEUEDKEY']._serialized_end=584
+  _globals['_WAITINGKEY']._serialized_start=586
+  _globals['_WAITINGKEY']._serialized_end=700
+  _globals['_FAILINGKEY']._serialized_start=703
+  _globals['_FAILINGKEY']._serialized_end=838
+  _globals['_QUEUEFILTER']._serialized_start=840
+  _globals['_QUEUEFILTER']._serialized_end=906
+  _globals['_LISTQUEUESREQUEST']._serialized_start=908
+  _globals['_LISTQUEUESREQUEST']._serialized_end=1014
+  _globals['_LISTQUEUESRESPONSE']._serialized_start=1016
+  _globals['_LISTQUEUESRESPONSE']._serialized_end=1123
+  _globals['_GETQUEUEREQUEST']._serialized_start=1125
+  _globals['_GETQUEUEREQUEST']._serialized_end=1174
+  _globals['_GETQUEUERESPONSE']._serialized_start=1177
+  _globals['_GETQUEUERESPONSE']._serialized_end=1447
+  _globals['_SYNCOBJECTREQUEST']._serialized_start=1449
+  _globals['_SYNCOBJECTREQUEST']._serialized_end=1566
+  _globals['_SYNCOBJECTRESPONSE']._serialized_start=1569
+  _globals['_SYNCOBJECTRESPONSE']._serialized_end=1827
+  _globals['_QUEUESERVICE']._serialized_start=2037
+  _globals['_QUEUESERVICE']._serialized_end=2318
 # @@protoc_insertion_point(module_scope)

@@ -81,6 +81,7 @@ class Queue(_message.Message):
     LONGEST_RUNNING_FIELD_NUMBER: _builtins.int
     SYNCS_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name, as in the label `name` of the `workqueue_*` metrics."""
     controller: _builtins.str
@@ -101,6 +102,8 @@ class Queue(_message.Message):
     """Reconciles since the controller started last, failed ones included."""
     errors: _builtins.int
     """Reconciles that failed since the controller started last."""
+    waiting: _builtins.int
+    """Keys that wait for a cache to show what was written for them last. They are queued when it does."""
     @_builtins.property
     def oldest_queued_age(self) -> _duration_pb2.Duration:
         """For how long the oldest waiting key has waited; absent when none waits."""
@@ -124,10 +127,11 @@ class Queue(_message.Message):
         longest_running: _duration_pb2.Duration | None = ...,
         syncs: _builtins.int = ...,
         errors: _builtins.int = ...,
+        waiting: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["longest_running", b"longest_running", "oldest_queued_age", b"oldest_queued_age"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "delayed", b"delayed", "depth", b"depth", "errors", b"errors", "failing", b"failing", "in_flight", b"in_flight", "longest_running", b"longest_running", "name", b"name", "oldest_queued_age", b"oldest_queued_age", "resource", b"resource", "syncs", b"syncs", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "delayed", b"delayed", "depth", b"depth", "errors", b"errors", "failing", b"failing", "in_flight", b"in_flight", "longest_running", b"longest_running", "name", b"name", "oldest_queued_age", b"oldest_queued_age", "resource", b"resource", "syncs", b"syncs", "waiting", b"waiting", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -162,6 +166,40 @@ class QueuedKey(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___QueuedKey: _TypeAlias = QueuedKey  # noqa: Y015
+
+@_typing.final
+class WaitingKey(_message.Message):
+    """A key that waits for a cache, and is in the queue only once that has caught up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECT_FIELD_NUMBER: _builtins.int
+    AGE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """What it waits for: `waits for the cache of RESOURCE`, the resource as kubectl writes it."""
+    @_builtins.property
+    def object(self) -> _controllers_pb2.ObjectKey:
+        """The object."""
+
+    @_builtins.property
+    def age(self) -> _duration_pb2.Duration:
+        """For how long it has waited."""
+
+    def __init__(
+        self,
+        *,
+        object: _controllers_pb2.ObjectKey | None = ...,
+        age: _duration_pb2.Duration | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "object", b"object"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "object", b"object", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitingKey: _TypeAlias = WaitingKey  # noqa: Y015
 
 @_typing.final
 class FailingKey(_message.Message):
@@ -308,7 +346,7 @@ class GetQueueRequest(_message.Message):
     name: _builtins.str
     """Name."""
     max_keys: _builtins.int
-    """At most this many oldest keys, and as many failing ones; 0 for the server's choice, and no more than 1000."""
+    """At most this many oldest keys, and as many waiting and failing ones; 0 for the server's choice, and no more than 1000."""
     def __init__(
         self,
         *,
@@ -333,6 +371,7 @@ class GetQueueResponse(_message.Message):
     OLDEST_KEYS_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_KEYS_FIELD_NUMBER: _builtins.int
     FAILING_KEYS_FIELD_NUMBER: _builtins.int
+    WAITING_KEYS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queue(self) -> Global___Queue:
         """The queue."""
@@ -349,6 +388,10 @@ class GetQueueResponse(_message.Message):
     def failing_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailingKey]:
         """Keys whose last reconcile failed, those with most failures first."""
 
+    @_builtins.property
+    def waiting_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingKey]:
+        """Keys that wait for a cache, those that have waited longest first."""
+
     def __init__(
         self,
         *,
@@ -356,10 +399,11 @@ class GetQueueResponse(_message.Message):
         oldest_keys: _abc.Iterable[Global___QueuedKey] | None = ...,
         in_flight_keys: _abc.Iterable[Global___QueuedKey] | None = ...,
         failing_keys: _abc.Iterable[Global___FailingKey] | None = ...,
+        waiting_keys: _abc.Iterable[Global___WaitingKey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failing_keys", b"failing_keys", "in_flight_keys", b"in_flight_keys", "oldest_keys", b"oldest_keys", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failing_keys", b"failing_keys", "in_flight_keys", b"in_flight_keys", "oldest_keys", b"oldest_keys", "queue", b"queue", "waiting_keys", b"waiting_keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -376,7 +376,7 @@ export type ReconcileRequeued = Message<"coxswain.admin.v1.ReconcileRequeued"> &
   cause: RequeueCause;
 
   /**
-   * After how long.
+   * After how long; zero when it waits for a cache, which nobody can tell the end of.
    *
    * @generated from field: google.protobuf.Duration delay = 3;
    */

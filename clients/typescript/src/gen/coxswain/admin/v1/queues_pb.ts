@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file coxswain/admin/v1/queues.proto.
  */
 export const file_coxswain_admin_v1_queues: GenFile = /*@__PURE__*/
-  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9xdWV1ZXMucHJvdG8SEWNveHN3YWluLmFkbWluLnYxIpkCCgVRdWV1ZRIMCgRuYW1lGAEgASgJEhIKCmNvbnRyb2xsZXIYAiABKAkSEAoIcmVzb3VyY2UYAyABKAkSDwoHd29ya2VycxgEIAEoBRINCgVkZXB0aBgFIAEoAxIRCglpbl9mbGlnaHQYBiABKAMSDwoHZGVsYXllZBgHIAEoAxIPCgdmYWlsaW5nGAggASgDEjQKEW9sZGVzdF9xdWV1ZWRfYWdlGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjIKD2xvbmdlc3RfcnVubmluZxgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzeW5jcxgLIAEoAxIOCgZlcnJvcnMYDCABKAMiYQoJUXVldWVkS2V5EiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRImCgNhZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ihwEKCkZhaWxpbmdLZXkSLAoGb2JqZWN0GAEgASgLMhwuY294c3dhaW4uYWRtaW4udjEuT2JqZWN0S2V5EhAKCGF0dGVtcHRzGAIgASgFEg8KB21lc3NhZ2UYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiQgoLUXVldWVGaWx0ZXISEwoLY29udHJvbGxlcnMYASADKAkSEAoIcmVzb3VyY2UYAiABKAkSDAoEYnVzeRgDIAEoCCJqChFMaXN0UXVldWVzUmVxdWVzdBIuCgZmaWx0ZXIYASABKAsyHi5jb3hzd2Fpbi5hZG1pbi52MS5RdWV1ZUZpbHRlchIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJrChJMaXN0UXVldWVzUmVzcG9uc2USKAoGcXVldWVzGAEgAygLMhguY294c3dhaW4uYWRtaW4udjEuUXVldWUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUiMQoPR2V0UXVldWVSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIbWF4X2tleXMYAiABKAUi2QEKEEdldFF1ZXVlUmVzcG9uc2USJwoFcXVldWUYASABKAsyGC5jb3hzd2Fpbi5hZG1pbi52MS5RdWV1ZRIxCgtvbGRlc3Rfa2V5cxgCIAMoCzIcLmNveHN3YWluLmFkbWluLnYxLlF1ZXVlZEtleRI0Cg5pbl9mbGlnaHRfa2V5cxgDIAMoCzIcLmNveHN3YWluLmFkbWluLnYxLlF1ZXVlZEtleRIzCgxmYWlsaW5nX2tleXMYBCADKAsyHS5jb3hzd2Fpbi5hZG1pbi52MS5GYWlsaW5nS2V5InUKEVN5bmNPYmplY3RSZXF1ZXN0EhIKCmNvbnRyb2xsZXIYASABKAkSLAoGb2JqZWN0GAIgASgLMhwuY294c3dhaW4uYWRtaW4udjEuT2JqZWN0S2V5Eg0KBXF1ZXVlGAMgASgJEg8KB2V4cGxhaW4YBCABKAgiggIKElN5bmNPYmplY3RSZXNwb25zZRIvCgdvdXRjb21lGAEgASgOMh4uY294c3dhaW4uYWRtaW4udjEuU3luY091dGNvbWUSKgoHYWN0aW9ucxgCIAMoCzIZLmNveHN3YWluLmFkbWluLnYxLkFjdGlvbhIPCgdtZXNzYWdlGAMgASgJEjAKDXJlcXVldWVfYWZ0ZXIYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIdHJhY2VfaWQYBiABKAkSDQoFcXVldWUYByABKAkqzAEKC1N5bmNPdXRjb21lEhwKGFNZTkNfT1VUQ09NRV9VTlNQRUNJRklFRBAAEhUKEVNZTkNfT1VUQ09NRV9ET05FEAESGQoVU1lOQ19PVVRDT01FX1JFVFJZSU5HEAISFwoTU1lOQ19PVVRDT01FX0ZBSUxFRBADEhwKGFNZTkNfT1VUQ09NRV9TVEFMRV9DQUNIRRAEEhoKFlNZTkNfT1VUQ09NRV9OT19PQkpFQ1QQBRIaChZTWU5DX09VVENPTUVfRVhQTEFJTkVEEAYymQIKDFF1ZXVlU2VydmljZRJZCgpMaXN0UXVldWVzEiQuY294c3dhaW4uYWRtaW4udjEuTGlzdFF1ZXVlc1JlcXVlc3QaJS5jb3hzd2Fpbi5hZG1pbi52MS5MaXN0UXVldWVzUmVzcG9uc2USUwoIR2V0UXVldWUSIi5jb3hzd2Fpbi5hZG1pbi52MS5HZXRRdWV1ZVJlcXVlc3QaIy5jb3hzd2Fpbi5hZG1pbi52MS5HZXRRdWV1ZVJlc3BvbnNlElkKClN5bmNPYmplY3QSJC5jb3hzd2Fpbi5hZG1pbi52MS5TeW5jT2JqZWN0UmVxdWVzdBolLmNveHN3YWluLmFkbWluLnYxLlN5bmNPYmplY3RSZXNwb25zZUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_controllers, file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9xdWV1ZXMucHJvdG8SEWNveHN3YWluLmFkbWluLnYxIqoCCgVRdWV1ZRIMCgRuYW1lGAEgASgJEhIKCmNvbnRyb2xsZXIYAiABKAkSEAoIcmVzb3VyY2UYAyABKAkSDwoHd29ya2VycxgEIAEoBRINCgVkZXB0aBgFIAEoAxIRCglpbl9mbGlnaHQYBiABKAMSDwoHZGVsYXllZBgHIAEoAxIPCgdmYWlsaW5nGAggASgDEjQKEW9sZGVzdF9xdWV1ZWRfYWdlGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjIKD2xvbmdlc3RfcnVubmluZxgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzeW5jcxgLIAEoAxIOCgZlcnJvcnMYDCABKAMSDwoHd2FpdGluZxgNIAEoAyJhCglRdWV1ZWRLZXkSLAoGb2JqZWN0GAEgASgLMhwuY294c3dhaW4uYWRtaW4udjEuT2JqZWN0S2V5EiYKA2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJyCgpXYWl0aW5nS2V5EiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRImCgNhZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGcmVhc29uGAMgASgJIocBCgpGYWlsaW5nS2V5EiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRIQCghhdHRlbXB0cxgCIAEoBRIPCgdtZXNzYWdlGAMgASgJEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkIKC1F1ZXVlRmlsdGVyEhMKC2NvbnRyb2xsZXJzGAEgAygJEhAKCHJlc291cmNlGAIgASgJEgwKBGJ1c3kYAyABKAgiagoRTGlzdFF1ZXVlc1JlcXVlc3QSLgoGZmlsdGVyGAEgASgLMh4uY294c3dhaW4uYWRtaW4udjEuUXVldWVGaWx0ZXISEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiawoSTGlzdFF1ZXVlc1Jlc3BvbnNlEigKBnF1ZXVlcxgBIAMoCzIYLmNveHN3YWluLmFkbWluLnYxLlF1ZXVlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRISCgp0b3RhbF9zaXplGAMgASgFIjEKD0dldFF1ZXVlUmVxdWVzdBIMCgRuYW1lGAEgASgJEhAKCG1heF9rZXlzGAIgASgFIo4CChBHZXRRdWV1ZVJlc3BvbnNlEicKBXF1ZXVlGAEgASgLMhguY294c3dhaW4uYWRtaW4udjEuUXVldWUSMQoLb2xkZXN0X2tleXMYAiADKAsyHC5jb3hzd2Fpbi5hZG1pbi52MS5RdWV1ZWRLZXkSNAoOaW5fZmxpZ2h0X2tleXMYAyADKAsyHC5jb3hzd2Fpbi5hZG1pbi52MS5RdWV1ZWRLZXkSMwoMZmFpbGluZ19rZXlzGAQgAygLMh0uY294c3dhaW4uYWRtaW4udjEuRmFpbGluZ0tleRIzCgx3YWl0aW5nX2tleXMYBSADKAsyHS5jb3hzd2Fpbi5hZG1pbi52MS5XYWl0aW5nS2V5InUKEVN5bmNPYmplY3RSZXF1ZXN0EhIKCmNvbnRyb2xsZXIYASABKAkSLAoGb2JqZWN0GAIgASgLMhwuY294c3dhaW4uYWRtaW4udjEuT2JqZWN0S2V5Eg0KBXF1ZXVlGAMgASgJEg8KB2V4cGxhaW4YBCABKAgiggIKElN5bmNPYmplY3RSZXNwb25zZRIvCgdvdXRjb21lGAEgASgOMh4uY294c3dhaW4uYWRtaW4udjEuU3luY091dGNvbWUSKgoHYWN0aW9ucxgCIAMoCzIZLmNveHN3YWluLmFkbWluLnYxLkFjdGlvbhIPCgdtZXNzYWdlGAMgASgJEjAKDXJlcXVldWVfYWZ0ZXIYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIdHJhY2VfaWQYBiABKAkSDQoFcXVldWUYByABKAkqzAEKC1N5bmNPdXRjb21lEhwKGFNZTkNfT1VUQ09NRV9VTlNQRUNJRklFRBAAEhUKEVNZTkNfT1VUQ09NRV9ET05FEAESGQoVU1lOQ19PVVRDT01FX1JFVFJZSU5HEAISFwoTU1lOQ19PVVRDT01FX0ZBSUxFRBADEhwKGFNZTkNfT1VUQ09NRV9TVEFMRV9DQUNIRRAEEhoKFlNZTkNfT1VUQ09NRV9OT19PQkpFQ1QQBRIaChZTWU5DX09VVENPTUVfRVhQTEFJTkVEEAYymQIKDFF1ZXVlU2VydmljZRJZCgpMaXN0UXVldWVzEiQuY294c3dhaW4uYWRtaW4udjEuTGlzdFF1ZXVlc1JlcXVlc3QaJS5jb3hzd2Fpbi5hZG1pbi52MS5MaXN0UXVldWVzUmVzcG9uc2USUwoIR2V0UXVldWUSIi5jb3hzd2Fpbi5hZG1pbi52MS5HZXRRdWV1ZVJlcXVlc3QaIy5jb3hzd2Fpbi5hZG1pbi52MS5HZXRRdWV1ZVJlc3BvbnNlElkKClN5bmNPYmplY3QSJC5jb3hzd2Fpbi5hZG1pbi52MS5TeW5jT2JqZWN0UmVxdWVzdBolLmNveHN3YWluLmFkbWluLnYxLlN5bmNPYmplY3RSZXNwb25zZUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_coxswain_admin_v1_controllers, file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A work queue: keys of objects to reconcile.
@@ -107,6 +107,13 @@ export type Queue = Message<"coxswain.admin.v1.Queue"> & {
    * @generated from field: int64 errors = 12;
    */
   errors: bigint;
+
+  /**
+   * Keys that wait for a cache to show what was written for them last. They are queued when it does.
+   *
+   * @generated from field: int64 waiting = 13;
+   */
+  waiting: bigint;
 };
 
 /**
@@ -143,6 +150,41 @@ export type QueuedKey = Message<"coxswain.admin.v1.QueuedKey"> & {
  */
 export const QueuedKeySchema: GenMessage<QueuedKey> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_queues, 1);
+
+/**
+ * A key that waits for a cache, and is in the queue only once that has caught up.
+ *
+ * @generated from message coxswain.admin.v1.WaitingKey
+ */
+export type WaitingKey = Message<"coxswain.admin.v1.WaitingKey"> & {
+  /**
+   * The object.
+   *
+   * @generated from field: coxswain.admin.v1.ObjectKey object = 1;
+   */
+  object?: ObjectKey | undefined;
+
+  /**
+   * For how long it has waited.
+   *
+   * @generated from field: google.protobuf.Duration age = 2;
+   */
+  age?: Duration | undefined;
+
+  /**
+   * What it waits for: `waits for the cache of RESOURCE`, the resource as kubectl writes it.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message coxswain.admin.v1.WaitingKey.
+ * Use `create(WaitingKeySchema)` to create a new message.
+ */
+export const WaitingKeySchema: GenMessage<WaitingKey> = /*@__PURE__*/
+  messageDesc(file_coxswain_admin_v1_queues, 2);
 
 /**
  * A key whose last reconcile failed.
@@ -184,7 +226,7 @@ export type FailingKey = Message<"coxswain.admin.v1.FailingKey"> & {
  * Use `create(FailingKeySchema)` to create a new message.
  */
 export const FailingKeySchema: GenMessage<FailingKey> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_queues, 2);
+  messageDesc(file_coxswain_admin_v1_queues, 3);
 
 /**
  * Restricts queues. Every condition that is set must hold.
@@ -219,7 +261,7 @@ export type QueueFilter = Message<"coxswain.admin.v1.QueueFilter"> & {
  * Use `create(QueueFilterSchema)` to create a new message.
  */
 export const QueueFilterSchema: GenMessage<QueueFilter> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_queues, 3);
+  messageDesc(file_coxswain_admin_v1_queues, 4);
 
 /**
  * Request of ListQueues.
@@ -254,7 +296,7 @@ export type ListQueuesRequest = Message<"coxswain.admin.v1.ListQueuesRequest"> &
  * Use `create(ListQueuesRequestSchema)` to create a new message.
  */
 export const ListQueuesRequestSchema: GenMessage<ListQueuesRequest> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_queues, 4);
+  messageDesc(file_coxswain_admin_v1_queues, 5);
 
 /**
  * Response of ListQueues.
@@ -289,7 +331,7 @@ export type ListQueuesResponse = Message<"coxswain.admin.v1.ListQueuesResponse">
  * Use `create(ListQueuesResponseSchema)` to create a new message.
  */
 export const ListQueuesResponseSchema: GenMessage<ListQueuesResponse> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_queues, 5);
+  messageDesc(file_coxswain_admin_v1_queues, 6);
 
 /**
  * Request of GetQueue.
@@ -305,7 +347,7 @@ export type GetQueueRequest = Message<"coxswain.admin.v1.GetQueueRequest"> & {
   name: string;
 
   /**
-   * At most this many oldest keys, and as many failing ones; 0 for the server's choice, and no more than 1000.
+   * At most this many oldest keys, and as many waiting and failing ones; 0 for the server's choice, and no more than 1000.
    *
    * @generated from field: int32 max_keys = 2;
    */
@@ -317,7 +359,7 @@ export type GetQueueRequest = Message<"coxswain.admin.v1.GetQueueRequest"> & {
  * Use `create(GetQueueRequestSchema)` to create a new message.
  */
 export const GetQueueRequestSchema: GenMessage<GetQueueRequest> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_queues, 6);
+  messageDesc(file_coxswain_admin_v1_queues, 7);
 
 /**
  * Response of GetQueue.
@@ -352,6 +394,13 @@ export type GetQueueResponse = Message<"coxswain.admin.v1.GetQueueResponse"> & {
    * @generated from field: repeated coxswain.admin.v1.FailingKey failing_keys = 4;
    */
   failingKeys: FailingKey[];
+
+  /**
+   * Keys that wait for a cache, those that have waited longest first.
+   *
+   * @generated from field: repeated coxswain.admin.v1.WaitingKey waiting_keys = 5;
+   */
+  waitingKeys: WaitingKey[];
 };
 
 /**
@@ -359,7 +408,7 @@ export type GetQueueResponse = Message<"coxswain.admin.v1.GetQueueResponse"> & {
  * Use `create(GetQueueResponseSchema)` to create a new message.
  */
 export const GetQueueResponseSchema: GenMessage<GetQueueResponse> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_queues, 7);
+  messageDesc(file_coxswain_admin_v1_queues, 8);
 
 /**
  * Request of SyncObject.
@@ -401,7 +450,7 @@ export type SyncObjectRequest = Message<"coxswain.admin.v1.SyncObjectRequest"> &
  * Use `create(SyncObjectRequestSchema)` to create a new message.
  */
 export const SyncObjectRequestSchema: GenMessage<SyncObjectRequest> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_queues, 8);
+  messageDesc(file_coxswain_admin_v1_queues, 9);
 
 /**
  * Response of SyncObject.
@@ -464,7 +513,7 @@ export type SyncObjectResponse = Message<"coxswain.admin.v1.SyncObjectResponse">
  * Use `create(SyncObjectResponseSchema)` to create a new message.
  */
 export const SyncObjectResponseSchema: GenMessage<SyncObjectResponse> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_queues, 9);
+  messageDesc(file_coxswain_admin_v1_queues, 10);
 
 /**
  * How a reconcile on demand ended.
