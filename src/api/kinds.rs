@@ -12,6 +12,7 @@ pub use super::certificates::{
     CERTIFICATE_SIGNING_REQUESTS, CLUSTER_TRUST_BUNDLES, CLUSTER_TRUST_BUNDLES_ALPHA,
     POD_CERTIFICATE_REQUESTS,
 };
+pub use super::cloud::CLOUD_SERVICES;
 pub use super::coordination::LEASES;
 pub use super::core::{
     CONFIG_MAPS, ENDING_NAMESPACES, NAMESPACES, NODES, REPLICATION_CONTROLLERS, SECRETS, SERVICE_ACCOUNTS,
@@ -47,6 +48,7 @@ pub static ALL: LazyLock<Vec<&'static Kind>> = LazyLock::new(|| {
         super::autoscaling::KINDS,
         super::batch::KINDS,
         super::certificates::KINDS,
+        super::cloud::KINDS,
         super::coordination::KINDS,
         super::core::KINDS,
         super::discovery::KINDS,

@@ -100,6 +100,24 @@ message! {
         1 => metadata: ObjectMeta,
     }
 
+    /// How a delete is asked for.
+    pub struct DeleteRequest = "k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions" {
+        /// Seconds granted to terminate.
+        1 => grace_period_seconds: Option<i64>,
+        /// Which object is meant.
+        2 => preconditions: Preconditions,
+        /// `Background`, `Foreground` or `Orphan`.
+        4 => propagation_policy: Str,
+    }
+
+    /// What must be true of an object that is deleted.
+    pub struct Preconditions = "k8s.io.apimachinery.pkg.apis.meta.v1.Preconditions" {
+        /// Its UID.
+        1 => uid: Str,
+        /// Its resource version.
+        2 => resource_version: Str,
+    }
+
     /// How the API server reports an error.
     pub struct Status = "k8s.io.apimachinery.pkg.apis.meta.v1.Status" {
         /// `Success` or `Failure`.

@@ -9,6 +9,7 @@ pub mod autoscaling;
 pub mod batch;
 pub mod certificates;
 pub mod charge;
+pub mod cloud;
 pub mod coordination;
 pub mod core;
 pub mod discovery;
@@ -37,12 +38,13 @@ pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
 
 use crate::wire::MessageRow;
 
-/// Every message that is declared in this module's files, to be compared with upstream's definitions.
+/// Every message that is declared here and in [`crate::wire`], to be compared with upstream's definitions.
 pub fn schema() -> Vec<&'static MessageRow> {
     [
         apps::SCHEMA,
         autoscaling::SCHEMA,
         charge::SCHEMA,
+        cloud::SCHEMA,
         coordination::SCHEMA,
         core::SCHEMA,
         discovery::SCHEMA,
@@ -64,6 +66,7 @@ pub fn schema() -> Vec<&'static MessageRow> {
         certificates::SCHEMA,
         batch::SCHEMA,
         crate::wire::SCHEMA,
+        crate::wire::ENVELOPE_SCHEMA,
     ]
     .concat()
 }

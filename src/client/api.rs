@@ -16,12 +16,14 @@ use tower::util::BoxCloneSyncService;
 
 use super::error::{ApiError, decode_status};
 use crate::api::autoscaling::Scale;
+use crate::api::meta::{DeleteRequest, Preconditions};
 use crate::api::subresource::{self, SubresourceForm};
 use crate::api::{AnyObject, Kind};
 use crate::model::Key;
 use crate::model::plan::{Patch, Propagation};
-use crate::wire::splice::put_bytes;
-use crate::wire::{ListPage, Uid, WireError, decode_list, unwrap_envelope, wrap_envelope};
+use crate::wire::{
+    ListPage, Message as _, Str, Uid, WireError, decode_list, envelope_kind, unwrap_envelope, wrap_envelope,
+};
 
 /// The error of the layers below: whatever they give, shared so that it can be cloned into a log and a retry.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -488,40 +490,23 @@ fn decode_form(
         .map_err(|error| ApiError::Malformed { request: label.to_owned(), what: error.to_string() })
 }
 
-/// The `kind` that an envelope names.
-fn envelope_kind(body: &Bytes) -> Option<&str> {
-    let rest = body.strip_prefix(crate::wire::ENVELOPE_MAGIC.as_slice())?;
-    match crate::wire::splice::get(rest, &[1, 2]) {
-        Ok(Some(value)) => value.text().ok(),
-        _ => None,
-    }
-}
-
-/// `meta/v1 DeleteOptions`: grace 1, preconditions 2 (uid 1, resourceVersion 2), propagationPolicy 4.
+/// A delete's body, without its envelope.
 fn encode_delete_options(options: &DeleteOptions) -> Vec<u8> {
-    let mut out = Vec::new();
-    if let Some(seconds) = options.grace_period_seconds {
-        crate::wire::splice::put_varint_field(&mut out, 1, seconds as u64);
-    }
-    let mut preconditions = Vec::new();
-    if let Some(uid) = &options.uid {
-        put_bytes(&mut preconditions, 1, uid.as_bytes());
-    }
-    if let Some(version) = &options.resource_version {
-        put_bytes(&mut preconditions, 2, version.as_bytes());
-    }
-    if !preconditions.is_empty() {
-        put_bytes(&mut out, 2, &preconditions);
-    }
-    if let Some(propagation) = options.propagation {
-        let policy = match propagation {
-            Propagation::Background => "Background",
-            Propagation::Foreground => "Foreground",
-            Propagation::Orphan => "Orphan",
-        };
-        put_bytes(&mut out, 4, policy.as_bytes());
-    }
-    out
+    let text = |text: &Option<String>| text.as_deref().map(Str::from).unwrap_or_default();
+    let propagation = options.propagation.map_or("", |propagation| match propagation {
+        Propagation::Background => "Background",
+        Propagation::Foreground => "Foreground",
+        Propagation::Orphan => "Orphan",
+    });
+    let request = DeleteRequest {
+        grace_period_seconds: options.grace_period_seconds,
+        preconditions: Preconditions {
+            uid: text(&options.uid),
+            resource_version: text(&options.resource_version),
+        },
+        propagation_policy: propagation.into(),
+    };
+    request.to_bytes()
 }
 
 /// Turns an answer that is not a success into its error.

@@ -61,7 +61,7 @@ fn retired(name: &str) -> Option<&'static (&'static str, &'static str)> {
 #[test]
 fn names_are_words_that_everybody_knows() {
     let mut complaints = Vec::new();
-    for (path, text) in sources("src") {
+    for (path, text) in ["src", "tests", "benches"].into_iter().flat_map(sources) {
         for (at, line) in code(&text) {
             let of_type = declared(line, &["struct", "enum", "trait", "type", "mod"])
                 .filter(|name| !KUBERNETES_OWN.contains(name));

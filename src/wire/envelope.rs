@@ -6,7 +6,65 @@ use bytes::Bytes;
 
 use super::labels::map_entry_of;
 use super::reader::{Reader, WireError};
-use super::splice::put_bytes;
+use super::splice::{get, put_bytes};
+use super::text::Str;
+use super::types::Raw;
+use super::{field, message, path};
+
+message! {
+    schema SCHEMA;
+
+    /// What an object travels in.
+    pub(crate) struct Envelope = "k8s.io.apimachinery.pkg.runtime.Unknown" {
+        1 => type_meta: TypeMeta,
+        2 => raw: Raw,
+    }
+
+    /// What the object is.
+    pub(crate) struct TypeMeta = "k8s.io.apimachinery.pkg.runtime.TypeMeta" {
+        1 => api_version: Str,
+        2 => kind: Str,
+    }
+
+    /// A list; those of all kinds are alike.
+    pub(crate) struct AnyList = "k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadataList" {
+        1 => metadata: ListMeta,
+    } + named {
+        2 => items,
+    }
+
+    /// Metadata of a list.
+    pub(crate) struct ListMeta = "k8s.io.apimachinery.pkg.apis.meta.v1.ListMeta" {
+        2 => resource_version: Str,
+        3 => r#continue: Str,
+    }
+
+    /// An event of a watch.
+    pub(crate) struct WatchEvent = "k8s.io.apimachinery.pkg.apis.meta.v1.WatchEvent" {
+        1 => r#type: Str,
+        2 => object: RawExtension,
+    }
+
+    /// An object within another.
+    pub(crate) struct RawExtension = "k8s.io.apimachinery.pkg.runtime.RawExtension" {
+        1 => raw: Raw,
+    }
+
+    /// What identifies an object.
+    pub(crate) struct HeadMeta = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta" {
+        1 => name: Str,
+        3 => namespace: Str,
+        5 => uid: Str,
+        6 => resource_version: Str,
+    } + named {
+        12 => annotations,
+    }
+
+    /// An object: each has its metadata in front.
+    pub(crate) struct AnyHead = "k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata" {
+        1 => metadata: HeadMeta,
+    }
+}
 
 /// The four bytes in front of every protobuf object at rest and in transit.
 pub const ENVELOPE_MAGIC: &[u8; 4] = b"k8s\0";
@@ -19,7 +77,7 @@ pub fn unwrap_envelope(bytes: &Bytes) -> Result<Bytes, WireError> {
     let mut reader = Reader::new(rest);
     let mut raw: &[u8] = &[];
     while let Some((number, value)) = reader.next_field()? {
-        if number == 2 {
+        if number == field!(Envelope, raw) {
             raw = value.bytes()?;
         }
     }
@@ -29,13 +87,19 @@ pub fn unwrap_envelope(bytes: &Bytes) -> Result<Bytes, WireError> {
 /// An envelope around an encoded object, as a request body.
 pub fn wrap_envelope(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
     let mut type_meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
-    put_bytes(&mut type_meta, 1, api_version.as_bytes());
-    put_bytes(&mut type_meta, 2, kind.as_bytes());
+    put_bytes(&mut type_meta, field!(TypeMeta, apiVersion), api_version.as_bytes());
+    put_bytes(&mut type_meta, field!(TypeMeta, kind), kind.as_bytes());
     let mut out = Vec::with_capacity(object.len() + type_meta.len() + 16);
     out.extend_from_slice(ENVELOPE_MAGIC);
-    put_bytes(&mut out, 1, &type_meta);
-    put_bytes(&mut out, 2, object);
+    put_bytes(&mut out, field!(Envelope, typeMeta), &type_meta);
+    put_bytes(&mut out, field!(Envelope, raw), object);
     out
+}
+
+/// The `kind` that an envelope names.
+pub fn envelope_kind(bytes: &[u8]) -> Option<&str> {
+    let rest = bytes.strip_prefix(ENVELOPE_MAGIC.as_slice())?;
+    get(rest, path!(Envelope, typeMeta.kind)).ok()??.text().ok()
 }
 
 /// One page of a list.
@@ -51,21 +115,25 @@ pub struct ListPage {
 
 /// Takes a list (without envelope) apart.
 pub fn decode_list(list: &Bytes) -> Result<ListPage, WireError> {
+    const METADATA: u32 = field!(AnyList, metadata);
+    const ITEMS: u32 = field!(AnyList, items);
+    const VERSION: u32 = field!(ListMeta, resourceVersion);
+    const CONTINUE: u32 = field!(ListMeta, continue);
     let mut page = ListPage::default();
     let mut reader = Reader::new(list);
     while let Some((number, value)) = reader.next_field()? {
         match number {
-            1 => {
+            METADATA => {
                 let mut meta = Reader::new(value.bytes()?);
                 while let Some((number, value)) = meta.next_field()? {
                     match number {
-                        2 => value.text()?.clone_into(&mut page.resource_version),
-                        3 => value.text()?.clone_into(&mut page.continue_token),
+                        VERSION => value.text()?.clone_into(&mut page.resource_version),
+                        CONTINUE => value.text()?.clone_into(&mut page.continue_token),
                         _ => {}
                     }
                 }
             }
-            2 => page.items.push(list.slice_ref(value.bytes()?)),
+            ITEMS => page.items.push(list.slice_ref(value.bytes()?)),
             _ => {}
         }
     }
@@ -115,15 +183,17 @@ pub struct WatchFrame {
 impl WatchFrame {
     /// Decodes a frame, sharing its buffer.
     pub fn decode(frame: &Bytes) -> Result<Self, WireError> {
+        const TYPE: u32 = field!(WatchEvent, type);
+        const OBJECT: u32 = field!(WatchEvent, object);
         let mut event = Self::default();
         let mut reader = Reader::new(frame);
         while let Some((number, value)) = reader.next_field()? {
             match number {
-                1 => event.kind = EventType::parse(value.bytes()?),
-                2 => {
+                TYPE => event.kind = EventType::parse(value.bytes()?),
+                OBJECT => {
                     let mut extension = Reader::new(value.bytes()?);
                     while let Some((number, value)) = extension.next_field()? {
-                        if number == 1 {
+                        if number == field!(RawExtension, raw) {
                             event.object = unwrap_envelope(&frame.slice_ref(value.bytes()?))?;
                         }
                     }
@@ -151,22 +221,26 @@ pub struct ObjectHead<'a> {
 }
 
 impl<'a> ObjectHead<'a> {
-    /// Reads an object without envelope: its metadata is field 1, as in every Kubernetes object.
+    /// Reads an object without envelope.
     pub fn read(object: &'a [u8]) -> Result<Self, WireError> {
+        const NAME: u32 = field!(HeadMeta, name);
+        const NAMESPACE: u32 = field!(HeadMeta, namespace);
+        const UID: u32 = field!(HeadMeta, uid);
+        const VERSION: u32 = field!(HeadMeta, resourceVersion);
         let mut head = Self::default();
         let mut reader = Reader::new(object);
         while let Some((number, value)) = reader.next_field()? {
-            if number == 1 {
+            if number == field!(AnyHead, metadata) {
                 head.metadata = value.bytes()?;
             }
         }
         let mut reader = Reader::new(head.metadata);
         while let Some((number, value)) = reader.next_field()? {
             match number {
-                1 => head.name = value.text()?,
-                3 => head.namespace = value.text()?,
-                5 => head.uid = value.text()?,
-                6 => head.resource_version = value.text()?,
+                NAME => head.name = value.text()?,
+                NAMESPACE => head.namespace = value.text()?,
+                UID => head.uid = value.text()?,
+                VERSION => head.resource_version = value.text()?,
                 _ => {}
             }
         }
@@ -177,7 +251,7 @@ impl<'a> ObjectHead<'a> {
     pub fn has_annotation(&self, key: &str, content: &str) -> Result<bool, WireError> {
         let mut reader = Reader::new(self.metadata);
         while let Some((number, value)) = reader.next_field()? {
-            if number == 12 && map_entry_of(value)? == (key, content) {
+            if number == field!(HeadMeta, annotations) && map_entry_of(value)? == (key, content) {
                 return Ok(true);
             }
         }

@@ -25,8 +25,10 @@ mod uid;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use envelope::SCHEMA as ENVELOPE_SCHEMA;
 pub use envelope::{
-    ENVELOPE_MAGIC, EventType, ListPage, ObjectHead, WatchFrame, decode_list, unwrap_envelope, wrap_envelope,
+    ENVELOPE_MAGIC, EventType, ListPage, ObjectHead, WatchFrame, decode_list, envelope_kind, unwrap_envelope,
+    wrap_envelope,
 };
 pub use few::{Few, Present};
 pub use intern::{InternStats, Interner, intern_stats};

@@ -23,6 +23,7 @@ mod garbage_collection;
 mod gated;
 mod handover;
 mod informers;
+mod kinds;
 mod leadership;
 mod lifecycle;
 mod logging;

@@ -27,8 +27,8 @@ const GATES: &str = "ClusterTrustBundle=true,DRADeviceTaintRules=true,DRAResourc
     DRAWorkloadResourceClaims=true,GangScheduling=true,GenericWorkload=true,PodCertificateRequest=true,\
     StorageVersionAPI=true,StorageVersionMigrator=true,WorkloadWithJob=true";
 /// The versions in which these APIs are served.
-const RUNTIME_CONFIG: &str = "runtime-config=certificates.k8s.io/v1beta1=true,internal.apiserver.k8s.io/v1alpha1=true,\
-    resource.k8s.io/v1alpha3=true,resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true,\
+const RUNTIME_CONFIG: &str = "runtime-config=certificates.k8s.io/v1alpha1=true,certificates.k8s.io/v1beta1=true,\
+    internal.apiserver.k8s.io/v1alpha1=true,resource.k8s.io/v1alpha3=true,resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true,\
     storagemigration.k8s.io/v1beta1=true";
 
 /// What a control plane is started with.
