@@ -284,7 +284,7 @@ impl<L: LeaseApi> Elector<L> {
         }
     }
 
-    async fn take_or_renew(&self) -> Result<bool, ApiError> {
+    pub(super) async fn take_or_renew(&self) -> Result<bool, ApiError> {
         let duration = i32::try_from(self.timing.lease.as_secs()).unwrap_or(i32::MAX);
         // The others wait from when they see our write, which is after this.
         let asked = Instant::now();
@@ -303,8 +303,15 @@ impl<L: LeaseApi> Elector<L> {
         }
         let Some(found) = self.lock.get().await? else {
             let record = Record::next(None, &self.identity, duration, self.clock.now());
-            self.observe_ours(self.lock.create(&record).await?, asked);
-            return Ok(true);
+            return match self.lock.create(&record).await {
+                Ok(observed) => {
+                    self.observe_ours(observed, asked);
+                    Ok(true)
+                }
+                // Another candidate was first.
+                Err(error) if error.is_already_exists() => Ok(false),
+                Err(error) => Err(error),
+            };
         };
         self.observe(found.clone());
         if !found.record.holder.is_empty() && found.record.holder != self.identity && self.is_valid() {

@@ -42,6 +42,8 @@ pub(crate) struct Server {
     pub(crate) requests: Mutex<Vec<&'static str>>,
     /// Whether every request fails.
     pub(crate) down: AtomicBool,
+    /// Whether reads find nothing, as those that were answered before the first candidate made the Lease.
+    pub(crate) finds_nothing: AtomicBool,
     /// Whether every request panics.
     pub(crate) panics: AtomicBool,
     /// How long an update takes to be answered, once it is carried out.
@@ -93,6 +95,9 @@ impl LeaseApi for Fake {
     fn get(&self) -> BoxFuture<'_, Result<Option<ObservedLease>, ApiError>> {
         Box::pin(async {
             self.enter("get")?;
+            if self.0.finds_nothing.load(Ordering::SeqCst) {
+                return Ok(None);
+            }
             Ok(self.0.lease.lock().as_ref().map(|(version, raw)| Self::observed(*version, raw)))
         })
     }

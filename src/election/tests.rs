@@ -68,6 +68,19 @@ async fn a_released_lease_is_taken_at_once() {
     assert_eq!(holder(&server), "b");
 }
 
+#[tokio::test(start_paused = true)]
+async fn of_two_first_candidates_the_later_has_met_no_error() {
+    let server = Arc::new(Server::default());
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    assert!(a.acquire(&CancellationToken::new()).await);
+    server.finds_nothing.store(true, Ordering::SeqCst);
+    assert!(matches!(b.take_or_renew().await, Ok(false)));
+    assert_eq!(*server.requests.lock(), ["get", "create", "get", "create"]);
+    server.finds_nothing.store(false, Ordering::SeqCst);
+    assert!(matches!(b.take_or_renew().await, Ok(false)));
+    assert_eq!(holder(&server), "a");
+}
+
 /// A renewal that was under way when the manager was told to stop.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_renewed_without_an_answer_is_released() {

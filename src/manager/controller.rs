@@ -230,7 +230,12 @@ async fn run_once(
 ) -> RunEnd {
     let name = controller.descriptor.name;
     controller.set(Phase::Starting);
-    let mut instance = match Instance::prepare_discovered(controller.descriptor, runtime).await {
+    let prepared = tokio::select! {
+        prepared = Instance::prepare_discovered(controller.descriptor, runtime) => prepared,
+        // Discovery may take long to answer.
+        () = unwanted(wishes, shutdown) => return RunEnd::Unwanted,
+    };
+    let mut instance = match prepared {
         Ok(instance) => instance,
         Err(StartError::Skipped(why)) => {
             tracing::warn!(controller = name, why, "skipped");
@@ -240,7 +245,7 @@ async fn run_once(
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
             controller.set(Phase::Failed(error.to_string()));
-            return rest(RESTART.next(failures), wishes, shutdown).await;
+            return wait_out(RESTART.next(failures), wishes, shutdown).await;
         }
     };
     *controller.running.write() = Parts {
@@ -277,7 +282,7 @@ async fn work(
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
             controller.set(Phase::Failed(error.to_string()));
-            return rest(RESTART.next(failures), wishes, shutdown).await;
+            return wait_out(RESTART.next(failures), wishes, shutdown).await;
         }
     }
     tracing::info!(controller = name, "started");
@@ -296,13 +301,17 @@ async fn work(
             let delay = RESTART.next(failures);
             tracing::error!(controller = name, message, after = ?delay, "panicked, it will be started again");
             controller.set(Phase::Failed(format!("panicked: {message}")));
-            rest(delay, wishes, shutdown).await
+            wait_out(delay, wishes, shutdown).await
         }
     }
 }
 
 /// Lets a failed controller be for `delay`, or until it is unwanted.
-async fn rest(delay: Duration, wishes: &mut watch::Receiver<Wish>, shutdown: &CancellationToken) -> RunEnd {
+async fn wait_out(
+    delay: Duration,
+    wishes: &mut watch::Receiver<Wish>,
+    shutdown: &CancellationToken,
+) -> RunEnd {
     tokio::select! {
         () = tokio::time::sleep(delay) => RunEnd::Failed,
         () = unwanted(wishes, shutdown) => RunEnd::Unwanted,

@@ -37,17 +37,21 @@ const UNOBSERVED: &[&str] = &["endpoint_slice_controller_services_count_by_traff
 const KUBECONFIG: &str = "
 apiVersion: v1
 kind: Config
-clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
+clusters: [{name: c, cluster: {server: 'SERVER'}}]
 users: [{name: u, user: {}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 ";
 
-/// A manager that has everything and has started nothing.
+/// A manager that has everything and has started nothing; nobody listens where it would ask.
 async fn manager() -> Completed {
+    manager_of("http://127.0.0.1:1").await
+}
+
+async fn manager_of(server: &str) -> Completed {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
-    std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
+    std::fs::write(&kubeconfig, KUBECONFIG.replace("SERVER", server)).unwrap();
     let mut config = Config::default();
     config.flags.kubeconfig = kubeconfig.to_str().unwrap().to_owned();
     let key = directory.path().join("sa.key");

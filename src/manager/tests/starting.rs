@@ -1,12 +1,17 @@
 //! Controllers start, whatever becomes of one of them. Nothing answers here: no cache is ever filled.
 
+use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::manager;
-use crate::framework::Phase;
+use super::{manager, manager_of};
+use crate::framework::{BuildError, DefaultState, Descriptor, Phase};
+use crate::manager::{Controller, EventLogger, supervise};
+use crate::model::clock::SystemClock;
 use crate::registry::REGISTRY;
 use crate::serve::{Probe, Unobserved};
 
@@ -42,4 +47,43 @@ async fn caches_that_stay_unfilled_hold_up_no_other_controller_and_show_in_healt
     stop.cancel();
     controllers.stopped().await;
     manager.runtime.informers.shutdown().await;
+}
+
+/// It hangs on what the API has.
+static DISCOVERED: Descriptor = Descriptor {
+    name: "discovered-controller",
+    aliases: &[],
+    description: "Does nothing with what is served.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: None,
+    event_source: None,
+    writes: &[],
+    build: Some(|with| {
+        with.resources()?;
+        Err(BuildError::NotYet("it is known what is served".to_owned()))
+    }),
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_waits_for_discovery_can_be_disabled() {
+    // It takes connections and never answers.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let manager = Box::pin(manager_of(&format!("http://{}", server.local_addr().unwrap()))).await;
+    let event_logger = Arc::new(EventLogger::new(Arc::new(SystemClock)));
+    let controller = Arc::new(Controller::new(&DISCOVERED, Phase::Standby, true, event_logger));
+    let mut phases = controller.phases();
+    let (grace, stop) = (Duration::from_secs(1), CancellationToken::new());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&manager.runtime), grace, stop.clone()));
+    controller.wish(|wish| wish.lead = true);
+    phases.wait_for(|phase| *phase == Phase::Starting).await.unwrap();
+    tokio::task::yield_now().await;
+    controller.wish(|wish| wish.enabled = false);
+    let disabled = phases.wait_for(|phase| *phase == Phase::Disabled);
+    assert!(timeout(Duration::from_secs(1), disabled).await.is_ok(), "{:?}", controller.phase());
+    stop.cancel();
+    tasks.join_all().await;
 }

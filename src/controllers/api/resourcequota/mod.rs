@@ -146,10 +146,8 @@ struct Quotas(Arc<Counter>);
 impl Room<Option<Recount>> for Quotas {
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
-        // Whatever was refused is counted again when the key comes back.
-        let view = if failures.is_empty() { view::observe(&self.0, key) } else { None };
-        Ok(view.into())
+    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+        Ok(view::observe(&self.0, key).into())
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan<Option<Recount>> {

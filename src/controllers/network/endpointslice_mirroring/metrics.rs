@@ -101,9 +101,9 @@ impl Metrics {
     }
 }
 
-impl Meter<Option<Count>> for Metrics {
-    fn planned(&self, key: &Key, note: &Option<Count>) {
-        let Some(count) = *note else { return };
+impl Meter<Count> for Metrics {
+    fn planned(&self, key: &Key, note: &Count) {
+        let count = *note;
         self.enter(&count, 1);
         let before = self.mirrors.lock().insert(key.clone(), Counted { count, is_under_way: true });
         if let Some(before) = before {

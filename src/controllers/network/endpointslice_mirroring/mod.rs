@@ -114,16 +114,16 @@ struct Controller {
     max_per_subset: usize,
 }
 
-impl Room<Option<Count>> for Controller {
+impl Room<Count> for Controller {
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
-        Ok(view::observe(self, key, failures)?.into())
+    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+        Ok(view::observe(self, key)?.into())
     }
 
-    fn plan(view: &View, _: Timestamp) -> Plan<Option<Count>> {
+    fn plan(view: &View, _: Timestamp) -> Plan<Count> {
         let (plan, count) = plan::plan(view);
-        plan.with_note(view.failures.is_empty().then_some(count))
+        plan.with_note(count)
     }
 }
 

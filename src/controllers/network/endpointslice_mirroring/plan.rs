@@ -42,10 +42,6 @@ pub(super) struct Count {
 /// What is to be done, and what that comes to.
 pub(super) fn plan(view: &View) -> (Plan, Count) {
     let mut plan = Plan::default();
-    // A failure is nothing that could be written down; the key is tried again.
-    if !view.failures.is_empty() {
-        return (plan, Count::default());
-    }
     let count = reconcile(view, &mut plan).unwrap_or_else(|error| {
         plan.retry = Some(error.to_string());
         Count::default()

@@ -5,8 +5,8 @@ use super::{Controller, is_ours};
 use crate::api::endpoints::Endpoints;
 use crate::api::indexes::service_key;
 use crate::framework::ObserveError;
+use crate::model::Key;
 use crate::model::slices::HeldSlice;
-use crate::model::{Failure, Key};
 
 /// Label of Endpoints that are not to be mirrored.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
@@ -20,15 +20,9 @@ pub(super) struct View {
     pub(super) slices: Vec<HeldSlice>,
     /// Addresses that are mirrored from one subset at most.
     pub(super) max_per_subset: usize,
-    /// What the first pass's plan met; empty on the first pass.
-    pub(super) failures: Vec<Failure>,
 }
 
-pub(super) fn observe(
-    room: &Controller,
-    key: &Key,
-    failures: &[Failure],
-) -> Result<Option<View>, ObserveError> {
+pub(super) fn observe(room: &Controller, key: &Key) -> Result<Option<View>, ObserveError> {
     let is_manual = room.services.get(key).is_some_and(|service| service.spec.selector.is_empty());
     let endpoints = room.endpoints.get(key).filter(|endpoints| is_manual && wants_a_mirror(endpoints));
     let mut slices = Vec::new();
@@ -42,7 +36,7 @@ pub(super) fn observe(
     }
     slices.sort_unstable_by(|a, b| a.slice.metadata.name.cmp(&b.slice.metadata.name));
     let mirrored = endpoints.map(read_endpoints).transpose()?;
-    Ok(Some(View { mirrored, slices, max_per_subset: room.max_per_subset, failures: failures.to_vec() }))
+    Ok(Some(View { mirrored, slices, max_per_subset: room.max_per_subset }))
 }
 
 fn wants_a_mirror(endpoints: &Endpoints) -> bool {

@@ -99,13 +99,8 @@ struct Controller {
 impl Room for Controller {
     type View = View;
 
-    fn observe(
-        &self,
-        key: &Key,
-        failures: &[Failure],
-        read: &Reads,
-    ) -> Result<Observation<View>, ObserveError> {
-        view::observe(self, key, failures, read)
+    fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
+        view::observe(self, key, read)
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {

@@ -243,27 +243,6 @@ fn its_addresses_may_be_left_to_one_that_lasts() {
 }
 
 #[test]
-fn a_failure_is_left_to_the_retry() {
-    let bench = Bench::new([cidr("a", &["10.0.0.0/24"], deleted(60))], &[]);
-    let failure = Failure {
-        what: String::new(),
-        verb: "update",
-        subresource: "",
-        kind: &SERVICE_CIDRS,
-        key: Key::new("", "a"),
-        code: 409,
-        reason: "Conflict".into(),
-        message: String::new(),
-        existing: None,
-    };
-    let observe = |name, failures: &[Failure]| {
-        bench.room().observe(&Key::new("", name), failures, &bench.live()).unwrap()
-    };
-    assert!(matches!(observe("a", &[failure]), Observation::Nothing));
-    assert!(matches!(observe("absent", &[]), Observation::Nothing));
-}
-
-#[test]
 fn an_address_that_the_cache_does_not_know_keeps_it() {
     let mut bench = Bench::new([cidr("a", &["10.0.0.0/24"], deleted(60))], &[]);
     assert_eq!(bench.written("a").0, "object");

@@ -8,7 +8,7 @@ use crate::api::kinds::IP_ADDRESSES;
 use crate::api::meta::ObjectMeta;
 use crate::api::networking::ServiceCidr;
 use crate::framework::{Observation, ObserveError, Read, Reads};
-use crate::model::{Failure, Key};
+use crate::model::Key;
 use crate::wire::Str;
 
 /// A ServiceCIDR.
@@ -25,13 +25,8 @@ pub(super) struct View {
 }
 
 /// Nothing is planned for a failure: there is nowhere to write it down.
-pub(super) fn observe(
-    room: &Controller,
-    key: &Key,
-    failures: &[Failure],
-    read: &Reads,
-) -> Result<Observation<View>, ObserveError> {
-    let Some(cidr) = room.cidrs.get(key).filter(|_| failures.is_empty()) else {
+pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Observation<View>, ObserveError> {
+    let Some(cidr) = room.cidrs.get(key) else {
         return Ok(Observation::Nothing);
     };
     let mut view = View { cidr, addresses: Vec::new(), others: Vec::new(), is_live: false };

@@ -109,23 +109,23 @@ impl Bench {
         self.store(kind).remove_key(&Key::new("default", "web"), "2");
     }
 
-    fn view(&self, failures: &[Failure]) -> Option<View> {
+    fn view(&self) -> Option<View> {
         let room = Controller {
             endpoints: Lister::new(Arc::clone(&self.endpoints)),
             services: Lister::new(Arc::clone(&self.services)),
             slices: Indexed::new(&self.slices.store, &BY_SERVICE),
             max_per_subset: self.max_per_subset,
         };
-        view::observe(&room, &Key::new("default", "web"), failures).unwrap()
+        view::observe(&room, &Key::new("default", "web")).unwrap()
     }
 
     /// What the plan comes to.
     pub(super) fn count(&self) -> plan::Count {
-        plan::plan(&self.view(&[]).unwrap()).1
+        plan::plan(&self.view().unwrap()).1
     }
 
-    pub(super) fn plan_after(&self, failures: &[Failure]) -> Option<Plan> {
-        let view = self.view(failures)?;
+    pub(super) fn plan(&self) -> Option<Plan> {
+        let view = self.view()?;
         let made = plan::plan(&view).0;
         let again = format!("{:?}", plan::plan(&view).0);
         assert_eq!(format!("{made:?}"), again, "a plan is a function of its view");
@@ -134,7 +134,7 @@ impl Bench {
 
     /// Carries the plan out, and tells its steps.
     pub(super) fn reconcile(&self) -> Vec<String> {
-        let Some(plan) = self.plan_after(&[]) else { return Vec::new() };
+        let Some(plan) = self.plan() else { return Vec::new() };
         assert_eq!(plan.retry, None);
         self.slices.perform(&plan)
     }
@@ -142,7 +142,7 @@ impl Bench {
     /// Reconciles, and tells the slices that are there afterwards; a second time there is nothing to do.
     pub(super) fn settled(&self) -> Vec<String> {
         self.reconcile();
-        let again = self.plan_after(&[]).unwrap_or_default();
+        let again = self.plan().unwrap_or_default();
         assert!(again.is_empty(), "{again:?}");
         self.told()
     }

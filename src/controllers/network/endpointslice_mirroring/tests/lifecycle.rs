@@ -2,10 +2,9 @@
 
 use super::fixtures::{Bench, endpoints, labels, manual, service, subset};
 use crate::api::endpoints::Endpoints;
-use crate::api::kinds::{ENDPOINT_SLICES, ENDPOINTS, SERVICES};
+use crate::api::kinds::{ENDPOINTS, SERVICES};
 use crate::controllers::network::endpointslice_mirroring::keys;
 use crate::informer::Delta;
-use crate::model::{Failure, Key};
 
 fn bench() -> Bench {
     let bench = Bench::of(&[subset(&["10.0.0.1"], &[], &[80])]);
@@ -28,7 +27,7 @@ fn it_goes_with_the_endpoints_and_the_service() {
         let bench = bench();
         happens(&bench);
         assert_eq!(bench.reconcile(), ["delete web-2"], "{what}");
-        assert!(bench.plan_after(&[]).is_none_or(|plan| plan.is_empty()), "{what}");
+        assert!(bench.plan().is_none_or(|plan| plan.is_empty()), "{what}");
         // And comes again.
         bench.add(&manual());
         bench.put(marked(&[], &[]));
@@ -97,24 +96,6 @@ fn nothing_is_made_for_endpoints_that_go() {
     assert_eq!(bench.reconcile(), [""; 0]);
     bench.put(going(&[subset(&["10.0.0.2"], &[], &[80])]));
     assert_eq!(bench.settled(), ["web-2 IPv4 80: 10.0.0.2"]);
-}
-
-#[test]
-fn a_failure_is_left_to_the_next_try() {
-    let bench = Bench::of(&[subset(&["10.0.0.1"], &[], &[80])]);
-    let failure = Failure {
-        what: "create endpointslices.discovery.k8s.io default/".to_owned(),
-        verb: "create",
-        subresource: "",
-        kind: &ENDPOINT_SLICES,
-        key: Key::new("default", ""),
-        code: 500,
-        reason: "InternalError".into(),
-        message: "no".to_owned(),
-        existing: None,
-    };
-    let plan = bench.plan_after(&[failure]).unwrap();
-    assert!(plan.steps.is_empty() && plan.retry.is_none());
 }
 
 #[test]

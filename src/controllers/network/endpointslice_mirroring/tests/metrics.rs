@@ -22,7 +22,7 @@ fn work_is_counted() {
         subset(&["10.0.0.1"], &[], &[81]),
     ]);
     let step = |told: &[&str]| {
-        metrics.planned(&key, &Some(bench.count()));
+        metrics.planned(&key, &bench.count());
         bench.reconcile();
         let action = |verb| ActionState {
             verb,

@@ -121,7 +121,7 @@ proptest! {
             }
             let before = bench.all().len();
             let told = bench.reconcile();
-            let again = bench.plan_after(&[]).unwrap_or_default();
+            let again = bench.plan().unwrap_or_default();
             prop_assert!(again.is_empty(), "{again:?}");
             prop_assert_eq!(shown(&bench), expected(&said));
             let writes = told.iter().filter(|line| !line.contains(": ")).count();
