@@ -3,7 +3,8 @@
 //!
 //! Everything that the API has is compared by UID and resource version, custom resources included. What is written for
 //! nothing (a delete that is refused, a create over quota) must be of the sort that the Go manager sent itself while it was
-//! watched. `HANDOVER_SECONDS` says for how long each of them is watched.
+//! watched. Each of them is watched until it has counted all quotas anew, which it does every ten seconds, and has nothing
+//! left to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,8 +12,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::harness::{ControlPlane, Manager, Options, all_built, binaries, built, by_depth, turn, until};
+use crate::harness::{
+    Activity, Caller, ControlPlane, Manager, Options, all_built, binaries, built, by_depth, turn, until,
+};
 
 const LIMIT: Duration = Duration::from_mins(3);
 const POPULATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/handover.yaml");
@@ -23,6 +27,10 @@ const ARGS: [&str; 4] = [
     "--leader-elect-renew-deadline=3s",
     "--leader-elect-retry-period=500ms",
 ];
+/// How long after a write it is still expected to be heard of and answered with another.
+const CALM: Duration = Duration::from_secs(2);
+/// How many quotas were to be counted anew.
+const COUNTED: &str = "workqueue_adds_total{name=\"resourcequota_primary\"}";
 /// What changes by itself, or because somebody looks.
 const RESTLESS: [&str; 4] = ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "nodes"];
 
@@ -57,23 +65,28 @@ fn changes(before: &State, after: &State) -> Vec<String> {
     changed.map(|name| format!("{name}: {} -> {}", text(before.get(name)), text(after.get(name)))).collect()
 }
 
-/// Waits until two looks, some time apart, see the same, and returns it.
-async fn quiet(plane: &ControlPlane) -> State {
-    let look = || async {
-        let before = everything(plane);
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        let after = everything(plane);
-        (before == after).then_some(after)
-    };
-    until("the cluster to be quiet", LIMIT, look, Option::is_some).await.expect("a state")
+/// Waits until a manager has nothing left to do to the population, and nobody has written to it for a moment.
+async fn quiet(plane: &ControlPlane, manager: &Manager<'_>) {
+    let activity = Activity::follow(plane, manager).await;
+    let concerns = |place: &str| place.starts_with("handover");
+    assert!(activity.quiet(concerns, Instant::now(), CALM, LIMIT).await, "the cluster is not quiet");
 }
 
-/// Watches a manager for a while: what it wrote, by verb and path.
-async fn watched(plane: &ControlPlane, user_agent: &str) -> BTreeSet<String> {
-    let seconds =
-        std::env::var("HANDOVER_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(by_depth(15, 60));
+/// Watches a manager until it has counted all of this many quotas anew, some of them twice, and has nothing left to do: what
+/// it wrote, by verb and path.
+async fn watched(
+    plane: &ControlPlane,
+    manager: &Manager<'_>,
+    user_agent: &str,
+    quotas: usize,
+) -> BTreeSet<String> {
     let from = plane.audit().len();
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    let counted = async || manager.page(Caller::Admin, "/metrics").await.metric(COUNTED).unwrap_or_default();
+    // The first round may have begun.
+    let rounds = 1 + by_depth(1, 6);
+    let enough = counted().await + (rounds * quotas) as f64;
+    until("all quotas to be counted anew", LIMIT, counted, |now| *now >= enough).await;
+    quiet(plane, manager).await;
     written(plane, user_agent, from)
 }
 
@@ -236,9 +249,12 @@ async fn everything_changes_hands_twice_and_nothing_changes() {
     let go = plane.go_manager("go-1", &args);
     let first = leads(&plane, "").await;
     populate(&plane).await;
-    let before = quiet(&plane).await;
+    quiet(&plane, &go).await;
+    let before = everything(&plane);
+    let quotas = before.keys().filter(|name| name.starts_with("ResourceQuota ")).count();
+    assert!(quotas > 0, "there are quotas");
     assert!(before.len() > 80, "only {} objects", before.len());
-    let usual = watched(&plane, "kube-controller-manager/").await;
+    let usual = watched(&plane, &go, "kube-controller-manager/", quotas).await;
     assert_eq!(changes(&before, &everything(&plane)), Vec::<String>::new(), "the cluster is not quiet");
 
     let from = plane.audit().len();
@@ -246,16 +262,16 @@ async fn everything_changes_hands_twice_and_nothing_changes() {
     let ours = plane.coxswain("coxswain", &args);
     let second = leads(&plane, &first).await;
     running(&ours).await;
-    watched(&plane, "coxswain/").await;
+    watched(&plane, &ours, "coxswain/", quotas).await;
     assert_eq!(changes(&before, &everything(&plane)), Vec::<String>::new(), "Coxswain changed something");
     let unusual: Vec<_> = written(&plane, "coxswain/", from).difference(&usual).cloned().collect();
     assert_eq!(retries(&unusual), unusual, "Coxswain wrote what the Go manager does not write");
 
     let from = plane.audit().len();
     ours.stop();
-    plane.go_manager("go-2", &args);
+    let again = plane.go_manager("go-2", &args);
     leads(&plane, &second).await;
-    watched(&plane, "kube-controller-manager/").await;
+    watched(&plane, &again, "kube-controller-manager/", quotas).await;
     assert_eq!(
         changes(&before, &everything(&plane)),
         Vec::<String>::new(),

@@ -1,5 +1,6 @@
 //! CacheSource under fire: watches cut a hundred times, versions that expire by either route, refusals, silence, an API
-//! server that is restarted and killed, while objects come and go.
+//! server that is restarted and killed, while objects come and go. So its control plane is its own: other tests would not
+//! survive there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Not one pod too many: answers that are lost, and an API server and an etcd that go away in the middle of it.
+//! Not one pod too many: answers that are lost, and an API server and an etcd that go away in the middle of it. So the control
+//! plane is its own: other tests would not survive there. The lost answers use it first, which costs no further one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 //! A control plane is the launcher in `tests/controlplane`, built once and cached outside of the checkout. It lives as long
 //! as the test binary: its standard input is ours, and it ends with it. Everything listens on loopback, on free ports.
 
+mod activity;
 mod audit;
 mod controllers;
 mod controlplane;
@@ -16,6 +17,7 @@ mod rig;
 mod timing;
 mod wait;
 
+pub(crate) use activity::Activity;
 pub(crate) use audit::{AuditEvent, AuditTail};
 pub(crate) use controllers::{all_built, built};
 pub(crate) use controlplane::{ControlPlane, KeyPair, Manager, Options, binaries};

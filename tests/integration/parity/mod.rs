@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`shards`] | which scenarios play together, and which controllers run there |
 //! | [`scenario`] | the format of a scenario |
-//! | [`play`], [`activity`] | performing its steps; when to look |
+//! | [`play`] | performing its steps, and when to look |
 //! | [`snapshot`], [`contents`], [`slices`], [`subsets`], [`names`] | what is seen of a namespace, without what differs from run to run |
 //! | [`diff`] | comparing two of those |
 //! | [`stored`], [`record`] | how outcomes are stored, and where they come from |
@@ -25,9 +25,10 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Caller, Cluster, ControlPlane, Manager, Options, object, turn_beside_another};
+use crate::harness::{
+    Activity, Caller, Cluster, ControlPlane, Manager, Options, object, turn_beside_another,
+};
 
-mod activity;
 mod contents;
 mod diff;
 mod metrics;
@@ -43,7 +44,6 @@ mod stored;
 mod subsets;
 mod writes;
 
-use activity::Activity;
 use play::{Goal, Plane, Stage, play};
 use scenario::Scenario;
 use shards::{ROOT, Shard, outcome_file};

@@ -9,13 +9,12 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::activity::Activity;
 use super::diff::differences;
 use super::names::Names;
 use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, is_namespaced, resource};
 use super::snapshot::{at, snapshot};
 use super::writes::prefix;
-use crate::harness::{Cluster, Namespace};
+use crate::harness::{Activity, Cluster, Namespace};
 
 /// How long a step may take.
 const LIMIT: Duration = Duration::from_mins(1);

@@ -1,9 +1,9 @@
-//! When a scenario may be looked at: nothing that concerns it has been written for a moment, and the manager has nothing
+//! When a cluster may be looked at: nothing that concerns the look has been written for a moment, and the manager has nothing
 //! left to do.
 //!
 //! Writes are those of the API server's audit log, whoever makes them. That the manager has nothing left to do is what its
 //! metrics say: no key waits or is worked on, and no informer has events left. Keys that are due later are not seen; what
-//! they write is, if it comes too late for a look: see [`super::play::Stage::is_as_it_was`].
+//! they write is, if it comes too late for a look: scenarios of parity are looked at once more at their end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use crate::harness::{AuditTail, Caller, ControlPlane, Manager, Port};
+use super::{AuditTail, Caller, ControlPlane, Manager, Port};
 
 /// How often log and metrics are read.
 const POLL: Duration = Duration::from_millis(150);
@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(150);
 const WORK: [&str; 3] = ["workqueue_depth{", "workqueue_unfinished_work_seconds{", "informer_queued_items{"];
 
 /// What the API server and a manager do.
-pub(super) struct Activity {
+pub(crate) struct Activity {
     seen: watch::Receiver<Seen>,
     _follower: JoinSet<()>,
 }
@@ -35,7 +35,7 @@ struct Seen {
 
 impl Activity {
     /// Begins to follow.
-    pub(super) async fn follow(plane: &ControlPlane, manager: &Manager<'_>) -> Self {
+    pub(crate) async fn follow(plane: &ControlPlane, manager: &Manager<'_>) -> Self {
         let (sender, seen) = watch::channel(Seen::default());
         let mut follower = JoinSet::new();
         follower.spawn(follow(manager.port(Caller::Admin).await, plane.audit_tail(), sender));
@@ -43,13 +43,13 @@ impl Activity {
     }
 
     /// When something was last written to what it `concerns`.
-    pub(super) fn last_write(&self, concerns: impl Fn(&str) -> bool) -> Option<Instant> {
+    pub(crate) fn last_write(&self, concerns: impl Fn(&str) -> bool) -> Option<Instant> {
         self.seen.borrow().last_write(&concerns)
     }
 
     /// Waits until the manager was seen with nothing to do `calm` after `since` and after the last write to what it
     /// `concerns`; whether that was within `limit`.
-    pub(super) async fn quiet(
+    pub(crate) async fn quiet(
         &self,
         concerns: impl Fn(&str) -> bool,
         since: Instant,
