@@ -30,7 +30,7 @@ use crate::executor::{Effect, WriteEffect};
 use crate::informer::Awaited;
 use crate::model::Key;
 use crate::model::plan::Plan;
-use crate::wire::Uid;
+use crate::wire::{Str, Uid};
 
 /// For how long the server may still carry out a request that was given up: a connection that broke, a stream that was
 /// reset. What a live read tells before that is over may be too early.
@@ -60,6 +60,9 @@ pub struct Expectations(Mutex<Pending>);
 #[derive(Debug, Default)]
 struct Pending {
     keys: HashMap<Key, Expected>,
+    /// The keys with writes that were given up, by kind and namespace of what they may have written: a live read concerns these
+    /// and no others, of which there may be a hundred thousand.
+    given_up: HashMap<(&'static Kind, Str), HashSet<Key>>,
     /// How many keys there were after the last sweep.
     swept: usize,
 }
@@ -145,7 +148,11 @@ impl Expectations {
     ) {
         // Most of the keys share one place: the namespace.
         let mut missing: HashMap<Key, Vec<(Key, Uid)>> = HashMap::new();
-        for expected in self.0.lock().keys.values_mut() {
+        let mut pending = self.0.lock();
+        let concerned = (kind, place.namespace.clone());
+        let mut waiting = pending.given_up.remove(&concerned).unwrap_or_default();
+        waiting.retain(|key| {
+            let Some(expected) = pending.keys.get_mut(key) else { return false };
             let is_told = |each: &mut Unanswered| each.is_told_by(kind, place, began);
             let told: Vec<Unanswered> = expected.unanswered.extract_if(.., is_told).collect();
             for Unanswered { place, .. } in told {
@@ -158,6 +165,10 @@ impl Expectations {
                     expected.require(kind, newest);
                 }
             }
+            expected.unanswered.iter().any(|each| each.is_filed_under(&concerned))
+        });
+        if !waiting.is_empty() {
+            pending.given_up.insert(concerned, waiting);
         }
     }
 
@@ -169,7 +180,10 @@ impl Expectations {
 
     /// `key` is reconciled now: what was expected has come.
     pub fn met(&self, key: &Key) {
-        self.0.lock().keys.remove(key);
+        let mut pending = self.0.lock();
+        if let Some(expected) = pending.keys.remove(key) {
+            pending.unfile(key, &expected);
+        }
     }
 
     /// How long ago the first of the writes was made that `key` may have to wait for.
@@ -215,9 +229,12 @@ impl Intent<'_> {
 impl Drop for Intent<'_> {
     fn drop(&mut self) {
         let mut pending = self.expectations.0.lock();
-        let Some(expected) = pending.keys.get_mut(self.key) else { return };
-        for each in &mut expected.unanswered {
-            each.given_up.get_or_insert_with(Instant::now);
+        let Pending { keys, given_up, .. } = &mut *pending;
+        let Some(expected) = keys.get_mut(self.key) else { return };
+        for each in expected.unanswered.iter_mut().filter(|each| each.given_up.is_none()) {
+            each.given_up = Some(Instant::now());
+            let filed = (each.kind, each.place.namespace.clone());
+            given_up.entry(filed).or_default().insert(self.key.clone());
         }
     }
 }
@@ -229,6 +246,24 @@ impl Pending {
         if self.keys.len() >= SWEEP_FLOOR.max(self.swept * 2) {
             self.keys.retain(|key, expected| expected.check(key, caches) != Readiness::Ready);
             self.swept = self.keys.len();
+            let Self { keys, given_up, .. } = self;
+            given_up.retain(|_, waiting| {
+                waiting.retain(|key| keys.contains_key(key));
+                !waiting.is_empty()
+            });
+        }
+    }
+
+    /// Nothing is expected of a key any more.
+    fn unfile(&mut self, key: &Key, expected: &Expected) {
+        for each in &expected.unanswered {
+            let filed = (each.kind, each.place.namespace.clone());
+            if let Some(waiting) = self.given_up.get_mut(&filed) {
+                waiting.remove(key);
+                if waiting.is_empty() {
+                    self.given_up.remove(&filed);
+                }
+            }
         }
     }
 }
@@ -292,6 +327,11 @@ impl Unanswered {
     /// From when on a live read tells what became of it; `None` while its answer may still come.
     pub fn readable_at(&self) -> Option<Instant> {
         self.given_up.map(|at| at + MAY_STILL_LAND)
+    }
+
+    /// Whether it was given up, and is of this kind and namespace.
+    fn is_filed_under(&self, (kind, namespace): &(&'static Kind, Str)) -> bool {
+        self.given_up.is_some() && self.kind == *kind && self.place.namespace == *namespace
     }
 
     /// Whether a live read of `place` that was begun at `began` tells what became of it.

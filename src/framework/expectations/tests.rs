@@ -69,8 +69,8 @@ impl Bench {
         self.expectations.begin(key, &Plan { steps, ..Plan::default() }, &self.caches)
     }
 
-    /// The first place that must be read live.
-    fn in_doubt(&self, key: &Key) -> Unanswered {
+    /// What must be read live first.
+    fn unanswered(&self, key: &Key) -> Unanswered {
         let Readiness::Unanswered(lost) = self.check(key) else { panic!("{:?}", self.check(key)) };
         lost
     }
@@ -168,12 +168,12 @@ async fn what_may_have_been_written_is_on_record_before_it_is_sent() {
     bench.store.replace(vec![pod("a", "11", false)], "19");
     let own = key();
     let intent = bench.begin(&own, &["", "", "named"]);
-    assert_eq!(bench.in_doubt(&own).readable_at(), None, "the answers may still come");
+    assert_eq!(bench.unanswered(&own).readable_at(), None, "the answers may still come");
     // The task is aborted, or panics.
     drop(intent);
     let gave_up = Instant::now();
-    assert_eq!(bench.in_doubt(&own).place, Key::new("ns", ""));
-    assert_eq!(bench.in_doubt(&own).readable_at(), Some(gave_up + MAY_STILL_LAND));
+    assert_eq!(bench.unanswered(&own).place, Key::new("ns", ""));
+    assert_eq!(bench.unanswered(&own).readable_at(), Some(gave_up + MAY_STILL_LAND));
     bench.found("", 30, &[("a", 11)]);
     assert!(!bench.is_ready(), "a read that comes at once may come too early");
     advance(MAY_STILL_LAND).await;
@@ -189,7 +189,7 @@ async fn answers_take_the_place_of_what_may_have_been_written() {
     let bench = Bench::new();
     bench.store.replace(vec![], "19");
     bench.write(&[effect("", WriteEffect::Stored("25".into())), effect("", WriteEffect::Unknown)]);
-    assert_eq!(bench.in_doubt(&key()).place, Key::new("ns", ""));
+    assert_eq!(bench.unanswered(&key()).place, Key::new("ns", ""));
     advance(MAY_STILL_LAND).await;
     bench.found("", 30, &[]);
     assert_eq!(bench.check(&key()), waiting(25));
@@ -210,9 +210,35 @@ async fn one_live_read_serves_all_keys_of_its_place() {
     drop(bench.begin(&late, &[""]));
     bench.found("", 30, &[("a", 20)]);
     assert!(keys.iter().all(|key| bench.check(key) == waiting(20)));
-    assert_eq!(bench.in_doubt(&late).place, Key::new("ns", ""), "this one was read for too early");
+    assert_eq!(bench.unanswered(&late).place, Key::new("ns", ""), "this one was read for too early");
     bench.store.bookmark("20");
     assert!(keys.iter().all(|key| bench.check(key) == Readiness::Ready));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_read_concerns_the_keys_that_have_something_to_learn_from_it_and_no_others() {
+    let bench = Bench::new();
+    let filed = |namespace: &str| {
+        let pending = bench.expectations.0.lock();
+        let waiting = pending.given_up.get(&(&PODS, namespace.into()));
+        let mut names: Vec<_> = waiting.into_iter().flatten().map(|key| key.name.to_string()).collect();
+        names.sort();
+        names
+    };
+    let keys = ["a", "b", "c", "d"].map(|name| Key::new("ns", name));
+    drop(bench.begin(&keys[0], &[""]));
+    drop(bench.begin(&keys[1], &["", "x"]));
+    bench.begin(&keys[2], &["y"]).answered(&[], &bench.caches);
+    let under_way = bench.begin(&keys[3], &["z"]);
+    assert_eq!(filed("ns"), ["a", "b"], "the others' answers came, or may come");
+    advance(MAY_STILL_LAND).await;
+    // Given up later than the read began, and so still to be read.
+    drop(under_way);
+    bench.found("", 20, &[]);
+    assert_eq!(filed("ns"), ["d"]);
+    assert!(matches!(bench.check(&keys[3]), Readiness::Unanswered(_)));
+    bench.expectations.met(&keys[3]);
+    assert!(bench.expectations.0.lock().given_up.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,8 +249,8 @@ async fn many_writes_by_name_are_looked_up_by_one_list() {
     drop(bench.begin(&key(), &names[..NAMED]));
     drop(bench.begin(&Key::new("ns", "many"), &names));
     advance(MAY_STILL_LAND).await;
-    assert_eq!(bench.in_doubt(&key()).place, Key::new("ns", "0"));
-    assert_eq!(bench.in_doubt(&Key::new("ns", "many")).place, Key::new("ns", ""));
+    assert_eq!(bench.unanswered(&key()).place, Key::new("ns", "0"));
+    assert_eq!(bench.unanswered(&Key::new("ns", "many")).place, Key::new("ns", ""));
     bench.found("", 30, &[]);
     assert!(bench.is_ready());
     assert_eq!(bench.check(&Key::new("ns", "many")), Readiness::Ready);
