@@ -163,7 +163,7 @@ struct Crowd {
 
 impl Crowd {
     /// All of them, their streams open.
-    async fn gather(
+    async fn collect(
         plane: &ControlPlane,
         manager: &Manager<'_>,
         request: &StreamEventsRequest,
@@ -215,8 +215,8 @@ async fn roll(
 ) -> Cost {
     let crowd = match readers {
         Readers::None => None,
-        Readers::Silent => Some(Crowd::gather(plane, manager, &nothing(), count).await),
-        Readers::All => Some(Crowd::gather(plane, manager, &everything(), count).await),
+        Readers::Silent => Some(Crowd::collect(plane, manager, &nothing(), count).await),
+        Readers::All => Some(Crowd::collect(plane, manager, &everything(), count).await),
     };
     let first = newest(plane, manager).await;
     let before = meter.read(manager.pid);

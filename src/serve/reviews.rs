@@ -222,7 +222,7 @@ where
             Err(error) => error,
         };
         let pause = PAUSE.next(&mut failures);
-        if failures == ATTEMPTS || !worth_retrying(&error) {
+        if failures == ATTEMPTS || !is_retriable(&error) {
             return Err(error);
         }
         let jittered = pause.mul_f64(1.0 + 0.2 * crate::random::fraction());
@@ -230,7 +230,7 @@ where
     }
 }
 
-fn worth_retrying(error: &ApiError) -> bool {
+fn is_retriable(error: &ApiError) -> bool {
     match error {
         ApiError::Refused { code, .. } => {
             matches!(code, 429 | 500 | 503 | 504) || error.retry_after().is_some()

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{code, complain, sources};
 
-/// Words that only we knew, and what to say instead. They are not used in names.
+/// Words that only we knew, and what to say instead. They are not used in names of types and modules, nor in those of functions
+/// that are no sentences.
 const RETIRED: &[(&str, &str)] = &[
     ("chronicle", "event log"),
     ("doubt", "recount, or what it is"),
@@ -19,8 +20,10 @@ const RETIRED: &[(&str, &str)] = &[
     ("worth", "affected"),
 ];
 
-/// Names that hold one of them and are Kubernetes' own.
-const KUBERNETES_OWN: &[&str] = &["RestMapper"];
+/// Names that hold one of them and are others' own: Kubernetes', and Prometheus'.
+const OTHERS_OWN: &[&str] = &["RestMapper", "gather"];
+/// A name of more words is a sentence, as tests have.
+const WORDS_OF_A_NAME: usize = 2;
 
 /// Names of types that several modules may have, and why.
 const SHARED_NAMES: &[(&str, &str)] = &[
@@ -30,7 +33,8 @@ const SHARED_NAMES: &[(&str, &str)] = &[
 
 /// The name that a line declares after one of these words.
 fn declared<'a>(line: &'a str, before: &[&str]) -> Option<&'a str> {
-    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+    let is_before = |word: &str| word.starts_with("pub") || word == "async";
+    let mut words = line.split_whitespace().skip_while(|word| is_before(word));
     let found = before.iter().find(|word| words.clone().next() == Some(word))?;
     let name = words.nth(1).filter(|_| !found.is_empty())?;
     let end = name.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(name.len());
@@ -63,9 +67,10 @@ fn names_are_words_that_everybody_knows() {
     let mut complaints = Vec::new();
     for (path, text) in ["src", "tests", "benches"].into_iter().flat_map(sources) {
         for (at, line) in code(&text) {
-            let of_type = declared(line, &["struct", "enum", "trait", "type", "mod"])
-                .filter(|name| !KUBERNETES_OWN.contains(name));
-            if let Some((word, instead)) = of_type.and_then(retired) {
+            let of_type = declared(line, &["struct", "enum", "trait", "type", "mod"]);
+            let of_function = declared(line, &["fn"]).filter(|name| words(name).len() <= WORDS_OF_A_NAME);
+            let name = of_type.or(of_function).filter(|name| !OTHERS_OWN.contains(name));
+            if let Some((word, instead)) = name.and_then(retired) {
                 complaints.push(format!("{}:{}: say {instead}, not {word}", path.display(), at + 1));
             }
         }
@@ -99,5 +104,6 @@ fn words_are_found_in_names() {
     assert!(retired("RestPolicy").is_some() && retired("Restart").is_none());
     assert_eq!(declared("pub(crate) struct Rests<T> {", &["struct"]), Some("Rests"));
     assert_eq!(declared("struct Rest;", &["enum", "struct"]), Some("Rest"));
+    assert_eq!(declared("    pub(super) async fn rest(self) {", &["fn"]), Some("rest"));
     assert_eq!(declared("impl Rest {", &["struct"]), None);
 }

@@ -198,7 +198,7 @@ async fn unused_clients() -> ClientBuilder {
 }
 
 /// Waits in paused time.
-async fn reach(what: &str, mut holds: impl FnMut() -> bool) {
+async fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..1_000_000 {
         if holds() {
             return;
@@ -235,10 +235,10 @@ async fn ten_minutes_of_panics_over_one_object_concern_no_other() {
     let config = InformersConfig { watch_list: false, ..InformersConfig::default() };
     let mut supervised = Supervised::new(runtime(unused_clients().await, Arc::new(Still(names)), config));
     let steady = supervised.start(&STEADY);
-    reach("the steady one has seen all", || LONG_WELL.seen() == all).await;
+    wait_for("the steady one has seen all", || LONG_WELL.seen() == all).await;
     let fragile = supervised.start(&FRAGILE);
-    reach("the others have had their turn", || LONG_ILL.saw(&healthy)).await;
-    reach("a panic", || fragile.degraded().is_some()).await;
+    wait_for("the others have had their turn", || LONG_ILL.saw(&healthy)).await;
+    wait_for("a panic", || fragile.degraded().is_some()).await;
 
     let (tasks, began) = (alive(), Instant::now());
     while began.elapsed() < Duration::from_mins(10) {
@@ -260,11 +260,11 @@ async fn ten_minutes_of_panics_over_one_object_concern_no_other() {
     }
 
     LONG_ILL.poisoned.store(false, Ordering::SeqCst);
-    reach("it is tried again", || fragile.degraded().is_none()).await;
+    wait_for("it is tried again", || fragile.degraded().is_none()).await;
     assert_eq!(LONG_ILL.seen(), BTreeSet::from([POISON.to_owned()]));
     assert!(began.elapsed() < Duration::from_mins(40), "after the longest backoff");
     supervised.stop().await;
-    reach("no task is left", || alive() == before).await;
+    wait_for("no task is left", || alive() == before).await;
 }
 
 static REAL_ILL: Shared = Shared::new(true);

@@ -203,16 +203,16 @@ impl Position {
                 log => *log = Some((started.log_id.clone(), 0)),
             },
             Some(Item::Event(event)) => {
-                self.reach(event.sequence);
+                self.went_on_to(event.sequence);
                 let at = read_time(event.time.as_ref());
                 if self.is_replaying && at.is_some_and(|at| at < self.latest) {
                     return false;
                 }
                 self.latest = at.unwrap_or(self.latest);
             }
-            Some(Item::Dropped(dropped)) => self.reach(dropped.last_sequence),
+            Some(Item::Dropped(dropped)) => self.went_on_to(dropped.last_sequence),
             Some(Item::ReplayFinished(finished)) => {
-                self.reach(finished.sequence);
+                self.went_on_to(finished.sequence);
                 self.is_replaying = false;
             }
             None => {}
@@ -220,7 +220,7 @@ impl Position {
         true
     }
 
-    fn reach(&mut self, sequence: u64) {
+    fn went_on_to(&mut self, sequence: u64) {
         if let Some((_, last)) = &mut self.log {
             *last = sequence.max(*last);
         }

@@ -78,7 +78,7 @@ impl<E: SpanExporter> Sending<E> {
     /// Sends until it is asked to end, then what is left.
     pub(super) async fn run(mut self) {
         let closing = self.closing.clone();
-        while closing.run_until_cancelled(self.gather()).await == Some(true) {
+        while closing.run_until_cancelled(self.fill()).await == Some(true) {
             self.send().await;
         }
         self.spans.close();
@@ -96,7 +96,7 @@ impl<E: SpanExporter> Sending<E> {
 
     /// Waits until there is a batch: until it is full, or its first span has waited for long enough. `false`: there will be
     /// none any more. Cancelling it loses nothing.
-    async fn gather(&mut self) -> bool {
+    async fn fill(&mut self) -> bool {
         if self.spans.recv_many(&mut self.batch, self.batching.batch).await == 0 {
             return false;
         }
