@@ -24,6 +24,8 @@ pub(super) struct Common {
     pub(super) context: Option<String>,
     /// Whom to trust.
     pub(super) certificate_authority: Option<PathBuf>,
+    /// Trust the authority that a replica announces, with a token too.
+    pub(super) trust_announced: bool,
     /// The name that the replica's certificate must have.
     pub(super) tls_server_name: Option<String>,
     /// Trust anyone.
@@ -64,6 +66,10 @@ pub(super) fn add(command: Command) -> Command {
                 .value_parser(path())
                 .help("Authorities (PEM) to trust instead of those that the cluster names"),
         )
+        .arg(option("trust-announced-authority", "", SECURITY).action(ArgAction::SetTrue).help(
+            "Send a token, too, to a replica whose authority only its own Lease names: whoever may write Leases in \
+             kube-system can get it",
+        ))
         .arg(
             option("tls-server-name", "NAME", SECURITY)
                 .help("Name that the replica's certificate must have, if not that of its address"),
@@ -155,6 +161,7 @@ impl Common {
             kubeconfig: path("kubeconfig"),
             context: text(matches, "context"),
             certificate_authority: path("certificate-authority"),
+            trust_announced: matches.get_flag("trust-announced-authority"),
             tls_server_name: text(matches, "tls-server-name"),
             insecure: matches.get_flag("insecure-skip-tls-verify"),
             client_certificate: path("client-certificate").zip(path("client-key")),

@@ -14,7 +14,16 @@ use super::environment::Environment;
 use super::error::CliError;
 use super::identity::{Identity, Trust};
 use super::output::Screen;
+use super::trust::Voucher;
 use crate::admin::proto::GetLeaderRequest;
+
+/// Why a replica is not called by someone who has a token and nothing else.
+const NOT_VOUCHED_FOR: &str = "only its Lease says that it is a replica, and a token is not sent on that alone: name its \
+     authority (--certificate-authority), the replica (--server, --tls-server-name), or use a client certificate; \
+     --trust-announced-authority sends it all the same";
+/// What to say besides when the authority that a replica has announced was not trusted.
+const SET_ASIDE: &str = "; the authority that its Lease announces is not trusted with a token \
+     (--trust-announced-authority), only with a client certificate";
 
 /// Who is to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,13 +171,27 @@ impl Finder {
 
     async fn open(&self, found: &Found, candidate: &Candidate) -> Result<Session, Failed> {
         let address = Address::parse(&candidate.address).map_err(Failed::Unreachable)?;
-        let trust: Trust = found.identity.trust(&self.common, candidate.authority.as_deref())?;
+        let announced = candidate.authority.as_deref();
+        let facts = found.identity.facts(&self.common, announced.is_some());
+        let Some(decision) = facts.decide() else {
+            return Err(Failed::Unreachable(NOT_VOUCHED_FOR.to_owned()));
+        };
+        let trust = found.identity.trust(&self.common, decision.voucher, announced);
+        let trust: Trust = match trust {
+            // What one Lease says must not keep anybody from the other replicas.
+            Err(error) if decision.voucher == Voucher::Announcement => {
+                return Err(Failed::Unreachable(error.to_string()));
+            }
+            trust => trust?,
+        };
         let tls = found.identity.tls(&trust)?;
         let name = self.common.tls_server_name.as_deref();
-        let authorization = found.identity.authorization();
-        Session::open(&address, name, tls, authorization, self.common.timeout)
-            .await
-            .map_err(Failed::Unreachable)
+        let authorization = found.identity.authorization().filter(|_| decision.send_token);
+        let session = Session::open(&address, name, tls, authorization, self.common.timeout).await;
+        session.map_err(|why| {
+            let hint = if facts.sets_announcement_aside() { SET_ASIDE } else { "" };
+            Failed::Unreachable(format!("{why}{hint}"))
+        })
     }
 
     /// Makes a call of the leader, and once more of the one that the first names as the leader, if it does.

@@ -18,6 +18,7 @@ use tower::{Layer as _, ServiceExt as _};
 use super::common::Common;
 use super::environment::Environment;
 use super::error::CliError;
+use super::trust::{TrustFacts, Voucher};
 use crate::client::{
     ApiClient, ClientBuildError, ClientBuilder, ClientMetrics, ClientOptions, ConfigError, Connection,
     Origin, describe_kube, describe_kubeconfig,
@@ -95,20 +96,42 @@ impl Identity {
         Ok(Some(builder.ungated("cli")))
     }
 
-    /// Whom to trust at a replica: what flags say, else the authority that the replica has announced, else the
-    /// cluster's. That the kubeconfig trusts anyone at its API server counts for nothing here.
-    pub(super) fn trust(&self, common: &Common, announced: Option<&str>) -> Result<Trust, CliError> {
-        if common.insecure {
-            return Ok(Trust::Anyone);
+    /// What decides whom to trust at a replica that has `announced` an authority, or none.
+    pub(super) fn facts(&self, common: &Common, announced: bool) -> TrustFacts {
+        let user = &self.config.auth_info;
+        let certificate = user.client_certificate.is_some() || user.client_certificate_data.is_some();
+        TrustFacts {
+            insecure: common.insecure,
+            authority_by_flag: common.certificate_authority.is_some(),
+            trust_announced: common.trust_announced,
+            named: common.server.is_some() || common.tls_server_name.is_some(),
+            announced,
+            cluster_authority: self.config.root_cert.is_some(),
+            token: self.authorization.is_some(),
+            // A plugin that has no token to give has a certificate.
+            certificate: certificate || user.exec.is_some(),
         }
-        if let Some(path) = &common.certificate_authority {
-            let pem = read(path, "--certificate-authority")?;
-            return roots(&pem, &format!("--certificate-authority {}", path.display()));
-        }
-        match (announced, &self.config.root_cert) {
-            (Some(pem), _) => roots(pem.as_bytes(), "the authority that the replica has announced"),
-            (None, Some(roots)) => Ok(Trust::Roots(roots.clone())),
-            (None, None) => Ok(Trust::System),
+    }
+
+    /// The certificates of whoever vouches for a replica. That the kubeconfig trusts anyone at its API server counts for
+    /// nothing here.
+    pub(super) fn trust(
+        &self,
+        common: &Common,
+        voucher: Voucher,
+        announced: Option<&str>,
+    ) -> Result<Trust, CliError> {
+        match (voucher, &common.certificate_authority, announced, &self.config.root_cert) {
+            (Voucher::Nobody, ..) => Ok(Trust::Anyone),
+            (Voucher::Flag, Some(path), ..) => {
+                let pem = read(path, "--certificate-authority")?;
+                roots(&pem, &format!("--certificate-authority {}", path.display()))
+            }
+            (Voucher::Announcement, _, Some(pem), _) => {
+                roots(pem.as_bytes(), "the authority that the replica has announced")
+            }
+            (Voucher::Cluster, .., Some(roots)) => Ok(Trust::Roots(roots.clone())),
+            _ => Ok(Trust::System),
         }
     }
 

@@ -18,6 +18,7 @@ mod find;
 mod identity;
 mod kinds;
 mod output;
+mod trust;
 
 #[cfg(test)]
 mod tests;

@@ -138,7 +138,7 @@ async fn pair() -> (Replica, Replica) {
 #[tokio::test]
 async fn what_only_the_leader_can_do_goes_to_the_leader() {
     let (standby, leader) = pair().await;
-    let line = ["sync", "deployment", "default/web"];
+    let line = ["sync", "deployment", "default/web", "--trust-announced-authority"];
     assert_eq!(standby.run(&line).await.exit, Exit::Done);
     assert!(standby.seen().iter().all(|(path, _)| path.starts_with("/apis/")), "it was not asked");
     assert_eq!(leader.manager.state.lock().synced.len(), 1);
@@ -169,7 +169,8 @@ async fn what_only_the_leader_can_do_goes_to_the_leader() {
 async fn waiting_is_for_the_leader() {
     let (standby, leader) = pair().await;
     leader.manager.set_phase("deployment-controller", Phase::Disabled);
-    let ran = standby.run(&["disable", "deployment", "--wait", "--for", "1h"]).await;
+    let line = ["disable", "deployment", "--wait", "--for", "1h", "--trust-announced-authority"];
+    let ran = standby.run(&line).await;
     assert_eq!(ran.exit, Exit::Done, "{ran:?}");
     assert_eq!((standby.manager.state.lock().writes, leader.manager.state.lock().writes), (0, 1));
 }

@@ -99,7 +99,8 @@ async fn events_go_on_with_the_replica_that_leads_next() {
     let own = lease(ME, &next_leader.address, 0, None);
     let leases = [lease(OTHER, &leader.address, 0, Some(&leader.authority)), own.clone()];
     next_leader.announce(&leases, Some(OTHER));
-    follow(&next_leader, &["events", "-f", "-o", "wide"], async |lines| {
+    let line = ["events", "-f", "-o", "wide", "--trust-announced-authority"];
+    follow(&next_leader, &line, async |lines| {
         publish(&leader);
         assert!(next(lines).await.starts_with("1  "));
         publish(&leader);

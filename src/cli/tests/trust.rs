@@ -50,27 +50,59 @@ async fn nothing_is_shown_to_a_stranger() {
 }
 
 #[tokio::test]
-async fn the_announced_authority_is_for_the_replica_alone() {
-    let (cluster, replica) = (Replica::start().await, Replica::start().await);
-    cluster.announce(&[lease("b", &replica.address, 0, None)], None);
+async fn a_token_does_not_go_where_only_a_lease_says_so() {
+    let (cluster, stranger) = (Replica::start().await, Replica::start().await);
+    cluster.announce(&[lease("b", &stranger.address, 0, None)], None);
     let ran = cluster.run(&["controllers"]).await;
-    assert!(
-        ran.exit == Exit::Unreachable && replica.seen().is_empty(),
-        "the cluster's authority is no help: {ran:?}"
-    );
-    cluster.announce(&[lease("b", &replica.address, 0, Some(&replica.authority))], None);
+    assert!(ran.exit == Exit::Unreachable && ran.err.contains("trusted authorities"), "{ran:?}");
+    cluster.announce(&[lease("b", &stranger.address, 0, Some(&stranger.authority))], None);
     let ran = cluster.run(&["controllers"]).await;
+    assert!(ran.exit == Exit::Unreachable && ran.err.contains("--trust-announced-authority"), "{ran:?}");
+    assert!(stranger.seen().is_empty(), "no request, and so no token");
+
+    let ran = cluster.run(&["controllers", "--trust-announced-authority"]).await;
     assert_eq!(ran.exit, Exit::Done, "{ran:?}");
-    cluster.announce(&[lease("b", &replica.address, 0, Some("nonsense"))], None);
-    assert_eq!(cluster.run(&["controllers"]).await.exit, Exit::Usage);
-    // A kubeconfig that trusts anyone speaks of the API server only.
+    assert!(stranger.seen().iter().all(|(_, token)| *token == Some(format!("Bearer {TOKEN}"))));
+    cluster.announce(&[lease("b", &stranger.address, 0, Some("nonsense"))], None);
+    let ran = cluster.run(&["controllers", "--trust-announced-authority"]).await;
+    assert!(ran.exit == Exit::Unreachable && ran.err.contains("no certificate in it"), "{ran:?}");
+
+    // A kubeconfig that trusts anyone speaks of the API server only, and names nobody who vouches for replicas.
     let config = cluster.kubeconfig(&cluster.authority, &json!({ "token": TOKEN }));
     let text = std::fs::read_to_string(&config).unwrap().replace("\"certificate-authority-data\"", "\"x\"");
     std::fs::write(&config, text.replace("\"server\"", "\"insecure-skip-tls-verify\":true,\"server\""))
         .unwrap();
-    cluster.announce(&[lease("b", &replica.address, 0, Some(&cluster.authority))], None);
-    let ran = cluster.run_in(&[("KUBECONFIG", config.to_str().unwrap())], &["controllers"]).await;
-    assert!(ran.exit == Exit::Unreachable && ran.err.contains("trusted authorities"), "{ran:?}");
+    let kubeconfig = [("KUBECONFIG", config.to_str().unwrap())];
+    for authority in [None, Some(stranger.authority.as_str())] {
+        cluster.announce(&[lease("b", &stranger.address, 0, authority)], None);
+        let ran = cluster.run_in(&kubeconfig, &["controllers"]).await;
+        assert!(ran.exit == Exit::Unreachable && ran.err.contains("a token is not sent"), "{ran:?}");
+    }
+    assert!(stranger.seen().is_empty());
+}
+
+#[tokio::test]
+async fn an_announced_authority_sees_the_certificate_and_not_the_token() {
+    let replica = Replica::start().await;
+    std::fs::write(replica.path("cert"), &replica.client.0).unwrap();
+    std::fs::write(replica.path("key"), &replica.client.1).unwrap();
+    let (cert, key) = (replica.path("cert"), replica.path("key"));
+    let user = json!({ "client-certificate": cert, "client-key": key, "token": TOKEN });
+    let config = replica.kubeconfig(&replica.authority, &user);
+    let kubeconfig = [("KUBECONFIG", config.to_str().unwrap())];
+    let bearer = Some(format!("Bearer {TOKEN}"));
+    for announced in [Some(replica.authority.as_str()), None] {
+        replica.announce(&[lease("b", &replica.address, 0, announced)], None);
+        let ran = replica.run_in(&kubeconfig, &["controllers"]).await;
+        assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+        let (api_server, admin): (Vec<_>, Vec<_>) =
+            replica.seen().into_iter().partition(|(path, _)| path.starts_with("/apis/"));
+        assert!(api_server.iter().all(|(_, token)| *token == bearer), "{api_server:?}");
+        assert!(!admin.is_empty());
+        for (path, token) in admin {
+            assert_eq!(token, bearer.clone().filter(|_| announced.is_none()), "{path}");
+        }
+    }
 }
 
 #[tokio::test]
