@@ -164,6 +164,15 @@ fn contains(ranges: &[IpNet], address: IpAddr) -> bool {
     ranges.iter().any(|range| range.contains(&address))
 }
 
+/// Whether an allocator gives out this address from one of these ranges. The first address of a range is its own name, the
+/// last one of an IPv4 range is its broadcast address: nobody gets them from there.
+fn gives_out(ranges: &[IpNet], address: IpAddr) -> bool {
+    ranges.iter().any(|range| {
+        let is_broadcast = matches!(range, IpNet::V4(_)) && address == range.broadcast();
+        range.contains(&address) && address != range.network() && !is_broadcast
+    })
+}
+
 /// The address that an IPAddress is named after.
 fn address_of(meta: &ObjectMeta) -> Option<IpAddr> {
     meta.name.parse().ok()

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 
 use super::view::View;
-use super::{FINALIZER, contains, ranges};
+use super::{FINALIZER, gives_out, ranges};
 use crate::api::kinds::SERVICE_CIDRS;
 use crate::api::meta::Condition;
 use crate::api::networking::ServiceCidr;
@@ -89,7 +89,7 @@ fn end(view: &View, now: Timestamp) -> Result<Plan, WireError> {
     Ok(plan)
 }
 
-/// Those that have its addresses when it is gone; `None` when an address would be left without a range. One that is being
+/// Those that give out its addresses when it is gone; `None` when an address would be left without a range. One that is being
 /// deleted itself, or is not ready yet, has none.
 pub(super) fn heirs(view: &View) -> Option<Vec<&Arc<ServiceCidr>>> {
     let lasting: Vec<(&Arc<ServiceCidr>, Vec<IpNet>)> = view
@@ -100,8 +100,8 @@ pub(super) fn heirs(view: &View) -> Option<Vec<&Arc<ServiceCidr>>> {
         .collect();
     let mut heirs: Vec<usize> = Vec::new();
     for address in &view.addresses {
-        if !heirs.iter().any(|heir| contains(&lasting[*heir].1, *address)) {
-            heirs.push(lasting.iter().position(|(_, ranges)| contains(ranges, *address))?);
+        if !heirs.iter().any(|heir| gives_out(&lasting[*heir].1, *address)) {
+            heirs.push(lasting.iter().position(|(_, ranges)| gives_out(ranges, *address))?);
         }
     }
     Some(heirs.into_iter().map(|heir| lasting[heir].0).collect())

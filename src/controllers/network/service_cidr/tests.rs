@@ -190,6 +190,23 @@ fn one_without_addresses_goes_after_its_grace() {
     assert!(Bench::new([gone], &[]).plan("a").steps.is_empty());
 }
 
+#[test]
+fn the_ends_of_a_range_are_not_given_out_from_it() {
+    let rows = [
+        ("10.0.0.0/24", "10.0.0.128", "10.0.0.128/28", false),
+        ("10.0.0.0/24", "10.0.0.129", "10.0.0.128/28", true),
+        ("10.0.0.0/24", "10.0.0.143", "10.0.0.128/28", false),
+        ("10.0.0.0/24", "10.0.0.128", "10.0.0.0/16", true),
+        ("fd00::/64", "fd00::100", "fd00::100/120", false),
+        ("fd00::/64", "fd00::1ff", "fd00::100/120", true),
+    ];
+    for (range, address, heir, goes) in rows {
+        let all = [cidr("a", &[range], deleted(60)), cidr("b", &[heir], |_| {})];
+        let (what, _) = Bench::new(all, &[address]).written("a");
+        assert_eq!(what, if goes { "object" } else { "status" }, "{address} of {range}, {heir}");
+    }
+}
+
 const GRACE_SECONDS: Duration = Duration::from_secs(10);
 
 #[test]
@@ -367,6 +384,9 @@ proptest! {
             let had = all.iter().any(|cidr| contains(&ranges(cidr), address));
             let has = left.iter().any(|cidr| contains(&ranges(cidr), address));
             prop_assert_eq!(had, has, "{}", name);
+            let had = all.iter().any(|cidr| gives_out(&ranges(cidr), address));
+            let has = left.iter().any(|cidr| gives_out(&ranges(cidr), address));
+            prop_assert_eq!(had, has, "{} is given out", name);
         }
     }
 }
