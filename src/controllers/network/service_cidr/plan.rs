@@ -16,7 +16,7 @@ use crate::api::kinds::SERVICE_CIDRS;
 use crate::api::meta::Condition;
 use crate::api::networking::ServiceCidr;
 use crate::model::conditions::{self, ConditionFields, Said};
-use crate::model::plan::{Expect, Tolerate, Verb, Verify};
+use crate::model::plan::{EventSpec, Expect, Regarding, Tolerate, Verb, Verify};
 use crate::model::{Key, Plan, Step, Write};
 use crate::wire::splice::{Edit, edit, get, retain_items};
 use crate::wire::{Time, Value, WireError, field, path};
@@ -49,11 +49,27 @@ fn steps(steps: Vec<Step>) -> Plan {
 /// One that is to stay.
 fn keep(cidr: &ServiceCidr, now: Timestamp) -> Result<Option<Write>, WireError> {
     if cidr.metadata.finalizers.iter().any(|held| held == FINALIZER) {
-        return say(cidr, "True", "", "Kubernetes Service CIDR is ready", now);
+        let said = say(cidr, "True", "", "Kubernetes Service CIDR is ready", now)?;
+        return Ok(said.map(|write| Write {
+            // Whatever has changed the object brings it back: nothing was refused.
+            tolerate: Tolerate { conflict: true, ..write.tolerate },
+            on_failure: Some(unready(cidr)),
+            ..write
+        }));
     }
     let push = Edit::Push(path!(ServiceCidr, metadata.finalizers), FINALIZER.as_bytes().to_vec());
     let object = edit(&cidr.raw, &[push])?;
     Ok(Some(write(cidr, Verb::Update(object.into()))))
+}
+
+/// The event of a condition that could not be written. Of other writes the original tells nothing.
+fn unready(cidr: &ServiceCidr) -> EventSpec {
+    EventSpec {
+        regarding: Regarding::of(&SERVICE_CIDRS, &cidr.metadata),
+        warning: true,
+        reason: "KubernetesServiceCIDRError",
+        message: "The ServiceCIDR Status can not be set to Ready=True".to_owned(),
+    }
 }
 
 /// One that is being deleted.

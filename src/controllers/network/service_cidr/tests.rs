@@ -153,6 +153,24 @@ fn a_new_one_gets_its_finalizer_and_then_its_condition() {
 }
 
 #[test]
+fn it_is_told_when_it_cannot_be_said_to_be_ready() {
+    let told = |change: &dyn Fn(&mut ServiceCidr), addresses: &[&str]| {
+        let plan = Bench::new([cidr("a", &["10.0.0.0/24"], change)], addresses).plan("a");
+        let write = plan.writes().next().unwrap();
+        let event = write.on_failure.as_ref();
+        assert_eq!(write.tolerate.conflict, event.is_some(), "a conflict is no refusal");
+        event.map(|event| (event.warning, event.reason, event.message.clone(), event.regarding.key.clone()))
+    };
+    let message = "The ServiceCIDR Status can not be set to Ready=True".to_owned();
+    let expected = (true, "KubernetesServiceCIDRError", message, Key::new("", "a"));
+    assert_eq!(told(&|new| new.status.conditions.clear(), &[]), Some(expected));
+    // Seen with the Go manager: of other writes nothing is told.
+    assert_eq!(told(&|new| new.metadata.finalizers.clear(), &[]), None);
+    assert_eq!(told(&deleted(60), &["10.0.0.9"]), None);
+    assert_eq!(told(&deleted(60), &[]), None);
+}
+
+#[test]
 fn a_condition_that_says_less_is_completed_and_keeps_its_time() {
     let half = cidr("a", &["10.0.0.0/24"], |half| half.status.conditions = vec![ready("True", "", "")]);
     let (_, written) = Bench::new([half], &[]).written("a");
