@@ -51,7 +51,7 @@ pub static REGISTRY: &[Descriptor] = &[
         ..not_built(
             "cloud-node-lifecycle-controller",
             &["cloud-node-lifecycle"],
-            Some("cloud-node-lifecycle-controller"),
+            Some("node-controller"),
             "Removes Nodes whose machines are gone from the cloud.",
         )
     },
@@ -251,7 +251,7 @@ pub static REGISTRY: &[Descriptor] = &[
         gates: &["StorageVersionMigrator"],
         ..not_built(
             "storage-version-migrator-controller",
-            &[],
+            &["svm"],
             Some("storage-version-migrator-controller"),
             "Rewrites stored objects in the current storage version on request.",
         )
