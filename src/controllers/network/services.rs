@@ -1,6 +1,9 @@
 //! What the rooms that say where Services are served have in common: which Services a change concerns, and what a
 //! Service and a pod have to say about an endpoint. Decides nothing and writes nothing.
 
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,6 +137,52 @@ pub(super) fn family_of(address: &str) -> &'static str {
     if address.contains(':') { IPV6 } else { IPV4 }
 }
 
+/// An address in its canonical form, in which slices and Endpoints have it, and its family; `None` for what is no address.
+pub(super) fn canonical(address: &Str) -> Option<(&'static str, Cow<'_, Str>)> {
+    let ip = parse(address)?;
+    let family = if ip.is_ipv4() { IPV4 } else { IPV6 };
+    let mut rest = Unread(address);
+    let is_canonical = write!(rest, "{ip}").is_ok() && rest.0.is_empty();
+    let form = if is_canonical { Cow::Borrowed(address) } else { Cow::Owned(ip.to_string().into()) };
+    Some((family, form))
+}
+
+/// A text that is written once more: it fails at the first difference.
+struct Unread<'a>(&'a str);
+
+impl fmt::Write for Unread<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = self.0.strip_prefix(text).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
+/// An address however it is spelled. Of one that is mapped to IPv6 the IPv4 address counts, and zeros in front of a number,
+/// which servers once let through, mean nothing.
+fn parse(text: &str) -> Option<IpAddr> {
+    let Some((front, last)) = text.rsplit_once(':') else {
+        return parse_ipv4(text).map(Into::into);
+    };
+    let ip: Ipv6Addr = if last.contains('.') {
+        format!("{front}:{}", parse_ipv4(last)?).parse().ok()?
+    } else {
+        text.parse().ok()?
+    };
+    Some(ip.to_canonical())
+}
+
+fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let mut parts = text.split('.').map(|part| {
+        let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        part.parse::<u8>().ok().filter(|_| is_number)
+    });
+    let mut octets = [0; 4];
+    for octet in &mut octets {
+        *octet = parts.next()??;
+    }
+    parts.next().is_none().then(|| octets.into())
+}
+
 /// When the pod's readiness changed last.
 pub(super) fn ready_since(pod: &Pod) -> Option<Time> {
     pod.condition("Ready").and_then(|ready| ready.last_transition_time)
@@ -155,4 +204,34 @@ pub(super) fn port_number(port: &ServicePort, pod: &Pod) -> Option<i32> {
     };
     let mut named = pod.shape.named_ports.iter();
     named.find(|held| held.name == *name && held.protocol == port.protocol).map(|held| held.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_one_form() {
+        for (address, expected) in [
+            ("10.1.0.1", Some((IPV4, "10.1.0.1"))),
+            ("010.1.0.001", Some((IPV4, "10.1.0.1"))),
+            ("::ffff:10.0.0.1", Some((IPV4, "10.0.0.1"))),
+            ("::FFFF:10.0.0.010", Some((IPV4, "10.0.0.10"))),
+            ("fd00::5", Some((IPV6, "fd00::5"))),
+            ("FD00::5", Some((IPV6, "fd00::5"))),
+            ("fd00:0::0:5", Some((IPV6, "fd00::5"))),
+            ("fd00::10.0.0.1", Some((IPV6, "fd00::a00:1"))),
+            ("", None),
+            ("10.1.0", None),
+            ("10.1.0.256", None),
+            ("10.1.0.+1", None),
+            ("fd00::x", None),
+        ] {
+            let text = Str::from(address);
+            let found = canonical(&text);
+            assert_eq!(found.as_ref().map(|(family, form)| (*family, form.as_str())), expected, "{address}");
+            let is_borrowed = matches!(found, Some((_, Cow::Borrowed(_))));
+            assert_eq!(is_borrowed, expected.is_some_and(|(_, form)| form == address), "{address}");
+        }
+    }
 }

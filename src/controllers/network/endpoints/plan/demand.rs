@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::super::services::{
-    HeldEndpoints, MANAGED_BY, family_of, hostname, is_headless, port_number, ready_since,
+    HeldEndpoints, MANAGED_BY, canonical, family_of, hostname, is_headless, port_number, ready_since,
 };
 use crate::api::core::{ObjectReference, Service, ServicePort};
 use crate::api::endpoints::{EncodedSubset, EndpointAddress, EndpointPort};
@@ -72,10 +72,10 @@ fn address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
         return None;
     }
     let wanted = family(service, pod)?;
-    let mut addresses = pod.status.pod_ips.iter().map(|held| &held.ip);
-    let ip = addresses.find(|address| !address.is_empty() && family_of(address) == wanted)?;
+    let mut addresses = pod.status.pod_ips.iter().filter_map(|held| canonical(&held.ip));
+    let (_, ip) = addresses.find(|(family, _)| *family == wanted)?;
     Some(EndpointAddress {
-        ip: ip.clone(),
+        ip: ip.into_owned(),
         target_ref: Some(Box::new(ObjectReference {
             kind: "Pod".into(),
             namespace: pod.metadata.namespace.clone(),
@@ -96,7 +96,7 @@ fn family<'a>(service: &'a Service, pod: &Pod) -> Option<&'a str> {
         return Some(first);
     }
     if is_headless(service) {
-        return pod.status.pod_ips.first().map(|held| family_of(&held.ip));
+        return pod.status.pod_ips.first().and_then(|held| Some(canonical(&held.ip)?.0));
     }
     Some(family_of(&spec.cluster_ip))
 }

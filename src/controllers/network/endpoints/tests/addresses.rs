@@ -74,6 +74,21 @@ fn only_the_first_family_counts() {
 }
 
 #[test]
+fn addresses_are_spelled_in_one_way() {
+    let pods = || {
+        [
+            pod(1, |pod| ips(pod, &["010.1.0.1", "FD00::5"])),
+            pod(2, |pod| ips(pod, &["::ffff:10.1.0.2", "fd00:0::6"])),
+            pod(3, |pod| ips(pod, &["none", ""])),
+        ]
+    };
+    for (family, expected) in [("IPv4", ":80: 10.1.0.1 10.1.0.2"), ("IPv6", ":80: fd00::5 fd00::6")] {
+        let change = move |service: &mut Service| service.spec.ip_families = vec![family.into()];
+        assert_eq!(told(change, pods()), [expected]);
+    }
+}
+
+#[test]
 fn addresses_say_whose_they_are() {
     let named = |name: &'static str, subdomain: &'static str| {
         move |pod: &mut Pod| {

@@ -4,11 +4,12 @@
 //! what it is fit for (KEP-1669). A named target port may be another number in every pod, or missing in some, so pods
 //! are grouped by what their ports come to.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::super::services::{family_of, hostname, port_number, ready_since};
+use super::super::services::{canonical, hostname, port_number, ready_since};
 use super::super::view::View;
 use crate::api::core::{ObjectReference, Service};
 use crate::api::discovery::{Endpoint, EndpointConditions, EndpointPort};
@@ -111,9 +112,11 @@ impl<'a> Group<'a> {
         let at = self.wanted.binary_search_by(|wanted| wanted.pod.metadata.name.as_str().cmp(target.name));
         let wanted = &mut self.wanted[at.ok()?];
         let pod = wanted.pod;
+        let mut own = addresses(pod, family);
         let is_it = wanted.is_missing
             && pod.metadata.namespace == *target.namespace
-            && addresses(pod, family).map(Str::as_str).eq(seen.addresses.iter().copied())
+            && seen.addresses.iter().all(|seen| own.next().is_some_and(|own| **own == **seen))
+            && own.next().is_none()
             && hostname(service, pod).map_or("", Str::as_str) == seen.hostname.unwrap_or_default();
         wanted.is_missing &= !is_it;
         is_it.then_some(*wanted)
@@ -140,7 +143,7 @@ impl Wanted<'_> {
     pub(super) fn endpoint(&self, service: &Service, family: &str) -> Endpoint {
         let pod = self.pod;
         Endpoint {
-            addresses: addresses(pod, family).cloned().collect(),
+            addresses: addresses(pod, family).map(Cow::into_owned).collect(),
             conditions: conditions(service, pod),
             hostname: hostname(service, pod).cloned(),
             target_ref: Some(Box::new(ObjectReference {
@@ -161,9 +164,9 @@ impl Wanted<'_> {
 const POD: &str = "Pod";
 
 /// The pod's addresses of a family.
-fn addresses<'a>(pod: &'a Pod, family: &str) -> impl Iterator<Item = &'a Str> {
-    let all = pod.status.pod_ips.iter().map(|held| &held.ip);
-    all.filter(move |address| !address.is_empty() && family_of(address) == family)
+fn addresses<'a>(pod: &'a Pod, family: &str) -> impl Iterator<Item = Cow<'a, Str>> {
+    let all = pod.status.pod_ips.iter().filter_map(|held| canonical(&held.ip));
+    all.filter(move |(held, _)| *held == family).map(|(_, address)| address)
 }
 
 fn conditions(service: &Service, pod: &Pod) -> EndpointConditions {

@@ -116,6 +116,24 @@ fn a_pod_of_an_unknown_node_waits_for_it() {
 }
 
 #[test]
+fn addresses_are_spelled_in_one_way() {
+    let both: fn(&mut Service) = |service| service.spec.ip_families = vec!["IPv4".into(), "IPv6".into()];
+    let ips = |ips: [&'static str; 2]| {
+        move |pod: &mut Pod| pod.status.pod_ips = ips.map(|ip| PodIp { ip: ip.into() }).to_vec()
+    };
+    let pods = [pod(1, ips(["010.1.0.1", "FD00::5"])), pod(2, ips(["::ffff:10.1.0.2", "fd00:0::6"]))];
+    let bench = Bench::of(&service(both), pods);
+    assert_eq!(bench.reconcile().len(), 2);
+    let addresses = |name: &str| {
+        let endpoints = bench.slice(name).endpoints().unwrap();
+        endpoints.iter().map(|(endpoint, _)| endpoint.addresses[0].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(addresses("web-2"), ["10.1.0.1", "10.1.0.2"]);
+    assert_eq!(addresses("web-3"), ["fd00::5", "fd00::6"]);
+    assert_eq!(bench.reconcile(), [""; 0], "it finds again what it has written");
+}
+
+#[test]
 fn each_family_has_slices_of_its_own() {
     let dual = |pod: &mut Pod| pod.status.pod_ips.push(PodIp { ip: "fd00::1".into() });
     let both: fn(&mut Service) = |service| service.spec.ip_families = vec!["IPv6".into(), "IPv4".into()];

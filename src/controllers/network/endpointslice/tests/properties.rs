@@ -68,7 +68,7 @@ fn made(number: usize, state: State) -> Pod {
             pod.status.phase = "Succeeded".into();
         }
         if state.dual {
-            pod.status.pod_ips.push(PodIp { ip: format!("fd00::{number:x}").into() });
+            pod.status.pod_ips.push(PodIp { ip: format!("fd00::1:{number:x}").into() });
         }
         if state.port != 0 {
             named_port(pod, "http", state.port, "TCP");
@@ -106,7 +106,7 @@ fn expected(pods: &BTreeMap<usize, State>, publish: bool, dual: bool) -> Shown {
         let fit = (state.port, publish || (state.ready && !state.deleting), state.ready, state.deleting);
         shown.insert(format!("10.0.0.{number}"), fit);
         if dual && state.dual {
-            shown.insert(format!("fd00::{number:x}"), fit);
+            shown.insert(format!("fd00::1:{number:x}"), fit);
         }
     }
     shown

@@ -4,9 +4,8 @@
 //! are taken than a slice may hold, those that are ready first. Endpoints may spell addresses as they like, slices may not.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::super::services::{HeldEndpoints, IPV4, IPV6};
+use super::super::services::{HeldEndpoints, canonical};
 use crate::api::discovery::{Endpoint, EndpointConditions, EndpointPort};
 use crate::api::endpoints::{self, EndpointAddress};
 use crate::model::slices::{EndpointIdentity, Ports, identity, key_of};
@@ -42,7 +41,7 @@ pub(super) fn of(mirrored: &HeldEndpoints, max_per_subset: usize) -> Demand {
         let ready = subset.ready.iter().map(|address| (address, true));
         let mut taken = 0;
         for (address, ready) in ready.chain(subset.not_ready.iter().map(|address| (address, false))) {
-            let Some(ip) = parse(&address.ip) else {
+            let Some((family, ip)) = canonical(&address.ip) else {
                 demand.invalid += 1;
                 continue;
             };
@@ -50,13 +49,13 @@ pub(super) fn of(mirrored: &HeldEndpoints, max_per_subset: usize) -> Demand {
                 demand.surplus += 1;
             } else {
                 taken += 1;
-                let family = Str::from(if ip.is_ipv4() { IPV4 } else { IPV6 });
+                let family = Str::from(family);
                 let group = demand.groups.entry((family.clone(), key.clone())).or_insert_with(|| Group {
                     family,
                     ports: ports.clone(),
                     endpoints: BTreeMap::new(),
                 });
-                let endpoint = endpoint(address, ip, ready);
+                let endpoint = endpoint(address, ip.into_owned(), ready);
                 group.endpoints.insert(identity(&endpoint), endpoint);
             }
         }
@@ -73,39 +72,13 @@ fn port(port: &endpoints::EndpointPort) -> EndpointPort {
     }
 }
 
-fn endpoint(address: &EndpointAddress, ip: IpAddr, ready: bool) -> Endpoint {
+fn endpoint(address: &EndpointAddress, ip: Str, ready: bool) -> Endpoint {
     Endpoint {
-        addresses: vec![ip.to_string().into()],
+        addresses: vec![ip],
         conditions: EndpointConditions { ready: Some(ready), ..EndpointConditions::default() },
         hostname: (!address.hostname.is_empty()).then(|| address.hostname.clone()),
         target_ref: address.target_ref.clone(),
         node_name: address.node_name.clone(),
         ..Endpoint::default()
     }
-}
-
-/// An address however it is spelled. Of one that is mapped to IPv6 the IPv4 address counts, and zeros in front of a number,
-/// which servers once let through, mean nothing.
-fn parse(text: &str) -> Option<IpAddr> {
-    let Some((front, last)) = text.rsplit_once(':') else {
-        return parse_ipv4(text).map(Into::into);
-    };
-    let ip: Ipv6Addr = if last.contains('.') {
-        format!("{front}:{}", parse_ipv4(last)?).parse().ok()?
-    } else {
-        text.parse().ok()?
-    };
-    Some(ip.to_canonical())
-}
-
-fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
-    let mut parts = text.split('.').map(|part| {
-        let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        part.parse::<u8>().ok().filter(|_| is_number)
-    });
-    let mut octets = [0; 4];
-    for octet in &mut octets {
-        *octet = parts.next()??;
-    }
-    parts.next().is_none().then(|| octets.into())
 }
