@@ -81,7 +81,7 @@ pub(super) fn age_ratios(view: &View, plan: &Plan, now: Timestamp) -> Vec<i64> {
 /// Names of the pods that a step deletes.
 fn deletes(step: &Step) -> impl Iterator<Item = &str> {
     let writes = match step {
-        Step::Batch(writes) => writes.as_slice(),
+        Step::Each(writes) => writes.as_slice(),
         _ => &[],
     };
     let deletes =

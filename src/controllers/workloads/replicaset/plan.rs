@@ -3,8 +3,10 @@
 //!
 //! The order is the original's: release and adopt, then create or delete, then the status, which counts the pods as
 //! they were observed. If that counts none that the status does not, and there are some now, nothing is written: those pods
-//! bring the ReplicaSet back in a moment, and what is said then is said once. When a create or delete failed, the second pass only records that in the status; when
-//! something else failed, it does nothing, and the retry starts over.
+//! bring the ReplicaSet back in a moment, and what is said then is said once. When a create or delete failed, the second
+//! pass only records that in the status; when something else failed, it does nothing, and the retry starts over. Each
+//! release, adoption and delete is tried whatever becomes of the others; but as long as a claim fails nothing is made or
+//! deleted.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -113,18 +115,17 @@ impl<'a> Claims<'a> {
 
     fn write(&self, view: &View, plan: &mut Plan) {
         let owner = &view.replica_set.metadata;
-        if !self.released.is_empty() {
-            let released = self.released.iter().map(|pod| release(owner, pod));
-            plan.steps.push(Step::Batch(released.collect()));
-        }
         if !self.adopted.is_empty() {
             plan.steps.push(Step::Verify(Verify {
                 kind: KIND,
                 key: Key::of(owner),
                 expect: Expect::Alive(owner.uid.clone()),
             }));
-            let adopted = self.adopted.iter().map(|pod| adopt(view, pod));
-            plan.steps.push(Step::Batch(adopted.collect()));
+        }
+        let released = self.released.iter().map(|pod| release(owner, pod));
+        let claims: Vec<Write> = released.chain(self.adopted.iter().map(|pod| adopt(view, pod))).collect();
+        if !claims.is_empty() {
+            plan.steps.push(Step::Each(claims));
         }
     }
 }
@@ -152,7 +153,8 @@ fn scale(view: &View, kept: &[&Pod], now: Timestamp) -> Result<Option<Step>, Wir
         Ordering::Greater => {
             let surplus = (kept.len() - desired).min(BURST);
             let chosen = choose(view, kept, surplus, now);
-            Ok(Some(Step::Batch(chosen.into_iter().map(|pod| delete(view, pod)).collect())))
+            // One that is refused is in nobody's way.
+            Ok(Some(Step::Each(chosen.into_iter().map(|pod| delete(view, pod)).collect())))
         }
     }
 }

@@ -275,7 +275,8 @@ impl Cluster {
                     Vec::new()
                 }
                 Step::Write(write) => self.perform(write).into_iter().collect(),
-                Step::Batch(writes) | Step::Each(writes) => self.perform_batch(writes),
+                Step::Batch(writes) => self.perform_batch(writes),
+                Step::Each(writes) => writes.iter().filter_map(|write| self.perform(write)).collect(),
                 Step::Emit(_) => Vec::new(),
                 other => panic!("{other:?}"),
             };

@@ -1,6 +1,7 @@
 //! Claims, creates and deletes.
 
 use super::super::metrics::age_ratios;
+use super::cluster::{Cluster, Event};
 use super::fixtures::{
     Bench, ago, deleting, labels, lines, not_ready, now, orphaned, owner, pod, refused, replica_set, writes,
 };
@@ -251,6 +252,27 @@ fn a_replica_set_on_its_way_out_only_counts() {
     let relabelled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
     let bench = Bench::of(&set, &[pod("a", |_| {}), pod("b", orphaned), pod("c", relabelled)]);
     assert_eq!(bench.lines(), ["update replicasets.apps/status default/web 1: 1/1/1/1+0"]);
+}
+
+#[test]
+fn a_refusal_is_in_nobodys_way() {
+    // Of three too many the first is refused.
+    let mut cluster = Cluster::new(4, 0);
+    cluster.settle();
+    assert_eq!(cluster.pods.len(), 4);
+    cluster.happen(Event::Scale(1));
+    cluster.happen(Event::Refuse(1));
+    cluster.happen(Event::Deliver(usize::MAX));
+    cluster.happen(Event::Reconcile);
+    assert_eq!(cluster.pods.len(), 2);
+
+    let relabelled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let claims = [pod("a", relabelled), pod("b", relabelled), pod("c", orphaned), pod("d", orphaned)];
+    let plan = Bench::of(&replica_set(|_| {}), &claims).plan();
+    let [Step::Verify(_), Step::Each(claims), ..] = plan.steps.as_slice() else { panic!("{plan:?}") };
+    let mut names: Vec<&str> = claims.iter().map(|claim| claim.key.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a", "b", "c", "d"], "each is tried, released or adopted");
 }
 
 #[test]
