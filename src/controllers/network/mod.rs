@@ -7,3 +7,4 @@ pub mod endpointslice_mirroring;
 mod objects;
 pub mod service_cidr;
 mod services;
+mod slice_writes;

@@ -130,9 +130,9 @@ impl Slices {
         let mut told = Vec::new();
         for step in &plan.steps {
             match step {
-                Step::Batch(writes) => {
-                    assert!(!writes.is_empty());
-                    told.extend(writes.iter().map(|write| self.write(write)));
+                Step::Each(_) | Step::Chains { .. } => {
+                    assert!(!step.is_empty());
+                    told.extend(step.writes().map(|write| self.write(write)));
                 }
                 Step::Emit(event) => told.push(format!("{}: {}", event.reason, event.message)),
                 other => panic!("{other:?} is no step about slices"),

@@ -2,8 +2,8 @@
 //!
 //! For each address family of the Service: which endpoints its pods are, by the ports that they have ([`demand`]); into
 //! which slices these go, so that as few as possible are written ([`packing`]); who should use which of them
-//! ([`hints`]); how a slice is written ([`draft`]). The order is the original's: creates, updates, deletes, so that an
-//! endpoint that moves is never in no slice.
+//! ([`hints`]); how a slice is written ([`draft`]). In which order they are written, and which of them go on where one
+//! is refused, is said in [`slice_writes`](super::super::slice_writes).
 
 mod demand;
 mod draft;
@@ -12,6 +12,7 @@ mod packing;
 
 use std::fmt::Display;
 
+use super::super::slice_writes::SliceWrites;
 use super::services::{self, IPV4, IPV6, family_of, is_headless};
 use super::view::View;
 use crate::api::core::Service;
@@ -19,7 +20,7 @@ use crate::api::kinds::{ENDPOINT_SLICES, SERVICES};
 use crate::model::plan::{EventSpec, Regarding, Tolerate, Verb};
 use crate::model::slices::HeldSlice;
 use crate::model::{Failure, Key, Plan, Step, Write};
-use crate::wire::{Str, Time, WireError};
+use crate::wire::{Str, WireError};
 
 use draft::Author;
 use packing::Packed;
@@ -55,16 +56,6 @@ pub(super) fn plan(view: &View) -> (Plan, Vec<Count>) {
     (plan, counts)
 }
 
-/// What is written to the slices of all families.
-#[derive(Default)]
-struct Writes {
-    creates: Vec<Write>,
-    updates: Vec<Write>,
-    deletes: Vec<Write>,
-    /// When what changed has changed, the earliest.
-    since: Option<Time>,
-}
-
 fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<(), WireError> {
     let service = &view.service;
     let families = families(service);
@@ -91,16 +82,15 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
     } else {
         packed.iter().filter_map(|slices| slices.since).min()
     };
-    let mut writes = Writes { since, ..Writes::default() };
-    writes.deletes.extend(stray.into_iter().map(delete));
+    let mut writes = SliceWrites::default();
+    let author = Author { service, since };
+    for held in stray {
+        writes.push(delete(held), Some(held), std::iter::empty());
+    }
     for slices in packed {
-        writes.collect(service, slices)?;
+        write(&author, slices, &mut writes)?;
     }
-    for batch in [writes.creates, writes.updates, writes.deletes] {
-        if !batch.is_empty() {
-            plan.steps.push(Step::Batch(batch));
-        }
-    }
+    plan.steps.extend(writes.into_step()?);
     if let Some(first) = unknown.first() {
         plan.steps.push(Step::Emit(failed(service, unknown.join(", "))));
         plan.retry = Some(first.clone());
@@ -108,28 +98,28 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
     Ok(())
 }
 
-impl Writes {
-    fn collect(&mut self, service: &Service, slices: Packed<'_>) -> Result<(), WireError> {
-        let author = Author { service, since: self.since };
-        let namespace = &service.metadata.namespace;
-        // The garbage collector deletes what a Service that goes leaves behind; nothing is added to that.
-        let creates = slices.create.into_iter().filter(|_| !service.metadata.is_deleting());
-        for draft in creates {
-            let body = author.create(&draft).into();
-            self.creates.push(Write {
-                // Whatever is made there goes with the namespace.
-                tolerate: Tolerate { namespace_terminating: true, ..Tolerate::default() },
-                ..Write::new(&ENDPOINT_SLICES, Key::new(namespace.clone(), Str::EMPTY), Verb::Create(body))
-            });
-        }
-        for (held, draft) in &slices.update {
-            let body = author.update(held, draft)?.into();
-            let key = Key::of(&held.slice.metadata);
-            self.updates.push(Write::new(&ENDPOINT_SLICES, key, Verb::Update(body)));
-        }
-        self.deletes.extend(slices.delete.into_iter().map(delete));
-        Ok(())
+/// The writes of one family's slices.
+fn write<'a>(author: &Author<'_>, slices: Packed<'a>, writes: &mut SliceWrites<'a>) -> Result<(), WireError> {
+    let service = &author.service.metadata;
+    // The garbage collector deletes what a Service that goes leaves behind; nothing is added to that.
+    for draft in slices.create.into_iter().filter(|_| !service.is_deleting()) {
+        let key = Key::new(service.namespace.clone(), Str::EMPTY);
+        let create = Write {
+            // Whatever is made there goes with the namespace.
+            tolerate: Tolerate { namespace_terminating: true, ..Tolerate::default() },
+            ..Write::new(&ENDPOINT_SLICES, key, Verb::Create(author.create(&draft).into()))
+        };
+        writes.push(create, None, draft.addresses());
     }
+    for (held, draft) in slices.update {
+        let verb = Verb::Update(author.update(held, &draft)?.into());
+        let update = Write::new(&ENDPOINT_SLICES, Key::of(&held.slice.metadata), verb);
+        writes.push(update, Some(held), draft.addresses());
+    }
+    for held in slices.delete {
+        writes.push(delete(held), Some(held), std::iter::empty());
+    }
+    Ok(())
 }
 
 fn delete(held: &HeldSlice) -> Write {

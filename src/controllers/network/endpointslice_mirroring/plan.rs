@@ -2,13 +2,15 @@
 //!
 //! Each subset's addresses of one family are one slice ([`demand`]). A slice that has the ports of one stays, and is
 //! rewritten if something in it is other; one whose ports nobody has any more becomes that of ports that have none
-//! ([`draft`] says how). The order is creates, updates, deletes, so that an address that moves is never in no slice.
+//! ([`draft`] says how). In which order they are written, and which of them go on where one is refused, is said in
+//! [`slice_writes`](super::super::slice_writes).
 
 mod demand;
 mod draft;
 
 use std::collections::BTreeMap;
 
+use super::super::slice_writes::SliceWrites;
 use super::services::HeldEndpoints;
 use super::view::View;
 use crate::api::kinds::{ENDPOINT_SLICES, ENDPOINTS};
@@ -51,7 +53,7 @@ pub(super) fn plan(view: &View) -> (Plan, Count) {
 
 fn reconcile(view: &View, plan: &mut Plan) -> Result<Count, WireError> {
     let Some(mirrored) = &view.mirrored else {
-        plan.steps.push(Step::Batch(view.slices.iter().map(delete).collect()));
+        plan.steps.push(Step::Each(view.slices.iter().map(delete).collect()));
         let removed = view.slices.iter().map(|held| held.len).sum();
         return Ok(Count { removed, ..Count::default() });
     };
@@ -64,31 +66,33 @@ fn reconcile(view: &View, plan: &mut Plan) -> Result<Count, WireError> {
     let namespace = &mirrored.endpoints.metadata.namespace;
     // What is to go with its Endpoints is not added to.
     let goes = mirrored.endpoints.metadata.is_deleting();
-    let mut creates = Vec::new();
+    let mut writes = SliceWrites::default();
     for group in matched.create.iter().filter(|_| !goes) {
-        let body = author.create(group).into();
-        creates.push(Write {
+        let key = Key::new(namespace.clone(), Str::EMPTY);
+        let create = Write {
             // Whatever is made there goes with the namespace.
             tolerate: Tolerate { namespace_terminating: true, ..Tolerate::default() },
-            ..Write::new(&ENDPOINT_SLICES, Key::new(namespace.clone(), Str::EMPTY), Verb::Create(body))
-        });
+            ..Write::new(&ENDPOINT_SLICES, key, Verb::Create(author.create(group).into()))
+        };
+        writes.push(create, None, group.addresses());
     }
-    let mut updates = Vec::new();
     for (held, group) in &matched.update {
         if author.is(held, group)? {
             continue;
         }
-        let body = author.update(held, group)?.into();
-        updates.push(Write::new(&ENDPOINT_SLICES, Key::of(&held.slice.metadata), Verb::Update(body)));
+        let verb = Verb::Update(author.update(held, group)?.into());
+        let update = Write::new(&ENDPOINT_SLICES, Key::of(&held.slice.metadata), verb);
+        writes.push(update, Some(held), group.addresses());
     }
-    let deletes = matched.delete.into_iter().map(delete).collect();
-    let batches = [creates, updates, deletes].into_iter().filter(|batch: &Vec<Write>| !batch.is_empty());
-    let writes: Vec<Step> = batches.map(Step::Batch).collect();
+    for held in matched.delete {
+        writes.push(delete(held), Some(held), std::iter::empty());
+    }
+    let step = writes.into_step()?;
     // Said once, with what is written for it.
-    if !writes.is_empty() || view.slices.is_empty() {
+    if step.is_some() || view.slices.is_empty() {
         plan.steps.extend(events.map(Step::Emit));
     }
-    plan.steps.extend(writes);
+    plan.steps.extend(step);
     Ok(count)
 }
 

@@ -61,6 +61,11 @@ impl<'a> Draft<'a> {
         Self { family: slice.address_type.clone(), ports: slice.ports.clone(), endpoints: Vec::new() }
     }
 
+    /// The addresses of its endpoints.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = Str> {
+        self.endpoints.iter().flat_map(|placed| placed.endpoint.addresses.iter().cloned())
+    }
+
     /// The slice as it is.
     pub(super) fn of(held: &'a HeldSlice) -> Result<Self, WireError> {
         let placed = |held: &'a (Endpoint, Bytes)| {

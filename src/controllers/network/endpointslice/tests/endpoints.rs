@@ -4,6 +4,7 @@ use super::fixtures::{Bench, ago, deleting, node, pod, ready, service};
 use crate::api::core::Service;
 use crate::api::discovery::Endpoint;
 use crate::api::pod::{Pod, PodIp};
+use crate::model::Step;
 
 fn endpoint(change_service: fn(&mut Service), change_pod: fn(&mut Pod)) -> Option<Endpoint> {
     let bench = Bench::of(&service(change_service), [pod(1, change_pod)]);
@@ -113,6 +114,21 @@ fn a_pod_of_an_unknown_node_waits_for_it() {
     let bench = Bench::of(&service(|service| service.spec.publish_not_ready_addresses = true), [lost(2)]);
     assert_eq!(bench.settled(), ["web-2 IPv4 :80: p002"]);
     assert_eq!(bench.all()[0].endpoints().unwrap()[0].0.zone, None);
+}
+
+#[test]
+fn no_family_waits_for_another() {
+    let both: fn(&mut Service) = |service| service.spec.ip_families = vec!["IPv4".into(), "IPv6".into()];
+    let dual = |pod: &mut Pod| pod.status.pod_ips.push(PodIp { ip: "fd00::1".into() });
+    let bench = Bench::of(&service(|_| {}), [pod(1, |_| {}), pod(2, dual)]);
+    bench.settled();
+    // One slice is new; from that of the other family a pod is taken out.
+    bench.add(&service(both));
+    bench.add(&pod(1, |pod| pod.status.phase = "Failed".into()));
+    let plan = bench.plan();
+    let [Step::Each(writes)] = plan.steps.as_slice() else { panic!("{plan:?}") };
+    let verbs: Vec<&str> = writes.iter().map(|write| write.verb.name()).collect();
+    assert_eq!(verbs, ["create", "update"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::*;
 use super::fixtures::{Bench, pod, service};
 use crate::executor::{ActionResult, ActionState, ActionVerb};
 use crate::framework::{Outcome, Pass, Reads, Reconcile, ReconcileEnd, RoomMetrics};
-use crate::model::plan::{Cooldown, Step, Verb};
+use crate::model::plan::{Cooldown, Verb};
 use crate::telemetry::Registry;
 use crate::wire::Uid;
 
@@ -23,10 +23,6 @@ fn reconcile(room: &dyn Reconcile, bench: &Bench) {
         return;
     };
     note.count(&key);
-    let writes = plan.steps.iter().filter_map(|step| match step {
-        Step::Batch(writes) => Some(writes),
-        _ => None,
-    });
     let action = |write: &crate::model::Write| ActionState {
         verb: match write.verb {
             Verb::Create(_) => ActionVerb::Create,
@@ -41,7 +37,7 @@ fn reconcile(room: &dyn Reconcile, bench: &Bench) {
         result: ActionResult::Done,
         code: None,
     };
-    let actions: Vec<ActionState> = writes.flatten().map(action).collect();
+    let actions: Vec<ActionState> = plan.writes().map(action).collect();
     bench.reconcile();
     let done = Outcome::Done { writes: actions.len(), requeue_after: None, cooldown: Cooldown::NONE };
     room.ended(&key, ended(&done, &actions));

@@ -23,6 +23,13 @@ pub(super) struct Group {
     pub(super) endpoints: BTreeMap<EndpointIdentity, Endpoint>,
 }
 
+impl Group {
+    /// The addresses of its endpoints.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = Str> {
+        self.endpoints.values().flat_map(|endpoint| endpoint.addresses.iter().cloned())
+    }
+}
+
 /// What all slices should hold.
 #[derive(Debug, Default)]
 pub(super) struct Demand {

@@ -2,6 +2,7 @@
 
 use super::fixtures::{Bench, addresses, endpoints, labels, subset};
 use crate::api::core::ObjectReference;
+use crate::model::Step;
 use crate::wire::Value;
 use crate::wire::splice::{Edit, edit, get, put_bytes, retain_items};
 
@@ -177,6 +178,26 @@ fn only_what_changed_is_written() {
     assert_eq!(to(&[subset(&["10.0.0.1", "10.0.0.3"], &["10.0.0.2"], &[80]), other()]), ["update web-2"]);
     // Those that stay keep their places.
     assert_eq!(bench.told()[0], "web-2 IPv4 80: 10.0.0.1 10.0.0.2! 10.0.0.3");
+}
+
+#[test]
+fn a_refused_slice_is_in_nobodys_way() {
+    let bench = Bench::of(&[subset(&["10.0.0.1", "10.0.0.2"], &[], &[80]), subset(&["10.0.0.7"], &[], &[7])]);
+    bench.settled();
+    // Another family is new, one subset is gone, and an address goes.
+    bench.put(endpoints(&[subset(&["10.0.0.1", "fd00::1"], &[], &[80])], |_| {}));
+    let plan = bench.plan().unwrap();
+    let [Step::Each(writes)] = plan.steps.as_slice() else { panic!("{plan:?}") };
+    assert_eq!(writes.len(), 3);
+    // An address has other ports: it is not taken out of its slice before it is in the other.
+    let bench = Bench::of(&[subset(&["10.0.0.1", "10.0.0.2"], &[], &[80])]);
+    bench.settled();
+    bench.put(endpoints(&[subset(&["10.0.0.1"], &[], &[80]), subset(&["10.0.0.2"], &[], &[81])], |_| {}));
+    let plan = bench.plan().unwrap();
+    let [Step::Chains { chains, slow_start: false }] = plan.steps.as_slice() else { panic!("{plan:?}") };
+    let verbs: Vec<Vec<&str>> =
+        chains.iter().map(|chain| chain.iter().map(|write| write.verb.name()).collect()).collect();
+    assert_eq!(verbs, [vec!["create", "update"]]);
 }
 
 #[test]
