@@ -1,10 +1,7 @@
 //! Which changes make a quota worth counting anew: what went, what ended, what became less. What is new has been charged by
 //! admission.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-use parking_lot::RwLock;
 
 use super::PRIMARY;
 use super::measure::{Measured, Resource, measures};
@@ -135,8 +132,6 @@ pub(super) fn of_volume_claims(quotas: Lister<ResourceQuota>) -> KeyMap {
 /// What is found by discovery: everything else that can be counted.
 pub(super) struct Others {
     quotas: Lister<ResourceQuota>,
-    /// Group and name of resources that were watched once and are not any more.
-    gone: RwLock<BTreeSet<(&'static str, &'static str)>>,
     recounts: Recounts,
 }
 
@@ -147,12 +142,7 @@ const WATCHED: [&str; 4] = ["pods", "services", "persistentvolumeclaims", "resou
 
 impl Others {
     pub(super) fn new(quotas: Lister<ResourceQuota>, recounts: Recounts) -> Self {
-        Self { quotas, gone: RwLock::default(), recounts }
-    }
-
-    /// Whether a resource could be counted before it went.
-    pub(super) fn is_gone(&self, resource: Resource<'_>) -> bool {
-        self.gone.read().iter().any(|gone| *gone == (resource.group, resource.name))
+        Self { quotas, recounts }
     }
 }
 
@@ -188,8 +178,9 @@ impl DynamicRoom for Others {
         }
     }
 
+    /// What it had was told before, if it went with the definition of a custom resource; behind an aggregated API it may be
+    /// there yet. Those who count it look for it from now on, until it is served again.
     fn forgotten(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
-        self.gone.write().insert((kind.group, kind.resource));
         let source = source(kind);
         for quota in self.quotas.list() {
             if counts(&quota, source) {

@@ -23,7 +23,8 @@
 //! - So it is when a quota says something new after it was counted: what admission had charged and the cache of quotas did
 //!   not tell of yet would be too much until the next full resync.
 //! - A service that loses ports and a pod that comes into another scope are noticed at once, not at the next full resync.
-//! - A quota that counts a resource nobody serves yet is looked at until it is served.
+//! - A quota that counts a resource nobody serves, yet or any longer, is looked at until it is served. What it had counted
+//!   stays till then: an aggregated API that is removed and added again keeps its objects.
 //! - A status that would not change is not written, though nothing in it can be counted.
 //!
 //! It never charges for what is about to be made, and never refuses anything: that is admission's.
@@ -87,14 +88,13 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let services = build.watch::<Service>(&SERVICES);
     let claims = build.watch::<PersistentVolumeClaim>(&PERSISTENT_VOLUME_CLAIMS);
     let recounts = Recounts::default();
-    let others = Arc::new(Others::new(quotas.lister(), recounts.clone()));
+    let others = Others::new(quotas.lister(), recounts.clone());
     let counter = Arc::new(Counter {
         quotas: quotas.lister(),
         pods: pods.lister(),
         services: services.lister(),
         claims: claims.lister(),
-        watches: (build.dynamic)(Arc::clone(&others) as _),
-        others,
+        watches: (build.dynamic)(Arc::new(others)),
         recounts: recounts.clone(),
         extended: (build.gate)("DRAExtendedResource"),
     });
@@ -134,7 +134,6 @@ struct Counter {
     services: Lister<Service>,
     claims: Lister<PersistentVolumeClaim>,
     watches: Arc<DynamicWatches>,
-    others: Arc<Others>,
     recounts: Recounts,
     /// `DRAExtendedResource`: whether devices count as extended resources.
     extended: bool,

@@ -89,8 +89,6 @@ fn objects(counter: &Counter, namespace: &str, resource: Resource<'_>) -> Known<
     }
     match counter.watches.store(resource.group, resource.name) {
         Some(store) => filled(&store, |store| store.count_namespace(namespace)),
-        // With its definition, all of a custom resource's objects went.
-        None if counter.others.is_gone(resource) => Known::Yes(0),
         None => Known::NotServed,
     }
 }

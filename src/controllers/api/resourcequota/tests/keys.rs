@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::super::keys::{Others, Priority, of_pods, of_quotas, of_services, of_volume_claims};
-use super::super::measure::Resource;
 use super::super::memory::{Recount, Recounts};
 use super::fixtures::{asking, hard, meta, pod, quantities, quota, service, volume_claim};
 use crate::api::charge::PodCharge;
@@ -325,11 +324,8 @@ fn other_objects_that_go_are_told() {
 fn a_resource_that_goes_concerns_all_who_count_it() {
     let others = Others::new(quotas(), Recounts::default());
     let foos = dynamic::kind("example.com", "v1", "Foo", "foos", true);
-    let resource = Resource { group: "example.com", name: "foos" };
-    assert!(!others.is_gone(resource));
     let mut keys = Vec::new();
     others.forgotten(foos, &mut |queue, key| keys.push(format!("{queue} {key}")));
     keys.sort();
     assert_eq!(keys, ["resourcequota_primary other/all", "resourcequota_primary team/foos"]);
-    assert!(others.is_gone(resource) && !others.is_gone(Resource { group: "", name: "foos" }));
 }
