@@ -212,16 +212,6 @@ impl Graph {
         self.absence.knows(place)
     }
 
-    /// Whether a reference with these coordinates, from an object in `place.namespace`, is known to mean an object that waits
-    /// for its dependents to go first. That cannot be taken back: the API server lets nobody end a deletion, or add
-    /// the finalizer by which dependents would be kept.
-    pub fn is_waiting(&self, place: &Place) -> bool {
-        let node = self.nodes.find(&place.uid).and_then(|id| self.nodes.get(id));
-        node.is_some_and(|node| {
-            node.state.foreground_deleting && node.is_at(&place.coordinates, &place.namespace)
-        })
-    }
-
     /// Whether the UID in a reference from an object in `place.namespace` is known to be that of an object in another
     /// namespace, which can't be its owner.
     pub fn is_elsewhere(&self, place: &Place) -> bool {

@@ -9,9 +9,9 @@
 //! - Nothing is deleted but by UID *and* resource version, and only when all owner references of that very version were
 //!   looked up: at the places where they point, not by UID alone. So the object itself need not be read before: if it is not
 //!   what the watch last told, the API server refuses, and it is read then.
-//! - What the graph says is never a proof, but for what cannot be taken back: that an object of a UID is gone, is being
-//!   deleted in the foreground, or had these references in that version. A graph that lags behind delays, it does not
-//!   destroy.
+//! - What the graph says is never a proof, but for what cannot be taken back: that an object of a UID is gone, or had these
+//!   references in that version. That an owner waits for its dependents can be: a later delete may say that they are to be
+//!   left. A graph that lags behind delays, it does not destroy.
 //! - What can't be looked up (a kind that is not served, a failed read) is neither absent nor there: the attempt is retried.
 //!
 //! # Where it differs from the original, on purpose

@@ -2,9 +2,10 @@
 //!
 //! Observing takes several passes: each says which live reads it still needs, and the next one has them. Nothing is read
 //! that cannot subject: an object whose owners are all in sight costs no request, and nor does an owner that is known to be
-//! gone or to wait for its dependents, for neither can be taken back. Nor is an object read that is to go, or need not wait
-//! any longer, if it still is what the watch last told: it is written on the condition that it is, which the API server
-//! checks, and read if it is not. Reads go to the API server, never to a cache; this module itself does no I/O.
+//! gone, which cannot be taken back. (That it waits for its dependents can: who deletes it once more may say that they
+//! are to be left.) Nor is an object read that is to go, or need not wait any longer, if it still is what the watch last
+//! told: it is written on the condition that it is, which the API server checks, and read if it is not. Reads go to the API
+//! server, never to a cache; this module itself does no I/O.
 
 use std::sync::Arc;
 
@@ -298,10 +299,6 @@ impl Sighting {
         let elsewhere = graph.is_elsewhere(&place);
         if graph.is_absent(&place) {
             self.owners.push(Owner::Absent { elsewhere });
-            return;
-        }
-        if graph.is_waiting(&place) {
-            self.owners.push(Owner::Waiting);
             return;
         }
         let kind = match resolve(&place.coordinates.api_version, &place.coordinates.kind) {

@@ -156,7 +156,11 @@ fn what_goes_as_it_was_observed_is_not_read() {
     let waiting = waiting.foreground();
     let dependent = object("dependent").owned_by(&THING, &lost).blocking(&THING, &waiting);
     let graph = graph_of(&[&dependent, &waiting]);
-    let reads = Reads::default().with_object(&THING, Key::of(&lost), Ok(None));
+    let reads = Reads::default().with_object(&THING, Key::of(&lost), Ok(None)).with_object(
+        &THING,
+        Key::of(&waiting),
+        Ok(Some(partial(&waiting))),
+    );
     let Ok(Observation::View(view)) = observe(&graph, &resolve, &delete(&dependent), false, &reads) else {
         panic!("it has enough")
     };
@@ -176,6 +180,7 @@ fn what_goes_as_it_was_observed_is_not_read() {
         let solid = super::fixtures::object("solid");
         let reads = Reads::default()
             .with_object(&THING, Key::of(&lost), Ok(None))
+            .with_object(&THING, Key::of(&waiting), Ok(Some(partial(&waiting))))
             .with_object(&THING, Key::of(&solid), Ok(Some(partial(&solid))))
             .with_object(&THING, Key::new("a", "elsewhere"), Ok(None));
         let Ok(Observation::Needs(needs)) = observe(&graph, &resolve, &delete(&object), false, &reads) else {
@@ -352,21 +357,16 @@ fn an_unseen_owner_is_read_once_and_cluster_scoped_ones_without_a_namespace() {
 }
 
 #[test]
-fn an_owner_that_is_known_to_wait_for_its_dependents_is_not_read() {
+fn an_owner_that_was_seen_to_wait_for_its_dependents_may_have_been_told_to_leave_them() {
     let owner = object("owner").foreground();
     let dependent = object("dependent").owned_by(&THING, &owner);
     let graph = graph_of(&[&owner, &dependent]);
-    // Only the dependent is there to be read.
-    assert_eq!(deletion(&decide(&graph, &dependent, &[(&THING, &dependent)])), Some(Propagation::Background));
-    // A reference that points elsewhere does not mean it.
-    let mut astray = object("astray").owned_by(&THING, &owner);
-    astray.owner_references[0].name = "another".into();
-    let graph = graph_of(&[&owner, &astray]);
-    let reads = Reads::default().with_object(&THING, Key::of(&astray), Ok(Some(partial(&astray))));
-    let Ok(Observation::Needs(needs)) = observe(&graph, &resolve, &delete(&astray), true, &reads) else {
-        panic!("it is to be read")
+    let live = |owner: &ObjectMeta| {
+        let live = [(&THING, &dependent), (&THING, owner)];
+        decide(&graph, &dependent, &live)
     };
-    assert_eq!(needs, [Read::Object(&THING, Key::new(astray.namespace.clone(), "another"))]);
+    assert_eq!(deletion(&live(&owner)), Some(Propagation::Background));
+    assert!(live(&object("owner").deleting(&["orphan"])).is_empty());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A small API server: objects, versions, finalizers, preconditions, JSON patches, and a log of changes per kind.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -35,9 +35,9 @@ pub(super) struct Server {
     pub(super) objects: BTreeMap<Place, ObjectMeta>,
     /// What no watch has told yet.
     pub(super) logs: [VecDeque<Event>; 3],
-    /// UIDs of all objects whose foreground deletion was ever begun.
-    pub(super) foreground: HashSet<Uid>,
-    version: u64,
+    /// Objects that waited for their dependents, and in which version it was said that they wait no longer.
+    pub(super) waited_until: HashMap<Uid, u64>,
+    pub(super) version: u64,
 }
 
 pub(super) fn position(kind: &Kind) -> usize {
@@ -113,23 +113,21 @@ impl Server {
     pub(super) fn is_there(&self, dependent: &ObjectMeta, reference: &OwnerReference) -> bool {
         let out_of_reach = dependent.namespace.is_empty()
             && resolve(&reference.api_version, &reference.kind).is_ok_and(|kind| kind.namespaced);
-        let waits = |owner: &ObjectMeta| {
-            owner.is_deleting() && owner.finalizers.iter().any(|held| held == FOREGROUND_FINALIZER)
-        };
         out_of_reach || self.owner(dependent, reference).is_some_and(|owner| !waits(owner))
     }
 
-    /// Whether it must not be cut: the owner is there and never asked for its dependents to go first.
-    pub(super) fn keeps(&self, dependent: &ObjectMeta, reference: &OwnerReference) -> bool {
-        let asked = |owner: &ObjectMeta| self.foreground.contains(&owner.uid);
-        self.is_there(dependent, reference) && !self.owner(dependent, reference).is_some_and(asked)
+    /// Whether it must not be cut: the owner is there, and has not waited for its dependents to go at any time since
+    /// this version.
+    pub(super) fn keeps(&self, dependent: &ObjectMeta, reference: &OwnerReference, since: u64) -> bool {
+        let waited = self.waited_until.get(&reference.uid).is_some_and(|until| *until > since);
+        self.is_there(dependent, reference) && !waited
     }
 
     fn store(&mut self, place: Place, mut meta: ObjectMeta) {
         self.version += 1;
         meta.resource_version = self.version.to_string().into();
-        if meta.is_deleting() && meta.finalizers.iter().any(|held| held == FOREGROUND_FINALIZER) {
-            self.foreground.insert(meta.uid.clone());
+        if self.objects.get(&place).is_some_and(waits) && !waits(&meta) {
+            self.waited_until.insert(meta.uid.clone(), self.version);
         }
         let log = &mut self.logs[place.0];
         if meta.is_deleting() && meta.finalizers.is_empty() {
@@ -140,6 +138,11 @@ impl Server {
             self.objects.insert(place, meta);
         }
     }
+}
+
+/// Whether the object waits for its dependents to go.
+fn waits(meta: &ObjectMeta) -> bool {
+    meta.is_deleting() && meta.finalizers.iter().any(|held| held == FOREGROUND_FINALIZER)
 }
 
 /// The object after a JSON patch (`test`, `remove` and `replace` of what is there); `None` if it can't be applied.

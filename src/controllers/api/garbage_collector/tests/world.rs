@@ -18,6 +18,8 @@ use crate::wire::Uid;
 struct Running {
     attempt: Attempt,
     reads: Reads,
+    /// The server's version before the first of these reads.
+    since: u64,
     /// What is still to be written, once that is decided.
     writes: Option<VecDeque<Write>>,
     /// It was put into the queue again meanwhile.
@@ -89,6 +91,7 @@ impl World {
         self.running.push(Running {
             attempt,
             reads: Reads::default(),
+            since: self.server.version,
             writes: None,
             again: false,
             changed: false,
@@ -103,11 +106,12 @@ impl World {
         }
         let mut running = self.running.remove(at % self.running.len());
         match running.writes.as_mut().map(VecDeque::pop_front) {
-            Some(Some(write)) => match self.perform(&running.attempt, &write) {
+            Some(Some(write)) => match self.perform(&running, &write) {
                 Ok(()) => self.running.push(running),
                 Err(Refusal::NotFound) if write.tolerate.absent => self.running.push(running),
                 Err(Refusal::Conflict | Refusal::Unprocessable) if !running.changed => {
-                    let anew = Running { reads: Reads::default(), writes: None, ..running };
+                    let since = self.server.version;
+                    let anew = Running { reads: Reads::default(), since, writes: None, ..running };
                     self.running.push(Running { again: true, changed: true, ..anew });
                 }
                 Err(_) => _ = self.queue.insert(running.attempt),
@@ -151,16 +155,17 @@ impl World {
         }
     }
 
-    fn perform(&mut self, attempt: &Attempt, write: &Write) -> Result<(), Refusal> {
+    fn perform(&mut self, running: &Running, write: &Write) -> Result<(), Refusal> {
         let place = (position(write.kind), write.key.clone());
         let before = self.server.objects.get(&place).cloned();
         let kept = before.as_ref().map(|meta| {
-            meta.owner_references.iter().map(|held| self.server.keeps(meta, held)).collect::<Vec<bool>>()
+            let keeps = |held| self.server.keeps(meta, held, running.since);
+            meta.owner_references.iter().map(keeps).collect::<Vec<bool>>()
         });
         self.server.perform(write)?;
         self.writes += 1;
         let (Some(before), Some(kept)) = (before, kept) else { return Ok(()) };
-        match (&write.verb, attempt) {
+        match (&write.verb, &running.attempt) {
             (Verb::Delete { .. }, _) => {
                 assert!(!before.owner_references.is_empty(), "{} never had an owner", before.name);
                 assert!(!kept.contains(&true), "{} has an owner that is there", before.name);
