@@ -27,11 +27,8 @@ pub(super) fn plan(view: &View) -> Plan {
         None => Verb::Create(new_config_map(view, data).into()),
         Some(published)
             if published.data == data
-                && published
-                    .metadata
-                    .annotations
-                    .get(DESCRIPTION_KEY)
-                    .is_some_and(|text| text == DESCRIPTION) =>
+                // What somebody has made of it is left.
+                && published.metadata.annotations.get(DESCRIPTION_KEY).is_some_and(|text| !text.is_empty()) =>
         {
             return plan;
         }

@@ -72,6 +72,19 @@ fn a_changed_copy_is_put_right_without_losing_what_is_unknown() {
 }
 
 #[test]
+fn a_description_is_put_back_only_where_there_is_none() {
+    let (_, object) = written(&view(None)).unwrap();
+    let description = |text: &str| Edit::MapSet(&[1, 12], "kubernetes.io/description".into(), text.into());
+    for (text, rewritten) in [("mine", false), ("", true)] {
+        let changed = edit(&object, &[description(text)]).unwrap().into();
+        assert_eq!(written(&view(Some(stored(&changed)))).is_some(), rewritten, "{text:?}");
+    }
+    let without =
+        ConfigMap { metadata: crate::api::meta::ObjectMeta::default(), ..(*stored(&object)).clone() };
+    assert!(written(&view(Some(Arc::new(without)))).is_some());
+}
+
+#[test]
 fn reconciles_are_counted_by_the_status_that_they_end_with() {
     let registry = Registry::new();
     let metrics = Metrics::register(&RoomMetrics::new(registry.clone())).unwrap();
