@@ -9,14 +9,16 @@ use rcgen::PublicKeyData;
 
 use super::plan::{plan_reference, plan_token};
 use super::signer::{PrivateKeySigner, SigningKeyError};
-use super::view::{ReferenceView, TokenView};
+use super::view::{ReferenceView, References, TokenView, reference};
 use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SIGNER, TOKEN_TYPE};
-use crate::api::Object;
 use crate::api::core::{ObjectReference, Secret, ServiceAccount};
 use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use crate::api::meta::ObjectMeta;
+use crate::api::{AnyObject, Object};
 use crate::executor::{FinishError, Finisher};
-use crate::informer::downcast;
+use crate::framework::{Observation, Read, Reads, Room as _};
+use crate::informer::{Lister, Store, downcast};
+use crate::model::Key;
 use crate::model::plan::{Expect, Plan, Step, Verb};
 use crate::wire::splice::{Edit, edit, get, put_bytes};
 use crate::wire::{Message, Value};
@@ -103,6 +105,39 @@ fn a_complete_secret_is_left_alone_and_a_changed_bundle_is_replaced_without_a_ne
 }
 
 #[test]
+fn a_namespace_is_filled_in_and_not_put_right() {
+    let written = |namespace: &str| {
+        let data = [("token", "t"), ("ca.crt", "OLD"), ("namespace", namespace)];
+        let plan = plan_token(&view(&data, Some(account()), "account-uid"));
+        let Verb::Update(object) = only_write(&plan) else { panic!("{plan:?}") };
+        let written: Arc<Secret> = stored(&SECRETS, object.to_vec());
+        String::from_utf8(written.data("namespace").unwrap().to_vec()).unwrap()
+    };
+    assert_eq!([written(""), written("other")], ["team", "other"]);
+}
+
+#[test]
+fn a_reference_to_a_secret_that_is_there_stays_whatever_its_type() {
+    let accounts = Arc::new(Store::new(&SERVICE_ACCOUNTS));
+    let account = account();
+    accounts.upsert(&(Arc::clone(&account) as AnyObject));
+    let room = References {
+        accounts: Lister::new(accounts),
+        // It knows of token secrets only.
+        secrets: Lister::new(Arc::new(Store::new(&SECRETS))),
+    };
+    let key = reference("team", &account.metadata.name, "app-token");
+    let place = Key::new("team", "app-token");
+    let observe = |reads: &Reads| room.observe(&key, &[], reads).unwrap();
+    let Observation::Needs(needs) = observe(&Reads::default()) else { panic!("it is read live") };
+    assert_eq!(needs, [Read::Object(&SECRETS, place.clone())]);
+    let found = |found| Reads::default().with_object(&SECRETS, place.clone(), Ok(found));
+    let other = secret(&[]) as AnyObject;
+    assert!(matches!(observe(&found(Some(other))), Observation::Nothing));
+    assert!(matches!(observe(&found(None)), Observation::View(_)));
+}
+
+#[test]
 fn a_secret_goes_only_after_a_live_read_misses_its_account() {
     for (uid, expected) in [("", Expect::Absent), ("old", Expect::Gone("old".into()))] {
         let plan = plan_token(&view(&[], None, uid));
@@ -117,9 +152,7 @@ fn a_secret_goes_only_after_a_live_read_misses_its_account() {
 #[test]
 fn a_reference_to_a_secret_that_is_gone_is_taken_off() {
     let plan = plan_reference(&ReferenceView { account: account(), secret: "app-token".into() });
-    let [Step::Verify(verify), Step::Write(write)] = plan.steps.as_slice() else { panic!("{plan:?}") };
-    assert_eq!((verify.key.to_string().as_str(), &verify.expect), ("team/app-token", &Expect::Absent));
-    let Verb::Update(object) = &write.verb else { panic!("{write}") };
+    let Verb::Update(object) = only_write(&plan) else { panic!("{plan:?}") };
     assert_eq!(get(object, &[99]).unwrap(), Some(Value::Bytes(b"unknown")));
     let written: Arc<ServiceAccount> = stored(&SERVICE_ACCOUNTS, object.to_vec());
     assert_eq!(written.secrets.len(), 1);

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 
 use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_TYPE};
 use crate::api::core::{Secret, ServiceAccount};
-use crate::framework::{Observation, ObserveError, Reads, Room};
+use crate::api::kinds::SECRETS;
+use crate::framework::{Observation, ObserveError, Read, Reads, Room};
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
 use crate::wire::{Str, Uid};
@@ -68,7 +69,7 @@ pub(super) struct References {
     pub(super) secrets: Lister<Secret>,
 }
 
-/// An account that lists a secret which is gone.
+/// An account that lists a secret which is gone, as a live read has shown.
 #[derive(Clone, Debug)]
 pub(super) struct ReferenceView {
     pub(super) account: Arc<ServiceAccount>,
@@ -82,18 +83,24 @@ impl Room for References {
         &self,
         key: &Key,
         _: &[Failure],
-        _: &Reads,
+        read: &Reads,
     ) -> Result<Observation<ReferenceView>, ObserveError> {
         let Some(secret) = key.part() else {
             return Err(ObserveError::Terminal(format!("{key} is no reference to a secret")));
         };
-        if self.secrets.get(&Key::new(key.namespace.clone(), secret)).is_some() {
+        let place = Key::new(key.namespace.clone(), secret);
+        if self.secrets.get(&place).is_some() {
             return Ok(Observation::Nothing);
         }
-        let account = self.accounts.get(key);
         let lists = |account: &Arc<ServiceAccount>| account.secrets.iter().any(|held| held.name == secret);
-        let view = account.filter(lists).map(|account| ReferenceView { account, secret: secret.into() });
-        Ok(view.into())
+        let Some(account) = self.accounts.get(key).filter(lists) else { return Ok(Observation::Nothing) };
+        match read.object(&SECRETS, &place) {
+            None => Ok(Observation::Needs(vec![Read::Object(&SECRETS, place)])),
+            Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),
+            // One that the cache is late to tell of, or of another type, which it never tells of.
+            Some(Ok(Some(_))) => Ok(Observation::Nothing),
+            Some(Ok(None)) => Ok(Observation::View(ReferenceView { account, secret: secret.into() })),
+        }
     }
 
     fn plan(view: &ReferenceView, _: Timestamp) -> Plan {
