@@ -8,7 +8,8 @@
 //! # What holds
 //! - Nothing is deleted but by UID *and* resource version, and only when all owner references of that very version were
 //!   looked up: at the places where they point, not by UID alone. So the object itself need not be read before: if it is not
-//!   what the watch last told, the API server refuses, and it is read then.
+//!   what the watch last told, the API server refuses, and it is read then. If its references are the same, what changes in it
+//!   is something else, maybe all the time: then it goes by its UID alone, as in the original.
 //! - What the graph says is never a proof, but for what cannot be taken back: that an object of a UID is gone, or had these
 //!   references in that version. That an owner waits for its dependents can be: a later delete may say that they are to be
 //!   left. A graph that lags behind delays, it does not destroy.

@@ -26,7 +26,9 @@ const UNSEEN: Duration = Duration::from_secs(30);
 pub fn plan(view: &View) -> Plan {
     match &view.subject {
         Subject::Virtual { there, unknown } => unseen(*there, unknown.as_ref()),
-        Subject::Candidate { facts, live, owners } => candidate(facts, live.meta(), owners),
+        Subject::Candidate { facts, live, owners, is_restless } => {
+            candidate(facts, live.meta(), owners, *is_restless)
+        }
         Subject::Doomed { facts, awaited } => doomed(facts, *awaited),
         Subject::Released { identity, at } => released(identity, *at),
         Subject::Waiting { facts, live } => waiting(facts, live.meta()),
@@ -49,7 +51,7 @@ fn unlookable(reason: Option<&String>) -> Plan {
     Plan { retry, ..Plan::default() }
 }
 
-fn candidate(facts: &ObjectFacts, live: &ObjectMeta, owners: &[Owner]) -> Plan {
+fn candidate(facts: &ObjectFacts, live: &ObjectMeta, owners: &[Owner], is_restless: bool) -> Plan {
     let unknown = owners.iter().find_map(|owner| match owner {
         Owner::Unknown(reason) => Some(reason),
         _ => None,
@@ -69,15 +71,16 @@ fn candidate(facts: &ObjectFacts, live: &ObjectMeta, owners: &[Owner]) -> Plan {
         }
         without_references(&facts.identity, live, &positions)
     } else {
-        delete(facts, live.resource_version.clone(), &live.finalizers, owners.contains(&Owner::Waiting))
+        let version = (!is_restless).then(|| live.resource_version.clone());
+        delete(facts, version, &live.finalizers, owners.contains(&Owner::Waiting))
     };
     plan.steps.push(Step::Write(write));
     plan
 }
 
-/// The deletion of an object that has no owner any more, or only such as wait for it (`awaited`): in this version alone, by
-/// whose references its owners were judged, and as its finalizers ask.
-fn delete(facts: &ObjectFacts, version: Str, finalizers: &[Str], awaited: bool) -> Write {
+/// The deletion of an object that has no owner any more, or only such as wait for it (`awaited`), as its finalizers ask: in
+/// this version alone, by whose references its owners were judged; without one in whatever version it has by then.
+fn delete(facts: &ObjectFacts, version: Option<Str>, finalizers: &[Str], awaited: bool) -> Write {
     let has = |finalizer: &str| finalizers.iter().any(|held| held == finalizer);
     let propagation = if awaited && facts.has_dependents {
         // An owner waits for it, so it waits for its own dependents: the whole tree goes from its leaves.
@@ -90,19 +93,15 @@ fn delete(facts: &ObjectFacts, version: Str, finalizers: &[Str], awaited: bool) 
         Propagation::Background
     };
     let uid = facts.identity.uid.clone();
-    let verb = Verb::Delete {
-        uid,
-        resource_version: Some(version),
-        propagation: Some(propagation),
-        grace_period: None,
-    };
+    let verb =
+        Verb::Delete { uid, resource_version: version, propagation: Some(propagation), grace_period: None };
     write(&facts.identity, verb)
 }
 
 /// The deletion of an object that has no owner any more, as it was last observed, and none of the finalizers that say
 /// what becomes of its own dependents.
 fn doomed(facts: &ObjectFacts, awaited: bool) -> Plan {
-    let write = delete(facts, facts.version.to_string().into(), &[], awaited);
+    let write = delete(facts, Some(facts.version.to_string().into()), &[], awaited);
     Plan { steps: vec![Step::Write(write)], ..Plan::default() }
 }
 

@@ -56,6 +56,9 @@ pub enum Subject {
         live: AnyObject,
         /// Its owners, in the order of its references.
         owners: Vec<Owner>,
+        /// It has changed under the last decision, and its references have not. Something else in it changes faster than it
+        /// can be looked at, so that its version is nothing to hold to.
+        is_restless: bool,
     },
     /// An object that must go, if it still is what was last observed: its owners are gone, or wait for it.
     Doomed {
@@ -130,7 +133,7 @@ pub fn observe(
             NodeFacts::Object(facts) if facts.state.deleting || facts.settled => Ok(Observation::Nothing),
             NodeFacts::Object(facts) => {
                 let observed = (!changed).then(|| observe_doomed(graph, resolve, &facts, reads)).flatten();
-                observed.map_or_else(|| observe_candidate(graph, resolve, facts, reads), Ok)
+                observed.map_or_else(|| observe_candidate(graph, resolve, facts, changed, reads), Ok)
             }
         },
     }
@@ -245,6 +248,7 @@ fn observe_candidate(
     graph: &Graph,
     resolve: Resolve<'_>,
     facts: ObjectFacts,
+    changed: bool,
     reads: &Reads,
 ) -> Result<Observation<View>, ObserveError> {
     let live = match find_itself(reads, &facts.identity) {
@@ -252,17 +256,19 @@ fn observe_candidate(
         Ok(live) if live.meta().is_deleting() => return Ok(Observation::Nothing),
         Ok(live) => live,
     };
-    let places = live.meta().owner_references.iter().map(|reference| Place {
+    let place = |reference: &OwnerReference| Place {
         uid: reference.uid.clone(),
         coordinates: Arc::new(Coordinates::of(reference)),
         namespace: facts.identity.key.namespace.clone(),
-    });
+    };
+    let places: Vec<Place> = live.meta().owner_references.iter().map(place).collect();
+    let is_restless = changed && places == graph.owners(&facts.identity.uid);
     let seen = match Sighting::of(graph, resolve, places, reads) {
         Ok(seen) => seen,
         Err(needs) => return Ok(Observation::Needs(needs)),
     };
     Ok(Observation::View(View {
-        subject: Subject::Candidate { facts, live, owners: seen.owners },
+        subject: Subject::Candidate { facts, live, owners: seen.owners, is_restless },
         absent: seen.absent,
     }))
 }

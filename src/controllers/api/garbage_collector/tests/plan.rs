@@ -151,6 +151,25 @@ fn the_live_object_decides_not_the_observed_one() {
 }
 
 #[test]
+fn what_changes_faster_than_it_is_looked_at_goes_by_its_uid() {
+    let owner = object("owner");
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let graph = graph_of(&[&dependent]);
+    let version = |plan: &Plan| match &plan.writes().next().unwrap().verb {
+        Verb::Delete { resource_version, .. } => resource_version.clone(),
+        other => panic!("{other:?}"),
+    };
+    let busy = dependent.clone().at(7);
+    let live = [(&THING, &busy)];
+    assert_eq!(version(&decide(&graph, &dependent, &live)), Some(dependent.resource_version.clone()));
+    assert_eq!(version(&decide_again(&graph, &dependent, &live)), None);
+    // Its references are others: they were judged in this version.
+    let moved = busy.owned_by(&THING, &object("another"));
+    let again = decide_again(&graph, &dependent, &[(&THING, &moved)]);
+    assert_eq!(version(&again), Some(moved.resource_version.clone()));
+}
+
+#[test]
 fn what_goes_as_it_was_observed_is_not_read() {
     let [lost, waiting] = ["lost", "waiting"].map(object);
     let waiting = waiting.foreground();
