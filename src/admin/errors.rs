@@ -2,7 +2,7 @@
 //!
 //! Reasons are part of the API: the proto files list them per RPC.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tonic::{Code, Status};
@@ -129,14 +129,14 @@ impl Reason {
 pub struct ErrorReply {
     reason: Reason,
     message: String,
-    metadata: HashMap<String, String>,
+    metadata: BTreeMap<String, String>,
     details: ErrorDetails,
 }
 
 impl ErrorReply {
     /// An error with a message for people.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), metadata: HashMap::new(), details: ErrorDetails::new() }
+        Self { reason, message: message.into(), metadata: BTreeMap::new(), details: ErrorDetails::new() }
     }
 
     /// Adds a fact for machines; an empty one is left out.
@@ -172,6 +172,8 @@ impl From<ErrorReply> for Status {
             let violation = PreconditionViolation::new(reason.name(), "", message.clone());
             details.set_precondition_failure(vec![violation]);
         }
+        #[expect(clippy::disallowed_types, reason = "it is tonic's")]
+        let metadata: std::collections::HashMap<_, _> = metadata.into_iter().collect();
         details.set_error_info(reason.name(), DOMAIN, metadata);
         Self::with_error_details(reason.code(), message, details)
     }

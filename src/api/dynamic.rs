@@ -7,17 +7,18 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::kind::{AnyObject, Kind};
 use super::meta::PartialObjectMetadata;
+use crate::random::{HashMap, HashSeed};
 use crate::wire::{Keep, Message, WireError};
 
 /// Group, version, kind, resource, and whether it is namespaced.
 type Coordinates = (&'static str, &'static str, &'static str, &'static str, bool);
 
-static ROWS: LazyLock<Mutex<HashMap<Coordinates, &'static Kind>>> = LazyLock::new(Mutex::default);
+static ROWS: LazyLock<Mutex<HashMap<Coordinates, &'static Kind>>> =
+    LazyLock::new(|| Mutex::new(HashMap::with_hasher(HashSeed::of_process())));
 
 /// The row of a resource, of which metadata is to be read alone; the same one whenever it is asked for.
 pub fn kind(group: &str, version: &str, kind: &str, resource: &str, namespaced: bool) -> &'static Kind {

@@ -11,13 +11,13 @@ use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use hashbrown::DefaultHashBuilder;
 use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::charge::{Amounts, Charge};
 use super::core::LocalObjectReference;
 use super::volumes::InlineSource;
+use crate::random::HashSeed;
 use crate::wire::{
     Field, Interner, Keep, Message, Quantities, RawField, Reader, Source, Str, Value, WireError, field,
     message, splice,
@@ -158,13 +158,13 @@ const MEMORABLE: usize = 16 << 10;
 
 /// Charges and shapes by what was read of pods for them.
 struct Memory {
-    known: LruCache<Box<[u8]>, (Charge, Shape), DefaultHashBuilder>,
+    known: LruCache<Box<[u8]>, (Charge, Shape), HashSeed>,
     /// For the pod at hand; used again and again.
     read: Vec<u8>,
 }
 
 static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
-    let known = LruCache::with_hasher(REMEMBERED, DefaultHashBuilder::default());
+    let known = LruCache::with_hasher(REMEMBERED, HashSeed::of_process());
     Mutex::new(Memory { known, read: Vec::new() })
 });
 

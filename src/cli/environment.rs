@@ -1,12 +1,12 @@
 //! What the client takes from its surroundings: variables, the clock, whether a person looks on.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::model::clock::{SharedClock, SystemClock};
+use crate::random::HashMap;
 
 /// Names a replica, as `--server` does.
 pub(super) const SERVER: &str = "COXSWAIN_SERVER";

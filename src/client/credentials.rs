@@ -5,7 +5,6 @@
 //! account when it is missing, and renews the token before it expires, as long as it is used. One task per account does
 //! this, for all clients of it; requests only ever wait for it.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::layers::{TokenError, TokenSource, authorization};
 use super::{ApiClient, ApiError};
 use crate::model::backoff::ExponentialBackoff;
+use crate::random::HashMap;
 
 /// The namespace of controllers' service accounts.
 pub(super) const NAMESPACE: &str = "kube-system";

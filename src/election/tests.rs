@@ -266,7 +266,7 @@ async fn there_are_never_two_leaders() {
             }
         });
     }
-    let mut leaders_seen = std::collections::HashSet::new();
+    let mut leaders_seen = crate::random::HashSet::default();
     for second in 0..2000_u32 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         server.down.store(second % 100 > 60, Ordering::SeqCst);

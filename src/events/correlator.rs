@@ -1,6 +1,5 @@
 //! What becomes of an event: a new object, a repetition of an old one, or nothing. No I/O, no clock.
 
-use std::collections::HashSet;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::api::meta::ObjectMeta;
 use crate::model::Key;
 use crate::model::bucket::{BucketLevel, TokenBucket};
 use crate::model::plan::{EventSpec, Patch};
+use crate::random::{HashSeed, HashSet};
 use crate::wire::{Str, Time, Uid};
 
 /// So much of each sort of memory is kept; what was not used for longest is forgotten.
@@ -158,7 +158,8 @@ impl Correlator {
     /// Whether there were so many different messages of this subject lately that this one is combined with others. The
     /// messages that came first go on having events of their own.
     fn is_one_of_many(&mut self, subject: &Subject, message: &Str, at: Timestamp) -> bool {
-        let similar = self.similar.entry(subject.clone(), || Similar { messages: HashSet::new(), last: at });
+        let similar =
+            self.similar.entry(subject.clone(), || Similar { messages: HashSet::default(), last: at });
         if at.duration_since(similar.last) > COMBINE_WITHIN {
             similar.messages.clear();
         }
@@ -213,11 +214,11 @@ fn is_subdomain(name: &str) -> bool {
 }
 
 /// A map that forgets what was not used for longest. It grows as it is filled: most sources say little.
-struct Memory<K: Hash + Eq, V>(LruCache<K, V>);
+struct Memory<K: Hash + Eq, V>(LruCache<K, V, HashSeed>);
 
 impl<K: Hash + Eq, V> Memory<K, V> {
     fn new() -> Self {
-        Self(LruCache::unbounded())
+        Self(LruCache::unbounded_with_hasher(HashSeed::default()))
     }
 
     fn entry(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {

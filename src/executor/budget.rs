@@ -1,12 +1,12 @@
 //! Budgets that the plans of one controller share: so many tokens per second, by name.
 
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::model::plan::Admission;
 use crate::queue::{Bucket, BucketConfig};
+use crate::random::HashMap;
 use crate::wire::Str;
 
 /// The budgets of one controller. A budget that is full is not kept: it is the same when it is asked for anew.

@@ -1,6 +1,5 @@
 //! A write's request: its body is completed, it is sent, and its answer is understood.
 
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::{ExecuteError, Executor, FinishError, WriteEffect};
@@ -9,6 +8,7 @@ use crate::api::{AnyObject, Kind};
 use crate::client::DeleteOptions;
 use crate::model::Key;
 use crate::model::plan::{FinishOrder, Plan, Step, Verb, Write};
+use crate::random::HashMap;
 use crate::wire::splice::{Edit, edit};
 use crate::wire::{Str, Uid};
 

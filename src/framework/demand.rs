@@ -5,7 +5,6 @@
 //! next one answers. An explanation runs observe and plan only: it writes, counts and remembers nothing, and reads with a
 //! client of its own.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use super::worker::{Outcome, Worker};
 use crate::api::Kind;
 use crate::executor::{ActionState, planned};
 use crate::model::Key;
+use crate::random::HashMap;
 use crate::telemetry::tracing::is_on;
 
 /// For how long after a write who asks for a reconcile waits for the cache to see it.

@@ -17,7 +17,6 @@
 //! checked against the caches that the present instance reads. They end when they are met or when their key's object is
 //! gone, never by time. Nothing here waits: a check is a look into the caches, and changes nothing.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +29,7 @@ use crate::executor::{Effect, WriteEffect};
 use crate::informer::Awaited;
 use crate::model::Key;
 use crate::model::plan::Plan;
+use crate::random::{HashMap, HashSet};
 use crate::wire::{Str, Uid};
 
 /// For how long the server may still carry out a request that was given up: a connection that broke, a stream that was
@@ -147,7 +147,7 @@ impl Expectations {
         caches: &Caches,
     ) {
         // Most of the keys share one place: the namespace.
-        let mut missing: HashMap<Key, Vec<(Key, Uid)>> = HashMap::new();
+        let mut missing: HashMap<Key, Vec<(Key, Uid)>> = HashMap::default();
         let mut pending = self.0.lock();
         let concerned = (kind, place.namespace.clone());
         let mut waiting = pending.given_up.remove(&concerned).unwrap_or_default();

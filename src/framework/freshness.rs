@@ -4,7 +4,6 @@
 //! written without an answer is looked up by a live read, which serves all keys that wait for the same place. Nobody polls,
 //! and nothing here knows what a key stands for.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use crate::client::{ApiClient, ApiError, ListQuery};
 use crate::informer::Awaited;
 use crate::model::Key;
 use crate::queue::WorkQueue;
+use crate::random::HashMap;
 use crate::wire::ObjectHead;
 
 /// Objects per page of a live read.

@@ -4,7 +4,6 @@
 //! in several passes: each says what it still has to read, the framework reads it as the controller, and the next pass
 //! has it. So observing and planning stay free of I/O. Nothing read here is kept beyond its reconcile.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -19,6 +18,7 @@ use crate::client::{ApiClient, Discovery, ListQuery};
 use crate::executor::{Effect, WriteEffect};
 use crate::model::Key;
 use crate::model::plan::{Failure, Plan};
+use crate::random::HashMap;
 use crate::wire::Str;
 
 /// What reads ask, find and fail with.

@@ -1,6 +1,6 @@
 //! What a loop remembers of its reconciles, for people who ask.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use jiff::Timestamp;
@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::worker::Outcome;
 use crate::model::Key;
 use crate::model::clock::SharedClock;
+use crate::random::HashMap;
 
 /// Failing keys whose last error is kept; more are only counted when their turn comes.
 const MAX_FAILING: usize = 1000;

@@ -1,6 +1,5 @@
 //! What the trace of a reconcile is told beyond what log lines say of it. Costs a look where there are no traces.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use opentelemetry::trace::SpanContext;
@@ -13,6 +12,7 @@ use super::worker::Outcome;
 use crate::api::Kind;
 use crate::informer::{Delta, Store};
 use crate::model::Key;
+use crate::random::HashMap;
 use crate::telemetry::tracing::{child, descend, is_on, is_sampled, link, linked, set_attribute, set_failed};
 
 /// The span of a reconcile. Numbers are signed, for the layer of traces makes text of others. Its fields are those of log

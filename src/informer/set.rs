@@ -11,7 +11,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
@@ -25,6 +24,7 @@ use super::reflector::{Backoff, Progress, Reachability, Reflector, Status};
 use super::stats::InformerStats;
 use super::store::{EventHandler, HandlerId, Store};
 use crate::api::Kind;
+use crate::random::HashMap;
 use crate::telemetry::Registry;
 
 /// How informers work.

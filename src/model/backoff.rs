@@ -1,11 +1,12 @@
 //! How long to leave alone what has failed: [`ExponentialBackoff`] says how long, [`KeyBackoffs`] keeps it for many keys.
 //! Pure: who asks says what time it is.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
 use jiff::Timestamp;
+
+use crate::random::HashMap;
 
 /// A delay that grows by the same factor with each failure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,7 +60,7 @@ struct FailedKey {
 impl<K: Eq + Hash> KeyBackoffs<K> {
     /// Nothing has failed yet.
     pub fn new(backoff: ExponentialBackoff) -> Self {
-        Self { backoff, failed: HashMap::new() }
+        Self { backoff, failed: HashMap::default() }
     }
 
     /// A key has failed: how long it is left alone.

@@ -2,12 +2,11 @@
 //! never takes the next argument; `-v4`, `-v=4` and `-v 4`; underscores in names are dashes; `--` ends the flags.
 //! It reads everything before it reports anything, and judges no value beyond its syntax.
 
-use std::collections::HashMap;
-
 use super::error::{OptionError, nearest};
 use super::flag::Flag;
 use super::flags::{Flags, TABLE};
 use super::value::Repetition;
+use crate::random::HashMap;
 
 /// What a command line says.
 #[derive(Debug, Default)]

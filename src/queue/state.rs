@@ -6,7 +6,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use hashbrown::HashTable;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::limit::{Bucket, QueueConfig};
 use super::metrics::Meters;
 use super::snapshot::{QueueSnapshot, QueuedKey};
+use crate::random::HashSeed;
 
 /// Storage for fewer slots than this is kept when the queue is empty.
 const KEEP_SLOTS: usize = 256;
@@ -29,7 +30,7 @@ pub(super) struct State<K> {
     pub(super) phase: Phase,
     /// Whether some waiter watches the delayed keys' clock.
     pub(super) timed: bool,
-    hasher: RandomState,
+    hasher: HashSeed,
     index: HashTable<u32>,
     slots: Vec<Option<Slot<K>>>,
     vacant: Vec<u32>,
@@ -106,7 +107,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             meters,
             phase: Phase::Open,
             timed: false,
-            hasher: RandomState::new(),
+            hasher: HashSeed::default(),
             index: HashTable::new(),
             slots: Vec::new(),
             vacant: Vec::new(),

@@ -1,9 +1,8 @@
 //! What a registry must be before anything starts from it: every name means one controller.
 
-use std::collections::HashMap;
-
 use crate::framework::Descriptor;
 use crate::options::gates;
+use crate::random::HashMap;
 
 /// A registry that nothing can start from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +54,7 @@ pub enum RegistryError {
 /// # Errors
 /// The first thing found wrong.
 pub fn validate(registry: &[Descriptor]) -> Result<(), RegistryError> {
-    let mut owners: HashMap<&str, &'static str> = HashMap::new();
+    let mut owners: HashMap<&str, &'static str> = HashMap::default();
     let mut special = None;
     for descriptor in registry {
         let name = descriptor.name;

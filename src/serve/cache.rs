@@ -2,7 +2,7 @@
 //!
 //! Keys are keyed hashes: neither holds a token or what a token could be told from.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use ring::hmac;
 use tokio::time::Instant;
 
 use super::error::ServeError;
+use crate::random::HashMap;
 
 /// What a cache is asked by.
 pub(super) type Digest = [u8; 32];
@@ -61,7 +62,7 @@ pub(super) struct TtlCache<V> {
 
 impl<V: Clone> TtlCache<V> {
     pub(super) fn new(capacity: usize) -> Self {
-        let entries = Entries { by_key: HashMap::new(), order: VecDeque::new(), serial: 0 };
+        let entries = Entries { by_key: HashMap::default(), order: VecDeque::new(), serial: 0 };
         Self { capacity, entries: Mutex::new(entries) }
     }
 
@@ -114,7 +115,7 @@ pub(super) struct Flights<V: Clone> {
 
 impl<V: Clone> Default for Flights<V> {
     fn default() -> Self {
-        Self { running: Mutex::new(HashMap::new()) }
+        Self { running: Mutex::new(HashMap::default()) }
     }
 }
 

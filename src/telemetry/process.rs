@@ -74,7 +74,7 @@ impl ProcessMetrics {
 
     fn register_rows(proc: PathBuf, rows: &'static [Row], registry: &Registry) -> Result<(), MetricsError> {
         let describe = |Row(name, _, help): &Row| {
-            Desc::new((*name).to_owned(), (*help).to_owned(), Vec::new(), std::collections::HashMap::new())
+            Desc::new((*name).to_owned(), (*help).to_owned(), Vec::new(), Default::default())
                 .map_err(|error| MetricsError::new(name, error))
         };
         let descriptions = rows.iter().map(describe).collect::<Result<_, _>>()?;

@@ -9,10 +9,11 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 use arcstr::ArcStr;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 use parking_lot::Mutex;
 
 use super::text::Str;
+use crate::random::HashSeed;
 
 /// A sorted list of key and value.
 pub(super) type Pairs = [(Str, Str)];
@@ -47,14 +48,14 @@ struct Shard<T> {
 }
 
 struct Pool<T> {
-    hasher: DefaultHashBuilder,
+    hasher: HashSeed,
     shards: [Mutex<Shard<T>>; SHARDS],
 }
 
 impl<T: Counted> Pool<T> {
     fn new() -> Self {
         let shard = || Mutex::new(Shard { table: HashTable::new(), sweep_at: SWEEP_FLOOR / SHARDS });
-        Self { hasher: DefaultHashBuilder::default(), shards: std::array::from_fn(|_| shard()) }
+        Self { hasher: HashSeed::of_process(), shards: std::array::from_fn(|_| shard()) }
     }
 
     /// The table takes its bucket from the lowest bits of the hash and its tag from the highest.
@@ -113,7 +114,7 @@ pub(super) fn pairs(pairs: &[(&str, &str)]) -> Arc<Pairs> {
     pool.put(hash, value, same, |held| hash_pairs(pool.hasher, held.iter().map(|(k, v)| (&**k, &**v))))
 }
 
-fn hash_pairs<'a>(hasher: DefaultHashBuilder, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> u64 {
+fn hash_pairs<'a>(hasher: HashSeed, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> u64 {
     let mut state = hasher.build_hasher();
     for pair in pairs {
         pair.hash(&mut state);

@@ -8,7 +8,6 @@
 //! does once, such as asking for the token of a controller's account, which one does when it starts and the other when it
 //! first needs it, is done then.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use crate::figures::{Figure, Figures, What};
 use crate::harness::{Namespace, until};
 use crate::measure::{Gauge, Until};
 use crate::sampling::calm;
+use coxswain::random::HashMap;
 
 /// Slices have settled when none has changed for so long.
 const QUIET: Duration = Duration::from_secs(3);

@@ -142,7 +142,7 @@ impl ApiResources {
 
     /// Every resource in the version that the server prefers, among those that have it.
     pub fn preferred(&self) -> Vec<&ApiResource> {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = crate::random::HashSet::default();
         self.all().filter(|held| seen.insert((held.group.clone(), held.resource.clone()))).collect()
     }
 

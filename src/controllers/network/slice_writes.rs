@@ -4,11 +4,12 @@
 //! after those that take it over, and only if they did: such writes are a chain. All others have nothing to do with each
 //! other: one that is refused, for its family or for an address in it, is in nobody's way.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use crate::model::plan::{Chain, Verb};
 use crate::model::slices::HeldSlice;
 use crate::model::{Step, Write};
+use crate::random::{HashMap, HashSet};
 use crate::wire::{Str, WireError};
 
 /// The writes of one object's slices.
@@ -64,7 +65,7 @@ impl<'a> SliceWrites<'a> {
             return Ok(firsts);
         }
         let changes = self.0.iter().map(SliceWrite::change).collect::<Result<Vec<_>, _>>()?;
-        let mut takers: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut takers: HashMap<&str, Vec<usize>> = HashMap::default();
         for (at, change) in changes.iter().enumerate() {
             for address in &change.added {
                 takers.entry(address).or_default().push(at);
@@ -92,7 +93,7 @@ struct Change<'a> {
 impl SliceWrite<'_> {
     fn change(&self) -> Result<Change<'_>, WireError> {
         let mut added: HashSet<&str> = self.addresses.iter().map(Str::as_str).collect();
-        let mut removed = HashSet::new();
+        let mut removed = HashSet::default();
         for seen in self.held.into_iter().flat_map(HeldSlice::seen) {
             removed.extend(seen?.addresses);
         }

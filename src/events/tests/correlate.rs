@@ -1,7 +1,5 @@
 //! Tables and properties of the correlator.
 
-use std::collections::{HashMap, HashSet};
-
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -10,6 +8,7 @@ use crate::api::core::ObjectReference;
 use crate::api::events::{Event, EventSource};
 use crate::api::meta::ObjectMeta;
 use crate::events::correlator::{Correlator, MEMORY};
+use crate::random::{HashMap, HashSet};
 use crate::wire::Time;
 
 fn correlator() -> Correlator {
@@ -188,8 +187,8 @@ proptest! {
         steps in prop::collection::vec((0_u8..3, 0_u8..15, any::<bool>(), 0_i64..400), 0..300),
     ) {
         let mut correlator = correlator();
-        let mut counts: HashMap<Key, i32> = HashMap::new();
-        let mut names: HashSet<Key> = HashSet::new();
+        let mut counts: HashMap<Key, i32> = HashMap::default();
+        let mut names: HashSet<Key> = HashSet::default();
         let mut admitted = [0_i64; 3];
         let mut now = 0;
         for (object, message, warning, pause) in steps {

@@ -1,7 +1,5 @@
 //! Keys that wait for a cache: what they expect, what wakes them, and what is told of them.
 
-use std::collections::HashSet;
-
 use tokio::task::JoinSet;
 use tokio::time::{advance, sleep};
 
@@ -9,6 +7,7 @@ use super::super::report::{ReconcileStart, Report, Requeue};
 use super::super::room::PlanNote;
 use super::*;
 use crate::executor::ActionState;
+use crate::random::HashSet;
 
 #[tokio::test(start_paused = true)]
 async fn what_an_aborted_reconcile_may_have_written_is_found_by_the_next_instance() {

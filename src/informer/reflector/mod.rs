@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use http_body_util::BodyExt;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep, timeout};
@@ -38,6 +37,7 @@ use crate::api::meta::Status as ApiStatus;
 use crate::api::{AnyObject, Kind};
 use crate::client::{ApiError, ListQuery, ResponseBody, WatchQuery};
 use crate::model::Key;
+use crate::random::HashMap;
 use crate::telemetry::tracing::{child, set_failed};
 use crate::wire::{EventType, Message, ObjectHead, Str, WatchFrame, WireError};
 pub(super) use backoff::Backoff;

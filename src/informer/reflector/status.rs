@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::model::Key;
+use crate::random::HashMap;
 
 /// How far an informer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

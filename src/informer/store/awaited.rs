@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
-
 use super::Store;
 use crate::api::AnyObject;
 use crate::model::Key;
+use crate::random::HashMap;
 use crate::wire::Uid;
 
 /// Something that a store will show in time.

@@ -7,10 +7,11 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::HashTable;
 use indexmap::{Equivalent, IndexSet};
 
 use crate::api::{AnyObject, Index, IndexKeys};
+use crate::random::{HashMap, HashSeed};
 use crate::wire::Str;
 
 /// Below this capacity a table is not worth shrinking.
@@ -25,7 +26,7 @@ impl Table {
         self.0.find(hash, |held| is_at(held, namespace, name))
     }
 
-    fn put(&mut self, hasher: DefaultHashBuilder, hash: u64, object: &AnyObject) -> Option<AnyObject> {
+    fn put(&mut self, hasher: HashSeed, hash: u64, object: &AnyObject) -> Option<AnyObject> {
         let meta = object.meta();
         if let Some(held) = self.0.find_mut(hash, |held| is_at(held, &meta.namespace, &meta.name)) {
             return Some(std::mem::replace(held, Arc::clone(object)));
@@ -34,13 +35,7 @@ impl Table {
         None
     }
 
-    fn remove(
-        &mut self,
-        hasher: DefaultHashBuilder,
-        hash: u64,
-        namespace: &str,
-        name: &str,
-    ) -> Option<AnyObject> {
+    fn remove(&mut self, hasher: HashSeed, hash: u64, namespace: &str, name: &str) -> Option<AnyObject> {
         let entry = self.0.find_entry(hash, |held| is_at(held, namespace, name)).ok()?;
         let (removed, _) = entry.remove();
         if self.0.capacity() > SHRINK_FLOOR && self.0.len() < self.0.capacity() / 4 {
@@ -55,11 +50,11 @@ fn is_at(object: &AnyObject, namespace: &str, name: &str) -> bool {
     meta.name == *name && meta.namespace == *namespace
 }
 
-fn hash_of(hasher: DefaultHashBuilder, object: &AnyObject) -> u64 {
+fn hash_of(hasher: HashSeed, object: &AnyObject) -> u64 {
     hash_key(hasher, &object.meta().namespace, &object.meta().name)
 }
 
-fn hash_key(hasher: DefaultHashBuilder, namespace: &str, name: &str) -> u64 {
+fn hash_key(hasher: HashSeed, namespace: &str, name: &str) -> u64 {
     hasher.hash_one(Place(namespace, name))
 }
 
@@ -90,7 +85,7 @@ struct IndexTable {
 /// All objects of a store.
 #[derive(Default)]
 pub(super) struct Contents {
-    hasher: DefaultHashBuilder,
+    hasher: HashSeed,
     namespaces: HashMap<Str, Table>,
     indexes: Vec<IndexTable>,
     count: usize,
@@ -103,7 +98,7 @@ impl Contents {
             used.users += 1;
             return;
         }
-        let (hasher, mut filed) = (self.hasher, HashMap::new());
+        let (hasher, mut filed) = (self.hasher, HashMap::default());
         for object in self.iter() {
             for value in (index.keys)(object.as_ref()) {
                 file(hasher, &mut filed, value, hash_of(hasher, object), object);
@@ -215,13 +210,7 @@ impl Contents {
     }
 }
 
-fn file(
-    hasher: DefaultHashBuilder,
-    filed: &mut HashMap<Str, Bucket>,
-    value: Str,
-    hash: u64,
-    object: &AnyObject,
-) {
+fn file(hasher: HashSeed, filed: &mut HashMap<Str, Bucket>, value: Str, hash: u64, object: &AnyObject) {
     let meta = object.meta();
     match filed.get_mut(value.as_str()) {
         None => {
@@ -241,13 +230,7 @@ fn file(
     }
 }
 
-fn unfile(
-    hasher: DefaultHashBuilder,
-    filed: &mut HashMap<Str, Bucket>,
-    value: &Str,
-    hash: u64,
-    object: &AnyObject,
-) {
+fn unfile(hasher: HashSeed, filed: &mut HashMap<Str, Bucket>, value: &Str, hash: u64, object: &AnyObject) {
     let meta = object.meta();
     let Some(bucket) = filed.get_mut(value.as_str()) else { return };
     let last = match bucket {
@@ -269,7 +252,7 @@ fn unfile(
 /// in which they came (but for the last, which takes the place of one that goes), which is that in which they lie in memory: whoever goes through it finds the next one at hand.
 #[derive(Default)]
 pub(crate) struct StoreSnapshot {
-    objects: IndexSet<Named, DefaultHashBuilder>,
+    objects: IndexSet<Named, HashSeed>,
     /// How many objects there are of each namespace.
     namespaces: HashMap<Str, usize>,
 }

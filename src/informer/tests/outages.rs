@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
-use hashbrown::HashMap;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use parking_lot::Mutex;
@@ -17,6 +16,7 @@ use crate::api::Kind;
 use crate::client::{ApiError, BoxError, ListQuery, ResponseBody, WatchQuery};
 use crate::informer::fixture::{PODS, bookmark, until};
 use crate::informer::{InformerHandle, Informers, ListWatch};
+use crate::random::HashMap;
 use crate::wire::ListPage;
 
 /// The backoff's first wait.

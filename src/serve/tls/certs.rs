@@ -1,6 +1,5 @@
 //! The serving certificates: one by default, more by server name, each replaceable while connections live.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +12,8 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+use crate::random::HashMap;
 
 /// A certificate and its key, in files.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ impl CertStore {
 }
 
 fn lookup(served: &[Served]) -> Lookup {
-    let mut by_name = HashMap::new();
+    let mut by_name = HashMap::default();
     for held in served.iter().skip(1) {
         let own;
         let names = if held.given.is_empty() {

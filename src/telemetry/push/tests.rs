@@ -1,6 +1,5 @@
 //! What is asked for, what is sent, and what becomes of it when nobody takes it.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::model::clock::ManualClock;
+use crate::random::HashMap;
 use crate::telemetry::tracing::Ids;
 use crate::telemetry::tracing::settings::{Protocol, SettingProblem, SettingSource};
 

@@ -1,6 +1,5 @@
 //! Tracing of one process, from its layer of `tracing` to the task that sends spans.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use super::filter::SpanFilter;
 use super::processor::{Counts, Queue, Sending};
 use super::settings::TracingSettings;
 use super::transport;
+use crate::random::HashSet;
 use crate::telemetry::Registry;
 use crate::telemetry::{MetricsError, Registrar};
 
@@ -210,7 +210,7 @@ pub(in crate::telemetry) fn attributes(
     attributes.extend(given.iter().map(|(name, value)| KeyValue::new(name.clone(), value.clone())));
     attributes.push(KeyValue::new("service.name", service_name.unwrap_or(SERVICE).to_owned()));
     // Of several of one name the last one counts.
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::default();
     attributes.reverse();
     attributes.retain(|attribute| seen.insert(attribute.key.clone()));
     attributes.reverse();

@@ -2,7 +2,7 @@
 //! server that is restarted and killed, while objects come and go. So its control plane is its own: other tests would not
 //! survive there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use coxswain::client::{Fault, FaultRule, Faults};
 use coxswain::informer::{
     Delta, InformerHandle, InformerStats, Informers, InformersConfig, Registration, WatchTiming,
 };
+use coxswain::random::HashMap;
 use coxswain::telemetry::Registry;
 use futures::TryStreamExt;
 use http::StatusCode;

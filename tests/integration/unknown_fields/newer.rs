@@ -1,6 +1,6 @@
 //! The newer API server: puts unknown fields into whatever it serves, and looks for them in whatever is written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::Method;
@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::fields::{each, fields, inner, open, refill, shape_of, text, unknown, with_unknown, without};
 use crate::harness::Tamper;
+use coxswain::random::HashMap;
 
 const METADATA: u32 = 1;
 const SPEC: u32 = 2;

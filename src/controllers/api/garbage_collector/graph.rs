@@ -16,8 +16,6 @@ mod node;
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
-
 pub use absence::Place;
 pub use facts::{HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity};
 pub use node::{Coordinates, State};
@@ -27,6 +25,7 @@ use self::node::{Dependent, Edge, Node, NodeId, Nodes};
 use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Uid};
 use crate::api::Kind;
 use crate::api::meta::{ObjectMeta, OwnerReference};
+use crate::random::HashSet;
 use crate::wire::Str;
 
 /// What a change makes worth looking at. UIDs may be there more than once.
@@ -183,7 +182,7 @@ impl Graph {
         objects: impl IntoIterator<Item = &'a ObjectMeta>,
         affected: &mut AffectedObjects,
     ) {
-        let mut present = HashSet::new();
+        let mut present = HashSet::default();
         for meta in objects {
             present.insert(meta.uid.clone());
             self.observe(kind, meta, affected);

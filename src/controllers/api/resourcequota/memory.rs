@@ -1,12 +1,12 @@
 //! What the controller remembers of quotas between reconciles: whether they are to be counted once more. Decides nothing.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::framework::{KeyMap, Memory};
 use crate::model::Key;
+use crate::random::HashMap;
 
 /// Quotas of which the last count may rest on an old state of them.
 ///

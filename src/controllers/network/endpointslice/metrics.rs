@@ -4,8 +4,6 @@
 //! ([`Metrics::ended`]). Gauges are sums over all Services; a Service that is gone is taken out of them. Where the original
 //! lets the last address family of a Service stand for all of them, these count every family.
 
-use std::collections::HashMap;
-
 use parking_lot::Mutex;
 use prometheus::{
     DEFAULT_BUCKETS, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -18,6 +16,7 @@ use crate::api::core::Service;
 use crate::api::kinds::ENDPOINT_SLICES;
 use crate::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
 use crate::model::Key;
+use crate::random::HashMap;
 use crate::wire::Str;
 
 /// The metrics, and what is in the gauges.

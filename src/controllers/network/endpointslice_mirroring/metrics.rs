@@ -3,8 +3,6 @@
 //! A plan is counted when it is made ([`Metrics::planned`]) and told of when its reconcile has ended
 //! ([`Metrics::ended`]). Gauges are sums over all mirrored Endpoints; those that are gone are taken out of them.
 
-use std::collections::HashMap;
-
 use parking_lot::Mutex;
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, Opts, exponential_buckets};
 
@@ -12,6 +10,7 @@ use super::plan::Count;
 use crate::api::kinds::ENDPOINT_SLICES;
 use crate::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
 use crate::model::Key;
+use crate::random::HashMap;
 
 /// The metrics, and what is in the gauges.
 #[derive(Debug)]

@@ -9,7 +9,6 @@
 //! deleted.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -24,6 +23,7 @@ use crate::model::owners::{self, Claim, claim, controller_reference};
 use crate::model::plan::{EventSpec, Expect, Regarding, Tolerate, Verb, Verify};
 use crate::model::pods::{self, Ranking};
 use crate::model::{Failure, Key, Plan, Step, Write};
+use crate::random::HashMap;
 use crate::wire::{Str, WireError};
 
 /// Pods that are made or deleted in one go; the rest follows when these have been seen.
@@ -209,7 +209,7 @@ fn choose<'a>(view: &View, kept: &[&'a Pod], count: usize, now: Timestamp) -> Ve
 /// How many related pods each node runs. A rolling update should not leave all of a Deployment's pods on one node,
 /// so those of the old and the new ReplicaSet count together.
 fn colocated(view: &View) -> HashMap<Str, usize> {
-    let mut crowd = HashMap::new();
+    let mut crowd = HashMap::default();
     for pod in view.related.iter().filter(|pod| pods::is_active(pod)) {
         *crowd.entry(pod.spec.node_name.clone()).or_default() += 1;
     }

@@ -1,6 +1,5 @@
 //! Settings from flags, files and variables.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use proptest::prelude::*;
 
 use super::document::{TracingDocument, parse};
 use super::{Given, Protocol, Root, Sampling, SettingSource, TracingSettings};
+use crate::random::HashMap;
 
 const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n";
 const NOTHING: Given<'_> = Given { endpoint: "", rate_per_million: -1, file: "" };

@@ -12,6 +12,7 @@ use lru::LruCache;
 
 use super::super::Uid;
 use super::node::{Coordinates, Edge, Node};
+use crate::random::HashSeed;
 use crate::wire::Str;
 
 /// How many absent owners are remembered.
@@ -40,11 +41,11 @@ impl Place {
 }
 
 /// The absent owners last learnt of or asked for.
-pub(super) struct Absence(LruCache<Place, ()>);
+pub(super) struct Absence(LruCache<Place, (), HashSeed>);
 
 impl Default for Absence {
     fn default() -> Self {
-        Self(LruCache::new(REMEMBERED))
+        Self(LruCache::with_hasher(REMEMBERED, HashSeed::default()))
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use hashbrown::HashSet;
-
 use super::node::{Node, NodeId};
 use super::{Graph, Uid};
+use crate::random::HashSet;
 
 impl Graph {
     /// Writes the graph: a node per object, an arrow from each to its owners. With `only`, these objects and all that
@@ -33,7 +32,7 @@ impl Graph {
         let up = |node: &Node| node.owners.iter().map(|edge| edge.owner).collect::<Vec<_>>();
         let down = |node: &Node| node.dependents().iter().map(|held| held.node).collect::<Vec<_>>();
         for step in [&up as &dyn Fn(&Node) -> Vec<NodeId>, &down] {
-            let mut seen = HashSet::new();
+            let mut seen = HashSet::default();
             let mut next = roots.clone();
             while let Some(id) = next.pop() {
                 if seen.insert(id)

@@ -1,13 +1,12 @@
 //! What the graph answers when an object is looked at.
 
-use hashbrown::HashSet;
-
 use super::absence::Place;
 use super::node::{Node, NodeId, State};
 use super::{Coordinates, Graph};
 use crate::api::Kind;
 use crate::controllers::api::garbage_collector::Uid;
 use crate::model::Key;
+use crate::random::HashSet;
 use crate::wire::Str;
 
 /// An object, as requests name it.
@@ -115,7 +114,7 @@ impl Graph {
     }
 
     fn places(&self, owner: &Node) -> Vec<Place> {
-        let mut seen: HashSet<(&Coordinates, &Str)> = HashSet::new();
+        let mut seen: HashSet<(&Coordinates, &Str)> = HashSet::default();
         let mut places = Vec::new();
         for held in owner.dependents() {
             let Some(dependent) = self.nodes.get(held.node) else { continue };
@@ -135,7 +134,7 @@ impl Graph {
                 |owner: &NodeId| self.nodes.get(*owner).is_some_and(|owner| owner.state.foreground_deleting);
             blocked.filter(waits).collect::<Vec<_>>()
         };
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         let mut next: Vec<NodeId> = waiting(node).into_iter().collect();
         while let Some(owner) = next.pop() {
             if owner == id {

@@ -7,11 +7,12 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
 
 use super::super::Uid;
 use crate::api::Kind;
 use crate::api::meta::OwnerReference;
+use crate::random::HashSeed;
 use crate::wire::Str;
 
 /// What an owner reference says of its owner beside the UID. The dependents of one owner share it.
@@ -189,7 +190,7 @@ pub(super) struct Nodes {
     chunks: Vec<Vec<Option<Node>>>,
     free: Vec<u32>,
     by_uid: HashTable<NodeId>,
-    hasher: DefaultHashBuilder,
+    hasher: HashSeed,
 }
 
 impl Nodes {

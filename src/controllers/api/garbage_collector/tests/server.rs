@@ -1,6 +1,6 @@
 //! A small API server: objects, versions, finalizers, preconditions, JSON patches, and a log of changes per kind.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use crate::api::Kind;
 use crate::api::meta::{ObjectMeta, OwnerReference};
 use crate::model::Key;
 use crate::model::plan::{Patch, Propagation, Verb, Write};
+use crate::random::HashMap;
 use crate::wire::{Str, Time, Uid};
 
 /// Where an object is: its kind's position among [`KINDS`], namespace and name.

@@ -3,7 +3,6 @@
 //! A pod that has run to its end has none, nor has one that is being deleted, unless the Service publishes whatever it
 //! selects. Only the address of the Service's first family counts.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::super::services::{
@@ -13,6 +12,7 @@ use crate::api::core::{ObjectReference, Service, ServicePort};
 use crate::api::endpoints::{EncodedSubset, EndpointAddress, EndpointPort};
 use crate::api::pod::Pod;
 use crate::model::subsets::{Packer, Subset};
+use crate::random::{HashMap, HashSet};
 use crate::wire::{Str, Time};
 
 /// What the Service's Endpoints should say.

@@ -1,7 +1,5 @@
 //! How Endpoints are written: new ones from nothing, those that are there by splicing, so that nothing in them is lost.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 
 use super::super::services::{HEADLESS, HeldEndpoints, MANAGED_BY, TRIGGER_TIME, is_headless};
@@ -12,6 +10,7 @@ use crate::model::metadata::{annotation_edit, label_edits};
 use crate::model::subsets::{
     AddressIdentity, PortIdentity, Subset, are_same, identity, is_same, port_identity, repack,
 };
+use crate::random::HashMap;
 use crate::wire::splice::{Edit, edit, put_bytes, retain_items};
 use crate::wire::{Labels, Message, Path, Str, Time, WireError, path};
 

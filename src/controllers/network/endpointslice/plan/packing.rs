@@ -7,7 +7,7 @@
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::super::view::View;
 use super::Count;
@@ -17,6 +17,7 @@ use crate::api::core::Service;
 use crate::api::discovery::Endpoint;
 use crate::api::kinds::SERVICES;
 use crate::model::slices::{self, EncodedEndpoint, HeldSlice, Ports};
+use crate::random::HashMap;
 use crate::wire::{Labels, Time, WireError};
 
 /// What becomes of the slices of one family.
@@ -185,7 +186,7 @@ impl<'a> Packing<'_, 'a> {
 
 /// The pods that have endpoints in any slice, by UID, and whether these serve.
 fn known(view: &View) -> Result<HashMap<&str, Option<bool>>, WireError> {
-    let mut known = HashMap::new();
+    let mut known = HashMap::default();
     for seen in view.slices.iter().flat_map(HeldSlice::seen) {
         let seen = seen?;
         known.extend(seen.target.map(|target| (target.uid, seen.conditions.serving)));
