@@ -1,27 +1,34 @@
-//! What a manager takes from the system besides files and the network: the wall clock, and threads.
+//! What a manager takes from the system besides files: the wall clock, threads, and connections to the API server.
 //!
-//! It is made in `main` and handed down, so that a manager can also run on one thread, on a clock that is made up. The
-//! monotonic clock is tokio's, which can be paused; randomness is each thread's own (`random`).
+//! It is made in `main` and handed down, so that a manager can also run on one thread, on a clock that is made up, and with
+//! an API server that is a piece of the same program ([`Environment::simulated`]). The monotonic clock is tokio's, which
+//! can be paused; randomness is each thread's own (`random`).
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
-use crate::model::clock::{SharedClock, SystemClock};
+use crate::client::HttpService;
+use crate::model::clock::{RuntimeClock, SharedClock, SystemClock};
 
 /// The stack of a thread that runs a few small tasks. Only what is used of it takes memory.
 const STACK: usize = 1 << 20;
 
-/// Where the time of day and threads come from.
+/// Where the time of day, threads and answers to requests come from.
 #[derive(Clone)]
 pub struct Environment {
     /// The time of day.
     pub clock: SharedClock,
     /// Threads besides the caller's.
     pub threads: Threads,
+    /// What carries requests to the API server; `None` for connections. Requests come with everything on them that would be
+    /// sent, one at a time or side by side, and one that is dropped was cut off.
+    pub api_server: Option<HttpService>,
 }
 
 /// Which threads may be used.
@@ -36,7 +43,15 @@ pub enum Threads {
 impl Environment {
     /// The system's.
     pub fn system() -> Self {
-        Self { clock: Arc::new(SystemClock), threads: Threads::Own }
+        Self { clock: Arc::new(SystemClock), threads: Threads::Own, api_server: None }
+    }
+
+    /// One thread, that of the caller's runtime; a clock that shows `start` now and goes with that runtime's; and an API
+    /// server within this program. When the runtime's time is paused and its thread has a seed (`random::seed`), all that
+    /// happens follows from the seed and from what the API server answers.
+    pub fn simulated(start: Timestamp, api_server: HttpService) -> Self {
+        let clock = Arc::new(RuntimeClock::new(start));
+        Self { clock, threads: Threads::Callers, api_server: Some(api_server) }
     }
 }
 
@@ -63,6 +78,18 @@ impl Threads {
             runtime.shutdown_background();
         })?;
         Ok(Aside { handle, own: Some(Own::Thread { stop, thread }) })
+    }
+
+    /// Does what may block: on a thread that may, or here and now. It fails when it panics elsewhere, or the runtime ends.
+    pub async fn blocking<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        match self {
+            #[expect(clippy::disallowed_methods, reason = "this is where threads are taken from")]
+            Self::Own => tokio::task::spawn_blocking(work).await,
+            Self::Callers => Ok(work()),
+        }
     }
 
     /// A place for what may be much: `count` threads called `name`. To be called within a runtime.
@@ -102,7 +129,7 @@ impl Aside {
         let Some(Own::Thread { stop, thread }) = self.own.take() else { return };
         stop.cancel();
         // A thread that was asked to end does so at once; waiting for it blocks all the same.
-        let joined = tokio::task::spawn_blocking(move || thread.join().is_ok()).await;
+        let joined = Threads::Own.blocking(move || thread.join().is_ok()).await;
         if joined.is_ok_and(|ended_well| !ended_well) {
             tracing::error!("a thread ended with a panic");
         }
@@ -154,6 +181,9 @@ mod tests {
             assert_eq!(there, thread::current().id());
             aside.join().await;
         }
+        let blocking = async |threads: Threads| threads.blocking(|| thread::current().id()).await.unwrap();
+        assert_eq!(blocking(Threads::Callers).await, thread::current().id());
+        assert_ne!(blocking(Threads::Own).await, thread::current().id());
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ pub mod events;
 pub mod executor;
 pub mod framework;
 pub mod informer;
+pub mod latest;
 pub mod manager;
 pub mod model;
 pub mod options;

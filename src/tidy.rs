@@ -162,6 +162,24 @@ fn every_room_is_registered() {
     complain(&complaints);
 }
 
+/// tokio looks at the branches of a `select!` in an order of its own dice, which nobody can seed, unless they are in order.
+#[test]
+fn branches_are_looked_at_in_order() {
+    let is_test = |path: &Path| {
+        path.ends_with("tidy.rs")
+            || path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
+    };
+    let of_the_manager = sources("src").into_iter().filter(|(path, _)| !is_test(path));
+    let complaints = of_the_manager.flat_map(|(path, text)| {
+        let lines: Vec<&str> = text.lines().collect();
+        let begins = |line: &str| line.contains("select! {");
+        let unordered =
+            lines.windows(2).enumerate().filter(|(_, pair)| begins(pair[0]) && pair[1].trim() != "biased;");
+        unordered.map(|(at, _)| format!("{}:{}: say `biased;`", path.display(), at + 1)).collect::<Vec<_>>()
+    });
+    complain(&complaints.collect::<Vec<_>>());
+}
+
 /// Numbers of fields are looked up by name (`path!`, `field!`), so that a test can hold them against upstream's definitions.
 #[test]
 fn field_numbers_are_looked_up() {

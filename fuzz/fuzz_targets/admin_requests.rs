@@ -15,6 +15,7 @@ use coxswain::admin::manager::*;
 use coxswain::admin::overrides::{Entry, Flags, HeldOverrides, OverrideSet, StoreError};
 use coxswain::admin::{AdminDeps, AdminOptions, admin_handler};
 use coxswain::api::kinds::PODS;
+use coxswain::latest;
 use coxswain::model::clock::{Clock as _, ManualClock};
 use coxswain::serve::{AuthorizeError, Decision, Handler, ResourceAttributes, UserInfo};
 use futures::future::{BoxFuture, ready};
@@ -23,7 +24,6 @@ use http_body_util::{BodyExt as _, Full};
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How long an RPC may take before it must have said something, or be a stream that has nothing to say.
@@ -44,7 +44,7 @@ impl Authorize for AllowAll {
 struct Memory {
     clock: Arc<ManualClock>,
     overrides: Mutex<Arc<OverrideSet>>,
-    changes: watch::Sender<u64>,
+    changes: latest::Sender<u64>,
 }
 
 fn controller(name: &'static str, special: bool) -> ControllerState {
@@ -90,7 +90,7 @@ impl Manager for Memory {
         Arc::clone(&self.overrides.lock())
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> latest::Receiver<u64> {
         self.changes.subscribe()
     }
 
@@ -148,7 +148,7 @@ fn services() -> Handler {
         manager: Arc::new(Memory {
             clock: Arc::clone(&clock),
             overrides: Mutex::default(),
-            changes: watch::Sender::new(0),
+            changes: latest::Sender::new(0),
         }),
         authorizer: Arc::new(AllowAll),
         events: Arc::new(EventLog::new("log", 8, clock)),

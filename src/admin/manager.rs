@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use tokio::sync::watch;
 
 use super::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
 use crate::api::Kind;
 pub use crate::executor::{ActionResult, ActionState, ActionVerb};
 pub use crate::framework::{KeyWait, Phase};
+use crate::latest;
 use crate::model::Key;
 use crate::serve::UserInfo;
 
@@ -34,7 +34,7 @@ pub trait Manager: Send + Sync + 'static {
 
     /// Changes whenever a controller's phase, health, failure or restarts, the overrides (their expiry included),
     /// leadership or the replicas change; not with mere counts or renewals. The number means nothing.
-    fn changes(&self) -> watch::Receiver<u64>;
+    fn changes(&self) -> latest::Receiver<u64>;
 
     /// Reads the overrides from the API server, not from the watch.
     fn read_overrides(&self) -> BoxFuture<'_, Result<HeldOverrides, StoreError>>;

@@ -14,6 +14,7 @@ use super::layers::{
     UserAgent, With, WriteGate,
 };
 use super::transport::{KeepAlive, Transport};
+use crate::environment::Environment;
 
 /// How the clients of a [`ClientBuilder`] behave.
 #[derive(Clone)]
@@ -29,6 +30,8 @@ pub struct ClientOptions {
     pub use_service_account_credentials: bool,
     /// Faults on purpose; only tests give any.
     pub faults: Option<Faults>,
+    /// Where connections and threads come from.
+    pub environment: Environment,
 }
 
 impl Default for ClientOptions {
@@ -39,6 +42,7 @@ impl Default for ClientOptions {
             request_timeout: Duration::from_secs(70),
             use_service_account_credentials: false,
             faults: None,
+            environment: Environment::system(),
         }
     }
 }
@@ -51,6 +55,7 @@ impl std::fmt::Debug for ClientOptions {
             .field("request_timeout", &self.request_timeout)
             .field("use_service_account_credentials", &self.use_service_account_credentials)
             .field("faults", &self.faults)
+            .field("environment", &self.environment)
             .finish_non_exhaustive()
     }
 }
@@ -121,11 +126,19 @@ impl ClientBuilder {
         options: ClientOptions,
         metrics: ClientMetrics,
     ) -> Result<Self, ClientBuildError> {
-        let root = Transport::new(connection.clone(), KeepAlive::default()).await?;
+        let here = Handle::current();
+        let transport = async |connection: Connection| {
+            Transport::new_in(&options.environment, &here, connection, KeepAlive::default()).await
+        };
+        let root = transport(connection.clone()).await?;
         root.count(metrics.transport_made());
+        let anonymous = if options.use_service_account_credentials {
+            Some(transport(connection.anonymous()).await?)
+        } else {
+            None
+        };
         let mut builder = Self { connection, options, metrics, gate: WriteGate::new(), root, accounts: None };
-        if builder.options.use_service_account_credentials {
-            let transport = Transport::new(builder.connection.anonymous(), KeepAlive::default()).await?;
+        if let Some(transport) = anonymous {
             transport.count(builder.metrics.transport_made());
             // As the original's: no controller's bucket pays for its token, and 35 of them may ask at once.
             let tokens = ServiceAccountTokens::new(builder.ungated("token-requests"));
@@ -207,7 +220,8 @@ impl ClientBuilder {
         threads: &Handle,
     ) -> Result<ApiClient, ClientBuildError> {
         let keep_alive = KeepAlive::within(timeout);
-        let transport = Transport::new_on(threads, self.connection.clone(), keep_alive).await?;
+        let environment = &self.options.environment;
+        let transport = Transport::new_in(environment, threads, self.connection.clone(), keep_alive).await?;
         transport.count(self.metrics.transport_made());
         let identity = Identity { transport: &transport, token: None };
         Ok(self.stack("leader-election", identity, timeout, None))

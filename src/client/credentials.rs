@@ -15,13 +15,14 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::layers::{TokenError, TokenSource, authorization};
 use super::{ApiClient, ApiError};
+use crate::latest;
 use crate::model::backoff::ExponentialBackoff;
 use crate::random::HashMap;
 
@@ -70,10 +71,9 @@ impl ServiceAccountTokens {
     pub fn source(&self, name: &str) -> Arc<dyn TokenSource> {
         let mut accounts = self.accounts.lock();
         let source = accounts.entry(name.to_owned()).or_insert_with(|| {
-            let (state, _) = watch::channel(State::default());
             let source = Arc::new(AccountToken {
                 name: name.to_owned(),
-                state,
+                state: latest::Sender::default(),
                 used: Notify::new(),
                 refused: Notify::new(),
                 stop: self.stop.clone(),
@@ -103,13 +103,14 @@ impl ServiceAccountTokens {
 }
 
 /// What is known of one account's token.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct State {
     token: Option<Token>,
     /// Why the last attempt failed.
     failure: Option<String>,
 }
 
+#[derive(Clone)]
 struct Token {
     authorization: HeaderValue,
     expires: Instant,
@@ -124,7 +125,7 @@ impl State {
 
 struct AccountToken {
     name: String,
-    state: watch::Sender<State>,
+    state: latest::Sender<State>,
     /// Woken by every request; remembers one.
     used: Notify,
     refused: Notify,
@@ -183,6 +184,7 @@ async fn renew(root: ApiClient, account: Arc<AccountToken>) {
         // At about 80 % of its life, not all accounts at once.
         let renew_at = asked + lifetime.mul_f64(crate::random::within(0.75..0.85));
         tokio::select! {
+            biased;
             () = tokio::time::sleep_until(renew_at) => {}
             () = account.refused.notified() => {}
         }

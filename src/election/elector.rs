@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -15,6 +14,7 @@ use super::record::Record;
 use crate::api::coordination::Lease;
 use crate::api::meta::ObjectMeta;
 use crate::client::ApiError;
+use crate::latest;
 use crate::model::clock::SharedClock;
 use crate::serve::HealthCheck;
 use crate::telemetry::tracing::{child, set_failed};
@@ -59,9 +59,9 @@ pub struct Elector<L> {
     identity: String,
     timing: Timing,
     clock: SharedClock,
-    state: watch::Sender<Leadership>,
+    state: latest::Sender<Leadership>,
     /// Until when the Lease is ours for sure; set by each of our own writes.
-    ours_until: watch::Sender<Option<Instant>>,
+    ours_until: latest::Sender<Option<Instant>>,
     seen: Mutex<Seen>,
 }
 
@@ -87,8 +87,8 @@ impl<L: LeaseApi> Elector<L> {
             identity: identity.into(),
             timing,
             clock,
-            state: watch::Sender::default(),
-            ours_until: watch::Sender::default(),
+            state: latest::Sender::default(),
+            ours_until: latest::Sender::default(),
             seen: Mutex::default(),
         }
     }
@@ -99,7 +99,7 @@ impl<L: LeaseApi> Elector<L> {
     }
 
     /// Follows the leadership.
-    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+    pub fn leadership(&self) -> latest::Receiver<Leadership> {
         self.state.subscribe()
     }
 
@@ -113,6 +113,7 @@ impl<L: LeaseApi> Elector<L> {
         loop {
             let mut attempt = std::pin::pin!(self.try_once());
             let acquired = tokio::select! {
+                biased;
                 acquired = &mut attempt => acquired,
                 // Cut short at once it might take the Lease without our knowing, and nobody would release it.
                 () = stop.cancelled() => timeout(self.timing.retry, attempt).await == Ok(true),
@@ -122,6 +123,8 @@ impl<L: LeaseApi> Elector<L> {
             }
             let mut pause = std::pin::pin!(self.pause());
             tokio::select! {
+                biased;
+                () = stop.cancelled() => return false,
                 () = &mut pause => {}
                 ended = &mut watched => {
                     watched = self.lock.watch(&seen);
@@ -132,12 +135,12 @@ impl<L: LeaseApi> Elector<L> {
                     // While it is free and not for us, the watch would only say so again and again.
                     if !again {
                         tokio::select! {
-                            () = pause => {}
+                            biased;
                             () = stop.cancelled() => return false,
+                            () = pause => {}
                         }
                     }
                 }
-                () = stop.cancelled() => return false,
             }
         }
     }
@@ -183,6 +186,7 @@ impl<L: LeaseApi> Elector<L> {
                 true
             });
             tokio::select! {
+                biased;
                 renewed = renewed => if renewed != Ok(true) {
                     self.stop_leading();
                     return false;
@@ -190,8 +194,9 @@ impl<L: LeaseApi> Elector<L> {
                 () = stop.cancelled() => return true,
             }
             tokio::select! {
-                () = sleep(self.timing.retry) => {}
+                biased;
                 () = stop.cancelled() => return true,
+                () = sleep(self.timing.retry) => {}
             }
         }
     }
@@ -355,6 +360,7 @@ impl<L: LeaseApi> Elector<L> {
             }
             was_protected = until.is_some();
             tokio::select! {
+                biased;
                 // The sender is this elector's own.
                 _ = changes.changed() => {}
                 () = sleep_until(until.unwrap_or_else(Instant::now)), if was_protected => {}

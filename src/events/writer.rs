@@ -110,6 +110,7 @@ impl Writer {
             }
             let pause = if tries == 1 { PAUSE.mul_f64(crate::random::fraction()) } else { PAUSE };
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(pause.max(error.retry_after().unwrap_or_default())) => {}
                 () = self.closing.cancelled() => {}
             }

@@ -18,7 +18,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -30,6 +29,7 @@ use crate::api::{Kind, kinds};
 pub use crate::client::ApiResource;
 use crate::client::{ApiResources, Discovery, RestMapper};
 use crate::informer::{Delta, EventHandler, InformerHandle, Informers, Registration, Store};
+use crate::latest;
 use crate::model::Key;
 use crate::queue::WorkQueue;
 
@@ -171,7 +171,7 @@ pub(super) struct Supervisor {
     informers: Informers,
     discovery: Arc<Discovery>,
     stop: CancellationToken,
-    settled: watch::Sender<bool>,
+    settled: latest::Sender<bool>,
     running: Mutex<Vec<Running>>,
 }
 
@@ -199,7 +199,7 @@ impl Supervisor {
             informers: informers.clone(),
             discovery: Arc::clone(discovery),
             stop: CancellationToken::new(),
-            settled: watch::Sender::new(false),
+            settled: latest::Sender::new(false),
             running: Mutex::default(),
         }
     }

@@ -382,6 +382,7 @@ impl Instance {
         for handle in &self.handles {
             let span = trace::sync(self.name, handle.store(), handle.has_synced());
             tokio::select! {
+                biased;
                 synced = handle.wait_synced().instrument(span) => synced.map_err(|_| StartError::Stopped)?,
                 () = stop.cancelled() => return Err(StartError::Stopped),
             }

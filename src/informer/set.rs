@@ -300,7 +300,7 @@ impl InformerHandle {
     /// Waits until the store has been complete once and every handler has been told.
     pub async fn wait_synced(&self) -> Result<(), InformerStopped> {
         let mut progress = self.active.status.subscribe();
-        let reached = progress.wait_for(|progress| *progress != Progress::Syncing).await.map(|at| *at);
+        let reached = progress.wait_for(|progress| *progress != Progress::Syncing).await;
         match reached {
             Ok(Progress::Synced) => Ok(()),
             _ => Err(InformerStopped(self.active.id.kind)),

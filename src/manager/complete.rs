@@ -28,6 +28,7 @@ use crate::client::{
 use crate::controllers::identity::serviceaccount_token::TOKEN_SIGNER;
 use crate::controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
 use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
+use crate::environment::Environment;
 use crate::events::{EventBroadcaster, EventMetrics, Recorder};
 use crate::executor::Finishers;
 use crate::framework::{Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime};
@@ -70,6 +71,7 @@ pub(super) struct Completed {
     /// Of events about what callers of the admin API changed.
     pub(super) recorder: Recorder,
     pub(super) started: jiff::Timestamp,
+    pub(super) environment: Environment,
     pub(super) shutdown_timeout: Duration,
 }
 
@@ -93,10 +95,11 @@ const COMPONENT: &str = "kube-controller-manager";
 pub(super) async fn complete(
     config: Config,
     registry: &'static [Descriptor],
-    clock: SharedClock,
+    environment: Environment,
     election: &Handle,
 ) -> Result<Completed, ManagerError> {
     registry::validate(registry)?;
+    let clock = Arc::clone(&environment.clock);
     let started = clock.now();
     let flags = &config.flags;
 
@@ -109,6 +112,7 @@ pub(super) async fn complete(
         qps: flags.kube_api_qps,
         burst: flags.kube_api_burst.unsigned_abs(),
         use_service_account_credentials: flags.use_service_account_credentials,
+        environment: environment.clone(),
         ..ClientOptions::default()
     };
     let clients = ClientBuilder::new(connection, options, client_metrics.clone()).await?;
@@ -189,6 +193,7 @@ pub(super) async fn complete(
         overrides,
         recorder,
         started,
+        environment,
     })
 }
 

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::event_logger::EventLogger;
 pub use crate::framework::Phase;
 use crate::framework::{Descriptor, DynamicWatches, Instance, RunningLoop, Runtime, StartError, Watched};
+use crate::latest;
 use crate::model::backoff::ExponentialBackoff;
 use crate::serve::HealthCheck;
 
@@ -40,9 +40,9 @@ pub struct Wish {
 pub struct Controller {
     /// Its row in the registry.
     pub descriptor: &'static Descriptor,
-    phase: watch::Sender<Phase>,
+    phase: latest::Sender<Phase>,
     since: Mutex<Timestamp>,
-    wish: watch::Sender<Wish>,
+    wish: latest::Sender<Wish>,
     running: RwLock<Parts>,
     restarts: AtomicU32,
     event_logger: Arc<EventLogger>,
@@ -66,9 +66,9 @@ impl Controller {
     ) -> Self {
         Self {
             descriptor,
-            phase: watch::Sender::new(initial),
+            phase: latest::Sender::new(initial),
             since: Mutex::new(event_logger.now()),
-            wish: watch::Sender::new(Wish { lead: false, enabled }),
+            wish: latest::Sender::new(Wish { lead: false, enabled }),
             running: RwLock::default(),
             restarts: AtomicU32::new(0),
             event_logger,
@@ -81,7 +81,7 @@ impl Controller {
     }
 
     /// Follows what it is doing.
-    pub fn phases(&self) -> watch::Receiver<Phase> {
+    pub fn phases(&self) -> latest::Receiver<Phase> {
         self.phase.subscribe()
     }
 
@@ -201,7 +201,7 @@ enum RunEnd {
 /// Waits until the controller should run; `false` on shutdown.
 async fn wanted(
     controller: &Controller,
-    wishes: &mut watch::Receiver<Wish>,
+    wishes: &mut latest::Receiver<Wish>,
     shutdown: &CancellationToken,
 ) -> bool {
     while !shutdown.is_cancelled() {
@@ -212,8 +212,9 @@ async fn wanted(
             Wish { enabled: false, .. } => controller.set(Phase::Disabled),
         }
         tokio::select! {
-            changed = wishes.changed() => if changed.is_err() { return false },
+            biased;
             () = shutdown.cancelled() => return false,
+            changed = wishes.changed() => if changed.is_err() { return false },
         }
     }
     false
@@ -225,15 +226,16 @@ async fn run_once(
     runtime: &Runtime,
     grace: Duration,
     failures: &mut u32,
-    wishes: &mut watch::Receiver<Wish>,
+    wishes: &mut latest::Receiver<Wish>,
     shutdown: &CancellationToken,
 ) -> RunEnd {
     let name = controller.descriptor.name;
     controller.set(Phase::Starting);
     let prepared = tokio::select! {
-        prepared = Instance::prepare_discovered(controller.descriptor, runtime) => prepared,
+        biased;
         // Discovery may take long to answer.
         () = unwanted(wishes, shutdown) => return RunEnd::Unwanted,
+        prepared = Instance::prepare_discovered(controller.descriptor, runtime) => prepared,
     };
     let mut instance = match prepared {
         Ok(instance) => instance,
@@ -268,13 +270,14 @@ async fn work(
     controller: &Controller,
     instance: &mut Instance,
     failures: &mut u32,
-    wishes: &mut watch::Receiver<Wish>,
+    wishes: &mut latest::Receiver<Wish>,
     shutdown: &CancellationToken,
 ) -> RunEnd {
     let name = controller.descriptor.name;
     let started = tokio::select! {
-        started = instance.start(shutdown) => started,
+        biased;
         () = unwanted(wishes, shutdown) => return RunEnd::Unwanted,
+        started = instance.start(shutdown) => started,
     };
     match started {
         Ok(()) => {}
@@ -289,6 +292,7 @@ async fn work(
     controller.set(Phase::Running);
     let began = Instant::now();
     let failure = tokio::select! {
+        biased;
         message = instance.failed() => Some(message),
         () = unwanted(wishes, shutdown) => None,
     };
@@ -309,18 +313,20 @@ async fn work(
 /// Lets a failed controller be for `delay`, or until it is unwanted.
 async fn wait_out(
     delay: Duration,
-    wishes: &mut watch::Receiver<Wish>,
+    wishes: &mut latest::Receiver<Wish>,
     shutdown: &CancellationToken,
 ) -> RunEnd {
     tokio::select! {
-        () = tokio::time::sleep(delay) => RunEnd::Failed,
+        biased;
         () = unwanted(wishes, shutdown) => RunEnd::Unwanted,
+        () = tokio::time::sleep(delay) => RunEnd::Failed,
     }
 }
 
-async fn unwanted(wishes: &mut watch::Receiver<Wish>, shutdown: &CancellationToken) {
+async fn unwanted(wishes: &mut latest::Receiver<Wish>, shutdown: &CancellationToken) {
     let changed = wishes.wait_for(|wish| !(wish.lead && wish.enabled));
     tokio::select! {
+        biased;
         _ = changed => {}
         () = shutdown.cancelled() => {}
     }

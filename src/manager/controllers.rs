@@ -124,8 +124,9 @@ impl Controllers {
         for controller in others {
             let pause = self.start_interval.mul_f64(1.0 + crate::random::fraction());
             tokio::select! {
-                () = sleep(pause) => {}
+                biased;
                 () = stop.cancelled() => return,
+                () = sleep(pause) => {}
             }
             self.start_one(controller, stop);
         }
@@ -237,11 +238,12 @@ async fn report_running(
         }
         checked = is_checked;
         tokio::select! {
-            changed = phases.changed() => if changed.is_err() { return },
+            biased;
             () = stop.cancelled() => {
                 metrics.set_running(MANAGER, name, false);
                 return;
             }
+            changed = phases.changed() => if changed.is_err() { return },
         }
     }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::watch;
 
 use crate::admin::events::{ApiWrite, Body, EventLog, ObjectRef, OverrideChange, ReconcileAttempt};
 use crate::admin::manager::TraceId;
 use crate::admin::overrides::Entry;
 use crate::executor::{ActionState, AnsweredWrite, write_action};
 use crate::framework::{Outcome, Phase, ReconcileStart, Report, Requeue, WriteReport};
+use crate::latest;
 use crate::model::Key;
 use crate::model::clock::SharedClock;
 use crate::telemetry::tracing::present;
@@ -27,7 +27,7 @@ const EVENTS: usize = 2048;
 pub struct EventLogger {
     clock: SharedClock,
     log: Arc<EventLog>,
-    changes: watch::Sender<u64>,
+    changes: latest::Sender<u64>,
 }
 
 impl EventLogger {
@@ -35,7 +35,7 @@ impl EventLogger {
     pub fn new(clock: SharedClock) -> Self {
         let id = crate::random::uuid().to_string();
         let log = Arc::new(EventLog::new(id, EVENTS, Arc::clone(&clock)));
-        Self { clock, log, changes: watch::Sender::new(0) }
+        Self { clock, log, changes: latest::Sender::new(0) }
     }
 
     /// The present time.
@@ -49,7 +49,7 @@ impl EventLogger {
     }
 
     /// Changes whenever something did that a watch shows. The number means nothing.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> latest::Receiver<u64> {
         self.changes.subscribe()
     }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::complete::Completed;
@@ -21,6 +20,7 @@ use crate::admin::manager::{
 use crate::admin::overrides::{Entry, HeldOverrides, OverrideSet, StoreError};
 use crate::api::kinds::LEASES;
 use crate::framework::{DefaultState, Explained, KeyFailure, Outcome, Phase, RunningLoop, Synced, Watched};
+use crate::latest;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Regarding};
 use crate::queue::{QueueSnapshot, QueuedKey};
@@ -108,7 +108,7 @@ impl Manager for Facade {
         self.0.overrides.set()
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> latest::Receiver<u64> {
         self.0.event_logger.changes()
     }
 

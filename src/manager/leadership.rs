@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
@@ -23,6 +22,7 @@ use crate::api::kinds::LEASES;
 use crate::client::{WriteGate, WriteGuard};
 use crate::election::{Elector, Leadership, LeaseApi, LeaseLock};
 use crate::events::Recorder;
+use crate::latest;
 use crate::model::Key;
 use crate::model::plan::{EventSpec, Regarding};
 use crate::telemetry::ManagerMetrics;
@@ -82,8 +82,10 @@ impl<L: LeaseApi> Lock<L> {
             Box::pin(async move {
                 let held = Held(Some(gate.clone()));
                 let stopped = tokio::select! {
-                    stopped = elector.hold(&stop) => stopped,
+                    biased;
+                    // First: an answer that comes at the very end is too late.
                     never = elector.at_ends_of_protection(|| gate.cut()) => match never {},
+                    stopped = elector.hold(&stop) => stopped,
                 };
                 if stopped {
                     held.given_up();
@@ -180,18 +182,18 @@ impl Drop for Held {
 /// The Leases that this replica fights for, to be looked at.
 #[derive(Debug)]
 pub struct Leases {
-    locks: Vec<(Key, watch::Receiver<Leadership>)>,
+    locks: Vec<(Key, latest::Receiver<Leadership>)>,
 }
 
 impl Leases {
     /// These Leases, the main one first; none without an election.
-    pub(super) fn new(locks: Vec<(Key, watch::Receiver<Leadership>)>) -> Self {
+    pub(super) fn new(locks: Vec<(Key, latest::Receiver<Leadership>)>) -> Self {
         Self { locks }
     }
 
     /// How they stand, the main one first; empty if leader election is off, in which case this replica leads.
     pub fn list(&self) -> Vec<LeaseState> {
-        let state = |(lease, leadership): &(Key, watch::Receiver<Leadership>)| {
+        let state = |(lease, leadership): &(Key, latest::Receiver<Leadership>)| {
             let Leadership { leading, record } = leadership.borrow().clone();
             LeaseState { lease: lease.clone(), leading, record }
         };
@@ -211,7 +213,7 @@ impl Leases {
     }
 }
 
-async fn follow(lease: &Key, mut leadership: watch::Receiver<Leadership>, tell: &impl Fn(LeadershipChange)) {
+async fn follow(lease: &Key, mut leadership: latest::Receiver<Leadership>, tell: &impl Fn(LeadershipChange)) {
     let (mut holder, mut led) = (Str::EMPTY, false);
     loop {
         let Leadership { leading, record } = leadership.borrow_and_update().clone();
@@ -255,8 +257,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn leases_tell_of_holders_and_not_of_renewals() {
-        let (main, second) = (watch::Sender::<Leadership>::default(), watch::Sender::<Leadership>::default());
-        let of = |name: &str, lock: &watch::Sender<Leadership>| (Key::new("ns", name), lock.subscribe());
+        let (main, second) =
+            (latest::Sender::<Leadership>::default(), latest::Sender::<Leadership>::default());
+        let of = |name: &str, lock: &latest::Sender<Leadership>| (Key::new("ns", name), lock.subscribe());
         let leases = Leases::new(vec![of("main", &main), of("second", &second)]);
         let told = parking_lot::Mutex::new(Vec::new());
         let acting = async {
@@ -274,6 +277,7 @@ mod tests {
             turn().await;
         };
         tokio::select! {
+            biased;
             () = acting => {}
             () = leases.follow(|change| told.lock().push(change)) => panic!("it follows for ever"),
         }

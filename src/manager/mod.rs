@@ -71,11 +71,26 @@ pub async fn run(
     environment: Environment,
 ) -> Result<(), ManagerError> {
     let shutdown = CancellationToken::new();
+    let mut signals = JoinSet::new();
+    signals.spawn(signals::cancel_on_signal(shutdown.clone()));
+    let result = run_until(shutdown, config, registry, set_verbosity, traces, environment).await;
+    signals.shutdown().await;
+    result
+}
+
+/// Runs the manager until `shutdown`, or until leadership is lost. It takes no signals.
+pub async fn run_until(
+    shutdown: CancellationToken,
+    config: Config,
+    registry: &'static [Descriptor],
+    set_verbosity: SetVerbosity,
+    traces: Option<Tracing>,
+    environment: Environment,
+) -> Result<(), ManagerError> {
     let mut background = JoinSet::new();
-    background.spawn(signals::cancel_on_signal(shutdown.clone()));
-    let Environment { clock, threads } = environment;
+    let threads = environment.threads;
     let election = threads.one(ELECTION_THREAD).map_err(ManagerError::Threads)?;
-    let manager = complete::complete(config, registry, clock, election.handle());
+    let manager = complete::complete(config, registry, environment, election.handle());
     let manager = Arc::new(Box::pin(manager.instrument(tracing::debug_span!("start"))).await?);
     manager.port_metrics.runtimes.watch("election", election.handle().clone());
     // The port outlives everything else, so that health and metrics can be read to the end.
@@ -97,6 +112,7 @@ pub async fn run(
     let replicas = Arc::clone(&manager.replicas);
     announcing.spawn(replicas.run(manager.runtime.informers.clone(), withdraw.clone()));
     let result = tokio::select! {
+        biased;
         result = lead(&manager, &shutdown) => result,
         never = follow(&manager) => match never {},
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::controllers::Controllers;
@@ -19,6 +19,7 @@ use crate::admin::overrides::{Entry, HeldOverrides, Order, OverrideSet, Override
 use crate::api::coordination::Lease;
 use crate::api::kinds::LEASES;
 use crate::informer::{Delta, Informers};
+use crate::latest;
 use crate::model::plan::Regarding;
 use crate::wire::{Message, Str, Uid};
 
@@ -35,7 +36,7 @@ pub(super) struct Overrides {
     set: ArcSwap<OverrideSet>,
     seen: Mutex<Seen>,
     news: Notify,
-    known: watch::Sender<bool>,
+    known: latest::Sender<bool>,
     event_logger: Arc<EventLogger>,
 }
 
@@ -54,7 +55,7 @@ impl Overrides {
             set: ArcSwap::default(),
             seen: Mutex::default(),
             news: Notify::new(),
-            known: watch::Sender::new(false),
+            known: latest::Sender::new(false),
             event_logger,
         }
     }
@@ -159,6 +160,7 @@ impl Overrides {
             let next = set.next_expiry(now).and_then(|at| Duration::try_from(at.duration_since(now)).ok());
             applied = Applied { set, at: now };
             tokio::select! {
+                biased;
                 () = self.news.notified() => {}
                 () = sleep(next.map_or(LOOK_AT_CLOCK, |next| next.min(LOOK_AT_CLOCK))) => {}
             }

@@ -250,8 +250,8 @@ async fn client_of(
     connection: Connection,
     name: &str,
 ) -> Result<ApiClient, ManagerError> {
-    let builder =
-        ClientBuilder::new(connection, ClientOptions::default(), manager.client_metrics.clone()).await?;
+    let options = ClientOptions { environment: manager.environment.clone(), ..ClientOptions::default() };
+    let builder = ClientBuilder::new(connection, options, manager.client_metrics.clone()).await?;
     Ok(builder.ungated(name))
 }
 

@@ -16,6 +16,7 @@ pub(super) async fn cancel_on_signal(shutdown: CancellationToken) {
         };
     for again in [false, true] {
         let name = tokio::select! {
+            biased;
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
         };

@@ -73,6 +73,7 @@ impl Requests {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
+                biased;
                 done = &mut work => return done,
                 request = self.next() => {
                     let refusal = self.refusal.clone();

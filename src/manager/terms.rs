@@ -131,6 +131,7 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
             async { tokio::try_join!(self.under(self.main, MigrationLock::Main, &term), self.second(&term)) };
         let ending = async {
             let over = tokio::select! {
+                biased;
                 () = term.stop.cancelled() => Over::Stopped,
                 request = requests.next() => {
                     tracing::info!(successor = request.successor, "stepping down");
@@ -166,6 +167,7 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
     async fn under(&self, lock: &Lock<L>, which: MigrationLock, term: &Term) -> Result<(), ManagerError> {
         let mut held = std::pin::pin!(lock.hold(&term.drained, self.work.gate()));
         let ended = tokio::select! {
+            biased;
             ended = &mut held => ended,
             started = self.work.start(which, &term.stop) => {
                 if let Err(error) = started {

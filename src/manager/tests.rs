@@ -10,9 +10,9 @@ use std::sync::Arc;
 use prometheus::proto::MetricType;
 
 use super::complete::{Completed, complete};
+use crate::environment::Environment;
 use crate::framework::{Build, CacheSource};
 use crate::informer::Store;
-use crate::model::clock::SystemClock;
 use crate::options::Config;
 use crate::registry::{self, REGISTRY};
 use crate::telemetry::Declared;
@@ -59,7 +59,7 @@ async fn manager_of(server: &str) -> Completed {
     config.flags.service_account_private_key_file = key.to_str().unwrap().to_owned();
     config.push = PushSettings::complete("127.0.0.1:1", &|_| None).unwrap();
     let here = tokio::runtime::Handle::current();
-    let manager = Box::pin(complete(config, REGISTRY, Arc::new(SystemClock), &here)).await.unwrap();
+    let manager = Box::pin(complete(config, REGISTRY, Environment::system(), &here)).await.unwrap();
     for row in REGISTRY {
         let Some(build) = row.build else { continue };
         let built = build(&Build {

@@ -26,6 +26,28 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that goes with tokio's, which tests can pause.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeClock {
+    /// What it showed at `began`.
+    start: Timestamp,
+    began: tokio::time::Instant,
+}
+
+impl RuntimeClock {
+    /// A clock that shows `start` now.
+    pub fn new(start: Timestamp) -> Self {
+        Self { start, began: tokio::time::Instant::now() }
+    }
+}
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Timestamp {
+        let passed = jiff::SignedDuration::try_from(self.began.elapsed());
+        self.start.saturating_add(passed.unwrap_or(jiff::SignedDuration::MAX)).unwrap_or(self.start)
+    }
+}
+
 /// A clock that stands still until a test moves it.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<Timestamp>);

@@ -177,6 +177,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
                 Look::Wait => notified.await,
                 Look::WaitUntil(deadline, timekeeper) => {
                     tokio::select! {
+                        biased;
                         () = notified => {}
                         () = self.shared.earlier.notified() => {}
                         () = sleep_until(deadline) => {}

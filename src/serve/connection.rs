@@ -55,6 +55,7 @@ pub(super) async fn serve(connection: Connection, shutdown: CancellationToken) {
     let peer = connection.peer;
     let handshake = timeout(connection.limits.handshake, shake_hands(connection.stream, connection.tls));
     let stream = tokio::select! {
+        biased;
         () = shutdown.cancelled() => return,
         result = handshake => match result {
             Ok(Ok(Some(stream))) => stream,
@@ -142,6 +143,7 @@ async fn carry(
     let mut parting = false;
     loop {
         tokio::select! {
+            biased;
             result = conn.as_mut() => return result,
             () = shutdown.cancelled(), if !parting => parting = true,
             () = activity.close.cancelled(), if !parting => parting = true,

@@ -162,6 +162,7 @@ impl SecureServer {
         let Self { listener, tls, chain, reloader, options, .. } = self;
         let reloads = keep_reloading(&reloader, &tls, &options);
         let mut connections = tokio::select! {
+            biased;
             connections = accept(listener, &tls, &chain, &options, &shutdown) => connections,
             never = reloads => match never {},
         };
@@ -204,6 +205,7 @@ async fn accept(
             (listener.accept().await, place)
         };
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => return connections,
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended {

@@ -74,7 +74,9 @@ impl ProcessMetrics {
 
     fn register_rows(proc: PathBuf, rows: &'static [Row], registry: &Registry) -> Result<(), MetricsError> {
         let describe = |Row(name, _, help): &Row| {
-            Desc::new((*name).to_owned(), (*help).to_owned(), Vec::new(), Default::default())
+            #[expect(clippy::disallowed_types, reason = "it is prometheus', and empty")]
+            let no_labels = std::collections::HashMap::default();
+            Desc::new((*name).to_owned(), (*help).to_owned(), Vec::new(), no_labels)
                 .map_err(|error| MetricsError::new(name, error))
         };
         let descriptions = rows.iter().map(describe).collect::<Result<_, _>>()?;

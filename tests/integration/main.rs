@@ -1,6 +1,11 @@
 //! Coxswain against real control planes. One binary, so that it is linked once; see `harness` for what it starts.
 
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "these tests have threads and an order of their own"
+)]
+#![expect(
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,

@@ -10,11 +10,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::filter::Filter;
 use super::record::{Body, LogEvent, ObjectRef, RARE};
 use crate::admin::manager::TraceId;
+use crate::latest;
 use crate::model::clock::SharedClock;
 
 /// Readers are woken at most once in this time, each time for all that has come,
@@ -35,7 +36,7 @@ pub struct EventLog {
     rings: Mutex<Rings>,
     readers: AtomicUsize,
     published: Notify,
-    wakes: watch::Sender<u64>,
+    wakes: latest::Sender<u64>,
 }
 
 struct Rings {
@@ -160,7 +161,7 @@ impl EventLog {
             }),
             readers: AtomicUsize::new(0),
             published: Notify::new(),
-            wakes: watch::Sender::new(0),
+            wakes: latest::Sender::new(0),
         }
     }
 
@@ -273,7 +274,7 @@ pub struct LogReader {
     replay_until: Option<u64>,
     replay_only: bool,
     pending: VecDeque<LogItem>,
-    wakes: watch::Receiver<u64>,
+    wakes: latest::Receiver<u64>,
 }
 
 impl LogReader {

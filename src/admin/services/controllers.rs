@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message as _;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tonic::{Request, Response, Status};
 
@@ -23,6 +22,7 @@ use crate::admin::proto;
 use crate::admin::proto::controller_service_server::ControllerService;
 use crate::admin::proto::watch_controllers_response::Update;
 use crate::admin::validate::{self, ControllerFilter};
+use crate::latest;
 
 pub(super) struct Service(pub(super) Shared);
 
@@ -152,7 +152,7 @@ impl ControllerService for Service {
 /// A snapshot, then changes: found by comparing what is with what was sent.
 struct ControllerFeed {
     manager: Arc<dyn Manager>,
-    changes: watch::Receiver<u64>,
+    changes: latest::Receiver<u64>,
     filter: ControllerFilter,
     /// How often counts are worth a message, and when they are next.
     counts: Option<(Duration, Instant)>,
@@ -214,13 +214,14 @@ impl Feed for ControllerFeed {
                 }
             };
             tokio::select! {
-                changed = self.changes.changed() => {
-                    changed.ok()?;
-                    self.compare(false);
-                }
+                biased;
                 () = tick => {
                     self.counts = self.counts.map(|(interval, _)| (interval, Instant::now() + interval));
                     self.compare(true);
+                }
+                changed = self.changes.changed() => {
+                    changed.ok()?;
+                    self.compare(false);
                 }
             }
         }

@@ -2,7 +2,6 @@
 //!
 //! A controller serves when it runs here and is well; `leader` when this replica leads.
 
-use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
@@ -15,6 +14,7 @@ use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason};
 use crate::admin::proto;
 use crate::admin::validate::resolve;
+use crate::latest;
 
 pub(super) struct Service(pub(super) Shared);
 
@@ -70,7 +70,7 @@ impl Health for Service {
 struct HealthFeed {
     shared: Shared,
     name: String,
-    changes: watch::Receiver<u64>,
+    changes: latest::Receiver<u64>,
     sent: Option<ServingStatus>,
 }
 

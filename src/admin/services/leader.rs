@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, interval_at, sleep_until};
 use tonic::{Request, Response, Status};
 
@@ -17,6 +16,7 @@ use crate::admin::manager::{LeaseState, Manager, Mutation, MutationKind, Replica
 use crate::admin::proto;
 use crate::admin::proto::leader_service_server::LeaderService;
 use crate::admin::validate;
+use crate::latest;
 
 /// How often a watch looks for renewals, which are no changes to the manager.
 const RENEWALS: Duration = Duration::from_secs(1);
@@ -200,11 +200,12 @@ impl Shared {
                 return Ok(());
             }
             tokio::select! {
-                woken = changes.changed() => woken.map_err(|_| shutting_down())?,
+                biased;
                 () = self.shutdown.cancelled() => return Err(shutting_down()),
                 () = sleep_until(until) => {
                     return Err(timed_out(format!("leadership was given up, and nobody has taken it within {WAIT:?}")));
                 }
+                woken = changes.changed() => woken.map_err(|_| shutting_down())?,
             }
         }
     }
@@ -227,7 +228,7 @@ fn may_succeed(successor: &str, replicas: &[ReplicaState]) -> Result<(), Status>
 
 struct LeaderFeed {
     manager: Arc<dyn Manager>,
-    changes: watch::Receiver<u64>,
+    changes: latest::Receiver<u64>,
     lease: String,
     renewals: bool,
     sent: Option<View>,
@@ -251,6 +252,7 @@ impl Feed for LeaderFeed {
                 });
             }
             tokio::select! {
+                biased;
                 changed = self.changes.changed() => changed.ok()?,
                 _ = renewals.tick(), if self.renewals => {}
             }

@@ -184,12 +184,13 @@ impl Shared {
                 return Ok(());
             }
             tokio::select! {
-                woken = changes.changed() => woken.map_err(|_| shutting_down())?,
+                biased;
                 () = self.shutdown.cancelled() => return Err(shutting_down()),
                 () = sleep_until(until) => {
                     let verb = if enable { "run" } else { "stopped" };
                     return Err(timed_out(format!("not everything has {verb} within {WAIT:?}; the override is in force")));
                 }
+                woken = changes.changed() => woken.map_err(|_| shutting_down())?,
             }
         }
     }

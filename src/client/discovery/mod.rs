@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{ApiClient, ApiError};
 use crate::api::{Kind, dynamic};
+use crate::latest;
 use crate::wire::Str;
 
 pub use mapper::RestMapper;
@@ -173,7 +173,7 @@ pub struct Discovery {
     cache: Mutex<Cache>,
     /// Held while the server is asked: it is asked once for all who want to know.
     asking: tokio::sync::Mutex<()>,
-    resets: watch::Sender<()>,
+    resets: latest::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -191,7 +191,7 @@ impl Discovery {
             client,
             cache: Mutex::default(),
             asking: tokio::sync::Mutex::new(()),
-            resets: watch::Sender::new(()),
+            resets: latest::Sender::new(()),
         }
     }
 
@@ -234,7 +234,7 @@ impl Discovery {
     }
 
     /// Changes whenever the cache has been emptied: time to look whether resources have come or gone.
-    pub fn resets(&self) -> watch::Receiver<()> {
+    pub fn resets(&self) -> latest::Receiver<()> {
         self.resets.subscribe()
     }
 

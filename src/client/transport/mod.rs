@@ -38,6 +38,7 @@ use self::token_file::FileToken;
 use super::api::{BoxError, HttpService};
 use super::config::{ConfigError, Connection, describe_auth, describe_kube};
 use super::layers::{ApiRequest, ApiResponse, Bearer, CountedTransport, TokenError, With};
+use crate::environment::{Environment, Threads};
 
 /// How often files with client certificates are looked at.
 const RELOAD_EVERY: Duration = Duration::from_mins(1);
@@ -73,6 +74,7 @@ impl KeepAlive {
 pub struct Transport(Arc<Inner>);
 
 struct Inner {
+    environment: Environment,
     connection: Connection,
     keep_alive: KeepAlive,
     host: Arc<str>,
@@ -138,19 +140,21 @@ impl fmt::Debug for Transport {
 impl Transport {
     /// Makes ready to connect; nothing is sent yet. Reads certificates and asks a credential plugin, if there is one.
     pub async fn new(connection: Connection, keep_alive: KeepAlive) -> Result<Self, ConfigError> {
-        Self::new_on(&Handle::current(), connection, keep_alive).await
+        Self::new_in(&Environment::system(), &Handle::current(), connection, keep_alive).await
     }
 
-    /// The same; on `threads` it looks after its credentials.
-    pub(super) async fn new_on(
+    /// The same in another environment; on `threads` it looks after its credentials.
+    pub(super) async fn new_in(
+        environment: &Environment,
         threads: &Handle,
         connection: Connection,
         keep_alive: KeepAlive,
     ) -> Result<Self, ConfigError> {
         let tasks = TaskTracker::new();
         let host = connection.server().authority().map_or("", http::uri::Authority::as_str).into();
-        let generation = build(&connection, keep_alive, &tasks).await?;
+        let generation = build(environment, &connection, keep_alive, &tasks).await?;
         let transport = Self(Arc::new(Inner {
+            environment: environment.clone(),
             connection,
             keep_alive,
             host,
@@ -194,12 +198,12 @@ impl Inner {
     /// Looks whether the credentials have changed, and if so changes over to them. `refused` says that the API server
     /// did not like the present ones, so that a plugin is asked again too.
     async fn reload(&self, refused: bool) -> Result<bool, ConfigError> {
-        let found = blocking(&self.connection, fingerprint).await?;
+        let found = blocking(self.environment.threads, &self.connection, fingerprint).await?;
         let changed = found != self.current.load().fingerprint;
         if !(changed || (refused && self.connection.has_exec_plugin())) {
             return Ok(false);
         }
-        let generation = build(&self.connection, self.keep_alive, &self.tasks).await?;
+        let generation = build(&self.environment, &self.connection, self.keep_alive, &self.tasks).await?;
         self.current.store(Arc::new(generation));
         Ok(true)
     }
@@ -209,6 +213,7 @@ impl Inner {
 async fn watch(inner: Weak<Inner>, refused: Arc<Notify>) {
     loop {
         let asked = tokio::select! {
+            biased;
             () = tokio::time::sleep(RELOAD_EVERY) => false,
             () = refused.notified() => true,
         };
@@ -235,19 +240,24 @@ struct Material {
 }
 
 async fn build(
+    environment: &Environment,
     connection: &Connection,
     keep_alive: KeepAlive,
     tasks: &TaskTracker,
 ) -> Result<Generation, ConfigError> {
-    let material = blocking(connection, material).await??;
+    let threads = environment.threads;
+    let material = blocking(threads, connection, material).await??;
     let config = &connection.config;
     let connector = Connector::new(material.tls, config.tls_server_name.as_deref())
         .map_err(|why| connection.invalid(format!("tls-server-name: {why}")))?;
     let lanes = Lanes::new(config.cluster_url.clone(), connector, keep_alive, Tasks(tasks.clone()));
     let headers = config.extra_headers_layer().map_err(|error| connection.invalid(describe_kube(&error)))?;
-    let base = headers.layer(config.base_uri_layer().layer(lanes.clone()));
+    let carrier = environment.api_server.clone().unwrap_or_else(|| HttpService::new(lanes.clone()));
+    let base = headers.layer(config.base_uri_layer().layer(carrier));
     let service = match (&connection.token_file, material.auth) {
-        (Some(file), _) => HttpService::new(With(Bearer(Arc::new(FileToken::new(file.clone())))).layer(base)),
+        (Some(file), _) => {
+            HttpService::new(With(Bearer(Arc::new(FileToken::new(file.clone(), threads)))).layer(base))
+        }
         (None, Some(auth)) => HttpService::new(auth.layer(base).map_err(plugin_error)),
         (None, None) => HttpService::new(base),
     };
@@ -284,16 +294,14 @@ fn fingerprint(connection: &Connection) -> Fingerprint {
     context.finish().as_ref().try_into().ok()
 }
 
-/// Files and plugins are waited for on a thread of their own.
+/// Files and plugins are waited for where that may be done.
 async fn blocking<T: Send + 'static>(
+    threads: Threads,
     connection: &Connection,
     work: impl FnOnce(&Connection) -> T + Send + 'static,
 ) -> Result<T, ConfigError> {
     let held = connection.clone();
-    // Fails only when the work panics or the runtime is going down.
-    tokio::task::spawn_blocking(move || work(&held))
-        .await
-        .map_err(|error| connection.invalid(error.to_string()))
+    threads.blocking(move || work(&held)).await.map_err(|error| connection.invalid(error.to_string()))
 }
 
 /// A credential plugin that fails while its token is refreshed; its output is kept out of the error.

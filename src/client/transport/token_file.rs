@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::client::config::TokenFile;
 use crate::client::layers::{TokenError, TokenSource, authorization};
+use crate::environment::Threads;
 
 /// How old what was read may get. The kubelet renews a pod's token long before it expires.
 const READ_EVERY: Duration = Duration::from_mins(1);
@@ -19,17 +20,20 @@ const READ_EVERY: Duration = Duration::from_mins(1);
 /// take the file away after the start.
 pub(super) struct FileToken {
     file: TokenFile,
+    threads: Threads,
     held: Mutex<Option<(HeaderValue, Instant)>>,
     refused: AtomicBool,
 }
 
 impl FileToken {
-    pub(super) fn new(file: TokenFile) -> Self {
-        Self { file, held: Mutex::new(None), refused: AtomicBool::new(false) }
+    pub(super) fn new(file: TokenFile, threads: Threads) -> Self {
+        Self { file, threads, held: Mutex::new(None), refused: AtomicBool::new(false) }
     }
 
     async fn read(&self) -> Result<HeaderValue, String> {
-        let token = tokio::fs::read_to_string(&self.file.path).await.map_err(|error| error.to_string())?;
+        let path = self.file.path.clone();
+        let read = self.threads.blocking(|| std::fs::read_to_string(path)).await;
+        let token = read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         authorization(&SecretString::from(token))
             .ok_or_else(|| "holds what cannot be sent as a token".to_owned())
     }
@@ -79,7 +83,7 @@ mod tests {
     async fn a_renewed_file_is_read_again_and_a_lost_one_is_survived() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
-        let source = FileToken::new(TokenFile { path: path.clone(), fallback: None });
+        let source = FileToken::new(TokenFile { path: path.clone(), fallback: None }, Threads::Own);
         let error = source.authorization().await.unwrap_err();
         assert!(error.to_string().contains("token file"), "{error}");
 
@@ -100,6 +104,6 @@ mod tests {
     #[tokio::test]
     async fn an_inline_token_stands_in_for_a_file_never_read() {
         let file = TokenFile { path: "/does/not/exist".into(), fallback: Some("inline".to_owned().into()) };
-        assert_eq!(FileToken::new(file).authorization().await.unwrap(), "Bearer inline");
+        assert_eq!(FileToken::new(file, Threads::Own).authorization().await.unwrap(), "Bearer inline");
     }
 }

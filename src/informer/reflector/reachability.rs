@@ -8,7 +8,7 @@
 //! was under way has not been missed. A return is counted only after a loss in the same outages, so that neither the
 //! successes of ordinary days nor the late news of an outage that is over call anybody.
 
-use tokio::sync::watch;
+use crate::latest;
 
 /// How often the server had come back at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub(in crate::informer) struct Outages(u64);
 
 /// What the reflectors of a set know together.
 #[derive(Debug, Default)]
-pub(in crate::informer) struct Reachability(watch::Sender<Known>);
+pub(in crate::informer) struct Reachability(latest::Sender<Known>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Known {
     outages: Outages,
     /// Whether a request of this outages got no answer.

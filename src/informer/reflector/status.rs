@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::latest;
 use crate::model::Key;
 use crate::random::HashMap;
 
@@ -23,7 +23,7 @@ pub(in crate::informer) enum Progress {
 /// What is known of a running informer.
 #[derive(Debug)]
 pub(in crate::informer) struct Status {
-    progress: watch::Sender<Progress>,
+    progress: latest::Sender<Progress>,
     begun: Instant,
     record: Mutex<Record>,
 }
@@ -52,7 +52,7 @@ pub(in crate::informer) struct Record {
 impl Status {
     pub(in crate::informer) fn new() -> Self {
         Self {
-            progress: watch::Sender::new(Progress::Syncing),
+            progress: latest::Sender::new(Progress::Syncing),
             begun: Instant::now(),
             record: Mutex::default(),
         }
@@ -72,7 +72,7 @@ impl Status {
         *self.progress.borrow()
     }
 
-    pub(in crate::informer) fn subscribe(&self) -> watch::Receiver<Progress> {
+    pub(in crate::informer) fn subscribe(&self) -> latest::Receiver<Progress> {
         self.progress.subscribe()
     }
 

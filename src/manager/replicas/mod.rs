@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +39,7 @@ use crate::api::coordination::Lease;
 use crate::api::kinds::LEASES;
 use crate::framework::Runtime;
 use crate::informer::{Delta, Informers, downcast};
+use crate::latest;
 use crate::model::backoff::ExponentialBackoff;
 use crate::model::clock::SharedClock;
 use crate::options::versions::COXSWAIN;
@@ -59,7 +60,7 @@ pub struct Replicas {
     clock: SharedClock,
     store: Arc<dyn LeaseStore>,
     leads: Leads,
-    announcement: watch::Sender<Announcement>,
+    announcement: latest::Sender<Announcement>,
     board: Mutex<Board>,
     /// When this replica has renewed last.
     renewed: Mutex<Timestamp>,
@@ -67,7 +68,7 @@ pub struct Replicas {
     seen: Notify,
     /// The others as they were told of last, without signs of life.
     told: Mutex<Vec<ReplicaState>>,
-    changes: watch::Sender<u64>,
+    changes: latest::Sender<u64>,
 }
 
 impl std::fmt::Debug for Replicas {
@@ -96,11 +97,11 @@ impl Replicas {
             clock,
             store,
             leads,
-            announcement: watch::Sender::default(),
+            announcement: latest::Sender::default(),
             board: Mutex::default(),
             seen: Notify::new(),
             told: Mutex::default(),
-            changes: watch::Sender::default(),
+            changes: latest::Sender::default(),
         }
     }
 
@@ -137,7 +138,7 @@ impl Replicas {
 
     /// Changes whenever a replica comes, goes, dies, lives again or says something new of itself; not with mere
     /// renewals. The number means nothing.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> latest::Receiver<u64> {
         self.changes.subscribe()
     }
 
@@ -214,6 +215,7 @@ impl Replicas {
             let now = self.clock.now();
             let mut attempt = Box::pin(slot.announce(&self.board, &says));
             let announced = tokio::select! {
+                biased;
                 announced = &mut attempt => announced,
                 () = stop.cancelled() => {
                     if timeout(LAST_TRY, attempt).await.is_err() {
@@ -238,6 +240,7 @@ impl Replicas {
             // Not all replicas at once.
             let pause = pause.mul_f64(crate::random::within(0.9..1.1));
             tokio::select! {
+                biased;
                 () = sleep(pause) => {}
                 _ = announcement.changed() => {}
                 () = stop.cancelled() => {}
@@ -272,6 +275,7 @@ impl Replicas {
                 }
             };
             tokio::select! {
+                biased;
                 () = due => {}
                 () = self.seen.notified() => {}
             }

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
+use crate::environment::Threads;
 
 const KEYS: usize = 64;
 const ADDERS: u64 = 4;
@@ -68,9 +69,7 @@ async fn every_key_is_worked_on_after_its_last_add() {
             })
         })
         .collect();
-    tokio::task::spawn_blocking(move || adders.into_iter().for_each(|adder| adder.join().unwrap()))
-        .await
-        .unwrap();
+    Threads::Own.blocking(move || adders.into_iter().for_each(|adder| adder.join().unwrap())).await.unwrap();
     queue.shut_down_with_drain().await;
     while let Some(joined) = workers.join_next().await {
         joined.unwrap();

@@ -68,7 +68,12 @@ struct Turn(#[expect(dead_code, reason = "it ends when it is dropped")] OwnedSem
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ProfileError> + Send + 'static,
 ) -> Result<T, ProfileError> {
-    match tokio::task::spawn_blocking(work).await {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "only callers of the port ask, whom a simulation does not have"
+    )]
+    let done = tokio::task::spawn_blocking(work).await;
+    match done {
         Ok(result) => result,
         Err(error) => Err(ProfileError::Failed(error.to_string())),
     }

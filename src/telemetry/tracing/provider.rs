@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
-use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::trace::{SpanId, TraceId, TracerProvider as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter as _};
+use opentelemetry_sdk::trace::{IdGenerator, SdkTracerProvider, SpanData, SpanExporter as _};
 use prometheus::IntCounter;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, Receiver};
@@ -20,7 +20,7 @@ use super::filter::SpanFilter;
 use super::processor::{Counts, Queue, Sending};
 use super::settings::TracingSettings;
 use super::transport;
-use crate::random::HashSet;
+use crate::random::{self, HashSet};
 use crate::telemetry::Registry;
 use crate::telemetry::{MetricsError, Registrar};
 
@@ -60,6 +60,20 @@ pub struct Process<'a> {
     pub host: &'a str,
 }
 
+/// Ids of traces and spans, by the thread's generator. None is zero, which would be no id.
+#[derive(Debug)]
+struct Ids;
+
+impl IdGenerator for Ids {
+    fn new_trace_id(&self) -> TraceId {
+        TraceId::from(random::within(1..=u128::MAX))
+    }
+
+    fn new_span_id(&self) -> SpanId {
+        SpanId::from(random::within(1..=u64::MAX))
+    }
+}
+
 /// Tracing before anything is sent: spans gather in the queue, and are dropped once it is full.
 #[derive(Debug)]
 pub struct Tracing {
@@ -88,6 +102,7 @@ impl Tracing {
         let (sender, spans) = mpsc::channel(settings.batching.queue);
         let provider = SdkTracerProvider::builder()
             .with_sampler(settings.sampling.sampler())
+            .with_id_generator(Ids)
             // What is sent with each batch is told to the exporter, once it is known.
             .with_resource(Resource::builder_empty().build())
             .with_span_processor(Queue { spans: sender, counts: counts.clone() })

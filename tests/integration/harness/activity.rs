@@ -5,6 +5,8 @@
 //! metrics say: no key waits or is worked on, and no informer has events left. Keys that are due later are not seen; what
 //! they write is, if it comes too late for a look: scenarios of parity are looked at once more at their end.
 
+#![allow(clippy::disallowed_types, reason = "tests and benchmarks have an order of their own")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -4,6 +4,8 @@
 //! more. Here the relay keeps it, for it cannot leave packets unacknowledged: what came meanwhile goes on when the network
 //! is back, but for a connection that the sender has reset. A kernel that has reset a connection has nothing left to send.
 
+#![allow(clippy::disallowed_types, reason = "tests and benchmarks have an order of their own")]
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

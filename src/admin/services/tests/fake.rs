@@ -7,12 +7,12 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use crate::admin::manager::*;
 use crate::admin::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
 use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
 use crate::election::Record;
+use crate::latest;
 use crate::model::Key;
 use crate::model::clock::{Clock as _, ManualClock, SharedClock};
 use crate::wire::Str;
@@ -31,7 +31,7 @@ pub(crate) enum NextWrite {
 
 pub(crate) struct Fake {
     clock: Arc<ManualClock>,
-    changes: watch::Sender<u64>,
+    changes: latest::Sender<u64>,
     pub(crate) state: Mutex<State>,
 }
 
@@ -145,7 +145,7 @@ impl Fake {
         };
         Self {
             clock: Arc::new(ManualClock::new(at(0))),
-            changes: watch::Sender::new(0),
+            changes: latest::Sender::new(0),
             state: Mutex::new(State {
                 controllers,
                 overrides: OverrideSet::default(),
@@ -226,7 +226,7 @@ impl Manager for Fake {
         Arc::new(self.state.lock().overrides.clone())
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn changes(&self) -> latest::Receiver<u64> {
         self.changes.subscribe()
     }
 
