@@ -2,6 +2,8 @@
 //! were observed), ours, and `docs/metrics.md`, which says what they are.
 
 mod docs;
+mod seeded;
+mod server;
 mod starting;
 
 use std::collections::BTreeMap;
