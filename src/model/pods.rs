@@ -77,26 +77,11 @@ pub fn next_availability<'a>(
     waits.filter(|wait| !wait.is_zero()).min()
 }
 
-/// The `generateName` of pods that the object named `owner` makes: `owner-`, or the bare name where a name that
-/// starts like that would be refused.
+/// The `generateName` of what is made for the object named `owner`: `owner-`. The name of an object that runs pods or has
+/// slices is a DNS subdomain (RFC 1123), and with a dash and further letters it stays one but for its length; what is too
+/// long the API server cuts before it appends its own.
 pub fn generate_name(owner: &str) -> String {
-    if starts_a_name(owner) { format!("{owner}-") } else { owner.to_owned() }
-}
-
-/// Whether `owner-` followed by what the server appends can be a pod's name (a DNS subdomain, RFC 1123). Only the
-/// length limit and the characters before the owner's last one are judged, which is what the original does.
-fn starts_a_name(owner: &str) -> bool {
-    let mut stem = owner.to_owned();
-    if stem.pop().is_none() || stem.len() >= 253 {
-        return false;
-    }
-    stem.push('a');
-    stem.split('.').all(|label| {
-        label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && !label.is_empty()
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    })
+    format!("{owner}-")
 }
 
 /// In a pod as in its template.

@@ -100,20 +100,8 @@ fn the_next_to_become_available() {
 #[test]
 fn generated_names_begin_with_the_owners() {
     let longest = "a".repeat(253);
-    let too_long = "a".repeat(254);
-    for (owner, prefix) in [
-        ("web", "web-"),
-        ("w", "w-"),
-        ("web.v1", "web.v1-"),
-        (longest.as_str(), format!("{longest}-").as_str()),
-        (too_long.as_str(), too_long.as_str()),
-        ("Web", "Web"),
-        ("a..b", "a..b"),
-        ("-web", "-web"),
-        ("", ""),
-        ("wéb", "wéb"),
-    ] {
-        assert_eq!(generate_name(owner), prefix);
+    for owner in ["web", "w", "0", "web.v1", "a-b.c-d.0", longest.as_str()] {
+        assert_eq!(generate_name(owner).strip_suffix('-'), Some(owner));
     }
 }
 
