@@ -33,17 +33,34 @@ pub enum Claim {
     Ignore,
 }
 
+/// Whose an object is, as its controller reference says.
+enum Holder {
+    Us,
+    Nobody,
+    Other,
+}
+
 /// Decides about `object` for `owner`; `matches`: whether the owner's selector selects it.
+///
+/// | whose | selected | the owner goes | what to do |
+/// |---|---|---|---|
+/// | ours | yes | either | keep it, even when it goes itself |
+/// | ours | no | no | release it |
+/// | nobody's | yes | no | adopt it, if it is in the owner's namespace and does not go itself |
+///
+/// All else is ignored. What a deleting owner leaves behind is the garbage collector's.
 pub fn claim(owner: &ObjectMeta, object: &ObjectMeta, matches: bool) -> Claim {
-    match object.controller() {
-        Some(reference) if reference.uid != owner.uid => Claim::Ignore,
-        Some(_) if matches => Claim::Keep,
-        // A deleting owner leaves its dependents to the garbage collector.
-        Some(_) if owner.is_deleting() => Claim::Ignore,
-        Some(_) => Claim::Release,
-        None if owner.is_deleting() || !matches || object.is_deleting() => Claim::Ignore,
-        None if owner.namespace != object.namespace => Claim::Ignore,
-        None => Claim::Adopt,
+    let holder = match object.controller() {
+        None => Holder::Nobody,
+        Some(reference) if reference.uid == owner.uid => Holder::Us,
+        Some(_) => Holder::Other,
+    };
+    let may_adopt = !object.is_deleting() && object.namespace == owner.namespace;
+    match (holder, matches, owner.is_deleting()) {
+        (Holder::Us, true, _) => Claim::Keep,
+        (Holder::Us, false, false) => Claim::Release,
+        (Holder::Nobody, true, false) if may_adopt => Claim::Adopt,
+        _ => Claim::Ignore,
     }
 }
 
@@ -70,4 +87,69 @@ pub fn release(owner: &ObjectMeta, object: &ObjectMeta) -> Patch {
         "uid": object.uid,
         "ownerReferences": [{"$patch": "delete", "uid": owner.uid}],
     }}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Time;
+
+    fn meta(uid: &str, namespace: &str, is_deleting: bool) -> ObjectMeta {
+        ObjectMeta {
+            uid: uid.into(),
+            namespace: namespace.into(),
+            deletion_timestamp: if is_deleting { Time::from_seconds(1) } else { None },
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn referring_to(uid: &str, controller: Option<bool>) -> OwnerReference {
+        OwnerReference { uid: uid.into(), controller, ..OwnerReference::default() }
+    }
+
+    /// Whether the owner's selector selects the object, and whether owner and object go.
+    const STATES: [(bool, bool, bool); 8] = [
+        (true, false, false),
+        (true, false, true),
+        (true, true, false),
+        (true, true, true),
+        (false, false, false),
+        (false, false, true),
+        (false, true, false),
+        (false, true, true),
+    ];
+
+    #[test]
+    fn every_case_of_a_claim() {
+        use Claim::{Adopt, Ignore, Keep, Release};
+        let ours = referring_to("owner", Some(true));
+        let another = referring_to("another", Some(true));
+        // We own it without being its controller.
+        let (plain, denied) = (referring_to("owner", None), referring_to("owner", Some(false)));
+        let kept = [Keep, Keep, Keep, Keep, Release, Release, Ignore, Ignore];
+        let free = [Adopt, Ignore, Ignore, Ignore, Ignore, Ignore, Ignore, Ignore];
+        for (references, here, elsewhere) in [
+            (vec![ours.clone()], kept, kept),
+            (vec![another.clone(), plain.clone()], [Ignore; 8], [Ignore; 8]),
+            (vec![plain.clone(), ours], kept, kept),
+            (vec![], free, [Ignore; 8]),
+            (vec![plain], free, [Ignore; 8]),
+            (vec![denied], free, [Ignore; 8]),
+        ] {
+            for (namespace, expected) in [("here", here), ("elsewhere", elsewhere)] {
+                for ((matches, owner_goes, object_goes), expected) in STATES.into_iter().zip(expected) {
+                    let owner = meta("owner", "here", owner_goes);
+                    let object = ObjectMeta {
+                        owner_references: references.clone(),
+                        ..meta("object", namespace, object_goes)
+                    };
+                    assert_eq!(
+                        claim(&owner, &object, matches),
+                        expected,
+                        "{references:?} {namespace} selected: {matches} deleting: {owner_goes} {object_goes}"
+                    );
+                }
+            }
+        }
+    }
 }
