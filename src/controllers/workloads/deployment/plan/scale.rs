@@ -1,9 +1,17 @@
 //! Sizes when it is the Deployment's size that changed, or when nothing may be rolled out because it is paused.
 //!
-//! In the middle of a roll-out the change is shared out among the ReplicaSets in proportion to their sizes: the risk stays
-//! spread as it was.
+//! | ReplicaSets with pods | what becomes of them |
+//! |---|---|
+//! | none | the new ReplicaSet, or else the youngest, gets all pods |
+//! | one | it gets all pods |
+//! | several, the new one has all pods that are wanted | the others go: they were adopted |
+//! | several, `RollingUpdate` | each keeps its proportion, so that the risk stays spread as it was |
+//! | several, `Recreate` | nothing: it rolled before, and the roll-out makes an end of that |
+//!
+//! See "Proportional scaling" in the documentation of Deployments. (In the last case the original waits for the sizes to
+//! change, which nothing does.)
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 
 use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS};
 use super::claims::by_age;
@@ -12,99 +20,70 @@ use super::member::Member;
 
 /// Whether some ReplicaSet with pods was scaled last when the Deployment had another size.
 pub(super) fn is_due(draft: &Draft<'_>) -> bool {
-    let differs = |size: i32| size != draft.bounds.replicas;
-    let mut active = draft.members.iter().filter(|member| member.is_active());
-    active.any(|member| desired(member).is_some_and(differs)) && way(draft) != Way::None
-}
-
-/// How the sizes are changed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// This one takes it all.
-    Single(usize),
-    /// An old ReplicaSet was adopted while the new one has all pods that are wanted.
-    DropOld,
-    /// In proportion.
-    Share,
-    /// Not at all: what recreates has several ReplicaSets with pods only if it rolled before. The roll-out makes an end of
-    /// that. (The original waits for the sizes to change, which nothing does.)
-    None,
-}
-
-fn way(draft: &Draft<'_>) -> Way {
-    if let Some(at) = active_or_latest(draft) {
-        Way::Single(at)
-    } else if draft.newest().is_some_and(|new| is_saturated(new, draft.bounds.replicas)) {
-        Way::DropOld
-    } else if draft.spec().strategy.r#type == "RollingUpdate" {
-        Way::Share
-    } else {
-        Way::None
-    }
-}
-
-fn desired(member: &Member) -> Option<i32> {
-    member.annotation(DESIRED_REPLICAS)?.parse().ok()
+    let is_behind =
+        |member: &Member| noted(member, DESIRED_REPLICAS).is_some_and(|size| size != draft.bounds.replicas);
+    draft.members.iter().any(|member| member.is_active() && is_behind(member)) && !sizes(draft).is_empty()
 }
 
 pub(super) fn scale(draft: &mut Draft<'_>) {
-    match way(draft) {
-        Way::Single(at) => {
-            let due = is_due(draft);
-            if !draft.resize(at, draft.bounds.replicas) && due {
-                // It has the right size already. The original leaves the note of the old one as it is, takes the
-                // Deployment as about to be scaled for good, and never rolls out another template.
-                draft.annotate_size(at);
-            }
+    let sizes = sizes(draft);
+    // What has the right size already is told of the Deployment's. The original leaves the note of a single one as it is:
+    // it takes the Deployment as about to be scaled for good, and never rolls out another template.
+    let notes = sizes.len() > 1 || is_due(draft);
+    for (at, size) in sizes {
+        if !draft.resize(at, size) && notes {
+            draft.annotate_size(at);
         }
-        Way::DropOld => {
-            for at in draft.active_old().into_iter().rev() {
-                draft.resize(at, 0);
-            }
-        }
-        Way::Share => scale_in_proportion(draft),
-        Way::None => {}
     }
 }
 
-/// The one member that has pods; if none has any, the newest. `None` if several have, or there are no members.
-fn active_or_latest(draft: &Draft<'_>) -> Option<usize> {
-    let mut active = (0..draft.members.len()).filter(|at| draft.members[*at].is_active());
-    match (active.next(), active.next()) {
-        (None, _) => draft.new.or_else(|| draft.members.len().checked_sub(1)),
-        (one, None) => one,
-        _ => None,
+/// The sizes that members are to have, in the order in which they are written.
+fn sizes(draft: &Draft<'_>) -> Vec<(usize, i32)> {
+    let replicas = draft.bounds.replicas;
+    let active: Vec<usize> = (0..draft.members.len()).filter(|at| draft.members[*at].is_active()).collect();
+    match active.as_slice() {
+        [] => {
+            let heir = draft.new.or_else(|| draft.members.len().checked_sub(1));
+            heir.map(|at| (at, replicas)).into_iter().collect()
+        }
+        [only] => vec![(*only, replicas)],
+        _ if draft.newest().is_some_and(|new| is_saturated(new, replicas)) => {
+            draft.active_old().into_iter().rev().map(|at| (at, 0)).collect()
+        }
+        _ if draft.spec().strategy.r#type == "RollingUpdate" => in_proportion(draft, active),
+        _ => Vec::new(),
     }
 }
 
 /// Whether the new ReplicaSet has all pods that are wanted, and they are available.
 fn is_saturated(new: &Member, replicas: i32) -> bool {
-    desired(new) == Some(replicas)
+    noted(new, DESIRED_REPLICAS) == Some(replicas)
         && new.replicas == replicas
         && new.object.status.available_replicas == replicas
 }
 
-fn scale_in_proportion(draft: &mut Draft<'_>) {
-    let bounds = draft.bounds;
-    let mut active: Vec<usize> =
-        (0..draft.members.len()).filter(|at| draft.members[*at].is_active()).collect();
-    let target = if bounds.replicas > 0 { bounds.most() } else { 0 };
-    let total = active.iter().fold(0_i32, |sum, at| sum.saturating_add(draft.members[*at].replicas));
-    let by_age = |a: &usize, b: &usize| by_age(&draft.members[*a].object, &draft.members[*b].object);
-    let by_size = |at: &usize| Reverse(draft.members[*at].replicas);
-    // Of those of one size, newer ones grow first and older ones shrink first.
-    active.sort_by(|a, b| match target.cmp(&total) {
-        Ordering::Greater => by_size(a).cmp(&by_size(b)).then_with(|| by_age(b, a)),
-        Ordering::Less => by_size(a).cmp(&by_size(b)).then_with(|| by_age(a, b)),
-        Ordering::Equal => Ordering::Equal,
-    });
-    let shares: Vec<Share> = active.iter().map(|at| share(draft, &draft.members[*at])).collect();
-    let sizes = distribute(&shares, bounds.replicas, target);
-    for (&at, size) in active.iter().zip(sizes) {
-        if !draft.resize(at, size) {
-            draft.annotate_size(at);
+fn noted(member: &Member, annotation: &str) -> Option<i32> {
+    member.annotation(annotation)?.parse().ok()
+}
+
+/// The larger ones come first. Of those of one size, newer ones grow first and older ones shrink first.
+fn in_proportion(draft: &Draft<'_>, mut active: Vec<usize>) -> Vec<(usize, i32)> {
+    let target = if draft.bounds.replicas > 0 { draft.bounds.most() } else { 0 };
+    let total = draft.total();
+    if target != total {
+        active.sort_by(|a, b| by_age(&draft.members[*a].object, &draft.members[*b].object));
+        if target > total {
+            active.reverse();
         }
+        active.sort_by_key(|at| Reverse(draft.members[*at].replicas));
     }
+    let share = |at: &usize| {
+        let member = &draft.members[*at];
+        let of = noted(member, MAX_REPLICAS).filter(|most| *most != 0);
+        Share { size: member.replicas, of: of.unwrap_or(draft.view.deployment.status.replicas) }
+    };
+    let shares: Vec<Share> = active.iter().map(share).collect();
+    active.into_iter().zip(distribute(&shares, target)).collect()
 }
 
 /// What a ReplicaSet's share of a Deployment's pods is reckoned from.
@@ -116,44 +95,39 @@ pub(in super::super) struct Share {
     pub(in super::super) of: i32,
 }
 
-fn share(draft: &Draft<'_>, member: &Member) -> Share {
-    let noted = member.annotation(MAX_REPLICAS).and_then(|text| text.parse().ok()).filter(|most| *most != 0);
-    Share { size: member.replicas, of: noted.unwrap_or(draft.view.deployment.status.replicas) }
+impl Share {
+    /// As large a part of `target` as its size was of what could be, to the nearest number. Of nothing no part can be told:
+    /// it stays as it is.
+    fn scaled_to(self, target: i32) -> i64 {
+        let (size, of) = (i64::from(self.size), i64::from(self.of));
+        if of > 0 { (2 * size * i64::from(target) + of).div_euclid(2 * of) } else { size }
+    }
 }
 
-/// New sizes of ReplicaSets whose sizes are to add up to `target`, for a Deployment of `replicas` pods. What rounding
-/// leaves over goes to the first.
-pub(in super::super) fn distribute(shares: &[Share], replicas: i32, target: i32) -> Vec<i32> {
-    let total = shares.iter().fold(0_i32, |sum, share| sum.saturating_add(share.size));
-    let to_add = target.saturating_sub(total);
-    let mut left = to_add;
-    let mut sizes = Vec::with_capacity(shares.len());
-    for share in shares {
-        let change = if left == 0 {
-            0
-        } else if to_add > 0 {
-            fraction(*share, replicas, target).min(left)
-        } else {
-            fraction(*share, replicas, target).max(left)
-        };
-        left = left.saturating_sub(change);
-        sizes.push(share.size.saturating_add(change));
+/// New sizes of ReplicaSets that are to have `target` pods together.
+///
+/// One after the other gets its part of them, until all together have reached the target: the one that would lead past it
+/// gets as much as leads there, and those behind it stay as they are. What is still missing when all have their parts, for
+/// parts are rounded, is the first one's.
+pub(in super::super) fn distribute(shares: &[Share], target: i32) -> Vec<i32> {
+    if target <= 0 {
+        return vec![0; shares.len()];
     }
-    if let Some(first) = sizes.first_mut() {
-        *first = first.saturating_add(left).max(0);
+    let mut sizes: Vec<i64> = shares.iter().map(|share| share.size.into()).collect();
+    let mut missing = i64::from(target) - sizes.iter().sum::<i64>();
+    let direction = missing.signum();
+    let mut balancing = 0;
+    for (at, share) in shares.iter().enumerate().take_while(|_| direction != 0) {
+        let part = share.scaled_to(target);
+        missing -= part - sizes[at];
+        sizes[at] = part;
+        if missing.signum() != direction {
+            balancing = at;
+            break;
+        }
     }
-    sizes
-}
-
-/// By how many pods a ReplicaSet is to change so that its share stays what it was.
-fn fraction(share: Share, replicas: i32, target: i32) -> i32 {
-    if replicas == 0 {
-        return share.size.saturating_neg();
+    if let Some(size) = sizes.get_mut(balancing) {
+        *size += missing;
     }
-    if share.of <= 0 {
-        return 0;
-    }
-    let (size, of) = (i64::from(share.size), i64::from(share.of));
-    let rounded = (2 * size * i64::from(target) + of) / (2 * of);
-    i32::try_from(rounded - size).unwrap_or(i32::MAX)
+    sizes.into_iter().map(|size| i32::try_from(size.max(0)).unwrap_or(i32::MAX)).collect()
 }
