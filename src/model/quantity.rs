@@ -96,6 +96,13 @@ impl Quantity {
         if self.exceeds(other) { other } else { self }
     }
 
+    /// How many thousandths it is, rounded up; 0 for what is less than nothing.
+    pub fn thousandths(self) -> u64 {
+        let whole = self.billionths.max(0).div_euclid(UNIT / 1000);
+        let rest = i128::from(self.billionths.max(0) % (UNIT / 1000) != 0);
+        u64::try_from(whole.saturating_add(rest)).unwrap_or(u64::MAX)
+    }
+
     /// The next whole number, away from zero.
     #[must_use]
     pub fn rounded_up(self) -> Self {

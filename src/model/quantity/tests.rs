@@ -105,6 +105,25 @@ fn amounts_are_rounded_to_whole_units_away_from_zero() {
 }
 
 #[test]
+fn thousandths_are_rounded_up() {
+    for (text, thousandths) in [
+        ("64", 64_000),
+        ("3920m", 3920),
+        ("0.5", 500),
+        ("1500u", 2),
+        ("100n", 1),
+        ("2k", 2_000_000),
+        ("1Ki", 1_024_000),
+        ("1e3", 1_000_000),
+        ("0", 0),
+        ("-1500m", 0),
+        ("1e27", u64::MAX),
+    ] {
+        assert_eq!(quantity(text).thousandths(), thousandths, "{text}");
+    }
+}
+
+#[test]
 fn the_larger_and_the_smaller_of_two() {
     let (small, large) = (quantity("900m"), quantity("1"));
     assert_eq!((small.or_more(large), large.or_more(small)), (large, large));

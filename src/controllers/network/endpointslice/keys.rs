@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::is_ours;
-use super::topology::{self, Capacity};
+use super::topology::{self, Capacity, Mode};
 use crate::api::core::{Node, Service};
 use crate::api::discovery::EndpointSlice;
 use crate::api::indexes::service_key;
@@ -25,7 +25,7 @@ pub(super) fn of_nodes(
             return;
         }
         let capacity = Capacity::of(nodes.list().iter().map(AsRef::as_ref));
-        for service in services.list().into_iter().filter(|service| topology::is_auto(service)) {
+        for service in services.list().into_iter().filter(|service| Mode::of(service) == Mode::Auto) {
             let key = service_key(&service.metadata.namespace, &service.metadata.name);
             let held = slices.filed(&key);
             if topology::is_overloaded(

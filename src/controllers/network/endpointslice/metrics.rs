@@ -11,7 +11,7 @@ use prometheus::{
 };
 
 use super::plan::Count;
-use super::topology;
+use super::topology::Mode;
 use crate::api::core::Service;
 use crate::api::kinds::ENDPOINT_SLICES;
 use crate::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
@@ -60,7 +60,7 @@ impl Counted {
             slices: sum(|count| count.slices),
             endpoints: sum(|count| count.endpoints),
             traffic: service.spec.traffic_distribution.clone().filter(|traffic| !traffic.is_empty()),
-            is_auto: topology::is_auto(service),
+            is_auto: Mode::of(service) == Mode::Auto,
             under_way: counts,
         }
     }

@@ -2,9 +2,10 @@
 //!
 //! For each address family of the Service: which endpoints its pods are, by the ports that they have ([`demand`]); into
 //! which slices these go, so that as few as possible are written ([`packing`]); who should use which of them
-//! ([`hints`]); how a slice is written ([`draft`]). In which order they are written, and which of them go on where one
-//! is refused, is said in [`slice_writes`](super::super::slice_writes).
+//! ([`hints`], [`allotment`]); how a slice is written ([`draft`]). In which order they are written, and which of them go
+//! on where one is refused, is said in [`slice_writes`](super::super::slice_writes).
 
+mod allotment;
 mod demand;
 mod draft;
 mod hints;

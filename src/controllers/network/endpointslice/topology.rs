@@ -1,10 +1,11 @@
-//! What topology aware routing rests on (KEP-2433): how much CPU each zone has, and how many endpoints it may therefore
-//! claim. Pure; the hints themselves are given by the plan.
+//! What topology aware routing rests on (KEP-2433): whether a Service asks for it, which part of the CPUs each zone has,
+//! and how many endpoints it needs for its part of the load. Pure; who gets which endpoint is the plan's.
 
 use std::collections::BTreeMap;
 
 use crate::api::core::{Node, Service};
 use crate::api::discovery::{Endpoint, EndpointSlice};
+use crate::model::quantity::Quantity;
 use crate::wire::Str;
 
 /// Label of a node: its zone.
@@ -17,21 +18,29 @@ const NOT_COUNTED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-r
 const ANNOTATIONS: [&str; 2] =
     ["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
 
-/// By how much more than its share of the load a zone's endpoints may get.
+/// By how much more than its share of the load an endpoint may get.
 const OVERLOAD: f64 = 0.2;
 
-/// Whether the Service asks for topology aware routing.
-pub(super) fn is_auto(service: &Service) -> bool {
-    mode(service).is_some_and(|mode| *mode == "Auto" || *mode == "auto")
+/// What a Service says about topology aware routing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Nothing.
+    Unset,
+    /// It asks for it.
+    Auto,
+    /// It asks for something else, which is taken as a no.
+    Other,
 }
 
-/// Whether the Service says that it does not want topology aware routing.
-pub(super) fn is_declined(service: &Service) -> bool {
-    mode(service).is_some() && !is_auto(service)
-}
-
-fn mode(service: &Service) -> Option<&Str> {
-    ANNOTATIONS.iter().find_map(|name| service.metadata.annotations.get(name))
+impl Mode {
+    /// What this Service says.
+    pub(super) fn of(service: &Service) -> Self {
+        match ANNOTATIONS.iter().find_map(|name| service.metadata.annotations.get(name)).map(Str::as_str) {
+            None => Self::Unset,
+            Some("Auto" | "auto") => Self::Auto,
+            Some(_) => Self::Other,
+        }
+    }
 }
 
 /// The zone of a node; empty if it has none.
@@ -46,128 +55,58 @@ pub(super) fn contribution(node: &Node) -> Option<(Str, u64)> {
     if !node.is_ready() || NOT_COUNTED.iter().any(|label| labels.contains_key(label)) {
         return None;
     }
-    let cpu = node.status.allocatable.get("cpu").and_then(|amount| milli_cpus(amount));
-    Some((zone(node), cpu.unwrap_or(0)))
+    let cpu = node.status.allocatable.get("cpu").and_then(|amount| amount.parse::<Quantity>().ok());
+    Some((zone(node), cpu.map_or(0, Quantity::thousandths)))
 }
 
-/// Thousandths of a CPU, rounded up; `None` for what is not a quantity of CPUs. See "Quantity" in the Kubernetes API.
-fn milli_cpus(amount: &str) -> Option<u64> {
-    let digits = amount.trim_end_matches(|last: char| last.is_ascii_alphabetic());
-    let scale = match &amount[digits.len()..] {
-        "n" => 1e-6,
-        "u" => 1e-3,
-        "m" => 1.0,
-        "" => 1e3,
-        "k" => 1e6,
-        "Ki" => 1024e3,
-        _ => return None,
-    };
-    let milli = (digits.parse::<f64>().ok()? * scale).ceil();
-    (0.0..=1e15).contains(&milli).then_some(milli as u64)
-}
-
-/// The CPUs of the zones.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Which part of all CPUs is in which zone.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Capacity {
-    /// Thousandths of a CPU by zone; none at all where it is not known or there is but one zone, so that no share can
-    /// be told.
-    zones: BTreeMap<Str, u64>,
+    /// By name. None at all where it is not known or there is but one zone, so that there is nothing to choose.
+    zones: Vec<(Str, f64)>,
 }
 
-/// How many endpoints a zone should have.
+/// How many of a Service's endpoints a zone should have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Share {
-    /// As many as it needs not to be overloaded.
-    pub(super) minimum: usize,
-    /// As many as are left when all others have what they need.
-    pub(super) maximum: usize,
-    /// Its exact share, at least its minimum.
-    pub(super) desired: f64,
-}
-
-/// Why no hints can be given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// The capacity is not known.
-    Nodes,
-    /// There are fewer endpoints than zones.
-    TooFew {
-        /// Ready endpoints.
-        endpoints: usize,
-        /// Zones.
-        zones: usize,
-    },
-    /// No distribution keeps all zones from being overloaded.
-    Overload {
-        /// Ready endpoints.
-        endpoints: usize,
-        /// Zones.
-        zones: usize,
-    },
-    /// There is an endpoint in no zone.
-    NoZone,
-}
-
-impl std::fmt::Display for Refusal {
-    /// As events show it.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Nodes => f.write_str(
-                "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes",
-            ),
-            Self::TooFew { endpoints, zones } => {
-                write!(f, "Insufficient number of endpoints ({endpoints} endpoints, {zones} zones)")
-            }
-            Self::Overload { endpoints, zones } => write!(
-                f,
-                "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold \
-                 ({endpoints} endpoints, {zones} zones)"
-            ),
-            Self::NoZone => f.write_str("One or more endpoints do not have a zone specified"),
-        }
-    }
+pub(super) struct Need {
+    /// Its part of them, by its CPUs.
+    pub(super) part: f64,
+    /// As many as keep them from being overloaded by its part of the load.
+    pub(super) least: usize,
 }
 
 impl Capacity {
     /// The capacity of these nodes.
     pub(super) fn of<'a>(nodes: impl Iterator<Item = &'a Node>) -> Self {
-        let mut zones: BTreeMap<Str, u64> = BTreeMap::new();
-        for (zone, cpu) in nodes.filter_map(contribution) {
-            if zone.is_empty() || cpu == 0 {
-                return Self::default();
-            }
-            *zones.entry(zone).or_default() += cpu;
-        }
-        if zones.len() < 2 { Self::default() } else { Self { zones } }
+        let counted: Vec<(Str, u64)> = nodes.filter_map(contribution).collect();
+        let is_known = counted.iter().all(|(zone, cpu)| !zone.is_empty() && *cpu > 0);
+        if is_known { Self::of_zones(counted.into_iter()) } else { Self::default() }
     }
 
-    /// Each zone's share of so many ready endpoints.
-    pub(super) fn shares(&self, endpoints: usize) -> Result<BTreeMap<Str, Share>, Refusal> {
-        let zones = self.zones.len();
-        if zones == 0 {
-            return Err(Refusal::Nodes);
+    /// The capacity of these zones, which may be named more than once, with these thousandths of CPUs.
+    pub(super) fn of_zones(counted: impl Iterator<Item = (Str, u64)>) -> Self {
+        let mut zones: BTreeMap<Str, f64> = BTreeMap::new();
+        for (zone, cpu) in counted {
+            *zones.entry(zone).or_default() += cpu as f64;
         }
-        if zones > endpoints {
-            return Err(Refusal::TooFew { endpoints, zones });
+        if zones.len() < 2 {
+            return Self::default();
         }
-        let minima: Vec<usize> = self.zones.values().map(|cpu| self.minimum(*cpu, endpoints)).collect();
-        let needed: usize = minima.iter().sum();
-        if needed > endpoints {
-            return Err(Refusal::Overload { endpoints, zones });
-        }
-        let share = |((zone, cpu), minimum): ((&Str, &u64), usize)| {
-            let desired = self.exact(*cpu, endpoints).max(minimum as f64);
-            (zone.clone(), Share { minimum, maximum: minimum + endpoints - needed, desired })
-        };
-        Ok(self.zones.iter().zip(minima).map(share).collect())
+        let all: f64 = zones.values().sum();
+        Self { zones: zones.into_iter().map(|(zone, cpu)| (zone, cpu / all)).collect() }
     }
 
-    fn exact(&self, cpu: u64, endpoints: usize) -> f64 {
-        cpu as f64 / self.zones.values().sum::<u64>() as f64 * endpoints as f64
+    /// How many zones there are; 0 if that is not known.
+    pub(super) fn zones(&self) -> usize {
+        self.zones.len()
     }
 
-    fn minimum(&self, cpu: u64, endpoints: usize) -> usize {
-        (self.exact(cpu, endpoints) / (1.0 + OVERLOAD)).ceil() as usize
+    /// What each zone needs of so many endpoints.
+    pub(super) fn needs(&self, endpoints: usize) -> impl Iterator<Item = (&Str, Need)> {
+        self.zones.iter().map(move |(zone, part)| {
+            let part = part * endpoints as f64;
+            (zone, Need { part, least: (part / (1.0 + OVERLOAD)).ceil() as usize })
+        })
     }
 }
 
@@ -181,50 +120,21 @@ pub(super) fn hinted_zone(endpoint: &Endpoint) -> Option<&Str> {
     endpoint.hints.as_ref()?.for_zones.first().map(|zone| &zone.name)
 }
 
-/// Whether the hints of a Service's slices leave a zone with too few endpoints, by the capacity there is now. Slices
-/// without hints overload nobody.
+/// Whether the hints of a Service's slices leave a zone with too few endpoints of a family, by the capacity there is now.
+/// Slices without hints overload nobody.
 pub(super) fn is_overloaded<'a>(
     slices: impl Iterator<Item = &'a EndpointSlice>,
     capacity: &Capacity,
 ) -> bool {
-    let mut families: BTreeMap<&Str, BTreeMap<Str, usize>> = BTreeMap::new();
+    let mut families: BTreeMap<&Str, Vec<Str>> = BTreeMap::new();
     for slice in slices {
         // One that can't be read is the plan's to report.
-        for (endpoint, _) in slice.endpoints().unwrap_or_default() {
-            if let Some(zone) = hinted_zone(&endpoint) {
-                *families.entry(&slice.address_type).or_default().entry(zone.clone()).or_default() += 1;
-            }
-        }
+        let endpoints = slice.endpoints().unwrap_or_default();
+        let hinted = endpoints.iter().filter_map(|(endpoint, _)| hinted_zone(endpoint)).cloned();
+        families.entry(&slice.address_type).or_default().extend(hinted);
     }
-    families.values().any(|hinted| {
-        let total = hinted.values().sum();
-        let lacks = |(zone, cpu): (&Str, &u64)| {
-            hinted.get(zone).copied().unwrap_or(0) < capacity.minimum(*cpu, total)
-        };
-        capacity.zones.is_empty() || capacity.zones.iter().any(lacks)
+    families.values().filter(|hinted| !hinted.is_empty()).any(|hinted| {
+        let has = |zone: &Str| hinted.iter().filter(|held| *held == zone).count();
+        capacity.zones() == 0 || capacity.needs(hinted.len()).any(|(zone, need)| has(zone) < need.least)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::milli_cpus;
-
-    #[test]
-    fn cpus_are_read_in_every_notation() {
-        for (amount, milli) in [
-            ("64", Some(64_000)),
-            ("3920m", Some(3920)),
-            ("0.5", Some(500)),
-            ("1500u", Some(2)),
-            ("100n", Some(1)),
-            ("2k", Some(2_000_000)),
-            ("1Ki", Some(1_024_000)),
-            ("0", Some(0)),
-            ("", None),
-            ("many", None),
-            ("-1", None),
-        ] {
-            assert_eq!(milli_cpus(amount), milli, "{amount}");
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::topology::{self, Capacity};
+use super::topology::{self, Capacity, Mode};
 use super::{Controller, Settings, is_ours, services};
 use crate::api::core::Service;
 use crate::api::indexes::service_key;
@@ -53,8 +53,8 @@ pub(super) fn observe(
             zones.insert(name.clone(), topology::zone(&node));
         }
     }
-    let capacity =
-        topology::is_auto(&service).then(|| Capacity::of(room.nodes.list().iter().map(AsRef::as_ref)));
+    let is_auto = Mode::of(&service) == Mode::Auto;
+    let capacity = is_auto.then(|| Capacity::of(room.nodes.list().iter().map(AsRef::as_ref)));
     let mut slices = Vec::new();
     for slice in room.slices.filed(&service_key(&key.namespace, &key.name)) {
         if is_ours(&slice) && !slice.metadata.is_deleting() {

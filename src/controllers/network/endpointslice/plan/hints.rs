@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::topology::{Capacity, Refusal, Share, hinted_zone, is_declined, is_ready};
+use super::super::topology::{Capacity, Mode, hinted_zone, is_ready};
 use super::super::view::View;
+use super::allotment::{Allotment, Refusal};
 use super::event;
 use super::packing::Packed;
 use crate::api::discovery::{Endpoint, EndpointHints, ForNode, ForZone};
@@ -44,7 +45,7 @@ pub(super) fn give(
         by_preference(preference, packed)?;
         // Hints for the endpoints' own zones may have been preferred as well as allotted; only the zones' capacity sends
         // traffic elsewhere.
-        let declined = preference == Preference::None && is_declined(service);
+        let declined = preference == Preference::None && Mode::of(service) == Mode::Other;
         if hinted.elsewhere || (declined && hinted.to_a_zone) {
             return say(true, DISABLED, "Topology Aware Hints has been disabled".to_owned());
         }
@@ -121,102 +122,42 @@ fn preferred(preference: Preference, endpoint: &Endpoint) -> Option<Box<Endpoint
     any.then(|| Box::new(EndpointHints { for_zones, for_nodes }))
 }
 
-/// Allots every ready endpoint to a zone: to its own as far as other zones get their shares.
+/// Allots every ready endpoint to a zone: to its own as far as other zones get their parts. Slices whose hints leave every
+/// zone what it needs stay as they are.
 fn by_capacity(capacity: &Capacity, packed: &mut Packed<'_>) -> Result<Result<(), Refusal>, WireError> {
-    let (mut ready, mut everywhere) = (0, true);
+    // Ready endpoints, and those among them that are in no zone.
+    let (mut ready, mut zoneless) = (0, 0);
     let mut count = |endpoint: &Endpoint| {
-        if is_ready(endpoint) {
-            ready += 1;
-            everywhere &= endpoint.zone.is_some();
-        }
+        ready += usize::from(is_ready(endpoint));
+        zoneless += usize::from(is_ready(endpoint) && endpoint.zone.is_none());
     };
     for held in &packed.unchanged {
         held.endpoints()?.iter().for_each(|(endpoint, _)| count(endpoint));
     }
     packed.to_write().for_each(count);
-    let shares = match capacity.shares(ready) {
-        Ok(_) if !everywhere => return Ok(Err(Refusal::NoZone)),
-        Ok(shares) => shares,
+    let mut allotment = match Allotment::new(capacity, ready) {
+        Ok(allotment) if zoneless == 0 => allotment,
+        Ok(_) => return Ok(Err(Refusal::NoZone)),
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let mut allotted: BTreeMap<Str, usize> = BTreeMap::new();
-    packed.reopen(|held| keeps_shares(held, &shares, &mut allotted))?;
+    packed.reopen(|held| Ok(hinted_zones(held)?.is_some_and(|zones| allotment.admit(&zones))))?;
+    let own_zone = |endpoint: &Endpoint| endpoint.zone.clone().filter(|_| is_ready(endpoint));
+    packed.to_write().filter_map(own_zone).for_each(|zone| allotment.enter(&zone, 1));
+    let mut transfers = allotment.transfers();
     for endpoint in packed.written() {
-        endpoint.hints = None;
-        if is_ready(endpoint)
-            && let Some(zone) = endpoint.zone.clone()
-        {
-            *allotted.entry(zone.clone()).or_default() += 1;
-            endpoint.hints = Some(Box::new(for_zone(zone)));
-        }
-    }
-    let (mut giving, mut receiving) = exchange(&shares, &allotted);
-    for endpoint in packed.written() {
-        let Some(surplus) = hinted_zone(endpoint).and_then(|zone| giving.get_mut(zone)) else { continue };
-        let neediest = receiving.iter_mut().filter(|(_, lacking)| **lacking > 0);
-        if *surplus > 0
-            && let Some((zone, lacking)) = neediest.max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(a.0)))
-        {
-            *surplus -= 1;
-            *lacking -= 1;
-            endpoint.hints = Some(Box::new(for_zone(zone.clone())));
-        }
+        let zone = own_zone(endpoint).map(|own| transfers.next(&own).unwrap_or(own));
+        endpoint.hints = zone
+            .map(|name| Box::new(EndpointHints { for_zones: vec![ForZone { name }], for_nodes: Vec::new() }));
     }
     Ok(Ok(()))
 }
 
-fn for_zone(name: Str) -> EndpointHints {
-    EndpointHints { for_zones: vec![ForZone { name }], for_nodes: Vec::new() }
-}
-
-/// Whether all ready endpoints of a slice are allotted, and no zone gets more than it may by it; counts them if so.
-fn keeps_shares(
-    held: &HeldSlice,
-    shares: &BTreeMap<Str, Share>,
-    allotted: &mut BTreeMap<Str, usize>,
-) -> Result<bool, WireError> {
-    let mut counted = allotted.clone();
+/// To which zones the ready endpoints of a slice are allotted, and how many to each; `None` if not all are.
+fn hinted_zones(held: &HeldSlice) -> Result<Option<BTreeMap<Str, usize>>, WireError> {
+    let mut zones = BTreeMap::new();
     for (endpoint, _) in held.endpoints()?.iter().filter(|(endpoint, _)| is_ready(endpoint)) {
-        let Some((zone, share)) = hinted_zone(endpoint).and_then(|zone| shares.get_key_value(zone)) else {
-            return Ok(false);
-        };
-        let count = counted.entry(zone.clone()).or_default();
-        *count += 1;
-        if *count > share.maximum {
-            return Ok(false);
-        }
+        let Some(zone) = hinted_zone(endpoint) else { return Ok(None) };
+        *zones.entry(zone.clone()).or_default() += 1;
     }
-    *allotted = counted;
-    Ok(true)
-}
-
-/// How many endpoints each zone gives and gets, so that all come as near to their shares as whole endpoints do. A zone
-/// whose endpoints are allotted elsewhere counts for nothing and gives them all.
-fn exchange(
-    shares: &BTreeMap<Str, Share>,
-    allotted: &BTreeMap<Str, usize>,
-) -> (BTreeMap<Str, usize>, BTreeMap<Str, usize>) {
-    let (mut giving, mut receiving) = (BTreeMap::new(), BTreeMap::new());
-    let zones = shares.keys().chain(allotted.keys().filter(|zone| !shares.contains_key(*zone)));
-    let mut surplus: BTreeMap<&Str, f64> = zones
-        .map(|zone| {
-            let desired = shares.get(zone).map_or(0.0, |share| share.desired);
-            (zone, allotted.get(zone).copied().unwrap_or(0) as f64 - desired)
-        })
-        .collect();
-    loop {
-        let most = surplus.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));
-        let least = surplus.iter().min_by(|a, b| a.1.total_cmp(b.1).then(a.0.cmp(b.0)));
-        let (Some((giver, has)), Some((receiver, lacks))) = (most, least) else { break };
-        // Whole endpoints only, and none for a zone that would have more than its share by it.
-        if *has < 1.0 || *lacks > -0.5 {
-            break;
-        }
-        let (giver, receiver) = (*giver, *receiver);
-        *giving.entry(giver.clone()).or_default() += 1;
-        *receiving.entry(receiver.clone()).or_default() += 1;
-        surplus.entry(giver).and_modify(|has| *has -= 1.0);
-        surplus.entry(receiver).and_modify(|lacks| *lacks += 1.0);
-    }
-    (giving, receiving)
+    Ok(Some(zones))
 }
