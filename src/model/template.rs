@@ -64,6 +64,11 @@ impl Template {
         hash::encode(hash::fnv1a([self.canonical.as_ref(), salt]))
     }
 
+    /// The template's bytes, every field of them, without the hash label.
+    pub fn unlabelled(encoded: &[u8]) -> Result<Vec<u8>, WireError> {
+        without_hash(encoded)
+    }
+
     /// The template's bytes, every field of them, with the hash label set.
     pub fn labelled(encoded: &[u8], hash: &str) -> Result<Vec<u8>, WireError> {
         edit(encoded, &[Edit::MapSet(LABELS, HASH_LABEL.to_owned(), hash.to_owned())])

@@ -10,6 +10,7 @@
 //! | [`claims`] | which ReplicaSets are the Deployment's |
 //! | [`draft`], [`member`] | nothing: they are the plan in the making, which the others change |
 //! | [`revisions`] | the new ReplicaSet, its annotations and revision |
+//! | [`rollback`] | the template, where an annotation asks for an earlier one |
 //! | [`scale`] | sizes when the Deployment's own size changed, or it is paused |
 //! | [`rolling`], [`recreate`] | sizes while a template is rolled out |
 //! | [`cleanup`] | old ReplicaSets that are no longer kept |
@@ -35,6 +36,7 @@ mod member;
 mod progress;
 mod recreate;
 mod revisions;
+mod rollback;
 mod rolling;
 mod scale;
 mod status;
@@ -76,6 +78,11 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan, Unplannable> {
         Verdict::CreateFailed(failure) => return failures::record_create(draft, failure),
     }
     revisions::settle(&mut draft);
+    if !deployment.spec.paused
+        && let Some(to) = rollback::wanted(&draft)
+    {
+        return rollback::roll_back(draft, to);
+    }
     if deployment.spec.paused || scale::is_due(&draft) {
         scale::scale(&mut draft);
         if deployment.spec.paused {

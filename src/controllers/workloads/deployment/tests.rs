@@ -9,6 +9,7 @@ mod history;
 mod keys;
 mod properties;
 mod recreate;
+mod rollback;
 mod rolling;
 mod scaling;
 mod statuses;

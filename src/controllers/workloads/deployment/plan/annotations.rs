@@ -8,3 +8,6 @@ pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-his
 pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// The same with the surge allowed.
 pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+/// At a Deployment: the revision that it is to be rolled back to, 0 for the last one. It is how `rollbackTo` of older
+/// versions of the API is kept.
+pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";

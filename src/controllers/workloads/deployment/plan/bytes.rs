@@ -1,5 +1,7 @@
 //! The bodies of writes. What exists is edited in its own bytes: every field that is not ours, known or not, stays.
 
+use std::collections::BTreeMap;
+
 use super::annotations::REVISION;
 use super::error::Unplannable;
 use super::member::Member;
@@ -60,6 +62,22 @@ pub(super) fn changed_replica_set(member: &Member) -> Result<Vec<u8>, Unplannabl
         edits.push(Edit::MapSet(path!(ReplicaSet, metadata.annotations), key.to_owned(), value.to_owned()));
     }
     Ok(edit(&member.object.raw, &edits)?)
+}
+
+/// The Deployment with exactly these annotations, and with another template if there is one.
+pub(super) fn rolled_back(
+    deployment: &Deployment,
+    template: Option<Vec<u8>>,
+    annotations: &BTreeMap<&str, &str>,
+) -> Result<Vec<u8>, Unplannable> {
+    let path = path!(Deployment, metadata.annotations);
+    let held = &deployment.metadata.annotations;
+    let gone = held.iter().filter(|(key, _)| !annotations.contains_key(key.as_str()));
+    let mut edits: Vec<Edit> = gone.map(|(key, _)| Edit::MapRemove(path, key.to_string())).collect();
+    let new = annotations.iter().filter(|(key, value)| held.get(key).is_none_or(|held| held != **value));
+    edits.extend(new.map(|(key, value)| Edit::MapSet(path, (*key).to_owned(), (*value).to_owned())));
+    edits.extend(template.map(|template| Edit::SetBytes(path!(Deployment, spec.template), template)));
+    Ok(edit(&deployment.raw, &edits)?)
 }
 
 /// The update by which the Deployment shows this status and this revision; `None` if it does already. The revision is an

@@ -3,20 +3,20 @@
 //! Each template that was rolled out has a revision, counted upwards. Rolling back to a template means that its
 //! ReplicaSet gets the next revision and remembers the one it had.
 
-use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY};
+use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO};
 use super::bounds::deadline;
 use super::conditions;
 use super::draft::Draft;
 use crate::api::apps::ReplicaSet;
 
 /// A Deployment's annotations that are no business of its ReplicaSets.
-const NOT_INHERITED: &[&str] = &[
+pub(super) const NOT_INHERITED: &[&str] = &[
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
     REVISION_HISTORY,
     DESIRED_REPLICAS,
     MAX_REPLICAS,
-    "deprecated.deployment.rollback.to",
+    ROLLBACK_TO,
 ];
 
 /// The longest history that an annotation holds, in bytes.

@@ -5,12 +5,7 @@ use super::draft::Draft;
 use super::{cleanup, revisions, status};
 
 pub(super) fn roll_out(draft: &mut Draft<'_>) {
-    let at = draft.new.unwrap_or_else(|| {
-        let at = revisions::create(draft);
-        let size = new_size(draft, at);
-        draft.resize(at, size);
-        at
-    });
+    let at = draft.new.unwrap_or_else(|| create(draft));
     let target = new_size(draft, at);
     if draft.resize(at, target) || shrink_old(draft, at) {
         return;
@@ -18,6 +13,14 @@ pub(super) fn roll_out(draft: &mut Draft<'_>) {
     if status::is_complete(draft.view, &draft.status) {
         cleanup::clean_up(draft);
     }
+}
+
+/// Adds the new ReplicaSet, as large as there is room for. Its position.
+pub(super) fn create(draft: &mut Draft<'_>) -> usize {
+    let at = revisions::create(draft);
+    let size = new_size(draft, at);
+    draft.resize(at, size);
+    at
 }
 
 /// The size of the new ReplicaSet: what is asked for, as far as the others leave room.
