@@ -283,7 +283,8 @@ impl LockSetup<'_> {
         // Not the elector's client: its connection is served by the elector's thread, and for nobody else.
         let recorder = self.events.recorder(COMPONENT, self.clients.ungated("leader-election"));
         let (thread, metrics) = (self.thread.clone(), self.metrics.clone());
-        Ok(Lock { elector, thread, name: name.to_owned(), metrics, recorder })
+        let releases = !self.config.gates.is_switched_off("ControllerManagerReleaseLeaderElectionLockOnExit");
+        Ok(Lock { elector, thread, name: name.to_owned(), metrics, recorder, releases })
     }
 
     async fn migration(&self) -> Result<Option<Migration>, ManagerError> {

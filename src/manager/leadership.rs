@@ -37,6 +37,9 @@ pub(super) struct Lock<L = LeaseLock> {
     pub(super) name: String,
     pub(super) metrics: ManagerMetrics,
     pub(super) recorder: Recorder,
+    /// Whether the Lease is given back when all ends. It is by default; the original does it with the feature gate
+    /// `ControllerManagerReleaseLeaderElectionLockOnExit` alone, and who switches that off wants it to expire.
+    pub(super) releases: bool,
 }
 
 /// How a leadership ended.
@@ -114,10 +117,15 @@ impl<L: LeaseApi> Lock<L> {
         Arc::new(move || elector.is_protected())
     }
 
-    /// Gives the Lease back.
+    /// Gives the Lease back, or leaves it to expire.
     pub(super) async fn release(&self) {
         if self.elector.is_leading() {
             self.record("stopped leading");
+            if !self.releases {
+                self.metrics.set_leading(&self.name, false);
+                tracing::info!(lease = self.name, "left to expire");
+                return;
+            }
             let released = self.run(|elector| Box::pin(async move { elector.release().await })).await;
             if let Err(error) = released {
                 tracing::error!(lease = self.name, %error, "not released");

@@ -125,11 +125,17 @@ fn lock_with(
         name: name.to_owned(),
         metrics: ManagerMetrics::register(registry).unwrap(),
         recorder: EventBroadcaster::new(clock, metrics).recorder("test", client),
+        releases: true,
     }
 }
 
 impl Replica {
     fn start(identity: &'static str, servers: &[Arc<Server>]) -> Self {
+        Self::with(identity, servers, true)
+    }
+
+    /// One that gives its Leases back in the end, or not.
+    fn with(identity: &'static str, servers: &[Arc<Server>], releases: bool) -> Self {
         let work = Arc::new(Log {
             gate: WriteGate::new(),
             servers: servers.to_vec(),
@@ -138,8 +144,10 @@ impl Replica {
         });
         let (step_down, mut requests) = step_down::channel(true);
         let (shutdown, registry) = (CancellationToken::new(), Registry::new());
-        let main = lock(identity, "main", &servers[0], &registry);
-        let second = servers.get(1).map(|server| lock(identity, "second", server, &Registry::new()));
+        let main = Lock { releases, ..lock(identity, "main", &servers[0], &registry) };
+        let second = servers
+            .get(1)
+            .map(|server| Lock { releases, ..lock(identity, "second", server, &Registry::new()) });
         let mut task = JoinSet::new();
         let (doing, stop) = (Arc::clone(&work), shutdown.clone());
         task.spawn(async move {
@@ -209,6 +217,28 @@ async fn a_leader_steps_down_in_order_and_leads_again() {
     a.shutdown.cancel();
     a.ended().await.unwrap();
     assert_eq!(holder(&servers[0]), "nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_are_left_to_expire_if_somebody_wants_that() {
+    let servers = [Arc::new(Server::default()), Arc::new(Server::default())];
+    let a = Replica::with("a", &servers, false);
+    until("a leads", || servers.iter().all(|server| holder(server) == "a")).await;
+    let b = Replica::with("b", &servers, false);
+    sleep(TIMING.retry * 3).await;
+    a.shutdown.cancel();
+    let work = Arc::clone(&a.work);
+    a.ended().await.unwrap();
+    assert!(work.gate.is_closed(), "it writes no more");
+    assert!(servers.iter().all(|server| holder(server) == "a"), "nothing is released");
+    let ended = Instant::now();
+    until("b leads", || holder(&servers[0]) == "b").await;
+    assert!(ended.elapsed() > TIMING.lease - TIMING.retry * 2, "{:?}", ended.elapsed());
+    // A request to step down is another matter.
+    b.step_down.step_down(None).await.unwrap();
+    assert_eq!(holder(&servers[0]), "nobody");
+    b.shutdown.cancel();
+    b.ended().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -90,6 +90,8 @@ pub struct FeatureState {
 pub struct FeatureGates {
     /// In the order of [`TABLE`]; `None` for a gate that the emulated release does not know.
     states: Arc<[Option<bool>]>,
+    /// Those that were switched off by name, by their places in [`TABLE`].
+    switched_off: Arc<[usize]>,
     version: MinorVersion,
 }
 
@@ -103,6 +105,7 @@ impl FeatureGates {
     fn defaults(version: MinorVersion) -> Self {
         Self {
             states: TABLE.iter().map(|gate| gate.at(version).map(|phase| phase.default)).collect(),
+            switched_off: Arc::default(),
             version,
         }
     }
@@ -110,6 +113,12 @@ impl FeatureGates {
     /// Whether a feature is on; `false` for an unknown one.
     pub fn enabled(&self, name: &str) -> bool {
         index(name).and_then(|i| self.states.get(i).copied().flatten()).unwrap_or(false)
+    }
+
+    /// Whether somebody has switched a feature off, by its name. For what is done here unless somebody objects, where it is a
+    /// feature that is off by default elsewhere.
+    pub fn is_switched_off(&self, name: &str) -> bool {
+        index(name).is_some_and(|i| self.switched_off.contains(&i))
     }
 
     /// Every gate that the emulated release knows, by name: what `kubernetes_feature_enabled` reports.
@@ -182,6 +191,7 @@ impl FeatureGates {
             explicit.get(&i).copied().or(all.filter(free)).or(*state)
         });
         self.states = states.collect();
+        self.switched_off = explicit.iter().filter(|(_, value)| !**value).map(|(i, _)| *i).collect();
     }
 
     fn check_needs(&self, errors: &mut Vec<OptionError>) {

@@ -107,6 +107,17 @@ fn the_last_setting_of_a_gate_wins() {
 }
 
 #[test]
+fn only_who_names_a_gate_switches_it_off() {
+    let gates = valid("AllAlpha=false,HPAScaleToZero=false,PodDeletionCost=true", 36);
+    assert!(gates.is_switched_off("HPAScaleToZero"));
+    for other in ["PodDeletionCost", "ControllerManagerReleaseLeaderElectionLockOnExit", "Nonsense"] {
+        assert!(!gates.is_switched_off(other), "{other}");
+    }
+    assert!(!valid("HPAScaleToZero=false,HPAScaleToZero=true", 36).is_switched_off("HPAScaleToZero"));
+    assert!(!FeatureGates::default().is_switched_off("HPAScaleToZero"));
+}
+
+#[test]
 fn what_can_not_be_is_refused() {
     assert!(error("HPAScaleToZer=true", 36).contains("HPAScaleToZero"));
     assert!(error("Nonsense=true", 36).contains("--feature-gates: there is no feature gate \"Nonsense\""));
