@@ -43,6 +43,7 @@ mod replicas;
 mod resourcequotas;
 mod secrets;
 mod serving;
+mod signing_keys;
 mod takeover;
 mod tracing;
 mod unknown_fields;

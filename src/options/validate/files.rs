@@ -1,6 +1,7 @@
 //! The certificates, keys and authorities that flags name: read once to see that they can be used, then forgotten.
 //! No error here quotes what is in a file.
 
+use p521::pkcs8::DecodePrivateKey as _;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -87,16 +88,37 @@ impl Check<'_> {
         Some(chain)
     }
 
-    /// The private key in a file, of a kind that can sign.
-    pub(super) fn private_key(&mut self, flag: &str, path: &str) -> Option<PrivateKeyDer<'static>> {
+    /// The private key in a file, of a kind that can sign for TLS and certificates.
+    fn private_key(&mut self, flag: &str, path: &str) -> Option<PrivateKeyDer<'static>> {
+        self.key(flag, path, "RSA (2048 bits or more) or ECDSA (P-256, P-384)", |_| false)
+    }
+
+    /// Requires a private key that can sign tokens; it may be on P-521, too.
+    pub(super) fn token_key(&mut self, flag: &str, path: &str) {
+        let kinds = "RSA (2048 bits or more) or ECDSA (P-256, P-384, P-521)";
+        self.key(flag, path, kinds, |key| match key {
+            PrivateKeyDer::Pkcs8(der) => p521::SecretKey::from_pkcs8_der(der.secret_pkcs8_der()).is_ok(),
+            PrivateKeyDer::Sec1(der) => p521::SecretKey::from_sec1_der(der.secret_sec1_der()).is_ok(),
+            _ => false,
+        });
+    }
+
+    /// The private key in a file, which TLS can use, or which is a `further` one.
+    fn key(
+        &mut self,
+        flag: &str,
+        path: &str,
+        kinds: &str,
+        further: impl Fn(&PrivateKeyDer<'_>) -> bool,
+    ) -> Option<PrivateKeyDer<'static>> {
         let bytes = self.read(flag, path)?;
-        let allowed = "a PEM file with an RSA (2048 bits or more) or ECDSA (P-256, P-384) private key";
+        let allowed = format!("a PEM file with an {kinds} private key");
         let Ok(key) = PrivateKeyDer::from_pem_slice(&bytes) else {
             self.fail(flag, format!("{path:?} holds no private key"), allowed);
             return None;
         };
         let provider: CryptoProvider = rustls::crypto::ring::default_provider();
-        if provider.key_provider.load_private_key(key.clone_key()).is_err() {
+        if provider.key_provider.load_private_key(key.clone_key()).is_err() && !further(&key) {
             self.fail(flag, format!("the private key in {path:?} is of no kind that can be used"), allowed);
             return None;
         }

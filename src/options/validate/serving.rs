@@ -132,7 +132,7 @@ impl Check<'_> {
             self.authorities("root-ca-file", &flags.root_ca_file);
         }
         if makes_tokens {
-            self.private_key("service-account-private-key-file", &flags.service_account_private_key_file);
+            self.token_key("service-account-private-key-file", &flags.service_account_private_key_file);
         } else if flags.use_service_account_credentials {
             // Since tokens come from TokenRequest, credentials need no key of the manager's; the original warns too.
             self.warn(

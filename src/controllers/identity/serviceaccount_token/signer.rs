@@ -1,7 +1,7 @@
 //! Signs legacy service-account tokens with the key of `--service-account-private-key-file`.
 //!
-//! RSA keys sign with RS256, P-256 and P-384 keys with ES256 and ES384, as the API server verifies them. The key id in
-//! the header is the URL-safe base64 of the SHA-256 of the public key's DER encoding, by which the API server finds the
+//! RSA keys sign with RS256, P-256, P-384 and P-521 keys with ES256, ES384 and ES512, as the API server verifies them. All
+//! but the last are ring's; ring has no P-521, so that is left to a crate of its own (RustCrypto's). The key id in the header is the URL-safe base64 of the SHA-256 of the public key's DER encoding, by which the API server finds the
 //! key. The private key is never shown, not even by `Debug`.
 
 use std::fmt;
@@ -9,6 +9,9 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::future::BoxFuture;
+use p521::ecdsa::SigningKey as P521Key;
+use p521::ecdsa::signature::Signer as _;
+use p521::pkcs8::DecodePrivateKey as _;
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
@@ -33,6 +36,7 @@ pub struct PrivateKeySigner {
 enum Key {
     Rsa(Box<RsaKeyPair>),
     Ecdsa(&'static str, Box<EcdsaKeyPair>),
+    P521(Box<P521Key>),
 }
 
 /// A signing key that can't be used.
@@ -41,8 +45,8 @@ pub enum SigningKeyError {
     /// There is no private key in the file.
     #[error("holds no private key in PEM (PKCS#1, PKCS#8 or SEC1)")]
     NoKey,
-    /// It is neither RSA of at least 2048 bits nor P-256 or P-384.
-    #[error("holds a key that is neither RSA (2048 bits or more) nor ECDSA on P-256 or P-384")]
+    /// It is neither RSA of at least 2048 bits nor on P-256, P-384 or P-521.
+    #[error("holds a key that is neither RSA (2048 bits or more) nor ECDSA on P-256, P-384 or P-521")]
     Unsupported,
 }
 
@@ -63,12 +67,14 @@ impl PrivateKeySigner {
                 let der = der.secret_pkcs8_der();
                 rsa(RsaKeyPair::from_pkcs8(der))
                     .or_else(|| ecdsa(|algorithm| EcdsaKeyPair::from_pkcs8(algorithm, der, &random).ok()))
+                    .or_else(|| p521(der))
             }
             PrivateKeyDer::Sec1(der) => {
                 let der = pkcs8_of_sec1(der.secret_sec1_der());
                 ecdsa(|algorithm| {
                     der.iter().find_map(|der| EcdsaKeyPair::from_pkcs8(algorithm, der, &random).ok())
                 })
+                .or_else(|| der.iter().find_map(|der| p521(der)))
             }
             _ => None,
         }
@@ -89,18 +95,21 @@ fn ecdsa(
     p256.or_else(|| parse(&ECDSA_P384_SHA384_FIXED_SIGNING).map(|key| Key::Ecdsa("ES384", Box::new(key))))
 }
 
+fn p521(pkcs8: &[u8]) -> Option<Key> {
+    P521Key::from_pkcs8_der(pkcs8).ok().map(|key| Key::P521(Box::new(key)))
+}
+
 /// A SEC1 key (`EC PRIVATE KEY`, as openssl writes it) in PKCS#8, once for each curve that it may be on.
-fn pkcs8_of_sec1(sec1: &[u8]) -> [Vec<u8>; 2] {
-    [OID_P256, OID_P384].map(|curve| {
-        let algorithm = der_sequence(&[&der(0x06, OID_EC_PUBLIC_KEY), &der(0x06, curve)]);
-        der_sequence(&[&der(0x02, &[0]), &algorithm, &der(0x04, sec1)])
-    })
+fn pkcs8_of_sec1(sec1: &[u8]) -> [Vec<u8>; 3] {
+    [OID_P256, OID_P384, OID_P521]
+        .map(|curve| der_sequence(&[&der(0x02, &[0]), &elliptic(curve), &der(0x04, sec1)]))
 }
 
 const OID_RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const OID_EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const OID_P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const OID_P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
+const OID_P521: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x23];
 
 /// One DER element.
 fn der(tag: u8, content: &[u8]) -> Vec<u8> {
@@ -119,6 +128,11 @@ fn der_sequence(parts: &[&[u8]]) -> Vec<u8> {
     der(0x30, &parts.concat())
 }
 
+/// The `AlgorithmIdentifier` of keys on a curve.
+fn elliptic(curve: &[u8]) -> Vec<u8> {
+    der_sequence(&[&der(0x06, OID_EC_PUBLIC_KEY), &der(0x06, curve)])
+}
+
 impl Key {
     /// The public key as `SubjectPublicKeyInfo`.
     fn public_der(&self) -> Vec<u8> {
@@ -128,10 +142,10 @@ impl Key {
             }
             Self::Ecdsa(name, pair) => {
                 let curve = if *name == "ES256" { OID_P256 } else { OID_P384 };
-                (
-                    der_sequence(&[&der(0x06, OID_EC_PUBLIC_KEY), &der(0x06, curve)]),
-                    pair.public_key().as_ref().to_vec(),
-                )
+                (elliptic(curve), pair.public_key().as_ref().to_vec())
+            }
+            Self::P521(key) => {
+                (elliptic(OID_P521), key.verifying_key().to_sec1_point(false).as_bytes().to_vec())
             }
         };
         let mut bits = vec![0];
@@ -143,6 +157,7 @@ impl Key {
         match self {
             Self::Rsa(_) => "RS256",
             Self::Ecdsa(name, _) => name,
+            Self::P521(_) => "ES512",
         }
     }
 }
@@ -183,6 +198,12 @@ impl PrivateKeySigner {
                 .map_err(|_| "the ECDSA key refused to sign".to_owned())?
                 .as_ref()
                 .to_vec(),
+            Key::P521(key) => {
+                let signature: p521::ecdsa::Signature = key
+                    .try_sign(signed.as_bytes())
+                    .map_err(|_| "the P-521 key refused to sign".to_owned())?;
+                signature.to_bytes().to_vec()
+            }
         };
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }

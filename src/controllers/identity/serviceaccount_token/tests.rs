@@ -5,6 +5,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use p521::ecdsa::signature::Verifier as _;
+use p521::pkcs8::DecodePublicKey as _;
 use rcgen::PublicKeyData;
 
 use super::plan::{plan_reference, plan_token};
@@ -192,6 +194,33 @@ fn a_token_verifies_with_the_public_key() {
         assert_eq!(header["kid"], URL_SAFE_NO_PAD.encode(key_id));
         let public = ring::signature::UnparsedPublicKey::new(verification, pair.public_key_raw());
         public.verify(format!("{}.{}", parts[0], parts[1]).as_bytes(), &decode(parts[2])).unwrap();
+    }
+}
+
+/// Keys as openssl writes them, in SEC1 and in PKCS#8; no other program knows them.
+#[test]
+fn a_key_on_p521_signs_as_the_others_do() {
+    const PUBLIC: &str = include_str!("../../../../tests/data/keys/p521.pub");
+    let public: String = PUBLIC.lines().filter(|line| !line.starts_with('-')).collect();
+    let public = base64::engine::general_purpose::STANDARD.decode(public).unwrap();
+    let key_id = URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, &public));
+    let verifying = p521::ecdsa::VerifyingKey::from_public_key_der(&public).unwrap();
+    for private in [
+        include_str!("../../../../tests/data/keys/p521.pem"),
+        include_str!("../../../../tests/data/keys/p521-pkcs8.pem"),
+    ] {
+        let signer = PrivateKeySigner::from_pem(private.as_bytes()).unwrap();
+        let token = signer.sign(&serde_json::json!({ "sub": "someone" })).unwrap();
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let header = signed.split_once('.').unwrap().0;
+        let header: serde_json::Value =
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).unwrap()).unwrap();
+        assert_eq!(header, serde_json::json!({ "alg": "ES512", "kid": key_id }));
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        assert_eq!(signature.len(), 132, "two numbers of 66 bytes");
+        let signature = p521::ecdsa::Signature::from_slice(&signature).unwrap();
+        verifying.verify(signed.as_bytes(), &signature).unwrap();
+        assert!(verifying.verify(&signed.as_bytes()[1..], &signature).is_err());
     }
 }
 
