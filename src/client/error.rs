@@ -166,6 +166,11 @@ impl ApiError {
         }
     }
 
+    /// Whether nothing can be made because the namespace is being deleted.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.has_cause("NamespaceTerminating")
+    }
+
     /// Whether the outcome of a write is unknown: it may have been carried out.
     pub fn is_ambiguous(&self) -> bool {
         match self {

@@ -175,9 +175,22 @@ pub enum ExecuteError {
 
 impl ExecuteError {
     /// Whether another try makes sense. All of them do, at growing intervals: what the server refuses today a changed
-    /// quota or webhook may let pass tomorrow. Only an object that can't be put together waits for its next change.
+    /// quota or webhook may let pass tomorrow. Only an object that can't be put together waits for its next change; and one
+    /// whose namespace is being deleted, where nothing can be made any more.
     pub fn is_retriable(&self) -> bool {
-        !matches!(self, Self::Unfit { .. })
+        match self {
+            Self::Unfit { .. } => false,
+            Self::Api(error) => !error.is_namespace_terminating(),
+            Self::Changed { .. } | Self::Unfinished { .. } => true,
+        }
+    }
+
+    /// Whether this says something about the object: a server that did not answer, or could not, says nothing.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Api(error) => error.code() != 0 && error.code() != 429 && error.code() < 500,
+            Self::Changed { .. } | Self::Unfinished { .. } | Self::Unfit { .. } => true,
+        }
     }
 }
 

@@ -353,7 +353,7 @@ fn tolerated(tolerate: Tolerate, verb: &Verb, error: &ApiError) -> bool {
     (tolerate.absent && (error.is_object_not_found() || on_delete && error.is_conflict()))
         || (tolerate.exists && error.is_already_exists())
         || (tolerate.conflict && error.is_conflict())
-        || (tolerate.namespace_terminating && error.has_cause("NamespaceTerminating"))
+        || (tolerate.namespace_terminating && error.is_namespace_terminating())
         || (tolerate.invalid && error.reason() == "Invalid")
 }
 

@@ -41,6 +41,7 @@ pub struct Rig {
     config: Config,
     stores: Mutex<Vec<Arc<Store>>>,
     version: AtomicU64,
+    finishers: Finishers,
 }
 
 /// What a rig cannot do.
@@ -76,7 +77,14 @@ pub enum RigError {
 impl Rig {
     /// A rig without objects.
     pub fn new(config: Config) -> Self {
-        Self { config, stores: Mutex::default(), version: AtomicU64::new(1) }
+        Self { config, stores: Mutex::default(), version: AtomicU64::new(1), finishers: Finishers::default() }
+    }
+
+    /// The same for controllers that ask for these finishers.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn with_finishers(self, finishers: Finishers) -> Self {
+        Self { finishers, ..self }
     }
 
     /// The store of this kind, made when it is asked for first. Field selectors select nothing here.
@@ -100,8 +108,8 @@ impl Rig {
         build(&Build {
             config: &self.config,
             gate: &|gate| self.config.gates.enabled(gate),
-            root_ca: None,
-            finishers: &Finishers::default(),
+            root_ca: Some("a CA".into()),
+            finishers: &self.finishers,
             caches: CacheSource::new(&|kind, _| self.store(kind)),
             dynamic: &|_| Arc::default(),
             debug: &|_| {},

@@ -18,7 +18,8 @@ pub struct LoopSettings {
     pub resync: Option<Duration>,
     /// How long a key that failed waits: its own backoff, and a token bucket shared by all keys of the loop.
     pub backoff: QueueConfig,
-    /// How often a key is tried that fails each time; without end if `None`.
+    /// How often a key is tried that the API server refuses each time; without end if `None`. While the server does not answer,
+    /// no key is given up: that says nothing about it, and no change need come when it is over.
     pub tries: Option<Tries>,
     /// How fast the controller may ask, compared with others. The fastest of its loops counts.
     pub qps_factor: QpsFactor,
@@ -26,7 +27,7 @@ pub struct LoopSettings {
     pub seeds: Vec<Key>,
 }
 
-/// How often a key is tried that fails each time, and what becomes of it then.
+/// How often a key is tried that is refused each time, and what becomes of it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tries {
     /// Tries in all. The first counts, and so does each one after it.
@@ -40,8 +41,21 @@ pub struct Tries {
 pub(super) enum AfterFailure {
     /// It is tried again after its backoff.
     Retry,
+    /// It was tried often enough, and may have failed for nothing of its own: it is tried again after its backoff, as if it
+    /// had not failed.
+    BeginAnew,
     /// It was tried often enough. It is tried anew after this long; not before a change concerns it if `None`.
     GiveUp(Option<Duration>),
+}
+
+impl Tries {
+    /// What most controllers of the original have that give up at all.
+    pub const USUAL: Self = Self::retries(15);
+
+    /// A first try and so many more; then none before a change.
+    pub const fn retries(retries: u32) -> Self {
+        Self { most: retries.saturating_add(1), then: None }
+    }
 }
 
 impl Default for LoopSettings {
@@ -69,10 +83,11 @@ impl LoopSettings {
         if self.serial { 1 } else { self.workers.max(1) }
     }
 
-    /// What becomes of a key that has failed so often in a row.
-    pub(super) fn after_failures(&self, failures: u32) -> AfterFailure {
+    /// What becomes of a key that has failed so often in a row, the last time because it was refused, or not.
+    pub(super) fn after_failures(&self, failures: u32, refused: bool) -> AfterFailure {
         match self.tries {
-            Some(tries) if failures >= tries.most => AfterFailure::GiveUp(tries.then),
+            Some(tries) if failures >= tries.most && refused => AfterFailure::GiveUp(tries.then),
+            Some(tries) if failures >= tries.most => AfterFailure::BeginAnew,
             _ => AfterFailure::Retry,
         }
     }
@@ -92,15 +107,18 @@ mod tests {
         let then = Some(Duration::from_mins(1));
         let settings = |tries| LoopSettings { tries, ..LoopSettings::default() };
         let table = [
-            (None, 1, AfterFailure::Retry),
-            (None, u32::MAX, AfterFailure::Retry),
-            (Some(Tries { most: 3, then }), 2, AfterFailure::Retry),
-            (Some(Tries { most: 3, then }), 3, AfterFailure::GiveUp(then)),
-            (Some(Tries { most: 3, then: None }), 4, AfterFailure::GiveUp(None)),
-            (Some(Tries { most: 0, then: None }), 1, AfterFailure::GiveUp(None)),
+            (None, 1, AfterFailure::Retry, AfterFailure::Retry),
+            (None, u32::MAX, AfterFailure::Retry, AfterFailure::Retry),
+            (Some(Tries { most: 3, then }), 2, AfterFailure::Retry, AfterFailure::Retry),
+            (Some(Tries { most: 3, then }), 3, AfterFailure::GiveUp(then), AfterFailure::BeginAnew),
+            (Some(Tries { most: 3, then: None }), 4, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
+            (Some(Tries { most: 0, then: None }), 1, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
+            (Some(Tries::USUAL), 15, AfterFailure::Retry, AfterFailure::Retry),
+            (Some(Tries::USUAL), 16, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
         ];
-        for (tries, failures, after) in table {
-            assert_eq!(settings(tries).after_failures(failures), after, "{tries:?} after {failures}");
+        for (tries, failures, refused, not_answered) in table {
+            let after = [true, false].map(|refused| settings(tries).after_failures(failures, refused));
+            assert_eq!(after, [refused, not_answered], "{tries:?} after {failures}");
         }
     }
 

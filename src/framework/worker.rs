@@ -94,6 +94,9 @@ pub enum Outcome {
         retry: bool,
         /// Whether nothing is wrong: somebody else was faster, or it is not the time yet. That is no error.
         quiet: bool,
+        /// Whether the API server has refused something, or the plan asks for another try: the tries of a loop that has an end of
+        /// them. It has not where the server could not answer, or a read failed.
+        refused: bool,
         /// When to look again at the latest, however long the backoff is: the plan came to its end all the same.
         requeue_after: Option<Duration>,
     },
@@ -101,7 +104,7 @@ pub enum Outcome {
 
 impl Outcome {
     pub(super) fn failed(error: String, retry: bool) -> Self {
-        Self::Failed { error, retry, quiet: false, requeue_after: None }
+        Self::Failed { error, retry, quiet: false, refused: false, requeue_after: None }
     }
 
     /// Nothing is left to do. Only what was written is worth a cooldown.
@@ -200,8 +203,11 @@ impl Worker {
             Outcome::Failed { retry: true, .. } if panicked => {
                 Some((Requeue::Failure, self.queue.add_longest(key.clone())))
             }
-            Outcome::Failed { error, retry, quiet, requeue_after } => {
-                let retried = if *retry { self.retry(key, error, *quiet) } else { self.leave(key, error) };
+            Outcome::Failed { error, retry, quiet, refused, requeue_after } => {
+                let retried = match retry {
+                    true => self.retry(key, error, *quiet, *refused),
+                    false => self.leave(key, error, *quiet),
+                };
                 let planned = requeue_after.map(|after| (Requeue::Planned, after));
                 if let Some((_, after)) = planned {
                     self.queue.add_after(key.clone(), after);
@@ -212,23 +218,31 @@ impl Worker {
     }
 
     /// Leaves a key that failed to its next change.
-    fn leave(&self, key: &Key, error: &str) -> Option<(Requeue, Duration)> {
-        tracing::warn!(%error, "reconciling failed, it is not tried again by itself");
+    fn leave(&self, key: &Key, error: &str, quiet: bool) -> Option<(Requeue, Duration)> {
+        if quiet {
+            tracing::debug!(%error, "not done, and not tried again by itself");
+        } else {
+            tracing::warn!(%error, "reconciling failed, it is not tried again by itself");
+        }
         self.queue.forget(key);
         None
     }
 
     /// Queues a key that failed, unless it was tried often enough.
-    fn retry(&self, key: &Key, error: &str, quiet: bool) -> Option<(Requeue, Duration)> {
+    fn retry(&self, key: &Key, error: &str, quiet: bool, refused: bool) -> Option<(Requeue, Duration)> {
         let failures = self.queue.retries(key).saturating_add(1);
-        match self.settings.after_failures(failures) {
-            AfterFailure::Retry => {
+        match self.settings.after_failures(failures, refused) {
+            after @ (AfterFailure::Retry | AfterFailure::BeginAnew) => {
                 if quiet {
                     tracing::debug!(%error, "not done yet, it will be tried again");
                 } else {
                     tracing::warn!(%error, "reconciling failed, it will be tried again");
                 }
-                Some((Requeue::Failure, self.queue.add_rate_limited(key.clone())))
+                let delay = self.queue.add_rate_limited(key.clone());
+                if after == AfterFailure::BeginAnew {
+                    self.queue.forget(key);
+                }
+                Some((Requeue::Failure, delay))
             }
             AfterFailure::GiveUp(then) => {
                 tracing::error!(%error, failures, "reconciling failed as often as it is tried");
@@ -339,7 +353,7 @@ impl Worker {
         match (&tried.error, planned_end.unfinished) {
             (Some(error), _) => failed(error, planned_end.requeue_after),
             (None, Some((error, quiet))) => {
-                Outcome::Failed { error, retry: true, quiet, requeue_after: None }
+                Outcome::Failed { error, retry: true, quiet, refused: true, requeue_after: None }
             }
             (None, None) => done(tried, planned_end.requeue_after),
         }
@@ -467,10 +481,15 @@ fn answer(asked: Vec<oneshot::Sender<Synced>>, synced: impl FnOnce() -> Synced) 
     }
 }
 
-/// Somebody else has changed the object since it was read: the next look decides anew. That happens.
+/// Somebody else has changed the object since it was read: the next look decides anew. That happens. So does a namespace that
+/// goes.
 fn failed(error: &ExecuteError, requeue_after: Option<Duration>) -> Outcome {
-    let quiet = matches!(error, ExecuteError::Api(error) if error.is_conflict());
-    Outcome::Failed { error: error.to_string(), retry: error.is_retriable(), quiet, requeue_after }
+    let quiet = match error {
+        ExecuteError::Api(error) => error.is_conflict() || error.is_namespace_terminating(),
+        _ => false,
+    };
+    let (retry, refused) = (error.is_retriable(), error.is_refusal());
+    Outcome::Failed { error: error.to_string(), retry, quiet, refused, requeue_after }
 }
 
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -1,9 +1,18 @@
 //! What a registry must be, and that ours is what was observed of the original.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
 
 use super::{REGISTRY, RegistryError, find, not_built, validate};
-use crate::framework::{DefaultState, Descriptor};
+use crate::controllers::identity::serviceaccount_token::TOKEN_SIGNER;
+use crate::executor::{FinishError, Finisher, Finishers};
+use crate::framework::rig::Rig;
+use crate::framework::{DefaultState, Descriptor, Tries};
+use crate::options::Config;
 
 const CONTROLLERS: &str = include_str!("../../tests/data/peer/controllers.tsv");
 const ACCOUNTS: &str = include_str!("../../tests/data/peer/service-accounts.txt");
@@ -108,4 +117,41 @@ fn names_and_aliases_are_found() {
     assert_eq!(find("deployment-controller").map(|d| d.name), Some("deployment-controller"));
     assert_eq!(find("podgc").map(|d| d.name), Some("pod-garbage-collector-controller"));
     assert!(find("nonsense").is_none());
+}
+
+/// Signs nothing: whoever asks whether there is a signer finds one.
+struct NoSigner;
+
+impl Finisher for NoSigner {
+    fn finish<'a>(&'a self, object: &'a [u8], _: &'a Value) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
+        Box::pin(async { Ok(object.to_vec()) })
+    }
+}
+
+#[test]
+fn every_loop_retries_as_the_original_was_seen_to() {
+    // What it did with a policy in its way that refused every write: how often it wrote, and after which delays. Where
+    // nothing is said, it went on for as long as it was watched.
+    let (fast, slow, minute) = (Duration::from_millis(5), Duration::from_secs(1), Duration::from_mins(1));
+    let longest = Duration::from_secs(1000);
+    let table = [
+        ("deployment", Some(16), fast, longest),
+        ("endpoint", Some(16), fast, longest),
+        ("endpoint_slice", Some(16), slow, longest),
+        ("endpoint_slice_mirroring", Some(16), slow, Duration::from_secs(100)),
+        ("ipaddresses", Some(16), fast, longest),
+        ("namespace", None, fast, minute),
+        ("serviceaccount_tokens_secret", Some(11), fast, longest),
+        ("serviceaccount_tokens_service", Some(11), fast, longest),
+    ];
+    let finishers = Finishers::default().with(TOKEN_SIGNER, Arc::new(NoSigner));
+    let rig = Rig::new(Config::default()).with_finishers(finishers);
+    for loop_ in REGISTRY.iter().filter_map(|d| d.build).flat_map(|build| rig.build(build).unwrap().loops) {
+        let row = table.iter().find(|(queue, ..)| *queue == loop_.queue);
+        let (tries, base, longest) = row.map_or((None, fast, longest), |row| (row.1, row.2, row.3));
+        let settings = &loop_.settings;
+        assert_eq!(settings.tries, tries.map(|most| Tries { most, then: None }), "{}", loop_.queue);
+        let backoff = settings.backoff;
+        assert_eq!((backoff.base_delay, backoff.max_delay), (base, longest), "{}", loop_.queue);
+    }
 }

@@ -35,6 +35,9 @@ pub(super) const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 /// Service whose endpoints change all the time is thereby written once in a while and not after every answer.
 pub(super) const SLICES_DEBOUNCE: Duration = Duration::from_secs(1);
 
+/// The first backoff of slices that could not be written, as in the original.
+pub(super) const SLICES_BACKOFF: Duration = Duration::from_secs(1);
+
 /// How long a Service whose endpoints were written rests for each of them. A look at it takes time in proportion to their
 /// number, as does what every node does with each write, so changes of a large one are gathered: for 18 milliseconds from
 /// look to look at a thousand, nothing to speak of for ten. What changes after a quiet while waits for nothing. It is less

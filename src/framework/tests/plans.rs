@@ -54,7 +54,7 @@ async fn a_conflict_and_what_is_not_there_yet_are_no_errors() {
     bench.script.plans.lock().push_back(waits);
     let waits = bench.reconcile().await;
     let error = "not approved yet".to_owned();
-    let expected = Outcome::Failed { error, retry: true, quiet: true, requeue_after: None };
+    let expected = Outcome::Failed { error, retry: true, quiet: true, refused: true, requeue_after: None };
     assert_eq!(waits, expected);
     bench.worker.stats.record(&key(), &conflict, 1);
     assert_eq!((bench.worker.stats.syncs(), bench.worker.stats.errors()), (1, 0));

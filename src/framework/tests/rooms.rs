@@ -63,6 +63,56 @@ async fn a_key_that_was_tried_often_enough_is_left_alone_for_as_long_as_is_set()
     }
 }
 
+/// What the server answers to every request: a code (0: the connection breaks), and the cause that it names.
+type Answer = (u16, &'static str);
+
+/// After which delays a key is tried whose creates are answered so, until it is left alone; at most so many tries.
+async fn delays(bench: &Bench, answer: impl Fn(usize) -> Answer, most: usize) -> Vec<Duration> {
+    let (queue, mut delays) = (Arc::clone(&bench.worker.queue), Vec::new());
+    let mut last = tokio::time::Instant::now();
+    queue.add(key());
+    while delays.len() < most
+        && let Ok(Some(item)) = tokio::time::timeout(Duration::from_hours(1), queue.get()).await
+    {
+        delays.push(std::mem::replace(&mut last, tokio::time::Instant::now()).elapsed());
+        let (code, cause) = answer(delays.len());
+        let causes = serde_json::json!({ "causes": [{ "reason": cause }] });
+        let status = serde_json::json!({ "kind": "Status", "code": code, "details": causes });
+        *bench.server.0.lock() =
+            (code != 0).then(|| (code, status.to_string().into_bytes())).into_iter().collect();
+        *bench.script.plans.lock() = [Plan { steps: vec![create()], ..Plan::default() }].into();
+        bench.worker.process(item).await;
+    }
+    delays
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_given_up_for_what_is_said_of_it_alone() {
+    let bench = || {
+        let mut bench = Bench::new();
+        bench.script.heedless.store(true, std::sync::atomic::Ordering::Relaxed);
+        bench.worker.settings.tries = Some(Tries::USUAL);
+        bench
+    };
+    let refused = bench();
+    for _ in 0..2 {
+        // Its next event finds it as new.
+        let delays = delays(&refused, |_| (422, "FieldValueInvalid"), 100).await;
+        let expected = (0..15).map(|failures| Duration::from_millis(5) * 2_u32.pow(failures));
+        assert_eq!(delays[1..], expected.collect::<Vec<_>>());
+        assert_eq!(refused.worker.queue.retries(&key()), 0);
+    }
+    let tries = |answer: fn(usize) -> Answer| async move { delays(&bench(), answer, 100).await.len() };
+    // A server that cannot answer says nothing of it, and will not tell when it is back.
+    assert_eq!(tries(|_| (0, "")).await, 100, "the connection breaks");
+    assert_eq!(tries(|_| (503, "")).await, 100);
+    assert_eq!(tries(|_| (429, "")).await, 100);
+    assert_eq!(tries(|tried| (if tried <= 16 { 503 } else { 403 }, "")).await, 16 + 16);
+    // Nothing can be made there any more.
+    assert_eq!(tries(|_| (403, "NamespaceTerminating")).await, 1);
+    assert_eq!(tries(|_| (403, "")).await, 16);
+}
+
 #[tokio::test(start_paused = true)]
 async fn backoff_is_as_it_is_set() {
     let second = Duration::from_secs(1);

@@ -91,7 +91,13 @@ fn reconciles_are_counted_by_the_status_that_they_end_with() {
     let steps = plan(&view(None)).steps;
     let [Step::Write(write)] = steps.as_slice() else { panic!("{steps:?}") };
     let refused = ActionState { code: Some(403), ..write_action(write, write.to_string()) };
-    let failed = || Outcome::Failed { error: "no".into(), retry: true, quiet: false, requeue_after: None };
+    let failed = || Outcome::Failed {
+        error: "no".into(),
+        retry: true,
+        quiet: false,
+        refused: true,
+        requeue_after: None,
+    };
     for (outcome, actions) in [
         (Outcome::Done { writes: 1, requeue_after: None, cooldown: Cooldown::NONE }, &[][..]),
         (Outcome::Absent, &[]),

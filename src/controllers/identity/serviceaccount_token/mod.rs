@@ -18,7 +18,8 @@ use std::sync::Arc;
 use crate::api::core::{Secret, ServiceAccount};
 use crate::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use crate::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, RoomAdapter, wake,
+    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, RoomAdapter,
+    Tries, wake,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::Key;
@@ -35,6 +36,10 @@ const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 /// The finisher that signs claims and puts the token into the secret's data.
 pub const TOKEN_SIGNER: &str = "service-account-token";
+
+/// How often a Secret is written that is refused, as in the original. A reference to a Secret that is gone is tried as often;
+/// the original gives that up at once.
+const TRIES: Tries = Tries::retries(10);
 
 /// The registry's row.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -66,7 +71,10 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         bundle: build.root_ca.clone().unwrap_or_default(),
     };
     let references = References { accounts: accounts.lister(), secrets: secrets.lister() };
-    let settings = LoopSettings::with_workers(build.config.flags.concurrent_serviceaccount_token_syncs);
+    let settings = LoopSettings {
+        tries: Some(TRIES),
+        ..LoopSettings::with_workers(build.config.flags.concurrent_serviceaccount_token_syncs)
+    };
     Ok(Built {
         loops: vec![
             Loop {

@@ -30,7 +30,7 @@ use crate::api::kinds::{ENDPOINTS, PODS, SERVICES};
 use crate::api::pod::Pod;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
-    ObserveError, Reads, Room, RoomAdapter, wake,
+    ObserveError, Reads, Room, RoomAdapter, Tries, wake,
 };
 use crate::informer::Lister;
 use crate::model::{Failure, Key, Plan};
@@ -86,7 +86,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "endpoint",
             kind: Some(&SERVICES),
-            settings: LoopSettings::with_workers(flags.concurrent_endpoint_syncs),
+            settings: LoopSettings {
+                tries: Some(Tries::USUAL),
+                ..LoopSettings::with_workers(flags.concurrent_endpoint_syncs)
+            },
             wake_ups,
             reconcile: Arc::new(RoomAdapter::new(room)),
         }],

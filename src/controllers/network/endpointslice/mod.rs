@@ -35,7 +35,7 @@ use crate::api::kinds::{ENDPOINT_SLICES, NODES, PODS, SERVICES};
 use crate::api::pod::Pod;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
-    ObserveError, Reads, Room, RoomAdapter, wake,
+    ObserveError, QueueConfig, Reads, Room, RoomAdapter, Tries, wake,
 };
 use crate::informer::{Indexed, Lister};
 use crate::model::{Failure, Key, Plan};
@@ -121,7 +121,11 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "endpoint_slice",
             kind: Some(&SERVICES),
-            settings: LoopSettings::with_workers(flags.concurrent_service_endpoint_syncs),
+            settings: LoopSettings {
+                tries: Some(Tries::USUAL),
+                backoff: QueueConfig { base_delay: services::SLICES_BACKOFF, ..QueueConfig::default() },
+                ..LoopSettings::with_workers(flags.concurrent_service_endpoint_syncs)
+            },
             wake_ups,
             reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics)),
         }],

@@ -17,6 +17,7 @@
 //! mirrored, and those in which leader election keeps its record.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -28,7 +29,7 @@ use crate::api::indexes::BY_SERVICE;
 use crate::api::kinds::{ENDPOINT_SLICES, ENDPOINTS, SERVICES};
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
-    ObserveError, Reads, Room, RoomAdapter, wake,
+    ObserveError, QueueConfig, Reads, Room, RoomAdapter, Tries, wake,
 };
 use crate::informer::{Indexed, Lister};
 use crate::model::{Failure, Key, Plan};
@@ -46,6 +47,9 @@ use view::View;
 
 /// Our name in [`services::SLICE_MANAGED_BY`], and the original's.
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
+
+/// The longest backoff of Endpoints that could not be mirrored, as in the original.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(100);
 
 /// The EndpointSlice mirroring controller's row of the registry.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -97,7 +101,15 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "endpoint_slice_mirroring",
             kind: Some(&ENDPOINTS),
-            settings: LoopSettings::with_workers(flags.mirroring_concurrent_service_endpoint_syncs),
+            settings: LoopSettings {
+                tries: Some(Tries::USUAL),
+                backoff: QueueConfig {
+                    base_delay: services::SLICES_BACKOFF,
+                    max_delay: LONGEST_BACKOFF,
+                    ..QueueConfig::default()
+                },
+                ..LoopSettings::with_workers(flags.mirroring_concurrent_service_endpoint_syncs)
+            },
             wake_ups,
             reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics)),
         }],

@@ -25,7 +25,7 @@ use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::api::networking::ServiceCidr;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
-    Observation, ObserveError, Reads, Room, RoomAdapter,
+    Observation, ObserveError, Reads, Room, RoomAdapter, Tries,
 };
 use crate::informer::{Delta, Lister};
 use crate::model::{Failure, Key, Plan};
@@ -83,7 +83,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "ipaddresses",
             kind: Some(&SERVICE_CIDRS),
-            settings: LoopSettings { workers: WORKERS, ..LoopSettings::default() },
+            settings: LoopSettings { workers: WORKERS, tries: Some(Tries::USUAL), ..LoopSettings::default() },
             wake_ups,
             reconcile: Arc::new(RoomAdapter::new(room)),
         }],

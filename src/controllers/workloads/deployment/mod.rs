@@ -27,7 +27,7 @@ use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use crate::api::pod::Pod;
 use crate::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
-    Observation, ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
+    Observation, ObserveError, Reads, Room, RoomAdapter, Selecting, Tries, wake,
 };
 use crate::informer::{Delta, Indexed, Lister};
 use crate::model::{Failure, Key, Plan};
@@ -86,7 +86,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "deployment",
             kind: Some(&DEPLOYMENTS),
-            settings: LoopSettings::with_workers(build.config.flags.concurrent_deployment_syncs),
+            settings: LoopSettings {
+                tries: Some(Tries::USUAL),
+                ..LoopSettings::with_workers(build.config.flags.concurrent_deployment_syncs)
+            },
             wake_ups,
             reconcile: Arc::new(RoomAdapter::new(room)),
         }],

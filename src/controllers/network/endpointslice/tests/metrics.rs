@@ -69,7 +69,16 @@ fn services_are_counted_as_long_as_they_are_there() {
     first.ended(&Key::new("default", "web"), ended(&Outcome::Waiting(&PODS), &[]));
     first.ended(
         &Key::new("default", "web"),
-        ended(&Outcome::Failed { error: "no".into(), retry: true, quiet: false, requeue_after: None }, &[]),
+        ended(
+            &Outcome::Failed {
+                error: "no".into(),
+                retry: true,
+                quiet: false,
+                refused: true,
+                requeue_after: None,
+            },
+            &[],
+        ),
     );
     let preferring = "{topology=\"Disabled\",traffic_distribution=\"PreferClose\"}";
     let counted = [
