@@ -31,6 +31,8 @@ pub(super) struct Freshness {
     queue: Arc<WorkQueue<Key>>,
     /// Reads what a controller's own role may not list; never writes.
     observer: ApiClient,
+    /// For how long a key waits at most, see [`LoopSettings::longest_wait`](super::LoopSettings::longest_wait).
+    pub(super) longest_wait: Option<Duration>,
     waiting: Mutex<HashMap<Key, WaitingKey>>,
     /// The live reads that are under way, and the keys to queue when they have ended.
     reads: Mutex<HashMap<(&'static Kind, Key), Vec<Key>>>,
@@ -73,14 +75,27 @@ impl Freshness {
         queue: Arc<WorkQueue<Key>>,
         observer: ApiClient,
     ) -> Self {
-        Self { caches, expectations, queue, observer, waiting: Mutex::default(), reads: Mutex::default() }
+        Self {
+            caches,
+            expectations,
+            queue,
+            observer,
+            longest_wait: None,
+            waiting: Mutex::default(),
+            reads: Mutex::default(),
+        }
     }
 
     /// Whether `key` has to wait for what is expected of `expecting`, and for the cache of which kind: it is queued when that
     /// has seen the last writes. An error means that a live read failed.
     pub(super) async fn hold(&self, expecting: &Key, key: &Key) -> Result<Option<&'static Kind>, ApiError> {
         loop {
-            match self.expectations.check(expecting, &self.caches) {
+            let readiness = match self.expectations.check(expecting, &self.caches) {
+                Readiness::Ready => Readiness::Ready,
+                _ if self.is_over(expecting, key) => Readiness::Ready,
+                readiness => readiness,
+            };
+            match readiness {
                 Readiness::Ready => {
                     self.expectations.met(expecting);
                     self.waiting.lock().remove(key);
@@ -101,6 +116,18 @@ impl Freshness {
                 }
             }
         }
+    }
+
+    /// Whether `key` has waited for as long as it waits at most. If not, it is queued when it has.
+    fn is_over(&self, expecting: &Key, key: &Key) -> bool {
+        let Some(longest) = self.longest_wait else { return false };
+        let left = longest.saturating_sub(self.expectations.waited(expecting));
+        if left.is_zero() {
+            tracing::warn!(object = %key, "the caches have not shown what was written; it is waited for no longer");
+            return true;
+        }
+        self.queue.add_after(key.clone(), left);
+        false
     }
 
     /// The key, if it waited when it was looked at last.

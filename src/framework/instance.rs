@@ -425,12 +425,13 @@ impl Instance {
             let objects = handles.store(kind, None);
             self.resyncs.push(Resync { period, objects, queue: Arc::clone(&queue) });
         }
-        let freshness = Freshness::new(
+        let mut freshness = Freshness::new(
             Caches::new(each.kind, handles.stores()),
             runtime.expectations.of(self.name, each.queue),
             Arc::clone(&queue),
             runtime.observer.clone(),
         );
+        freshness.longest_wait = settings.longest_wait;
         let worker = Arc::new(Worker {
             controller: self.name,
             queue_name: each.queue,

@@ -21,6 +21,9 @@ pub struct LoopSettings {
     /// How often a key is tried that the API server refuses each time; without end if `None`. While the server does not answer,
     /// no key is given up: that says nothing about it, and no change need come when it is over.
     pub tries: Option<Tries>,
+    /// For how long a key waits for caches to show what was written for it, at most; without end if `None`. With an end, a watch
+    /// that stalls makes duplicates: only where a feature gate asks for that.
+    pub longest_wait: Option<Duration>,
     /// How fast the controller may ask, compared with others. The fastest of its loops counts.
     pub qps_factor: QpsFactor,
     /// Keys that are queued when the loop starts: for loops that follow no object.
@@ -66,6 +69,7 @@ impl Default for LoopSettings {
             resync: None,
             backoff: QueueConfig::default(),
             tries: None,
+            longest_wait: None,
             qps_factor: QpsFactor::ONE,
             seeds: Vec::new(),
         }

@@ -42,6 +42,37 @@ async fn what_an_aborted_reconcile_may_have_written_is_found_by_the_next_instanc
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_key_waits_for_its_caches_without_end_unless_an_end_is_set() {
+    let five = Duration::from_mins(5);
+    for (code, longest_wait) in [(201, None), (201, Some(five)), (0, None), (0, Some(five))] {
+        let mut bench = Bench::new();
+        bench.worker.freshness.longest_wait = longest_wait;
+        bench.script.heedless.store(true, Ordering::Relaxed);
+        for _ in 0..2 {
+            bench.plan(vec![create()]);
+        }
+        if code != 0 {
+            bench.server.answer(code, pod("5"));
+        }
+        // Where the answer is lost, so are those of the live reads that follow.
+        let began = tokio::time::Instant::now();
+        let queue = Arc::clone(&bench.worker.queue);
+        for most in [1, 2] {
+            // Something happens; the second time it is too early.
+            queue.add(key());
+            while bench.script.asked.lock().len() < most
+                && let Ok(Some(item)) = tokio::time::timeout(five * 100, queue.get()).await
+                && began.elapsed() < five * 200
+            {
+                bench.worker.process(item).await;
+            }
+        }
+        let planned = (bench.script.asked.lock().len() == 2).then(|| began.elapsed());
+        assert_eq!(planned.map(|at| at.as_secs()), longest_wait.map(|at| at.as_secs()), "{code}");
+    }
+}
+
 /// Creates something for each key, and then has nothing left to do.
 #[derive(Default)]
 struct Once {

@@ -14,6 +14,8 @@ pub use table::TABLE;
 use super::composite::ComponentSettings;
 use super::error::{OptionError, OptionWarning, nearest};
 use super::value::parse_bool;
+#[cfg(test)]
+use super::value::{FlagValue as _, Repetition};
 use super::versions::{COMPONENT, CURRENT, MinorVersion};
 
 const FLAG: &str = "feature-gates";
@@ -108,6 +110,21 @@ impl FeatureGates {
             switched_off: Arc::default(),
             version,
         }
+    }
+
+    /// As `--feature-gates` sets them in a release of this minor number. For tests.
+    ///
+    /// # Panics
+    /// They cannot be set so.
+    #[cfg(test)]
+    pub(crate) fn set(settings: &str, minor: u16) -> Self {
+        let (mut errors, mut read) = (Vec::new(), ComponentSettings::default());
+        if !settings.is_empty() {
+            read.set(settings, Repetition::First).unwrap();
+        }
+        let gates = Self::complete(&read, MinorVersion { major: 1, minor }, &mut errors, &mut Vec::new());
+        assert_eq!(errors, [], "{settings}");
+        gates
     }
 
     /// Whether a feature is on; `false` for an unknown one.

@@ -26,6 +26,7 @@
 //! the ReplicaSet itself before an adoption.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -53,6 +54,10 @@ use view::{Gates, View};
 
 /// What this room keeps at its number of pods.
 const KIND: &Kind = &REPLICA_SETS;
+
+/// For how long a ReplicaSet waits for its pods to be seen where `StaleControllerConsistencyReplicaSet` is off, as in the
+/// original.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
 /// The ReplicaSet controller's row of the registry.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -88,6 +93,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         deletion_cost: (build.gate)("PodDeletionCost"),
         terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas"),
     };
+    let waits_without_end = (build.gate)("StaleControllerConsistencyReplicaSet");
     let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
     let room = Controller {
         replica_sets: replica_sets.lister(),
@@ -99,7 +105,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "replicaset",
             kind: Some(&REPLICA_SETS),
-            settings: LoopSettings::with_workers(build.config.flags.concurrent_replicaset_syncs),
+            settings: LoopSettings {
+                longest_wait: (!waits_without_end).then_some(LONGEST_WAIT),
+                ..LoopSettings::with_workers(build.config.flags.concurrent_replicaset_syncs)
+            },
             wake_ups,
             reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics)),
         }],

@@ -3,7 +3,7 @@
 use super::*;
 use crate::executor::Finishers;
 use crate::framework::{CacheSource, Pass, Reads};
-use crate::options::Config;
+use crate::options::{Config, FeatureGates};
 
 mod bytes;
 mod cluster;
@@ -41,12 +41,36 @@ fn it_builds_and_watches_what_it_reads() {
     assert_eq!((work.queue, work.settings.workers), ("replicaset", 5));
     let watched: Vec<String> = work.wake_ups.iter().map(|watch| watch.kind.to_string()).collect();
     assert_eq!(watched, ["replicasets.apps", "pods"]);
-    assert_eq!(*asked.lock().unwrap(), ["PodDeletionCost", "DeploymentReplicaSetTerminatingReplicas"]);
+    assert_eq!(
+        *asked.lock().unwrap(),
+        [
+            "PodDeletionCost",
+            "DeploymentReplicaSetTerminatingReplicas",
+            "StaleControllerConsistencyReplicaSet"
+        ]
+    );
     let key = Key::new("default", "web");
     let pass = || work.reconcile.plan(&key, &[], &Reads::default(), fixtures::now()).unwrap();
     assert!(matches!(pass(), Pass::Nothing));
     bench.add(&fixtures::replica_set(|_| {}));
     assert!(matches!(pass(), Pass::Plan(plan, _) if !plan.is_empty()));
+}
+
+#[test]
+fn it_waits_for_its_pods_to_be_seen_without_end_unless_the_gate_says_otherwise() {
+    let five = Some(Duration::from_mins(5));
+    for (gates, minor, longest_wait) in [
+        ("", 36, None),
+        ("StaleControllerConsistencyReplicaSet=true", 36, None),
+        ("StaleControllerConsistencyReplicaSet=false", 36, five),
+        ("StaleControllerConsistencyDaemonSet=false", 36, None),
+        // It was not there yet.
+        ("", 35, five),
+    ] {
+        let config = Config { gates: FeatureGates::set(gates, minor), ..Config::default() };
+        let built = crate::framework::rig::Rig::new(config).build(build).unwrap();
+        assert_eq!(built.loops[0].settings.longest_wait, longest_wait, "{gates}");
+    }
 }
 
 #[test]
