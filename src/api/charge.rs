@@ -97,6 +97,69 @@ pub struct PodCharge {
     pub asks: bool,
     /// Whether it wants to be near to, or far from, pods of other namespaces.
     pub crosses_namespaces: bool,
+    /// What is asked for and allowed where features are off, if that is something else.
+    pub without: Option<Box<Without>>,
+}
+
+/// What is asked for by other rules than all: of most pods the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Without([Sums; 3]);
+
+/// What is asked for and what is allowed, of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Sums {
+    requests: Amounts,
+    limits: Amounts,
+}
+
+#[cfg(test)]
+impl From<[(Amounts, Amounts); 3]> for Without {
+    fn from(sums: [(Amounts, Amounts); 3]) -> Self {
+        Self(sums.map(|(requests, limits)| Sums { requests, limits }))
+    }
+}
+
+/// Which features decide about what a pod is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChargeRules {
+    /// `PodLevelResources`: what is said of the pod as a whole counts.
+    pub pod_level: bool,
+    /// `InPlacePodVerticalScaling`: what containers have counts, beside what they should have.
+    pub in_place: bool,
+}
+
+impl ChargeRules {
+    /// All of them.
+    pub const ALL: Self = Self { pod_level: true, in_place: true };
+    /// The others, in the order of [`Without`].
+    const OTHERS: [Self; 3] = [
+        Self { pod_level: false, in_place: true },
+        Self { pod_level: true, in_place: false },
+        Self { pod_level: false, in_place: false },
+    ];
+}
+
+impl Default for ChargeRules {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl PodCharge {
+    /// What is asked for by these rules.
+    pub fn requests(&self, rules: ChargeRules) -> &Amounts {
+        self.without(rules).map_or(&self.requests, |sums| &sums.requests)
+    }
+
+    /// What is allowed by these rules.
+    pub fn limits(&self, rules: ChargeRules) -> &Amounts {
+        self.without(rules).map_or(&self.limits, |sums| &sums.limits)
+    }
+
+    fn without(&self, rules: ChargeRules) -> Option<&Sums> {
+        let at = ChargeRules::OTHERS.iter().position(|other| *other == rules)?;
+        self.without.as_ref().map(|without| &without.0[at])
+    }
 }
 
 /// Amounts by resource.
@@ -189,9 +252,11 @@ impl Amounts {
         self.merge(other, |held, amount| Some(held.map_or(amount, |held| held.or_more(amount))));
     }
 
-    /// Adds to what is there already.
+    /// Adds to what is there already, and is something.
     fn add_to_held(&mut self, other: &Self) {
-        self.merge(other, |held, amount| held.map(|held| held.plus(amount)));
+        self.merge(other, |held, amount| {
+            held.filter(|held| held.is_positive()).map(|held| held.plus(amount))
+        });
     }
 
     /// Replaces what may be set for a pod as a whole (KEP-2837).
@@ -252,11 +317,11 @@ impl Resources {
 impl ChargedPod {
     fn charge(&self) -> PodCharge {
         let spec = &self.spec;
-        let mut limits = self.sum(Side::Limits);
-        limits.0.retain(|(resource, _)| matches!(resource.as_str(), "cpu" | "memory" | "ephemeral-storage"));
+        let Sums { requests, limits } = self.sums(ChargeRules::ALL);
         PodCharge {
-            requests: self.sum(Side::Requests).finished(),
-            limits: limits.finished(),
+            without: self.without(&requests, &limits),
+            requests,
+            limits,
             priority_class: spec.priority_class_name.clone(),
             terminating: spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0),
             asks: self.asks(),
@@ -265,17 +330,35 @@ impl ChargedPod {
         }
     }
 
+    fn sums(&self, rules: ChargeRules) -> Sums {
+        let mut limits = self.sum(Side::Limits, rules);
+        limits.0.retain(|(resource, _)| matches!(resource.as_str(), "cpu" | "memory" | "ephemeral-storage"));
+        Sums { requests: self.sum(Side::Requests, rules).finished(), limits: limits.finished() }
+    }
+
+    /// What comes of the other rules, unless these are the same.
+    fn without(&self, requests: &Amounts, limits: &Amounts) -> Option<Box<Without>> {
+        let is_whole = !self.spec.resources.requests.is_empty() || !self.spec.resources.limits.is_empty();
+        let mut statuses = self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
+        if !is_whole && statuses.all(|status| status.resources.is_none()) {
+            return None;
+        }
+        let others = ChargeRules::OTHERS.map(|rules| self.sums(rules));
+        let differs = |sums: &Sums| (&sums.requests, &sums.limits) != (requests, limits);
+        others.iter().any(differs).then(|| Box::new(Without(others)))
+    }
+
     /// Containers run together, and beside the sidecars; an init container runs alone, beside the sidecars before it.
-    fn sum(&self, side: Side) -> Amounts {
+    fn sum(&self, side: Side, rules: ChargeRules) -> Amounts {
         let spec = &self.spec;
         let mut total = Amounts::default();
         for container in &spec.containers {
-            total.add(&self.amounts(container, &self.status.container_statuses, side));
+            total.add(&self.amounts(container, &self.status.container_statuses, side, rules));
         }
         let (mut sidecars, mut starting) = (Amounts::default(), Amounts::default());
         for container in &spec.init_containers {
             if container.restart_policy == "Always" {
-                let amounts = self.amounts(container, &self.status.init_container_statuses, side);
+                let amounts = self.amounts(container, &self.status.init_container_statuses, side, rules);
                 total.add(&amounts);
                 sidecars.add(&amounts);
                 starting.raise(&sidecars);
@@ -286,11 +369,13 @@ impl ChargedPod {
             }
         }
         total.raise(&starting);
-        total.replace_at_pod_level(&Amounts::from(spec.resources.side(side)));
+        if rules.pod_level {
+            total.replace_at_pod_level(&Amounts::from(spec.resources.side(side)));
+        }
         let overhead = Amounts::from(&spec.overhead);
         match side {
             Side::Requests => total.add(&overhead),
-            // What is not limited stays so.
+            // What is not limited stays so; a limit of zero is none.
             Side::Limits => total.add_to_held(&overhead),
         }
         total
@@ -298,8 +383,17 @@ impl ChargedPod {
 
     /// While a container is being resized, the most of what it should have, has and was given; what it should have does
     /// not count if that can't be.
-    fn amounts(&self, container: &ChargedContainer, statuses: &[Status], side: Side) -> Amounts {
+    fn amounts(
+        &self,
+        container: &ChargedContainer,
+        statuses: &[Status],
+        side: Side,
+        rules: ChargeRules,
+    ) -> Amounts {
         let wanted = Amounts::from(container.resources.side(side));
+        if !rules.in_place {
+            return wanted;
+        }
         let status = statuses.iter().find(|status| status.name == container.name);
         let Some((status, resources)) = status.and_then(|held| Some((held, held.resources.as_ref()?))) else {
             return wanted;

@@ -134,6 +134,45 @@ fn of_init_containers_only_sidecars_are_resized() {
 }
 
 #[test]
+fn overhead_is_added_to_requests_of_nothing_and_not_to_limits_of_nothing() {
+    let mut pod =
+        pod(vec![container("c", &[("cpu", "0"), ("memory", "0")], &[("cpu", "0"), ("memory", "1Gi")])]);
+    pod.spec.overhead = quantities(&[("cpu", "10m"), ("memory", "1Mi")]);
+    assert_charged(&pod, &[("cpu", "10m"), ("memory", "1Mi")], &[("cpu", "0"), ("memory", "1025Mi")]);
+}
+
+#[test]
+fn features_that_are_off_charge_nothing() {
+    let charged = |pod: &ChargedPod| {
+        let charge = cached(pod);
+        let of = |amounts: &Amounts| amounts.of("cpu").to_string();
+        [(true, true), (false, true), (true, false), (false, false)].map(|(pod_level, in_place)| {
+            let rules = ChargeRules { pod_level, in_place };
+            (of(charge.requests(rules)), of(charge.limits(rules)))
+        })
+    };
+    let of =
+        |amounts: [(&str, &str); 4]| amounts.map(|(asked, allowed)| (asked.to_owned(), allowed.to_owned()));
+    let cpu = |amount: &'static str| [("cpu", amount)];
+    let plain = || pod(vec![container("c", &cpu("3"), &cpu("5"))]);
+    assert_eq!(charged(&plain()), of([("3", "5"); 4]));
+    assert_eq!(cached(&plain()).without, None, "it costs nothing where it makes no difference");
+    let resized = || {
+        let mut pod = plain();
+        let has = resources(&cpu("7"), &cpu("9"));
+        pod.status.container_statuses = vec![status("c", &cpu("1"), Some(has))];
+        pod
+    };
+    assert_eq!(charged(&resized()), of([("7", "9"), ("7", "9"), ("3", "5"), ("3", "5")]));
+    let mut settled = plain();
+    settled.status.container_statuses = vec![status("c", &cpu("3"), Some(resources(&cpu("3"), &cpu("5"))))];
+    assert_eq!(cached(&settled).without, None);
+    let mut whole = resized();
+    whole.spec.resources = resources(&cpu("8"), &cpu("8"));
+    assert_eq!(charged(&whole), of([("8", "8"), ("7", "9"), ("8", "8"), ("3", "5")]));
+}
+
+#[test]
 fn what_scopes_tell_pods_apart_by() {
     let charge = |change: &dyn Fn(&mut ChargedPod)| {
         let mut pod = pod(vec![container("c", &[], &[])]);

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use super::PRIMARY;
 use super::measure::{Measured, Resource, measures};
 use super::memory::Recounts;
 use super::plan::{same_amounts, storage, takes, volume_attributes_classes};
+use super::{Gates, PRIMARY};
 use crate::api::Kind;
-use crate::api::charge::Amounts;
+use crate::api::charge::{Amounts, ChargeRules};
 use crate::api::core::Service;
 use crate::api::kinds::{DEVICE_CLASSES, RESOURCE_CLAIMS};
 use crate::api::pod::Pod;
@@ -95,21 +95,21 @@ fn freed<T: crate::api::Object>(
 }
 
 /// Pods that are gone or have ended, ask for less, or come into other scopes.
-pub(super) fn of_pods(quotas: Lister<ResourceQuota>) -> KeyMap {
-    freed::<Pod>(quotas, Measured::Pods, |old, new| {
+pub(super) fn of_pods(quotas: Lister<ResourceQuota>, gates: Gates) -> KeyMap {
+    freed::<Pod>(quotas, Measured::Pods, move |old, new| {
         let is_end = !old.is_finished() && new.is_finished();
-        is_end || !old.charge.is_same(&new.charge) && charges_less(old, new)
+        is_end || !old.charge.is_same(&new.charge) && charges_less(old, new, gates.charge)
     })
 }
 
-fn charges_less(old: &Pod, new: &Pod) -> bool {
+fn charges_less(old: &Pod, new: &Pod, rules: ChargeRules) -> bool {
     let scopes = |pod: &Pod| (pod.charge.terminating, pod.charge.asks, pod.charge.crosses_namespaces);
     let less =
         |old: &Amounts, new: &Amounts| old.iter().any(|(resource, amount)| amount.exceeds(new.of(resource)));
     scopes(old) != scopes(new)
         || old.charge.priority_class != new.charge.priority_class
-        || less(&old.charge.requests, &new.charge.requests)
-        || less(&old.charge.limits, &new.charge.limits)
+        || less(old.charge.requests(rules), new.charge.requests(rules))
+        || less(old.charge.limits(rules), new.charge.limits(rules))
 }
 
 /// Services that are gone or take less.
@@ -121,9 +121,9 @@ pub(super) fn of_services(quotas: Lister<ResourceQuota>) -> KeyMap {
 }
 
 /// Claims on volumes that are gone, ask for less, or come into other classes.
-pub(super) fn of_volume_claims(quotas: Lister<ResourceQuota>) -> KeyMap {
-    freed::<PersistentVolumeClaim>(quotas, Measured::VolumeClaims, |old, new| {
-        storage(old).exceeds(storage(new))
+pub(super) fn of_volume_claims(quotas: Lister<ResourceQuota>, gates: Gates) -> KeyMap {
+    freed::<PersistentVolumeClaim>(quotas, Measured::VolumeClaims, move |old, new| {
+        storage(old, gates).exceeds(storage(new, gates))
             || super::plan::storage_class(old) != super::plan::storage_class(new)
             || volume_attributes_classes(old) != volume_attributes_classes(new)
     })

@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::api::charge::ChargeRules;
 use crate::api::core::Service;
 use crate::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES};
 use crate::api::pod::Pod;
@@ -89,6 +90,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let claims = build.watch::<PersistentVolumeClaim>(&PERSISTENT_VOLUME_CLAIMS);
     let recounts = Recounts::default();
     let others = Others::new(quotas.lister(), recounts.clone());
+    let gates = Gates::read(build.gate);
     let counter = Arc::new(Counter {
         quotas: quotas.lister(),
         pods: pods.lister(),
@@ -96,7 +98,7 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         claims: claims.lister(),
         watches: (build.dynamic)(Arc::new(others)),
         recounts: recounts.clone(),
-        extended: (build.gate)("DRAExtendedResource"),
+        gates,
     });
     let each = |queue, priority, resync, mut wake_ups: Vec<WakeUp>| {
         wake_ups.push(quotas.wakes(keys::of_quotas(priority, quotas.lister(), recounts.clone())));
@@ -113,9 +115,9 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         }
     };
     let counted = vec![
-        pods.wakes(recounts.noting(keys::of_pods(quotas.lister()))),
+        pods.wakes(recounts.noting(keys::of_pods(quotas.lister(), gates))),
         services.wakes(recounts.noting(keys::of_services(quotas.lister()))),
-        claims.wakes(recounts.noting(keys::of_volume_claims(quotas.lister()))),
+        claims.wakes(recounts.noting(keys::of_volume_claims(quotas.lister(), gates))),
     ];
     let period = flags.resource_quota_sync_period;
     let resync = (!period.is_zero()).then_some(period);
@@ -135,8 +137,47 @@ struct Counter {
     claims: Lister<PersistentVolumeClaim>,
     watches: Arc<DynamicWatches>,
     recounts: Recounts,
-    /// `DRAExtendedResource`: whether devices count as extended resources.
+    gates: Gates,
+}
+
+/// What counts only where a feature is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "features that have nothing to do with each other")]
+struct Gates {
+    /// `DynamicResourceAllocation`: devices.
+    devices: bool,
+    /// `DRAExtendedResource`: devices as extended resources.
     extended: bool,
+    /// `VolumeAttributesClass`: the scope of that name.
+    attributes_classes: bool,
+    /// `RecoverVolumeExpansionFailure`: what was set aside for a claim that is being resized.
+    set_aside: bool,
+    /// What pods are charged.
+    charge: ChargeRules,
+}
+
+impl Gates {
+    /// By the names of the gates.
+    fn read(gate: &dyn Fn(&str) -> bool) -> Self {
+        Self {
+            devices: gate("DynamicResourceAllocation"),
+            extended: gate("DRAExtendedResource"),
+            attributes_classes: gate("VolumeAttributesClass"),
+            set_aside: gate("RecoverVolumeExpansionFailure"),
+            charge: ChargeRules {
+                pod_level: gate("PodLevelResources"),
+                in_place: gate("InPlacePodVerticalScaling"),
+            },
+        }
+    }
+}
+
+impl Default for Gates {
+    /// All features are on.
+    fn default() -> Self {
+        let charge = ChargeRules::ALL;
+        Self { devices: true, extended: true, attributes_classes: true, set_aside: true, charge }
+    }
 }
 
 /// The room of one loop.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Counter;
 use super::measure::{Measure, Resource, measures};
 use super::memory::Recount;
+use super::{Counter, Gates};
 use crate::api::core::Service;
 use crate::api::kinds::{DEVICE_CLASSES, RESOURCE_CLAIMS};
 use crate::api::pod::Pod;
@@ -26,8 +26,8 @@ pub(super) struct View {
     pub(super) devices: Known<Devices>,
     /// Numbers of objects, by the names in `spec.hard` that count them.
     pub(super) objects: BTreeMap<Str, Known<usize>>,
-    /// Whether devices count as extended resources.
-    pub(super) extended: bool,
+    /// Which features are on.
+    pub(super) gates: Gates,
     /// Whether it is to be counted for a change. If it is late, it is looked at because it said something new after it was
     /// counted: what admission has charged may not be stored yet.
     pub(super) recount: Option<Recount>,
@@ -56,7 +56,7 @@ pub(super) struct Devices {
 pub(super) fn observe(counter: &Counter, key: &Key) -> Option<View> {
     let recount = counter.recounts.of(key);
     let quota = counter.quotas.get(key)?;
-    let mut view = View { quota: Arc::clone(&quota), extended: counter.extended, recount, ..View::default() };
+    let mut view = View { quota: Arc::clone(&quota), gates: counter.gates, recount, ..View::default() };
     let namespace = &key.namespace;
     let all = |name| measures(name).into_iter();
     let counted: Vec<(&Str, Measure<'_>)> =

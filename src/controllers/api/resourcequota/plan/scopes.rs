@@ -3,26 +3,31 @@
 
 use std::collections::BTreeSet;
 
+use super::super::view::View;
 use crate::api::pod::Pod;
 use crate::api::quota::{ResourceQuota, ScopeRequirement};
 use crate::api::storage::PersistentVolumeClaim;
 use crate::wire::Str;
 
 /// The scopes of a quota.
-pub(super) struct Scopes<'a>(&'a ResourceQuota);
+pub(super) struct Scopes<'a> {
+    quota: &'a ResourceQuota,
+    /// Whether `VolumeAttributesClass` is one.
+    attributes_classes: bool,
+}
 
 impl<'a> Scopes<'a> {
-    pub(super) fn of(quota: &'a ResourceQuota) -> Self {
-        Self(quota)
+    pub(super) fn of(view: &'a View) -> Self {
+        Self { quota: &view.quota, attributes_classes: view.gates.attributes_classes }
     }
 
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.spec.scopes.is_empty() && self.requirements().next().is_none()
+        self.quota.spec.scopes.is_empty() && self.requirements().next().is_none()
     }
 
     fn requirements(&self) -> impl Iterator<Item = &'a ScopeRequirement> {
-        self.0.spec.scope_selector.iter().flat_map(|selector| &selector.match_expressions)
+        self.quota.spec.scope_selector.iter().flat_map(|selector| &selector.match_expressions)
     }
 
     pub(super) fn hold_pod(&self, pod: &Pod) -> bool {
@@ -45,12 +50,14 @@ impl<'a> Scopes<'a> {
     pub(super) fn hold_volume_claim(&self, claim: &PersistentVolumeClaim) -> bool {
         let classes = volume_attributes_classes(claim);
         self.hold(|scope, operator, values| {
-            scope == "VolumeAttributesClass" && is_selected(&classes, operator, values)
+            self.attributes_classes
+                && scope == "VolumeAttributesClass"
+                && is_selected(&classes, operator, values)
         })
     }
 
     fn hold(&self, is_in: impl Fn(&str, &str, &[Str]) -> bool) -> bool {
-        self.0.spec.scopes.iter().all(|scope| is_in(scope, "Exists", &[]))
+        self.quota.spec.scopes.iter().all(|scope| is_in(scope, "Exists", &[]))
             && self.requirements().all(|held| is_in(&held.scope_name, &held.operator, &held.values))
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::super::Gates;
 use super::super::measure::Measure;
 use super::super::view::{Devices, Known, View};
 use super::scopes::Scopes;
@@ -50,7 +51,7 @@ pub(super) struct Usage<'a> {
 
 impl<'a> Usage<'a> {
     pub(super) fn of(view: &'a View, now: Timestamp) -> Self {
-        let scopes = Scopes::of(&view.quota);
+        let scopes = Scopes::of(view);
         let has_scopes = !scopes.is_empty();
         let pods: Vec<&Pod> =
             view.pods.iter().map(AsRef::as_ref).filter(|pod| !has_scopes || scopes.hold_pod(pod)).collect();
@@ -88,6 +89,7 @@ impl<'a> Usage<'a> {
     }
 
     fn measure(&self, name: &str, measure: Measure<'_>) -> Count {
+        let gates = self.view.gates;
         let total = match measure {
             Measure::Objects(_) => return self.objects(name),
             Measure::DeviceClaims
@@ -97,14 +99,16 @@ impl<'a> Usage<'a> {
             Measure::PodObjects => number(self.pods.len()),
             Measure::Pods => number(self.running.len()),
             Measure::Requests(resource) => {
-                sum(self.running.iter().map(|pod| pod.charge.requests.of(resource)))
+                sum(self.running.iter().map(|pod| pod.charge.requests(gates.charge).of(resource)))
             }
-            Measure::Limits(resource) => sum(self.running.iter().map(|pod| pod.charge.limits.of(resource))),
+            Measure::Limits(resource) => {
+                sum(self.running.iter().map(|pod| pod.charge.limits(gates.charge).of(resource)))
+            }
             Measure::Services => number(self.services().count()),
             Measure::LoadBalancers => number(self.services().map(|held| takes(held).load_balancers).sum()),
             Measure::NodePorts => number(self.services().map(|held| takes(held).node_ports).sum()),
             Measure::VolumeClaims(class) => number(self.volume_claims(class).count()),
-            Measure::Storage(class) => sum(self.volume_claims(class).map(storage)),
+            Measure::Storage(class) => sum(self.volume_claims(class).map(|claim| storage(claim, gates))),
         };
         Count::Total(total)
     }
@@ -135,9 +139,11 @@ impl<'a> Usage<'a> {
 
     fn devices(&self, measure: Measure<'_>) -> Count {
         let as_requests = matches!(measure, Measure::RequestedDevices(_) | Measure::ExtendedDevices(_));
+        let gates = self.view.gates;
         let devices = match &self.view.devices {
+            _ if matches!(measure, Measure::Devices(_)) && !gates.devices => return Count::Unknown,
             Known::NotServed => return Count::NotServed,
-            _ if as_requests && !self.view.extended => return Count::NotServed,
+            _ if as_requests && !gates.extended => return Count::NotServed,
             Known::NotYet => return Count::NotYet,
             // They know no scopes.
             Known::Yes(_) if self.has_scopes => return Count::Total(Quantity::ZERO),
@@ -149,29 +155,29 @@ impl<'a> Usage<'a> {
         })
     }
 
-    /// What pods ask for as an extended resource the scheduler claims for them as devices: it is the same.
+    /// What pods ask for as an extended resource the scheduler claims for them as devices: it is the same. It makes one claim
+    /// for a pod, and names it in the pod's status, which no user writes. What else says that it was made so lies.
     fn counted_twice(&self, measures: &[Measure<'_>]) -> Quantity {
         let ([Measure::Requests(resource), asked], Known::Yes(devices)) = (measures, &self.view.devices)
         else {
             return Quantity::ZERO;
         };
-        if self.has_scopes || !self.view.extended {
+        if self.has_scopes || !self.view.gates.extended {
             return Quantity::ZERO;
         }
-        let mut by_pod: BTreeMap<&Uid, Quantity> = BTreeMap::new();
+        let mut by_pod: BTreeMap<&Uid, Vec<&ResourceClaim>> = BTreeMap::new();
         for claim in &devices.claims {
             let is_made = claim.metadata.annotations.get(MADE_FOR_POD).is_some_and(|value| *value == "true");
             if let Some(owner) = claim.metadata.controller().filter(|owner| is_made && owner.kind == "Pod") {
-                let held = by_pod.entry(&owner.uid).or_default();
-                *held = held.plus(devices.asked(claim, *asked));
+                by_pod.entry(&owner.uid).or_default().push(claim);
             }
         }
         if by_pod.is_empty() {
             return Quantity::ZERO;
         }
         sum(self.running.iter().filter_map(|pod| {
-            let claimed = by_pod.get(&pod.metadata.uid)?;
-            Some(pod.charge.requests.of(resource).or_less(*claimed))
+            let claimed = devices.asked(made_for(pod, by_pod.get(&pod.metadata.uid)?)?, *asked);
+            Some(pod.charge.requests(self.view.gates.charge).of(resource).or_less(claimed))
         }))
     }
 }
@@ -186,6 +192,17 @@ impl Devices {
         };
         sum(claim.spec.devices.requests.iter().map(|request| Quantity::count(most(request, counts))))
     }
+}
+
+/// The claim that the scheduler has made for a pod, of those that say so: the one that the pod's status names, or, before it
+/// names one, the first of those whose owner is of the pod's name.
+fn made_for<'a>(pod: &Pod, claims: &[&'a ResourceClaim]) -> Option<&'a ResourceClaim> {
+    let told = pod.status.extended_resource_claim_status.as_ref().map(|status| &status.resource_claim_name);
+    let is_made = |claim: &&ResourceClaim| {
+        claim.metadata.controller().is_some_and(|owner| owner.name == pod.metadata.name)
+            && told.is_none_or(|name| claim.metadata.name == *name)
+    };
+    claims.iter().copied().filter(is_made).min_by(|a, b| a.metadata.name.cmp(&b.metadata.name))
 }
 
 /// The most devices that a request may come to, of the classes that count.
@@ -242,10 +259,11 @@ pub(in super::super) fn storage_class(claim: &PersistentVolumeClaim) -> &str {
 }
 
 /// The bytes that a volume claim asks for, or was set aside for it while it is being resized, if that is more.
-pub(in super::super) fn storage(claim: &PersistentVolumeClaim) -> Quantity {
+pub(in super::super) fn storage(claim: &PersistentVolumeClaim, gates: Gates) -> Quantity {
     let amount = |text: &Str| text.parse::<Quantity>().ok().map(Quantity::rounded_up);
     let asked = claim.spec.resources.requests.get("storage").and_then(amount);
-    let set_aside = claim.status.allocated_resources.get("storage").and_then(amount);
+    let set_aside =
+        claim.status.allocated_resources.get("storage").filter(|_| gates.set_aside).and_then(amount);
     asked.map_or(Quantity::ZERO, |asked| asked.or_more(set_aside.unwrap_or(Quantity::ZERO)))
 }
 

@@ -1,9 +1,15 @@
 //! What each name in `spec.hard` counts. The amounts were observed of the original.
 
+use std::sync::Arc;
+
+use super::super::Gates;
 use super::fixtures::{
     NOW, asking, device_claim, devices, exactly, expected, first_of, hard, made_for, planned, pod,
-    quantities, quota, service, used, view, volume_claim, written,
+    quantities, quota, requirement, selector, service, used, view, volume_claim, written,
 };
+use crate::api::charge::{ChargeRules, PodCharge};
+use crate::api::pod::{Pod, PodExtendedResourceClaimStatus};
+use crate::api::resource::ResourceClaim;
 use crate::wire::Time;
 
 #[test]
@@ -183,7 +189,7 @@ fn devices_are_counted_by_class_at_their_most() {
     ]);
     assert_eq!(used(&view), counted);
     // Without the gate, only pods ask for extended resources.
-    view.extended = false;
+    view.gates.extended = false;
     for (name, amount) in [
         ("requests.deviceclass.resource.kubernetes.io/gpu", "2k"),
         ("requests.deviceclass.resource.kubernetes.io/big", "0"),
@@ -227,6 +233,119 @@ fn what_is_claimed_for_a_pod_is_not_counted_twice() {
         view.pods = vec![pod];
         assert_eq!(used(&view), expected(&[("requests.example.com/k1", expected_amount)]));
     }
+}
+
+/// Claims by their names, with what they ask for.
+type Claims = &'static [(&'static str, i64)];
+
+/// Anybody can write a claim that says so.
+#[test]
+fn of_claims_that_say_that_they_were_made_for_a_pod_one_is_believed() {
+    // The pod asks for ten; claims by their names, with what they ask for; what the pod's status names; what is used.
+    let table: [(Claims, Option<&str>, &str); 7] = [
+        (&[("c", 7)], None, "10"),
+        (&[("c", 15)], None, "15"),
+        (&[("c", 7), ("d", 7)], None, "17"),
+        (&[("d", 2), ("c", 7)], None, "12"),
+        (&[("c", 7)], Some("c"), "10"),
+        (&[("c", 7)], Some("another"), "17"),
+        (&[("c", 2), ("d", 7)], Some("d"), "12"),
+    ];
+    let asks = || asking(&[("deviceclass.resource.kubernetes.io/gpu", "10")], &[]);
+    let count = |claims: Vec<ResourceClaim>, pod: Arc<Pod>| {
+        let mut view = view(quota(&hard(&["requests.deviceclass.resource.kubernetes.io/gpu"]), |_| {}));
+        view.devices = devices(claims, &[]);
+        view.pods = vec![pod];
+        used(&view)
+    };
+    let total = |amount| expected(&[("requests.deviceclass.resource.kubernetes.io/gpu", amount)]);
+    for (claims, named, amount) in table {
+        let pod = pod("p", asks(), |pod| {
+            let status = |name: &str| PodExtendedResourceClaimStatus { resource_claim_name: name.into() };
+            pod.status.extended_resource_claim_status = named.map(status).map(Box::new);
+        });
+        let claim = |(name, count): &(&str, i64)| {
+            made_for(&pod, device_claim(name, vec![exactly("gpu", "ExactCount", *count)]))
+        };
+        let made = claims.iter().map(claim).collect();
+        assert_eq!(count(made, Arc::clone(&pod)), total(amount), "{claims:?}");
+    }
+    // Its owner has the pod's UID and another name.
+    let pod = pod("p", asks(), |_| {});
+    let mut claim = made_for(&pod, device_claim("c", vec![exactly("gpu", "ExactCount", 7)]));
+    claim.metadata.owner_references[0].name = "other".into();
+    assert_eq!(count(vec![claim], pod), total("17"));
+}
+
+#[test]
+fn each_gate_has_its_feature() {
+    let all = Gates::default();
+    let charge = |pod_level, in_place| Gates { charge: ChargeRules { pod_level, in_place }, ..all };
+    for (off, gates) in [
+        ("", all),
+        ("DynamicResourceAllocation", Gates { devices: false, ..all }),
+        ("DRAExtendedResource", Gates { extended: false, ..all }),
+        ("VolumeAttributesClass", Gates { attributes_classes: false, ..all }),
+        ("RecoverVolumeExpansionFailure", Gates { set_aside: false, ..all }),
+        ("PodLevelResources", charge(false, true)),
+        ("InPlacePodVerticalScaling", charge(true, false)),
+    ] {
+        assert_eq!(Gates::read(&|gate| gate != off), gates, "{off}");
+    }
+}
+
+/// What the Go manager counted with each of these features off, some of them by an older version's rules.
+#[test]
+fn what_counts_only_where_a_feature_is_on_does_not_count_without_it() {
+    let names = [
+        "cpu",
+        "limits.cpu",
+        "requests.storage",
+        "gpu.deviceclass.resource.k8s.io/devices",
+        "count/resourceclaims.resource.k8s.io",
+        "requests.example.com/gpu",
+    ];
+    let counted = |gates: Gates, in_scope: bool| {
+        let quota = quota(&hard(&names), |quota| {
+            if in_scope {
+                let requirement = requirement("VolumeAttributesClass", "In", &["gold"]);
+                quota.spec.scope_selector = Some(selector(vec![requirement]));
+            }
+        });
+        let mut view = view(quota);
+        view.gates = gates;
+        let whole = asking(&[("cpu", "5")], &[("cpu", "6")]);
+        let without = [("3", "7"), ("2", "4"), ("1", "1")].map(|(requests, limits)| {
+            let charge = asking(&[("cpu", requests)], &[("cpu", limits)]);
+            (charge.requests, charge.limits)
+        });
+        let charge = PodCharge { without: Some(Box::new(without.into())), ..whole };
+        view.pods = vec![pod("p", charge, |_| {})];
+        view.volume_claims = vec![volume_claim("v", "1Gi", |claim| {
+            claim.spec.volume_attributes_class_name = "gold".into();
+            claim.status.allocated_resources = quantities(&[("storage", "5Gi")]);
+        })];
+        let claim = device_claim("c", vec![exactly("gpu", "ExactCount", 7)]);
+        view.devices = devices(vec![claim], &[("gpu", "example.com/gpu")]);
+        let used = used(&view);
+        names.map(|name| used.get(name).cloned().unwrap_or_default())
+    };
+    let all = Gates::default();
+    let charge = |pod_level, in_place| Gates { charge: ChargeRules { pod_level, in_place }, ..all };
+    for (gates, used) in [
+        (all, ["5", "6", "5Gi", "7", "1", "7"]),
+        (charge(false, true), ["3", "7", "5Gi", "7", "1", "7"]),
+        (charge(true, false), ["2", "4", "5Gi", "7", "1", "7"]),
+        (charge(false, false), ["1", "1", "5Gi", "7", "1", "7"]),
+        (Gates { set_aside: false, ..all }, ["5", "6", "1Gi", "7", "1", "7"]),
+        (Gates { extended: false, ..all }, ["5", "6", "5Gi", "7", "1", "0"]),
+        // Claims are objects like all others then; nobody knows what devices are.
+        (Gates { devices: false, extended: false, ..all }, ["5", "6", "5Gi", "", "1", "0"]),
+    ] {
+        assert_eq!(counted(gates, false), used, "{gates:?}");
+    }
+    assert_eq!(counted(all, true)[2], "5Gi");
+    assert_eq!(counted(Gates { attributes_classes: false, ..all }, true)[2], "0");
 }
 
 #[test]

@@ -149,7 +149,7 @@ pub(super) fn view(quota: Arc<ResourceQuota>) -> View {
     let names = quota.spec.hard.iter().map(|(name, _)| name);
     let is_object = |name: &str| matches!(measures(name)[..], [Measure::Objects(_)]);
     let objects = names.filter(|name| is_object(name)).map(|name| (name.clone(), Known::Yes(0))).collect();
-    View { quota, devices: devices(Vec::new(), &[]), objects, extended: true, ..View::default() }
+    View { quota, devices: devices(Vec::new(), &[]), objects, ..View::default() }
 }
 
 pub(super) fn planned(view: &View) -> Plan {

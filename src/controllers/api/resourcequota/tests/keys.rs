@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::Gates;
 use super::super::keys::{Others, Priority, of_pods, of_quotas, of_services, of_volume_claims};
 use super::super::memory::{Recount, Recounts};
 use super::fixtures::{asking, hard, meta, pod, quantities, quota, service, volume_claim};
@@ -113,7 +114,7 @@ fn charged(change: impl FnOnce(&mut PodCharge)) -> AnyObject {
 
 #[test]
 fn pods_that_charge_less_are_told() {
-    let map = of_pods(quotas());
+    let map = of_pods(quotas(), Gates::default());
     let was = charged(|_| {});
     let becomes = |new: AnyObject| told(&map, Some(Arc::clone(&was)), Some(new), false);
     assert_eq!(told(&map, None, Some(Arc::clone(&was)), true), NONE);
@@ -148,7 +149,7 @@ fn pods_that_charge_less_are_told() {
 fn what_happens_while_a_quota_is_counted_is_not_lost() {
     let key = Key::new("team", "cpu");
     let pods = |recounts: &Recounts| {
-        told(&recounts.noting(of_pods(quotas())), Some(charged(|_| {})), None, false);
+        told(&recounts.noting(of_pods(quotas(), Gates::default())), Some(charged(|_| {})), None, false);
     };
     let used = |used: &'static str| -> AnyObject {
         quota(&hard(&["limits.cpu"]), |quota| {
@@ -189,7 +190,7 @@ fn what_happens_while_a_quota_is_counted_is_not_lost() {
 #[test]
 fn a_quota_that_says_something_new_after_it_was_counted_is_told_once() {
     let recounts = Recounts::default();
-    let pods = recounts.noting(of_pods(quotas()));
+    let pods = recounts.noting(of_pods(quotas(), Gates::default()));
     let [first, in_turn] =
         [Priority::First, Priority::InTurn].map(|priority| of_quotas(priority, quotas(), recounts.clone()));
     let key = Key::new("team", "cpu");
@@ -249,7 +250,7 @@ fn services_that_take_less_are_told() {
 
 #[test]
 fn volume_claims_that_ask_for_less_are_told() {
-    let map = of_volume_claims(quotas());
+    let map = of_volume_claims(quotas(), Gates::default());
     let was = volume_claim("c", "2Gi", |claim| claim.spec.storage_class_name = Some("fast".into()));
     let becomes = |change: &dyn Fn(&mut crate::api::storage::PersistentVolumeClaim)| {
         let mut claim = (*was).clone();
