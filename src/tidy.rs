@@ -27,7 +27,7 @@ const IMPURE: &[&str] = &[
 /// What rooms leave to the framework.
 const NOT_IN_ROOMS: &[&str] = &["crate::client", "crate::queue", "tokio::spawn", "crate::executor::Executor"];
 
-fn sources(root: &str) -> Vec<(PathBuf, String)> {
+pub(crate) fn sources(root: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
     let mut found = Vec::new();
     let mut folders = vec![root];

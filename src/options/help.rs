@@ -88,11 +88,15 @@ fn more(flag: &Flag, registry: &[Descriptor], width: usize) -> Vec<String> {
         }
         "feature-gates" => gates::TABLE
             .iter()
-            .filter_map(|gate| {
-                let phase = gate.at(CURRENT)?;
-                let open = matches!(phase.stage, Stage::Alpha | Stage::Beta) && !phase.locked;
+            .flat_map(|gate| {
+                let Some(phase) = gate.at(CURRENT) else { return Vec::new() };
+                if !matches!(phase.stage, Stage::Alpha | Stage::Beta) || phase.locked {
+                    return Vec::new();
+                }
                 let default = if phase.default { "on" } else { "off" };
-                open.then(|| format!("{} ({}, {default})", gate.name, phase.stage.label()))
+                let without_effect = gates::WITHOUT_EFFECT.iter().find(|(name, _)| *name == gate.name);
+                let why = without_effect.map_or_else(String::new, |(_, why)| format!("; no effect: {why}"));
+                wrap(&format!("{} ({}, {default}{why})", gate.name, phase.stage.label()), width)
             })
             .collect(),
         _ => Vec::new(),

@@ -275,6 +275,10 @@ fn help_lists_every_flag_by_section() {
         assert_eq!(listed || short, flag.deprecated.is_none(), "{}", flag.name());
     }
     assert!(help.contains("HPAScaleToZero (ALPHA, off)"));
+    let joined = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        joined.contains("AtomicFIFO (BETA, on; no effect: no queue stands between a watch and its cache)")
+    );
     assert!(help.contains("Off by default: bootstrap-signer-controller"));
     assert!(help.lines().all(|line| line.len() <= 130), "it fits a screen");
 }

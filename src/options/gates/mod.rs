@@ -20,6 +20,23 @@ use super::versions::{COMPONENT, CURRENT, MinorVersion};
 
 const FLAG: &str = "feature-gates";
 
+/// Gates of what this program does where they change nothing, and why: it is made otherwise than the original.
+pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("AtomicFIFO", "no queue stands between a watch and its cache"),
+    ("ClientsAllowCARotation", "the CA file is read at the start"),
+    ("ClientsAllowCBOR", "requests are in protobuf or JSON"),
+    ("ClientsAllowTLSCacheGC", "connections go with those who use them"),
+    ("ClientsPreferCBOR", "requests are in protobuf or JSON"),
+    ("ContextualLogging", "log lines always have their context"),
+    ("CoordinatedLeaderElection", "not built yet"),
+    ("InOrderInformers", "changes are always told in their order"),
+    ("InOrderInformersBatchProcess", "no queue stands between a watch and its cache"),
+    ("InformerResourceVersion", "a cache always knows its version"),
+    ("NativeHistograms", "histograms have fixed buckets"),
+    ("UnauthenticatedHTTP2DOSMitigation", "every connection's streams are bounded"),
+    ("UnlockWhileProcessingFIFO", "no queue stands between a watch and its cache"),
+];
+
 /// How far a feature has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {

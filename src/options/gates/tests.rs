@@ -1,8 +1,9 @@
 //! The gates against the observed table, and the rules of settings.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use super::{FeatureGates, Stage, TABLE};
+use super::{FeatureGates, Stage, TABLE, WITHOUT_EFFECT};
 use crate::options::composite::ComponentSettings;
 use crate::options::error::{OptionError, OptionWarning};
 use crate::options::value::{FlagValue, Repetition};
@@ -150,4 +151,68 @@ fn an_emulated_release_has_its_own_defaults() {
 #[test]
 fn unknown_is_off() {
     assert!(!FeatureGates::default().enabled("Nonsense"));
+}
+
+/// Gates of the controllers that are built, and of the manager itself. All others are of the API server, of other components
+/// or of controllers that are not built.
+const TOUCHING: &[&str] = &[
+    "AtomicFIFO",
+    "ClientsAllowCARotation",
+    "ClientsAllowCBOR",
+    "ClientsAllowTLSCacheGC",
+    "ClientsPreferCBOR",
+    "ComponentFlagz",
+    "ComponentStatusz",
+    "ContextualLogging",
+    "ControllerManagerReleaseLeaderElectionLockOnExit",
+    "CoordinatedLeaderElection",
+    "DRAExtendedResource",
+    "DeploymentReplicaSetTerminatingReplicas",
+    "DynamicResourceAllocation",
+    "InOrderInformers",
+    "InOrderInformersBatchProcess",
+    "InPlacePodVerticalScaling",
+    "InformerResourceVersion",
+    "LoggingAlphaOptions",
+    "LoggingBetaOptions",
+    "MultiCIDRServiceAllocator",
+    "NativeHistograms",
+    "OrderedNamespaceDeletion",
+    "PodDeletionCost",
+    "PodLevelResources",
+    "PreferSameTrafficDistribution",
+    "RecoverVolumeExpansionFailure",
+    "RemoteRequestHeaderUID",
+    "StaleControllerConsistencyReplicaSet",
+    "UnauthenticatedHTTP2DOSMitigation",
+    "UnlockWhileProcessingFIFO",
+    "VolumeAttributesClass",
+    "WatchListClient",
+];
+
+/// Whether one of these texts stands somewhere in the program.
+fn is_anywhere(texts: &[String], sources: &[(PathBuf, String)]) -> bool {
+    let is_other = |path: &Path| {
+        let path = path.to_string_lossy();
+        path.contains("tests") || path.contains("options/gates") || path.ends_with("src/registry.rs")
+    };
+    let mut asking = sources.iter().filter(|(path, _)| !is_other(path));
+    asking.any(|(_, source)| texts.iter().any(|text| source.contains(text.as_str())))
+}
+
+/// What comes of a gate is for the tests of who asks for it.
+#[test]
+fn each_gate_of_what_is_built_is_asked_for_or_said_to_have_no_effect() {
+    assert!(TOUCHING.is_sorted() && WITHOUT_EFFECT.is_sorted());
+    let sources = crate::tidy::sources("src");
+    let without_effect = |name: &str| WITHOUT_EFFECT.iter().any(|(held, _)| *held == name);
+    for name in TOUCHING {
+        assert!(super::index(name).is_some(), "{name} is a gate");
+        assert_ne!(is_anywhere(&[format!("\"{name}\"")], &sources), without_effect(name), "{name}");
+    }
+    for gate in TABLE.iter().filter(|gate| !TOUCHING.contains(&gate.name)) {
+        let name = gate.name;
+        let asks = ["enabled(", "gate(", "gate)("].map(|asks| format!("{asks}\"{name}\")"));
+        assert!(!is_anywhere(&asks, &sources) && !without_effect(name), "{name} touches us");
+    }
 }
