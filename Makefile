@@ -29,7 +29,7 @@ lint: ## Formatting, clippy with warnings as errors, licences and advisories, th
 	@scripts/lint.sh
 
 unit: ## Unit and property tests; needs no cluster
-	$(CARGO) test --lib --bins
+	$(CARGO) test --workspace --lib --bins
 	cd tests/controlplane && go test ./...
 
 clients: ## The admin clients in Go, Python and TypeScript: generated anew without a difference, linted, unit-tested

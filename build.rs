@@ -18,12 +18,6 @@ const MESSAGES: &str = "crate::admin::proto";
 
 fn main() -> Result<(), AnyError> {
     println!("cargo:rerun-if-changed={PROTO}");
-    // A build that leaves traces out, for `benches/tracing.rs` to compare with.
-    println!("cargo:rustc-check-cfg=cfg(coxswain_untraced)");
-    println!("cargo:rerun-if-env-changed=COXSWAIN_UNTRACED");
-    if env::var_os("COXSWAIN_UNTRACED").is_some() {
-        println!("cargo:rustc-cfg=coxswain_untraced");
-    }
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     let mut files = Vec::new();
     for entry in fs::read_dir(PROTO)? {

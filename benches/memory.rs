@@ -26,10 +26,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cap::Cap;
-use coxswain::api::kinds;
-use coxswain::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection, ListQuery};
-use coxswain::informer::Store;
-use coxswain::telemetry::Registry;
+use coxswain_machinery::api::kinds;
+use coxswain_machinery::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection, ListQuery};
+use coxswain_machinery::informer::Store;
+use coxswain_machinery::telemetry::Registry;
 use futures::{StreamExt, stream};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};

@@ -32,19 +32,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use callgrind::counted;
-use coxswain::api::kinds::CONFIG_MAPS;
-use coxswain::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
-use coxswain::framework::{
+use coxswain_machinery::api::kinds::CONFIG_MAPS;
+use coxswain_machinery::client::{ClientBuilder, ClientMetrics, ClientOptions, Connection};
+use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Instance, Loop, LoopSettings, ObserveError, Outcome,
     Pass, PlanNote, Reads, Reconcile,
 };
-use coxswain::model::Key;
-use coxswain::model::clock::SystemClock;
-use coxswain::model::plan::{Failure, Plan, Step, Verb, Write};
-use coxswain::options::{Config, logging};
-use coxswain::telemetry::Registry;
-use coxswain::telemetry::tracing::settings::Given;
-use coxswain::telemetry::tracing::{Process, Tracing, TracingSettings};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::clock::SystemClock;
+use coxswain_machinery::model::plan::{Failure, Plan, Step, Verb, Write};
+use coxswain_machinery::options::{Config, logging};
+use coxswain_machinery::telemetry::Registry;
+use coxswain_machinery::telemetry::tracing::settings::Given;
+use coxswain_machinery::telemetry::tracing::{Process, Tracing, TracingSettings};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -115,7 +115,7 @@ fn compare() {
     let server = Server::start();
     let reconciles = number("RECONCILES", 20_000);
     let counts = text("INSTRUCTIONS").is_some();
-    let untraced = coxswain::telemetry::tracing::IS_LEFT_OUT;
+    let untraced = coxswain_machinery::telemetry::tracing::IS_LEFT_OUT;
     let kinds: &[(&str, &str)] =
         if untraced { &[("left out", OFF)] } else { &[("off", OFF), ("1 %", "10000"), ("100 %", "1000000")] };
     println!("| tracing | CPU, ms per 1,000 reconciles | instructions per reconcile |\n|---|---:|---:|");

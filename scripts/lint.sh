@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-cargo fmt --check
+cargo fmt --all --check
 scripts/proto-lint.sh
 scripts/dashboard-check.sh
-cargo clippy --all-targets -- -D warnings
+cargo clippy --workspace --all-targets -- -D warnings
 
 # cargo-deny comes from the registry and is kept outside of the checkout. It fetches the advisory database from a host
 # that not every machine reaches, so advisories are checked where they can be and the rest everywhere.

@@ -2,14 +2,14 @@
 //! every behaviour names tests that exist. It never runs them.
 //!
 //! Numbers are those of the controller's page of behaviours, `3/14`. Controllers that share a page share rows.
-//! A test is named by what it is: `controllers::AREA::ROOM::tests::NAME` is a unit test by its module path,
+//! A test is named by what it is: `controllers::AREA::ROOM::tests::NAME` is a unit test by its crate and module path,
 //! `integration::MODULE::NAME` an integration test, `parity/ROOM/SCENARIO` a parity scenario with a recorded outcome.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::registry::REGISTRY;
+use coxswain_controllers::registry::REGISTRY;
 
 const TABLE: &str = include_str!("../tests/behaviour.tsv");
 const COLUMNS: usize = 4;
@@ -65,7 +65,11 @@ fn exists(test: &str) -> bool {
     }
     let (folder, path) = match test.strip_prefix("integration::") {
         Some(path) => (root.join("tests/integration"), path),
-        None => (root.join("src"), test),
+        None => match test.split_once("::") {
+            Some(("controllers", path)) => (root.join("crates/controllers/src"), path),
+            Some(("machinery", path)) => (root.join("crates/machinery/src"), path),
+            _ => (root.join("src"), test),
+        },
     };
     let Some((modules, name)) = path.rsplit_once("::") else { return false };
     let modules: Vec<&str> = modules.split("::").collect();

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::framework::DefaultState;
-use crate::registry::REGISTRY;
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::framework::DefaultState;
 
 /// What a part begins and ends with, and what is between.
 struct Part(&'static str, &'static str, fn() -> String);

@@ -8,11 +8,11 @@ use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use coxswain::environment::Environment;
-use coxswain::options::{self, Invocation, Startup, logging, versions};
-use coxswain::registry::{self, REGISTRY};
-use coxswain::telemetry::tracing::Tracing;
 use coxswain::{cli, manager};
+use coxswain_controllers::registry::{self, REGISTRY};
+use coxswain_machinery::environment::Environment;
+use coxswain_machinery::options::{self, Invocation, Startup, logging, versions};
+use coxswain_machinery::telemetry::tracing::Tracing;
 use tokio::runtime::{Builder, Runtime};
 
 /// Cores for which controllers get one thread.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coxswain::admin::events::{Body, EncodedResponse, EventLog, Filter, LogItem, Start};
-use coxswain::framework::Requeue;
-use coxswain::model::clock::SystemClock;
+use coxswain_machinery::framework::Requeue;
+use coxswain_machinery::model::clock::SystemClock;
 use divan::counter::ItemsCount;
 use futures::FutureExt;
 

@@ -1,9 +1,9 @@
 //! What the garbage collector's graph costs per event.
 
-use coxswain::api::kinds::CONFIG_MAPS;
-use coxswain::api::meta::{ObjectMeta, OwnerReference};
-use coxswain::controllers::api::garbage_collector::graph::{AffectedObjects, Graph};
-use coxswain::wire::Str;
+use coxswain_controllers::api::garbage_collector::graph::{AffectedObjects, Graph};
+use coxswain_machinery::api::kinds::CONFIG_MAPS;
+use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
+use coxswain_machinery::wire::Str;
 use divan::counter::ItemsCount;
 
 const OBJECTS: usize = 5000;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use coxswain::api::meta::{ObjectMeta, PartialObjectMetadata};
-use coxswain::api::{AnyObject, Kind, Object, kinds};
-use coxswain::informer::Store;
-use coxswain::wire::{Message, ObjectHead, WatchFrame, WireError, intern_stats};
+use coxswain_machinery::api::meta::{ObjectMeta, PartialObjectMetadata};
+use coxswain_machinery::api::{AnyObject, Kind, Object, kinds};
+use coxswain_machinery::informer::Store;
+use coxswain_machinery::wire::{Message, ObjectHead, WatchFrame, WireError, intern_stats};
 use divan::counter::ItemsCount;
 
 use crate::{HEAP, objects};

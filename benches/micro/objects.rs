@@ -1,8 +1,8 @@
 //! Encoded objects of the size and shape that an API server sends: managed fields, two containers, five conditions.
 
 use bytes::Bytes;
-use coxswain::wire::splice::{put_bytes, put_varint_field};
-use coxswain::wire::wrap_envelope;
+use coxswain_machinery::wire::splice::{put_bytes, put_varint_field};
+use coxswain_machinery::wire::wrap_envelope;
 
 const CREATED: u64 = 1_750_000_000;
 

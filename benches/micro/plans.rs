@@ -1,16 +1,16 @@
 //! What a decision costs: observing and planning one key, by the number of pods that it rests on.
 
-use coxswain::api::core::{Node, Service, ServicePort};
-use coxswain::api::kinds::{self, PODS, REPLICA_SETS, RESOURCE_QUOTAS, SERVICES};
-use coxswain::api::meta::{ObjectMeta, OwnerReference};
-use coxswain::api::pod::{Pod, PodCondition, PodIp};
-use coxswain::api::quota::ResourceQuota;
-use coxswain::framework::rig::Rig;
-use coxswain::framework::{Loop, Reads};
-use coxswain::model::Key;
-use coxswain::options::Config;
-use coxswain::registry::REGISTRY;
-use coxswain::wire::{IntOrString, Labels, Time};
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::api::core::{Node, Service, ServicePort};
+use coxswain_machinery::api::kinds::{self, PODS, REPLICA_SETS, RESOURCE_QUOTAS, SERVICES};
+use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
+use coxswain_machinery::api::pod::{Pod, PodCondition, PodIp};
+use coxswain_machinery::api::quota::ResourceQuota;
+use coxswain_machinery::framework::rig::Rig;
+use coxswain_machinery::framework::{Loop, Reads};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::options::Config;
+use coxswain_machinery::wire::{IntOrString, Labels, Time};
 use jiff::Timestamp;
 
 const SIZES: [usize; 3] = [10, 1000, 5000];
@@ -152,7 +152,7 @@ fn quota(pods: usize) -> Room {
 /// A ReplicaSet with all its pods, of which one has just turned unready.
 fn replica_set(pods: usize) -> Room {
     let rig = with_pods(pods);
-    let mut set = coxswain::api::apps::ReplicaSet { metadata: meta("web"), ..Default::default() };
+    let mut set = coxswain_machinery::api::apps::ReplicaSet { metadata: meta("web"), ..Default::default() };
     set.spec.replicas = Some(i32::try_from(pods).expect("few"));
     set.spec.selector.match_labels = labels();
     rig.add(&REPLICA_SETS, &set).expect("a ReplicaSet");

@@ -1,8 +1,8 @@
 //! What a key costs on its way through a work queue.
 
-use coxswain::model::Key;
-use coxswain::queue::{QueueMetrics, WorkQueue};
-use coxswain::telemetry::Registry;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::queue::{QueueMetrics, WorkQueue};
+use coxswain_machinery::telemetry::Registry;
 use divan::counter::ItemsCount;
 use futures::FutureExt;
 

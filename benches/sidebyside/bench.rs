@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 
-use coxswain::framework::DefaultState;
-use coxswain::registry::REGISTRY;
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::framework::DefaultState;
 use kube::config::Kubeconfig;
 use serde_json::json;
 use tokio::time::Instant;

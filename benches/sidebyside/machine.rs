@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use coxswain::model::clock::{Clock as _, SystemClock};
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 
 use crate::harness::{ControlPlane, binaries};

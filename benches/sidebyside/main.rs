@@ -44,7 +44,7 @@ use std::process::ExitCode;
 use futures::FutureExt as _;
 
 use bench::{Bench, Program, Turn};
-use coxswain::registry;
+use coxswain_controllers::registry;
 use figures::Outcome;
 use report::Report;
 use scenarios::Scenario;

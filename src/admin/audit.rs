@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonic::Status;
 
 use super::authorize::Method;
-use crate::serve::UserInfo;
+use coxswain_machinery::serve::UserInfo;
 
 /// A mutation under way. Dropped without an outcome, it is logged as abandoned.
 pub(super) struct Audit {

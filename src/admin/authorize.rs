@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use tonic::{Extensions, Status};
 
 use super::errors::{ErrorReply, Reason};
-use crate::serve::{AuthorizeError, Authorizer, Decision, ResourceAttributes, UserInfo};
+use coxswain_machinery::serve::{AuthorizeError, Authorizer, Decision, ResourceAttributes, UserInfo};
 
 /// API group of the resources.
 pub const GROUP: &str = "admin.coxswain.dev";

@@ -10,8 +10,8 @@ use super::manager::{
 };
 use super::overrides::{DecidedBy, Entry, Order, OverrideProblem, OverrideSet};
 use super::proto;
-use crate::api::Kind;
-use crate::model::Key;
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::model::Key;
 
 /// Namespace of all controllers' service accounts.
 const SYSTEM: &str = "kube-system";

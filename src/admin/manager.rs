@@ -11,12 +11,12 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use super::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
-use crate::api::Kind;
-pub use crate::executor::{ActionResult, ActionState, ActionVerb};
-pub use crate::framework::{KeyWait, Phase};
-use crate::latest;
-use crate::model::Key;
-use crate::serve::UserInfo;
+use coxswain_machinery::api::Kind;
+pub use coxswain_machinery::executor::{ActionResult, ActionState, ActionVerb};
+pub use coxswain_machinery::framework::{KeyWait, Phase};
+use coxswain_machinery::latest;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::serve::UserInfo;
 
 /// The running manager, as the admin API sees it.
 pub trait Manager: Send + Sync + 'static {
@@ -183,7 +183,7 @@ pub struct LeaseState {
     /// Whether this replica leads.
     pub leading: bool,
     /// What it says; `None` before it was read.
-    pub record: Option<crate::election::Record>,
+    pub record: Option<coxswain_machinery::election::Record>,
 }
 
 /// A replica that has announced itself.

@@ -11,7 +11,9 @@ use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
 use super::proto;
-use crate::telemetry::{MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets};
+use coxswain_machinery::telemetry::{
+    MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets,
+};
 
 /// Metrics of calls, streams and events. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use super::events::{Filter as EventFilter, Severity, Start};
 use super::manager::ControllerState;
 use super::overrides::MAX_REASON_BYTES;
 use super::proto;
-use crate::model::Key;
+use coxswain_machinery::model::Key;
 
 /// The shortest override.
 pub const MIN_DURATION: Duration = Duration::from_secs(1);

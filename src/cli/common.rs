@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::environment::{self, Environment};
 use super::output::{Format, Palette};
-use crate::options::duration;
+use coxswain_machinery::options::duration;
 
 const FINDING: &str = "Finding a replica";
 const SECURITY: &str = "Trust and credentials";

@@ -22,7 +22,7 @@ use crate::admin::proto::controller_service_client::ControllerServiceClient;
 use crate::admin::proto::event_service_client::EventServiceClient;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
 use crate::admin::proto::queue_service_client::QueueServiceClient;
-use crate::options::versions;
+use coxswain_machinery::options::versions;
 
 /// How long connecting may take, TLS included. A replica that is there answers sooner.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use serde::Deserialize;
 
 use super::output::human;
-use crate::client::{ApiClient, ApiError};
+use coxswain_machinery::client::{ApiClient, ApiError};
 
 /// Namespace of the Leases.
 const NAMESPACE: &str = "kube-system";

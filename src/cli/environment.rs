@@ -5,8 +5,8 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::model::clock::{SharedClock, SystemClock};
-use crate::random::HashMap;
+use coxswain_machinery::model::clock::{SharedClock, SystemClock};
+use coxswain_machinery::random::HashMap;
 
 /// Names a replica, as `--server` does.
 pub(super) const SERVER: &str = "COXSWAIN_SERVER";

@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::output::{clean, human};
-use crate::client::{ApiError, ConfigError};
+use coxswain_machinery::client::{ApiError, ConfigError};
 
 /// How the program ends. The numbers are part of its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

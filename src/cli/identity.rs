@@ -19,7 +19,7 @@ use super::common::Common;
 use super::environment::Environment;
 use super::error::CliError;
 use super::trust::{TrustFacts, Voucher};
-use crate::client::{
+use coxswain_machinery::client::{
     ApiClient, ClientBuildError, ClientBuilder, ClientMetrics, ClientOptions, ConfigError, Connection,
     Origin, describe_kube, describe_kubeconfig,
 };
@@ -86,7 +86,7 @@ impl Identity {
         let Some(origin) = &self.origin else { return Ok(None) };
         let connection = Connection::new(self.config.clone(), origin.clone());
         let options = ClientOptions { request_timeout: API_TIMEOUT, ..ClientOptions::default() };
-        let metrics = ClientMetrics::register(&crate::telemetry::Registry::new())
+        let metrics = ClientMetrics::register(&coxswain_machinery::telemetry::Registry::new())
             .map_err(|error| CliError::Encoding(error.to_string()))?;
         let builder =
             ClientBuilder::new(connection, options, metrics).await.map_err(|error| match error {

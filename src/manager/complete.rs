@@ -22,28 +22,30 @@ use super::serving::PortMetrics;
 use super::step_down::{self, Requests, StepDown};
 use super::terms::Work;
 use crate::admin::overrides::OverrideStore;
-use crate::client::{
+use coxswain_controllers::identity::serviceaccount_token::TOKEN_SIGNER;
+use coxswain_controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
+use coxswain_controllers::registry;
+use coxswain_machinery::client::{
     ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate, wait_for_api_server,
 };
-use crate::controllers::identity::serviceaccount_token::TOKEN_SIGNER;
-use crate::controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
-use crate::election::{Elector, ElectorHealth, LeaseLock, Timing};
-use crate::environment::Environment;
-use crate::events::{EventBroadcaster, EventMetrics, Recorder};
-use crate::executor::Finishers;
-use crate::framework::{Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime};
-use crate::informer::{Informers, InformersConfig};
-use crate::model::Key;
-use crate::model::clock::SharedClock;
-use crate::options::versions::COXSWAIN;
-use crate::options::{Config, LeaderMigration, MigrationLock};
-use crate::queue::QueueMetrics;
-use crate::registry;
-use crate::serve::{HealthRegistry, Router};
-use crate::telemetry::push::Pushing;
-use crate::telemetry::tracing::{Exporting, Process, Tracing, TracingError, set_failed};
-use crate::telemetry::{ManagerMetrics, Registry, SliMetrics};
-use crate::wire::Str;
+use coxswain_machinery::election::{Elector, ElectorHealth, LeaseLock, Timing};
+use coxswain_machinery::environment::Environment;
+use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Recorder};
+use coxswain_machinery::executor::Finishers;
+use coxswain_machinery::framework::{
+    Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime,
+};
+use coxswain_machinery::informer::{Informers, InformersConfig};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::clock::SharedClock;
+use coxswain_machinery::options::versions::COXSWAIN;
+use coxswain_machinery::options::{Config, LeaderMigration, MigrationLock};
+use coxswain_machinery::queue::QueueMetrics;
+use coxswain_machinery::serve::{HealthRegistry, Router};
+use coxswain_machinery::telemetry::push::Pushing;
+use coxswain_machinery::telemetry::tracing::{Exporting, Process, Tracing, TracingError, set_failed};
+use coxswain_machinery::telemetry::{ManagerMetrics, Registry, SliMetrics};
+use coxswain_machinery::wire::Str;
 
 /// Everything that the manager runs with.
 pub(super) struct Completed {

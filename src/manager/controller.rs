@@ -15,11 +15,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::event_logger::EventLogger;
-pub use crate::framework::Phase;
-use crate::framework::{Descriptor, DynamicWatches, Instance, RunningLoop, Runtime, StartError, Watched};
-use crate::latest;
-use crate::model::backoff::ExponentialBackoff;
-use crate::serve::HealthCheck;
+pub use coxswain_machinery::framework::Phase;
+use coxswain_machinery::framework::{
+    Descriptor, DynamicWatches, Instance, RunningLoop, Runtime, StartError, Watched,
+};
+use coxswain_machinery::latest;
+use coxswain_machinery::model::backoff::ExponentialBackoff;
+use coxswain_machinery::serve::HealthCheck;
 
 /// How long a failed controller waits before it is started again.
 const RESTART: ExponentialBackoff =

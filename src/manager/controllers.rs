@@ -14,10 +14,10 @@ use super::event_logger::EventLogger;
 use super::health::ControllerHealth;
 use crate::admin::manager::Obstacle;
 use crate::admin::overrides::{FlagSelection, OverrideSet};
-use crate::framework::{Descriptor, Runtime};
-use crate::options::{Config, Selection, SelectionState};
-use crate::serve::HealthRegistry;
-use crate::telemetry::ManagerMetrics;
+use coxswain_machinery::framework::{Descriptor, Runtime};
+use coxswain_machinery::options::{Config, Selection, SelectionState};
+use coxswain_machinery::serve::HealthRegistry;
+use coxswain_machinery::telemetry::ManagerMetrics;
 
 /// The manager's name in `running_managed_controllers`.
 const MANAGER: &str = "kube-controller-manager";
@@ -122,7 +122,7 @@ impl Controllers {
             self.start_one(controller, stop);
         }
         for controller in others {
-            let pause = self.start_interval.mul_f64(1.0 + crate::random::fraction());
+            let pause = self.start_interval.mul_f64(1.0 + coxswain_machinery::random::fraction());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,

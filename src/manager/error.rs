@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use crate::admin::RoutesError;
-use crate::client::{ClientBuildError, ConfigError, NotReady};
-use crate::controllers::identity::serviceaccount_token::signer::SigningKeyError;
-use crate::registry::RegistryError;
-use crate::serve::ServeError;
-use crate::telemetry::MetricsError;
-use crate::telemetry::tracing::TracingError;
+use coxswain_controllers::identity::serviceaccount_token::signer::SigningKeyError;
+use coxswain_controllers::registry::RegistryError;
+use coxswain_machinery::client::{ClientBuildError, ConfigError, NotReady};
+use coxswain_machinery::serve::ServeError;
+use coxswain_machinery::telemetry::MetricsError;
+use coxswain_machinery::telemetry::tracing::TracingError;
 
 /// Why the manager did not start, or ended. All are fatal.
 #[derive(Debug, thiserror::Error)]

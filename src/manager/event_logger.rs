@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use crate::admin::events::{ApiWrite, Body, EventLog, ObjectRef, OverrideChange, ReconcileAttempt};
 use crate::admin::manager::TraceId;
 use crate::admin::overrides::Entry;
-use crate::executor::{ActionState, AnsweredWrite, write_action};
-use crate::framework::{Outcome, Phase, ReconcileStart, Report, Requeue, WriteReport};
-use crate::latest;
-use crate::model::Key;
-use crate::model::clock::SharedClock;
-use crate::telemetry::tracing::present;
-use crate::wire::{Str, Uid};
+use coxswain_machinery::executor::{ActionState, AnsweredWrite, write_action};
+use coxswain_machinery::framework::{Outcome, Phase, ReconcileStart, Report, Requeue, WriteReport};
+use coxswain_machinery::latest;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::clock::SharedClock;
+use coxswain_machinery::telemetry::tracing::present;
+use coxswain_machinery::wire::{Str, Uid};
 
 /// Reconciles and writes that the log holds; of rare events it holds a quarter as many.
 const EVENTS: usize = 2048;
@@ -33,7 +33,7 @@ pub struct EventLogger {
 impl EventLogger {
     /// An empty one.
     pub fn new(clock: SharedClock) -> Self {
-        let id = crate::random::uuid().to_string();
+        let id = coxswain_machinery::random::uuid().to_string();
         let log = Arc::new(EventLog::new(id, EVENTS, Arc::clone(&clock)));
         Self { clock, log, changes: latest::Sender::new(0) }
     }

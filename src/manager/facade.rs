@@ -18,12 +18,14 @@ use crate::admin::manager::{
     QueueState, ReplicaState, StepDownError, SyncError, SyncOutcome, SyncReport, SyncRequest, WatchState,
 };
 use crate::admin::overrides::{Entry, HeldOverrides, OverrideSet, StoreError};
-use crate::api::kinds::LEASES;
-use crate::framework::{DefaultState, Explained, KeyFailure, Outcome, Phase, RunningLoop, Synced, Watched};
-use crate::latest;
-use crate::model::Key;
-use crate::model::plan::{EventSpec, Regarding};
-use crate::queue::{QueueSnapshot, QueuedKey};
+use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::framework::{
+    DefaultState, Explained, KeyFailure, Outcome, Phase, RunningLoop, Synced, Watched,
+};
+use coxswain_machinery::latest;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::plan::{EventSpec, Regarding};
+use coxswain_machinery::queue::{QueueSnapshot, QueuedKey};
 
 /// The whole manager behind the admin API's trait.
 pub(super) struct Facade(pub(super) Arc<Completed>);

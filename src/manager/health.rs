@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::controller::{Controller, Phase};
-use crate::informer::Informers;
-use crate::serve::HealthCheck;
+use coxswain_machinery::informer::Informers;
+use coxswain_machinery::serve::HealthCheck;
 
 /// What is wrong with a cache that a controller reads, by the name of its kind; `None` when nothing is, or the controller
 /// does not run.

@@ -18,15 +18,15 @@ use tracing::Instrument as _;
 use super::error::ManagerError;
 use super::event_logger::LeadershipChange;
 use crate::admin::manager::{LeaseState, StepDownError};
-use crate::api::kinds::LEASES;
-use crate::client::{WriteGate, WriteGuard};
-use crate::election::{Elector, Leadership, LeaseApi, LeaseLock};
-use crate::events::Recorder;
-use crate::latest;
-use crate::model::Key;
-use crate::model::plan::{EventSpec, Regarding};
-use crate::telemetry::ManagerMetrics;
-use crate::wire::Str;
+use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::client::{WriteGate, WriteGuard};
+use coxswain_machinery::election::{Elector, Leadership, LeaseApi, LeaseLock};
+use coxswain_machinery::events::Recorder;
+use coxswain_machinery::latest;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::plan::{EventSpec, Regarding};
+use coxswain_machinery::telemetry::ManagerMetrics;
+use coxswain_machinery::wire::Str;
 
 /// One lock for which this replica stands.
 pub(super) struct Lock<L = LeaseLock> {
@@ -244,7 +244,7 @@ async fn follow(lease: &Key, mut leadership: latest::Receiver<Leadership>, tell:
 
 /// A name that no other process has: the host's and a random part, as the original makes it.
 pub(super) fn identity() -> String {
-    format!("{}_{}", hostname(), crate::random::uuid())
+    format!("{}_{}", hostname(), coxswain_machinery::random::uuid())
 }
 
 pub(super) fn hostname() -> String {
@@ -261,7 +261,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::election::Record;
+    use coxswain_machinery::election::Record;
 
     #[tokio::test(start_paused = true)]
     async fn leases_tell_of_holders_and_not_of_renewals() {

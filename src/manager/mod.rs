@@ -46,12 +46,12 @@ pub use replicas::{
 };
 pub use step_down::StepDown;
 
-use crate::environment::Environment;
-use crate::framework::Descriptor;
-use crate::options::logging::SetVerbosity;
-use crate::options::{Config, MigrationLock};
-use crate::telemetry::tracing::Tracing;
 use complete::Completed;
+use coxswain_machinery::environment::Environment;
+use coxswain_machinery::framework::Descriptor;
+use coxswain_machinery::options::logging::SetVerbosity;
+use coxswain_machinery::options::{Config, MigrationLock};
+use coxswain_machinery::telemetry::tracing::Tracing;
 use terms::{Terms, Work as _};
 
 /// How long events may take to reach the API server at the end.

@@ -16,12 +16,12 @@ use super::controllers::Controllers;
 use super::event_logger::EventLogger;
 use crate::admin::events::OverrideChange;
 use crate::admin::overrides::{Entry, HeldOverrides, Order, OverrideSet, OverrideStore, StoreError};
-use crate::api::coordination::Lease;
-use crate::api::kinds::LEASES;
-use crate::informer::{Delta, Informers};
-use crate::latest;
-use crate::model::plan::Regarding;
-use crate::wire::{Message, Str, Uid};
+use coxswain_machinery::api::coordination::Lease;
+use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::informer::{Delta, Informers};
+use coxswain_machinery::latest;
+use coxswain_machinery::model::plan::Regarding;
+use coxswain_machinery::wire::{Message, Str, Uid};
 
 /// The one Lease that is watched.
 const SELECTOR: &str = "metadata.namespace=kube-system,metadata.name=coxswain-overrides";

@@ -14,17 +14,17 @@ use super::facade::Facade;
 use super::leadership::hostname;
 use super::replicas::{Announcement, advertised_host};
 use crate::admin::{AdminDeps, AdminMetrics, AdminOptions, admin_handler};
-use crate::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
-use crate::environment::{Aside, Threads};
-use crate::options::logging::SetVerbosity;
-use crate::options::versions::COXSWAIN;
-use crate::options::{Config, Flag, TABLE};
-use crate::serve::{
+use coxswain_machinery::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
+use coxswain_machinery::environment::{Aside, Threads};
+use coxswain_machinery::options::logging::SetVerbosity;
+use coxswain_machinery::options::versions::COXSWAIN;
+use coxswain_machinery::options::{Config, Flag, TABLE};
+use coxswain_machinery::serve::{
     ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Pages, Probe, RequestHeaderOptions,
     RequestOutcome, Reviews, Router, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey,
     StatusPage, TlsOptions,
 };
-use crate::telemetry::{
+use coxswain_machinery::telemetry::{
     AllocatorMetrics, BuildInfo, CheckStatus, FeatureMetric, FeatureStates, MetricsError, ProcessMetrics,
     Profiler, Registry, RuntimeMetrics, ServeMetrics, SliMetrics, VersionInfo,
 };

@@ -20,9 +20,9 @@ use super::error::ManagerError;
 use super::leadership::{Lock, TermEnd};
 use super::step_down::{Request, Requests};
 use crate::admin::manager::StepDownError;
-use crate::client::WriteGate;
-use crate::election::LeaseApi;
-use crate::options::MigrationLock;
+use coxswain_machinery::client::WriteGate;
+use coxswain_machinery::election::LeaseApi;
+use coxswain_machinery::options::MigrationLock;
 
 /// What is done while this replica leads.
 pub(super) trait Work: Sync {

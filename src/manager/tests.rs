@@ -12,15 +12,15 @@ use std::sync::Arc;
 use prometheus::proto::MetricType;
 
 use super::complete::{Completed, complete};
-use crate::environment::Environment;
-use crate::framework::{Build, CacheSource};
-use crate::informer::Store;
-use crate::options::Config;
-use crate::registry::{self, REGISTRY};
-use crate::telemetry::Declared;
-use crate::telemetry::push::PushSettings;
-use crate::telemetry::tracing::settings::Given;
-use crate::telemetry::tracing::{Tracing, TracingSettings};
+use coxswain_controllers::registry::{self, REGISTRY};
+use coxswain_machinery::environment::Environment;
+use coxswain_machinery::framework::{Build, CacheSource};
+use coxswain_machinery::informer::Store;
+use coxswain_machinery::options::Config;
+use coxswain_machinery::telemetry::Declared;
+use coxswain_machinery::telemetry::push::PushSettings;
+use coxswain_machinery::telemetry::tracing::settings::Given;
+use coxswain_machinery::telemetry::tracing::{Tracing, TracingSettings};
 
 /// The original's metrics that are not here: the beginning of their names, and why.
 const LEFT_OUT: &str = include_str!("../../tests/data/metrics-left-out.tsv");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{code, complain, sources};
+use super::{CRATES, code, complain, sources};
 
 /// Words that only we knew, and what to say instead. They are not used in names of types and modules, nor in those of functions
 /// that are no sentences.
@@ -65,7 +65,7 @@ fn retired(name: &str) -> Option<&'static (&'static str, &'static str)> {
 #[test]
 fn names_are_words_that_everybody_knows() {
     let mut complaints = Vec::new();
-    for (path, text) in ["src", "tests", "benches"].into_iter().flat_map(sources) {
+    for (path, text) in CRATES.into_iter().chain(["tests", "benches"]).flat_map(sources) {
         for (at, line) in code(&text) {
             let of_type = declared(line, &["struct", "enum", "trait", "type", "mod"]);
             let of_function = declared(line, &["fn"]).filter(|name| words(name).len() <= WORDS_OF_A_NAME);
@@ -81,7 +81,7 @@ fn names_are_words_that_everybody_knows() {
 #[test]
 fn a_public_type_has_a_name_of_its_own() {
     let mut declared_at: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (path, text) in sources("src") {
+    for (path, text) in CRATES.into_iter().flat_map(sources) {
         for (at, line) in code(&text).filter(|(_, line)| line.starts_with("pub ")) {
             if let Some(name) = declared(line, &["struct", "enum", "trait", "type"]) {
                 let place = format!("{}:{}", path.display(), at + 1);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use coxswain::framework::Descriptor;
-use coxswain::registry::REGISTRY;
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::framework::Descriptor;
 use k8s_openapi::api::core::v1::{Endpoints, Secret, Service, ServiceAccount};
 use serde_json::json;
 

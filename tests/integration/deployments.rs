@@ -40,12 +40,13 @@ async fn extremes(
     from: String,
     end: tokio::sync::oneshot::Receiver<u64>,
 ) -> (usize, usize) {
-    let mut pods: coxswain::random::HashMap<String, bool> =
+    let mut pods: coxswain_machinery::random::HashMap<String, bool> =
         namespace.pods().await.iter().map(|pod| (name_of(pod), is_available(pod))).collect();
     let events = namespace.api::<Pod>().watch(&WatchParams::default(), &from).await.expect("a watch");
     let mut events = std::pin::pin!(events);
-    let available =
-        |pods: &coxswain::random::HashMap<String, bool>| pods.values().filter(|held| **held).count();
+    let available = |pods: &coxswain_machinery::random::HashMap<String, bool>| {
+        pods.values().filter(|held| **held).count()
+    };
     let (mut least, mut most) = (available(&pods), pods.len());
     let mut end = Some(end);
     let mut final_version = None;

@@ -4,18 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coxswain::api::Kind;
-use coxswain::api::autoscaling::Scale;
-use coxswain::api::kinds::CONFIG_MAPS;
-use coxswain::api::meta::PartialObjectMetadata;
-use coxswain::client::Faults;
-use coxswain::framework::{
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::api::autoscaling::Scale;
+use coxswain_machinery::api::kinds::CONFIG_MAPS;
+use coxswain_machinery::api::meta::PartialObjectMetadata;
+use coxswain_machinery::client::Faults;
+use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Instance, Loop, LoopSettings, Observation,
     ObserveError, Read, Reads, Room, RoomAdapter,
 };
-use coxswain::model::plan::{Patch, Step, Verb, Write};
-use coxswain::model::{Failure, Key, Plan};
-use coxswain::wire::{Message as _, Str};
+use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
+use coxswain_machinery::model::{Failure, Key, Plan};
+use coxswain_machinery::wire::{Message as _, Str};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coxswain::api::autoscaling::Scale;
-use coxswain::api::{Kind, Object as _, dynamic, kinds};
-use coxswain::client::{AccessQuestion, ApiClient, Faults, ListQuery};
-use coxswain::executor::{ActionResult, Events, Executed, Executor, WriteEffect};
-use coxswain::model::plan::{EventSpec, Patch, Step, Tolerate, Verb, Write};
-use coxswain::model::{Key, Plan};
-use coxswain::wire::splice::{Edit, edit};
+use coxswain_machinery::api::autoscaling::Scale;
+use coxswain_machinery::api::{Kind, Object as _, dynamic, kinds};
+use coxswain_machinery::client::{AccessQuestion, ApiClient, Faults, ListQuery};
+use coxswain_machinery::executor::{ActionResult, Events, Executed, Executor, WriteEffect};
+use coxswain_machinery::model::plan::{EventSpec, Patch, Step, Tolerate, Verb, Write};
+use coxswain_machinery::model::{Key, Plan};
+use coxswain_machinery::wire::splice::{Edit, edit};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::{Value, json};
 
@@ -139,7 +139,7 @@ async fn what_an_executor_writes_is_what_the_server_takes() {
     let built = run(&client, vec![Step::Chains { chains, slow_start: false }]).await;
     assert_ne!(stored(&built, 0), stored(&built, 1));
     let meta = built.effects[1].answer.as_ref().expect("an answer").meta().clone();
-    assert_eq!(meta.labels.get("built").map(coxswain::wire::Str::as_str), Some("on"));
+    assert_eq!(meta.labels.get("built").map(coxswain_machinery::wire::Str::as_str), Some("on"));
 
     // Fields that are not applied are recorded under the name in front of the user agent.
     let shown = namespace.api::<ServiceAccount>().get("builds").await.expect("the account");

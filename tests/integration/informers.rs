@@ -7,15 +7,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use coxswain::api::meta::PartialObjectMetadata;
-use coxswain::api::{AnyObject, Kind, kinds};
-use coxswain::client::{
+use coxswain_machinery::api::meta::PartialObjectMetadata;
+use coxswain_machinery::api::{AnyObject, Kind, kinds};
+use coxswain_machinery::client::{
     ApiClient, ApiError, BoxError, ClientBuilder, ClientMetrics, ClientOptions, Connection, ListQuery,
     ResponseBody, WatchQuery,
 };
-use coxswain::informer::{Delta, EventHandler, InformerHandle, Informers, InformersConfig, ListWatch};
-use coxswain::telemetry::Registry;
-use coxswain::wire::{ListPage, Message, ObjectHead, WireError};
+use coxswain_machinery::informer::{
+    Delta, EventHandler, InformerHandle, Informers, InformersConfig, ListWatch,
+};
+use coxswain_machinery::telemetry::Registry;
+use coxswain_machinery::wire::{ListPage, Message, ObjectHead, WireError};
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coxswain::api::Kind;
-use coxswain::api::kinds::ALL;
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::api::kinds::ALL;
 use kube::Client;
 
 use crate::harness::ControlPlane;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use coxswain::model::clock::{Clock as _, SystemClock};
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use tokio::sync::Mutex;

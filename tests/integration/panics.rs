@@ -6,26 +6,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use coxswain::api::Kind;
-use coxswain::api::core::ConfigMap as CachedConfigMap;
-use coxswain::api::kinds::CONFIG_MAPS;
-use coxswain::api::meta::ObjectMeta;
-use coxswain::client::{
+use coxswain::manager::{Controller, Phase, supervise};
+use coxswain_controllers::identity::{root_ca_certificate_publisher, serviceaccount};
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::api::core::ConfigMap as CachedConfigMap;
+use coxswain_machinery::api::kinds::CONFIG_MAPS;
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::client::{
     ApiError, ClientBuilder, ClientMetrics, ClientOptions, Connection, Faults, ListQuery, ResponseBody,
     WatchQuery,
 };
-use coxswain::controllers::identity::{root_ca_certificate_publisher, serviceaccount};
-use coxswain::framework::{
+use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Loop, LoopSettings, Observation, ObserveError, Reads,
     Room, RoomAdapter, Runtime, wake,
 };
-use coxswain::informer::{InformersConfig, ListWatch, Lister};
-use coxswain::manager::{Controller, Phase, supervise};
-use coxswain::model::plan::{Patch, Step, Verb, Write};
-use coxswain::model::{Failure, Key, Plan};
-use coxswain::serve::{HealthCheck, HealthRegistry, Probe, Unobserved};
-use coxswain::telemetry::Registry;
-use coxswain::wire::{ListPage, Message};
+use coxswain_machinery::informer::{InformersConfig, ListWatch, Lister};
+use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
+use coxswain_machinery::model::{Failure, Key, Plan};
+use coxswain_machinery::serve::{HealthCheck, HealthRegistry, Probe, Unobserved};
+use coxswain_machinery::telemetry::Registry;
+use coxswain_machinery::wire::{ListPage, Message};
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use jiff::Timestamp;

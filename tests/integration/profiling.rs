@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// Longer than any profile here takes.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Our own functions, by the beginning of their names.
-const OURS: &str = "coxswain::serve";
+const OURS: &str = "coxswain_machinery::serve";
 
 async fn profile(manager: &Manager<'_>, path: &str) -> Response<Bytes> {
     let port = manager.port(Caller::Admin).await;
@@ -113,7 +113,7 @@ async fn memory_is_told_by_function() {
     let variable = "_RJEM_MALLOC_CONF=prof_active:true,lg_prof_sample:12";
     let manager = plane.coxswain_with("heap-from-the-start", &[variable], &[]);
     let text = top(&profile(&manager, "/debug/pprof/heap").await);
-    assert!(text.contains("coxswain::options"), "{text}");
+    assert!(text.contains("coxswain_machinery::options"), "{text}");
     assert_eq!(manager.page(Caller::Admin, "/debug/pprof/heap?seconds=1").await.status, 400);
     let cpu = while_busy(&manager, profile(&manager, "/debug/pprof/profile?seconds=2")).await;
     assert!(top(&cpu).contains(OURS), "both at once do not harm each other");

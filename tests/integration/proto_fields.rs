@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use coxswain::model::template::shapes;
-use coxswain::wire::MessageRow;
+use coxswain_machinery::model::template::shapes;
+use coxswain_machinery::wire::MessageRow;
 
 use crate::harness;
 
@@ -24,7 +24,7 @@ fn declared_fields_are_upstreams() {
     let mut definitions = Definitions::new();
     read_directory(&harness::binaries().with_file_name("protos"), &mut definitions);
     let mut wrong = Vec::new();
-    for message in coxswain::api::schema() {
+    for message in coxswain_machinery::api::schema() {
         compare(message, message.upstream, &definitions, &mut wrong);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -99,7 +99,7 @@ fn the_shapes_of_templates_are_upstreams() {
 /// Whoever adds a file of messages has to add its table to the schema.
 #[test]
 fn every_declared_message_is_in_the_schema() {
-    let schema: BTreeSet<&str> = coxswain::api::schema().iter().map(|held| held.upstream).collect();
+    let schema: BTreeSet<&str> = coxswain_machinery::api::schema().iter().map(|held| held.upstream).collect();
     let mut declared = Vec::new();
     read_declarations(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut declared);
     let missing: Vec<_> = declared.iter().filter(|(name, _)| !schema.contains(name.as_str())).collect();

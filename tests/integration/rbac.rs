@@ -1,7 +1,7 @@
 //! What controllers ask for in the registry against what the API server's bootstrap roles give them.
 
-use coxswain::framework::{Descriptor, Grant};
-use coxswain::registry::REGISTRY;
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::framework::{Descriptor, Grant};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
 use kube::api::{Api, ListParams};
 

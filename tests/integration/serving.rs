@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use coxswain::registry::REGISTRY;
+use coxswain_controllers::registry::REGISTRY;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use serde_json::{Value, json};

@@ -5,10 +5,10 @@ use std::alloc::System;
 use std::sync::Arc;
 
 use cap::Cap;
-use coxswain::api::Kind;
-use coxswain::api::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
-use coxswain::controllers::api::garbage_collector::graph::{AffectedObjects, Graph, GraphStats};
-use coxswain::wire::Str;
+use coxswain_controllers::api::garbage_collector::graph::{AffectedObjects, Graph, GraphStats};
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
+use coxswain_machinery::wire::Str;
 
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);

@@ -28,7 +28,7 @@ use crate::figures::{Figure, Figures, What};
 use crate::harness::{Namespace, until};
 use crate::measure::{Gauge, Until};
 use crate::sampling::calm;
-use coxswain::random::HashMap;
+use coxswain_machinery::random::HashMap;
 
 /// Slices have settled when none has changed for so long.
 const QUIET: Duration = Duration::from_secs(3);

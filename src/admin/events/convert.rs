@@ -7,7 +7,7 @@ use crate::admin::convert::{action, duration, entry, kind_name, phase, phase_rea
 use crate::admin::manager::ActionState;
 use crate::admin::overrides::{Entry, Order};
 use crate::admin::proto::{self, event::Details};
-use crate::framework::Requeue;
+use coxswain_machinery::framework::Requeue;
 
 /// Steps that an event lists; a reconcile that takes more is summed up.
 const MAX_ACTIONS: usize = 100;

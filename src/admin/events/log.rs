@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use super::filter::Filter;
 use super::record::{Body, LogEvent, ObjectRef, RARE};
 use crate::admin::manager::TraceId;
-use crate::latest;
-use crate::model::clock::SharedClock;
+use coxswain_machinery::latest;
+use coxswain_machinery::model::clock::SharedClock;
 
 /// Readers are woken at most once in this time, each time for all that has come,
 const PUMP_INTERVAL: Duration = Duration::from_millis(20);

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use crate::admin::manager::{ActionState, Phase, TraceId};
 use crate::admin::overrides::Entry;
 use crate::admin::proto::EventType;
-use crate::api::Kind;
-use crate::framework::Requeue;
-use crate::model::Key;
-use crate::wire::{Str, Uid};
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::framework::Requeue;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::{Str, Uid};
 
 /// Something that happened.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use super::*;
 use crate::admin::manager::{ActionResult, ActionState, ActionVerb, Phase};
 use crate::admin::overrides::{Entry, Order};
 use crate::admin::proto;
-use crate::api::kinds::{DEPLOYMENTS, PODS};
-use crate::framework::Requeue;
-use crate::model::Key;
-use crate::model::clock::ManualClock;
+use coxswain_machinery::api::kinds::{DEPLOYMENTS, PODS};
+use coxswain_machinery::framework::Requeue;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::clock::ManualClock;
 
 fn log(capacity: usize) -> Arc<EventLog> {
     let clock = ManualClock::new(Timestamp::from_second(1_800_000_000).unwrap());

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::ANNOTATION_PREFIX;
 use super::entry::{Entry, EntryError, Order};
-use crate::model::metadata::ANNOTATIONS;
-use crate::wire::splice::Edit;
+use coxswain_machinery::model::metadata::ANNOTATIONS;
+use coxswain_machinery::wire::splice::Edit;
 
 /// What the flags say of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

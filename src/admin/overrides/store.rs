@@ -9,15 +9,15 @@ use bytes::Bytes;
 use super::entry::Entry;
 use super::set::{OverrideSet, edits};
 use super::{LEASE_NAME, LEASE_NAMESPACE};
-use crate::api::coordination::Lease;
-use crate::api::kinds::LEASES;
-use crate::api::meta::ObjectMeta;
-use crate::api::{AnyObject, Object};
-use crate::client::{ApiClient, ApiError};
-use crate::informer::downcast;
-use crate::model::Key;
-use crate::wire::Message;
-use crate::wire::splice::edit;
+use coxswain_machinery::api::coordination::Lease;
+use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::api::{AnyObject, Object};
+use coxswain_machinery::client::{ApiClient, ApiError};
+use coxswain_machinery::informer::downcast;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Message;
+use coxswain_machinery::wire::splice::edit;
 
 /// The overrides as they were read.
 #[derive(Clone, Debug, Default)]

@@ -11,12 +11,12 @@ use proptest::prelude::*;
 
 use super::set::edits;
 use super::*;
-use crate::api::coordination::Lease;
-use crate::api::kinds::LEASES;
-use crate::api::meta::ObjectMeta;
-use crate::client::{ApiClient, BoxError, HttpService};
-use crate::wire::splice::{Edit, edit, put_bytes};
-use crate::wire::{Message, wrap_envelope};
+use coxswain_machinery::api::coordination::Lease;
+use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::client::{ApiClient, BoxError, HttpService};
+use coxswain_machinery::wire::splice::{Edit, edit, put_bytes};
+use coxswain_machinery::wire::{Message, wrap_envelope};
 
 const ON: FlagSelection = FlagSelection { enabled: true, named: false };
 const OFF: FlagSelection = FlagSelection { enabled: false, named: true };
@@ -213,7 +213,7 @@ async fn a_write_keeps_all_else_and_carries_the_version_that_was_read() {
     let put = asked.last().unwrap();
     assert_eq!(put.method(), Method::PUT);
     assert!(put.uri().path().ends_with("/namespaces/kube-system/leases/coxswain-overrides"), "{}", put.uri());
-    let object = crate::wire::unwrap_envelope(put.body()).unwrap();
+    let object = coxswain_machinery::wire::unwrap_envelope(put.body()).unwrap();
     assert!(object.windows(15).any(|window| window == b"from the future"));
     let lease = Lease::decode(&object).unwrap();
     assert_eq!(lease.metadata.resource_version, "41");

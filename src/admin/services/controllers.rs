@@ -22,7 +22,7 @@ use crate::admin::proto;
 use crate::admin::proto::controller_service_server::ControllerService;
 use crate::admin::proto::watch_controllers_response::Update;
 use crate::admin::validate::{self, ControllerFilter};
-use crate::latest;
+use coxswain_machinery::latest;
 
 pub(super) struct Service(pub(super) Shared);
 

@@ -9,7 +9,7 @@ use tonic::body::Body;
 use tower::Service;
 
 use crate::admin::authorize::unauthenticated;
-use crate::serve::UserInfo;
+use coxswain_machinery::serve::UserInfo;
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 const REFLECTION: &str = "/grpc.reflection.";

@@ -14,7 +14,7 @@ use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason};
 use crate::admin::proto;
 use crate::admin::validate::resolve;
-use crate::latest;
+use coxswain_machinery::latest;
 
 pub(super) struct Service(pub(super) Shared);
 

@@ -16,7 +16,7 @@ use crate::admin::manager::{LeaseState, Manager, Mutation, MutationKind, Replica
 use crate::admin::proto;
 use crate::admin::proto::leader_service_server::LeaderService;
 use crate::admin::validate;
-use crate::latest;
+use coxswain_machinery::latest;
 
 /// How often a watch looks for renewals, which are no changes to the manager.
 const RENEWALS: Duration = Duration::from_secs(1);

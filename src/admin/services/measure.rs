@@ -113,7 +113,7 @@ mod tests {
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
-    use crate::telemetry::{Registry, encode_text};
+    use coxswain_machinery::telemetry::{Registry, encode_text};
 
     /// A stream of one message that ends with this status.
     fn streaming(code: &'static str) -> Body {

@@ -40,7 +40,7 @@ use super::events::EventLog;
 use super::manager::Manager;
 use super::metrics::{AdminMetrics, OpenStream};
 use super::proto;
-use crate::serve::{PageHandler, UserInfo, handler, text};
+use coxswain_machinery::serve::{PageHandler, UserInfo, handler, text};
 
 /// What the services are made of.
 #[derive(Clone)]
@@ -282,7 +282,7 @@ where
     S::Future: Send + 'static,
     B: http_body::Body<Data = bytes::Bytes, Error = Status> + Send + 'static,
 {
-    handler(move |request: http::Request<crate::serve::RequestBody>| {
+    handler(move |request: http::Request<coxswain_machinery::serve::RequestBody>| {
         let service = service.clone();
         async move {
             match service.oneshot(request.map(tonic::body::Body::new)).await {

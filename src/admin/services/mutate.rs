@@ -16,7 +16,7 @@ use crate::admin::errors::{ErrorReply, Reason, Violations, timed_out};
 use crate::admin::manager::{ControllerState, Mutation, MutationKind, Obstacle, Phase};
 use crate::admin::overrides::{Entry, HeldOverrides, MAX_USER_BYTES, Order, OverrideSet, StoreError};
 use crate::admin::{proto, validate};
-use crate::serve::UserInfo;
+use coxswain_machinery::serve::UserInfo;
 
 /// Others may write the overrides at the same time; each try reads anew.
 const TRIES: u32 = 5;

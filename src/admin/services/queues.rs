@@ -16,7 +16,7 @@ use crate::admin::paging::Page;
 use crate::admin::proto;
 use crate::admin::proto::queue_service_server::QueueService;
 use crate::admin::validate::{self, QueueFilter};
-use crate::model::Key;
+use coxswain_machinery::model::Key;
 
 pub(super) struct Service(pub(super) Shared);
 

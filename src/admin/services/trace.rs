@@ -9,7 +9,7 @@ use tower::Service;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
-use crate::telemetry::tracing::continue_from;
+use coxswain_machinery::telemetry::tracing::continue_from;
 
 /// Traces the calls of a service, each to the head of its response: a stream may go on for days.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
-    use crate::telemetry::tracing::{Tracing, present};
+    use coxswain_machinery::telemetry::tracing::{Tracing, present};
 
     #[test]
     fn a_call_continues_its_callers_trace() {

@@ -6,7 +6,7 @@ use clap_complete::{Shell, generate};
 
 use crate::cli::error::CliError;
 use crate::cli::output::Screen;
-use crate::registry::REGISTRY;
+use coxswain_controllers::registry::REGISTRY;
 
 pub(super) fn command() -> Command {
     Command::new("completion")

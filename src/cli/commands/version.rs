@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::cli::common;
 use crate::cli::error::CliError;
 use crate::cli::output::{Format, Screen};
-use crate::options::versions;
+use coxswain_machinery::options::versions;
 
 pub(super) fn command() -> Command {
     Command::new("version")

@@ -19,7 +19,7 @@ fn matches(line: &[&str]) -> Result<ArgMatches, clap::Error> {
 }
 
 fn environment(variables: &[(&'static str, &str)]) -> Environment {
-    let clock = crate::model::clock::ManualClock::new(super::now());
+    let clock = coxswain_machinery::model::clock::ManualClock::new(super::now());
     Environment::new(std::sync::Arc::new(clock), variables)
 }
 

@@ -25,7 +25,7 @@ use crate::admin::{AdminDeps, AdminOptions, service};
 use crate::cli::environment::Environment;
 use crate::cli::error::Exit;
 use crate::cli::output::Screen;
-use crate::serve::{AUTHENTICATED, UserInfo};
+use coxswain_machinery::serve::{AUTHENTICATED, UserInfo};
 
 /// The token of one who may do everything.
 pub(super) const TOKEN: &str = "jane-s3cret";
@@ -104,7 +104,8 @@ impl Replica {
             authorizer: Arc::new(Judge::default()),
             events: Arc::clone(&events),
             shutdown: stop.clone(),
-            metrics: crate::admin::AdminMetrics::register(&crate::telemetry::Registry::new()).unwrap(),
+            metrics: crate::admin::AdminMetrics::register(&coxswain_machinery::telemetry::Registry::new())
+                .unwrap(),
         };
         let services = service(deps, &AdminOptions::default()).unwrap();
         let shared = Arc::new(Shared::default());

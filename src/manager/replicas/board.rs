@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::format::{LEASE_DURATION, REPLICA_NAME_PREFIX, lifetime, state};
 use crate::admin::manager::ReplicaState;
-use crate::api::coordination::Lease;
-use crate::election::Record;
-use crate::wire::Str;
+use coxswain_machinery::api::coordination::Lease;
+use coxswain_machinery::election::Record;
+use coxswain_machinery::wire::Str;
 
 /// A Lease whose last renewal says that it is this old may be taken over by a replica that begins.
 const LONG_STALE: SignedDuration = SignedDuration::from_mins(10);

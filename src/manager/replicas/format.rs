@@ -5,14 +5,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::admin::manager::ReplicaState;
-use crate::api::Object as _;
-use crate::api::coordination::Lease;
-use crate::api::meta::ObjectMeta;
-use crate::election::Record;
-use crate::model::metadata::{ANNOTATIONS, LABELS};
-use crate::options::versions::COXSWAIN;
-use crate::wire::splice::{Edit, edit};
-use crate::wire::{Message, WireError};
+use coxswain_machinery::api::Object as _;
+use coxswain_machinery::api::coordination::Lease;
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::election::Record;
+use coxswain_machinery::model::metadata::{ANNOTATIONS, LABELS};
+use coxswain_machinery::options::versions::COXSWAIN;
+use coxswain_machinery::wire::splice::{Edit, edit};
+use coxswain_machinery::wire::{Message, WireError};
 
 /// Namespace of the Leases.
 pub const REPLICA_NAMESPACE: &str = "kube-system";
@@ -86,7 +86,7 @@ impl Own {
             acquired: self.started,
             renewed: now,
             transitions,
-            successor: crate::wire::Str::EMPTY,
+            successor: coxswain_machinery::wire::Str::EMPTY,
         };
         let mut edits = record.edits();
         edits.push(Edit::MapSet(LABELS, NAME_LABEL.0.to_owned(), NAME_LABEL.1.to_owned()));

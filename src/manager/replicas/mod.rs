@@ -35,14 +35,14 @@ use store::{ApiStore, LeaseStore};
 
 use super::leadership::Leases;
 use crate::admin::manager::ReplicaState;
-use crate::api::coordination::Lease;
-use crate::api::kinds::LEASES;
-use crate::framework::Runtime;
-use crate::informer::{Delta, Informers, downcast};
-use crate::latest;
-use crate::model::backoff::ExponentialBackoff;
-use crate::model::clock::SharedClock;
-use crate::options::versions::COXSWAIN;
+use coxswain_machinery::api::coordination::Lease;
+use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::framework::Runtime;
+use coxswain_machinery::informer::{Delta, Informers, downcast};
+use coxswain_machinery::latest;
+use coxswain_machinery::model::backoff::ExponentialBackoff;
+use coxswain_machinery::model::clock::SharedClock;
+use coxswain_machinery::options::versions::COXSWAIN;
 
 /// Time between two signs of life.
 const RENEW: Duration = Duration::from_secs(10);
@@ -238,7 +238,7 @@ impl Replicas {
                 }
             };
             // Not all replicas at once.
-            let pause = pause.mul_f64(crate::random::within(0.9..1.1));
+            let pause = pause.mul_f64(coxswain_machinery::random::within(0.9..1.1));
             tokio::select! {
                 biased;
                 () = sleep(pause) => {}

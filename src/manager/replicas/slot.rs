@@ -13,10 +13,10 @@ use tokio::time::{Instant, timeout};
 use super::board::Board;
 use super::format::{Announcement, Own, is_replicas, released};
 use super::store::LeaseStore;
-use crate::api::coordination::Lease;
-use crate::client::ApiError;
-use crate::model::clock::SharedClock;
-use crate::wire::WireError;
+use coxswain_machinery::api::coordination::Lease;
+use coxswain_machinery::client::ApiError;
+use coxswain_machinery::model::clock::SharedClock;
+use coxswain_machinery::wire::WireError;
 
 /// How long a request may take.
 pub(super) const REQUEST: Duration = Duration::from_secs(5);

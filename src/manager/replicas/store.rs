@@ -9,13 +9,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::format::REPLICA_NAMESPACE;
-use crate::api::AnyObject;
-use crate::api::coordination::Lease;
-use crate::api::kinds::LEASES;
-use crate::client::{ApiClient, ApiError, BoxError, DeleteOptions};
-use crate::framework::Runtime;
-use crate::informer::downcast;
-use crate::model::Key;
+use coxswain_machinery::api::AnyObject;
+use coxswain_machinery::api::coordination::Lease;
+use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::client::{ApiClient, ApiError, BoxError, DeleteOptions};
+use coxswain_machinery::framework::Runtime;
+use coxswain_machinery::informer::downcast;
+use coxswain_machinery::model::Key;
 
 /// Whose role may delete Leases.
 const DELETER: &str = "generic-garbage-collector";

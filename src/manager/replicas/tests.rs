@@ -9,11 +9,11 @@ use jiff::SignedDuration;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::api::meta::{ObjectMeta, Status};
-use crate::client::ApiError;
-use crate::election::fixture::PausedClock;
-use crate::wire::Message;
-use crate::wire::splice::{Edit, edit};
+use coxswain_machinery::api::meta::{ObjectMeta, Status};
+use coxswain_machinery::client::ApiError;
+use coxswain_machinery::election::fixture::PausedClock;
+use coxswain_machinery::wire::Message;
+use coxswain_machinery::wire::splice::{Edit, edit};
 
 /// An API server with Leases, and a watch that is never late.
 #[derive(Default)]
@@ -221,7 +221,7 @@ async fn replicas_announce_themselves_and_know_each_other() {
     let lease = server.lease("coxswain-replica-0");
     let meta = &lease.metadata;
     assert_eq!(meta.namespace, "kube-system");
-    let map = |map: &crate::wire::Labels| -> Vec<_> {
+    let map = |map: &coxswain_machinery::wire::Labels| -> Vec<_> {
         map.iter().map(|(key, value)| format!("{key}={value}")).collect()
     };
     assert_eq!(map(&meta.labels), ["app.kubernetes.io/name=coxswain", REPLICA_SELECTOR]);
@@ -317,7 +317,7 @@ async fn a_clean_stop_leaves_nothing_or_something_of_use() {
     // Somebody else has written it since.
     let lease = server.lease("coxswain-replica-0");
     let note = Edit::MapSet(&[1, 12], "note".to_owned(), "x".to_owned());
-    server.put(&edit(&crate::api::Object::raw(&*lease), &[note]).unwrap());
+    server.put(&edit(&coxswain_machinery::api::Object::raw(&*lease), &[note]).unwrap());
     a.stopped().await;
     assert_eq!(server.names(), Vec::<String>::new());
 
@@ -402,7 +402,7 @@ async fn a_lease_without_the_label_is_never_touched() {
     // Someone takes the label off: it is not ours any more.
     let lease = server.lease("coxswain-replica-1");
     let label = Edit::MapRemove(&[1, 11], "coxswain.dev/component".to_owned());
-    let bare = server.put(&edit(&crate::api::Object::raw(&*lease), &[label]).unwrap());
+    let bare = server.put(&edit(&coxswain_machinery::api::Object::raw(&*lease), &[label]).unwrap());
     server.watching.lock().iter().for_each(|each| each.see_gone("coxswain-replica-1"));
     sleep(Duration::from_mins(5)).await;
     for untouched in [first, bare] {

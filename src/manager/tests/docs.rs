@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{UNOBSERVED, Why, all_left_out, declared, kind, manager, observed};
-use crate::telemetry::Declared;
+use coxswain_machinery::telemetry::Declared;
 
 fn table<'a>(metrics: impl Iterator<Item = &'a Declared>) -> String {
     let mut table = String::from("\n| metric | type | labels | meaning |\n|---|---|---|---|\n");

@@ -8,15 +8,15 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::server::Server;
-use crate::api::apps::{Deployment, DeploymentSpec, DeploymentStrategy};
-use crate::api::meta::{LabelSelector, ObjectMeta};
-use crate::environment::Environment;
 use crate::manager::run_until;
-use crate::options::{self, Invocation};
-use crate::random;
-use crate::registry::REGISTRY;
-use crate::wire::splice::put_bytes;
-use crate::wire::{Message as _, Raw};
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::api::apps::{Deployment, DeploymentSpec, DeploymentStrategy};
+use coxswain_machinery::api::meta::{LabelSelector, ObjectMeta};
+use coxswain_machinery::environment::Environment;
+use coxswain_machinery::options::{self, Invocation};
+use coxswain_machinery::random;
+use coxswain_machinery::wire::splice::put_bytes;
+use coxswain_machinery::wire::{Message as _, Raw};
 
 /// As the thread is called, and every thread that it makes without giving it a name.
 const THREAD: &str = "simulated";
@@ -29,7 +29,7 @@ fn named(name: &str) -> ObjectMeta {
 
 /// A Deployment of three pods.
 fn deployment() -> Vec<u8> {
-    let labels: crate::wire::Labels = [("app", "web")].into_iter().collect();
+    let labels: coxswain_machinery::wire::Labels = [("app", "web")].into_iter().collect();
     let mut template = Vec::new();
     put_bytes(&mut template, 1, &ObjectMeta { labels: labels.clone(), ..ObjectMeta::default() }.to_bytes());
     let mut container = Vec::new();

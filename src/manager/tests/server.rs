@@ -19,12 +19,12 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::api::meta::{ObjectMeta, Status};
-use crate::api::{Kind, kinds};
-use crate::client::{BoxError, HttpService, ResponseBody};
-use crate::random;
-use crate::wire::splice::{Edit, edit, put_bytes};
-use crate::wire::{Message as _, ObjectHead, unwrap_envelope, wrap_envelope};
+use coxswain_machinery::api::meta::{ObjectMeta, Status};
+use coxswain_machinery::api::{Kind, kinds};
+use coxswain_machinery::client::{BoxError, HttpService, ResponseBody};
+use coxswain_machinery::random;
+use coxswain_machinery::wire::splice::{Edit, edit, put_bytes};
+use coxswain_machinery::wire::{Message as _, ObjectHead, unwrap_envelope, wrap_envelope};
 
 /// Changes that a watch may be behind with.
 const BEHIND: usize = 10_000;

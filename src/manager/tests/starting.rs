@@ -9,11 +9,11 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{manager, manager_of};
-use crate::framework::{BuildError, DefaultState, Descriptor, Phase};
 use crate::manager::{Controller, EventLogger, supervise};
-use crate::model::clock::SystemClock;
-use crate::registry::REGISTRY;
-use crate::serve::{Probe, Unobserved};
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::framework::{BuildError, DefaultState, Descriptor, Phase};
+use coxswain_machinery::model::clock::SystemClock;
+use coxswain_machinery::serve::{Probe, Unobserved};
 
 const TOKENS: &str = "serviceaccount-token-controller";
 

@@ -4,7 +4,7 @@
 use coxswain::admin::overrides::{ANNOTATION_PREFIX, LEASE_NAME, LEASE_NAMESPACE};
 use coxswain::admin::proto::event::Details;
 use coxswain::admin::proto::{self, DesiredSource, EventType, Health, OverrideChange, Phase};
-use coxswain::model::clock::{Clock as _, SystemClock};
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use tokio::time::Instant;
 use tonic::Code;
 

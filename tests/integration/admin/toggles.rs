@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use coxswain::admin::proto::Phase;
-use coxswain::model::clock::{Clock as _, SystemClock};
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};

@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coxswain::api::kinds::{CONFIG_MAPS, LEASES, NAMESPACES, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
-use coxswain::api::{AnyObject, Kind};
-use coxswain::client::{Fault, FaultRule, Faults};
-use coxswain::informer::{
+use coxswain_machinery::api::kinds::{
+    CONFIG_MAPS, LEASES, NAMESPACES, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS,
+};
+use coxswain_machinery::api::{AnyObject, Kind};
+use coxswain_machinery::client::{Fault, FaultRule, Faults};
+use coxswain_machinery::informer::{
     Delta, InformerHandle, InformerStats, Informers, InformersConfig, Registration, WatchTiming,
 };
-use coxswain::random::HashMap;
-use coxswain::telemetry::Registry;
+use coxswain_machinery::random::HashMap;
+use coxswain_machinery::telemetry::Registry;
 use futures::TryStreamExt;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;

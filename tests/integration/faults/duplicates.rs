@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coxswain::client::{Fault, FaultRule, Faults};
-use coxswain::controllers::workloads::replicaset;
-use coxswain::framework::Descriptor;
 use coxswain::manager::{Controller, Phase, supervise};
+use coxswain_controllers::workloads::replicaset;
+use coxswain_machinery::client::{Fault, FaultRule, Faults};
+use coxswain_machinery::framework::Descriptor;
 use http::{Method, StatusCode};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::ServiceAccount;

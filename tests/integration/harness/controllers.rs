@@ -1,7 +1,7 @@
 //! Which controllers there are, by the registry.
 
-use coxswain::framework::Descriptor;
-use coxswain::registry::REGISTRY;
+use coxswain_controllers::registry::REGISTRY;
+use coxswain_machinery::framework::Descriptor;
 
 /// The controllers that are built, all of which run by default.
 pub(crate) fn built() -> impl Iterator<Item = &'static Descriptor> {

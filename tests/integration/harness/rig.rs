@@ -4,19 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coxswain::client::{
+use coxswain::manager::EventLogger;
+use coxswain_machinery::client::{
     ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, Faults,
 };
-use coxswain::events::{EventBroadcaster, EventMetrics};
-use coxswain::executor::Finishers;
-use coxswain::framework::{ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Unreported};
-use coxswain::informer::{Informers, InformersConfig, ListWatch};
-use coxswain::manager::EventLogger;
-use coxswain::model::clock::{SharedClock, SystemClock};
-use coxswain::options::Config;
-use coxswain::queue::QueueMetrics;
-use coxswain::serve::Router;
-use coxswain::telemetry::Registry;
+use coxswain_machinery::events::{EventBroadcaster, EventMetrics};
+use coxswain_machinery::executor::Finishers;
+use coxswain_machinery::framework::{
+    ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Unreported,
+};
+use coxswain_machinery::informer::{Informers, InformersConfig, ListWatch};
+use coxswain_machinery::model::clock::{SharedClock, SystemClock};
+use coxswain_machinery::options::Config;
+use coxswain_machinery::queue::QueueMetrics;
+use coxswain_machinery::serve::Router;
+use coxswain_machinery::telemetry::Registry;
 
 /// How long a request may take: short, so that stalls end soon.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);

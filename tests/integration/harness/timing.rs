@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::thread;
 
-use coxswain::model::clock::{Clock as _, SystemClock};
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::{SignedDuration, Timestamp};
 
 /// Names the file.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use coxswain::model::clock::{Clock as _, SystemClock};
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::Unit;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};

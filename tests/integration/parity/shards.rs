@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use coxswain::registry::REGISTRY;
+use coxswain_controllers::registry::REGISTRY;
 
 use super::scenario::Scenario;
 

@@ -1,8 +1,8 @@
 //! Protobuf messages with fields that this program does not know, as a newer API server would send them.
 
 use bytes::Bytes;
-use coxswain::wire::splice::{put_bytes, put_varint, put_varint_field};
-use coxswain::wire::{ENVELOPE_MAGIC, Reader, Value, unwrap_envelope};
+use coxswain_machinery::wire::splice::{put_bytes, put_varint, put_varint_field};
+use coxswain_machinery::wire::{ENVELOPE_MAGIC, Reader, Value, unwrap_envelope};
 
 /// Numbers of the fields of tomorrow: a message or text, a number, and a word of four bytes.
 const TEXT: u32 = 2000;

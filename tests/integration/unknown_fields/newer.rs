@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::fields::{each, fields, inner, open, refill, shape_of, text, unknown, with_unknown, without};
 use crate::harness::Tamper;
-use coxswain::random::HashMap;
+use coxswain_machinery::random::HashMap;
 
 const METADATA: u32 = 1;
 const SPEC: u32 = 2;

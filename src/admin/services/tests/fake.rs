@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 
 use crate::admin::manager::*;
 use crate::admin::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
-use crate::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
-use crate::election::Record;
-use crate::latest;
-use crate::model::Key;
-use crate::model::clock::{Clock as _, ManualClock, SharedClock};
-use crate::wire::Str;
+use coxswain_machinery::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
+use coxswain_machinery::election::Record;
+use coxswain_machinery::latest;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::clock::{Clock as _, ManualClock, SharedClock};
+use coxswain_machinery::wire::Str;
 
 /// How the next write of overrides ends.
 pub(crate) enum NextWrite {
@@ -198,7 +198,7 @@ impl State {
 fn queue(
     name: &'static str,
     controller: &'static str,
-    kind: &'static crate::api::Kind,
+    kind: &'static coxswain_machinery::api::Kind,
     depth: usize,
 ) -> QueueState {
     QueueState {

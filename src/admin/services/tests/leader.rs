@@ -9,7 +9,7 @@ use super::*;
 use crate::admin::manager::{LeaseState, MutationKind};
 use crate::admin::proto;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
-use crate::model::Key;
+use coxswain_machinery::model::Key;
 
 impl Bench {
     fn leader(&self) -> LeaderServiceClient<Channel> {

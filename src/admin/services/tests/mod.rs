@@ -24,8 +24,8 @@ use tonic_types::StatusExt as _;
 use super::{AdminDeps, AdminOptions, service};
 use crate::admin::authorize::Authorize;
 use crate::admin::events::EventLog;
-use crate::client::ApiError;
-use crate::serve::{AUTHENTICATED, AuthorizeError, Decision, ResourceAttributes, UserInfo};
+use coxswain_machinery::client::ApiError;
+use coxswain_machinery::serve::{AUTHENTICATED, AuthorizeError, Decision, ResourceAttributes, UserInfo};
 use fake::Fake;
 
 /// What stands for authentication in these tests.
@@ -116,7 +116,8 @@ impl Bench {
             authorizer: Arc::clone(&judge) as _,
             events: Arc::clone(&events),
             shutdown: shutdown.clone(),
-            metrics: crate::admin::AdminMetrics::register(&crate::telemetry::Registry::new()).unwrap(),
+            metrics: crate::admin::AdminMetrics::register(&coxswain_machinery::telemetry::Registry::new())
+                .unwrap(),
         };
         let service = Identify(service(deps, &options).unwrap());
         let (client, server) = tokio::io::duplex(64 << 10);

@@ -12,7 +12,7 @@ use super::*;
 use crate::admin::authorize::METHODS;
 use crate::admin::proto;
 use crate::admin::services::admin_handler;
-use crate::serve::{AnswerBody, PageHandler};
+use coxswain_machinery::serve::{AnswerBody, PageHandler};
 
 const LIST: &str = "ControllerService/ListControllers";
 const PAGE: &str = "https://console.example.org";
@@ -25,7 +25,8 @@ fn handler_for(options: &AdminOptions) -> PageHandler {
         authorizer: Arc::new(Judge::default()),
         events,
         shutdown: CancellationToken::new(),
-        metrics: crate::admin::AdminMetrics::register(&crate::telemetry::Registry::new()).unwrap(),
+        metrics: crate::admin::AdminMetrics::register(&coxswain_machinery::telemetry::Registry::new())
+            .unwrap(),
     };
     admin_handler(deps, options).unwrap()
 }

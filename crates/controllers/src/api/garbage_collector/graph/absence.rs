@@ -1,0 +1,78 @@
+//! Owners that are known not to exist: what spares a live read for each of a lost owner's dependents.
+//!
+//! A UID is never given out twice, so what is known here stays true; the bound only costs another live read. What was
+//! found absent is the object *at the coordinates of a reference*: the UID may well exist elsewhere, and references with
+//! its true coordinates are not concerned.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+
+use super::super::Uid;
+use super::node::{Coordinates, Edge, Node};
+use coxswain_machinery::random::HashSeed;
+use coxswain_machinery::wire::Str;
+
+/// How many absent owners are remembered.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
+
+/// What a reference points at: coordinates, in a namespace (empty for a cluster-scoped kind).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// UID in the reference.
+    pub uid: Uid,
+    /// Kind and name in the reference.
+    pub coordinates: Arc<Coordinates>,
+    /// Namespace in which the reference is resolved; empty when the owner's kind is cluster-scoped.
+    pub namespace: Str,
+}
+
+impl Place {
+    /// Where the dependent's reference to the owner points.
+    pub(super) fn of(owner: &Node, edge: &Edge, dependent: &Node) -> Self {
+        Self {
+            uid: owner.uid.clone(),
+            coordinates: Arc::clone(&edge.coordinates),
+            namespace: dependent.namespace.clone(),
+        }
+    }
+}
+
+/// The absent owners last learnt of or asked for.
+pub(super) struct Absence(LruCache<Place, (), HashSeed>);
+
+impl Default for Absence {
+    fn default() -> Self {
+        Self(LruCache::with_hasher(REMEMBERED, HashSeed::default()))
+    }
+}
+
+impl Absence {
+    pub(super) fn learn(&mut self, place: Place) {
+        self.0.put(place, ());
+    }
+
+    pub(super) fn unlearn(&mut self, place: &Place) {
+        self.0.pop(place);
+    }
+
+    /// Whether a dependent in `place.namespace` refers to nobody, be the owner's kind namespaced or cluster-scoped.
+    pub(super) fn knows(&self, place: &Place) -> bool {
+        self.0.contains(place) || {
+            let namespace = Str::EMPTY;
+            self.0.contains(&Place {
+                uid: place.uid.clone(),
+                coordinates: Arc::clone(&place.coordinates),
+                namespace,
+            })
+        }
+    }
+}
+
+impl fmt::Debug for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} absent owners", self.0.len())
+    }
+}

@@ -1,0 +1,250 @@
+//! Garbage collection: an object goes when none of its owners is left, and an owner goes as its deletion asks for.
+//!
+//! Three parts, all of them pure: the [`graph`] of owners says what each change makes worth looking at; a [`view`] is what
+//! live reads find there; the [`plan`] says what to do. What each never does is written at its head. They follow the
+//! Kubernetes documentation ("Garbage Collection", "Owners and Dependents", "Use Cascading Deletion") and what was
+//! observed on the Go manager.
+//!
+//! # What holds
+//! - Nothing is deleted but by UID *and* resource version, and only when all owner references of that very version were
+//!   looked up: at the places where they point, not by UID alone. So the object itself need not be read before: if it is not
+//!   what the watch last told, the API server refuses, and it is read then. If its references are the same, what changes in it
+//!   is something else, maybe all the time: then it goes by its UID alone, as in the original.
+//! - What the graph says is never a proof, but for what cannot be taken back: that an object of a UID is gone, or had these
+//!   references in that version. That an owner waits for its dependents can be: a later delete may say that they are to be
+//!   left. A graph that lags behind delays, it does not destroy.
+//! - What can't be looked up (a kind that is not served, a failed read) is neither absent nor there: the attempt is retried.
+//!
+//! # Where it differs from the original, on purpose
+//! - A dependent that appears while its owner is being deleted in the foreground goes at once, not when another change
+//!   draws attention to it.
+//! - Objects in the foreground deletion of which each blocks the next, in a circle, are unblocked whichever way they got
+//!   there; in the original two that a user deletes so wait for each other for ever.
+//! - Of two references with one UID, of which one names another object, only the wrong one is taken out.
+//! - What is taken out of an object is taken out by position, tested, so that a dependent's other changes meet no conflict.
+//! - An object whose owners are all in sight is not read again, nor one that goes, or need not wait any longer, as it was
+//!   last observed; and an owner's foreground deletion is looked at again when its last blocking dependent is gone, not
+//!   at each.
+//!
+//! # How it hangs together
+//! ```text
+//! watches of everything that can be deleted ([`coxswain_machinery::framework::DynamicRoom`])
+//!   └─ changes ─► graph ─ what is worth a look ─► attempt_to_delete, attempt_to_orphan
+//!                   ▲                                   │ live reads, as many passes as it takes
+//!                   └── who was found absent ◄── view ──┴─► plan
+//! ```
+//! Keys are UIDs. Attempts begin when the watches that were there at the start have synced, or after 30 seconds; an
+//! owner that is not in sight yet is a virtual node and costs a live read, never an object. The graph can be looked at under
+//! `/debug/controllers/garbage-collector-controller/graph`, whole or around the objects of `?uid=`.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use prometheus::IntCounter;
+
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::framework::{
+    ApiResource, Build, BuildError, Built, DefaultState, Descriptor, DynamicRoom, DynamicWatches, Enqueue,
+    Grant, Loop, LoopSettings, Memory, Observation, ObserveError, QpsFactor, Reads, Room, RoomAdapter,
+};
+use coxswain_machinery::informer::Delta;
+use coxswain_machinery::model::plan::Failure;
+use coxswain_machinery::model::{Key, Plan};
+use coxswain_machinery::serve::{PageHandler, respond, sync_handler, text};
+
+pub mod graph;
+pub mod plan;
+#[cfg(test)]
+mod tests;
+pub mod view;
+
+pub use coxswain_machinery::wire::Uid;
+
+use graph::{AffectedObjects, Graph, Place};
+use view::{Attempt, View};
+
+/// Keeps an object until its blocking dependents are gone.
+pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
+/// Keeps an object until its dependents have been cut loose.
+pub const ORPHAN_FINALIZER: &str = "orphan";
+
+/// The garbage collector's row of the registry.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "garbage-collector-controller",
+    aliases: &["garbagecollector"],
+    description: "Deletes objects whose owners are gone.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: Some("generic-garbage-collector"),
+    event_source: None,
+    writes: &[
+        Grant { group: "*", resource: "*", verbs: &["delete", "get", "list", "patch", "update", "watch"] },
+        coxswain_machinery::framework::EVENTS_GRANT,
+    ],
+    build: Some(build),
+};
+
+/// The queue of objects that may have to go.
+const DELETE: &str = "garbage_collector_attempt_to_delete";
+/// The queue of objects whose dependents are to be kept.
+const ORPHAN: &str = "garbage_collector_attempt_to_orphan";
+
+/// An object may have to be read before it is deleted: so that `--kube-api-qps` objects go in a second in any case. The
+/// original has it so.
+const QPS_FACTOR: QpsFactor = QpsFactor { qps: 2.0, burst: 1 };
+
+/// Resources that come in masses, go by themselves and own nothing, by group and name.
+const IGNORED: &[(&str, &str)] = &[("", "events"), ("events.k8s.io", "events")];
+
+/// Builds the controller.
+pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    let flags = &build.config.flags;
+    if !flags.enable_garbage_collector {
+        return Err(BuildError::Skipped("--enable-garbage-collector=false".to_owned()));
+    }
+    let sync_errors = build.metrics.counter(
+        "garbagecollector_controller_resources_sync_error_total",
+        "Times that the resources to watch could not be found out.",
+    );
+    let sync_errors = sync_errors.map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let hub = Arc::new(Hub { graph: Mutex::default(), sync_errors });
+    let watches = (build.dynamic)(Arc::clone(&hub) as _);
+    (build.debug)(page(&hub));
+    let attempts = |queue, attempt: fn(Uid) -> Attempt| Loop {
+        queue,
+        kind: None,
+        settings: LoopSettings {
+            qps_factor: QPS_FACTOR,
+            ..LoopSettings::with_workers(flags.concurrent_gc_syncs)
+        },
+        wake_ups: Vec::new(),
+        reconcile: Arc::new(
+            RoomAdapter::new(Attempts { hub: Arc::clone(&hub), watches: Arc::clone(&watches), attempt })
+                .remembered_by(Arc::new(Absences { hub: Arc::clone(&hub), watches: Arc::clone(&watches) })),
+        ),
+    };
+    Ok(Built { loops: vec![attempts(DELETE, Attempt::Delete), attempts(ORPHAN, Attempt::Orphan)] })
+}
+
+/// What watches feed and attempts ask.
+struct Hub {
+    graph: Mutex<Graph>,
+    sync_errors: IntCounter,
+}
+
+impl DynamicRoom for Hub {
+    fn wants(&self, resource: &ApiResource) -> bool {
+        let ignored = |(group, name): &(&str, &str)| resource.group == *group && resource.resource == *name;
+        resource.supports(&["delete"]) && !IGNORED.iter().any(ignored)
+    }
+
+    fn changed(&self, kind: &'static Kind, delta: Delta<'_>, enqueue: Enqueue<'_>) {
+        let mut affected = AffectedObjects::default();
+        {
+            let mut graph = self.graph.lock();
+            match (delta.new, delta.old) {
+                (Some(now), _) => graph.observe(kind, now.meta(), &mut affected),
+                (None, Some(last)) => graph.gone(kind, last.meta(), &mut affected),
+                (None, None) => {}
+            }
+        }
+        put(affected, enqueue);
+    }
+
+    fn forgotten(&self, kind: &'static Kind, enqueue: Enqueue<'_>) {
+        let mut affected = AffectedObjects::default();
+        self.graph.lock().forget_kind(kind, &mut affected);
+        put(affected, enqueue);
+    }
+
+    fn failed(&self, _: &str) {
+        self.sync_errors.inc();
+    }
+}
+
+/// Puts what is worth a look into the queues.
+fn put(affected: AffectedObjects, enqueue: Enqueue<'_>) {
+    for (queue, uids) in [(DELETE, affected.delete), (ORPHAN, affected.orphan)] {
+        for uid in uids {
+            enqueue(queue, Key::new("", uid.to_str()));
+        }
+    }
+}
+
+/// The attempts of one queue.
+struct Attempts {
+    hub: Arc<Hub>,
+    watches: Arc<DynamicWatches>,
+    attempt: fn(Uid) -> Attempt,
+}
+
+impl Room<Vec<Place>> for Attempts {
+    const HEEDS_FAILURES: bool = true;
+
+    type View = View;
+
+    fn observe(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+    ) -> Result<Observation<View>, ObserveError> {
+        let refused = |code: StatusCode| failures.iter().any(|failure| failure.code == code.as_u16());
+        let changed = refused(StatusCode::CONFLICT) || refused(StatusCode::UNPROCESSABLE_ENTITY);
+        if !failures.is_empty() && !changed {
+            // There is nowhere to write a failure down; the attempt is made again.
+            return Ok(Observation::Nothing);
+        }
+        let attempt = (self.attempt)(Uid::from(&key.name));
+        let resolve = |api_version: &str, kind: &str| self.watches.kind_of(api_version, kind);
+        view::observe(&self.hub.graph.lock(), &resolve, &attempt, changed, read)
+    }
+
+    fn plan(view: &View, _: Timestamp) -> Plan<Vec<Place>> {
+        plan::plan(view).with_note(view.absent.clone())
+    }
+}
+
+/// Who was found absent: it spares others their reads.
+struct Absences {
+    hub: Arc<Hub>,
+    watches: Arc<DynamicWatches>,
+}
+
+impl Memory<Vec<Place>> for Absences {
+    fn commit(&self, _: &Key, absent: Vec<Place>) {
+        let mut affected = AffectedObjects::default();
+        {
+            let mut graph = self.hub.graph.lock();
+            for place in absent {
+                graph.absent(place, &mut affected);
+            }
+        }
+        put(affected, &mut |queue, key| self.watches.enqueue(queue, key));
+    }
+}
+
+const GRAPHVIZ: HeaderValue = HeaderValue::from_static("text/vnd.graphviz");
+
+/// The graph, for people: `/graph`, or a part of it: `/graph?uid=UID&uid=UID`.
+fn page(hub: &Arc<Hub>) -> PageHandler {
+    let hub = Arc::clone(hub);
+    sync_handler(move |request| {
+        if request.uri().path() != "/graph" {
+            return text(StatusCode::NOT_FOUND, "404 page not found\n");
+        }
+        let query = request.uri().query().unwrap_or_default();
+        let uids: Vec<Uid> = form_urlencoded::parse(query.as_bytes())
+            .filter(|(name, _)| name == "uid")
+            .map(|(_, uid)| Uid::from(&*uid))
+            .collect();
+        let mut dot = String::new();
+        // Writing to a string does not fail.
+        let _ = hub.graph.lock().write_dot((!uids.is_empty()).then_some(&uids), &mut dot);
+        respond(StatusCode::OK, GRAPHVIZ, dot)
+    })
+}

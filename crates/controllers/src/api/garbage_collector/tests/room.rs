@@ -1,0 +1,184 @@
+//! The room as the framework sees it: what it watches, which keys changes concern, its page.
+
+use std::sync::Arc;
+
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use parking_lot::Mutex;
+
+use super::super::*;
+use super::fixtures::*;
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::executor::Finishers;
+use coxswain_machinery::framework::{CacheSource, Pass, Read, RoomMetrics};
+use coxswain_machinery::informer::Store;
+use coxswain_machinery::options::Config;
+use coxswain_machinery::telemetry::Registry;
+use coxswain_machinery::wire::Str;
+
+struct Room {
+    watches: Arc<dyn DynamicRoom>,
+    built: Built,
+    page: PageHandler,
+}
+
+fn room() -> Room {
+    let (watches, page) = (Mutex::new(None), Mutex::new(None));
+    let built = build(&Build {
+        config: &Config::default(),
+        gate: &|_| true,
+        root_ca: None,
+        finishers: &Finishers::default(),
+        caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
+        dynamic: &|room| {
+            *watches.lock() = Some(room);
+            Arc::default()
+        },
+        debug: &|handler| *page.lock() = Some(handler),
+        metrics: &RoomMetrics::new(Registry::new()),
+        discovered: None,
+    });
+    Room { built: built.unwrap(), watches: watches.into_inner().unwrap(), page: page.into_inner().unwrap() }
+}
+
+impl Room {
+    fn see(&self, meta: &ObjectMeta) -> Vec<(String, String)> {
+        self.told(Delta { old: None, new: Some(&partial(meta)), initial: false, resync: false })
+    }
+
+    fn lose(&self, meta: &ObjectMeta) -> Vec<(String, String)> {
+        self.told(Delta { old: Some(&partial(meta)), new: None, initial: false, resync: false })
+    }
+
+    fn told(&self, delta: Delta<'_>) -> Vec<(String, String)> {
+        let mut told = Vec::new();
+        self.watches.changed(&THING, delta, &mut |queue, key| told.push((queue.to_owned(), key.to_string())));
+        told
+    }
+
+    async fn get(&self, path: &str) -> (StatusCode, String) {
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let answer = (self.page)(Request::get(path).body(body).unwrap()).await;
+        let status = answer.status();
+        (status, String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    }
+}
+
+fn to_delete(meta: &ObjectMeta) -> Vec<(String, String)> {
+    vec![("garbage_collector_attempt_to_delete".to_owned(), meta.uid.to_string())]
+}
+
+#[test]
+fn it_watches_what_can_be_deleted_without_events() {
+    let room = room();
+    let resource = |group: &str, name: &str, verbs: &[&str]| ApiResource {
+        group: group.into(),
+        resource: name.into(),
+        verbs: verbs.iter().map(|verb| (*verb).into()).collect(),
+        ..ApiResource::default()
+    };
+    let all = ["delete", "list", "watch"];
+    assert!(room.watches.wants(&resource("", "pods", &all)));
+    assert!(room.watches.wants(&resource("example.com", "events", &all)));
+    assert!(!room.watches.wants(&resource("", "events", &all)));
+    assert!(!room.watches.wants(&resource("events.k8s.io", "events", &all)));
+    assert!(!room.watches.wants(&resource("metrics.k8s.io", "pods", &["get", "list"])));
+    let loops: Vec<_> = room.built.loops.iter().map(|each| (each.queue, each.settings.workers)).collect();
+    let both = ["garbage_collector_attempt_to_delete", "garbage_collector_attempt_to_orphan"];
+    assert_eq!(loops, both.map(|queue| (queue, 20)));
+    assert_eq!(
+        room.built.loops[0].settings.qps_factor,
+        QpsFactor { qps: 2.0, burst: 1 },
+        "it may read what it deletes"
+    );
+}
+
+#[test]
+fn it_is_skipped_when_it_is_switched_off() {
+    let mut config = Config::default();
+    config.flags.enable_garbage_collector = false;
+    let built = build(&Build {
+        config: &config,
+        gate: &|_| true,
+        root_ca: None,
+        finishers: &Finishers::default(),
+        caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
+        dynamic: &|_| Arc::default(),
+        debug: &|_| {},
+        metrics: &RoomMetrics::new(Registry::new()),
+        discovered: None,
+    });
+    assert!(matches!(built, Err(BuildError::Skipped(why)) if why.contains("enable-garbage-collector")));
+}
+
+#[test]
+fn changes_become_keys() {
+    let room = room();
+    let owner = object("owner").at(3);
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    assert_eq!(room.see(&dependent), to_delete(&owner), "it is looked for");
+    assert_eq!(room.see(&owner), []);
+    assert_eq!(room.lose(&owner.clone().at(4)), to_delete(&dependent));
+    let keeper = object("keeper").orphaning();
+    assert_eq!(
+        room.see(&keeper),
+        [("garbage_collector_attempt_to_orphan".to_owned(), "uid-keeper".to_owned())]
+    );
+    let mut told = Vec::new();
+    room.watches.forgotten(&THING, &mut |queue, key| told.push((queue.to_owned(), key.to_string())));
+    assert_eq!(told, [], "nobody is left who would refer to anyone");
+}
+
+#[test]
+fn an_owner_whose_kind_is_not_known_yet_is_looked_for_again() {
+    let room = room();
+    let dependent = object("dependent").owned_by(&THING, &object("owner"));
+    let _ = room.see(&dependent);
+    let attempts = &room.built.loops[0].reconcile;
+    let key = Key::new("", dependent.uid.to_str());
+    let read = Reads::default().with_object(&THING, Key::of(&dependent), Ok(Some(partial(&dependent))));
+    let pass = attempts.plan(&key, &[], &read, Timestamp::UNIX_EPOCH);
+    let Ok(Pass::Plan(plan, _)) = pass else { panic!("{pass:?}") };
+    assert!(plan.is_empty() && plan.retry.is_some_and(|why| why.contains("not known yet")));
+}
+
+#[test]
+fn an_object_that_is_not_what_was_observed_any_more_is_read() {
+    let room = room();
+    let owner = object("owner");
+    let dependent = object("dependent").owned_by(&THING, &owner);
+    let _ = (room.see(&owner), room.see(&dependent), room.lose(&owner.at(4)));
+    let attempts = &room.built.loops[0].reconcile;
+    let key = Key::new("", dependent.uid.to_str());
+    let pass = |code: u16| {
+        let failure = Failure {
+            what: "delete things a/dependent".to_owned(),
+            verb: "delete",
+            subresource: "",
+            kind: &THING,
+            key: Key::of(&dependent),
+            code,
+            reason: Str::EMPTY,
+            message: String::new(),
+            existing: None,
+        };
+        attempts.plan(&key, &[failure], &Reads::default(), Timestamp::UNIX_EPOCH)
+    };
+    let Ok(Pass::Needs(needs)) = pass(409) else { panic!("{:?}", pass(409)) };
+    assert_eq!(needs, [Read::Object(&THING, Key::of(&dependent))]);
+    assert!(matches!(pass(422), Ok(Pass::Needs(_))), "so is one whose patch does not fit");
+    assert!(matches!(pass(500), Ok(Pass::Nothing)), "it is tried again later");
+}
+
+#[tokio::test]
+async fn the_graph_is_shown_whole_or_in_part() {
+    let room = room();
+    let owner = object("owner");
+    let _ = (room.see(&owner), room.see(&object("one").owned_by(&THING, &owner)), room.see(&object("other")));
+    let (status, whole) = room.get("/graph").await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(whole.contains("uid-owner") && whole.contains("uid-other"), "{whole}");
+    let (_, part) = room.get("/graph?uid=uid-one&uid=nobody").await;
+    assert!(part.contains("uid-owner") && !part.contains("uid-other"), "{part}");
+    assert_eq!(room.get("/").await.0, StatusCode::NOT_FOUND);
+}

@@ -1,0 +1,348 @@
+//! What an attempt rests on: an object and its owners as they are now, and what the graph knows beside.
+//!
+//! Observing takes several passes: each says which live reads it still needs, and the next one has them. Nothing is read
+//! that cannot subject: an object whose owners are all in sight costs no request, and nor does an owner that is known to be
+//! gone, which cannot be taken back. (That it waits for its dependents can: who deletes it once more may say that they
+//! are to be left.) Nor is an object read that is to go, or need not wait any longer, if it still is what the watch last
+//! told: it is written on the condition that it is, which the API server checks, and read if it is not. Reads go to the API
+//! server, never to a cache; this module itself does no I/O.
+
+use std::sync::Arc;
+
+use super::graph::{Coordinates, Graph, HeldDependent, NodeFacts, ObjectFacts, ObjectIdentity, Place, State};
+use super::{ORPHAN_FINALIZER, Uid};
+use coxswain_machinery::api::meta::OwnerReference;
+use coxswain_machinery::api::{AnyObject, Kind};
+use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Str;
+
+/// What is to be attempted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Attempt {
+    /// To delete the object if it must go, or to let it go if it waited for its dependents.
+    Delete(Uid),
+    /// To take an object that is being deleted out of its dependents' owner references.
+    Orphan(Uid),
+}
+
+/// Finds the kind that an owner reference names by `apiVersion` and `kind`, or says why it can't.
+pub type Resolve<'a> = &'a dyn Fn(&str, &str) -> Result<&'static Kind, String>;
+
+/// Everything that a decision rests on.
+#[derive(Debug)]
+pub struct View {
+    /// What is to be decided about.
+    pub subject: Subject,
+    /// Where live reads found nobody: the graph is to be told.
+    pub absent: Vec<Place>,
+}
+
+/// What is to be decided about.
+#[derive(Debug)]
+pub enum Subject {
+    /// An object that no watch has told of.
+    Virtual {
+        /// It is there: its watch is late, or there is none of its kind.
+        there: bool,
+        /// Why some place could not be looked at.
+        unknown: Option<String>,
+    },
+    /// An object that may have to go.
+    Candidate {
+        /// What the graph knows of it.
+        facts: ObjectFacts,
+        /// It, as it is now.
+        live: AnyObject,
+        /// Its owners, in the order of its references.
+        owners: Vec<Owner>,
+        /// It has changed under the last decision, and its references have not. Something else in it changes faster than it
+        /// can be looked at, so that its version is nothing to hold to.
+        is_restless: bool,
+    },
+    /// An object that must go, if it still is what was last observed: its owners are gone, or wait for it.
+    Doomed {
+        /// What the graph knows of it.
+        facts: ObjectFacts,
+        /// An owner waits for its dependents to go.
+        awaited: bool,
+    },
+    /// An object that waited for its dependents, and need not any longer: none is left that blocks it.
+    Released {
+        /// Which object it is.
+        identity: ObjectIdentity,
+        /// Where among its finalizers the one is by which it waits, as last observed.
+        at: usize,
+    },
+    /// An object that waited for its dependents, and need not or cannot wait any longer.
+    Waiting {
+        /// What the graph knows of it.
+        facts: ObjectFacts,
+        /// It, as it is now.
+        live: AnyObject,
+    },
+    /// An object that is being deleted and leaves its dependents behind.
+    Orphaning {
+        /// Which object it is.
+        owner: ObjectIdentity,
+        /// It, as it is now.
+        live: AnyObject,
+        /// Its dependents, as the graph has observed them.
+        dependents: Vec<HeldDependent>,
+    },
+}
+
+/// What became of a reference's owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// It exists.
+    Solid,
+    /// It is being deleted, and waits for its dependents to go first.
+    Waiting,
+    /// It does not exist where the reference points.
+    Absent {
+        /// An object with that UID exists in another namespace.
+        elsewhere: bool,
+    },
+    /// It has a namespace and the dependent has none, so that nobody can say which object is meant. It counts as there.
+    OutOfReach,
+    /// It can't be told.
+    Unknown(String),
+}
+
+/// Observes for an attempt with what has been read so far. `changed`: what was decided about the version last observed
+/// came too late, so that the object itself must be read.
+pub fn observe(
+    graph: &Graph,
+    resolve: Resolve<'_>,
+    attempt: &Attempt,
+    changed: bool,
+    reads: &Reads,
+) -> Result<Observation<View>, ObserveError> {
+    match attempt {
+        Attempt::Orphan(uid) => match graph.subject(uid) {
+            NodeFacts::Object(facts) if facts.state.orphan_deleting => observe_orphaning(graph, facts, reads),
+            _ => Ok(Observation::Nothing),
+        },
+        Attempt::Delete(uid) => match graph.subject(uid) {
+            NodeFacts::Unknown => Ok(Observation::Nothing),
+            NodeFacts::Virtual(places) => Ok(observe_virtual(graph, resolve, places, reads)),
+            NodeFacts::Object(facts) if facts.state.foreground_deleting => {
+                observe_waiting(facts, changed, reads)
+            }
+            NodeFacts::Object(facts) if facts.state.deleting || facts.settled => Ok(Observation::Nothing),
+            NodeFacts::Object(facts) => {
+                let observed = (!changed).then(|| observe_doomed(graph, resolve, &facts, reads)).flatten();
+                observed.map_or_else(|| observe_candidate(graph, resolve, facts, changed, reads), Ok)
+            }
+        },
+    }
+}
+
+/// Why there is no object of a UID to be had.
+enum Missing {
+    NotRead(Read),
+    Failed(String),
+    Gone,
+}
+
+impl Missing {
+    /// How a pass ends that cannot do without the object.
+    fn end(self) -> Result<Observation<View>, ObserveError> {
+        match self {
+            Self::NotRead(read) => Ok(Observation::Needs(vec![read])),
+            Self::Failed(error) => Err(ObserveError::Retry(error)),
+            Self::Gone => Ok(Observation::Nothing),
+        }
+    }
+}
+
+fn find(reads: &Reads, kind: &'static Kind, key: &Key, uid: &Uid) -> Result<AnyObject, Missing> {
+    match reads.object(kind, key) {
+        None => Err(Missing::NotRead(Read::Object(kind, key.clone()))),
+        Some(Err(error)) => Err(Missing::Failed(error.to_string())),
+        Some(Ok(Some(object))) if object.meta().uid == *uid => Ok(Arc::clone(object)),
+        Some(Ok(_)) => Err(Missing::Gone),
+    }
+}
+
+fn find_itself(reads: &Reads, identity: &ObjectIdentity) -> Result<AnyObject, Missing> {
+    find(reads, identity.kind, &identity.key, &identity.uid)
+}
+
+fn observe_waiting(
+    facts: ObjectFacts,
+    changed: bool,
+    reads: &Reads,
+) -> Result<Observation<View>, ObserveError> {
+    if facts.blocking > 0 && !facts.deadlocked {
+        return Ok(Observation::Nothing);
+    }
+    if let (0, Some(at), false) = (facts.blocking, facts.state.foreground_at, changed) {
+        return Ok(view(Subject::Released { identity: facts.identity, at: at.into() }));
+    }
+    match find_itself(reads, &facts.identity) {
+        Err(missing) => missing.end(),
+        Ok(live) if State::of(live.meta()).foreground_deleting => Ok(view(Subject::Waiting { facts, live })),
+        Ok(_) => Ok(Observation::Nothing),
+    }
+}
+
+fn observe_orphaning(
+    graph: &Graph,
+    facts: ObjectFacts,
+    reads: &Reads,
+) -> Result<Observation<View>, ObserveError> {
+    match find_itself(reads, &facts.identity) {
+        Err(missing) => missing.end(),
+        Ok(live) if live.meta().finalizers.iter().any(|held| held == ORPHAN_FINALIZER) => {
+            let dependents = graph.dependents(&facts.identity.uid);
+            Ok(view(Subject::Orphaning { owner: facts.identity, live, dependents }))
+        }
+        Ok(_) => Ok(Observation::Nothing),
+    }
+}
+
+fn observe_virtual(
+    graph: &Graph,
+    resolve: Resolve<'_>,
+    places: Vec<Place>,
+    reads: &Reads,
+) -> Observation<View> {
+    let seen = match Sighting::of(graph, resolve, places, reads) {
+        Ok(seen) => seen,
+        Err(needs) => return Observation::Needs(needs),
+    };
+    let there = seen.owners.iter().any(|owner| matches!(owner, Owner::Solid | Owner::Waiting));
+    let unknown = seen.owners.into_iter().find_map(|owner| match owner {
+        Owner::Unknown(reason) => Some(reason),
+        _ => None,
+    });
+    Observation::View(View { subject: Subject::Virtual { there, unknown }, absent: seen.absent })
+}
+
+/// Looks at the owners that an object was last observed to have. `None` if it must be read to know what to do: something
+/// keeps it, or it is not to be deleted as most objects are.
+fn observe_doomed(
+    graph: &Graph,
+    resolve: Resolve<'_>,
+    facts: &ObjectFacts,
+    reads: &Reads,
+) -> Option<Observation<View>> {
+    if facts.version == 0 || facts.state.cascades {
+        return None;
+    }
+    let seen = match Sighting::of(graph, resolve, graph.owners(&facts.identity.uid), reads) {
+        Ok(seen) => seen,
+        Err(needs) => return Some(Observation::Needs(needs)),
+    };
+    let lost = |owner: &Owner| matches!(owner, Owner::Absent { elsewhere: false } | Owner::Waiting);
+    if seen.owners.is_empty() || !seen.owners.iter().all(lost) {
+        return None;
+    }
+    let subject = Subject::Doomed { facts: facts.clone(), awaited: seen.owners.contains(&Owner::Waiting) };
+    Some(Observation::View(View { subject, absent: seen.absent }))
+}
+
+fn observe_candidate(
+    graph: &Graph,
+    resolve: Resolve<'_>,
+    facts: ObjectFacts,
+    changed: bool,
+    reads: &Reads,
+) -> Result<Observation<View>, ObserveError> {
+    let live = match find_itself(reads, &facts.identity) {
+        Err(missing) => return missing.end(),
+        Ok(live) if live.meta().is_deleting() => return Ok(Observation::Nothing),
+        Ok(live) => live,
+    };
+    let place = |reference: &OwnerReference| Place {
+        uid: reference.uid.clone(),
+        coordinates: Arc::new(Coordinates::of(reference)),
+        namespace: facts.identity.key.namespace.clone(),
+    };
+    let places: Vec<Place> = live.meta().owner_references.iter().map(place).collect();
+    let is_restless = changed && places == graph.owners(&facts.identity.uid);
+    let seen = match Sighting::of(graph, resolve, places, reads) {
+        Ok(seen) => seen,
+        Err(needs) => return Ok(Observation::Needs(needs)),
+    };
+    Ok(Observation::View(View {
+        subject: Subject::Candidate { facts, live, owners: seen.owners, is_restless },
+        absent: seen.absent,
+    }))
+}
+
+fn view(subject: Subject) -> Observation<View> {
+    Observation::View(View { subject, absent: Vec::new() })
+}
+
+/// What is seen of some owners.
+#[derive(Default)]
+struct Sighting {
+    needs: Vec<Read>,
+    owners: Vec<Owner>,
+    absent: Vec<Place>,
+}
+
+impl Sighting {
+    /// Looks at all owners to which references point from these places, or says what must be read for that.
+    fn of(
+        graph: &Graph,
+        resolve: Resolve<'_>,
+        places: impl IntoIterator<Item = Place>,
+        reads: &Reads,
+    ) -> Result<Self, Vec<Read>> {
+        let mut seen = Self::default();
+        for place in places {
+            seen.look(graph, resolve, place, reads);
+        }
+        if seen.needs.is_empty() { Ok(seen) } else { Err(seen.needs) }
+    }
+
+    /// Looks at the owner to which a reference from `place.namespace` points.
+    fn look(&mut self, graph: &Graph, resolve: Resolve<'_>, mut place: Place, reads: &Reads) {
+        let elsewhere = graph.is_elsewhere(&place);
+        if graph.is_absent(&place) {
+            self.owners.push(Owner::Absent { elsewhere });
+            return;
+        }
+        let kind = match resolve(&place.coordinates.api_version, &place.coordinates.kind) {
+            Ok(kind) => kind,
+            Err(reason) => {
+                self.owners.push(Owner::Unknown(reason));
+                return;
+            }
+        };
+        if kind.namespaced && place.namespace.is_empty() {
+            self.owners.push(Owner::OutOfReach);
+            return;
+        }
+        if !kind.namespaced {
+            place.namespace = Str::EMPTY;
+        }
+        let key = Key::new(place.namespace.clone(), place.coordinates.name.clone());
+        match find(reads, kind, &key, &place.uid) {
+            Err(Missing::NotRead(read)) if self.needs.contains(&read) => {}
+            Err(Missing::NotRead(read)) => self.needs.push(read),
+            Err(Missing::Failed(error)) => self.owners.push(Owner::Unknown(error)),
+            Ok(live) if State::of(live.meta()).foreground_deleting => {
+                self.owners.push(Owner::Waiting);
+            }
+            Ok(_) => self.owners.push(Owner::Solid),
+            Err(Missing::Gone) => {
+                self.absent.push(place);
+                self.owners.push(Owner::Absent { elsewhere });
+            }
+        }
+    }
+}
+
+/// The reference as the original words it in events.
+pub(super) fn describe(reference: &OwnerReference, namespace: &str) -> String {
+    let OwnerReference { api_version, kind, name, uid, .. } = reference;
+    format!(
+        "ownerRef [{api_version}/{kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist in \
+         namespace \"{namespace}\""
+    )
+}

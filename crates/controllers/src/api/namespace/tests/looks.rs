@@ -1,0 +1,249 @@
+//! What is deleted, in which order, and when the namespace goes.
+
+use std::time::Duration;
+
+use super::fixtures::{Ended, World};
+use super::resource;
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::wire::Time;
+
+fn held(meta: &mut ObjectMeta) {
+    meta.finalizers = vec!["ex.io/a".into()];
+}
+
+fn graceful(meta: &mut ObjectMeta) {
+    meta.deletion_grace_period_seconds = Some(30);
+}
+
+fn deleting(meta: &mut ObjectMeta) {
+    meta.deletion_timestamp = Time::from_seconds(1);
+    held(meta);
+}
+
+#[test]
+fn an_empty_one_goes_with_one_write() {
+    let mut world = World::new();
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+    assert_eq!(world.writes, ["update namespaces/finalize team"]);
+    assert_eq!(world.reconcile(), Ended::Nothing);
+}
+
+#[test]
+fn only_what_has_something_is_deleted_and_it_goes_in_one_reconcile() {
+    let mut world = World::new();
+    (0..3).for_each(|at| world.add(2, &format!("thing-{at}"), |_| {}));
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+    assert_eq!(world.writes, ["deletecollection things.ex.io team/", "update namespaces/finalize team"]);
+}
+
+#[test]
+fn pods_go_first_and_are_waited_for() {
+    let mut world = World::new();
+    world.add(0, "web", graceful);
+    world.add(1, "settings", |_| {});
+    assert_eq!(world.reconcile(), Ended::Done(Some(Duration::from_secs(16))));
+    assert_eq!(world.writes, ["deletecollection pods team/", "update namespaces/status team"]);
+    // It still ends: nothing is written.
+    assert_eq!(world.reconcile(), Ended::Done(Some(Duration::from_secs(16))));
+    assert_eq!(world.writes.len(), 2);
+    world.release();
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert_eq!(world.writes[2..], ["deletecollection configmaps team/", "update namespaces/finalize team"]);
+}
+
+#[test]
+fn pods_that_end_at_once_hold_nothing_up() {
+    let mut world = World::new();
+    world.add(0, "done", |_| {});
+    world.add(1, "settings", |_| {});
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+    assert_eq!(
+        world.writes,
+        [
+            "deletecollection pods team/",
+            "deletecollection configmaps team/",
+            "update namespaces/finalize team"
+        ]
+    );
+}
+
+#[test]
+fn what_a_delete_does_nothing_about_is_an_error() {
+    let mut world = World::new();
+    world.add(1, "settings", |_| {});
+    world.deaf = true;
+    let error = "unexpected items still remain in namespace: team for gvr: /v1, Resource=configmaps";
+    for _ in 0..2 {
+        assert_eq!(world.reconcile(), Ended::Failed(error.to_owned()));
+    }
+    let deletes = world.writes.iter().filter(|write| write.starts_with("delete")).count();
+    assert_eq!((deletes, world.writes.len()), (2, 3));
+}
+
+#[test]
+fn without_the_gate_all_go_together() {
+    let mut world = World::new();
+    world.pods_first = false;
+    world.add(0, "web", graceful);
+    world.add(1, "settings", |_| {});
+    assert_eq!(world.reconcile(), Ended::Done(Some(Duration::from_secs(16))));
+    assert_eq!(
+        world.writes,
+        ["deletecollection pods team/", "deletecollection configmaps team/", "update namespaces/status team"]
+    );
+}
+
+#[test]
+fn a_pod_that_outlasts_its_grace_is_an_error() {
+    let mut world = World::new();
+    world.add(0, "web", graceful);
+    world.reconcile();
+    world.age = 30;
+    let error = "unexpected items still remain in namespace: team for gvr: /v1, Resource=pods";
+    assert_eq!(world.reconcile(), Ended::Failed(error.to_owned()));
+    assert_eq!(world.writes.len(), 3, "no second delete");
+}
+
+#[test]
+fn finalizers_of_others_are_given_time() {
+    let mut world = World::new();
+    world.add(1, "held", held);
+    assert_eq!(world.reconcile(), Ended::Done(Some(Duration::from_secs(8))));
+    assert_eq!(world.reconcile(), Ended::Done(Some(Duration::from_secs(8))));
+    assert_eq!(world.writes, ["deletecollection configmaps team/", "update namespaces/status team"]);
+    world.release();
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+}
+
+#[test]
+fn what_waits_for_dependents_is_deleted_once_more() {
+    for (finalizer, deletes) in [("foregroundDeletion", 1), ("orphan", 1), ("ex.io/a", 0)] {
+        let mut world = World::new();
+        world.add(1, "waits", |meta| {
+            deleting(meta);
+            meta.finalizers = vec![finalizer.into()];
+        });
+        world.reconcile();
+        let count = world.writes.iter().filter(|write| write.starts_with("deletecollection")).count();
+        assert_eq!(count, deletes, "{finalizer}");
+    }
+}
+
+#[test]
+fn what_can_not_be_deleted_at_once_is_deleted_one_by_one() {
+    let mut world = World::new();
+    world.resources[2].verbs.retain(|verb| verb != "deletecollection");
+    world.add(2, "one", |_| {});
+    world.add(2, "two", deleting);
+    world.add(2, "three", |_| {});
+    world.reconcile();
+    assert_eq!(
+        world.writes[..2],
+        ["delete things.ex.io team/one".to_owned(), "delete things.ex.io team/three".to_owned()]
+    );
+}
+
+#[test]
+fn kinds_that_are_not_in_it_or_can_not_be_deleted_do_not_matter() {
+    let mut world = World::new();
+    for verb in ["delete", "list"] {
+        let mut other = resource("ex.io", &format!("no{verb}"));
+        other.verbs.retain(|held| held != verb);
+        world.resources.push(other);
+    }
+    let mut global = resource("ex.io", "globals");
+    global.namespaced = false;
+    world.resources.push(global);
+    (3..6).for_each(|at| world.unlistable.push((at, 500)));
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+}
+
+#[test]
+fn a_kind_that_went_meanwhile_is_empty_and_one_that_fails_is_not() {
+    let mut world = World::new();
+    world.unlistable = vec![(1, 404), (2, 405)];
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+
+    let mut world = World::new();
+    world.add(1, "settings", |_| {});
+    world.unlistable = vec![(2, 503)];
+    assert_eq!(world.reconcile(), Ended::Failed("no things.ex.io".to_owned()));
+    assert_eq!(world.writes, ["deletecollection configmaps team/", "update namespaces/status team"]);
+}
+
+#[test]
+fn a_refusal_is_said_and_everything_else_goes() {
+    let mut world = World::new();
+    world.add(1, "settings", |_| {});
+    world.add(2, "thing", |_| {});
+    world.refused.insert(1);
+    let error = "configmaps \"Unknown\" is forbidden: no";
+    for _ in 0..3 {
+        assert_eq!(world.reconcile(), Ended::Failed(error.to_owned()));
+    }
+    assert_eq!(world.objects.len(), 1);
+    let statuses = world.writes.iter().filter(|write| write.starts_with("update")).count();
+    assert_eq!(statuses, 1, "it is said once: {:?}", world.writes);
+    world.refused.clear();
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+}
+
+#[test]
+fn a_group_that_is_down_holds_the_namespace_and_nothing_else() {
+    let mut world = World::new();
+    world.stale.push("down.ex.io/v1");
+    world.add(1, "settings", |_| {});
+    assert!(matches!(world.reconcile(), Ended::Failed(error) if error.contains("down.ex.io/v1")));
+    assert!(world.objects.is_empty());
+    assert!(matches!(world.reconcile(), Ended::Failed(_)));
+    assert_eq!(world.writes, ["deletecollection configmaps team/", "update namespaces/status team"]);
+    world.stale.clear();
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+}
+
+#[test]
+fn one_of_the_same_name_loses_nothing() {
+    let mut world = World::new();
+    world.add(1, "settings", |_| {});
+    world.swapped = true;
+    assert_eq!(world.reconcile(), Ended::Failed("another uid".to_owned()));
+    assert_eq!(world.writes, Vec::<String>::new());
+    // Read live, it is not being deleted; the cache still says it is.
+    world.namespace.as_mut().unwrap().metadata.deletion_timestamp = None;
+    assert_eq!(world.reconcile(), Ended::Nothing);
+    assert_eq!(world.objects.len(), 1);
+}
+
+#[test]
+fn what_others_hold_stays_as_it_is() {
+    for in_spec in [true, false] {
+        let mut world = World::new();
+        world.add(1, "settings", |_| {});
+        let namespace = world.namespace.as_mut().unwrap();
+        let finalizers =
+            if in_spec { &mut namespace.spec.finalizers } else { &mut namespace.metadata.finalizers };
+        finalizers.insert(0, "ex.io/other".into());
+        assert_eq!(world.reconcile(), Ended::Done(None));
+        let left = world.namespace.as_ref().unwrap();
+        let others = if in_spec { &left.spec.finalizers } else { &left.metadata.finalizers };
+        assert_eq!((others.len(), others[0].as_str()), (1, "ex.io/other"));
+        assert_eq!(left.status.conditions.len(), 5);
+        assert_eq!(world.reconcile(), Ended::Nothing);
+        assert_eq!(
+            world.writes,
+            [
+                "deletecollection configmaps team/",
+                "update namespaces/status team",
+                "update namespaces/finalize team"
+            ]
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! What is known of a token secret and its account.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_TYPE};
+use coxswain_machinery::api::core::{Secret, ServiceAccount};
+use coxswain_machinery::api::kinds::SECRETS;
+use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads, Room};
+use coxswain_machinery::informer::Lister;
+use coxswain_machinery::model::{Failure, Key, Plan};
+use coxswain_machinery::wire::{Str, Uid};
+
+/// Reads token secrets with the accounts that they name. Keys are secrets.
+pub(super) struct Tokens {
+    pub(super) accounts: Lister<ServiceAccount>,
+    pub(super) secrets: Lister<Secret>,
+    pub(super) bundle: Str,
+}
+
+/// A token secret.
+#[derive(Clone, Debug)]
+pub(super) struct TokenView {
+    pub(super) secret: Arc<Secret>,
+    /// Name of the account that it is for.
+    pub(super) account_name: Str,
+    /// UID of the account that it is for; empty when the secret doesn't say.
+    pub(super) account_uid: Uid,
+    /// The account, if the one that the secret names exists.
+    pub(super) account: Option<Arc<ServiceAccount>>,
+    /// The CA bundle to hold; empty when there is none.
+    pub(super) bundle: Str,
+}
+
+impl Room for Tokens {
+    type View = TokenView;
+
+    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<TokenView>, ObserveError> {
+        let Some(secret) = self.secrets.get(key).filter(|secret| secret.r#type == TOKEN_TYPE) else {
+            return Ok(Observation::Nothing);
+        };
+        let annotation = |name| secret.metadata.annotations.get(name).cloned().unwrap_or_default();
+        let (account_name, account_uid) = (annotation(ACCOUNT_NAME), Uid::from(annotation(ACCOUNT_UID)));
+        if account_name.is_empty() {
+            return Ok(Observation::Nothing);
+        }
+        let account = self
+            .accounts
+            .get(&Key::new(key.namespace.clone(), account_name.clone()))
+            .filter(|account| account_uid.is_empty() || account.metadata.uid == account_uid);
+        let bundle = self.bundle.clone();
+        Ok(Observation::View(TokenView { secret, account_name, account_uid, account, bundle }))
+    }
+
+    fn plan(view: &TokenView, _: Timestamp) -> Plan {
+        super::plan::plan_token(view)
+    }
+}
+
+/// The key of an account's reference to a secret, which is its part.
+pub(super) fn reference(namespace: &str, account: &str, secret: &str) -> Key {
+    Key::new(namespace, account).with_part(secret)
+}
+
+/// Reads the accounts of secrets that are gone. Keys are made by [`reference`].
+pub(super) struct References {
+    pub(super) accounts: Lister<ServiceAccount>,
+    pub(super) secrets: Lister<Secret>,
+}
+
+/// An account that lists a secret which is gone, as a live read has shown.
+#[derive(Clone, Debug)]
+pub(super) struct ReferenceView {
+    pub(super) account: Arc<ServiceAccount>,
+    pub(super) secret: Str,
+}
+
+impl Room for References {
+    type View = ReferenceView;
+
+    fn observe(
+        &self,
+        key: &Key,
+        _: &[Failure],
+        read: &Reads,
+    ) -> Result<Observation<ReferenceView>, ObserveError> {
+        let Some(secret) = key.part() else {
+            return Err(ObserveError::Terminal(format!("{key} is no reference to a secret")));
+        };
+        let place = Key::new(key.namespace.clone(), secret);
+        if self.secrets.get(&place).is_some() {
+            return Ok(Observation::Nothing);
+        }
+        let lists = |account: &Arc<ServiceAccount>| account.secrets.iter().any(|held| held.name == secret);
+        let Some(account) = self.accounts.get(key).filter(lists) else { return Ok(Observation::Nothing) };
+        match read.object(&SECRETS, &place) {
+            None => Ok(Observation::Needs(vec![Read::Object(&SECRETS, place)])),
+            Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),
+            // One that the cache is late to tell of, or of another type, which it never tells of.
+            Some(Ok(Some(_))) => Ok(Observation::Nothing),
+            Some(Ok(None)) => Ok(Observation::View(ReferenceView { account, secret: secret.into() })),
+        }
+    }
+
+    fn plan(view: &ReferenceView, _: Timestamp) -> Plan {
+        super::plan::plan_reference(view)
+    }
+}

@@ -1,0 +1,8 @@
+//! The controllers, one room each, all of one shape, grouped by area, and the registry of them all. An area is a home for what
+//! its rooms share. Rooms never do I/O of their own.
+
+pub mod api;
+pub mod identity;
+pub mod network;
+pub mod registry;
+pub mod workloads;

@@ -1,0 +1,338 @@
+//! The one table of controllers. A row is what there is to know about a controller without running it; the row of one
+//! that is built is its room's own `DESCRIPTOR`.
+//!
+//! Names, aliases, gates and defaults are those of Kubernetes 1.36's manager, and a name is for ever: command lines,
+//! health checks, metrics and leader migration all speak it. The table is an explicit slice: what it says is what
+//! there is.
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+pub use check::{RegistryError, validate};
+
+use crate::api::{garbage_collector, namespace, resourcequota};
+use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
+use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
+use crate::workloads::{deployment, replicaset};
+use coxswain_machinery::framework::{DefaultState, Descriptor};
+
+/// Every controller, by name. When a room is built, its row here becomes `crate::AREA::NAME::DESCRIPTOR`.
+pub static REGISTRY: &[Descriptor] = &[
+    Descriptor {
+        default: DefaultState::Off,
+        ..not_built(
+            "bootstrap-signer-controller",
+            &["bootstrapsigner"],
+            Some("bootstrap-signer"),
+            "Signs the cluster-info ConfigMap with every bootstrap token that may sign.",
+        )
+    },
+    not_built(
+        "certificatesigningrequest-approving-controller",
+        &["csrapproving"],
+        Some("certificate-controller"),
+        "Approves the certificate requests of kubelets that are allowed to make them.",
+    ),
+    not_built(
+        "certificatesigningrequest-cleaner-controller",
+        &["csrcleaner"],
+        Some("certificate-controller"),
+        "Deletes certificate requests that have been decided or have waited too long.",
+    ),
+    not_built(
+        "certificatesigningrequest-signing-controller",
+        &["csrsigning"],
+        Some("certificate-controller"),
+        "Signs approved certificate requests for the built-in signers.",
+    ),
+    Descriptor {
+        cloud: true,
+        ..not_built(
+            "cloud-node-lifecycle-controller",
+            &["cloud-node-lifecycle"],
+            Some("node-controller"),
+            "Removes Nodes whose machines are gone from the cloud.",
+        )
+    },
+    not_built(
+        "clusterrole-aggregation-controller",
+        &["clusterrole-aggregation"],
+        Some("clusterrole-aggregation-controller"),
+        "Fills aggregated ClusterRoles with the rules of those that they select.",
+    ),
+    not_built("cronjob-controller", &["cronjob"], Some("cronjob-controller"), "Makes Jobs on schedule."),
+    not_built(
+        "daemonset-controller",
+        &["daemonset"],
+        Some("daemon-set-controller"),
+        "Keeps a Pod of each DaemonSet on every Node that should have one.",
+    ),
+    deployment::DESCRIPTOR,
+    Descriptor {
+        gates: &["DynamicResourceAllocation", "DRADeviceTaints"],
+        ..not_built(
+            "device-taint-eviction-controller",
+            &[],
+            Some("device-taint-eviction-controller"),
+            "Evicts Pods that use a device whose taint they do not tolerate.",
+        )
+    },
+    not_built(
+        "disruption-controller",
+        &["disruption"],
+        Some("disruption-controller"),
+        "Keeps count of how many Pods of each PodDisruptionBudget may be disrupted.",
+    ),
+    endpoints::DESCRIPTOR,
+    endpointslice::DESCRIPTOR,
+    endpointslice_mirroring::DESCRIPTOR,
+    not_built(
+        "ephemeral-volume-controller",
+        &["ephemeral-volume"],
+        Some("ephemeral-volume-controller"),
+        "Makes the PersistentVolumeClaims of ephemeral volumes in Pods.",
+    ),
+    garbage_collector::DESCRIPTOR,
+    not_built(
+        "horizontal-pod-autoscaler-controller",
+        &["horizontalpodautoscaling"],
+        Some("horizontal-pod-autoscaler"),
+        "Scales workloads by the metrics of their HorizontalPodAutoscaler.",
+    ),
+    not_built("job-controller", &["job"], Some("job-controller"), "Runs the Pods of Jobs to completion."),
+    Descriptor {
+        gates: &["ClusterTrustBundle"],
+        ..not_built(
+            "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+            &[],
+            Some("kube-apiserver-serving-clustertrustbundle-publisher"),
+            "Publishes the authorities of the API server as a ClusterTrustBundle.",
+        )
+    },
+    not_built(
+        "legacy-serviceaccount-token-cleaner-controller",
+        &["legacy-service-account-token-cleaner"],
+        Some("legacy-service-account-token-cleaner"),
+        "Invalidates, and then deletes, unused service account token Secrets.",
+    ),
+    namespace::DESCRIPTOR,
+    not_built(
+        "node-ipam-controller",
+        &["nodeipam"],
+        Some("node-controller"),
+        "Gives each Node its ranges of Pod addresses.",
+    ),
+    not_built(
+        "node-lifecycle-controller",
+        &["nodelifecycle"],
+        Some("node-controller"),
+        "Marks silent Nodes as unhealthy and taints them.",
+    ),
+    Descriptor {
+        cloud: true,
+        ..not_built(
+            "node-route-controller",
+            &["route"],
+            Some("route-controller"),
+            "Makes routes in the cloud to the Pods of each Node.",
+        )
+    },
+    not_built(
+        "persistentvolume-attach-detach-controller",
+        &["attachdetach"],
+        Some("attachdetach-controller"),
+        "Attaches volumes to the Nodes that need them and detaches them afterwards.",
+    ),
+    not_built(
+        "persistentvolume-binder-controller",
+        &["persistentvolume-binder"],
+        Some("persistent-volume-binder"),
+        "Binds PersistentVolumeClaims to PersistentVolumes and has volumes provisioned.",
+    ),
+    not_built(
+        "persistentvolume-expander-controller",
+        &["persistentvolume-expander"],
+        Some("expand-controller"),
+        "Grows volumes whose claims ask for more.",
+    ),
+    not_built(
+        "persistentvolume-protection-controller",
+        &["pv-protection"],
+        Some("pv-protection-controller"),
+        "Keeps a PersistentVolume from being deleted while it is bound.",
+    ),
+    not_built(
+        "persistentvolumeclaim-protection-controller",
+        &["pvc-protection"],
+        Some("pvc-protection-controller"),
+        "Keeps a PersistentVolumeClaim from being deleted while a Pod uses it.",
+    ),
+    not_built(
+        "pod-garbage-collector-controller",
+        &["podgc"],
+        Some("pod-garbage-collector"),
+        "Deletes finished Pods beyond a threshold and Pods whose Nodes are gone.",
+    ),
+    Descriptor {
+        gates: &["PodCertificateRequest"],
+        ..not_built(
+            "podcertificaterequest-cleaner-controller",
+            &[],
+            Some("podcertificaterequestcleaner"),
+            "Deletes PodCertificateRequests that have outlived their use.",
+        )
+    },
+    Descriptor {
+        gates: &["GenericWorkload"],
+        ..not_built(
+            "podgroup-protection-controller",
+            &[],
+            Some("podgroup-protection-controller"),
+            "Keeps a PodGroup from being deleted while Pods belong to it.",
+        )
+    },
+    replicaset::DESCRIPTOR,
+    not_built(
+        "replicationcontroller-controller",
+        &["replicationcontroller"],
+        Some("replication-controller"),
+        "Keeps as many Pods of each ReplicationController as it asks for.",
+    ),
+    Descriptor {
+        gates: &["DynamicResourceAllocation"],
+        ..not_built(
+            "resourceclaim-controller",
+            &["resource-claim-controller"],
+            Some("resource-claim-controller"),
+            "Makes the ResourceClaims of Pods and frees those that no Pod uses any more.",
+        )
+    },
+    Descriptor {
+        gates: &["DRAResourcePoolStatus"],
+        ..not_built(
+            "resourcepoolstatusrequest-controller",
+            &[],
+            Some("resourcepoolstatusrequest-controller"),
+            "Answers ResourcePoolStatusRequests with what is free in a pool of devices.",
+        )
+    },
+    resourcequota::DESCRIPTOR,
+    root_ca_certificate_publisher::DESCRIPTOR,
+    Descriptor {
+        gates: &["SELinuxChangePolicy"],
+        default: DefaultState::Off,
+        ..not_built(
+            "selinux-warning-controller",
+            &[],
+            Some("selinux-warning-controller"),
+            "Warns of Pods that would mount a volume with different SELinux labels.",
+        )
+    },
+    service_cidr::DESCRIPTOR,
+    Descriptor {
+        cloud: true,
+        ..not_built(
+            "service-lb-controller",
+            &["service"],
+            Some("service-controller"),
+            "Makes load balancers in the cloud for Services.",
+        )
+    },
+    serviceaccount::DESCRIPTOR,
+    serviceaccount_token::DESCRIPTOR,
+    not_built(
+        "statefulset-controller",
+        &["statefulset"],
+        Some("statefulset-controller"),
+        "Keeps the numbered Pods and claims of each StatefulSet.",
+    ),
+    Descriptor {
+        gates: &["StorageVersionMigrator"],
+        ..not_built(
+            "storage-version-migrator-controller",
+            &["svm"],
+            Some("storage-version-migrator-controller"),
+            "Rewrites stored objects in the current storage version on request.",
+        )
+    },
+    Descriptor {
+        gates: &["APIServerIdentity", "StorageVersionAPI"],
+        ..not_built(
+            "storageversion-garbage-collector-controller",
+            &["storage-version-gc"],
+            Some("storage-version-garbage-collector"),
+            "Removes storage versions of API servers that are gone.",
+        )
+    },
+    not_built(
+        "taint-eviction-controller",
+        &[],
+        Some("node-controller"),
+        "Evicts Pods from Nodes whose taints they do not tolerate.",
+    ),
+    Descriptor {
+        default: DefaultState::Off,
+        ..not_built(
+            "token-cleaner-controller",
+            &["tokencleaner"],
+            Some("token-cleaner"),
+            "Deletes bootstrap tokens that have expired.",
+        )
+    },
+    not_built(
+        "ttl-after-finished-controller",
+        &["ttl-after-finished"],
+        Some("ttl-after-finished-controller"),
+        "Deletes finished Jobs whose time to live is over.",
+    ),
+    not_built(
+        "ttl-controller",
+        &["ttl"],
+        Some("ttl-controller"),
+        "Tells kubelets, by the size of the cluster, how long they may cache Secrets and ConfigMaps.",
+    ),
+    not_built(
+        "validatingadmissionpolicy-status-controller",
+        &[],
+        Some("validatingadmissionpolicy-status-controller"),
+        "Type-checks ValidatingAdmissionPolicies and reports what it finds in their status.",
+    ),
+    Descriptor {
+        gates: &["VolumeAttributesClass"],
+        ..not_built(
+            "volumeattributesclass-protection-controller",
+            &[],
+            Some("volumeattributesclass-protection-controller"),
+            "Keeps a VolumeAttributesClass from being deleted while a volume uses it.",
+        )
+    },
+];
+
+/// A controller that is known and not built yet: on by default, needing no gate and no cloud. Its permissions are
+/// declared by its room, with it.
+const fn not_built(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    service_account: Option<&'static str>,
+    description: &'static str,
+) -> Descriptor {
+    Descriptor {
+        name,
+        aliases,
+        description,
+        gates: &[],
+        default: DefaultState::On,
+        cloud: false,
+        special: false,
+        service_account,
+        event_source: None,
+        writes: &[],
+        build: None,
+    }
+}
+
+/// The controller of a name or an alias.
+pub fn find(name: &str) -> Option<&'static Descriptor> {
+    REGISTRY.iter().find(|descriptor| descriptor.name == name || descriptor.aliases.contains(&name))
+}

@@ -1,0 +1,158 @@
+//! What a registry must be, and that ours is what was observed of the original.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::{REGISTRY, RegistryError, find, not_built, validate};
+use crate::identity::serviceaccount_token::TOKEN_SIGNER;
+use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
+use coxswain_machinery::framework::rig::Rig;
+use coxswain_machinery::framework::{DefaultState, Descriptor, Tries};
+use coxswain_machinery::options::Config;
+
+const CONTROLLERS: &str = include_str!("../../../../tests/data/peer/controllers.tsv");
+const ACCOUNTS: &str = include_str!("../../../../tests/data/peer/service-accounts.txt");
+const ACCOUNTS_BY_CONTROLLER: &str =
+    include_str!("../../../../tests/data/peer/service-accounts-by-controller.tsv");
+
+const fn named(name: &'static str, aliases: &'static [&'static str]) -> Descriptor {
+    not_built(name, aliases, None, "Does nothing.")
+}
+
+#[test]
+fn the_registry_is_valid() {
+    assert_eq!(validate(REGISTRY), Ok(()));
+    assert_eq!(validate(&[]), Ok(()));
+}
+
+#[test]
+fn a_registry_whose_names_are_ambiguous_is_refused() {
+    let conflict = |alias, controller, other| Err(RegistryError::AliasConflict { alias, controller, other });
+    for (registry, expected) in [
+        (vec![named("a", &[]), named("a", &[])], Err(RegistryError::DuplicateName { name: "a" })),
+        (vec![named("a", &["x"]), named("b", &["x"])], conflict("x", "b", "a")),
+        (vec![named("a", &[]), named("b", &["a"])], conflict("a", "b", "a")),
+        (vec![named("b", &["a"]), named("a", &[])], conflict("a", "b", "a")),
+        (vec![named("a", &["a"])], conflict("a", "a", "a")),
+        (vec![named("a", &["x", "x"])], conflict("x", "a", "a")),
+        (vec![named("a", &["x"]), named("b", &["y"])], Ok(())),
+    ] {
+        assert_eq!(validate(&registry), expected);
+    }
+}
+
+#[test]
+fn a_registry_that_could_not_run_is_refused() {
+    let gated = Descriptor { gates: &["Nonsense"], ..named("a", &[]) };
+    assert_eq!(validate(&[gated]), Err(RegistryError::UnknownGate { controller: "a", gate: "Nonsense" }));
+    let first = Descriptor { special: true, ..named("a", &[]) };
+    let second = Descriptor { special: true, ..named("b", &[]) };
+    assert_eq!(validate(&[first, second]), Err(RegistryError::SecondSpecial { controller: "b", other: "a" }));
+    for name in ["", "-a", "a-", "A", "a b", "*", "a,b"] {
+        assert_eq!(validate(&[named(name, &[])]), Err(RegistryError::BadName { name }), "{name:?}");
+    }
+}
+
+#[test]
+fn every_controller_is_as_observed() {
+    let default = |descriptor: &Descriptor| if descriptor.default == DefaultState::On { "on" } else { "off" };
+    let ours: Vec<[String; 5]> = REGISTRY
+        .iter()
+        .map(|d| {
+            let cloud = if d.cloud { "cloud" } else { "" };
+            [d.name.into(), d.aliases.join(","), default(d).into(), d.gates.join(","), cloud.into()]
+        })
+        .collect();
+    let observed: Vec<[String; 5]> = CONTROLLERS
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let mut fields = line.split('\t').map(str::to_owned);
+            std::array::from_fn(|_| fields.next().unwrap_or_default())
+        })
+        .collect();
+    assert_eq!(ours, observed);
+    assert_eq!(ours.len(), 52);
+}
+
+#[test]
+fn every_controller_has_the_account_that_was_observed() {
+    let observed: BTreeMap<&str, &str> = ACCOUNTS_BY_CONTROLLER
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split_once('\t').unwrap_or((line, "")))
+        .collect();
+    for descriptor in REGISTRY {
+        assert_eq!(
+            descriptor.service_account.unwrap_or(""),
+            observed[descriptor.name],
+            "{}",
+            descriptor.name
+        );
+    }
+    let used: BTreeSet<&str> = REGISTRY.iter().filter_map(|descriptor| descriptor.service_account).collect();
+    for account in ACCOUNTS.lines() {
+        assert!(used.contains(account), "no controller uses {account}, which the original makes");
+    }
+}
+
+#[test]
+fn only_the_token_controller_is_special() {
+    let special: Vec<&str> = REGISTRY.iter().filter(|d| d.special).map(|d| d.name).collect();
+    assert_eq!(special, ["serviceaccount-token-controller"]);
+}
+
+#[test]
+fn a_description_is_one_sentence() {
+    for d in REGISTRY {
+        assert!(d.description.ends_with('.') && d.description.matches(". ").count() == 0, "{}", d.name);
+    }
+}
+
+#[test]
+fn names_and_aliases_are_found() {
+    assert_eq!(find("deployment-controller").map(|d| d.name), Some("deployment-controller"));
+    assert_eq!(find("podgc").map(|d| d.name), Some("pod-garbage-collector-controller"));
+    assert!(find("nonsense").is_none());
+}
+
+/// Signs nothing: whoever asks whether there is a signer finds one.
+struct NoSigner;
+
+impl Finisher for NoSigner {
+    fn finish<'a>(&'a self, object: &'a [u8], _: &'a Value) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
+        Box::pin(async { Ok(object.to_vec()) })
+    }
+}
+
+#[test]
+fn every_loop_retries_as_the_original_was_seen_to() {
+    // What it did with a policy in its way that refused every write: how often it wrote, and after which delays. Where
+    // nothing is said, it went on for as long as it was watched.
+    let (fast, slow, minute) = (Duration::from_millis(5), Duration::from_secs(1), Duration::from_mins(1));
+    let longest = Duration::from_secs(1000);
+    let table = [
+        ("deployment", Some(16), fast, longest),
+        ("endpoint", Some(16), fast, longest),
+        ("endpoint_slice", Some(16), slow, longest),
+        ("endpoint_slice_mirroring", Some(16), slow, Duration::from_secs(100)),
+        ("ipaddresses", Some(16), fast, longest),
+        ("namespace", None, fast, minute),
+        ("serviceaccount_tokens_secret", Some(11), fast, longest),
+        ("serviceaccount_tokens_service", Some(11), fast, longest),
+    ];
+    let finishers = Finishers::default().with(TOKEN_SIGNER, Arc::new(NoSigner));
+    let rig = Rig::new(Config::default()).with_finishers(finishers);
+    for loop_ in REGISTRY.iter().filter_map(|d| d.build).flat_map(|build| rig.build(build).unwrap().loops) {
+        let row = table.iter().find(|(queue, ..)| *queue == loop_.queue);
+        let (tries, base, longest) = row.map_or((None, fast, longest), |row| (row.1, row.2, row.3));
+        let settings = &loop_.settings;
+        assert_eq!(settings.tries, tries.map(|most| Tries { most, then: None }), "{}", loop_.queue);
+        let backoff = settings.backoff;
+        assert_eq!((backoff.base_delay, backoff.max_delay), (base, longest), "{}", loop_.queue);
+    }
+}

@@ -1,0 +1,72 @@
+//! What the second pass records when the first one's plan failed.
+//!
+//! Only the creation of a ReplicaSet leaves traces. It is the first write of its plan (but for releases), so what was
+//! observed still holds.
+
+use super::super::view::in_the_way;
+use super::draft::Draft;
+use super::error::Unplannable;
+use super::{bounds, conditions};
+use coxswain_machinery::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
+use coxswain_machinery::model::plan::{EventSpec, Regarding};
+use coxswain_machinery::model::{Failure, Plan, Step};
+
+const CREATE_ERROR: &str = "ReplicaSetCreateError";
+
+/// What a failure means.
+pub(super) enum Verdict<'a> {
+    /// There was none; or the ReplicaSet that was to be created is there, as it should be.
+    GoOn,
+    /// Nothing is to be recorded.
+    Leave,
+    /// The name belongs to something else.
+    Collision,
+    /// The ReplicaSet could not be created.
+    CreateFailed(&'a Failure),
+}
+
+pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
+    let failures = &draft.view.failures;
+    if failures.is_empty() {
+        return Ok(Verdict::GoOn);
+    }
+    let is_creation = |failure: &&Failure| failure.kind == &REPLICA_SETS && failure.verb == "create";
+    let Some(failure) = failures.iter().find(is_creation) else {
+        return Ok(Verdict::Leave);
+    };
+    if failure.is_already_exists() {
+        // If it can't be told what is there, the next try will tell.
+        let Some(existing) = in_the_way(failure) else { return Ok(Verdict::Leave) };
+        let is_ours = existing.metadata.is_controlled_by(&draft.view.deployment.metadata.uid)
+            && draft.template.is_same_as(&existing.spec.template)?;
+        return Ok(if is_ours { Verdict::GoOn } else { Verdict::Collision });
+    }
+    Ok(if is_namespace_going(failure) { Verdict::Leave } else { Verdict::CreateFailed(failure) })
+}
+
+/// Whether the namespace is being deleted: the ReplicaSet would go with it. Its cause says so too, but a failure holds
+/// only the message.
+fn is_namespace_going(failure: &Failure) -> bool {
+    failure.code == 403 && failure.message.ends_with("because it is being terminated")
+}
+
+/// The next name is another one.
+pub(super) fn count_collision(mut draft: Draft<'_>) -> Result<Plan, Unplannable> {
+    let collisions = draft.status.collision_count.unwrap_or(0);
+    draft.status.collision_count = Some(collisions.saturating_add(1));
+    draft.into_plan()
+}
+
+/// Says that the ReplicaSet could not be created, and why.
+pub(super) fn record_create(mut draft: Draft<'_>, failure: &Failure) -> Result<Plan, Unplannable> {
+    let name = failure.key.name.as_str();
+    let message = format!("Failed to create new replica set {name:?}: {}", failure.message);
+    if bounds::deadline(draft.spec()).is_some() {
+        let failed = conditions::progressing("False", CREATE_ERROR, message.clone(), draft.now);
+        conditions::set(&mut draft.status, failed);
+    }
+    let regarding = Regarding::of(&DEPLOYMENTS, &draft.view.deployment.metadata);
+    let mut plan = draft.into_plan()?;
+    plan.steps.push(Step::Emit(EventSpec { regarding, warning: true, reason: CREATE_ERROR, message }));
+    Ok(plan)
+}

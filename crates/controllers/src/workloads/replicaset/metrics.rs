@@ -1,0 +1,90 @@
+//! What the controller counts of its work, under the original's names. Decides nothing.
+
+use jiff::Timestamp;
+use prometheus::{Histogram, IntCounterVec};
+
+use super::plan;
+use super::view::View;
+use coxswain_machinery::api::kinds::PODS;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
+use coxswain_machinery::model::plan::{Step, Verb};
+use coxswain_machinery::model::{Key, Plan};
+
+/// The metrics.
+#[derive(Clone, Debug)]
+pub(super) struct Metrics {
+    age_ratio: Histogram,
+    stale: IntCounterVec,
+}
+
+impl Metrics {
+    /// The metrics, registered.
+    pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            age_ratio: metrics.histogram(
+                "replicaset_controller_sorting_deletion_age_ratio",
+                "How many times as old as the youngest ready pod a ready pod is that is chosen to be deleted, in whole \
+                 multiples.",
+                vec![0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
+            )?,
+            stale: metrics.counters(
+                "replicaset_controller_stale_sync_skips_total",
+                "Reconciles put off because the cache of this resource had not seen the last writes.",
+                &["group", "resource"],
+            )?,
+        })
+    }
+}
+
+/// As how many times as old as the youngest ready pod each ready pod is that a plan deletes.
+#[derive(Debug)]
+pub(super) struct AgeRatios(pub(super) Vec<i64>);
+
+impl Meter<AgeRatios> for Metrics {
+    fn planned(&self, _: &Key, AgeRatios(ratios): &AgeRatios) {
+        for ratio in ratios {
+            self.age_ratio.observe(*ratio as f64);
+        }
+    }
+
+    fn ended(&self, _: &Key, ended: ReconcileEnd<'_>) {
+        if let Outcome::Waiting(kind) = ended.outcome {
+            self.stale.with_label_values(&[kind.group, kind.resource]).inc();
+        }
+    }
+}
+
+/// For each ready pod that is deleted, as how many times as old as the youngest ready one it is. Where all pods go, none
+/// was chosen.
+pub(super) fn age_ratios(view: &View, plan: &Plan, now: Timestamp) -> Vec<i64> {
+    let deleted: Vec<_> = plan.steps.iter().flat_map(deletes).collect();
+    if deleted.is_empty() {
+        return Vec::new();
+    }
+    let kept = plan::kept(view);
+    if deleted.len() >= kept.len() {
+        return Vec::new();
+    }
+    let age = |pod: &Pod| {
+        let created = pod.metadata.creation_timestamp?;
+        Some(now.as_millisecond() - created.seconds().saturating_mul(1000))
+    };
+    let ready = || kept.iter().filter(|pod| pod.is_ready());
+    let Some(youngest) = ready().filter_map(|pod| age(pod)).min().filter(|age| *age > 0) else {
+        return Vec::new();
+    };
+    let chosen = ready().filter(|pod| deleted.contains(&&*pod.metadata.name));
+    chosen.filter_map(|pod| Some(age(pod)? / youngest)).collect()
+}
+
+/// Names of the pods that a step deletes.
+fn deletes(step: &Step) -> impl Iterator<Item = &str> {
+    let writes = match step {
+        Step::Each(writes) => writes.as_slice(),
+        _ => &[],
+    };
+    let deletes =
+        writes.iter().filter(|write| write.kind == &PODS && matches!(write.verb, Verb::Delete { .. }));
+    deletes.map(|write| &*write.key.name)
+}

@@ -1,0 +1,147 @@
+//! ReplicaSets: as many pods of one template as the ReplicaSet asks for, no more and no fewer.
+//!
+//! The room observes a ReplicaSet with the pods that it manages or could adopt ([`view`]), and decides on adoption and
+//! release, on the pods to create or delete, and on the status ([`plan`], [`status`]). Which keys a change concerns:
+//!
+//! | change of | keys |
+//! |---|---|
+//! | a ReplicaSet | its own |
+//! | a pod with a managing ReplicaSet, its deletion included | that ReplicaSet's |
+//! | a pod whose managing ReplicaSet changed | the old and the new one's |
+//! | a pod without a controller that appeared, was relabelled or released | every ReplicaSet's that selects it |
+//!
+//! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote. So the
+//! room keeps no expectations of pods to come or go, as long as the framework
+//!
+//! - holds the key back until the pod and ReplicaSet caches have reached the resource versions of all answers to a
+//!   plan's writes, those of a batch that failed in part included;
+//! - after a create whose answer was lost, holds it back until the caches have reached a resource version that the
+//!   server gave out later than that. Should the create take effect later still, there is one pod too many for a
+//!   moment, and the ranking takes one away: never one too few, and no delete hits another pod than the chosen one,
+//!   since it carries the UID;
+//! - plans a second time at once when a step failed, so that the failure is recorded, and retries with backoff;
+//! - emits neither event of a write whose refusal was tolerated.
+//!
+//! It never writes a ReplicaSet's spec or metadata, never decodes a pod template's spec, and reads nothing live but
+//! the ReplicaSet itself before an adoption.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::api::apps::ReplicaSet;
+use coxswain_machinery::api::indexes::BY_CONTROLLER;
+use coxswain_machinery::api::kinds::{PODS, REPLICA_SETS};
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::framework::{
+    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, Observation,
+    ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
+};
+use coxswain_machinery::informer::{Indexed, Lister};
+use coxswain_machinery::model::{Failure, Key, Plan, pods};
+
+mod metrics;
+mod plan;
+mod status;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use metrics::{AgeRatios, Metrics};
+use view::{Gates, View};
+
+/// What this room keeps at its number of pods.
+const KIND: &Kind = &REPLICA_SETS;
+
+/// For how long a ReplicaSet waits for its pods to be seen where `StaleControllerConsistencyReplicaSet` is off, as in the
+/// original.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
+
+/// The ReplicaSet controller's row of the registry.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    name: "replicaset-controller",
+    aliases: &["replicaset"],
+    description: "Keeps as many pods of a ReplicaSet's template as it asks for.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: Some("replicaset-controller"),
+    event_source: None,
+    writes: &[
+        Grant { group: "apps", resource: "replicasets", verbs: &["get", "list", "watch"] },
+        Grant { group: "apps", resource: "replicasets/status", verbs: &["update"] },
+        // Asked for by admission (OwnerReferencesPermissionEnforcement), because pods block their owner's deletion.
+        Grant { group: "apps", resource: "replicasets/finalizers", verbs: &["update"] },
+        Grant { group: "", resource: "pods", verbs: &["create", "delete", "list", "patch", "watch"] },
+        Grant { group: "", resource: "events", verbs: &["create", "patch", "update"] },
+    ],
+    build: Some(build),
+};
+
+/// Builds the controller.
+pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    let replica_sets = build.watch::<ReplicaSet>(&REPLICA_SETS);
+    let pods = build.watch::<Pod>(&PODS);
+    let wake_ups = vec![
+        replica_sets.wakes(wake::own()),
+        pods.wakes(pod_keys(replica_sets.lister(), replica_sets.selecting())),
+    ];
+    let gates = Gates {
+        deletion_cost: (build.gate)("PodDeletionCost"),
+        terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas"),
+    };
+    let waits_without_end = (build.gate)("StaleControllerConsistencyReplicaSet");
+    let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let room = Controller {
+        replica_sets: replica_sets.lister(),
+        siblings: replica_sets.index(&BY_CONTROLLER),
+        pods: pods.index(&BY_CONTROLLER),
+        gates,
+    };
+    Ok(Built {
+        loops: vec![Loop {
+            queue: "replicaset",
+            kind: Some(&REPLICA_SETS),
+            settings: LoopSettings {
+                longest_wait: (!waits_without_end).then_some(LONGEST_WAIT),
+                ..LoopSettings::with_workers(build.config.flags.concurrent_replicaset_syncs)
+            },
+            wake_ups,
+            reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics)),
+        }],
+    })
+}
+
+/// The room: what it reads, and what is switched on.
+struct Controller {
+    replica_sets: Lister<ReplicaSet>,
+    /// ReplicaSets by their controller.
+    siblings: Indexed<ReplicaSet>,
+    /// Pods by their controller.
+    pods: Indexed<Pod>,
+    gates: Gates,
+}
+
+impl Room<AgeRatios> for Controller {
+    const HEEDS_FAILURES: bool = true;
+    type View = View;
+
+    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+        Ok(view::observe(self, key, failures)?.into())
+    }
+
+    fn plan(view: &View, now: Timestamp) -> Plan<AgeRatios> {
+        let plan = plan::plan(view, now);
+        let ratios =
+            if view.failures.is_empty() { metrics::age_ratios(view, &plan, now) } else { Vec::new() };
+        plan.with_note(AgeRatios(ratios))
+    }
+}
+
+/// A pod concerns the ReplicaSet that manages it; one that nobody manages those that select it.
+fn pod_keys(replica_sets: Lister<ReplicaSet>, selecting: Selecting<ReplicaSet>) -> KeyMap {
+    wake::claiming(replica_sets, selecting, pods::counts_alike)
+}

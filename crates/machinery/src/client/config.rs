@@ -1,0 +1,304 @@
+//! Which API server to talk to, and as whom: a kubeconfig file, `--master`, or the pod that this runs in.
+//!
+//! The choice is explicit: a kubeconfig file when one is named, its server overridden by `--master` when that is
+//! given; otherwise `--master` alone; otherwise the pod's service account. Nothing is inferred: no file in a home
+//! directory, no `KUBECONFIG`, no proxy from the environment.
+//!
+//! No secret of a kubeconfig ever gets into an error: parsers' messages, which may quote the file, are replaced.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use http::Uri;
+use kube::client::AuthError;
+use kube::config::{Cluster, Kubeconfig, KubeconfigError};
+use secrecy::{ExposeSecret, SecretString};
+
+/// The server and the credentials of a connection, before anything is connected.
+#[derive(Clone)]
+pub struct Connection {
+    pub(super) config: kube::Config,
+    pub(super) token_file: Option<TokenFile>,
+    origin: Origin,
+}
+
+/// A bearer token in a file.
+#[derive(Clone)]
+pub(super) struct TokenFile {
+    pub(super) path: PathBuf,
+    /// The token given beside it, for as long as the file has never been read.
+    pub(super) fallback: Option<SecretString>,
+}
+
+/// Where a connection's configuration comes from; its text names the flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A kubeconfig file, given by this flag.
+    Kubeconfig {
+        /// The flag, with its dashes.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// `--master` alone.
+    Master,
+    /// The service account of the pod.
+    InCluster,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kubeconfig { flag, path } => write!(f, "{flag} {}", path.display()),
+            Self::Master => f.write_str("--master"),
+            Self::InCluster => f.write_str("in-cluster configuration"),
+        }
+    }
+}
+
+/// A configuration that no client can be made of.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The configuration, or what it points at, is wrong.
+    #[error("{origin}: {why}")]
+    Invalid {
+        /// The flag and file at fault.
+        origin: Origin,
+        /// What is wrong.
+        why: String,
+    },
+    /// `--master` is no address of a server.
+    #[error("--master: {why}")]
+    Master {
+        /// What is wrong.
+        why: String,
+    },
+    /// No kubeconfig, no master, and not in a pod.
+    #[error(
+        "no API server to talk to: neither --kubeconfig nor --master is given, and this is not a pod \
+         (KUBERNETES_SERVICE_HOST is not set)"
+    )]
+    NotInCluster,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("origin", &self.origin)
+            .field("server", &self.config.cluster_url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Takes `--kubeconfig` and `--master`; an empty one counts as not given.
+    pub async fn load(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<Self, ConfigError> {
+        let master = master.filter(|master| !master.is_empty());
+        match (kubeconfig.filter(|path| !path.as_os_str().is_empty()), master) {
+            (Some(path), master) => Self::from_kubeconfig("--kubeconfig", path, master).await,
+            (None, Some(master)) => Self::from_master(master),
+            (None, None) => Self::in_cluster(),
+        }
+    }
+
+    /// Takes a kubeconfig file that `flag` names, its current context, and `master` in place of its server.
+    pub async fn from_kubeconfig(
+        flag: &'static str,
+        path: &Path,
+        master: Option<&str>,
+    ) -> Result<Self, ConfigError> {
+        let origin = Origin::Kubeconfig { flag, path: path.to_owned() };
+        let invalid = |error: &KubeconfigError| ConfigError::Invalid {
+            origin: origin.clone(),
+            why: describe_kubeconfig(error),
+        };
+        let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| invalid(&error))?;
+        if let Some(master) = master {
+            // Before the context is loaded: it needs no server of its own then, and exec plugins see this one.
+            let server = master_url(master, true)?.to_string();
+            for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+                cluster.server = Some(server.clone());
+            }
+        }
+        let cluster = current_cluster(&kubeconfig).cloned();
+        let mut config =
+            kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
+                .await
+                .map_err(|error| invalid(&error))?;
+        let wrong = |why: &str| ConfigError::Invalid { origin: origin.clone(), why: why.to_owned() };
+        if let Some(cluster) = &cluster {
+            if cluster.proxy_url.as_ref().is_some_and(|proxy| !proxy.is_empty()) {
+                return Err(wrong("proxy-url is not supported: the API server must be reachable directly"));
+            }
+            if cluster.certificate_authority_data.is_none() {
+                // Reread from time to time, as the file may be rotated.
+                config.root_cert_file = cluster.certificate_authority.as_ref().map(PathBuf::from);
+            }
+        }
+        if let Some(master) = master {
+            config.cluster_url = master_url(master, has_tls(&config))?;
+        }
+        check_server(&config.cluster_url).map_err(|why| wrong(&why))?;
+        Ok(Self::new(config, origin))
+    }
+
+    fn from_master(master: &str) -> Result<Self, ConfigError> {
+        Ok(Self::new(kube::Config::new(master_url(master, false)?), Origin::Master))
+    }
+
+    fn in_cluster() -> Result<Self, ConfigError> {
+        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+            return Err(ConfigError::NotInCluster);
+        }
+        let config = kube::Config::incluster_env()
+            .map_err(|error| ConfigError::Invalid { origin: Origin::InCluster, why: error.to_string() })?;
+        Ok(Self::new(config, Origin::InCluster))
+    }
+
+    /// Takes a configuration that is complete already. Its proxy is not used.
+    pub fn new(mut config: kube::Config, origin: Origin) -> Self {
+        if config.proxy_url.take().is_some() {
+            tracing::warn!("HTTPS_PROXY is ignored: the API server is always connected to directly");
+        }
+        config.default_retry = false;
+        if let Some(token) = &config.auth_info.token {
+            let trimmed = SecretString::from(token.expose_secret().trim());
+            config.auth_info.token = Some(trimmed);
+        }
+        // Token files are read here and not by kube, which takes a newline at the end for a part of the token.
+        let token_file = config
+            .auth_info
+            .token_file
+            .take()
+            .map(|path| TokenFile { path: PathBuf::from(path), fallback: config.auth_info.token.take() });
+        Self { config, token_file, origin }
+    }
+
+    /// The same server and certificate authority, without any credentials.
+    pub fn anonymous(&self) -> Self {
+        let mut config = self.config.clone();
+        config.auth_info = kube::config::AuthInfo::default();
+        config.headers.clear();
+        Self { config, token_file: None, origin: self.origin.clone() }
+    }
+
+    /// The API server's URL.
+    pub fn server(&self) -> &Uri {
+        &self.config.cluster_url
+    }
+
+    /// Where the configuration comes from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The certificate authorities that the server's certificate is checked against, each in DER; `None` when the
+    /// system's are.
+    pub fn root_certificates(&self) -> Option<&[Vec<u8>]> {
+        self.config.root_cert.as_deref()
+    }
+
+    pub(super) fn invalid(&self, why: impl Into<String>) -> ConfigError {
+        ConfigError::Invalid { origin: self.origin.clone(), why: why.into() }
+    }
+
+    /// Files that hold a client certificate and its key, when they are files.
+    pub(super) fn certificate_files(&self) -> Vec<PathBuf> {
+        let user = &self.config.auth_info;
+        let certificate = user.client_certificate.as_ref().filter(|_| user.client_certificate_data.is_none());
+        let key = user.client_key.as_ref().filter(|_| user.client_key_data.is_none());
+        certificate.into_iter().chain(key).map(PathBuf::from).collect()
+    }
+
+    /// Whether a plugin makes the credentials.
+    pub(super) fn has_exec_plugin(&self) -> bool {
+        self.config.auth_info.exec.is_some()
+    }
+}
+
+fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|named| &named.name == current)?.context.as_ref()?;
+    kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()
+}
+
+/// Whether a configuration has anything that only makes sense over TLS; decides the scheme of a master without one.
+fn has_tls(config: &kube::Config) -> bool {
+    let user = &config.auth_info;
+    config.root_cert.is_some()
+        || config.accept_invalid_certs
+        || user.client_certificate.is_some()
+        || user.client_certificate_data.is_some()
+}
+
+/// `--master` as a URL; without a scheme it is `http`, or `https` with TLS material at hand.
+fn master_url(master: &str, tls: bool) -> Result<Uri, ConfigError> {
+    let url = match master.split_once("://") {
+        Some(_) => master.to_owned(),
+        None => format!("{}://{master}", if tls { "https" } else { "http" }),
+    };
+    let url: Uri = url
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| ConfigError::Master { why: format!("not a URL: {error}") })?;
+    check_server(&url).map_err(|why| ConfigError::Master { why })?;
+    Ok(url)
+}
+
+fn check_server(url: &Uri) -> Result<(), String> {
+    if !matches!(url.scheme_str(), Some("http" | "https")) {
+        return Err("the server's URL must begin with https:// or http://".to_owned());
+    }
+    let authority = url.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    if authority.contains('@') {
+        return Err("the server's URL must not hold credentials".to_owned());
+    }
+    if url.host().is_none_or(str::is_empty) {
+        return Err("the server's URL has no host".to_owned());
+    }
+    if url.query().is_some() {
+        return Err("the server's URL must not have a query".to_owned());
+    }
+    Ok(())
+}
+
+/// What is wrong with a kubeconfig. The parser's own words may quote a line of it, and so a key: they are not used.
+pub fn describe_kubeconfig(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::CurrentContextNotSet => "current-context is not set".to_owned(),
+        KubeconfigError::LoadContext(name) => format!("there is no context {name:?}, the current one"),
+        KubeconfigError::LoadClusterOfContext(name) => {
+            format!("there is no cluster {name:?}, which the current context names")
+        }
+        KubeconfigError::MissingClusterUrl => "the current context's cluster has no server".to_owned(),
+        KubeconfigError::ReadConfig(error, _) => error.to_string(),
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(at) => {
+                format!("not a kubeconfig: invalid YAML at line {}, column {}", at.line(), at.column())
+            }
+            None => "not a kubeconfig: invalid YAML".to_owned(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// What is wrong with credentials. Neither a plugin's output nor its command line and environment are shown: all of
+/// them may hold secrets.
+pub(super) fn describe_auth(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => format!("the credential plugin failed: {}", out.status),
+        AuthError::AuthExecParse(_) => {
+            "the credential plugin did not answer with an ExecCredential".to_owned()
+        }
+        AuthError::ParseTokenKey(_) => "the credential plugin did not answer with JSON".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What is wrong with TLS material or credentials, as kube found it.
+pub fn describe_kube(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Auth(error) => describe_auth(error),
+        kube::Error::InferKubeconfig(error) => describe_kubeconfig(error),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,55 @@
+//! The client: requests to the API server, as each controller and as the manager itself.
+//!
+//! [`ApiClient`] speaks Kubernetes (paths, protobuf, `Status` errors) over an [`HttpService`], a stack of tower
+//! layers. It caches nothing, retries nothing and decides nothing.
+//!
+//! ```text
+//! Connection (config)     kubeconfig → --master → in-cluster
+//!     │
+//! Transport               lanes of HTTP/2 connections as one identity: the manager's, or nobody's
+//!     │
+//! layers                  name, trace, rate, token, gate, metrics, timeout
+//!     │
+//! ApiClient               one per controller, made by ClientBuilder
+//!     │
+//! Discovery, RestMapper   which resources the server has
+//! ```
+
+mod api;
+mod builder;
+mod config;
+mod credentials;
+mod discovery;
+mod error;
+mod fence;
+mod layers;
+mod live;
+mod transport;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use api::{
+    ApiClient, BoxError, DeleteOptions, Deletion, HttpService, ListQuery, ResponseBody, WatchQuery,
+};
+pub use builder::{ClientBuildError, ClientBuilder, ClientOptions, QpsFactor};
+pub use config::{ConfigError, Connection, Origin};
+pub use config::{describe_kube, describe_kubeconfig};
+pub use credentials::ServiceAccountTokens;
+pub use discovery::{
+    ApiResource, ApiResources, Discovery, DiscoveryError, NotReady, RestMapper, wait_for_api_server,
+};
+pub use error::ApiError;
+pub use fence::WriteGuard;
+pub use layers::{
+    ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
+};
+pub use live::{AccessQuestion, AccessVerdict};
+pub use transport::{KeepAlive, Transport, TransportError};
+
+/// The error by which the timeout layer says that there was no answer in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no answer within {0:?}")]
+pub struct RequestTimeout(pub std::time::Duration);

@@ -1,0 +1,162 @@
+//! Which controllers run: `--controllers` read against the registry.
+
+use super::Config;
+use super::error::{OptionError, OptionWarning, nearest};
+use crate::framework::{DefaultState, Descriptor};
+
+const FLAG: &str = "controllers";
+
+/// Whether a controller runs, and if not, why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelectionState {
+    /// It runs.
+    Enabled,
+    /// `--controllers` leaves it out by name.
+    DisabledByFlag,
+    /// `--controllers` does not name it, and it is off by default or there is no `*`.
+    NotSelected,
+    /// Feature gates that it needs are off.
+    MissingGates(Vec<&'static str>),
+    /// It talks to a cloud, which this manager has no built-in provider for.
+    LeftToCloud,
+}
+
+/// What `--controllers` says of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Whether it is to run.
+    pub selected: bool,
+    /// Whether it is named, rather than its default holding.
+    pub named: bool,
+}
+
+impl Config {
+    /// What `--controllers` says of a controller. A special one is selected whatever it says: observed of the original,
+    /// and what keeps a manager that runs a few controllers able to make their tokens. Of others, the first mention of
+    /// its name, with or without a dash, decides; without one, `*` and its default do.
+    pub fn selection(&self, descriptor: &Descriptor) -> Selection {
+        let selectors = &self.flags.controllers;
+        match mention(selectors, descriptor) {
+            Some(selected) if !descriptor.special => Selection { selected, named: true },
+            mention => {
+                let star = selectors.iter().any(|selector| selector == "*");
+                let by_default = star && descriptor.default == DefaultState::On;
+                Selection { selected: descriptor.special || by_default, named: mention == Some(true) }
+            }
+        }
+    }
+
+    /// Whether a controller runs: it is selected, its gates are on, and it needs no cloud provider. Whether it is built
+    /// is not asked here.
+    pub fn controller_state(&self, descriptor: &Descriptor) -> SelectionState {
+        match self.selection(descriptor) {
+            Selection { selected: true, .. } => {}
+            Selection { named: true, .. } => return SelectionState::DisabledByFlag,
+            Selection { named: false, .. } => return SelectionState::NotSelected,
+        }
+        let missing = self.missing_gates(descriptor);
+        if !missing.is_empty() {
+            return SelectionState::MissingGates(missing);
+        }
+        if descriptor.cloud { SelectionState::LeftToCloud } else { SelectionState::Enabled }
+    }
+
+    /// The feature gates that a controller needs and that are off.
+    pub fn missing_gates(&self, descriptor: &Descriptor) -> Vec<&'static str> {
+        descriptor.gates.iter().copied().filter(|gate| !self.gates.enabled(gate)).collect()
+    }
+}
+
+/// What the first mention of a controller asks for.
+fn mention(selectors: &[String], descriptor: &Descriptor) -> Option<bool> {
+    let is = |name: &str| name == descriptor.name || descriptor.aliases.contains(&name);
+    selectors.iter().find_map(|selector| match selector.strip_prefix('-') {
+        Some(name) if is(name) => Some(false),
+        None if is(selector) => Some(true),
+        _ => None,
+    })
+}
+
+/// Replaces aliases by names. Unknown controllers are added to `errors`.
+pub(super) fn complete(
+    selectors: &mut [String],
+    registry: &[Descriptor],
+    errors: &mut Vec<OptionError>,
+    warnings: &mut Vec<OptionWarning>,
+) {
+    for selector in selectors.iter_mut().filter(|selector| *selector != "*") {
+        let (sign, name) = match selector.strip_prefix('-') {
+            Some(name) => ("-", name),
+            None => ("", selector.as_str()),
+        };
+        let is = |descriptor: &&Descriptor| descriptor.name == name || descriptor.aliases.contains(&name);
+        if let Some(descriptor) = registry.iter().find(is) {
+            if descriptor.special && sign == "-" {
+                let message =
+                    format!("{name} can't be left out: it starts whenever it has a key to sign with");
+                warnings.push(OptionWarning::new(FLAG, message));
+            }
+            *selector = format!("{sign}{}", descriptor.name);
+            continue;
+        }
+        let known = registry.iter().flat_map(|d| d.aliases.iter().copied().chain([d.name]));
+        let near = nearest(name, known);
+        let allowed =
+            if near.is_empty() { "* and the names that --help lists".to_owned() } else { near.join(", ") };
+        errors.push(OptionError::invalid(FLAG, format!("there is no controller {name:?}"), allowed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SelectionState, complete};
+    use crate::options::fixture::{find, registry};
+    use crate::options::{Config, Flags};
+
+    fn state(selectors: &[&str], name: &str) -> SelectionState {
+        let mut controllers: Vec<String> = selectors.iter().map(|s| (*s).to_owned()).collect();
+        let mut errors = Vec::new();
+        complete(&mut controllers, registry(), &mut errors, &mut Vec::new());
+        assert_eq!(errors, []);
+        let config = Config { flags: Flags { controllers, ..Flags::default() }, ..Config::default() };
+        config.controller_state(find(name).unwrap())
+    }
+
+    #[test]
+    fn as_the_original_decides() {
+        use SelectionState::{DisabledByFlag, Enabled, LeftToCloud, MissingGates, NotSelected};
+        for (selectors, name, expected) in [
+            (&["*"][..], "deployment-controller", Enabled),
+            (&["*"], "token-cleaner-controller", NotSelected),
+            (&["*", "token-cleaner-controller"], "token-cleaner-controller", Enabled),
+            (&["tokencleaner"], "token-cleaner-controller", Enabled),
+            (&["tokencleaner"], "deployment-controller", NotSelected),
+            (&[], "deployment-controller", NotSelected),
+            (&["*", "-deployment"], "deployment-controller", DisabledByFlag),
+            (&["-deployment", "*"], "deployment-controller", DisabledByFlag),
+            (&["-ttl-controller", "ttl"], "ttl-controller", DisabledByFlag),
+            (&["ttl", "-ttl-controller"], "ttl-controller", Enabled),
+            (&["*"], "service-lb-controller", LeftToCloud),
+            (&["service"], "service-lb-controller", LeftToCloud),
+            (&["*"], "podcertificaterequest-cleaner-controller", MissingGates(vec!["PodCertificateRequest"])),
+            (&["*"], "storageversion-garbage-collector-controller", MissingGates(vec!["StorageVersionAPI"])),
+            (&["*"], "resourceclaim-controller", Enabled),
+            (&["ttl"], "serviceaccount-token-controller", Enabled),
+            (&["*", "-serviceaccount-token"], "serviceaccount-token-controller", Enabled),
+        ] {
+            assert_eq!(state(selectors, name), expected, "{selectors:?} {name}");
+        }
+    }
+
+    #[test]
+    fn aliases_become_names_and_what_is_unknown_is_refused() {
+        let mut controllers = ["*", "-podgc", "ttl", "deploymnet", "-*", ""].map(str::to_owned);
+        let mut errors = Vec::new();
+        complete(&mut controllers, registry(), &mut errors, &mut Vec::new());
+        assert_eq!(controllers[..3], ["*", "-pod-garbage-collector-controller", "ttl-controller"]);
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(errors.len(), 3, "{errors:?}");
+        assert!(errors[0].contains("no controller \"deploymnet\"; allowed: deployment"), "{}", errors[0]);
+        assert!(errors[1].contains("no controller \"*\""));
+    }
+}

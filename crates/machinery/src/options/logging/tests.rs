@@ -1,0 +1,129 @@
+//! Lines as klog writes them, by verbosity and module.
+
+use std::io;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tracing_subscriber::Registry;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::filter::VerbosityFilter;
+use super::layer_to;
+use crate::model::clock::ManualClock;
+use crate::options::{Config, Flags, ModuleVerbosity, Verbosity};
+use crate::telemetry::tracing::{TraceLayer, Tracing};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What `run` logs with these flags, at one moment in time.
+fn logged(flags: Flags, run: impl FnOnce()) -> Vec<String> {
+    logged_beside(None, flags, run)
+}
+
+fn logged_beside(traces: Option<TraceLayer<Registry>>, flags: Flags, run: impl FnOnce()) -> Vec<String> {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let clock = Arc::new(ManualClock::new("2026-11-21T13:02:05.000001Z".parse::<Timestamp>().unwrap()));
+    let config = Config { flags, ..Config::default() };
+    let filter = VerbosityFilter::new(config.flags.v, config.flags.vmodule.clone());
+    let layer = layer_to(&config, clock, BoxMakeWriter::new(move || writer.clone()), filter);
+    let layers: Vec<_> = [layer].into_iter().chain(traces).collect();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layers), run);
+    let bytes = lines.0.lock().clone();
+    String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn say() {
+    let span =
+        tracing::info_span!("reconcile", controller = "deployment-controller", key = tracing::field::Empty);
+    let _entered = span.enter();
+    span.record("key", "default/web");
+    tracing::info!(replicas = 3, error = %"no \"luck\"", "Synced {}", "it");
+    tracing::warn!(left = ?Some(1), "Slow");
+    tracing::error!("Failed\nbadly");
+    tracing::debug!("Detail");
+}
+
+#[test]
+fn text_lines_are_klogs() {
+    let lines = logged(Flags::default(), say);
+    let (head, tail) = lines[0].split_once("] ").unwrap();
+    assert!(head.starts_with("I1121 13:02:05.000001 "), "{head}");
+    assert!(head.contains(" coxswain_machinery::options::logging::tests:"), "{head}");
+    let span = r#"controller="deployment-controller" key="default/web""#;
+    assert_eq!(tail, format!(r#""Synced it" replicas=3 err="no \"luck\"" {span}"#));
+    assert!(
+        lines[1].starts_with("W1121") && lines[1].contains(r#"] "Slow" left="Some(1)" "#),
+        "{}",
+        lines[1]
+    );
+    assert!(lines[2].starts_with("E1121") && lines[2].contains(r#"] "Failed\nbadly" "#), "{}", lines[2]);
+    assert_eq!(lines.len(), 3, "debug needs -v=4");
+}
+
+#[test]
+fn json_lines_have_kubernetes_names() {
+    let flags = Flags { logging_format: "json".to_owned(), v: Verbosity(4), ..Flags::default() };
+    let lines: Vec<Value> =
+        logged(flags, say).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut first = lines[0].clone();
+    let caller = first.as_object_mut().unwrap().remove("caller").unwrap();
+    assert!(caller.as_str().unwrap().starts_with("coxswain_machinery::options::logging::tests:"));
+    assert_eq!(
+        first,
+        json!({
+            "ts": 1_795_266_125_000.001, "msg": "Synced it", "level": "info", "v": 0, "replicas": 3,
+            "err": "no \"luck\"", "controller": "deployment-controller", "key": "default/web",
+        })
+    );
+    assert_eq!(lines[2].get("v"), None, "an error has no verbosity");
+    assert_eq!(lines[3]["v"], 4);
+}
+
+#[test]
+fn lines_of_a_recorded_span_have_its_ids() {
+    for format in ["text", "json"] {
+        let mut tracing = Tracing::unsent(-1);
+        let flags = Flags { logging_format: format.to_owned(), v: Verbosity(10), ..Flags::default() };
+        let lines = logged_beside(Some(tracing.layer()), flags, || {
+            let span = tracing::info_span!("reconcile", otel.name = "reconcile x", controller = "x");
+            let _entered = span.enter();
+            tracing::debug_span!("plan", deep = true).in_scope(|| tracing::info!("Here"));
+        });
+        let spans = tracing.recorded();
+        let (trace, id) = (spans[0].span_context.trace_id(), spans[0].span_context.span_id());
+        assert_eq!(&*spans[0].name, "plan");
+        if format == "text" {
+            let expected = format!(r#""Here" trace_id="{trace}" span_id="{id}" controller="x""#);
+            assert!(lines[0].ends_with(&expected), "{} {expected}", lines[0]);
+        } else {
+            let line: Value = serde_json::from_str(&lines[0]).unwrap();
+            assert_eq!(
+                (&line["trace_id"], &line["span_id"]),
+                (&json!(trace.to_string()), &json!(id.to_string()))
+            );
+            assert_eq!((line.get("deep"), line.get("otel.name")), (None, None));
+        }
+    }
+}
+
+#[test]
+fn a_module_may_say_more() {
+    let vmodule = ModuleVerbosity(vec![("logging::tests".to_owned(), Verbosity(4))]);
+    assert_eq!(logged(Flags { vmodule, ..Flags::default() }, say).len(), 4);
+}

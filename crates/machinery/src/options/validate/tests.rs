@@ -1,0 +1,462 @@
+//! What validation refuses, and how it says so.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use crate::options::fixture::registry;
+use crate::options::{Invocation, OptionErrors, Startup, parse};
+
+fn validate(line: &[&str]) -> Result<Startup, OptionErrors> {
+    match parse(line.iter().map(OsString::from), registry())? {
+        Invocation::Run(startup) => Ok(*startup),
+        Invocation::Print(text) => panic!("{line:?} prints {text}"),
+    }
+}
+
+fn valid(line: &[&str]) -> Startup {
+    validate(line).unwrap_or_else(|errors| panic!("{line:?}: {errors}"))
+}
+
+/// The only error of a command line, which begins with a flag and holds all parts.
+fn refused(line: &[&str], flag: &str, parts: &[&str]) {
+    let errors = match validate(line) {
+        Ok(_) => panic!("{line:?} is valid"),
+        Err(errors) => errors.0,
+    };
+    assert_eq!(errors.len(), 1, "{line:?}: {errors:?}");
+    let text = errors[0].to_string();
+    assert!(text.starts_with(&format!("--{flag}: ")), "{line:?}: {text}");
+    for part in parts {
+        assert!(text.contains(part), "{line:?}: {text} lacks {part:?}");
+    }
+}
+
+fn warned(line: &[&str], flag: &str, part: &str) {
+    let warnings = valid(line).warnings;
+    let said =
+        warnings.iter().any(|warning| warning.flag == format!("--{flag}") && warning.message.contains(part));
+    assert!(said, "{line:?}: {warnings:?}");
+}
+
+/// A directory with certificates and keys.
+struct Pki {
+    directory: TempDir,
+}
+
+impl Pki {
+    fn new() -> Self {
+        let pki = Self { directory: tempfile::tempdir().unwrap() };
+        for name in ["a", "b"] {
+            let made = rcgen::generate_simple_self_signed([format!("{name}.example")]).unwrap();
+            pki.write(&format!("{name}.crt"), &made.cert.pem());
+            pki.write(&format!("{name}.key"), &made.signing_key.serialize_pem());
+        }
+        pki.write("text", "nothing");
+        pki.write("broken.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+        pki.write("broken.key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
+        pki
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// `--flag=path` for a file in it.
+    fn flag(&self, flag: &str, name: &str) -> String {
+        format!("--{flag}={}", self.path(name).display())
+    }
+}
+
+#[test]
+fn the_defaults_are_valid() {
+    let startup = valid(&[]);
+    assert_eq!(startup.warnings, []);
+    assert_eq!(startup.given, []);
+}
+
+#[test]
+fn ports_and_addresses() {
+    valid(&["--secure-port=0"]);
+    valid(&["--secure-port=65535"]);
+    assert_eq!(valid(&["--secure-port=0"]).config.secure_port(), None);
+    refused(&["--secure-port=65536"], "secure-port", &["65536 is not a port", "1 to 65535"]);
+    refused(&["--secure-port=-1"], "secure-port", &["-1 is not a port"]);
+    warned(&["--http2-max-streams-per-connection=-1"], "http2-max-streams-per-connection", "usual limit");
+    warned(&["--secure-port=0"], "secure-port", "serves nothing");
+    for good in ["https://10.0.0.1:6443", "http://localhost:8080", "10.0.0.1:6443", "https://[::1]:6443"] {
+        valid(&[&format!("--master={good}")]);
+    }
+    for bad in ["ftp://x", "https://", "a b"] {
+        refused(&[&format!("--master={bad}")], "master", &["is not the address of a server"]);
+    }
+}
+
+#[test]
+fn clouds_and_content_types() {
+    valid(&["--cloud-provider=external"]);
+    refused(&["--cloud-provider=aws"], "cloud-provider", &["aws", "external"]);
+    refused(&["--cidr-allocator-type=CloudAllocator"], "cidr-allocator-type", &["RangeAllocator"]);
+    valid(&["--kube-api-content-type=application/json"]);
+    refused(&["--kube-api-content-type=text/xml"], "kube-api-content-type", &["application/json"]);
+    refused(&["--kube-api-burst=-1"], "kube-api-burst", &["1 or more"]);
+    refused(&["--kube-api-burst=0"], "kube-api-burst", &["1 or more"]);
+    valid(&["--kube-api-burst=-1", "--kube-api-qps=-1"]);
+    valid(&["--kube-api-burst=0", "--kube-api-qps=0"]);
+}
+
+#[test]
+fn leader_election() {
+    let lease = "leader-elect-lease-duration";
+    refused(&["--leader-elect-lease-duration=10s"], lease, &["two could lead", "more than 10s"]);
+    refused(&["--leader-elect-renew-deadline=15s"], lease, &["more than 15s"]);
+    let renew = "leader-elect-renew-deadline";
+    refused(&["--leader-elect-retry-period=9s"], renew, &["more than 10.8s"]);
+    valid(&["--leader-elect-retry-period=8333ms"]);
+    refused(&["--leader-elect-retry-period=0"], "leader-elect-retry-period", &["more than 0s"]);
+    refused(&["--leader-elect-resource-lock=endpoints"], "leader-elect-resource-lock", &["leases"]);
+    refused(&["--leader-elect-resource-name="], "leader-elect-resource-name", &["name of an object"]);
+    refused(&["--leader-elect-resource-namespace=A"], "leader-elect-resource-namespace", &["\"A\""]);
+    valid(&["--leader-elect=false", "--leader-elect-lease-duration=1s", "--leader-elect-resource-lock=x"]);
+    let all = validate(&["--leader-elect-lease-duration=0", "--leader-elect-retry-period=20s"]).unwrap_err();
+    assert_eq!(all.0.len(), 3, "{all}");
+}
+
+#[test]
+fn networks() {
+    let allocate = "--allocate-node-cidrs";
+    valid(&[allocate, "--cluster-cidr=10.0.0.0/16"]);
+    valid(&[
+        allocate,
+        "--cluster-cidr=10.0.0.0/16,fd00::/48",
+        "--service-cluster-ip-range=10.96.0.0/12,fd01::/112",
+    ]);
+    valid(&[allocate, "--cluster-cidr=fd00::/56", "--node-cidr-mask-size=64"]);
+    valid(&["--node-cidr-mask-size=24", "--node-cidr-mask-size-ipv4=24"]);
+    warned(&["--cluster-cidr=10.0.0.0/16"], "cluster-cidr", "ignored without --allocate-node-cidrs");
+    warned(
+        &[
+            allocate,
+            "--cluster-cidr=10.0.0.0/8",
+            "--node-cidr-mask-size=24",
+            "--service-cluster-ip-range=10.96.0.0/12",
+        ],
+        "service-cluster-ip-range",
+        "overlaps",
+    );
+    refused(&["--cluster-cidr=10.0.0.0"], "cluster-cidr", &["\"10.0.0.0\" is not a CIDR", "10.0.0.0/16"]);
+    refused(&["--service-cluster-ip-range=10.0.0.0/33"], "service-cluster-ip-range", &["10.0.0.0/33"]);
+    let two = "--cluster-cidr=10.0.0.0/16,10.1.0.0/16";
+    refused(&[allocate, two], "cluster-cidr", &["more than one CIDR of a family"]);
+    valid(&[two]);
+    valid(&[allocate, two, "--controllers=ttl"]);
+    valid(&[allocate, "--controllers=*,-nodeipam"]);
+    valid(&["--node-cidr-mask-size=99"]);
+    valid(&[allocate, "--cluster-cidr=10.0.0.0/7"]);
+    valid(&[allocate, "--cluster-cidr=10.0.0.0/8", "--node-cidr-mask-size-ipv4=32"]);
+    let mask = "node-cidr-mask-size-ipv4";
+    refused(&[allocate, "--cluster-cidr=10.0.0.0/16", "--node-cidr-mask-size-ipv4=33"], mask, &["0 to 32"]);
+    refused(&[allocate], "cluster-cidr", &["nothing to allocate from"]);
+    refused(
+        &[allocate, "--cluster-cidr=10.0.0.0/16,fd00::/48", "--node-cidr-mask-size=24"],
+        "node-cidr-mask-size",
+        &["--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"],
+    );
+    refused(
+        &[
+            allocate,
+            "--cluster-cidr=10.0.0.0/16",
+            "--node-cidr-mask-size=24",
+            "--node-cidr-mask-size-ipv4=24",
+        ],
+        "node-cidr-mask-size",
+        &["together"],
+    );
+    refused(&[allocate, "--cluster-cidr=10.0.0.0/25"], "node-cidr-mask-size-ipv4", &["/24", "25 to 32"]);
+    refused(
+        &[allocate, "--cluster-cidr=fd00::/40", "--node-cidr-mask-size=64"],
+        "node-cidr-mask-size",
+        &["40 to 56"],
+    );
+}
+
+#[test]
+fn certificates_and_keys() {
+    let pki = Pki::new();
+    let (cert, key) = (pki.flag("tls-cert-file", "a.crt"), pki.flag("tls-private-key-file", "a.key"));
+    valid(&[&cert, &key]);
+    refused(&[&cert], "tls-private-key-file", &["--tls-cert-file is given without it", "both or neither"]);
+    refused(&[&key], "tls-cert-file", &["--tls-private-key-file is given without it"]);
+    let other = pki.flag("tls-private-key-file", "b.key");
+    refused(&[&cert, &other], "tls-private-key-file", &["b.key", "is not that of the certificate", "a.crt"]);
+    let absent = pki.flag("tls-cert-file", "absent");
+    refused(&[&absent, &key], "tls-cert-file", &["can't read", "absent", "No such file"]);
+    for (name, part) in
+        [("text", "holds no certificate"), ("broken.crt", "certificate 1"), ("a.key", "no certificate")]
+    {
+        refused(&[&pki.flag("tls-cert-file", name), &key], "tls-cert-file", &[part]);
+    }
+    for (name, part) in
+        [("text", "holds no private key"), ("broken.key", "of no kind"), ("a.crt", "no private key")]
+    {
+        refused(&[&cert, &pki.flag("tls-private-key-file", name)], "tls-private-key-file", &[part]);
+    }
+    let sni = |cert: &str, key: &str| {
+        format!("--tls-sni-cert-key={},{}:x.example", pki.path(cert).display(), pki.path(key).display())
+    };
+    valid(&[&sni("a.crt", "a.key"), &sni("b.crt", "b.key")]);
+    refused(&[&sni("a.crt", "a.key"), &sni("b.crt", "a.key")], "tls-sni-cert-key", &["b.crt"]);
+}
+
+#[test]
+fn nothing_secret_is_said() {
+    let pki = Pki::new();
+    let secret = fs::read_to_string(pki.path("b.key")).unwrap();
+    let body: String = secret.lines().filter(|line| !line.starts_with('-')).collect();
+    let line = [pki.flag("tls-cert-file", "a.crt"), pki.flag("tls-private-key-file", "b.key")];
+    let errors = validate(&[&line[0], &line[1]]).unwrap_err();
+    assert!(!format!("{errors} {errors:?}").contains(&body[..16]));
+    let key = pki.flag("service-account-private-key-file", "b.key");
+    assert!(!format!("{:?}", valid(&[&key])).contains(&body[..16]));
+}
+
+#[test]
+fn authorities_and_kubeconfigs() {
+    let pki = Pki::new();
+    for flag in ["client-ca-file", "requestheader-client-ca-file", "root-ca-file"] {
+        valid(&[&pki.flag(flag, "a.crt")]);
+        refused(&[&pki.flag(flag, "text")], flag, &["holds no certificate", "PEM"]);
+        refused(&[&pki.flag(flag, "absent")], flag, &["can't read"]);
+    }
+    for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
+        valid(&[&pki.flag(flag, "text")]);
+        refused(&[&pki.flag(flag, "absent")], flag, &["can't read"]);
+        refused(&[&pki.flag(flag, "")], flag, &["it is a directory"]);
+    }
+    let key = "service-account-private-key-file";
+    valid(&[&pki.flag(key, "a.key")]);
+    refused(&[&pki.flag(key, "a.crt")], key, &["holds no private key"]);
+    warned(&["--use-service-account-credentials"], "use-service-account-credentials", "no token Secrets");
+}
+
+#[test]
+fn signing_certificates() {
+    let pki = Pki::new();
+    let flag = |name: &str, file: &str| pki.flag(&format!("cluster-signing-{name}"), file);
+    valid(&[&flag("cert-file", "a.crt"), &flag("key-file", "a.key")]);
+    valid(&[&flag("kubelet-client-cert-file", "a.crt"), &flag("kubelet-client-key-file", "a.key")]);
+    refused(
+        &[&flag("kubelet-client-cert-file", "a.crt")],
+        "cluster-signing-kubelet-client-key-file",
+        &["--cluster-signing-kubelet-client-cert-file is given without it"],
+    );
+    refused(
+        &[
+            &flag("cert-file", "a.crt"),
+            &flag("key-file", "a.key"),
+            &flag("legacy-unknown-cert-file", "b.crt"),
+            &flag("legacy-unknown-key-file", "b.key"),
+        ],
+        "cluster-signing-legacy-unknown-cert-file",
+        &["together with --cluster-signing-cert-file"],
+    );
+    refused(
+        &[&flag("cert-file", "a.crt"), &flag("key-file", "b.key")],
+        "cluster-signing-key-file",
+        &["not that of"],
+    );
+}
+
+#[test]
+fn requests() {
+    let paths = "authorization-always-allow-paths";
+    for good in ["*", "/healthz,/metrics/*", "a", "/a,,/b"] {
+        valid(&[&format!("--{paths}={good}")]);
+    }
+    for bad in ["/a*b", "**", "*/a", "/healthz,/a*b"] {
+        refused(&[&format!("--{paths}={bad}")], paths, &["not at its end"]);
+    }
+    refused(&["--requestheader-username-headers=a, ,b"], "requestheader-username-headers", &["empty"]);
+    warned(&["--requestheader-group-headers=a b"], "requestheader-group-headers", "never be one");
+    refused(&["--requestheader-allowed-names= "], "requestheader-allowed-names", &["empty"]);
+    valid(&["--requestheader-uid-headers=X-Remote-Uid,b"]);
+    refused(&["--requestheader-uid-headers=b"], "requestheader-uid-headers", &["x-remote-uid among them"]);
+    warned(&["--requestheader-username-headers=b"], "requestheader-username-headers", "x-remote-user is not");
+    refused(
+        &["--requestheader-uid-headers=x-remote-uid", "--feature-gates=RemoteRequestHeaderUID=false"],
+        "requestheader-uid-headers",
+        &["RemoteRequestHeaderUID"],
+    );
+}
+
+#[test]
+fn workers_and_limits() {
+    for flag in ["job", "cron-job", "daemonset", "statefulset", "horizontal-pod-autoscaler", "resourceclaim"]
+    {
+        let flag = format!("concurrent-{flag}-syncs");
+        refused(&[&format!("--{flag}=0")], &flag, &["0 is out of range", "1 or more"]);
+    }
+    for flag in ["deployment", "replicaset", "gc", "namespace", "serviceaccount-token"] {
+        let flag = format!("concurrent-{flag}-syncs");
+        warned(&[&format!("--{flag}=0")], &flag, "no worker");
+    }
+    for (flag, most) in [
+        ("concurrent-service-endpoint-syncs", 50),
+        ("mirroring-concurrent-service-endpoint-syncs", 50),
+        ("max-endpoints-per-slice", 1000),
+        ("mirroring-max-endpoints-per-subset", 1000),
+    ] {
+        valid(&[&format!("--{flag}={most}")]);
+        refused(&[&format!("--{flag}={}", most + 1)], flag, &[&format!("1 to {most}")]);
+        refused(&[&format!("--{flag}=0")], flag, &["0 is out of range"]);
+    }
+    let period = "attach-detach-reconcile-sync-period";
+    valid(&[&format!("--{period}=1s")]);
+    refused(&[&format!("--{period}=999ms")], period, &["1s or more"]);
+}
+
+#[test]
+fn logs_and_metrics() {
+    valid(&["--logging-format=json"]);
+    refused(&["--logging-format=xml"], "logging-format", &["xml", "text, json"]);
+    refused(
+        &["--logging-format=json", "--feature-gates=LoggingBetaOptions=false"],
+        "logging-format",
+        &["text"],
+    );
+    refused(&["--logging-format=json", "--vmodule=a=1"], "vmodule", &["text"]);
+    refused(&["--log-flush-frequency=0"], "log-flush-frequency", &["more than 0s"]);
+    for flag in ["log-json-split-stream", "log-text-split-stream"] {
+        refused(&[&format!("--{flag}")], flag, &["LoggingAlphaOptions"]);
+        valid(&[&format!("--{flag}"), "--feature-gates=LoggingAlphaOptions=true"]);
+    }
+    valid(&["--show-hidden-metrics-for-version=1.35"]);
+    refused(&["--show-hidden-metrics-for-version=1.34"], "show-hidden-metrics-for-version", &["1.35"]);
+    valid(&["--allow-metric-labels=a:b,c=d"]);
+    refused(&["--allow-metric-labels=a=d"], "allow-metric-labels", &["METRIC,LABEL"]);
+    refused(&["--allow-metric-labels=a,b:c=d"], "allow-metric-labels", &["a,b:c"]);
+    let pki = Pki::new();
+    pki.write("labels", "\"m,l\": \"a,b\"\n");
+    pki.write("nested", "allowListMapping:\n  \"m,l\": \"a,b\"\n");
+    pki.write("empty", "");
+    let manifest = "allow-metric-labels-manifest";
+    valid(&[&pki.flag(manifest, "labels")]);
+    refused(&[&pki.flag(manifest, "text")], manifest, &["METRIC,LABEL"]);
+    valid(&[&pki.flag(manifest, "empty")]);
+    refused(&[&pki.flag(manifest, "nested")], manifest, &["can't read"]);
+    refused(&[&pki.flag(manifest, "absent")], manifest, &["can't read"]);
+}
+
+#[test]
+fn releases() {
+    let startup = valid(&["--emulated-version=kube=1.35"]);
+    assert_eq!(startup.config.versions.emulated.to_string(), "1.35");
+    assert_eq!(startup.config.versions.min_compatibility.to_string(), "1.34");
+    assert_eq!(valid(&[]).config.versions.min_compatibility.to_string(), "1.35");
+    valid(&["--emulated-version=1.36.0"]);
+    valid(&["--emulated-version=1.34", "--min-compatibility-version=1.33"]);
+    let emulated = "emulated-version";
+    for bad in ["1.32", "1.37", "abc", "1", "1.36.3", "other=1.35", "2.36", "1.35,1.34"] {
+        refused(&[&format!("--emulated-version={bad}")], emulated, &["1.33 to 1.36"]);
+    }
+    refused(
+        &["--emulated-version=1.35", "--min-compatibility-version=1.36"],
+        "min-compatibility-version",
+        &["1.33 to 1.35"],
+    );
+    refused(&["--feature-gates=AtomicFIFO=true", "--emulated-version=1.35"], "feature-gates", &["1.36 on"]);
+}
+
+#[test]
+fn leader_migration() {
+    assert!(valid(&[]).config.leader_migration.is_none());
+    let usual = valid(&["--enable-leader-migration"]).config.leader_migration.unwrap();
+    assert_eq!(usual.leader_name, "cloud-provider-extraction-migration");
+    let pki = Pki::new();
+    let file = pki.flag("leader-migration-config", "text");
+    refused(
+        &["--enable-leader-migration", &file],
+        "leader-migration-config",
+        &["LeaderMigrationConfiguration"],
+    );
+    valid(&[&file]);
+    warned(&["--enable-leader-migration", "--leader-elect=false"], "enable-leader-migration", "no effect");
+}
+
+#[test]
+fn every_error_names_a_flag_that_exists() {
+    let line = [
+        "--cloud-provider=x",
+        "--cluster-cidr=x",
+        "--controllers=x",
+        "--secure-port=-1",
+        "--tls-min-version=x",
+        "--tls-cipher-suites=x",
+        "--tls-curve-preferences=1",
+        "--max-endpoints-per-slice=0",
+        "--logging-format=x",
+        "--emulated-version=x",
+        "--feature-gates=X=true",
+        "--client-ca-file=/nonexistent",
+    ];
+    let errors = validate(&line).unwrap_err();
+    assert_eq!(errors.0.len(), line.len(), "{errors}");
+    for (error, given) in errors.0.iter().map(|error| error.flag().unwrap()).map(|flag| (flag, &line)) {
+        assert!(given.iter().any(|argument| argument.split('=').next() == Some(error)), "{error}");
+    }
+}
+
+#[test]
+fn what_is_not_used_is_not_looked_at() {
+    let pki = Pki::new();
+    let absent = |flag: &str| pki.flag(flag, "absent");
+    for flag in
+        ["client-ca-file", "requestheader-client-ca-file", "authentication-kubeconfig", "tls-cert-file"]
+    {
+        valid(&["--secure-port=0", &absent(flag)]);
+    }
+    for argument in
+        ["--tls-min-version=x", "--tls-cipher-suites=x", "--authorization-always-allow-paths=/a*b"]
+    {
+        valid(&["--secure-port=0", argument]);
+    }
+    valid(&["--controllers=ttl", &absent("root-ca-file")]);
+    valid(&["--controllers=ttl", &absent("cluster-signing-cert-file"), &absent("cluster-signing-key-file")]);
+    let template = "pv-recycler-pod-template-filepath-nfs";
+    valid(&["--controllers=ttl", &absent(template)]);
+    refused(&[&absent(template)], template, &["can't read"]);
+    warned(&[&absent("cluster-signing-cert-file")], "cluster-signing-cert-file", "half a pair");
+}
+
+#[test]
+fn a_key_on_p521_signs_tokens_and_nothing_else() {
+    let flag = |flag: &str, form: &str| {
+        format!("--{flag}={}/tests/data/keys/p521{form}.pem", env!("CARGO_MANIFEST_DIR"))
+    };
+    for form in ["", "-pkcs8"] {
+        valid(&[&flag("service-account-private-key-file", form)]);
+        let certificate = Pki::new().flag("cluster-signing-cert-file", "a.crt");
+        let key = "cluster-signing-key-file";
+        refused(&[&certificate, &flag(key, form)], key, &["of no kind that can be used"]);
+    }
+}
+
+#[test]
+fn the_token_controller_starts_whatever_is_selected() {
+    let pki = Pki::new();
+    let key = "service-account-private-key-file";
+    for selection in ["--controllers=ttl", "--controllers=*,-serviceaccount-token-controller"] {
+        refused(&[selection, &pki.flag(key, "absent")], key, &["can't read"]);
+        let line = [selection, &pki.flag(key, "a.key"), &pki.flag("root-ca-file", "absent")];
+        refused(&[line[0], line[1], line[2]], "root-ca-file", &["can't read"]);
+    }
+    warned(&["--controllers=*,-serviceaccount-token"], "controllers", "can't be left out");
+    let half = pki.flag("cluster-signing-kubelet-client-cert-file", "a.crt");
+    refused(&["--controllers=ttl", &half], "cluster-signing-kubelet-client-key-file", &["both or neither"]);
+}
