@@ -313,7 +313,7 @@ impl Instance {
             loops.iter().map(|each| each.settings.qps_factor).fold(QpsFactor::ONE, QpsFactor::max);
         let client =
             runtime.clients.for_controller(descriptor.name, descriptor.service_account, qps_factor)?;
-        let reader = |client| Reader { client, discovery: Arc::clone(&runtime.discovery) };
+        let reader = |client| Reader::new(client, Arc::clone(&runtime.discovery));
         // A client has a rate limit of its own: who asks for explanations does not spend the controller's requests.
         let explaining =
             runtime.clients.for_controller(descriptor.name, descriptor.service_account, QpsFactor::ONE)?;

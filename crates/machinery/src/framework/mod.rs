@@ -20,6 +20,7 @@ mod report;
 pub mod rig;
 mod room;
 mod settings;
+mod shared_reads;
 mod stats;
 #[cfg(test)]
 mod tests;

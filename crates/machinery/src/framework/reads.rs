@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::room::{ObserveError, PlanNote, Reconcile};
+use super::shared_reads::SharedReads;
 use crate::api::autoscaling::Scale;
 use crate::api::{AnyObject, Kind};
 use crate::client::{ApiClient, Discovery, ListQuery};
@@ -303,11 +304,16 @@ pub enum Pass {
 /// Reads for the rooms of one controller, as that controller.
 #[derive(Clone)]
 pub(super) struct Reader {
-    pub(super) client: ApiClient,
-    pub(super) discovery: Arc<Discovery>,
+    client: ApiClient,
+    discovery: Arc<Discovery>,
+    shared: SharedReads,
 }
 
 impl Reader {
+    pub(super) fn new(client: ApiClient, discovery: Arc<Discovery>) -> Self {
+        Self { client, discovery, shared: SharedReads::default() }
+    }
+
     /// Takes the passes of one reconcile until there is a plan, or nothing to plan for.
     pub(super) async fn plan(
         &self,
@@ -345,7 +351,7 @@ impl Reader {
 
     async fn find(&self, read: &Read) -> ReadResult {
         match read {
-            Read::Object(kind, key) => ReadResult::Object(present(self.client.get(kind, key).await)),
+            Read::Object(kind, key) => ReadResult::Object(self.object(kind, key).await),
             Read::Scale(kind, key) => ReadResult::Object(present(self.client.scale(kind, key).await)),
             Read::Page(page) => ReadResult::Page(self.page(page).await),
             Read::Json(path) => ReadResult::Json(self.client.json_of(path, LONGEST_JSON).await.map(Arc::new)),
@@ -354,6 +360,14 @@ impl Reader {
             Read::Resources => ReadResult::Resources(self.discovery.resources().await),
             Read::LatestResources => ReadResult::Resources(self.discovery.latest().await),
         }
+    }
+
+    async fn object(&self, kind: &'static Kind, key: &Key) -> Result<Option<AnyObject>, ApiError> {
+        let read = || {
+            let (client, key) = (self.client.clone(), key.clone());
+            async move { present(client.get(kind, &key).await) }
+        };
+        self.shared.read(kind, key, read).await
     }
 
     async fn page(&self, of: &PageQuery) -> Result<ObjectPage, ApiError> {

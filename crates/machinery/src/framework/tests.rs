@@ -153,7 +153,7 @@ impl Bench {
         let store = Arc::new(Store::new(&PODS));
         store.replace(Vec::new(), "1");
         let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap()));
-        let reader = Reader { client: server.client(), discovery: Arc::new(Discovery::new(server.client())) };
+        let reader = Reader::new(server.client(), Arc::new(Discovery::new(server.client())));
         let caches = Caches::new(Some(&PODS), vec![Arc::clone(&store)]);
         let worker = Worker {
             controller: "test-controller",

@@ -1,0 +1,171 @@
+//! Live reads of one object that several reconciles ask for, made once for all of them.
+//!
+//! Whoever asks gets an answer to a request that was sent after it asked: it joins a read that waits for its turn, never one that
+//! is under way. So a shared answer is as fresh as one of its own. Nothing is kept for those who ask later.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+
+use crate::api::{AnyObject, Kind};
+use crate::client::ApiError;
+use crate::model::Key;
+use crate::random::HashMap;
+
+type Found = Result<Option<AnyObject>, ApiError>;
+type SharedRead = Shared<BoxFuture<'static, Found>>;
+type Subject = (&'static Kind, Key);
+
+/// The reads of one controller. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct SharedReads(Arc<Mutex<HashMap<Subject, Line>>>);
+
+/// The reads of one object: one under way, and one behind it.
+#[derive(Default)]
+struct Line {
+    /// Held by the read under way.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// The read that has not begun, which others may join.
+    next: Option<SharedRead>,
+}
+
+impl SharedReads {
+    /// What `read` finds of an object, or what the same read found for somebody who asked before it began.
+    pub(super) async fn read<F>(&self, kind: &'static Kind, key: &Key, read: impl FnOnce() -> F) -> Found
+    where
+        F: Future<Output = Found> + Send + 'static,
+    {
+        let subject = (kind, key.clone());
+        let joined = {
+            let mut lines = self.0.lock();
+            let line = lines.entry(subject.clone()).or_default();
+            line.next.get_or_insert_with(|| self.line_up(subject, Arc::clone(&line.turn), read())).clone()
+        };
+        joined.await
+    }
+
+    fn line_up<F>(&self, subject: Subject, turn: Arc<tokio::sync::Mutex<()>>, read: F) -> SharedRead
+    where
+        F: Future<Output = Found> + Send + 'static,
+    {
+        // The map holds this future: it must not hold the map.
+        let lines = Arc::downgrade(&self.0);
+        let read = async move {
+            let held = turn.lock().await;
+            let begun = |line: &mut Line| line.next = None;
+            lines.upgrade().and_then(|lines| lines.lock().get_mut(&subject).map(begun));
+            let found = read.await;
+            drop(held);
+            if let Some(lines) = lines.upgrade() {
+                let mut lines = lines.lock();
+                if lines.get(&subject).is_some_and(|line| line.next.is_none()) {
+                    lines.remove(&subject);
+                }
+            }
+            found
+        };
+        read.boxed().shared()
+    }
+}
+
+impl fmt::Debug for SharedReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReads").field("objects", &self.0.lock().len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Semaphore;
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::api::core::ConfigMap;
+    use crate::api::kinds::CONFIG_MAPS;
+
+    /// A server whose answers wait for permits, and that counts the requests that have reached it.
+    struct Server {
+        asked: AtomicUsize,
+        answers: Semaphore,
+    }
+
+    impl Server {
+        fn new() -> Arc<Self> {
+            Arc::new(Self { asked: AtomicUsize::new(0), answers: Semaphore::new(0) })
+        }
+
+        async fn get(self: Arc<Self>) -> Found {
+            let mut object = ConfigMap::default();
+            object.metadata.name = self.asked.fetch_add(1, Ordering::SeqCst).to_string().into();
+            self.answers.acquire().await.expect("it is never closed").forget();
+            Ok(Some(Arc::new(object)))
+        }
+
+        fn asked(&self) -> usize {
+            self.asked.load(Ordering::SeqCst)
+        }
+    }
+
+    /// The number of the request whose answer was found.
+    async fn number(reads: SharedReads, server: Arc<Server>, name: &'static str) -> usize {
+        let key = Key::new("default", name);
+        let found = reads.read(&CONFIG_MAPS, &key, || server.get()).await.unwrap().unwrap();
+        let any: &dyn std::any::Any = &*found;
+        any.downcast_ref::<ConfigMap>().unwrap().metadata.name.parse().unwrap()
+    }
+
+    async fn settle() {
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn who_asks_gets_an_answer_to_a_later_request_and_shares_it() {
+        let (reads, server) = (SharedReads::default(), Server::new());
+        let mut asking = JoinSet::new();
+        asking.spawn(number(reads.clone(), Arc::clone(&server), "a"));
+        settle().await;
+        assert_eq!(server.asked(), 1);
+        for _ in 0..20 {
+            asking.spawn(number(reads.clone(), Arc::clone(&server), "a"));
+        }
+        asking.spawn(number(reads.clone(), Arc::clone(&server), "b"));
+        settle().await;
+        assert_eq!(server.asked(), 2, "of another object at once; of the same one behind what is under way");
+        server.answers.add_permits(3);
+        let mut found = asking.join_all().await;
+        found.sort_unstable();
+        assert_eq!(found[..2], [0, 1]);
+        assert_eq!(found[2..], [2; 20], "one request for all who asked after the first was sent");
+        assert_eq!(server.asked(), 3);
+        assert!(reads.0.lock().is_empty(), "nothing is kept");
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_takes_nobody_along() {
+        let (reads, server) = (SharedReads::default(), Server::new());
+        let mut asking = JoinSet::new();
+        let mut ask = |reads: &SharedReads| asking.spawn(number(reads.clone(), Arc::clone(&server), "a"));
+        let first = ask(&reads);
+        settle().await;
+        let second = ask(&reads);
+        settle().await;
+        ask(&reads);
+        settle().await;
+        first.abort();
+        second.abort();
+        server.answers.add_permits(1);
+        let mut found = Vec::new();
+        while let Some(ended) = asking.join_next().await {
+            found.extend(ended.ok());
+        }
+        assert_eq!(found, [1], "by a request of its own, for the first was given up");
+        assert!(reads.0.lock().is_empty());
+    }
+}
