@@ -101,7 +101,7 @@ fn the_shapes_of_templates_are_upstreams() {
 fn every_declared_message_is_in_the_schema() {
     let schema: BTreeSet<&str> = coxswain_machinery::api::schema().iter().map(|held| held.upstream).collect();
     let mut declared = Vec::new();
-    read_declarations(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut declared);
+    read_declarations(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates"), &mut declared);
     let missing: Vec<_> = declared.iter().filter(|(name, _)| !schema.contains(name.as_str())).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let known: BTreeSet<&str> = declared.iter().map(|(name, _)| name.as_str()).collect();

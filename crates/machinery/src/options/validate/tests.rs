@@ -437,11 +437,12 @@ fn what_is_not_used_is_not_looked_at() {
 #[test]
 fn a_key_on_p521_signs_tokens_and_nothing_else() {
     let flag = |flag: &str, form: &str| {
-        format!("--{flag}={}/tests/data/keys/p521{form}.pem", env!("CARGO_MANIFEST_DIR"))
+        format!("--{flag}={}/../../tests/data/keys/p521{form}.pem", env!("CARGO_MANIFEST_DIR"))
     };
+    let pki = Pki::new();
     for form in ["", "-pkcs8"] {
         valid(&[&flag("service-account-private-key-file", form)]);
-        let certificate = Pki::new().flag("cluster-signing-cert-file", "a.crt");
+        let certificate = pki.flag("cluster-signing-cert-file", "a.crt");
         let key = "cluster-signing-key-file";
         refused(&[&certificate, &flag(key, form)], key, &["of no kind that can be used"]);
     }
