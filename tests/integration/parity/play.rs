@@ -16,8 +16,9 @@ use super::snapshot::{at, snapshot};
 use super::writes::prefix;
 use crate::harness::{Activity, Cluster, Namespace};
 
-/// How long a step may take.
-const LIMIT: Duration = Duration::from_mins(1);
+/// How long a step may take. What was refused for a while is tried again after as long a while, which is the longer the more
+/// the machine has to do.
+const LIMIT: Duration = Duration::from_mins(3);
 /// How often a namespace is looked at.
 const POLL: Duration = Duration::from_millis(250);
 /// How long after a write it is still expected to be heard of and answered with another: by the original, which is recorded
