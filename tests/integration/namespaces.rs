@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::harness::{AuditEvent, ControlPlane, Options, eventually, turn, until};
@@ -237,6 +239,33 @@ fn judge(audit: &[AuditEvent]) {
     assert!(kinds.contains(&(DOWN, "gadgets")) && kinds.contains(&("example.com", "things")));
     assert!(!kinds.contains(&("", "persistentvolumeclaims")), "there were none");
     assert_eq!(sweeps[0].object_ref.resource, "pods");
+}
+
+/// Leaves a config map behind as an API server does that ends between its two writes of a delete: it is being deleted, and
+/// nothing holds it.
+async fn interrupt_a_delete(plane: &ControlPlane, namespace: &str) {
+    let mut left = object("v1", "ConfigMap", namespace, "left", &Value::Null);
+    left["metadata"]["finalizers"] = json!(["tests.coxswain.dev/held"]);
+    apply(plane, &[left]);
+    plane.kubectl(&["-n", namespace, "delete", "configmap", "left", "--wait=false"]);
+    let stored = plane.kubectl(&["-n", namespace, "get", "configmap", "left", "-o", "json"]);
+    let mut stored: Value = serde_json::from_str(&stored).expect("JSON");
+    let metadata = stored["metadata"].as_object_mut().expect("metadata");
+    assert!(metadata.contains_key("deletionTimestamp"));
+    metadata.retain(|field, _| !["finalizers", "resourceVersion", "managedFields"].contains(&field.as_str()));
+    let key = STANDARD.encode(format!("/registry/configmaps/{namespace}/left"));
+    plane.etcd("put", &json!({ "key": key, "value": STANDARD.encode(stored.to_string()) })).await;
+}
+
+/// With the Go manager, too, it goes with the namespace.
+#[tokio::test]
+async fn what_an_interrupted_delete_left_goes() {
+    let plane = ControlPlane::shared();
+    plane.kubectl(&["create", "namespace", "interrupted"]);
+    interrupt_a_delete(plane, "interrupted").await;
+    plane.kubectl(&["-n", "interrupted", "get", "configmap", "left"]);
+    plane.kubectl(&["delete", "namespace", "interrupted", "--wait=false"]);
+    gone(plane, "interrupted").await;
 }
 
 #[tokio::test]

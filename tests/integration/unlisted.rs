@@ -11,8 +11,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, ListParams};
-use kube::{Client, Config};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::admin::{Admin, built};
 use crate::harness::{Caller, Cluster, ControlPlane, Namespace, Options, eventually, turn, until};
@@ -25,14 +24,6 @@ const TOKENS: &str = "serviceaccount-token-controller";
 const KEY: &str = "/registry/secrets/default/sealed";
 /// What an API server stores that has a key of this name; one that has not can't read it.
 const SEALED: &str = "k8s:enc:aescbc:v1:lost:0123456789abcdef0123456789abcdef";
-
-/// A request of etcd, past the API server.
-async fn etcd(plane: &ControlPlane, call: &str, body: Value) {
-    let client = Client::try_from(Config::new(plane.report.etcd.parse().expect("a URL"))).expect("a client");
-    let request = http::Request::post(format!("/v3/kv/{call}")).header("content-type", "application/json");
-    let request = request.body(body.to_string().into_bytes()).expect("a request");
-    client.request::<Value>(request).await.expect("etcd's answer");
-}
 
 /// Makes every controller but one do something, and waits until it is done.
 async fn assert_at_work(cluster: &Cluster, namespace: &Namespace) {
@@ -78,7 +69,7 @@ async fn a_secret_that_cannot_be_decrypted_stops_only_who_reads_secrets() {
     assert!(plane.report.manager_args.iter().any(|arg| arg == "--use-service-account-credentials=true"));
     let cluster = plane.cluster().await;
     let (key, value) = (STANDARD.encode(KEY), STANDARD.encode(SEALED));
-    etcd(&plane, "put", json!({ "key": key, "value": value })).await;
+    plane.etcd("put", &json!({ "key": key, "value": value })).await;
     let secrets: Api<Secret> = Api::all(cluster.client.clone());
     eventually("Secrets can't be listed", LIMIT, async || {
         secrets.list(&ListParams::default()).await.is_err()
@@ -124,7 +115,7 @@ async fn a_secret_that_cannot_be_decrypted_stops_only_who_reads_secrets() {
     assert_eq!((told[0].phase(), told[0].health()), (Phase::Starting, Health::Unhealthy), "{told:?}");
     assert!(told[0].health_message.starts_with("secrets: not filled for "), "{told:?}");
 
-    etcd(&plane, "deleterange", json!({ "key": key })).await;
+    plane.etcd("deleterange", &json!({ "key": key })).await;
     let recovered = || async { admin.list(&[TOKENS]).await.remove(0) };
     until("it to work when the Secret is gone", LIMIT, recovered, |each| each.health() == Health::Healthy)
         .await;

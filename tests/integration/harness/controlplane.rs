@@ -10,7 +10,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use kube::config::Kubeconfig;
+use kube::{Client, Config};
 use serde::Deserialize;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::audit::{self, AuditEvent, AuditTail};
@@ -297,6 +299,16 @@ impl ControlPlane {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "ctl {args:?}: {stderr}");
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// A request of etcd, past the API server.
+    pub(crate) async fn etcd(&self, call: &str, body: &Value) {
+        let config = Config::new(self.report.etcd.parse().expect("a URL"));
+        let client = Client::try_from(config).expect("a client");
+        let request =
+            http::Request::post(format!("/v3/kv/{call}")).header("content-type", "application/json");
+        let request = request.body(body.to_string().into_bytes()).expect("a request");
+        client.request::<Value>(request).await.expect("etcd's answer");
     }
 
     /// Runs kubectl as the cluster's administrator; panics with its words when it fails.

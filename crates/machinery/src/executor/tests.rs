@@ -174,6 +174,23 @@ async fn what_is_tolerated_is_no_failure() {
 }
 
 #[tokio::test]
+async fn what_the_server_does_not_do_can_be_tolerated() {
+    for (code, unsupported, tolerated) in
+        [(405, true, true), (404, true, true), (403, true, false), (500, true, false), (405, false, false)]
+    {
+        let script = Arc::new(Script::default());
+        script.answer(code, status(code.into(), "MethodNotAllowed", "not here"));
+        let sweep = Verb::DeleteCollection { propagation: None };
+        let mut write = Write::new(&PODS, Key::new("ns", ""), sweep);
+        write.tolerate = Tolerate { absent: true, unsupported, ..Tolerate::default() };
+        let executed = run(&script, vec![Step::Write(write)]).await;
+        assert_eq!(executed.error.is_none(), tolerated, "{code}");
+        let nothing = executed.effects.iter().any(|effect| effect.change == WriteEffect::Nothing);
+        assert_eq!(nothing, tolerated, "{code}");
+    }
+}
+
+#[tokio::test]
 async fn a_lost_answer_leaves_an_unknown_effect() {
     let script = Arc::new(Script::default());
     let executed =

@@ -30,15 +30,16 @@ pub struct ReconcileEnd<'a> {
 /// A controller's reads and decisions for one kind of key. `N` is what its plans tell beside their steps
 /// ([`Plan::note`]); most tell nothing.
 pub trait Room<N = ()>: Send + Sync + 'static {
-    /// Whether it plans otherwise when it is told of failures. If not, it is not told, and the key is only retried.
+    /// Whether it plans otherwise once a reconcile has failed. If not, it is not asked then, and the key is only retried.
     const HEEDS_FAILURES: bool = false;
 
     /// Everything that a decision rests on.
     type View: Send;
 
     /// Reads the stores, the room's memory and what was `read` live so far, and says what else must be read live (see
-    /// [`Reads`]). It changes nothing. `failures` is empty on the first pass; on the second it holds what the first pass's
-    /// plan met, so that the view can carry it. That pass begins anew: what the plan changed must be read again.
+    /// [`Reads`]). It changes nothing. `failures` is what earlier plans of the same reconcile met, so that the view can carry
+    /// it: those that went on and asked to look again ([`Write::keep_going`](crate::model::Write::keep_going)), and, of a
+    /// room that heeds failures, the one that failed. Each plan begins anew: what an earlier one changed must be read again.
     fn observe(
         &self,
         key: &Key,

@@ -295,7 +295,7 @@ impl Worker {
     /// Observes, plans and performs until no further look is asked for, or something ends it.
     async fn look(&self, key: &Key, tried: &mut Tried) -> Result<PlanEnd, Outcome> {
         for look in 1.. {
-            let (plan, note) = match self.plan(key, &[], &tried.written).await? {
+            let (plan, note) = match self.plan(key, &tried.failures, &tried.written).await? {
                 Some(planned) => planned,
                 None if look > 1 => break,
                 None => return Err(Outcome::Absent),

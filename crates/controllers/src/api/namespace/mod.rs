@@ -5,7 +5,8 @@
 //! See "Namespaces" in the Kubernetes documentation and KEP-5080 (ordered namespace deletion).
 //!
 //! One reconcile is: look; delete what is there and is not being deleted; look again; say in the conditions what remains
-//! and why; let the namespace go when nothing does. Pods go first: nothing else is touched as long as there are some.
+//! and why; let the namespace go when nothing does. Pods go first: nothing else is touched as long as there are some, unless
+//! they can't be listed or the server refuses to delete them. Whatever is refused, all else goes.
 //!
 //! A namespace's keys are its own: while it is being deleted, its changes, each after a rest in which all API servers hear
 //! of the deletion and what was being created arrives. Otherwise it is looked at again when what ends gracefully should
@@ -14,9 +15,10 @@
 //! What it rests on: the API server admits nothing new into a namespace that is being deleted, so what is not there after the
 //! rest never will be; which kinds there are is read after it too. Before anything is deleted the namespace is read once
 //! more: one of the same name that was made anew loses nothing. Collections in which everything is being deleted
-//! already are left alone, empty ones are never written to.
+//! already are left alone, empty ones are never written to. Where the server does not tell what there is, the collection is
+//! deleted unseen.
 //!
-//! It never touches the namespace's metadata, finalizers of others, or kinds that can't be listed.
+//! It never touches the namespace's metadata, finalizers of others, or kinds that it can neither list nor delete at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +110,6 @@ struct Controller {
 }
 
 impl Room for Controller {
-    const HEEDS_FAILURES: bool = true;
     type View = View;
 
     fn observe(

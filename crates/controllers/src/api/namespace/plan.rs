@@ -1,7 +1,8 @@
 //! What of a namespace's content is deleted, and when the namespace may go. Pure.
 //!
 //! Everything is deleted that is not being deleted, and another look follows at once. Where nothing is left to delete,
-//! what remains is written into the conditions ([`conditions`]), and the namespace is looked at again later, or let go. After a failure only the conditions are written: the key is retried.
+//! what remains is written into the conditions ([`conditions`]), and the namespace is looked at again later, or let go. What is
+//! refused holds up nothing else; it is written into the conditions, too, and the key is retried.
 
 mod conditions;
 
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::FINALIZER;
-use super::view::{Content, Discovery, View};
+use super::view::{Content, Discovery, Found, View};
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::core::EndingNamespace;
 use coxswain_machinery::api::kinds::{ENDING_NAMESPACES, NAMESPACES, PODS};
@@ -38,9 +39,6 @@ struct Remains {
 }
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
-    if !view.failures.is_empty() {
-        return after_failure(view, now);
-    }
     let sweeps = sweeps(view);
     if !sweeps.is_empty() {
         let steps = vec![still_there(view), Step::Each(sweeps)];
@@ -55,24 +53,29 @@ fn sweeps(view: &View) -> Vec<Write> {
     let propagation = Some(Propagation::Background);
     let mut sweeps = Vec::new();
     for Content { kind, at_once, objects, .. } in view.content.iter().filter(|content| !content.swept) {
-        let lasting: Vec<&AnyObject> =
-            objects.iter().flatten().filter(|object| lasts(object.meta())).collect();
-        let writes: Vec<(Key, Verb)> = if *at_once && !lasting.is_empty() {
+        let objects: &[AnyObject] = if let Found::Objects(objects) = objects { objects } else { &[] };
+        let lasting: Vec<&AnyObject> = objects.iter().filter(|object| lasts(object.meta())).collect();
+        let unseen = objects.is_empty();
+        let writes: Vec<(Key, Verb)> = if *at_once && (unseen || !lasting.is_empty()) {
             vec![(Key::new(namespace.clone(), ""), Verb::DeleteCollection { propagation })]
         } else {
             let delete = |uid| Verb::Delete { uid, resource_version: None, propagation, grace_period: None };
             lasting.iter().map(|object| (Key::of(object.meta()), delete(object.meta().uid.clone()))).collect()
         };
-        let tolerate = Tolerate { absent: true, ..Tolerate::default() };
-        sweeps
-            .extend(writes.into_iter().map(|(key, verb)| Write { tolerate, ..Write::new(kind, key, verb) }));
+        // A collection that can't be deleted at once is deleted one by one at the next look.
+        let tolerate = Tolerate { absent: true, unsupported: *at_once, ..Tolerate::default() };
+        let writes = writes.into_iter().map(|(key, verb)| Write::new(kind, key, verb));
+        sweeps.extend(writes.map(|write| Write { tolerate, keep_going: true, ..write }));
     }
     sweeps
 }
 
 /// Whether a delete would change something.
 fn lasts(meta: &ObjectMeta) -> bool {
-    !meta.is_deleting() || meta.finalizers.iter().any(|held| OF_WAITING.iter().any(|each| held == *each))
+    // With nothing to wait for it would be gone, had not the server been interrupted when it deleted it.
+    let interrupted = meta.finalizers.is_empty() && meta.deletion_grace_period_seconds.unwrap_or(0) == 0;
+    let waits = || meta.finalizers.iter().any(|held| OF_WAITING.iter().any(|each| held == *each));
+    !meta.is_deleting() || interrupted || waits()
 }
 
 /// A look at the namespace itself: another one of that name keeps what it has.
@@ -110,31 +113,18 @@ fn settle(view: &View, now: Timestamp) -> Result<Plan, WireError> {
     Ok(plan)
 }
 
-/// What was refused is written down; everything else waits for the retry.
-fn after_failure(view: &View, now: Timestamp) -> Plan {
-    if !view.failures.iter().any(is_of_content) {
-        return Plan::default();
-    }
-    let write = conditions::write(view, &remains(view, now).errors, now);
-    let steps = write.map(|write| write.map(Step::Write).into_iter().collect());
-    steps.map_or_else(|error| malformed(view, &error), |steps| Plan { steps, ..Plan::default() })
-}
-
-fn is_of_content(failure: &coxswain_machinery::model::Failure) -> bool {
-    matches!(failure.verb, "delete" | "deletecollection")
-}
-
 fn remains(view: &View, now: Timestamp) -> Remains {
-    let refused = view.failures.iter().filter(|failure| is_of_content(failure));
-    let mut remains =
-        Remains { errors: refused.clone().map(|failure| failure.message.clone()).collect(), estimate: 0 };
+    let errors = view.failed.iter().map(|failure| failure.message.clone()).collect();
+    let mut remains = Remains { errors, estimate: 0 };
     for Content { kind, objects, .. } in &view.content {
+        let refused = view.failures_of(kind).next().is_some();
         let objects = match objects {
-            Ok(objects) => objects,
-            Err(error) => {
-                remains.errors.push(error.clone());
+            Found::Objects(objects) => objects,
+            Found::Failed { why, .. } if !refused => {
+                remains.errors.push(why.clone());
                 continue;
             }
+            Found::Failed { .. } | Found::Unlisted => continue,
         };
         let graceful = if kind.group == PODS.group && kind.resource == PODS.resource {
             grace(view, objects, now)
@@ -146,7 +136,7 @@ fn remains(view: &View, now: Timestamp) -> Remains {
             remains.estimate = remains.estimate.max(graceful);
         } else if held {
             remains.estimate = remains.estimate.max(FOR_FINALIZERS);
-        } else if !refused.clone().any(|failure| failure.kind == *kind) {
+        } else if !refused {
             remains.errors.push(format!(
                 "unexpected items still remain in namespace: {} for gvr: {}/{}, Resource={}",
                 view.namespace.metadata.name, kind.group, kind.version, kind.resource

@@ -7,6 +7,7 @@ use super::{Controller, FINALIZER};
 use coxswain_machinery::api::core::EndingNamespace;
 use coxswain_machinery::api::kinds::ENDING_NAMESPACES;
 use coxswain_machinery::api::{AnyObject, Kind};
+use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::{
     ApiError, ApiResource, ApiResources, Observation, ObserveError, Read, Reads,
 };
@@ -20,8 +21,8 @@ pub(super) struct View {
     pub(super) discovery: Discovery,
     /// What there is, by kind; of pods alone as long as they go first.
     pub(super) content: Vec<Content>,
-    /// What the first plan met; empty on the first pass.
-    pub(super) failures: Vec<Failure>,
+    /// Deletes of earlier looks of this reconcile that have failed.
+    pub(super) failed: Vec<Failure>,
     pub(super) sync_period: Duration,
 }
 
@@ -42,10 +43,20 @@ pub(super) struct Content {
     pub(super) kind: &'static Kind,
     /// Whether the whole collection can be deleted with one request.
     pub(super) at_once: bool,
-    /// Whether what could be deleted of it was deleted a moment ago.
+    /// Whether it was tried a moment ago to delete what can be deleted of it.
     pub(super) swept: bool,
-    /// The objects, or why they are not known.
-    pub(super) objects: Result<Vec<AnyObject>, String>,
+    pub(super) objects: Found,
+}
+
+/// What is known of a kind's objects.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    /// There are these.
+    Objects(Vec<AnyObject>),
+    /// The server lists no such objects. Once the collection was deleted there are none, as far as anybody can tell.
+    Unlisted,
+    /// The list failed, for this reason; whether the server answered at all.
+    Failed { why: String, answered: bool },
 }
 
 pub(super) fn observe(
@@ -73,7 +84,7 @@ pub(super) fn observe(
         namespace,
         discovery: Discovery::Whole,
         content: Vec::new(),
-        failures: failures.to_vec(),
+        failed: failures.iter().filter(|failure| is_of_content(failure)).cloned().collect(),
         sync_period: room.sync_period,
     };
     let resources = match resources {
@@ -87,16 +98,19 @@ pub(super) fn observe(
     let (pods, others): (Vec<&ApiResource>, Vec<&ApiResource>) =
         deletable(resources).partition(|resource| room.pods_first && is_pods(resource));
     for kinds in [pods, others] {
-        let missing = kinds.iter().map(|resource| resource.metadata_kind());
-        let missing: Vec<Read> = missing
+        let listed = kinds.iter().filter(|resource| resource.supports(&["list"]));
+        let missing: Vec<Read> = listed
+            .map(|resource| resource.metadata_kind())
             .filter(|kind| read.list(kind, &key.name).is_none())
             .map(|kind| Read::List(kind, key.name.clone()))
             .collect();
         if !missing.is_empty() {
             return Ok(Observation::Needs(missing));
         }
-        view.content.extend(kinds.into_iter().filter_map(|resource| content(resource, key, read)));
-        if !view.content.is_empty() {
+        let found = kinds.into_iter().filter_map(|resource| content(&view.failed, resource, key, read));
+        let found: Vec<Content> = found.collect();
+        view.content.extend(found);
+        if view.content.iter().any(|content| view.waits_for(content)) {
             break;
         }
     }
@@ -115,26 +129,65 @@ fn discovery(resources: &ApiResources) -> Discovery {
     if unknown.is_empty() { Discovery::Whole } else { Discovery::Without(unknown) }
 }
 
-/// Kinds of objects that are in namespaces and can be deleted. What can't be listed is nobody's to see.
+/// Kinds of objects that are in namespaces and can be deleted: all that there are, or one by one where they are listed.
 fn deletable(resources: &ApiResources) -> impl Iterator<Item = &ApiResource> {
     let preferred = resources.preferred().into_iter();
-    preferred.filter(|resource| resource.namespaced && resource.supports(&["delete", "list"]))
+    preferred.filter(|resource| {
+        let can = |verb| resource.supports(&[verb]);
+        resource.namespaced && can("delete") && (can("list") || can("deletecollection"))
+    })
+}
+
+fn is_of_content(failure: &Failure) -> bool {
+    matches!(failure.verb, "delete" | "deletecollection")
 }
 
 fn is_pods(resource: &ApiResource) -> bool {
     resource.group.is_empty() && resource.resource == "pods"
 }
 
-/// What was read of a kind, if there is anything.
-fn content(resource: &ApiResource, key: &Key, read: &Reads) -> Option<Content> {
+/// What was read of a kind, if there is anything that is to be deleted or waited for.
+fn content(failed: &[Failure], resource: &ApiResource, key: &Key, read: &Reads) -> Option<Content> {
     let kind = resource.metadata_kind();
-    let objects = match read.list(kind, &key.name)? {
-        Ok([]) => return None,
-        Ok(objects) => Ok(objects.to_vec()),
-        // The kind has gone meanwhile, and its objects with it, or can't be listed after all.
-        Err(error) if matches!(error.code(), 404 | 405) => return None,
-        Err(error) => Err(ApiError::message(error)),
+    let objects = match read.list(kind, &key.name) {
+        Some(Ok([])) => return None,
+        Some(Ok(objects)) => Found::Objects(objects.to_vec()),
+        // The kind can't be listed after all, or has gone meanwhile, and its objects with it.
+        Some(Err(error)) if matches!(error.code(), 404 | 405) => Found::Unlisted,
+        Some(Err(error)) => Found::Failed { why: ApiError::message(error), answered: error.code() != 0 },
+        None => Found::Unlisted,
     };
-    let at_once = resource.supports(&["deletecollection"]);
-    Some(Content { kind, at_once, swept: read.has_written(kind, &key.name), objects })
+    let (mut unsupported, mut swept) = (false, failed.iter().any(|failure| failure.kind == kind));
+    for effect in
+        read.written().iter().filter(|effect| effect.kind == kind && effect.key.namespace == key.name)
+    {
+        if effect.key.name.is_empty() && effect.change == WriteEffect::Nothing {
+            unsupported = true;
+        } else {
+            swept = true;
+        }
+    }
+    // When pods end must be known: they are not deleted unseen.
+    let seen = matches!(objects, Found::Objects(_));
+    let at_once = resource.supports(&["deletecollection"]) && !unsupported && (seen || !is_pods(resource));
+    let content = Content { kind, at_once, swept, objects };
+    let has_gone = matches!(content.objects, Found::Unlisted) && (swept || !at_once);
+    (!has_gone).then_some(content)
+}
+
+impl View {
+    /// Whether all else waits for these: for pods that are there, unless the server refuses to list or to delete them. What
+    /// it did not answer says nothing.
+    fn waits_for(&self, content: &Content) -> bool {
+        match &content.objects {
+            Found::Objects(_) => !self.failures_of(content.kind).any(|failure| failure.code != 0),
+            Found::Failed { answered, .. } => !answered,
+            Found::Unlisted => false,
+        }
+    }
+
+    /// Deletes of such objects that have failed.
+    pub(super) fn failures_of(&self, kind: &Kind) -> impl Iterator<Item = &Failure> {
+        self.failed.iter().filter(move |failure| failure.kind == kind)
+    }
 }

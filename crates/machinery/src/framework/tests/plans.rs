@@ -127,7 +127,7 @@ async fn a_key_whose_plan_went_on_is_retried_and_comes_back_when_that_plan_says(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_went_on_is_looked_at_again_and_told_of_what_failed_at_its_end() {
+async fn a_plan_that_went_on_is_looked_at_again_and_told_of_what_failed() {
     let bench = Bench::new();
     let looking = Plan { steps: vec![optional_create()], look_again: true, ..Plan::default() };
     bench.script.plans.lock().push_back(looking);
@@ -138,7 +138,7 @@ async fn a_plan_that_went_on_is_looked_at_again_and_told_of_what_failed_at_its_e
     let outcome = bench.reconcile().await;
     assert!(matches!(outcome, Outcome::Failed { retry: true, .. }), "{outcome:?}");
     let asked: Vec<usize> = bench.script.asked.lock().iter().map(Vec::len).collect();
-    assert_eq!(asked, [0, 0, 1], "told of the failure at last");
+    assert_eq!(asked, [0, 1, 1], "the next look is told, and who heeds failures once more at the end");
 }
 
 #[tokio::test(start_paused = true)]

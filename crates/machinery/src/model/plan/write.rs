@@ -196,6 +196,9 @@ pub struct Tolerate {
     pub namespace_terminating: bool,
     /// 422: the server refuses the change as invalid, as it does when an object changed hands meanwhile.
     pub invalid: bool,
+    /// The server does not do this to such objects (405, or any 404): who looks again finds that the write did nothing, and
+    /// can try another verb.
+    pub unsupported: bool,
 }
 
 impl Write {

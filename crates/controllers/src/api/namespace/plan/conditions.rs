@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::super::view::{Discovery, View};
+use super::super::view::{Discovery, Found, View};
 use coxswain_machinery::api::core::EndingNamespace;
 use coxswain_machinery::api::kinds::ENDING_NAMESPACES;
 use coxswain_machinery::model::conditions::{ConditionFields, Said, set};
@@ -113,7 +113,7 @@ fn remaining(view: &View) -> (Option<String>, Option<String>) {
     let mut kinds: Vec<String> = Vec::new();
     let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
     for content in &view.content {
-        let Ok(objects) = &content.objects else { continue };
+        let Found::Objects(objects) = &content.objects else { continue };
         let (resource, group) = (content.kind.resource, content.kind.group);
         kinds.push(format!("{resource}.{group} has {} resource instances", objects.len()));
         for finalizer in objects.iter().flat_map(|object| &object.meta().finalizers) {

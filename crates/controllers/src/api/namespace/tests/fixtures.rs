@@ -9,6 +9,7 @@ use coxswain_machinery::api::core::{EndingNamespace, EndingNamespaceStatus, Name
 use coxswain_machinery::api::kinds::ENDING_NAMESPACES;
 use coxswain_machinery::api::meta::{ObjectMeta, PartialObjectMetadata};
 use coxswain_machinery::api::{AnyObject, Kind, Object};
+use coxswain_machinery::executor::{Effect, Executed, WriteEffect};
 use coxswain_machinery::framework::{ApiError, ApiResource, ApiResources, DiscoveryError, Read};
 use coxswain_machinery::informer::{Store, downcast};
 use coxswain_machinery::model::plan::{Expect, Step, Verb, Write};
@@ -47,6 +48,10 @@ pub(super) struct World {
     pub(super) objects: Vec<(usize, ObjectMeta)>,
     /// Resources whose deletion is refused.
     pub(super) refused: BTreeSet<usize>,
+    /// The code of refusals; 0 where no answer comes.
+    pub(super) code: u16,
+    /// Resources that can't be deleted at once, whatever is advertised, and how that is answered.
+    pub(super) not_at_once: Vec<(usize, u16)>,
     /// Resources that can't be listed, and why.
     pub(super) unlistable: Vec<(usize, u16)>,
     /// The namespace is another one, with the same content, when it has been observed.
@@ -89,6 +94,8 @@ impl World {
             stale: Vec::new(),
             objects: Vec::new(),
             refused: BTreeSet::new(),
+            code: 403,
+            not_at_once: Vec::new(),
             unlistable: Vec::new(),
             swapped: false,
             deaf: false,
@@ -115,33 +122,20 @@ impl World {
 
     /// One reconcile, as the framework does it.
     pub(super) fn reconcile(&mut self) -> Ended {
-        let mut swept = Vec::new();
+        let mut done = Executed::default();
         for _ in 0..4 {
-            let Some(plan) = self.decide(&[], &swept) else { return Ended::Nothing };
+            let Some(plan) = self.decide(&done) else { return Ended::Nothing };
             let (retry, requeue, again) = (plan.retry, plan.requeue_after, plan.look_again);
-            for step in &plan.steps {
-                if let Step::Each(writes) = step {
-                    swept.extend(writes.iter().map(|write| write.kind));
-                }
-            }
-            let failures = self.execute(plan.steps);
-            if let Some(failure) = failures.first() {
-                let error = failure.message.clone();
-                if let Some(plan) = self.decide(&failures, &[]) {
-                    self.execute(plan.steps);
-                }
-                return Ended::Failed(error);
-            }
-            match retry {
-                Some(error) => return Ended::Failed(error),
-                None if again => {}
-                None => return Ended::Done(requeue),
+            self.execute(plan.steps, &mut done);
+            let failed = done.failures.first().map(|failure| failure.message.clone());
+            if done.stopped || !again || retry.is_some() {
+                return failed.or(retry).map_or(Ended::Done(requeue), Ended::Failed);
             }
         }
         unreachable!("a fifth look")
     }
 
-    pub(super) fn decide(&mut self, failures: &[Failure], swept: &[&'static Kind]) -> Option<Plan> {
+    fn decide(&mut self, done: &Executed) -> Option<Plan> {
         let room = Controller {
             namespaces: Lister::new(Arc::clone(&self.store)),
             pods_first: self.pods_first,
@@ -149,11 +143,11 @@ impl World {
         };
         let key = Key::new("", NAME);
         let mut reads = Reads::default();
-        for kind in swept {
-            reads = reads.after_writes(kind, NAME.into());
+        for effect in &done.effects {
+            reads = reads.after(effect.clone());
         }
         for _ in 0..4 {
-            let needs = match room.observe(&key, failures, &reads).unwrap() {
+            let needs = match room.observe(&key, &done.failures, &reads).unwrap() {
                 Observation::Nothing => return None,
                 Observation::View(view) => {
                     if std::mem::take(&mut self.swapped) {
@@ -211,10 +205,10 @@ impl World {
         self.objects.iter().filter(move |(held, _)| *held == resource).map(|(_, meta)| meta)
     }
 
-    /// Carries steps out, and gives what failed; the first failure of a step is the end.
-    fn execute(&mut self, steps: Vec<Step>) -> Vec<Failure> {
+    /// Carries steps out, until something fails without which nothing goes on.
+    fn execute(&mut self, steps: Vec<Step>, done: &mut Executed) {
         for step in steps {
-            let failures: Vec<Failure> = match step {
+            match step {
                 Step::Verify(verify) => {
                     let uid = self.namespace.as_ref().map(|live| live.metadata.uid.clone());
                     let holds =
@@ -224,17 +218,39 @@ impl World {
                         message: "another uid".to_owned(),
                         ..failure()
                     };
-                    (!holds).then_some(failure).into_iter().collect()
+                    if !holds {
+                        done.failures.push(failure);
+                        done.stopped = true;
+                    }
                 }
-                Step::Write(write) => self.write(&write).into_iter().collect(),
-                Step::Each(writes) => writes.iter().filter_map(|write| self.write(write)).collect(),
+                Step::Write(write) => self.perform(&write, done),
+                Step::Each(writes) => writes.iter().for_each(|write| self.perform(write, done)),
                 other => panic!("{other:?}"),
-            };
-            if !failures.is_empty() {
-                return failures;
+            }
+            if done.stopped {
+                return;
             }
         }
-        Vec::new()
+    }
+
+    fn perform(&mut self, write: &Write, done: &mut Executed) {
+        let effect = |change| Effect {
+            kind: write.kind,
+            key: write.key.clone(),
+            subresource: write.subresource,
+            change,
+            answer: None,
+        };
+        match self.write(write) {
+            None => done.effects.push(effect(WriteEffect::Swept)),
+            Some(failure) if write.tolerate.unsupported && matches!(failure.code, 404 | 405) => {
+                done.effects.push(effect(WriteEffect::Nothing));
+            }
+            Some(failure) => {
+                done.failures.push(failure);
+                done.stopped |= !write.keep_going;
+            }
+        }
     }
 
     fn write(&mut self, write: &Write) -> Option<Failure> {
@@ -242,6 +258,18 @@ impl World {
         match &write.verb {
             Verb::DeleteCollection { propagation } => {
                 assert_eq!(*propagation, Some(coxswain_machinery::model::plan::Propagation::Background));
+                let at = self.index(write.kind);
+                let unsupported = self.not_at_once.iter().find(|(resource, _)| *resource == at);
+                if let Some((_, code)) = unsupported {
+                    let message = format!("{} can't be deleted at once", write.kind.resource);
+                    return Some(Failure {
+                        verb: write.verb.name(),
+                        kind: write.kind,
+                        code: *code,
+                        message,
+                        ..failure()
+                    });
+                }
                 self.delete(write, |_| true)
             }
             Verb::Delete { uid, .. } => self.delete(write, |meta| meta.uid == *uid),
@@ -256,18 +284,27 @@ impl World {
 
     fn delete(&mut self, write: &Write, chosen: impl Fn(&ObjectMeta) -> bool) -> Option<Failure> {
         let at = self.index(write.kind);
-        assert!(!self.unlistable.iter().any(|(resource, _)| *resource == at), "it is not known");
         if self.refused.contains(&at) {
             let message = format!("{} \"Unknown\" is forbidden: no", write.kind.resource);
             let (what, kind, key) = (write.to_string(), write.kind, write.key.clone());
-            return Some(Failure { what, verb: write.verb.name(), kind, key, message, ..failure() });
+            return Some(Failure {
+                what,
+                verb: write.verb.name(),
+                kind,
+                key,
+                message,
+                code: self.code,
+                ..failure()
+            });
         }
         if self.deaf {
             return None;
         }
         for (resource, meta) in &mut self.objects {
             if *resource == at && chosen(meta) {
-                meta.deletion_timestamp = meta.deletion_timestamp.or(Time::from_seconds(DELETED_AT));
+                if !meta.is_deleting() {
+                    meta.deletion_timestamp = Time::from_seconds(DELETED_AT);
+                }
                 meta.finalizers.retain(|held| held != "orphan" && held != "foregroundDeletion");
             }
         }

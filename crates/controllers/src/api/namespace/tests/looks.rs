@@ -147,12 +147,141 @@ fn what_can_not_be_deleted_at_once_is_deleted_one_by_one() {
     );
 }
 
+/// As in the original, recorded behind a proxy that answered so.
+#[test]
+fn what_only_claims_that_it_can_be_deleted_at_once_is_deleted_one_by_one() {
+    for code in [404, 405] {
+        let mut world = World::new();
+        world.not_at_once.push((2, code));
+        world.add(1, "settings", |_| {});
+        world.add(2, "one", |_| {});
+        world.add(2, "two", deleting);
+        world.add(2, "three", |_| {});
+        assert_eq!(world.reconcile(), Ended::Done(Some(Duration::from_secs(8))));
+        assert_eq!(
+            world.writes,
+            [
+                "deletecollection configmaps team/",
+                "deletecollection things.ex.io team/",
+                "delete things.ex.io team/one",
+                "delete things.ex.io team/three",
+                "update namespaces/status team"
+            ]
+        );
+        world.release();
+        assert_eq!(world.reconcile(), Ended::Done(None));
+        assert!(world.namespace.is_none());
+    }
+}
+
+/// What deletes that were never finished leave behind; the original deletes all collections every time.
+#[test]
+fn what_an_interrupted_delete_left_is_deleted_once_more() {
+    for (grace, finalizer, deletes) in
+        [(None, None, 1), (Some(0), None, 1), (Some(30), None, 0), (Some(0), Some("ex.io/a"), 0)]
+    {
+        for resource in [0, 2] {
+            let mut world = World::new();
+            world.add(resource, "left", |meta| {
+                deleting(meta);
+                meta.deletion_grace_period_seconds = grace;
+                meta.finalizers = finalizer.map(Into::into).into_iter().collect();
+            });
+            world.reconcile();
+            let count = world.writes.iter().filter(|write| write.starts_with("deletecollection")).count();
+            assert_eq!(
+                (count, world.namespace.is_none()),
+                (deletes, deletes == 1),
+                "{grace:?} {finalizer:?}"
+            );
+        }
+    }
+}
+
+/// As in the original: with a verb to delete all there are, they are deleted unseen, and nothing is waited for.
+#[test]
+fn what_can_not_be_listed_is_deleted_unseen() {
+    for refused in [false, true] {
+        let mut world = World::new();
+        let mut other = resource("ex.io", "nolist");
+        other.verbs.retain(|held| held != "list");
+        world.resources.push(other);
+        world.unlistable = vec![(1, 404), (2, 405), (3, 500)];
+        if refused {
+            world.refused.insert(3);
+        }
+        let ended = world.reconcile();
+        assert_eq!(
+            world.writes[..3],
+            [
+                "deletecollection configmaps team/",
+                "deletecollection things.ex.io team/",
+                "deletecollection nolist.ex.io team/"
+            ]
+        );
+        let failed = Ended::Failed("nolist \"Unknown\" is forbidden: no".to_owned());
+        assert_eq!(ended, if refused { failed } else { Ended::Done(None) });
+        assert_eq!(world.namespace.is_some(), refused);
+    }
+}
+
+/// As in the original: pods that can't be listed are not deleted, and all else is.
+#[test]
+fn pods_that_can_not_be_listed_hold_the_namespace_and_nothing_else() {
+    let mut world = World::new();
+    world.unlistable = vec![(0, 500)];
+    world.add(0, "web", |_| {});
+    world.add(1, "settings", |_| {});
+    for _ in 0..2 {
+        assert_eq!(world.reconcile(), Ended::Failed("no pods".to_owned()));
+    }
+    assert_eq!(world.writes, ["deletecollection configmaps team/", "update namespaces/status team"]);
+    world.unlistable.clear();
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+}
+
+/// As in the original: all else goes with the reconcile that meets the refusal.
+#[test]
+fn pods_whose_deletion_is_refused_hold_the_namespace_and_nothing_else() {
+    let mut world = World::new();
+    world.refused.insert(0);
+    world.add(0, "web", graceful);
+    world.add(1, "settings", |_| {});
+    let error = "pods \"Unknown\" is forbidden: no";
+    assert_eq!(world.reconcile(), Ended::Failed(error.to_owned()));
+    let deletes = ["deletecollection pods team/", "deletecollection configmaps team/"];
+    assert_eq!(world.writes[..2], deletes);
+    assert_eq!(world.writes[2..], ["update namespaces/status team"]);
+    assert_eq!(world.reconcile(), Ended::Failed(error.to_owned()));
+    assert_eq!(world.writes[3..], deletes[..1], "it is tried again, and said once");
+    world.refused.clear();
+    assert_eq!(world.reconcile(), Ended::Done(Some(Duration::from_secs(16))));
+    world.release();
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace.is_none());
+}
+
+/// Nobody has refused anything: pods still go first.
+#[test]
+fn pods_whose_deletion_was_not_answered_are_waited_for() {
+    let mut world = World::new();
+    world.refused.insert(0);
+    world.code = 0;
+    world.add(0, "web", graceful);
+    world.add(1, "settings", |_| {});
+    for _ in 0..2 {
+        assert!(matches!(world.reconcile(), Ended::Failed(_)));
+    }
+    assert!(!world.writes.iter().any(|write| write.contains("configmaps")), "{:?}", world.writes);
+}
+
 #[test]
 fn kinds_that_are_not_in_it_or_can_not_be_deleted_do_not_matter() {
     let mut world = World::new();
-    for verb in ["delete", "list"] {
-        let mut other = resource("ex.io", &format!("no{verb}"));
-        other.verbs.retain(|held| held != verb);
+    for verbs in [["delete", ""], ["list", "deletecollection"]] {
+        let mut other = resource("ex.io", &format!("no{}", verbs[0]));
+        other.verbs.retain(|held| !verbs.contains(&held.as_str()));
         world.resources.push(other);
     }
     let mut global = resource("ex.io", "globals");
@@ -163,18 +292,29 @@ fn kinds_that_are_not_in_it_or_can_not_be_deleted_do_not_matter() {
     assert!(world.namespace.is_none());
 }
 
+/// As in the original: it is deleted unseen, and why it is not known is said; or why it can't be deleted, and nothing else.
 #[test]
-fn a_kind_that_went_meanwhile_is_empty_and_one_that_fails_is_not() {
-    let mut world = World::new();
-    world.unlistable = vec![(1, 404), (2, 405)];
-    assert_eq!(world.reconcile(), Ended::Done(None));
-    assert!(world.namespace.is_none());
-
-    let mut world = World::new();
-    world.add(1, "settings", |_| {});
-    world.unlistable = vec![(2, 503)];
-    assert_eq!(world.reconcile(), Ended::Failed("no things.ex.io".to_owned()));
-    assert_eq!(world.writes, ["deletecollection configmaps team/", "update namespaces/status team"]);
+fn a_kind_whose_list_fails_holds_the_namespace_and_nothing_else() {
+    for refused in [false, true] {
+        let mut world = World::new();
+        world.add(1, "settings", |_| {});
+        world.unlistable = vec![(2, 503)];
+        if refused {
+            world.refused.insert(2);
+        }
+        let error = if refused { "things \"Unknown\" is forbidden: no" } else { "no things.ex.io" };
+        assert_eq!(world.reconcile(), Ended::Failed(error.to_owned()));
+        assert_eq!(
+            world.writes,
+            [
+                "deletecollection configmaps team/",
+                "deletecollection things.ex.io team/",
+                "update namespaces/status team"
+            ]
+        );
+        let said = world.condition("NamespaceDeletionContentFailure")[2].clone();
+        assert_eq!(said, format!("Failed to delete all resource types, 1 remaining: {error}"));
+    }
 }
 
 #[test]

@@ -28,11 +28,22 @@ fn event() -> impl Strategy<Value = Event> {
 /// Resource, whether it has a finalizer, waits for dependents, and ends gracefully.
 type Thing = (usize, bool, bool, bool);
 
-fn world(things: &[Thing], pods_first: bool, at_once: bool) -> World {
+/// Whether a kind can be deleted at once.
+#[derive(Clone, Copy, Debug)]
+enum AtOnce {
+    Yes,
+    No,
+    /// So it is advertised, and the server answers with this.
+    Claimed(u16),
+}
+
+fn world(things: &[Thing], pods_first: bool, at_once: AtOnce) -> World {
     let mut world = World::new();
     world.pods_first = pods_first;
-    if !at_once {
-        world.resources[2].verbs.retain(|verb| verb != "deletecollection");
+    match at_once {
+        AtOnce::Yes => {}
+        AtOnce::No => world.resources[2].verbs.retain(|verb| verb != "deletecollection"),
+        AtOnce::Claimed(code) => world.not_at_once.push((2, code)),
     }
     for (at, (resource, held, waits, graceful)) in things.iter().enumerate() {
         world.add(*resource, &format!("object-{at}"), |meta| {
@@ -56,7 +67,7 @@ proptest! {
         things in prop::collection::vec((0_usize..3, any::<bool>(), any::<bool>(), any::<bool>()), 0..8),
         events in prop::collection::vec(event(), 0..8),
         pods_first: bool,
-        at_once: bool,
+        at_once in prop::sample::select(&[AtOnce::Yes, AtOnce::No, AtOnce::Claimed(404), AtOnce::Claimed(405)]),
     ) {
         let mut world = world(&things, pods_first, at_once);
         for event in events {
@@ -65,7 +76,8 @@ proptest! {
             world.reconcile();
             let deletes: Vec<&String> =
                 world.writes[before..].iter().filter(|write| write.starts_with("delete")).collect();
-            if pods_first && pods_before && world.objects.iter().any(|(resource, _)| *resource == 0) {
+            let refuses = world.refused.contains(&0);
+            if pods_first && !refuses && pods_before && world.objects.iter().any(|(resource, _)| *resource == 0) {
                 prop_assert!(deletes.iter().all(|write| write.contains(" pods ")), "{:?}", deletes);
             }
             if world.namespace.is_none() {
