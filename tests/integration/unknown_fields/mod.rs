@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Secret, ServiceAccount};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::{ControlPlane, Namespace, Options, Proxy, eventually, turn, until};
@@ -92,13 +92,22 @@ async fn replica_set(namespace: &Namespace) {
 
     let quota = json!({ "metadata": { "name": "small" }, "spec": { "hard": { "pods": "3" } } });
     let _: ResourceQuota = namespace.create(quota).await;
-    // Without a quota controller nobody counts what was there before.
-    let usage = json!({ "status": { "hard": { "pods": "3" }, "used": { "pods": "2" } } });
     let quotas = namespace.api::<ResourceQuota>();
-    quotas
-        .patch_status("small", &PatchParams::default(), &Patch::Merge(usage))
-        .await
-        .expect("the quota's status");
+    // Without a quota controller nobody counts what was there before.
+    let count = async |used: &str| {
+        let usage = json!({ "status": { "hard": { "pods": "3" }, "used": { "pods": used } } });
+        let patched = quotas.patch_status("small", &PatchParams::default(), &Patch::Merge(usage));
+        patched.await.expect("the quota's status");
+    };
+    // Admission lets pods pass until it has seen the quota, so first it is full.
+    count("3").await;
+    let mut probe = template("set");
+    probe["metadata"]["name"] = json!("probe");
+    let probe: Pod = serde_json::from_value(probe).expect("a pod");
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let refused = async || namespace.api::<Pod>().create(&dry_run, &probe).await.is_err();
+    eventually("admission knows the quota", LIMIT, refused).await;
+    count("2").await;
     scale(namespace, "set", 5).await;
     settled(namespace, "set", 3, 1).await;
     quotas.delete("small", &DeleteParams::default()).await.expect("the quota goes");

@@ -31,24 +31,24 @@ pub(super) const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-b
 /// Annotation of Endpoints in which leader election keeps its record.
 pub(super) const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// How long the key of a slice that changed rests at least, as in the original. Most such changes are our own writes; a
-/// Service whose endpoints change all the time is thereby written once in a while and not after every answer.
+/// The debounce of a slice's change, at least, as in the original. Most such changes are our own writes; a Service whose
+/// endpoints change all the time is thereby written once in a while and not after every answer.
 pub(super) const SLICES_DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// The first backoff of slices that could not be written, as in the original.
 pub(super) const SLICES_BACKOFF: Duration = Duration::from_secs(1);
 
-/// How long a Service whose endpoints were written rests for each of them. A look at it takes time in proportion to their
-/// number, as does what every node does with each write, so changes of a large one are gathered: for 18 milliseconds from
-/// look to look at a thousand, nothing to speak of for ten. What changes after a quiet while waits for nothing. It is less
-/// than what the original gathers while it is busy with such a Service.
+/// The cooldown of a Service whose endpoints were written, for each of them. A look at it takes time in proportion to their
+/// number, as does what every node does with each write. So a large one is looked at less often: every 18 milliseconds with
+/// a thousand endpoints, without a delay to speak of with ten. What changes after a quiet while waits for nothing. The
+/// original takes longer from look to look while it is busy with such a Service.
 const COOLDOWN_PER_ENDPOINT: Duration = Duration::from_micros(18);
-/// A Service rests for as long again as its writing took: of a server that is busy less is asked.
+/// The cooldown is at least so many times as long as the writing took: of a server that is busy less is asked.
 const TIMES_WORK: u32 = 2;
-/// The longest rest for the number of its endpoints.
+/// The longest cooldown for the number of endpoints.
 const LONGEST_COOLDOWN: Duration = Duration::from_millis(500);
 
-/// How long a Service with so many endpoints rests when they were written.
+/// The cooldown of a Service with so many endpoints, after they were written.
 pub(super) fn cooldown(endpoints: usize) -> Cooldown {
     let endpoints = u32::try_from(endpoints).unwrap_or(u32::MAX);
     let at_least = COOLDOWN_PER_ENDPOINT.saturating_mul(endpoints).min(LONGEST_COOLDOWN);

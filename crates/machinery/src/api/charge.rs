@@ -339,13 +339,28 @@ impl ChargedPod {
     /// What comes of the other rules, unless these are the same.
     fn without(&self, requests: &Amounts, limits: &Amounts) -> Option<Box<Without>> {
         let is_whole = !self.spec.resources.requests.is_empty() || !self.spec.resources.limits.is_empty();
-        let mut statuses = self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
-        if !is_whole && statuses.all(|status| status.resources.is_none()) {
+        if !is_whole && !self.is_resized() {
             return None;
         }
         let others = ChargeRules::OTHERS.map(|rules| self.sums(rules));
         let differs = |sums: &Sums| (&sums.requests, &sums.limits) != (requests, limits);
         others.iter().any(differs).then(|| Box::new(Without(others)))
+    }
+
+    /// Whether some container has, or was given, other resources than it should have. Kubelets tell of all containers what
+    /// they have; nearly always it is the same.
+    fn is_resized(&self) -> bool {
+        let (spec, status) = (&self.spec, &self.status);
+        let all = [
+            (&spec.containers, &status.container_statuses),
+            (&spec.init_containers, &status.init_container_statuses),
+        ];
+        all.into_iter().any(|(containers, statuses)| {
+            containers.iter().any(|container| {
+                let status = statuses.iter().find(|status| status.name == container.name);
+                status.is_some_and(|status| status.differs_from(&container.resources))
+            })
+        })
     }
 
     /// Containers run together, and beside the sidecars; an init container runs alone, beside the sidecars before it.
@@ -419,6 +434,15 @@ impl ChargedPod {
         }
         let mut containers = spec.containers.iter().chain(&spec.init_containers);
         spec.resources.asks() || containers.any(|container| container.resources.asks())
+    }
+}
+
+impl Status {
+    /// Whether this tells of resources, and of others than these.
+    fn differs_from(&self, wanted: &Resources) -> bool {
+        let Some(held) = &self.resources else { return false };
+        let is_given = self.allocated_resources.is_empty() || self.allocated_resources == wanted.requests;
+        !is_given || held.requests != wanted.requests || held.limits != wanted.limits
     }
 }
 

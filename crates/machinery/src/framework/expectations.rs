@@ -15,7 +15,8 @@
 //!
 //! Expectations outlive the instance of a controller: they belong to the process, name kinds and not stores, and are
 //! checked against the caches that the present instance reads. They end when they are met or when their key's object is
-//! gone, never by time (but see [`LoopSettings::longest_wait`](super::LoopSettings::longest_wait)). Nothing here waits: a check is a look into the caches, and changes nothing.
+//! gone, never by time (but see [`LoopSettings::longest_wait`](super::LoopSettings::longest_wait)). Nothing here waits: a
+//! check is a look into the caches, and changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -54,11 +54,11 @@ impl SharedReads {
         // The map holds this future: it must not hold the map.
         let lines = Arc::downgrade(&self.0);
         let read = async move {
-            let held = turn.lock().await;
+            let _turn = turn.lock().await;
             let begun = |line: &mut Line| line.next = None;
             lines.upgrade().and_then(|lines| lines.lock().get_mut(&subject).map(begun));
             let found = read.await;
-            drop(held);
+            // Still in its turn: no other read can begin here, so a line without one behind it is over.
             if let Some(lines) = lines.upgrade() {
                 let mut lines = lines.lock();
                 if lines.get(&subject).is_some_and(|line| line.next.is_none()) {

@@ -204,9 +204,10 @@ impl Worker {
                 Some((Requeue::Failure, self.queue.add_longest(key.clone())))
             }
             Outcome::Failed { error, retry, quiet, refused, requeue_after } => {
-                let retried = match retry {
-                    true => self.retry(key, error, *quiet, *refused),
-                    false => self.leave(key, error, *quiet),
+                let retried = if *retry {
+                    self.retry(key, error, *quiet, *refused)
+                } else {
+                    self.leave(key, error, *quiet)
                 };
                 let planned = requeue_after.map(|after| (Requeue::Planned, after));
                 if let Some((_, after)) = planned {

@@ -1,8 +1,9 @@
 //! What a controller decided: the steps, in order, and when to look again.
 //!
 //! A plan is data. The executor performs it as it stands and makes no choices: it stops at the first step that fails, unless
-//! the plan says of a write that it goes on without it ([`Write::keep_going`]). The framework then lets a room that heeds failures observe and plan once more with the failure in hand, so that the plan can
-//! record it (a status condition, a collision count), and leaves the rest to a retry.
+//! the plan says of a write that it goes on without it ([`Write::keep_going`]). The framework then lets a room that heeds
+//! failures observe and plan once more with the failure in hand, so that the plan can record it (a status condition, a
+//! collision count), and leaves the rest to a retry.
 
 mod write;
 

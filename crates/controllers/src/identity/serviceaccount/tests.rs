@@ -1,8 +1,5 @@
 //! The plan's table.
 
-use super::DESCRIPTOR;
-use super::plan::plan;
-use super::view::View;
 use std::sync::Arc;
 
 use coxswain_machinery::api::core::{Namespace, ServiceAccount};
@@ -15,6 +12,10 @@ use coxswain_machinery::model::plan::{Step, Verb};
 use coxswain_machinery::options::Config;
 use coxswain_machinery::wire::Message;
 use jiff::Timestamp;
+
+use super::DESCRIPTOR;
+use super::plan::plan;
+use super::view::View;
 
 fn view(active: bool, has_account: bool) -> View {
     View { namespace: "team".into(), active, has_account }

@@ -1,8 +1,9 @@
 //! Signs legacy service-account tokens with the key of `--service-account-private-key-file`.
 //!
 //! RSA keys sign with RS256, P-256, P-384 and P-521 keys with ES256, ES384 and ES512, as the API server verifies them. All
-//! but the last are ring's; ring has no P-521, so that is left to a crate of its own (RustCrypto's). The key id in the header is the URL-safe base64 of the SHA-256 of the public key's DER encoding, by which the API server finds the
-//! key. The private key is never shown, not even by `Debug`.
+//! but the last are ring's; ring has no P-521, so that is left to a crate of its own (RustCrypto's). The key id in the
+//! header is the URL-safe base64 of the SHA-256 of the public key's DER encoding, by which the API server finds the key. The
+//! private key is never shown, not even by `Debug`.
 
 use std::fmt;
 

@@ -14,7 +14,7 @@
 //! | a slice that this controller manages, its deletion included | that of the Service that it names, or named |
 //! | a node's zone, readiness or CPU | every Service's whose topology hints overload a zone now |
 //!
-//! Keys of pods rest for `--endpointslice-updates-batch-period` first, those of slices for a second at least. As in the
+//! Changes of pods are debounced by `--endpointslice-updates-batch-period`, those of slices by a second at least. As in the
 //! original, a node that moves to another zone is seen when its Service is looked at for another reason.
 //!
 //! What it rests on: a key is planned again only when the caches hold everything that its last plan wrote, so an endpoint is

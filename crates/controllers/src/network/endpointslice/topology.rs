@@ -126,15 +126,18 @@ pub(super) fn is_overloaded<'a>(
     slices: impl Iterator<Item = &'a EndpointSlice>,
     capacity: &Capacity,
 ) -> bool {
-    let mut families: BTreeMap<&Str, Vec<Str>> = BTreeMap::new();
+    let mut families: BTreeMap<&Str, BTreeMap<Str, usize>> = BTreeMap::new();
     for slice in slices {
+        let hinted = families.entry(&slice.address_type).or_default();
         // One that can't be read is the plan's to report.
         let endpoints = slice.endpoints().unwrap_or_default();
-        let hinted = endpoints.iter().filter_map(|(endpoint, _)| hinted_zone(endpoint)).cloned();
-        families.entry(&slice.address_type).or_default().extend(hinted);
+        for zone in endpoints.iter().filter_map(|(endpoint, _)| hinted_zone(endpoint)) {
+            *hinted.entry(zone.clone()).or_default() += 1;
+        }
     }
     families.values().filter(|hinted| !hinted.is_empty()).any(|hinted| {
-        let has = |zone: &Str| hinted.iter().filter(|held| *held == zone).count();
-        capacity.zones() == 0 || capacity.needs(hinted.len()).any(|(zone, need)| has(zone) < need.least)
+        let has = |zone: &Str| hinted.get(zone).copied().unwrap_or_default();
+        let mut needs = capacity.needs(hinted.values().sum());
+        capacity.zones() == 0 || needs.any(|(zone, need)| has(zone) < need.least)
     })
 }

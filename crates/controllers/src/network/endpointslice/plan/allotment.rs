@@ -78,17 +78,18 @@ struct Account {
 impl Allotment {
     /// For so many ready endpoints, none of them allotted yet.
     pub(super) fn new(capacity: &Capacity, endpoints: usize) -> Result<Self, Refusal> {
-        let zones = capacity.zones();
+        let account = |(zone, need): (&Str, Need)| (zone.clone(), Account { need, has: 0 });
+        let accounts: BTreeMap<Str, Account> = capacity.needs(endpoints).map(account).collect();
+        let zones = accounts.len();
         if zones == 0 {
             return Err(Refusal::Nodes);
         }
         if zones > endpoints {
             return Err(Refusal::TooFew { endpoints, zones });
         }
-        let needed: usize = capacity.needs(endpoints).map(|(_, need)| need.least).sum();
+        let needed: usize = accounts.values().map(|account| account.need.least).sum();
         let spare = endpoints.checked_sub(needed).ok_or(Refusal::Overload { endpoints, zones })?;
-        let account = |(zone, need): (&Str, Need)| (zone.clone(), Account { need, has: 0 });
-        Ok(Self { zones: capacity.needs(endpoints).map(account).collect(), spare })
+        Ok(Self { zones: accounts, spare })
     }
 
     /// Enters as many endpoints for each of these zones, if no zone comes to have more than it needs and all that is spare:
