@@ -95,9 +95,8 @@ async fn replica_set(namespace: &Namespace) {
     let quotas = namespace.api::<ResourceQuota>();
     // Without a quota controller nobody counts what was there before.
     let count = async |used: &str| {
-        let usage = json!({ "status": { "hard": { "pods": "3" }, "used": { "pods": used } } });
-        let patched = quotas.patch_status("small", &PatchParams::default(), &Patch::Merge(usage));
-        patched.await.expect("the quota's status");
+        let usage = Patch::Merge(json!({ "status": { "hard": { "pods": "3" }, "used": { "pods": used } } }));
+        quotas.patch_status("small", &PatchParams::default(), &usage).await.expect("the quota's status");
     };
     // Admission lets pods pass until it has seen the quota, so first it is full.
     count("3").await;
