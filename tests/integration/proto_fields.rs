@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use coxswain_machinery::model::template::shapes;
+use coxswain_machinery::model::template::shapes::{self, Holds};
 use coxswain_machinery::wire::MessageRow;
 
 use crate::harness;
@@ -60,12 +60,7 @@ fn compare(message: &MessageRow, of: &str, definitions: &Definitions, wrong: &mu
 fn the_shapes_of_templates_are_upstreams() {
     let mut definitions = Definitions::new();
     read_directory(&harness::binaries().with_file_name("protos"), &mut definitions);
-    let packages = [
-        "api.core.v1",
-        "apimachinery.pkg.apis.meta.v1",
-        "apimachinery.pkg.api.resource",
-        "apimachinery.pkg.util.intstr",
-    ];
+    let packages = ["api.core.v1", "apimachinery.pkg.apis.meta.v1"];
     let mut wrong = Vec::new();
     for shape in shapes::ALL {
         let full = packages.map(|package| format!("k8s.io.{package}.{}", shape.name));
@@ -73,27 +68,45 @@ fn the_shapes_of_templates_are_upstreams() {
             wrong.push(format!("{}: upstream has no such message", shape.name));
             continue;
         };
-        let base = |kind: &str| kind.rsplit([' ', '.']).next().unwrap_or_default().to_owned();
-        let is_message = |kind: &str| {
-            !kind.starts_with("map<") && base(kind).starts_with(|first: char| first.is_ascii_uppercase())
-        };
-        let maps = upstream.iter().filter(|(_, field)| field.kind.starts_with("map<"));
-        let messages = upstream.iter().filter(|(_, field)| is_message(&field.kind));
-        let theirs = (
-            upstream.keys().max().copied(),
-            maps.map(|(number, _)| *number).collect::<Vec<_>>(),
-            messages.map(|(number, field)| (*number, base(&field.kind))).collect::<Vec<_>>(),
-        );
-        let ours = (
-            Some(shape.last),
-            shape.maps.to_vec(),
-            shape.messages.iter().map(|(number, inner)| (*number, inner.name.to_owned())).collect(),
-        );
+        let theirs: Vec<_> = upstream
+            .iter()
+            .map(|(number, field)| (*number, field.name.as_str(), held(&field.kind)))
+            .collect();
+        let ours: Vec<_> =
+            shape.fields.iter().map(|field| (field.number, field.name, spelt(field.holds))).collect();
         if ours != theirs {
             wrong.push(format!("{}: {ours:?} here, {theirs:?} upstream", shape.name));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What upstream's definition says that a field holds, as [`spelt`] says it.
+fn held(kind: &str) -> String {
+    let base = kind.rsplit([' ', '.']).next().unwrap_or_default().trim_end_matches('>');
+    if kind.starts_with("map<") {
+        return format!("map {base}");
+    }
+    let base = if base == "int32" || base == "int64" { "int" } else { base };
+    if kind.starts_with("repeated") { format!("{base}s") } else { base.to_owned() }
+}
+
+fn spelt(holds: Holds) -> String {
+    match holds {
+        Holds::Text => "string".to_owned(),
+        Holds::Texts => "strings".to_owned(),
+        Holds::Int => "int".to_owned(),
+        Holds::Ints => "ints".to_owned(),
+        Holds::Bool => "bool".to_owned(),
+        Holds::Labels => "map string".to_owned(),
+        Holds::Amounts => "map Quantity".to_owned(),
+        Holds::Quantity => "Quantity".to_owned(),
+        Holds::Time => "Time".to_owned(),
+        Holds::IntOrString => "IntOrString".to_owned(),
+        Holds::Json => "FieldsV1".to_owned(),
+        Holds::Message(shape) | Holds::Flattened(shape) => shape.name.to_owned(),
+        Holds::Messages(shape) => format!("{}s", shape.name),
+    }
 }
 
 /// Whoever adds a file of messages has to add its table to the schema.

@@ -9,7 +9,7 @@ use super::kind::{AnyObject, ApiVersion, kinds, objects};
 use super::meta::{LabelSelector, ObjectMeta};
 use super::storage::PersistentVolumeClaim;
 use crate::model::hash;
-use crate::wire::{IntOrString, Message, Raw, Str, Time, WireError, message};
+use crate::wire::{IntOrString, Keep, Message, Raw, Str, Time, WireError, message};
 
 const APPS: ApiVersion = ApiVersion { group: "apps", version: "v1" };
 
@@ -36,13 +36,13 @@ objects! {
     Deployment + raw;
     StatefulSet + raw;
     DaemonSet + raw;
-    ControllerRevision;
+    ControllerRevision keeps Keep::LABELS;
     RevisionDocument + raw;
 }
 
 /// Two revisions of the same are told by 128 bits: their documents are large, and there are ten of each template.
 fn decode_revision(bytes: &Bytes) -> Result<AnyObject, WireError> {
-    let mut revision = ControllerRevision::decode(bytes)?;
+    let mut revision = ControllerRevision::decode_with(bytes, Keep::LABELS)?;
     let document = RevisionDocument::decode(bytes)?.data.raw;
     revision.digest = (!document.is_empty()).then(|| hash::digest(&document));
     Ok(Arc::new(revision))

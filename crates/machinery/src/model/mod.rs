@@ -14,6 +14,7 @@ pub mod owners;
 pub mod plan;
 pub mod pods;
 pub mod quantity;
+pub mod revisions;
 pub mod selector;
 pub mod selects;
 pub mod slices;

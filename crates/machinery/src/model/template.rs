@@ -19,7 +19,7 @@ use super::hash;
 use crate::api::core::PodTemplateSpec;
 use crate::api::meta::ObjectMeta;
 use crate::wire::splice::{Edit, edit, put_bytes};
-use crate::wire::{Path, Raw, RawField, Reader, WireError, field, path};
+use crate::wire::{Path, Raw, RawField, Reader, Value, WireError, field, path};
 
 pub mod shapes;
 #[cfg(test)]
@@ -90,41 +90,39 @@ fn put_canonical(encoded: &[u8], shape: &Shape, out: &mut Vec<u8>) -> Result<(),
     let mut fields: Vec<RawField<'_>> = Vec::with_capacity(16);
     let mut reader = Reader::new(encoded);
     while let Some(field) = reader.next_raw()? {
-        if field.0 <= shape.last {
+        if shape.field(field.0).is_some() {
             fields.push(field);
         }
     }
     fields.sort_by_key(|(number, ..)| *number);
     for occurrences in fields.chunk_by(|(a, ..), (b, ..)| a == b) {
         let number = occurrences[0].0;
-        if shape.maps.contains(&number) {
+        let Some(holds) = shape.field(number).map(|field| field.holds) else { continue };
+        if holds.is_map() {
             put_map(occurrences, out)?;
-        } else if let Some(inner) = shape.message(number) {
+        } else if let Some(inner) = holds.message() {
             for (_, value, _) in occurrences {
-                put_message(number, value.bytes()?, shape, inner, out)?;
+                put_message(number, value.bytes()?, inner, out)?;
             }
         } else {
-            out.extend(occurrences.iter().flat_map(|(_, _, raw)| *raw));
+            let set = occurrences.iter().filter(|(_, value, _)| !is_unset_time(shape, number, *value));
+            out.extend(set.flat_map(|(_, _, raw)| *raw));
         }
     }
     Ok(())
 }
 
-fn put_message(
-    number: u32,
-    encoded: &[u8],
-    of: &Shape,
-    shape: &Shape,
-    out: &mut Vec<u8>,
-) -> Result<(), WireError> {
+fn put_message(number: u32, encoded: &[u8], shape: &Shape, out: &mut Vec<u8>) -> Result<(), WireError> {
     let mut body = Vec::with_capacity(encoded.len());
     put_canonical(encoded, shape, &mut body)?;
-    let is_meta = of.name == "ObjectMeta";
-    let is_unset = body.is_empty() && (shape.name == "ObjectMeta" || is_meta && number == CREATION_TIMESTAMP);
-    if !is_unset {
+    if !(body.is_empty() && shape.name == "ObjectMeta") {
         put_bytes(out, number, &body);
     }
     Ok(())
+}
+
+fn is_unset_time(shape: &Shape, number: u32, value: Value<'_>) -> bool {
+    shape.name == "ObjectMeta" && number == CREATION_TIMESTAMP && value == Value::Bytes(&[])
 }
 
 /// Appends the entries of a map in the order of their keys; of entries with the same key the last one counts.

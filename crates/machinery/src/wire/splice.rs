@@ -249,3 +249,11 @@ pub fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
+
+/// Appends an entry of a map whose values are length-delimited.
+pub fn put_entry(out: &mut Vec<u8>, number: u32, key: &[u8], value: &[u8]) {
+    let mut entry = Vec::with_capacity(key.len() + value.len() + 6);
+    put_bytes(&mut entry, 1, key);
+    put_bytes(&mut entry, 2, value);
+    put_bytes(out, number, &entry);
+}
