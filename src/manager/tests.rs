@@ -34,7 +34,11 @@ enum Why {
 }
 
 /// The original's as well, seen there only once there is something to count.
-const UNOBSERVED: &[&str] = &["endpoint_slice_controller_services_count_by_traffic_distribution"];
+const UNOBSERVED: &[&str] = &[
+    "endpoint_slice_controller_services_count_by_traffic_distribution",
+    "statefulset_controller_statefulset_max_unavailable",
+    "statefulset_controller_statefulset_unavailable_replicas",
+];
 
 const KUBECONFIG: &str = "
 apiVersion: v1

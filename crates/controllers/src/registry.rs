@@ -14,7 +14,7 @@ pub use check::{RegistryError, validate};
 use crate::api::{garbage_collector, namespace, resourcequota};
 use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
-use crate::workloads::{deployment, replicaset};
+use crate::workloads::{deployment, replicaset, statefulset};
 use coxswain_machinery::framework::{DefaultState, Descriptor};
 
 /// Every controller, by name. When a room is built, its row here becomes `crate::AREA::NAME::DESCRIPTOR`.
@@ -241,12 +241,7 @@ pub static REGISTRY: &[Descriptor] = &[
     },
     serviceaccount::DESCRIPTOR,
     serviceaccount_token::DESCRIPTOR,
-    not_built(
-        "statefulset-controller",
-        &["statefulset"],
-        Some("statefulset-controller"),
-        "Keeps the numbered Pods and claims of each StatefulSet.",
-    ),
+    statefulset::DESCRIPTOR,
     Descriptor {
         gates: &["StorageVersionMigrator"],
         ..not_built(

@@ -1,5 +1,5 @@
 //! What is seen of objects that hold something beside a spec and a status: the data and type of Secrets and ConfigMaps, the
-//! secrets of ServiceAccounts, rules, webhooks.
+//! secrets of ServiceAccounts, the documents of ControllerRevisions, rules, webhooks.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -8,12 +8,17 @@ use serde_json::{Map, Value, json};
 /// What is seen elsewhere.
 const ELSEWHERE: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
-/// All other fields. The data of a Secret is decoded: text as it is, a token as what it claims.
+/// All other fields. The data of a Secret is decoded: text as it is, a token as what it claims. That of a ControllerRevision is text.
 pub(super) fn content(kind: &str, object: &Value) -> Map<String, Value> {
     let fields = object.as_object().into_iter().flatten();
     let others = fields.filter(|(field, _)| !ELSEWHERE.contains(&field.as_str()));
     let seen = others.map(|(field, value)| {
-        let value = if (kind, field.as_str()) == ("Secret", "data") { decoded(value) } else { value.clone() };
+        let value = match (kind, field.as_str()) {
+            ("Secret", "data") => decoded(value),
+            // Its bytes count.
+            ("ControllerRevision", "data") => value.to_string().into(),
+            _ => value.clone(),
+        };
         (field.clone(), value)
     });
     seen.collect()

@@ -73,6 +73,11 @@ async fn workloads_are_as_under_the_go_manager() {
 }
 
 #[tokio::test]
+async fn stateful_workloads_are_as_under_the_go_manager() {
+    play_all(&shards::STATEFUL).await;
+}
+
+#[tokio::test]
 async fn the_network_is_as_under_the_go_manager() {
     play_all(&shards::NETWORK).await;
 }

@@ -31,12 +31,15 @@ pub(super) const NAMESPACES: Shard = Shard {
     folders: &["namespace", "root-ca-certificate-publisher", "serviceaccount", "serviceaccount-token"],
     beside: &["deployment", "replicaset"],
 };
+/// Pods with claims of their own, which the garbage collector takes away.
+pub(super) const STATEFUL: Shard =
+    Shard { folders: &["statefulset"], beside: &["serviceaccount", "garbage-collector"] };
 /// Garbage collection, which would end what others look at.
 pub(super) const GARBAGE: Shard = Shard { folders: &["garbage-collector"], beside: &["serviceaccount"] };
 /// Quotas: others write the status of quotas themselves, and count every write.
 pub(super) const QUOTAS: Shard =
     Shard { folders: &["resourcequota"], beside: &["serviceaccount", "root-ca-certificate-publisher"] };
-const ALL: [&Shard; 5] = [&WORKLOADS, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS];
+const ALL: [&Shard; 6] = [&WORKLOADS, &STATEFUL, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS];
 
 impl Shard {
     /// The flag that says which controllers run.

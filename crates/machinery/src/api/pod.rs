@@ -14,7 +14,7 @@ use super::meta::ObjectMeta;
 use super::shape::{self, Shape};
 use crate::wire::splice::get;
 use crate::wire::{
-    Few, Keep, Message, Present, Raw, Reader, Str, Time, Value, WireError, field, message, path,
+    Few, Keep, Message, Path, Present, Raw, Reader, Str, Time, Value, WireError, field, message, path,
 };
 
 pub mod selinux;
@@ -306,6 +306,16 @@ impl PodClaim {
             PodClaimSource::Ephemeral(_) => Str::from(format!("{pod}-{}", self.volume)),
         }
     }
+}
+
+/// Where an encoded volume has its name.
+pub const VOLUME_NAME: Path = path!(ClaimVolume, name);
+
+/// An encoded volume of this name that is the claim of that name.
+pub fn claim_volume(name: &str, claim: &str) -> Vec<u8> {
+    let persistent_volume_claim = ClaimReference { claim_name: claim.into() };
+    let volume_source = ClaimSource { persistent_volume_claim, ..ClaimSource::default() };
+    ClaimVolume { name: name.into(), volume_source }.to_bytes()
 }
 
 /// Whether an encoded volume is a claim.

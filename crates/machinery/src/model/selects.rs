@@ -1,6 +1,6 @@
 //! Objects that select others of their namespace by labels, and how they are found by the labels of one. Pure.
 
-use crate::api::apps::{Deployment, ReplicaSet};
+use crate::api::apps::{Deployment, ReplicaSet, StatefulSet};
 use crate::api::core::Service;
 use crate::api::meta::{LabelSelector, ObjectMeta};
 use crate::api::{IndexKeys, Object};
@@ -49,6 +49,16 @@ impl Selects for ReplicaSet {
 }
 
 impl Selects for Deployment {
+    fn selects(&self, labels: &Labels) -> bool {
+        matches(&self.spec.selector, labels)
+    }
+
+    fn common(&self) -> Common<'_> {
+        common(&self.spec.selector)
+    }
+}
+
+impl Selects for StatefulSet {
     fn selects(&self, labels: &Labels) -> bool {
         matches(&self.spec.selector, labels)
     }

@@ -135,7 +135,7 @@ concurrent_device_taint_eviction_syncs: i32 = 8, NotBuilt, "Evictions and status
 concurrent_resourceclaim_syncs: i32 = 50, NotBuilt, "ResourceClaims made or deleted at the same time.";
 
 ["Statefulset-controller"]
-concurrent_statefulset_syncs: i32 = 5, NotBuilt, "StatefulSets reconciled at the same time.";
+concurrent_statefulset_syncs: i32 = 5, Built, "StatefulSets reconciled at the same time.";
 
 ["Daemonset-controller"]
 concurrent_daemonset_syncs: i32 = 2, NotBuilt, "DaemonSets reconciled at the same time.";

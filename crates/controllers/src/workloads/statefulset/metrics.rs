@@ -1,0 +1,58 @@
+//! What the controller shows of each StatefulSet, under the original's names. Decides nothing.
+
+use prometheus::{IntGaugeVec, Opts};
+
+use super::Note;
+use coxswain_machinery::framework::{Meter, RoomMetrics};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Str;
+
+const LABELS: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
+
+/// The metrics. They are there with the gate `MaxUnavailableStatefulSet`.
+#[derive(Clone, Debug)]
+pub(super) struct Metrics {
+    max_unavailable: IntGaugeVec,
+    unavailable: IntGaugeVec,
+}
+
+/// What they show of one StatefulSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gauges {
+    /// `OrderedReady` or `Parallel`.
+    pub(super) policy: Str,
+    /// Replicas that may be unavailable.
+    pub(super) max_unavailable: i64,
+    /// Replicas that are, where it came to an update.
+    pub(super) unavailable: Option<i64>,
+}
+
+impl Metrics {
+    /// The metrics, registered.
+    pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
+        let gauges = |name: &'static str, help: &str| {
+            metrics.own(name, || IntGaugeVec::new(Opts::new(name, help), LABELS))
+        };
+        Ok(Self {
+            max_unavailable: gauges(
+                "statefulset_controller_statefulset_max_unavailable",
+                "Replicas of a StatefulSet that may be unavailable during an update.",
+            )?,
+            unavailable: gauges(
+                "statefulset_controller_statefulset_unavailable_replicas",
+                "Replicas of a StatefulSet that were unavailable when an update was looked at.",
+            )?,
+        })
+    }
+}
+
+impl Meter<Note> for Metrics {
+    fn planned(&self, key: &Key, note: &Note) {
+        let Some(gauges) = &note.gauges else { return };
+        let labels = [key.namespace.as_str(), key.name.as_str(), gauges.policy.as_str()];
+        self.max_unavailable.with_label_values(&labels).set(gauges.max_unavailable);
+        if let Some(unavailable) = gauges.unavailable {
+            self.unavailable.with_label_values(&labels).set(unavailable);
+        }
+    }
+}

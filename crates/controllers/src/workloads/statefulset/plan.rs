@@ -1,0 +1,131 @@
+//! What is to be done about one StatefulSet. Pure.
+//!
+//! A plan holds what the original does in one sync, in its order: the revision, pods and claims ([`sync`]), the status, and what
+//! goes of the history. Whoever is to be adopted or released comes first, in a plan of its own, and so does a revision that
+//! is to be made: the next look has it. When something failed, the plan after it says so in events and in the status
+//! ([`failures`]), and the retry starts over.
+//!
+//! | module | decides on |
+//! |---|---|
+//! | [`members`] | which pods and revisions are taken over or let go |
+//! | [`ordinals`] | nothing: it says which ordinals and names there are |
+//! | [`sync`] | pods: which are made, seen to, deleted |
+//! | [`owners`] | whose the claims of a pod are |
+//! | [`pods`] | nothing: it says what state a pod is in |
+//! | [`status`] | the status |
+//! | [`failures`] | what is told when a write failed |
+//! | [`bodies`] | nothing: it puts the bodies of the writes together |
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::metrics::Gauges;
+use super::revisions::Present;
+use super::view::{View, revision_of};
+use coxswain_machinery::api::kinds::STATEFUL_SETS;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::model::plan::{EventSpec, Regarding, Tolerate};
+use coxswain_machinery::model::revisions::{self, Counted, HASH_LABEL, NewRevision};
+use coxswain_machinery::model::{Plan, Step, Write};
+
+mod bodies;
+mod failures;
+mod members;
+pub(super) mod ordinals;
+mod owners;
+mod pods;
+mod status;
+mod sync;
+
+use members::Members;
+use sync::Sync;
+
+pub(super) use sync::makes_old_pods;
+
+pub(super) fn plan(view: &View, now: Timestamp) -> (Plan, Option<Gauges>) {
+    let members = Members::of(view);
+    let is_deleting = view.set.metadata.is_deleting();
+    if !view.failures.is_empty() {
+        return (failures::record(view, &members, now), None);
+    }
+    if is_deleting && members.lost_revisions() {
+        // It was orphaned: what it says of its pods stays.
+        return (Plan::default(), None);
+    }
+    if !is_deleting && members.change() {
+        let mut plan = Plan { steps: members.steps(view), ..Plan::default() };
+        plan.look_again_after(Duration::ZERO);
+        return (plan, None);
+    }
+    if let Present::Missing(number) = view.present
+        && !is_deleting
+    {
+        return (create_revision(view, number), None);
+    }
+    let mut sync = Sync::new(view, &members.kept, now);
+    if !is_deleting {
+        sync.run();
+    }
+    let Sync { steps, replaced, retry, gauges, .. } = sync;
+    let mut plan = Plan { retry, ..Plan::default() };
+    if let Present::Renumbered(revision, number) = &view.present {
+        plan.steps.push(Step::Write(revisions::renumber(revision, *number)));
+    }
+    plan.steps.extend(steps);
+    finish(view, &members.kept, replaced, now, &mut plan);
+    (plan, gauges)
+}
+
+/// The status, when to look again, and the history.
+fn finish(view: &View, kept: &[&Pod], replaced: usize, now: Timestamp, plan: &mut Plan) {
+    let status = status::of(view, kept, replaced, now);
+    match status::write(view, &status) {
+        Ok(write) => plan.write_status(write),
+        Err(error) => plan.retry = Some(format!("status: {error}")),
+    }
+    if let Some(wait) = status::next_look(view, kept, &status, now) {
+        plan.look_again_after(wait);
+    }
+    cut_history(view, kept, plan);
+}
+
+/// Deletes the revisions that nobody needs any more.
+fn cut_history(view: &View, kept: &[&Pod], plan: &mut Plan) {
+    let present = view.present.revision().map(|revision| revision.metadata.name.as_str());
+    let current = view.current().map(|revision| revision.metadata.name.as_str());
+    let is_used = |name: &str| {
+        present == Some(name)
+            || current == Some(name)
+            || kept.iter().any(|pod| revision_of(pod).is_some_and(|held| held == name))
+    };
+    let limit = view.set.spec.revision_history_limit;
+    let surplus = revisions::surplus(&view.revisions, limit, Counted::Unused, |revision| {
+        is_used(revision.metadata.name.as_str())
+    });
+    plan.steps.extend(surplus.into_iter().map(|revision| Step::Write(revisions::delete(revision))));
+}
+
+/// Makes the present revision. When the name is taken, the next look tells by what.
+fn create_revision(view: &View, number: i64) -> Plan {
+    let set = &view.set.metadata;
+    let hash = view.document.hash(view.collisions);
+    // As the original has it: the label is that of the first name tried.
+    let first = view.document.hash(view.known_collisions());
+    let revision = NewRevision {
+        owner: set,
+        kind: &STATEFUL_SETS,
+        name: &revisions::cut_name(&set.name, &hash),
+        labels: view.template_labels.with(HASH_LABEL, &first),
+        document: &view.document,
+        number,
+    };
+    let create = Write { tolerate: Tolerate { exists: true, ..Tolerate::default() }, ..revision.create() };
+    Plan { steps: vec![Step::Write(create)], look_again: true, ..Plan::default() }
+}
+
+/// An event on the StatefulSet.
+fn event(view: &View, warning: bool, reason: &'static str, message: String) -> EventSpec {
+    let regarding = Regarding::of(&STATEFUL_SETS, &view.set.metadata);
+    EventSpec { regarding, warning, reason, message }
+}

@@ -1,0 +1,92 @@
+//! What is told when a write failed: events of what was not made, the status, and the history all the same.
+
+use jiff::Timestamp;
+
+use super::super::revisions::Present;
+use super::super::view::View;
+use super::members::Members;
+use super::ordinals::pod_name;
+use super::{event, finish};
+use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::model::plan::EventSpec;
+use coxswain_machinery::model::{Failure, Plan, Step};
+
+/// The plan after one whose writes failed.
+pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    let is_before_sync = |failure: &Failure| {
+        failure.kind == &CONTROLLER_REVISIONS && failure.verb != "delete"
+            || failure.kind == &STATEFUL_SETS && failure.subresource.is_empty()
+            || failure.kind == &PODS && failure.verb == "patch" && members.change()
+    };
+    if view.failures.iter().any(is_before_sync) || matches!(view.present, Present::Missing(_)) {
+        return plan;
+    }
+    plan.steps.extend(events(view, members).into_iter().map(Step::Emit));
+    let of_status = |failure: &Failure| failure.kind == &STATEFUL_SETS;
+    let of_history = |failure: &Failure| failure.kind == &CONTROLLER_REVISIONS;
+    if !view.failures.iter().any(of_history) {
+        finish(view, &members.kept, 0, now, &mut plan);
+        if view.failures.iter().any(of_status) {
+            plan.steps.retain(|step| !step.writes().any(|write| write.kind == &STATEFUL_SETS));
+        }
+    }
+    plan.retry = None;
+    plan
+}
+
+fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
+    let creates =
+        |kind| view.failures.iter().filter(move |failure| failure.kind == kind && failure.verb == "create");
+    let mut events = Vec::new();
+    // By pod, the errors of its claims.
+    let mut claimless: Vec<(String, Vec<String>)> = Vec::new();
+    for failure in creates(&PERSISTENT_VOLUME_CLAIMS) {
+        let claim = &failure.key.name;
+        let Some(pod) = pod_of_claim(view, claim) else { continue };
+        if !failure.is_already_exists() {
+            let set = &view.set.metadata.name;
+            let message = format!(
+                "Create Claim {claim} for Pod {pod} in StatefulSet {set} failed error: {}",
+                failure.message
+            );
+            events.push(event(view, true, "FailedCreate", message));
+        }
+        let error = format!("failed to create PVC {claim}: {}", failure.message);
+        match claimless.iter_mut().find(|(held, _)| *held == pod) {
+            Some((_, errors)) => errors.push(error),
+            None => claimless.push((pod, vec![error])),
+        }
+    }
+    let is_there = |name: &str| members.kept.iter().any(|pod: &&Pod| pod.metadata.name == name);
+    for (pod, errors) in claimless.into_iter().filter(|(pod, _)| !is_there(pod)) {
+        events.push(not_created(view, &pod, &joined(errors)));
+    }
+    for failure in creates(&PODS).filter(|failure| !failure.is_already_exists()) {
+        events.push(not_created(view, &failure.key.name, &failure.message));
+    }
+    events
+}
+
+/// The event of a pod that could not be made.
+pub(super) fn not_created(view: &View, pod: &str, error: &str) -> EventSpec {
+    let set = &view.set.metadata.name;
+    event(view, true, "FailedCreate", format!("Create Pod {pod} in StatefulSet {set} failed error: {error}"))
+}
+
+/// One error as it is, several in brackets.
+pub(super) fn joined(mut errors: Vec<String>) -> String {
+    match errors.len() {
+        0 | 1 => errors.pop().unwrap_or_default(),
+        _ => format!("[{}]", errors.join(", ")),
+    }
+}
+
+/// Name of the pod of a claim: `TEMPLATE-SET-ORDINAL`.
+fn pod_of_claim(view: &View, claim: &str) -> Option<String> {
+    let set = &view.set.metadata.name;
+    let stem = |name: &str| format!("{name}-{set}-");
+    let ordinal = view.templates.iter().find_map(|template| claim.strip_prefix(&stem(&template.name)))?;
+    Some(pod_name(set, ordinal.parse().ok()?).to_string())
+}

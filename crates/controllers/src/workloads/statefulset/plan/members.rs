@@ -1,0 +1,81 @@
+//! Which pods and revisions are the StatefulSet's, which it takes over, and which pods it lets go of.
+
+use super::super::view::{View, is_member};
+use coxswain_machinery::api::apps::ControllerRevision;
+use coxswain_machinery::api::kinds::{PODS, STATEFUL_SETS};
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::model::owners::{self, Claim, claim};
+use coxswain_machinery::model::plan::{Expect, Tolerate, Verb, Verify};
+use coxswain_machinery::model::revisions;
+use coxswain_machinery::model::{Key, Patch, Step, Write};
+
+/// What becomes of the pods and revisions at hand.
+pub(super) struct Members<'a> {
+    /// Pods that are its own and match.
+    pub(super) kept: Vec<&'a Pod>,
+    adopted: Vec<&'a Pod>,
+    released: Vec<&'a Pod>,
+    /// Revisions without a controller that match.
+    free: Vec<&'a ControllerRevision>,
+}
+
+impl<'a> Members<'a> {
+    pub(super) fn of(view: &'a View) -> Self {
+        let set = &view.set.metadata;
+        let free = view.revisions.iter().map(AsRef::as_ref);
+        let mut members = Self {
+            kept: Vec::new(),
+            adopted: Vec::new(),
+            released: Vec::new(),
+            free: free.filter(|revision| revision.metadata.controller().is_none()).collect(),
+        };
+        for pod in view.pods.iter().map(AsRef::as_ref) {
+            match claim(set, &pod.metadata, is_member(&set.name, &view.selector, pod)) {
+                Claim::Keep => members.kept.push(pod),
+                Claim::Adopt => members.adopted.push(pod),
+                Claim::Release => members.released.push(pod),
+                Claim::Ignore => {}
+            }
+        }
+        members
+    }
+
+    /// Whether revisions that match have no controller any more.
+    pub(super) fn lost_revisions(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Whether some are to be taken over or let go.
+    pub(super) fn change(&self) -> bool {
+        !(self.free.is_empty() && self.adopted.is_empty() && self.released.is_empty())
+    }
+
+    /// The adoptions, those of revisions first, and the releases.
+    pub(super) fn steps(&self, view: &View) -> Vec<Step> {
+        let owner = &view.set.metadata;
+        let mut steps = revisions::adoption(owner, &STATEFUL_SETS, &self.free, Tolerate::default());
+        if !self.adopted.is_empty() && steps.is_empty() {
+            let expect = Expect::Alive(owner.uid.clone());
+            steps.push(Step::Verify(Verify { kind: &STATEFUL_SETS, key: Key::of(owner), expect }));
+        }
+        // A pod that is gone, or whose name another pod bears by now, needs no release.
+        let released = self.released.iter().map(|pod| Write {
+            tolerate: Tolerate { absent: true, invalid: true, ..Tolerate::default() },
+            ..patch(pod, owners::release(owner, &pod.metadata))
+        });
+        let adoption = |pod: &&Pod| patch(pod, owners::adoption(owner, &STATEFUL_SETS, &pod.metadata));
+        let adopted = self
+            .adopted
+            .iter()
+            .map(|pod| Write { tolerate: Tolerate { absent: true, ..Tolerate::default() }, ..adoption(pod) });
+        let claims: Vec<Write> = released.chain(adopted).collect();
+        if !claims.is_empty() {
+            steps.push(Step::Each(claims));
+        }
+        steps
+    }
+}
+
+fn patch(pod: &Pod, patch: Patch) -> Write {
+    Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
+}

@@ -1,0 +1,413 @@
+//! Pods: which are made, seen to, taken away and replaced, and in which order.
+//!
+//! Replicas are looked at upwards, surplus pods and updates downwards. With `OrderedReady` one pod is waited for before the next
+//! is touched; with `Parallel` all are done at once, but updates one by one.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use jiff::Timestamp;
+
+use super::super::metrics::Gauges;
+use super::super::view::{BURST, View, revision_of};
+use super::bodies::{self, POD_NAME_LABEL};
+use super::ordinals::{Ordinals, ordinal_of, pod_name};
+use super::owners::{self, Holder, Policy};
+use super::pods::{is_pending, is_unavailable};
+use super::{event, failures};
+use coxswain_machinery::api::apps::StatefulSet;
+use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
+use coxswain_machinery::api::pod::{Pod, PodClaimSource};
+use coxswain_machinery::model::plan::{Chain, EventSpec, Tolerate, Verb};
+use coxswain_machinery::model::{Key, Step, Write};
+use coxswain_machinery::wire::{IntOrString, Str, WireError};
+
+/// One look at all pods of a StatefulSet, and the steps that come of it.
+pub(super) struct Sync<'a> {
+    view: &'a View,
+    now: Timestamp,
+    ordinals: Ordinals,
+    /// Its pods by ordinal.
+    pods: BTreeMap<i32, &'a Pod>,
+    pub(super) steps: Vec<Step>,
+    /// Pods that go because they have another revision.
+    pub(super) replaced: usize,
+    /// What could not be planned.
+    pub(super) retry: Option<String>,
+    pub(super) gauges: Option<Gauges>,
+}
+
+/// Whether a pod of this ordinal is made of the current revision's template, or else of the present one's.
+fn is_of_current(set: &StatefulSet, ordinals: Ordinals, ordinal: i32) -> bool {
+    let strategy = &set.spec.update_strategy;
+    match &strategy.rolling_update {
+        Some(rolling) => ordinals.is_below(ordinal, rolling.partition.unwrap_or(0)),
+        None => strategy.r#type == "RollingUpdate" && ordinals.is_below(ordinal, set.status.current_replicas),
+    }
+}
+
+/// Whether a pod is to be made of the current revision's template.
+pub(in super::super) fn makes_old_pods(view: &View) -> bool {
+    let set = &view.set;
+    let ordinals = Ordinals::of(set);
+    let is_there = |ordinal: i32| {
+        let name = pod_name(&set.metadata.name, ordinal);
+        view.pods.iter().any(|pod| pod.metadata.name == name)
+    };
+    let mut old = ordinals.all().take_while(|ordinal| is_of_current(set, ordinals, *ordinal));
+    !set.metadata.is_deleting() && old.any(|ordinal| !is_there(ordinal))
+}
+
+impl<'a> Sync<'a> {
+    pub(super) fn new(view: &'a View, kept: &[&'a Pod], now: Timestamp) -> Self {
+        let name = &view.set.metadata.name;
+        let by_ordinal = |pod: &&'a Pod| Some((ordinal_of(name, &pod.metadata.name)??, *pod));
+        Self {
+            view,
+            now,
+            ordinals: Ordinals::of(&view.set),
+            pods: kept.iter().filter_map(by_ordinal).collect(),
+            steps: Vec::new(),
+            replaced: 0,
+            retry: None,
+            gauges: None,
+        }
+    }
+
+    /// Decides on all pods.
+    pub(super) fn run(&mut self) {
+        self.gauges = self.view.gates.max_unavailable.then(|| Gauges {
+            policy: self.view.set.spec.pod_management_policy.clone(),
+            max_unavailable: self.max_unavailable(),
+            unavailable: None,
+        });
+        let done = if self.view.set.spec.pod_management_policy == "Parallel" {
+            self.all_at_once()
+        } else {
+            self.one_by_one()
+        };
+        let ended = done.unwrap_or_else(|error| {
+            self.retry = Some(format!("template: {error}"));
+            Break(())
+        });
+        if ended.is_continue() && self.view.set.spec.update_strategy.r#type != "OnDelete" {
+            self.update();
+        }
+    }
+
+    /// Replicas, then surplus pods, until one is to be waited for.
+    fn one_by_one(&mut self) -> Result<ControlFlow<()>, WireError> {
+        for ordinal in self.ordinals.all() {
+            let Some(pod) = self.pods.get(&ordinal).copied() else {
+                let steps = self.create(ordinal)?;
+                self.steps.extend(steps);
+                return Ok(Break(()));
+            };
+            if pod.is_finished() {
+                if !pod.metadata.is_deleting() {
+                    self.steps.push(Step::Write(delete(self.view, pod)));
+                }
+                return Ok(Break(()));
+            }
+            if is_pending(pod) {
+                let steps = self.tend(pod, ordinal)?;
+                self.steps.extend(steps);
+            }
+            if self.is_unavailable(pod) {
+                return Ok(Break(()));
+            }
+            let chain = self.repair(pod, ordinal)?;
+            self.steps.extend(chain.into_iter().map(Step::Write));
+        }
+        let surplus = self.surplus();
+        for (ordinal, pod) in surplus.iter().rev() {
+            let chain = self.see_to_owners(pod, *ordinal, true)?;
+            self.steps.extend(chain.into_iter().map(Step::Write));
+        }
+        let Some((_, last)) = surplus.last() else { return Ok(Continue(())) };
+        // All replicas are available here.
+        let lowest = surplus.iter().find(|(_, pod)| self.is_unavailable(pod));
+        let may_go = !self.is_unavailable(last)
+            || lowest.is_some_and(|(_, pod)| pod.metadata.name == last.metadata.name);
+        if !last.metadata.is_deleting() && may_go {
+            self.steps.push(Step::Write(delete(self.view, last)));
+        }
+        Ok(Break(()))
+    }
+
+    /// All replicas, then all surplus pods, in groups.
+    fn all_at_once(&mut self) -> Result<ControlFlow<()>, WireError> {
+        let mut chains: Vec<Chain> = Vec::new();
+        let (mut made, mut is_cut) = (0, false);
+        for ordinal in self.ordinals.all() {
+            let Some(pod) = self.pods.get(&ordinal).copied() else {
+                if made == BURST {
+                    is_cut = true;
+                    break;
+                }
+                made += 1;
+                let steps = self.create(ordinal)?;
+                chains.push(self.chain(steps));
+                continue;
+            };
+            if pod.is_finished() {
+                if !pod.metadata.is_deleting() {
+                    chains.push(vec![delete(self.view, pod)]);
+                }
+                continue;
+            }
+            if is_pending(pod) {
+                let steps = self.tend(pod, ordinal)?;
+                chains.push(self.chain(steps));
+            } else if !self.is_unavailable(pod) {
+                chains.push(self.repair(pod, ordinal)?);
+            }
+        }
+        self.push_chains(chains);
+        if is_cut || self.retry.is_some() {
+            return Ok(Break(()));
+        }
+        let mut chains: Vec<Chain> = Vec::new();
+        for (ordinal, pod) in self.surplus().into_iter().rev() {
+            let mut chain = self.see_to_owners(pod, ordinal, true)?;
+            if !pod.metadata.is_deleting() {
+                chain.push(delete(self.view, pod));
+            }
+            chains.push(chain);
+        }
+        self.push_chains(chains);
+        Ok(Continue(()))
+    }
+
+    fn push_chains(&mut self, mut chains: Vec<Chain>) {
+        chains.retain(|chain| !chain.is_empty());
+        if !chains.is_empty() {
+            self.steps.push(Step::Chains { chains, slow_start: true });
+        }
+    }
+
+    /// The writes of some steps, in a row; their events come before.
+    fn chain(&mut self, steps: Vec<Step>) -> Chain {
+        let (writes, events): (Vec<Step>, Vec<Step>) =
+            steps.into_iter().partition(|step| step.writes().next().is_some());
+        self.steps.extend(events);
+        writes.iter().flat_map(Step::writes).cloned().collect()
+    }
+
+    /// Replicas that have another revision, from the highest ordinal down to the partition.
+    fn update(&mut self) {
+        let Some(present) = self.view.present.revision().map(|held| held.metadata.name.clone()) else {
+            return;
+        };
+        let rolling = self.view.set.spec.update_strategy.rolling_update.as_deref();
+        let candidates = self.ordinals.from(rolling.and_then(|rolling| rolling.partition).unwrap_or(0));
+        let is_old = |pod: &Pod| !pod.metadata.is_deleting() && revision_of(pod) != Some(&present);
+        let mut most = usize::MAX;
+        if let Some(mut gauges) = self.gauges.take() {
+            let unavailable = self.ordinals.all().filter(|ordinal| self.lacks(*ordinal)).count() as i64;
+            most = usize::try_from(gauges.max_unavailable - unavailable).unwrap_or(0);
+            gauges.unavailable = Some(unavailable);
+            self.gauges = Some(gauges);
+        }
+        let mut doomed: Vec<&Pod> = Vec::new();
+        for ordinal in candidates.rev() {
+            if doomed.len() == most {
+                break;
+            }
+            let old = self.pods.get(&ordinal).copied().filter(|pod| is_old(pod));
+            doomed.extend(old);
+            let waits = old.is_some() || self.lacks(ordinal);
+            if waits && !self.view.gates.max_unavailable {
+                break;
+            }
+        }
+        self.replaced = doomed.len();
+        let deletes = doomed.into_iter().map(|pod| Step::Write(delete(self.view, pod)));
+        self.steps.extend(deletes);
+    }
+
+    /// Replicas that may be unavailable during an update.
+    fn max_unavailable(&self) -> i64 {
+        let rolling = self.view.set.spec.update_strategy.rolling_update.as_deref();
+        let number = match rolling.and_then(|rolling| rolling.max_unavailable.as_ref()) {
+            None => 1,
+            Some(IntOrString::Int(number)) => i64::from(*number),
+            Some(IntOrString::Str(text)) => {
+                let percent = text.strip_suffix('%').and_then(|text| text.parse::<i64>().ok());
+                let replicas = i64::from(self.view.set.spec.replicas.unwrap_or(1));
+                percent.map_or(1, |percent| percent.saturating_mul(replicas) / 100)
+            }
+        };
+        number.max(1)
+    }
+
+    /// Whether the replica of an ordinal is unavailable, or not there.
+    fn lacks(&self, ordinal: i32) -> bool {
+        self.pods.get(&ordinal).is_none_or(|pod| self.is_unavailable(pod))
+    }
+
+    fn is_unavailable(&self, pod: &Pod) -> bool {
+        is_unavailable(&self.view.set, pod, self.now)
+    }
+
+    /// Pods whose ordinals are not those of replicas, upwards.
+    fn surplus(&self) -> Vec<(i32, &'a Pod)> {
+        let surplus = self.pods.iter().filter(|(ordinal, _)| !self.ordinals.contains(**ordinal));
+        surplus.map(|(ordinal, pod)| (*ordinal, *pod)).collect()
+    }
+
+    /// Makes the claims of an ordinal that are missing, then its pod.
+    fn create(&mut self, ordinal: i32) -> Result<Vec<Step>, WireError> {
+        let view = self.view;
+        let set = &view.set.metadata;
+        let name = pod_name(&set.name, ordinal);
+        let policy = Policy::of(view);
+        let held = |at: usize| view.claims.get(&view.templates[at].claim_name(&set.name, ordinal));
+        let held: Vec<_> = (0..view.templates.len()).filter_map(held).collect();
+        if held.iter().any(|claim| owners::is_stale(policy, &name, claim)) {
+            return Ok(Vec::new());
+        }
+        let mut steps = self.missing_claims(&name, ordinal)?;
+        let going = held.iter().filter(|claim| claim.metadata.is_deleting());
+        let going: Vec<_> =
+            going.map(|claim| format!("pvc {} is being deleted", claim.metadata.name)).collect();
+        if !going.is_empty() {
+            let error = failures::joined(going);
+            steps.push(Step::Emit(failures::not_created(view, &name, &error)));
+            self.retry = Some(format!("pod {name}: {error}"));
+            return Ok(steps);
+        }
+        let current = view.current_template.as_ref().zip(view.current());
+        let current = current.filter(|_| is_of_current(&view.set, self.ordinals, ordinal));
+        let (template, revision) = match (current, view.present.revision()) {
+            (Some((template, revision)), _) => (template, revision),
+            (None, Some(present)) => (&view.set.spec.template, present),
+            (None, None) => return Ok(Vec::new()),
+        };
+        let body = bodies::pod(view, ordinal, template, &revision.metadata.name)?;
+        let key = Key::new(set.namespace.clone(), name.clone());
+        let created = format!("Create Pod {name} in StatefulSet {} successful", set.name);
+        steps.push(Step::Write(Write {
+            on_success: Some(event(view, false, "SuccessfulCreate", created)),
+            ..Write::new(&PODS, key, Verb::Create(body))
+        }));
+        let holder = Holder { name: &name, pod: None, ordinal, is_surplus: false };
+        steps.extend(self.rewrites(holder)?.into_iter().map(Step::Write));
+        Ok(steps)
+    }
+
+    /// Makes the claims of a pod that waits for them, and sees to the owners of the others.
+    fn tend(&mut self, pod: &Pod, ordinal: i32) -> Result<Vec<Step>, WireError> {
+        let name = &pod.metadata.name;
+        let mut steps = self.missing_claims(name, ordinal)?;
+        let claims = self.view.templates.iter().filter_map(|template| {
+            self.view.claims.get(&template.claim_name(&self.view.set.metadata.name, ordinal))
+        });
+        if let Some(going) = claims.into_iter().find(|claim| claim.metadata.is_deleting()) {
+            self.retry = Some(format!("pvc {} is being deleted", going.metadata.name));
+            return Ok(steps);
+        }
+        steps.extend(self.see_to_owners(pod, ordinal, false)?.into_iter().map(Step::Write));
+        Ok(steps)
+    }
+
+    /// Creates of the claims that a pod lacks; each is tried.
+    fn missing_claims(&self, pod: &Str, ordinal: i32) -> Result<Vec<Step>, WireError> {
+        let set = &self.view.set.metadata;
+        let mut creates = Vec::new();
+        for template in &self.view.templates {
+            let claim = template.claim_name(&set.name, ordinal);
+            if self.view.claims.contains_key(&claim) {
+                continue;
+            }
+            let body = bodies::claim(self.view, template, ordinal)?;
+            let created = format!("Create Claim {claim} Pod {pod} in StatefulSet {} success", set.name);
+            let key = Key::new(set.namespace.clone(), claim);
+            creates.push(Write {
+                on_success: Some(event(self.view, false, "SuccessfulCreate", created)),
+                ..Write::new(&PERSISTENT_VOLUME_CLAIMS, key, Verb::Create(body))
+            });
+        }
+        Ok(if creates.is_empty() { Vec::new() } else { vec![Step::Each(creates)] })
+    }
+
+    fn see_to_owners(&mut self, pod: &Pod, ordinal: i32, is_surplus: bool) -> Result<Chain, WireError> {
+        self.rewrites(Holder { name: &pod.metadata.name, pod: Some(pod), ordinal, is_surplus })
+    }
+
+    /// Updates of the claims whose owners are to be others. Warns of those that somebody else controls.
+    fn rewrites(&mut self, holder: Holder<'_>) -> Result<Chain, WireError> {
+        let mut chain = Chain::new();
+        for rewrite in owners::rewrites(self.view, holder)? {
+            let claim = &rewrite.write.key.name;
+            if let Some(conflicting) = rewrite.conflicting {
+                self.steps.push(Step::Emit(conflict(self.view, &conflicting)));
+            }
+            let error = format!("could not update claim {claim} for delete policy ownerRefs: {{error}}");
+            chain.push(Write {
+                on_failure: Some(not_updated(self.view, holder.name, &error)),
+                ..rewrite.write
+            });
+        }
+        Ok(chain)
+    }
+
+    /// Brings name, claims and their owners to what they should be, if they are not.
+    fn repair(&mut self, pod: &Pod, ordinal: i32) -> Result<Chain, WireError> {
+        let view = self.view;
+        let name = &pod.metadata.name;
+        let has_name = pod.metadata.labels.get(POD_NAME_LABEL) == Some(name);
+        let has_claims = view.templates.iter().all(|template| {
+            let wanted = template.claim_name(&view.set.metadata.name, ordinal);
+            pod.claims.iter().any(|claim| {
+                claim.volume == template.name
+                    && matches!(&claim.source, PodClaimSource::Named(named) if *named == wanted)
+            })
+        });
+        let mut chain = Chain::new();
+        if !has_claims {
+            let claims = self.missing_claims(name, ordinal)?;
+            chain.extend(claims.iter().flat_map(Step::writes).cloned());
+        }
+        chain.extend(self.see_to_owners(pod, ordinal, false)?);
+        if !has_name || !has_claims {
+            let patch = bodies::repair(view, pod, ordinal, has_claims);
+            chain.push(Write {
+                on_failure: Some(not_updated(view, name, "{error}")),
+                ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
+            });
+        }
+        if let Some(last) = chain.last_mut() {
+            let set = &view.set.metadata.name;
+            let updated = format!("Update Pod {name} in StatefulSet {set} successful");
+            last.on_success = Some(event(view, false, "SuccessfulUpdate", updated));
+        }
+        Ok(chain)
+    }
+}
+
+fn delete(view: &View, pod: &Pod) -> Write {
+    let (set, name) = (&view.set.metadata.name, &pod.metadata.name);
+    let deleted = format!("Delete Pod {name} in StatefulSet {set} successful");
+    let failed = format!("Delete Pod {name} in StatefulSet {set} failed error: {{error}}");
+    Write {
+        tolerate: Tolerate { absent: true, ..Tolerate::default() },
+        on_success: Some(event(view, false, "SuccessfulDelete", deleted)),
+        on_failure: Some(event(view, true, "FailedDelete", failed)),
+        ..Write::new(&PODS, Key::of(&pod.metadata), Verb::delete(pod.metadata.uid.clone()))
+    }
+}
+
+fn not_updated(view: &View, pod: &str, error: &str) -> EventSpec {
+    let set = &view.set.metadata.name;
+    event(view, true, "FailedUpdate", format!("Update Pod {pod} in StatefulSet {set} failed error: {error}"))
+}
+
+/// Spelt as the original spells it.
+fn conflict(view: &View, claim: &str) -> EventSpec {
+    let message = format!(
+        "PersistentVolumeClaim {claim} has a conflicting OwnerReference that acts as a manging controller, the \
+         retention policy is ignored for this claim"
+    );
+    event(view, true, "ConflictingController", message)
+}

@@ -1,0 +1,167 @@
+//! Claims: which are made, waited for, and whose they are.
+
+use std::sync::Arc;
+
+use super::fixtures::*;
+use coxswain_machinery::api::apps::{ClaimRetentionPolicy, StatefulSet};
+use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
+use coxswain_machinery::api::meta::OwnerReference;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::storage::PersistentVolumeClaim;
+use coxswain_machinery::model::owners::controller_reference;
+use coxswain_machinery::model::plan::Verb;
+
+const OK: fn(&mut Pod) = |_| {};
+
+/// A set of so many pods with a claim each, and a retention policy.
+fn claiming(replicas: i32, when_deleted: &str, when_scaled: &str) -> Arc<StatefulSet> {
+    set(|set| {
+        says(set, "web:1", "web:1");
+        set.spec.replicas = Some(replicas);
+        set.spec.volume_claim_templates = vec![claim_template("data")];
+        set.spec.persistent_volume_claim_retention_policy = Some(Box::new(ClaimRetentionPolicy {
+            when_deleted: when_deleted.into(),
+            when_scaled: when_scaled.into(),
+        }));
+    })
+}
+
+fn of_set() -> OwnerReference {
+    controller_reference(&set(|_| {}).metadata, &STATEFUL_SETS)
+}
+
+fn of_pod(ordinal: i32) -> OwnerReference {
+    controller_reference(&pod(ordinal, "web:1", OK).metadata, &PODS)
+}
+
+fn owned(name: &str, owners: &[OwnerReference]) -> Arc<PersistentVolumeClaim> {
+    claim(name, |claim| claim.metadata.owner_references = owners.to_vec())
+}
+
+/// Whose the claims of a pod and of a surplus pod are after a plan; `None` for those that are left alone.
+fn owners_after(policy: (&str, &str), held: &[OwnerReference]) -> [Option<Vec<String>>; 2] {
+    let pods = [pod(0, "web:1", OK), pod(1, "web:1", OK)];
+    let bench = Bench::of(&claiming(1, policy.0, policy.1), &pods)
+        .with_claims(&[owned("data-web-0", held), owned("data-web-1", held)]);
+    let plan = bench.plan();
+    ["data-web-0", "data-web-1"].map(|name| {
+        let write = plan.writes().find(|write| write.key.name == name)?;
+        let Verb::Update(body) = &write.verb else { panic!("an update") };
+        let claim: Arc<PersistentVolumeClaim> = typed((PERSISTENT_VOLUME_CLAIMS.decode)(body).unwrap());
+        assert_eq!(claim.metadata.resource_version, "70");
+        assert!(claim.metadata.owner_references.iter().all(|owner| owner.block_owner_deletion == Some(true)));
+        Some(claim.metadata.owner_references.iter().map(|owner| owner.name.to_string()).collect())
+    })
+}
+
+#[test]
+fn each_policy_has_owners_of_its_own() {
+    let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    for (policy, held, expected) in [
+        (("Retain", "Retain"), vec![], [None, None]),
+        (("Retain", "Retain"), vec![of_set()], [names(&[]), names(&[])]),
+        (("Delete", "Retain"), vec![], [names(&["web"]), names(&["web"])]),
+        (("Delete", "Retain"), vec![of_set()], [None, None]),
+        (("Retain", "Delete"), vec![], [None, names(&["web-1"])]),
+        (("Delete", "Delete"), vec![], [names(&["web"]), names(&["web-1"])]),
+        (("Delete", "Delete"), vec![of_set()], [None, names(&["web-1"])]),
+    ] {
+        assert_eq!(owners_after(policy, &held), expected, "{policy:?} {held:?}");
+    }
+}
+
+#[test]
+fn claims_of_others_are_left_to_them() {
+    let mut another = of_set();
+    another.uid = "another".into();
+    assert_eq!(owners_after(("Delete", "Retain"), &[another]), [None, None]);
+    let stranger =
+        OwnerReference { kind: "Thing".into(), name: "thing".into(), uid: "thing".into(), ..of_set() };
+    assert_eq!(owners_after(("Delete", "Retain"), std::slice::from_ref(&stranger)), [None, None]);
+    let both = [stranger.clone(), OwnerReference { controller: None, ..of_set() }];
+    let thing = Some(vec!["thing".to_owned()]);
+    assert_eq!(owners_after(("Delete", "Retain"), &both), [thing.clone(), thing]);
+    let plain = OwnerReference { controller: None, ..of_set() };
+    let web = Some(vec!["web".to_owned()]);
+    assert_eq!(owners_after(("Delete", "Retain"), &[plain]), [web.clone(), web]);
+}
+
+#[test]
+fn one_that_somebody_else_controls_is_warned_of() {
+    let stranger =
+        OwnerReference { kind: "Thing".into(), name: "thing".into(), uid: "thing".into(), ..of_set() };
+    let held = [stranger, OwnerReference { controller: None, ..of_set() }];
+    let bench = Bench::of(&claiming(1, "Delete", "Retain"), &[pod(0, "web:1", OK)])
+        .with_claims(&[owned("data-web-0", &held)]);
+    let warning = "ConflictingController: PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts \
+                   as a manging controller, the retention policy is ignored for this claim";
+    assert_eq!(bench.acts(), [warning, "update data-web-0"]);
+}
+
+#[test]
+fn missing_claims_come_before_their_pod() {
+    let bench = Bench::of(&claiming(1, "Retain", "Retain"), &[]);
+    assert_eq!(bench.acts(), ["create data-web-0", "create web-0 web:1"]);
+    let plan = bench.plan();
+    let write = plan.writes().next().unwrap();
+    let Verb::Create(body) = &write.verb else { panic!("a create") };
+    let made: Arc<PersistentVolumeClaim> = typed((PERSISTENT_VOLUME_CLAIMS.decode)(body).unwrap());
+    assert_eq!(made.metadata.labels, labels(&[("app", "web"), ("tier", "store")]));
+    assert_eq!(made.metadata.namespace, "default");
+    let event = write.on_success.as_ref().unwrap();
+    assert_eq!(event.message, "Create Claim data-web-0 Pod web-0 in StatefulSet web success");
+}
+
+#[test]
+fn a_pending_pod_gets_its_claims_back() {
+    let bench = Bench::of(&claiming(1, "Delete", "Retain"), &[pod(0, "web:1", pending)]);
+    assert_eq!(bench.acts(), ["create data-web-0"]);
+    let bench = bench.with_claims(&[claim("data-web-0", |_| {})]);
+    assert_eq!(bench.acts(), ["update data-web-0"]);
+    let running = Bench::of(&claiming(1, "Retain", "Retain"), &[pod(0, "web:1", OK)]);
+    assert_eq!(running.acts(), [""; 0], "of a running pod they are not made again");
+}
+
+#[test]
+fn a_claim_that_goes_is_waited_for() {
+    let going = claim("data-web-0", |claim| claim.metadata.deletion_timestamp = ago(1));
+    let bench = Bench::of(&claiming(1, "Retain", "Retain"), &[]).with_claims(&[going]);
+    let plan = bench.plan();
+    let told =
+        "FailedCreate: Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted";
+    assert_eq!(bench.acts(), [told]);
+    assert!(plan.retry.is_some());
+    let stale = owned("data-web-0", &[of_pod(0)]);
+    let bench = Bench::of(&claiming(1, "Retain", "Delete"), &[]).with_claims(&[stale]);
+    assert_eq!(bench.acts(), [""; 0], "one of the previous pod is waited for without a word");
+    assert!(bench.plan().retry.is_none());
+}
+
+#[test]
+fn a_refused_claim_is_told_of_claim_and_pod() {
+    let bench = Bench::of(&claiming(1, "Retain", "Retain"), &[]);
+    let failure = refused(&PERSISTENT_VOLUME_CLAIMS, "create", "data-web-0", "no");
+    let told = lines(&super::plan::plan(&bench.view(std::slice::from_ref(&failure)), now()).0);
+    assert_eq!(
+        told[..2],
+        [
+            "FailedCreate: Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: no",
+            "FailedCreate: Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: no",
+        ]
+    );
+    let pending = Bench::of(&claiming(1, "Retain", "Retain"), &[pod(0, "web:1", pending)]);
+    let told = lines(&super::plan::plan(&pending.view(&[failure]), now()).0);
+    assert_eq!(told.iter().filter(|line| line.starts_with("FailedCreate")).count(), 1, "its pod is there");
+}
+
+#[test]
+fn who_a_pod_is_gets_repaired() {
+    let nameless: fn(&mut Pod) = |pod| {
+        pod.metadata.labels = pod.metadata.labels.without("statefulset.kubernetes.io/pod-name");
+    };
+    let bench = Bench::of(&claiming(2, "Retain", "Retain"), &[pod(0, "web:1", nameless)]);
+    assert_eq!(bench.acts(), ["patch web-0", "create data-web-1", "create web-1 web:1"]);
+    let plan = bench.plan();
+    let event = plan.writes().next().unwrap().on_success.as_ref().unwrap();
+    assert_eq!(event.message, "Update Pod web-0 in StatefulSet web successful");
+}

@@ -1,0 +1,175 @@
+//! Which pods are made, waited for and taken away.
+
+use super::fixtures::*;
+use coxswain_machinery::api::apps::{StatefulSet, StatefulSetOrdinals};
+use coxswain_machinery::api::kinds::PODS;
+use coxswain_machinery::api::pod::Pod;
+
+const OK: State = |_| {};
+
+/// The acts on pods of `web:1` with these ordinals and states.
+fn acts(change: impl FnOnce(&mut StatefulSet), pods: &[(i32, State)]) -> Vec<String> {
+    let pods: Vec<_> = pods.iter().map(|(ordinal, state)| pod(*ordinal, "web:1", state)).collect();
+    let set = set(|set| {
+        says(set, "web:1", "web:1");
+        change(set);
+    });
+    Bench::of(&set, &pods).acts()
+}
+
+fn three(_: &mut StatefulSet) {}
+
+fn one(set: &mut StatefulSet) {
+    set.spec.replicas = Some(1);
+}
+
+#[test]
+fn pods_come_one_after_the_other() {
+    assert_eq!(acts(three, &[]), ["create web-0 web:1"]);
+    assert_eq!(acts(three, &[(0, pending)]), [""; 0]);
+    assert_eq!(acts(three, &[(0, not_ready)]), [""; 0]);
+    assert_eq!(acts(three, &[(0, deleting)]), [""; 0]);
+    assert_eq!(acts(three, &[(0, OK)]), ["create web-1 web:1"]);
+    assert_eq!(acts(three, &[(0, OK), (2, OK)]), ["create web-1 web:1"]);
+    assert_eq!(acts(three, &[(0, OK), (1, not_ready)]), [""; 0]);
+    assert_eq!(acts(three, &[(0, OK), (1, OK), (2, OK)]), [""; 0]);
+}
+
+#[test]
+fn each_waits_until_those_before_it_have_been_ready_for_long_enough() {
+    let slow = |set: &mut StatefulSet| set.spec.min_ready_seconds = 60;
+    let fresh: State = |pod| pod.status.conditions = vec![ready(ago(10))];
+    assert_eq!(acts(slow, &[(0, fresh)]), [""; 0]);
+    assert_eq!(acts(slow, &[(0, OK)]), ["create web-1 web:1"]);
+    let set = set(|set| {
+        says(set, "web:1", "web:1");
+        slow(set);
+    });
+    let plan = Bench::of(&set, &[pod(0, "web:1", fresh)]).plan();
+    assert_eq!(plan.requeue_after, Some(std::time::Duration::from_secs(50)));
+}
+
+#[test]
+fn finished_pods_are_deleted_whatever_came_of_them() {
+    let succeeded: State = |pod| pod.status.phase = "Succeeded".into();
+    let going: State = |pod| {
+        failed(pod);
+        deleting(pod);
+    };
+    assert_eq!(acts(three, &[(0, failed), (1, OK)]), ["delete web-0 web-0-uid"]);
+    assert_eq!(acts(three, &[(0, OK), (1, succeeded)]), ["delete web-1 web-1-uid"]);
+    assert_eq!(acts(three, &[(0, going)]), [""; 0]);
+}
+
+#[test]
+fn surplus_pods_go_from_the_top_when_all_replicas_are_available() {
+    assert_eq!(acts(one, &[(0, OK), (1, OK), (2, OK)]), ["delete web-2 web-2-uid"]);
+    assert_eq!(acts(one, &[(0, not_ready), (1, OK), (2, OK)]), [""; 0]);
+    assert_eq!(acts(one, &[(0, OK), (1, OK), (2, deleting)]), [""; 0]);
+    assert_eq!(acts(one, &[(1, OK), (2, OK)]), ["create web-0 web:1"]);
+}
+
+#[test]
+fn an_unhealthy_surplus_pod_goes_only_if_none_below_it_is_unhealthy() {
+    assert_eq!(acts(one, &[(0, OK), (1, OK), (2, not_ready)]), ["delete web-2 web-2-uid"]);
+    assert_eq!(acts(one, &[(0, OK), (1, not_ready), (2, not_ready)]), [""; 0]);
+    assert_eq!(acts(one, &[(0, OK), (1, deleting), (2, not_ready)]), [""; 0]);
+    assert_eq!(acts(one, &[(0, OK), (1, not_ready), (2, OK)]), ["delete web-2 web-2-uid"]);
+}
+
+#[test]
+fn all_come_and_go_at_once_where_that_is_asked_for() {
+    let parallel = |set: &mut StatefulSet| {
+        set.spec.pod_management_policy = "Parallel".into();
+    };
+    assert_eq!(acts(parallel, &[(1, pending)]), ["create web-0 web:1 | create web-2 web:1"]);
+    assert_eq!(acts(parallel, &[(0, failed), (1, OK), (2, deleting)]), ["delete web-0 web-0-uid"]);
+    let one = |set: &mut StatefulSet| {
+        parallel(set);
+        one(set);
+    };
+    assert_eq!(
+        acts(one, &[(0, not_ready), (1, deleting), (2, not_ready), (3, OK)]),
+        ["delete web-3 web-3-uid | delete web-2 web-2-uid"]
+    );
+    let many = |set: &mut StatefulSet| {
+        parallel(set);
+        set.spec.replicas = Some(2000);
+    };
+    assert_eq!(acts(many, &[])[0].split(" | ").count(), 500, "the rest follows");
+}
+
+#[test]
+fn another_start_condemns_on_both_sides() {
+    let from_two = |set: &mut StatefulSet| {
+        set.spec.ordinals = Some(Box::new(StatefulSetOrdinals { start: 2 }));
+        set.spec.replicas = Some(2);
+    };
+    assert_eq!(acts(from_two, &[(0, OK), (1, OK)]), ["create web-2 web:1"]);
+    assert_eq!(acts(from_two, &[(1, OK), (2, OK), (3, OK), (5, OK)]), ["delete web-5 web-5-uid"]);
+    assert_eq!(acts(from_two, &[(1, OK), (2, OK), (3, OK)]), ["delete web-1 web-1-uid"]);
+}
+
+#[test]
+fn a_set_that_is_being_deleted_deletes_no_pod_and_still_counts() {
+    let going = set(|set| {
+        says(set, "web:1", "web:1");
+        set.metadata.deletion_timestamp = ago(1);
+    });
+    let bench = Bench::of(&going, &[pod(0, "web:1", OK), pod(5, "web:1", OK)]).with_revision("web:3", 0);
+    assert_eq!(bench.lines(), ["status 2/2/2 2 2 web:1 web:1"]);
+}
+
+#[test]
+fn pods_are_adopted_after_a_live_look_and_released_when_they_do_not_match() {
+    let relabelled: State = |pod| pod.metadata.labels = labels(&[("app", "api")]);
+    assert_eq!(
+        acts(three, &[(0, orphaned), (1, relabelled)]),
+        [r#"verify default/web Alive("web-uid")"#, "patch web-1 & patch web-0"]
+    );
+    let stranger: State = |pod| {
+        orphaned(pod);
+        pod.metadata.labels = labels(&[("app", "api")]);
+    };
+    assert_eq!(acts(three, &[(0, stranger)]), ["create web-0 web:1"], "the server refuses it");
+}
+
+#[test]
+fn a_refusal_is_told_and_the_status_is_written_all_the_same() {
+    let set = set(|set| says(set, "web:1", "web:1"));
+    let bench = Bench::of(&set, &[pod(0, "web:1", OK)]);
+    let after = |failure| lines(&super::plan::plan(&bench.view(&[failure]), now()).0);
+    assert_eq!(
+        after(refused(&PODS, "create", "web-1", "no")),
+        [
+            "FailedCreate: Create Pod web-1 in StatefulSet web failed error: no",
+            "status 1/1/1 1 1 web:1 web:1",
+        ]
+    );
+    let mut taken = refused(&PODS, "create", "web-1", "it is there");
+    taken.reason = "AlreadyExists".into();
+    assert_eq!(after(taken), ["status 1/1/1 1 1 web:1 web:1"], "a name that is taken is not told");
+}
+
+#[test]
+fn a_pod_is_its_template_with_a_name_claims_and_an_owner() {
+    let set = set(|set| {
+        says(set, "web:1", "web:1");
+        set.spec.volume_claim_templates = vec![claim_template("data")];
+    });
+    let bench = Bench::of(&set, &[]).with_claims(&[claim("data-web-0", |_| {})]);
+    let plan = bench.plan();
+    let create = plan.writes().find(|write| write.kind == &PODS).unwrap();
+    let coxswain_machinery::model::plan::Verb::Create(body) = &create.verb else { panic!("a create") };
+    let made: std::sync::Arc<Pod> = typed((PODS.decode)(body).unwrap());
+    assert_eq!((made.metadata.name.as_str(), made.metadata.generate_name.as_str()), ("web-0", "web-"));
+    assert_eq!((made.spec.hostname.as_str(), made.spec.subdomain.as_str()), ("web-0", "service"));
+    assert_eq!(made.metadata.owner_references, [owner()]);
+    let label = |name: &str| made.metadata.labels.get(name).cloned().unwrap_or_default();
+    assert_eq!(label("app"), "web");
+    assert_eq!(label("apps.kubernetes.io/pod-index"), "0");
+    assert_eq!(label("statefulset.kubernetes.io/pod-name"), "web-0");
+    assert_eq!(label("controller-revision-hash"), revision_name("web:1").as_str());
+    let claims: Vec<_> = made.claims.iter().map(|claim| claim.claim_name("web-0").to_string()).collect();
+    assert_eq!(claims, ["data-web-0"], "in place of the template's own volume of that name");
+}

@@ -1,0 +1,143 @@
+//! Which revision is the present one, how one is made, and which are kept.
+
+use std::sync::Arc;
+
+use super::super::revisions::Present;
+use super::fixtures::*;
+use super::*;
+use coxswain_machinery::api::AnyObject;
+use coxswain_machinery::executor::{Effect, WriteEffect};
+use coxswain_machinery::framework::{Memory as _, Read};
+use coxswain_machinery::model::plan::Verb;
+use coxswain_machinery::wire::splice::{Edit, edit};
+
+const OK: fn(&mut Pod) = |_| {};
+
+fn bench(image: &str) -> Bench {
+    let set = set(|set| {
+        set.spec.template = template(image);
+        says(set, "web:1", "web:1");
+    });
+    Bench::of(&set, &[pod(0, "web:1", OK), pod(1, "web:1", OK), pod(2, "web:1", OK)])
+}
+
+#[test]
+fn a_new_template_gets_a_revision_of_the_next_number() {
+    let bench = bench("web:2");
+    let plan = bench.plan();
+    assert_eq!(lines(&plan), [format!("create {}", revision_name("web:2"))]);
+    assert!(plan.look_again, "the next look has it");
+    let Verb::Create(body) = &plan.writes().next().unwrap().verb else { panic!("a create") };
+    let made: Arc<ControllerRevision> = typed((CONTROLLER_REVISIONS.decode)(body).unwrap());
+    assert_eq!((made.revision, made.metadata.owner_references.clone()), (2, vec![owner()]));
+    let hash = document("web:2").hash(0);
+    assert_eq!(made.metadata.labels, labels(&[("app", "web"), ("controller.kubernetes.io/hash", &hash)]));
+    assert!(document("web:2").is_in(&made));
+
+    let answer = Effect {
+        kind: &CONTROLLER_REVISIONS,
+        key: Key::new("default", revision_name("web:2")),
+        subresource: "",
+        change: WriteEffect::Stored("9".into()),
+        answer: Some(revision("web:2", 2) as AnyObject),
+    };
+    let view = bench.view_after(&[], Reads::default().after(answer));
+    let plan = plan::plan(&view, now()).0;
+    assert_eq!(lines(&plan), ["delete web-2 web-2-uid", "status 3/3/3 2 0 web:1 web:2"]);
+}
+
+#[test]
+fn going_back_gives_the_old_revision_a_new_number() {
+    let bench = bench("web:1").with_revision("web:2", 2);
+    let patch = format!(
+        r#"patch {} {{"metadata":{{"uid":"web:1-uid","resourceVersion":"100"}},"revision":3}}"#,
+        revision_name("web:1")
+    );
+    assert_eq!(bench.acts(), [patch]);
+}
+
+#[test]
+fn a_name_that_is_taken_is_as_good_as_made_if_the_bytes_are_the_same() {
+    let bench = bench("web:2");
+    let key = Key::new("default", revision_name("web:2"));
+    let met = || {
+        Reads::default().after(Effect {
+            kind: &CONTROLLER_REVISIONS,
+            key: key.clone(),
+            subresource: "",
+            change: WriteEffect::Nothing,
+            answer: None,
+        })
+    };
+    let room = bench.room();
+    let needs = view::observe(&room, &Key::new("default", "web"), &[], &met()).unwrap();
+    assert!(
+        matches!(needs, Observation::Needs(reads) if reads == [Read::Object(&CONTROLLER_REVISIONS, key.clone())])
+    );
+
+    let equal: AnyObject = revision("web:2", 7);
+    let view = bench.view_after(&[], met().with_object(&CONTROLLER_REVISIONS, key.clone(), Ok(Some(equal))));
+    assert!(matches!(view.present, Present::Held(_)));
+
+    let other: AnyObject = revision("web:3", 7);
+    let view = bench.view_after(&[], met().with_object(&CONTROLLER_REVISIONS, key.clone(), Ok(Some(other))));
+    let plan = plan::plan(&view, now()).0;
+    let write = plan.writes().next().unwrap();
+    assert_eq!(write.key.name, format!("web-{}", document("web:2").hash(1)));
+    let Verb::Create(body) = &write.verb else { panic!("a create") };
+    let made: Arc<ControllerRevision> = typed((CONTROLLER_REVISIONS.decode)(body).unwrap());
+    let label = made.metadata.labels.get("controller.kubernetes.io/hash").cloned().unwrap();
+    assert_eq!(label, document("web:2").hash(0).as_str(), "the label stays that of the first name");
+}
+
+#[test]
+fn a_revision_that_means_the_same_rolls_nothing_and_is_read_once() {
+    let mut bench = bench("web:1");
+    let older = br#"{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"web"}},
+        "spec":{"containers":[{"image":"web:1","name":"web","imagePullPolicy":"IfNotPresent","resources":{}}],
+        "volumes":[{"name":"data"},{"name":"own"}]}}}}"#;
+    let bytes = edit(&revision_bytes("web:1", 1), &[Edit::SetBytes(&[2, 1], older.to_vec())]).unwrap();
+    bench.revisions.upsert(&(CONTROLLER_REVISIONS.decode)(&bytes.clone().into()).unwrap());
+    bench.documents = vec![(revision_name("web:1"), bytes)];
+    let view = bench.view(&[]);
+    assert!(matches!(view.present, Present::Held(_)) && view.same.is_some());
+    assert_eq!(bench.acts(), [""; 0]);
+
+    let note = Note { same: view.same.clone(), gauges: None };
+    bench.room().memory.commit(&Key::new("default", "web"), note);
+    bench.documents.clear();
+    assert!(matches!(bench.view(&[]).present, Present::Held(_)), "it is not read again");
+    bench.gates.semantic_revisions = false;
+    assert_eq!(bench.acts(), [format!("create {}", revision_name("web:1"))]);
+}
+
+#[test]
+fn orphans_are_adopted_before_anything_else() {
+    let bench = bench("web:1");
+    let orphan = edit(&revision_bytes("web:1", 1), &[Edit::Clear(&[1, 13])]).unwrap();
+    bench.revisions.upsert(&(CONTROLLER_REVISIONS.decode)(&orphan.into()).unwrap());
+    let expected =
+        [r#"verify default/web Alive("web-uid")"#.to_owned(), format!("patch {}", revision_name("web:1"))];
+    assert_eq!(bench.lines(), expected);
+}
+
+#[test]
+fn history_keeps_what_pods_carry_and_as_many_others_as_are_asked_for() {
+    let limited = |limit: i32| {
+        let set = set(|set| {
+            set.spec.template = template("web:3");
+            set.spec.replicas = Some(1);
+            set.spec.revision_history_limit = Some(limit);
+            says(set, "web:3", "web:3");
+        });
+        Bench::of(&set, &[pod(0, "web:3", OK)]).with_revision("web:2", 2).with_revision("web:3", 3)
+    };
+    let deleted = |image: &str| format!("delete {} {image}-uid", revision_name(image));
+    assert_eq!(limited(2).acts(), [""; 0]);
+    assert_eq!(limited(1).acts(), [deleted("web:1")]);
+    assert_eq!(limited(0).acts(), [deleted("web:1"), deleted("web:2")]);
+    assert_eq!(limited(-1).acts(), [""; 0]);
+    let carried = limited(0);
+    carried.pods.upsert(&(pod(7, "web:1", not_ready) as AnyObject));
+    assert!(!carried.acts().contains(&deleted("web:1")));
+}
