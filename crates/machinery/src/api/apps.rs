@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::core::PodTemplateSpec;
-use super::kind::{AnyObject, ApiVersion, kinds, objects};
+use super::kind::{AnyObject, ApiVersion, decode_kept, kinds, objects};
 use super::meta::{LabelSelector, ObjectMeta};
 use super::storage::PersistentVolumeClaim;
+use crate::model::fitting::NodeConstraints;
 use crate::model::hash;
 use crate::wire::{IntOrString, Keep, Message, Raw, Str, Time, WireError, message};
 
@@ -21,7 +22,7 @@ kinds! {
     /// StatefulSets.
     STATEFUL_SETS = APPS.namespaced::<StatefulSet>("StatefulSet", "statefulsets");
     /// DaemonSets.
-    DAEMON_SETS = APPS.namespaced::<DaemonSet>("DaemonSet", "daemonsets");
+    DAEMON_SETS = APPS.namespaced::<DaemonSet>("DaemonSet", "daemonsets").decoded_by(decode_daemon_set);
     /// ControllerRevisions, without what they are revisions of.
     CONTROLLER_REVISIONS = APPS
         .namespaced::<ControllerRevision>("ControllerRevision", "controllerrevisions")
@@ -38,6 +39,13 @@ objects! {
     DaemonSet + raw;
     ControllerRevision keeps Keep::LABELS;
     RevisionDocument + raw;
+}
+
+/// What its template asks of nodes is read once, not for each node that is looked at.
+fn decode_daemon_set(bytes: &Bytes) -> Result<AnyObject, WireError> {
+    let mut set = decode_kept::<DaemonSet>(bytes)?;
+    set.constraints = NodeConstraints::of_template(&set.spec.template)?;
+    Ok(Arc::new(set))
 }
 
 /// Two revisions of the same are told by 128 bits: their documents are large, and there are ten of each template.
@@ -279,8 +287,8 @@ message! {
         10 => conditions,
     }
 
-    /// A DaemonSet.
-    pub struct DaemonSet + raw = "k8s.io.api.apps.v1.DaemonSet" {
+    /// A DaemonSet, with what its template asks of nodes.
+    pub struct DaemonSet + raw, constraints: NodeConstraints = "k8s.io.api.apps.v1.DaemonSet" {
         /// Metadata.
         1 => metadata: ObjectMeta,
         /// Desired state.

@@ -22,6 +22,7 @@ mod kind;
 pub mod kinds;
 pub mod meta;
 pub mod networking;
+pub mod placement;
 pub mod pod;
 pub mod policy;
 pub mod quota;
@@ -60,6 +61,7 @@ pub fn schema() -> Vec<&'static MessageRow> {
         resource::SCHEMA,
         rbac::SCHEMA,
         policy::SCHEMA,
+        placement::SCHEMA,
         pod::SCHEMA,
         pod::selinux::SCHEMA,
         shape::SCHEMA,

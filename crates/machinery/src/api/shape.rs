@@ -261,7 +261,7 @@ message! {
         2 => requests: Quantities,
     }
 
-    struct ShapedToleration = "k8s.io.api.core.v1.Toleration" {
+    pub(crate) struct ShapedToleration = "k8s.io.api.core.v1.Toleration" {
         1 => key: Str [interned],
         2 => operator: Str [interned],
         3 => value: Str [interned],
