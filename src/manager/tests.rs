@@ -35,6 +35,7 @@ enum Why {
 
 /// The original's as well, seen there only once there is something to count.
 const UNOBSERVED: &[&str] = &[
+    "daemonset_controller_stale_sync_skips_total",
     "endpoint_slice_controller_services_count_by_traffic_distribution",
     "statefulset_controller_statefulset_max_unavailable",
     "statefulset_controller_statefulset_unavailable_replicas",

@@ -14,7 +14,7 @@ pub use check::{RegistryError, validate};
 use crate::api::{garbage_collector, namespace, resourcequota};
 use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
-use crate::workloads::{deployment, replicaset, statefulset};
+use crate::workloads::{daemonset, deployment, replicaset, statefulset};
 use coxswain_machinery::framework::{DefaultState, Descriptor};
 
 /// Every controller, by name. When a room is built, its row here becomes `crate::AREA::NAME::DESCRIPTOR`.
@@ -62,12 +62,7 @@ pub static REGISTRY: &[Descriptor] = &[
         "Fills aggregated ClusterRoles with the rules of those that they select.",
     ),
     not_built("cronjob-controller", &["cronjob"], Some("cronjob-controller"), "Makes Jobs on schedule."),
-    not_built(
-        "daemonset-controller",
-        &["daemonset"],
-        Some("daemon-set-controller"),
-        "Keeps a Pod of each DaemonSet on every Node that should have one.",
-    ),
+    daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,
     Descriptor {
         gates: &["DynamicResourceAllocation", "DRADeviceTaints"],

@@ -78,6 +78,11 @@ async fn stateful_workloads_are_as_under_the_go_manager() {
 }
 
 #[tokio::test]
+async fn daemons_are_as_under_the_go_manager() {
+    play_all(&shards::DAEMONS).await;
+}
+
+#[tokio::test]
 async fn the_network_is_as_under_the_go_manager() {
     play_all(&shards::NETWORK).await;
 }
@@ -249,7 +254,7 @@ async fn create_nodes(cluster: &Cluster) {
         }));
         api.create(&PostParams::default(), &node).await.expect("the node is created");
         let status = json!({ "status": {
-            "allocatable": { "cpu": "64" },
+            "allocatable": { "cpu": "64", "pods": "110" },
             "conditions": [{ "type": "Ready", "status": "True" }],
         } });
         let patched = api.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await;

@@ -79,6 +79,27 @@ impl Names {
         self.makers.sort_by_key(|maker| std::cmp::Reverse(maker.len()));
     }
 
+    /// Takes note of ControllerRevisions: their owners make pods, and their hashes are numbered as those of ReplicaSets, by
+    /// owner and number.
+    pub(super) fn note_revisions(&mut self, revisions: &[Value]) {
+        let mut new: Vec<(&str, i64, &str)> = Vec::new();
+        for revision in revisions {
+            let name = revision["metadata"]["name"].as_str().unwrap_or_default();
+            let Some((owner, hash)) = name.rsplit_once('-') else { continue };
+            if !self.makers.iter().any(|maker| maker == owner) {
+                self.makers.push(owner.to_owned());
+            }
+            new.push((owner, revision["revision"].as_i64().unwrap_or_default(), hash));
+        }
+        new.sort_unstable();
+        for (_, _, hash) in new {
+            if !self.hashes.iter().any(|known| known == hash) {
+                self.hashes.push(hash.to_owned());
+            }
+        }
+        self.makers.sort_by_key(|maker| std::cmp::Reverse(maker.len()));
+    }
+
     /// Takes note of EndpointSlices. Those of a Service are numbered as they come, those that come at once by what
     /// they hold.
     pub(super) fn note_slices(&mut self, slices: &[Value]) {

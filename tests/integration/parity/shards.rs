@@ -22,6 +22,8 @@ pub(super) struct Shard {
 
 pub(super) const WORKLOADS: Shard =
     Shard { folders: &["deployment", "replicaset"], beside: &["serviceaccount"] };
+/// DaemonSets, which would run pods on the nodes that others look at.
+pub(super) const DAEMONS: Shard = Shard { folders: &["daemonset"], beside: &["serviceaccount"] };
 pub(super) const NETWORK: Shard = Shard {
     folders: &["endpoints", "endpointslice", "endpointslice-mirroring", "service-cidr"],
     beside: &["serviceaccount"],
@@ -39,7 +41,7 @@ pub(super) const GARBAGE: Shard = Shard { folders: &["garbage-collector"], besid
 /// Quotas: others write the status of quotas themselves, and count every write.
 pub(super) const QUOTAS: Shard =
     Shard { folders: &["resourcequota"], beside: &["serviceaccount", "root-ca-certificate-publisher"] };
-const ALL: [&Shard; 6] = [&WORKLOADS, &STATEFUL, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS];
+const ALL: [&Shard; 7] = [&WORKLOADS, &STATEFUL, &DAEMONS, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS];
 
 impl Shard {
     /// The flag that says which controllers run.

@@ -47,6 +47,9 @@ pub(super) fn snapshot(names: &mut Names, objects: &[(&str, Vec<Value>)], events
     for (_, sets) in objects.iter().filter(|(kind, _)| *kind == "ReplicaSet") {
         names.note(sets);
     }
+    for (_, revisions) in objects.iter().filter(|(kind, _)| *kind == "ControllerRevision") {
+        names.note_revisions(revisions);
+    }
     for (_, slices) in objects.iter().filter(|(kind, _)| *kind == "EndpointSlice") {
         names.note_slices(slices);
     }

@@ -82,6 +82,12 @@ impl<K: Eq + Hash> KeyBackoffs<K> {
         failed.delay.checked_sub(failed.since(now)).filter(|remaining| !remaining.is_zero())
     }
 
+    /// Until when a key is left alone after its last failure; `None` if it has not failed.
+    pub fn until(&self, key: &K) -> Option<Timestamp> {
+        let failed = self.failed.get(key)?;
+        failed.last.checked_add(failed.delay).ok()
+    }
+
     /// A key is forgotten: it succeeded, or is gone.
     pub fn forget(&mut self, key: &K) {
         self.failed.remove(key);
@@ -166,6 +172,7 @@ mod tests {
         assert_eq!(backoffs.remaining(&"a", at(2)), Some(SECOND));
         assert_eq!(backoffs.remaining(&"a", at(3)), None);
         assert_eq!(backoffs.remaining(&"c", at(0)), None);
+        assert_eq!([backoffs.until(&"a"), backoffs.until(&"c")], [Some(at(3)), None]);
         backoffs.forget(&"a");
         assert_eq!(backoffs.fail("a", at(4)), SECOND);
     }

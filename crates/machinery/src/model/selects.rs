@@ -1,6 +1,6 @@
 //! Objects that select others of their namespace by labels, and how they are found by the labels of one. Pure.
 
-use crate::api::apps::{Deployment, ReplicaSet, StatefulSet};
+use crate::api::apps::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use crate::api::core::Service;
 use crate::api::meta::{LabelSelector, ObjectMeta};
 use crate::api::{IndexKeys, Object};
@@ -39,6 +39,16 @@ impl Selects for Service {
 }
 
 impl Selects for ReplicaSet {
+    fn selects(&self, labels: &Labels) -> bool {
+        matches(&self.spec.selector, labels)
+    }
+
+    fn common(&self) -> Common<'_> {
+        common(&self.spec.selector)
+    }
+}
+
+impl Selects for DaemonSet {
     fn selects(&self, labels: &Labels) -> bool {
         matches(&self.spec.selector, labels)
     }

@@ -138,7 +138,7 @@ concurrent_resourceclaim_syncs: i32 = 50, NotBuilt, "ResourceClaims made or dele
 concurrent_statefulset_syncs: i32 = 5, Built, "StatefulSets reconciled at the same time.";
 
 ["Daemonset-controller"]
-concurrent_daemonset_syncs: i32 = 2, NotBuilt, "DaemonSets reconciled at the same time.";
+concurrent_daemonset_syncs: i32 = 2, Built, "DaemonSets reconciled at the same time.";
 
 ["Endpoints-controller"]
 concurrent_endpoint_syncs: i32 = 5, Built, "Services whose Endpoints are reconciled at the same time.";

@@ -1,0 +1,58 @@
+//! Which DaemonSets a change concerns.
+
+use std::sync::Arc;
+
+use super::view::{Gates, node_of};
+use coxswain_machinery::api::apps::{ControllerRevision, DaemonSet};
+use coxswain_machinery::api::core::Node;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::framework::{KeyMap, Selecting, wake};
+use coxswain_machinery::informer::{Delta, Lister};
+use coxswain_machinery::model::fitting::Fit;
+use coxswain_machinery::model::{Key, pods};
+
+/// A pod concerns the DaemonSet that manages it; one that nobody manages those that select it.
+pub(super) fn of_pods(daemon_sets: Lister<DaemonSet>, selecting: Selecting<DaemonSet>) -> KeyMap {
+    wake::claiming(daemon_sets, selecting, |before: &Pod, now: &Pod| {
+        // That it was bound to the node it was meant for says nothing new.
+        pods::counts_alike(before, now) && node_of(before) == node_of(now)
+    })
+}
+
+/// A revision that appears was made by who is told of it, or says nothing about anybody's pods.
+pub(super) fn of_revisions(daemon_sets: Lister<DaemonSet>, selecting: Selecting<DaemonSet>) -> KeyMap {
+    let claiming = wake::claiming(daemon_sets, selecting, |_: &ControllerRevision, _| false);
+    Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
+        let is_new_and_owned = delta.old.is_none()
+            && delta.new.is_some_and(|new| new.meta().controller().is_some() && !new.meta().is_deleting());
+        if !is_new_and_owned {
+            claiming(delta, add);
+        }
+    })
+}
+
+/// A node concerns those DaemonSets that it fits otherwise than before; a node that is gone nobody, for its pods go, too, and
+/// tell of it.
+pub(super) fn of_nodes(daemon_sets: Lister<DaemonSet>, gates: Gates) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
+        // What is there at the start is told of the DaemonSets, whose keys it would wake.
+        if delta.initial || delta.resync {
+            return;
+        }
+        let (old, Some(new)) = delta.typed::<Node>() else { return };
+        if old.is_some_and(|old| is_same(old, new)) {
+            return;
+        }
+        for daemon_set in daemon_sets.list() {
+            let fit = |node: &Node| gates.fit(&daemon_set, node);
+            if old.map_or(Fit::Excluded, fit) != fit(new) {
+                add(Key::of(&daemon_set.metadata));
+            }
+        }
+    })
+}
+
+/// Whether nothing has changed that DaemonSets ask of nodes: heartbeats cost nothing.
+fn is_same(old: &Node, new: &Node) -> bool {
+    old.metadata.labels == new.metadata.labels && old.spec.taints == new.spec.taints
+}

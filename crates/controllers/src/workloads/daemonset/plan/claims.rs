@@ -1,0 +1,50 @@
+//! Which pods are the DaemonSet's, which it takes over, and which it lets go of.
+
+use super::super::view::View;
+use super::writes;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::model::owners::{Claim, claim};
+use coxswain_machinery::model::{Plan, Step};
+
+/// What becomes of the pods at hand.
+pub(super) struct Claims<'a> {
+    /// Those that are the DaemonSet's, or are about to be.
+    pub(super) kept: Vec<&'a Pod>,
+    /// Those of `kept` that are about to be.
+    adopted: Vec<&'a Pod>,
+    /// Those that are the DaemonSet's and not selected any more.
+    released: Vec<&'a Pod>,
+}
+
+impl<'a> Claims<'a> {
+    pub(super) fn of(view: &'a View) -> Self {
+        let mut claims = Self { kept: Vec::new(), adopted: Vec::new(), released: Vec::new() };
+        for pod in view.pods.iter().map(AsRef::as_ref) {
+            let matches = view.selector.matches(&pod.metadata.labels);
+            match claim(&view.daemon_set.metadata, &pod.metadata, matches) {
+                Claim::Keep => claims.kept.push(pod),
+                Claim::Adopt => {
+                    claims.kept.push(pod);
+                    claims.adopted.push(pod);
+                }
+                Claim::Release => claims.released.push(pod),
+                Claim::Ignore => {}
+            }
+        }
+        claims.kept.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        claims
+    }
+
+    /// Each of them is tried whatever becomes of the others; but as long as one fails nothing is made or deleted.
+    pub(super) fn write(&self, view: &View, plan: &mut Plan) {
+        if !self.adopted.is_empty() {
+            plan.steps.push(writes::owner_is_alive(view));
+        }
+        let released = self.released.iter().map(|pod| writes::release_pod(view, pod));
+        let adopted = self.adopted.iter().map(|pod| writes::adopt_pod(view, pod));
+        let claims: Vec<_> = released.chain(adopted).collect();
+        if !claims.is_empty() {
+            plan.steps.push(Step::Each(claims));
+        }
+    }
+}

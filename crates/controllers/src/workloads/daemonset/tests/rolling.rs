@@ -1,0 +1,215 @@
+//! Which pods give way to the present template.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::super::plan::Bounds;
+use super::fixtures::{
+    ago, daemon_set, deleting, failed, node, now, old, pod, ready, rolls, status, steps, surges, taint,
+    unready, view,
+};
+use coxswain_machinery::api::apps::{DaemonSet, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::wire::IntOrString;
+
+fn old_and_unready(pod: &mut Pod) {
+    old(pod);
+    unready(pod);
+}
+
+fn old_and_failed(pod: &mut Pod) {
+    old(pod);
+    failed(pod);
+}
+
+fn old_and_deleting(pod: &mut Pod) {
+    old(pod);
+    deleting(pod);
+}
+
+fn just_ready(pod: &mut Pod) {
+    pod.status.conditions = vec![ready(ago(5))];
+}
+
+fn percent(text: &str) -> IntOrString {
+    IntOrString::Str(text.into())
+}
+
+#[test]
+fn bounds_are_rounded_up_and_never_both_nothing() {
+    let int = IntOrString::Int;
+    for (unavailable, surge, desired, expected) in [
+        (int(1), int(0), 10, (1, 0)),
+        (percent("10%"), int(0), 11, (2, 0)),
+        (percent("1%"), int(0), 10, (1, 0)),
+        (percent("100%"), int(0), 7, (7, 0)),
+        (int(0), percent("25%"), 10, (0, 3)),
+        (int(0), int(0), 10, (1, 0)),
+        (int(0), int(0), 0, (0, 0)),
+        (int(0), percent("50%"), 0, (0, 0)),
+        (int(0), int(2), 0, (0, 2)),
+        (percent("many"), int(0), 10, (1, 0)),
+    ] {
+        let bounds = RollingUpdateDaemonSet { max_unavailable: Some(unavailable), max_surge: Some(surge) };
+        let strategy = DaemonSetUpdateStrategy {
+            r#type: "RollingUpdate".into(),
+            rolling_update: Some(Box::new(bounds)),
+        };
+        let bounds = Bounds::of(&strategy, desired);
+        assert_eq!((bounds.unavailable, bounds.surge), expected, "{strategy:?} of {desired}");
+    }
+}
+
+/// Four nodes, each with a pod that is as told.
+fn four(change: impl FnOnce(&mut DaemonSet), pods: [&[fn(&mut Pod)]; 4]) -> Vec<String> {
+    let set = daemon_set(change);
+    let names = ["a", "b", "c", "d"];
+    let on = |(name, changes): (&str, &[fn(&mut Pod)])| {
+        let each = changes.iter().enumerate();
+        each.map(|(at, change)| pod(&format!("{name}{at}"), name, change)).collect::<Vec<_>>()
+    };
+    let pods: Vec<Arc<Pod>> = names.into_iter().zip(pods).flat_map(on).collect();
+    steps(&view(&set, &names, &pods))
+}
+
+#[test]
+fn as_many_are_deleted_as_may_be_unavailable() {
+    let none: fn(&mut Pod) = |_| {};
+    assert_eq!(four(|_| {}, [&[old], &[old], &[old], &[old]]), ["delete a0"]);
+    assert_eq!(four(|_| {}, [&[none], &[old], &[old], &[none]]), ["delete b0"]);
+    // One is unavailable already.
+    assert_eq!(four(|_| {}, [&[unready], &[old], &[old], &[old]]), [""; 0]);
+    assert_eq!(four(|_| {}, [&[deleting], &[old], &[old], &[old]]), [""; 0]);
+    let half = |set: &mut DaemonSet| rolls(set, percent("30%"), IntOrString::Int(0));
+    assert_eq!(four(half, [&[old], &[old], &[old], &[old]]), ["delete a0", "delete b0"]);
+    assert_eq!(four(half, [&[old_and_deleting], &[old], &[old], &[old]]), ["delete b0"]);
+    assert_eq!(four(half, [&[none], &[none], &[none], &[none]]), [""; 0]);
+    let on_delete = |set: &mut DaemonSet| set.spec.update_strategy.r#type = "OnDelete".into();
+    assert_eq!(four(on_delete, [&[old], &[old_and_unready], &[old], &[old]]), [""; 0]);
+    let waiting = |set: &mut DaemonSet| set.spec.min_ready_seconds = 10;
+    assert_eq!(four(waiting, [&[just_ready], &[old], &[old], &[old]]), [""; 0]);
+}
+
+#[test]
+fn old_pods_that_are_not_available_wait_for_nothing() {
+    assert_eq!(
+        four(|_| {}, [&[old_and_unready], &[old_and_unready], &[unready], &[old]]),
+        ["delete a0", "delete b0"]
+    );
+    // Nor for the backoff of failed pods.
+    let set = daemon_set(|_| {});
+    let mut view = view(&set, &["a"], &[pod("p", "a", old_and_failed)]);
+    view.backoffs.insert("a".into(), now().checked_add(jiff::SignedDuration::from_secs(60)).unwrap());
+    assert_eq!(steps(&view), ["delete p"]);
+}
+
+#[test]
+fn nothing_is_rolled_while_placing_has_something_to_do() {
+    assert_eq!(four(|_| {}, [&[], &[old_and_unready], &[old], &[old]]), ["create on a"]);
+}
+
+#[test]
+fn pods_of_the_same_generation_are_new() {
+    let set = daemon_set(|set| {
+        set.metadata.annotations =
+            super::fixtures::labels(&[("deprecated.daemonset.template.generation", "7")]);
+    });
+    let by_generation = |pod: &mut Pod| {
+        old(pod);
+        pod.metadata.labels = pod.metadata.labels.with("pod-template-generation", "7");
+    };
+    let same = view(&set, &["a"], &[pod("p", "a", by_generation)]);
+    assert_eq!(steps(&same), [""; 0]);
+    assert_eq!(status(&same).as_deref(), Some("1/1/0 1/1/0 1 @3"));
+}
+
+#[test]
+fn a_node_that_only_keeps_its_pod_is_rolled_too() {
+    let plan = |unavailable: IntOrString, nodes: &[&str]| {
+        let set = daemon_set(|set| rolls(set, unavailable, IntOrString::Int(0)));
+        let mut pods: Vec<_> = nodes.iter().map(|name| pod("q", name, |_| {})).collect();
+        pods.push(pod("p", "a", old));
+        let mut view = view(&set, nodes, &pods);
+        view.nodes.push(node("a", |node| taint(node, "NoSchedule")));
+        steps(&view)
+    };
+    assert_eq!(plan(IntOrString::Int(1), &["b"]), ["delete p"]);
+    assert_eq!(plan(IntOrString::Int(1), &[]), ["delete p"]);
+    assert_eq!(plan(percent("50%"), &["b"]), ["delete p"]);
+    assert_eq!(plan(percent("50%"), &[]), [""; 0], "half of no nodes is none");
+}
+
+#[test]
+fn with_surge_the_new_pod_comes_first() {
+    let none: fn(&mut Pod) = |_| {};
+    assert_eq!(four(surges, [&[old], &[old], &[old], &[old]]), ["create on a"]);
+    assert_eq!(four(surges, [&[none], &[old], &[old], &[none]]), ["create on b"]);
+    assert_eq!(four(surges, [&[old, unready], &[old], &[old], &[old]]), [""; 0], "one surges already");
+    assert_eq!(four(surges, [&[old, none], &[old], &[old], &[old]]), ["delete a0"]);
+    assert_eq!(
+        four(surges, [&[old_and_unready], &[old_and_unready], &[old], &[old]]),
+        ["create on a", "create on b", "create on c"],
+        "those that are not available are beyond any limit"
+    );
+    let half = |set: &mut DaemonSet| rolls(set, IntOrString::Int(0), percent("50%"));
+    assert_eq!(four(half, [&[old], &[old], &[old], &[old]]), ["create on a", "create on b"]);
+    assert_eq!(four(half, [&[old, unready], &[old], &[old], &[old]]), ["create on b"]);
+}
+
+#[test]
+fn with_surge_an_old_pod_leaves_a_node_that_only_keeps_it_as_others_become_available() {
+    let set = daemon_set(surges);
+    let plan = |other: fn(&mut Pod), here: fn(&mut Pod)| {
+        let mut view = view(&set, &["b"], &[pod("p", "a", here), pod("q", "b", other)]);
+        view.nodes.push(node("a", |node| taint(node, "NoSchedule")));
+        steps(&view)
+    };
+    assert_eq!(plan(|_| {}, old), ["delete p"]);
+    assert_eq!(plan(unready, old), [""; 0]);
+    assert_eq!(plan(unready, old_and_unready), ["delete p"]);
+}
+
+#[test]
+fn what_is_left_on_a_node_that_is_gone_is_left_to_others() {
+    let set = daemon_set(surges);
+    assert_eq!(steps(&view(&set, &[], &[pod("p", "gone", old)])), [""; 0]);
+    assert_eq!(steps(&view(&set, &["a"], &[pod("p", "gone", old), pod("q", "a", old)])), ["create on a"]);
+}
+
+proptest! {
+    /// One step of a roll-out leaves as many nodes with an available pod as it must, whatever the pods are.
+    #[test]
+    fn a_step_keeps_its_bounds(
+        kinds in prop::collection::vec(0..7_usize, 1..12),
+        most in 1..4_i32,
+        surge: bool,
+    ) {
+        let set = daemon_set(|set| {
+            let (unavailable, surge) = if surge { (0, most) } else { (most, 0) };
+            rolls(set, IntOrString::Int(unavailable), IntOrString::Int(surge));
+        });
+        let changes: [fn(&mut Pod); 7] =
+            [|_| {}, old, unready, old_and_unready, old_and_deleting, deleting, old_and_failed];
+        let names: Vec<String> = (0..kinds.len()).map(|at| format!("n{at}")).collect();
+        let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+        let pods: Vec<_> = kinds
+            .iter()
+            .zip(&nodes)
+            .map(|(kind, name)| pod(&format!("p-{name}"), name, changes[*kind]))
+            .collect();
+        let lines = steps(&view(&set, &nodes, &pods));
+        let available = |kind: usize| kind < 2;
+        let lost = kinds.iter().zip(&names).filter(|(kind, name)| {
+            available(**kind) && lines.contains(&format!("delete p-{name}"))
+        });
+        let lost = lost.count();
+        let unavailable = kinds.iter().filter(|kind| !available(**kind)).count();
+        if surge {
+            prop_assert_eq!(lost, 0);
+        } else {
+            prop_assert!(lost == 0 || unavailable + lost <= most as usize, "{:?}", lines);
+        }
+        prop_assert!(!lines.iter().zip(&kinds).any(|(line, _)| line.starts_with("create") && !surge));
+    }
+}
