@@ -19,6 +19,7 @@ mod admin;
 mod cli;
 mod clients;
 mod credentials;
+mod daemonsets;
 mod deployments;
 mod endpointslices;
 mod example;

@@ -1,6 +1,7 @@
 //! The scenarios: what each needs, what it does, and when it is done.
 
 mod churn;
+mod daemonsets;
 mod failover;
 mod garbage;
 mod idle;
@@ -131,6 +132,7 @@ pub(crate) fn all(bench: &Bench) -> Vec<Box<dyn Scenario>> {
     all.push(Box::new(rollouts::Rollouts::of(bench, Qps::Unlimited)));
     all.push(Box::new(jobs::Jobs::of(bench)));
     all.push(Box::new(statefulsets::StatefulSets::of(bench)));
+    all.push(Box::new(daemonsets::DaemonSets::of(bench)));
     all.extend(churn::all(bench).into_iter().map(|churn| Box::new(churn) as _));
     all.push(Box::new(namespaces::Namespaces::of(bench)));
     all.push(Box::new(garbage::Garbage::of(bench)));
