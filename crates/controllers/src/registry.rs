@@ -14,7 +14,7 @@ pub use check::{RegistryError, validate};
 use crate::api::{garbage_collector, namespace, resourcequota};
 use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
-use crate::workloads::{daemonset, deployment, replicaset, statefulset};
+use crate::workloads::{daemonset, deployment, replicaset, replicationcontroller, statefulset};
 use coxswain_machinery::framework::{DefaultState, Descriptor};
 
 /// Every controller, by name. When a room is built, its row here becomes `crate::AREA::NAME::DESCRIPTOR`.
@@ -188,12 +188,7 @@ pub static REGISTRY: &[Descriptor] = &[
         )
     },
     replicaset::DESCRIPTOR,
-    not_built(
-        "replicationcontroller-controller",
-        &["replicationcontroller"],
-        Some("replication-controller"),
-        "Keeps as many Pods of each ReplicationController as it asks for.",
-    ),
+    replicationcontroller::DESCRIPTOR,
     Descriptor {
         gates: &["DynamicResourceAllocation"],
         ..not_built(

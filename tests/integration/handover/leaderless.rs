@@ -48,7 +48,7 @@ impl<'a> Leaderless<'a> {
         for (owner, dependents) in [("waits", 2), ("orphans", 2), ("goes", 2)] {
             this.owner_of(owner, dependents);
         }
-        this.has_pods(6).await;
+        this.has_pods(7).await;
         this
     }
 
@@ -87,6 +87,7 @@ impl<'a> Leaderless<'a> {
         let address = r#"[{ "op": "replace", "path": "/subsets/0/addresses/0/ip", "value": "192.0.2.7" }]"#;
         for args in [
             &["scale", "deployment", "scaled", "--replicas=5"][..],
+            &["scale", "replicationcontroller", "controlled", "--replicas=2"],
             &["set", "image", "deployment/rolled", "c=nginx:2"],
             &["delete", "pod", &robbed, "--force", "--grace-period=0"],
             &["delete", "configmap", "waits", "--cascade=foreground", "--wait=false"],
@@ -110,7 +111,7 @@ impl<'a> Leaderless<'a> {
     /// Waits until a manager is done with that.
     pub(super) async fn is_settled(&self, manager: &Manager<'_>) {
         let activity = Activity::follow(self.plane, manager).await;
-        self.has_pods(8).await;
+        self.has_pods(10).await;
         let ending = format!("{}-ending", self.name);
         let left = || async {
             let gone = ["namespace", "servicecidr"]

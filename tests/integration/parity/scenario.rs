@@ -24,6 +24,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("Pod", "", "v1"),
     ("PersistentVolumeClaim", "", "v1"),
     ("ReplicaSet", "apps", "v1"),
+    ("ReplicationController", "", "v1"),
     ("ResourceClaim", "resource.k8s.io", "v1"),
     ("ResourceQuota", "", "v1"),
     ("Secret", "", "v1"),

@@ -21,7 +21,7 @@ pub(super) struct Shard {
 }
 
 pub(super) const WORKLOADS: Shard =
-    Shard { folders: &["deployment", "replicaset"], beside: &["serviceaccount"] };
+    Shard { folders: &["deployment", "replicaset", "replicationcontroller"], beside: &["serviceaccount"] };
 /// DaemonSets, which would run pods on the nodes that others look at.
 pub(super) const DAEMONS: Shard = Shard { folders: &["daemonset"], beside: &["serviceaccount"] };
 pub(super) const NETWORK: Shard = Shard {

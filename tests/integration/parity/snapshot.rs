@@ -44,7 +44,8 @@ const COMBINED: &str = "(combined from similar events): ";
 
 /// The normal form of a namespace.
 pub(super) fn snapshot(names: &mut Names, objects: &[(&str, Vec<Value>)], events: &[Value]) -> Value {
-    for (_, sets) in objects.iter().filter(|(kind, _)| *kind == "ReplicaSet") {
+    let is_set = |kind: &str| matches!(kind, "ReplicaSet" | "ReplicationController");
+    for (_, sets) in objects.iter().filter(|(kind, _)| is_set(kind)) {
         names.note(sets);
     }
     for (_, revisions) in objects.iter().filter(|(kind, _)| *kind == "ControllerRevision") {

@@ -3,4 +3,5 @@
 pub mod daemonset;
 pub mod deployment;
 pub mod replicaset;
+pub mod replicationcontroller;
 pub mod statefulset;

@@ -1,7 +1,7 @@
 //! Objects that select others of their namespace by labels, and how they are found by the labels of one. Pure.
 
 use crate::api::apps::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use crate::api::core::Service;
+use crate::api::core::{ReplicationController, Service};
 use crate::api::meta::{LabelSelector, ObjectMeta};
 use crate::api::{IndexKeys, Object};
 use crate::wire::{Labels, Str};
@@ -55,6 +55,16 @@ impl Selects for DaemonSet {
 
     fn common(&self) -> Common<'_> {
         common(&self.spec.selector)
+    }
+}
+
+impl Selects for ReplicationController {
+    fn selects(&self, labels: &Labels) -> bool {
+        has_all(&self.spec.selector, labels)
+    }
+
+    fn common(&self) -> Common<'_> {
+        last(&self.spec.selector).unwrap_or(Common::Nothing)
     }
 }
 

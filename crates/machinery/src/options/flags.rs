@@ -215,7 +215,7 @@ terminated_pod_gc_threshold: i32 = 12_500, NotBuilt, "Finished Pods that may be 
 concurrent_replicaset_syncs: i32 = 5, Built, "ReplicaSets reconciled at the same time.";
 
 ["Replicationcontroller-controller"]
-concurrent_rc_syncs: i32 = 5, NotBuilt, "ReplicationControllers reconciled at the same time.";
+concurrent_rc_syncs: i32 = 5, Built, "ReplicationControllers reconciled at the same time.";
 
 ["Resourcequota-controller"]
 concurrent_resource_quota_syncs: i32 = 5, Built, "ResourceQuotas reconciled at the same time.";

@@ -7,34 +7,43 @@ use super::plan;
 use super::view::View;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
-use coxswain_machinery::framework::{Meter, Outcome, ReconcileEnd, RoomMetrics};
+use coxswain_machinery::framework::{BuildError, Meter, Outcome, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::model::plan::{Step, Verb};
 use coxswain_machinery::model::{Key, Plan};
 
 /// The metrics.
 #[derive(Clone, Debug)]
-pub(super) struct Metrics {
+pub(in crate::workloads) struct Metrics {
     age_ratio: Histogram,
-    stale: IntCounterVec,
+    stale: Option<IntCounterVec>,
 }
 
 impl Metrics {
-    /// The metrics, registered.
-    pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
-        Ok(Self {
-            age_ratio: metrics.histogram(
-                "replicaset_controller_sorting_deletion_age_ratio",
-                "How many times as old as the youngest ready pod a ready pod is that is chosen to be deleted, in whole \
-                 multiples.",
-                vec![0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
-            )?,
-            stale: metrics.counters(
-                "replicaset_controller_stale_sync_skips_total",
-                "Reconciles put off because the cache of this resource had not seen the last writes.",
-                &["group", "resource"],
-            )?,
-        })
+    /// The metrics that all kinds of set share, registered.
+    pub(in crate::workloads) fn register(metrics: &RoomMetrics) -> Result<Self, BuildError> {
+        let age_ratio = metrics.histogram(
+            "replicaset_controller_sorting_deletion_age_ratio",
+            "How many times as old as the youngest ready pod a ready pod is that is chosen to be deleted, in whole \
+             multiples.",
+            vec![0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
+        );
+        Ok(Self { age_ratio: age_ratio.map_err(invalid)?, stale: None })
     }
+
+    /// With those that ReplicaSets have alone.
+    pub(super) fn with_stale(self, metrics: &RoomMetrics) -> Result<Self, BuildError> {
+        let stale = metrics.counters(
+            "replicaset_controller_stale_sync_skips_total",
+            "Reconciles put off because the cache of this resource had not seen the last writes.",
+            &["group", "resource"],
+        );
+        Ok(Self { stale: Some(stale.map_err(invalid)?), ..self })
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is given by value")]
+fn invalid(error: prometheus::Error) -> BuildError {
+    BuildError::Invalid(error.to_string())
 }
 
 /// As how many times as old as the youngest ready pod each ready pod is that a plan deletes.
@@ -49,8 +58,8 @@ impl Meter<AgeRatios> for Metrics {
     }
 
     fn ended(&self, _: &Key, ended: ReconcileEnd<'_>) {
-        if let Outcome::Waiting(kind) = ended.outcome {
-            self.stale.with_label_values(&[kind.group, kind.resource]).inc();
+        if let (Some(stale), Outcome::Waiting(kind)) = (&self.stale, ended.outcome) {
+            stale.with_label_values(&[kind.group, kind.resource]).inc();
         }
     }
 }

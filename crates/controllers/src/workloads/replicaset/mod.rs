@@ -1,4 +1,5 @@
-//! ReplicaSets: as many pods of one template as the ReplicaSet asks for, no more and no fewer.
+//! ReplicaSets: as many pods of one template as the ReplicaSet asks for, no more and no fewer. The same room keeps the pods
+//! of ReplicationControllers ([`super::replicationcontroller`]), which it sees as ReplicaSets ([`PodSet`]).
 //!
 //! The room observes a ReplicaSet with the pods that it manages or could adopt ([`view`]), and decides on adoption and
 //! release, on the pods to create or delete, and on the status ([`plan`], [`status`]). Which keys a change concerns:
@@ -40,7 +41,9 @@ use coxswain_machinery::framework::{
     ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
 };
 use coxswain_machinery::informer::{Indexed, Lister};
+use coxswain_machinery::model::selects::Selects;
 use coxswain_machinery::model::{Failure, Key, Plan, pods};
+use coxswain_machinery::wire::WireError;
 
 mod metrics;
 mod plan;
@@ -49,11 +52,10 @@ mod status;
 mod tests;
 mod view;
 
-use metrics::{AgeRatios, Metrics};
-use view::{Gates, View};
-
-/// What this room keeps at its number of pods.
-const KIND: &Kind = &REPLICA_SETS;
+use metrics::AgeRatios;
+pub(super) use metrics::Metrics;
+pub(super) use view::Gates;
+use view::View;
 
 /// For how long a ReplicaSet waits for its pods to be seen where `StaleControllerConsistencyReplicaSet` is off, as in the
 /// original.
@@ -83,49 +85,71 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    let replica_sets = build.watch::<ReplicaSet>(&REPLICA_SETS);
-    let pods = build.watch::<Pod>(&PODS);
-    let wake_ups = vec![
-        replica_sets.wakes(wake::own()),
-        pods.wakes(pod_keys(replica_sets.lister(), replica_sets.selecting())),
-    ];
     let gates = Gates {
         deletion_cost: (build.gate)("PodDeletionCost"),
         terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas"),
     };
     let waits_without_end = (build.gate)("StaleControllerConsistencyReplicaSet");
-    let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let settings = LoopSettings {
+        longest_wait: (!waits_without_end).then_some(LONGEST_WAIT),
+        ..LoopSettings::with_workers(build.config.flags.concurrent_replicaset_syncs)
+    };
+    let metrics = Metrics::register(build.metrics)?.with_stale(build.metrics)?;
+    Ok(keep::<ReplicaSet>(build, "replicaset", settings, gates, metrics))
+}
+
+/// What asks for pods as a ReplicaSet does.
+pub(super) trait PodSet: Selects {
+    /// What it is.
+    const KIND: &'static Kind;
+    /// Whether those that have the same controller think of each other's pods when they choose which to delete.
+    const HAS_SIBLINGS: bool;
+
+    /// The ReplicaSet that asks for the same, with all bytes of this object; an error if its template can't be read.
+    fn as_replica_set(self: Arc<Self>) -> Result<Arc<ReplicaSet>, WireError>;
+}
+
+impl PodSet for ReplicaSet {
+    const KIND: &'static Kind = &REPLICA_SETS;
+    const HAS_SIBLINGS: bool = true;
+
+    fn as_replica_set(self: Arc<Self>) -> Result<Arc<ReplicaSet>, WireError> {
+        Ok(self)
+    }
+}
+
+/// A loop that keeps the pods of all sets of one kind.
+pub(super) fn keep<S: PodSet>(
+    build: &Build<'_>,
+    queue: &'static str,
+    settings: LoopSettings,
+    gates: Gates,
+    metrics: Metrics,
+) -> Built {
+    let sets = build.watch::<S>(S::KIND);
+    let pods = build.watch::<Pod>(&PODS);
+    let wake_ups = vec![sets.wakes(wake::own()), pods.wakes(pod_keys::<S>(sets.lister(), sets.selecting()))];
     let room = Controller {
-        replica_sets: replica_sets.lister(),
-        siblings: replica_sets.index(&BY_CONTROLLER),
+        sets: sets.lister(),
+        siblings: S::HAS_SIBLINGS.then(|| sets.index(&BY_CONTROLLER)),
         pods: pods.index(&BY_CONTROLLER),
         gates,
     };
-    Ok(Built {
-        loops: vec![Loop {
-            queue: "replicaset",
-            kind: Some(&REPLICA_SETS),
-            settings: LoopSettings {
-                longest_wait: (!waits_without_end).then_some(LONGEST_WAIT),
-                ..LoopSettings::with_workers(build.config.flags.concurrent_replicaset_syncs)
-            },
-            wake_ups,
-            reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics)),
-        }],
-    })
+    let reconcile = Arc::new(RoomAdapter::new(room).counted_by(metrics));
+    Built { loops: vec![Loop { queue, kind: Some(S::KIND), settings, wake_ups, reconcile }] }
 }
 
 /// The room: what it reads, and what is switched on.
-struct Controller {
-    replica_sets: Lister<ReplicaSet>,
-    /// ReplicaSets by their controller.
-    siblings: Indexed<ReplicaSet>,
+pub(super) struct Controller<S> {
+    pub(super) sets: Lister<S>,
+    /// Sets by their controller, if they think of each other.
+    pub(super) siblings: Option<Indexed<S>>,
     /// Pods by their controller.
-    pods: Indexed<Pod>,
-    gates: Gates,
+    pub(super) pods: Indexed<Pod>,
+    pub(super) gates: Gates,
 }
 
-impl Room<AgeRatios> for Controller {
+impl<S: PodSet> Room<AgeRatios> for Controller<S> {
     const HEEDS_FAILURES: bool = true;
     type View = View;
 
@@ -141,7 +165,7 @@ impl Room<AgeRatios> for Controller {
     }
 }
 
-/// A pod concerns the ReplicaSet that manages it; one that nobody manages those that select it.
-fn pod_keys(replica_sets: Lister<ReplicaSet>, selecting: Selecting<ReplicaSet>) -> KeyMap {
-    wake::claiming(replica_sets, selecting, pods::counts_alike)
+/// A pod concerns the set that manages it; one that nobody manages those that select it.
+fn pod_keys<S: PodSet>(sets: Lister<S>, selecting: Selecting<S>) -> KeyMap {
+    wake::claiming(sets, selecting, pods::counts_alike)
 }

@@ -13,7 +13,6 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::KIND;
 use super::status::{self, Scaling};
 use super::view::View;
 use coxswain_machinery::api::kinds::PODS;
@@ -117,7 +116,7 @@ impl<'a> Claims<'a> {
         let owner = &view.replica_set.metadata;
         if !self.adopted.is_empty() {
             plan.steps.push(Step::Verify(Verify {
-                kind: KIND,
+                kind: view.kind,
                 key: Key::of(owner),
                 expect: Expect::Alive(owner.uid.clone()),
             }));
@@ -132,7 +131,7 @@ impl<'a> Claims<'a> {
 
 /// Nothing is tolerated here: a pod that is gone or taken would be counted, so the plan has to be made again.
 fn adopt(view: &View, pod: &Pod) -> Write {
-    let patch = owners::adoption(&view.replica_set.metadata, KIND, &pod.metadata);
+    let patch = owners::adoption(&view.replica_set.metadata, view.kind, &pod.metadata);
     Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
 }
 
@@ -165,7 +164,7 @@ fn create(view: &View, count: usize) -> Result<Step, WireError> {
         &view.replica_set.spec.template,
         &owner.namespace,
         &pods::generate_name(&owner.name),
-        &controller_reference(owner, KIND),
+        &controller_reference(owner, view.kind),
     )?;
     let write = Write {
         // Whatever is made there goes with the namespace.
@@ -189,7 +188,7 @@ fn delete(view: &View, pod: &Pod) -> Write {
 }
 
 fn event(view: &View, warning: bool, reason: &'static str, message: String) -> EventSpec {
-    let regarding = Regarding::of(KIND, &view.replica_set.metadata);
+    let regarding = Regarding::of(view.kind, &view.replica_set.metadata);
     EventSpec { regarding, warning, reason, message }
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::KIND;
 use super::view::View;
 use coxswain_machinery::api::apps::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use coxswain_machinery::api::pod::Pod;
@@ -135,7 +134,7 @@ pub(super) fn write(view: &View, status: &Desired) -> Result<Option<Write>, Wire
     let verb = Verb::Update(spliced(replica_set, status)?);
     Ok(Some(Write {
         tolerate: Tolerate { absent: true, ..Tolerate::default() },
-        ..Write::new(KIND, Key::of(&replica_set.metadata), verb).on("status")
+        ..Write::new(view.kind, Key::of(&replica_set.metadata), verb).on("status")
     }))
 }
 
@@ -149,11 +148,13 @@ fn spliced(replica_set: &ReplicaSet, status: &Desired) -> Result<Bytes, WireErro
         number(path!(ReplicaSetStatus, observedGeneration), replica_set.metadata.generation),
         number(path!(ReplicaSetStatus, readyReplicas), status.ready.into()),
         number(path!(ReplicaSetStatus, availableReplicas), status.available.into()),
-        match status.terminating {
-            Some(count) => number(terminating, count.into()),
-            None => Edit::Clear(terminating),
-        },
     ];
+    match status.terminating {
+        Some(count) => edits.push(number(terminating, count.into())),
+        // A kind that has no such field may have another one of its number one day.
+        None if replica_set.status.terminating_replicas.is_none() => {}
+        None => edits.push(Edit::Clear(terminating)),
+    }
     if let FailureCondition::Added(condition) = &status.failure {
         edits.push(Edit::Push(path!(ReplicaSetStatus, conditions), condition.to_bytes()));
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Controller;
+use super::{Controller, PodSet};
+use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::apps::ReplicaSet;
 use coxswain_machinery::api::indexes::orphan_key;
 use coxswain_machinery::api::pod::Pod;
@@ -13,16 +14,18 @@ use coxswain_machinery::wire::Labels;
 
 /// Feature gates that matter here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gates {
+pub(in crate::workloads) struct Gates {
     /// `PodDeletionCost`
-    pub(super) deletion_cost: bool,
+    pub(in crate::workloads) deletion_cost: bool,
     /// `DeploymentReplicaSetTerminatingReplicas`
-    pub(super) terminating_replicas: bool,
+    pub(in crate::workloads) terminating_replicas: bool,
 }
 
-/// A ReplicaSet and the pods that concern it.
+/// A ReplicaSet, or what is seen as one, and the pods that concern it.
 #[derive(Clone, Debug)]
 pub(super) struct View {
+    /// What it is.
+    pub(super) kind: &'static Kind,
     pub(super) replica_set: Arc<ReplicaSet>,
     /// Its selector; never the one that selects everything.
     pub(super) selector: Selector,
@@ -31,7 +34,7 @@ pub(super) struct View {
     /// The pods that it manages, and those of its namespace that nobody manages, in no order.
     pub(super) pods: Vec<Arc<Pod>>,
     /// The pods of all ReplicaSets that have the same controller as this one, and those that count for this one.
-    /// Only read when there may be pods to delete, and empty for a ReplicaSet without a controller.
+    /// Only read when there may be pods to delete, and empty for one without a controller or of a kind that has no siblings.
     pub(super) related: Vec<Arc<Pod>>,
     /// What the first pass's plan met; empty on the first pass.
     pub(super) failures: Vec<Failure>,
@@ -49,15 +52,16 @@ fn desired(replica_set: &ReplicaSet) -> usize {
     usize::try_from(replica_set.spec.replicas.unwrap_or(1)).unwrap_or(0)
 }
 
-pub(super) fn observe(
-    room: &Controller,
+pub(super) fn observe<S: PodSet>(
+    room: &Controller<S>,
     key: &Key,
     failures: &[Failure],
 ) -> Result<Option<View>, ObserveError> {
-    let Some(replica_set) = room.replica_sets.get(key) else {
+    let Some(set) = room.sets.get(key) else {
         return Ok(None);
     };
-    let unusable = |what: String| ObserveError::Terminal(format!("ReplicaSet {key}: {what}"));
+    let unusable = |what: String| ObserveError::Terminal(format!("{} {key}: {what}", S::KIND.kind));
+    let replica_set = set.as_replica_set().map_err(|error| unusable(format!("template: {error}")))?;
     let selector =
         Selector::compile(&replica_set.spec.selector).map_err(|error| unusable(error.to_string()))?;
     if selector.is_empty() {
@@ -69,6 +73,7 @@ pub(super) fn observe(
     pods.extend(room.pods.filed(&orphan_key(&key.namespace)));
     let related = related(room, &replica_set, &selector, &pods);
     Ok(Some(View {
+        kind: S::KIND,
         replica_set,
         selector,
         template_labels: template.labels,
@@ -79,21 +84,22 @@ pub(super) fn observe(
     }))
 }
 
-fn related(
-    room: &Controller,
+fn related<S: PodSet>(
+    room: &Controller<S>,
     replica_set: &ReplicaSet,
     selector: &Selector,
     pods: &[Arc<Pod>],
 ) -> Vec<Arc<Pod>> {
-    let Some(owner) = replica_set.metadata.controller() else {
+    let (Some(siblings), Some(owner)) = (&room.siblings, replica_set.metadata.controller()) else {
         return Vec::new();
     };
     let may_count = |pod: &&Arc<Pod>| pods::is_active(pod) && selector.matches(&pod.metadata.labels);
     if pods.iter().filter(may_count).count() <= desired(replica_set) {
         return Vec::new();
     }
-    let siblings = room.siblings.filed(&owner.uid.to_str());
-    let others = siblings.iter().filter(|sibling| sibling.metadata.uid != replica_set.metadata.uid);
-    let theirs = others.flat_map(|other| room.pods.filed(&other.metadata.uid.to_str()));
+    let siblings = siblings.filed(&owner.uid.to_str());
+    let others =
+        siblings.iter().map(|sibling| &sibling.meta().uid).filter(|uid| **uid != replica_set.metadata.uid);
+    let theirs = others.flat_map(|other| room.pods.filed(&other.to_str()));
     theirs.chain(pods.iter().filter(may_count).cloned()).collect()
 }

@@ -85,7 +85,7 @@ impl Cluster {
         });
         let bench = Bench::of(&set, &[]);
         let queued = Arc::new(AtomicBool::new(false));
-        let replica_sets = Lister::new(Arc::clone(&bench.replica_sets));
+        let replica_sets = Lister::<ReplicaSet>::new(Arc::clone(&bench.replica_sets));
         for (store, keys) in [
             (&bench.replica_sets, coxswain_machinery::framework::wake::own()),
             (&bench.pods, pod_keys(replica_sets, Selecting::new(&bench.replica_sets))),

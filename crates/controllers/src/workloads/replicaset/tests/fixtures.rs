@@ -157,10 +157,10 @@ impl Bench {
         if is_pod { self.pods.upsert(&object) } else { self.replica_sets.upsert(&object) }
     }
 
-    pub(super) fn room(&self) -> Controller {
+    pub(super) fn room(&self) -> Controller<ReplicaSet> {
         Controller {
-            replica_sets: Lister::new(Arc::clone(&self.replica_sets)),
-            siblings: Indexed::new(&self.replica_sets, &BY_CONTROLLER),
+            sets: Lister::new(Arc::clone(&self.replica_sets)),
+            siblings: Some(Indexed::new(&self.replica_sets, &BY_CONTROLLER)),
             pods: Indexed::new(&self.pods, &BY_CONTROLLER),
             gates: self.gates,
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::fixtures::{Bench, deleting, labels, orphaned, owner, pod, replica_set};
 use coxswain_machinery::api::AnyObject;
+use coxswain_machinery::api::apps::ReplicaSet;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::Selecting;
 use coxswain_machinery::informer::{Delta, Lister};
@@ -21,8 +22,10 @@ fn told(
 ) -> Vec<String> {
     let (old, new) = (old.map(|pod| pod as AnyObject), new.map(|pod| pod as AnyObject));
     let mut keys = Vec::new();
-    let map =
-        super::pod_keys(Lister::new(Arc::clone(&bench.replica_sets)), Selecting::new(&bench.replica_sets));
+    let map = super::pod_keys::<ReplicaSet>(
+        Lister::new(Arc::clone(&bench.replica_sets)),
+        Selecting::new(&bench.replica_sets),
+    );
     map(Delta { old: old.as_ref(), new: new.as_ref(), initial, resync }, &mut |key| {
         keys.push(key.to_string());
     });
