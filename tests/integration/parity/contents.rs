@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 /// What is seen elsewhere.
 const ELSEWHERE: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
-/// All other fields. The data of a Secret is decoded: text as it is, a token as what it claims. That of a ControllerRevision is text.
+/// All other fields. The data of a Secret is decoded: text as it is, a token as what it claims. That of a ControllerRevision is
+/// text.
 pub(super) fn content(kind: &str, object: &Value) -> Map<String, Value> {
     let fields = object.as_object().into_iter().flatten();
     let others = fields.filter(|(field, _)| !ELSEWHERE.contains(&field.as_str()));

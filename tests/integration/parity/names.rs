@@ -79,11 +79,13 @@ impl Names {
         self.makers.sort_by_key(|maker| std::cmp::Reverse(maker.len()));
     }
 
-    /// Takes note of ControllerRevisions: their owners make pods, and their hashes are numbered as those of ReplicaSets, by
-    /// owner and number.
+    /// Takes note of the ControllerRevisions of DaemonSets: these make pods, and the hashes are numbered as those of ReplicaSets,
+    /// by owner and number. (Those of StatefulSets are the same for whoever makes them.)
     pub(super) fn note_revisions(&mut self, revisions: &[Value]) {
         let mut new: Vec<(&str, i64, &str)> = Vec::new();
-        for revision in revisions {
+        let is_of_daemons =
+            |revision: &&Value| revision["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet";
+        for revision in revisions.iter().filter(is_of_daemons) {
             let name = revision["metadata"]["name"].as_str().unwrap_or_default();
             let Some((owner, hash)) = name.rsplit_once('-') else { continue };
             if !self.makers.iter().any(|maker| maker == owner) {
