@@ -45,6 +45,7 @@ mod resourcequotas;
 mod secrets;
 mod serving;
 mod signing_keys;
+mod statefulsets;
 mod takeover;
 mod tracing;
 mod unknown_fields;
