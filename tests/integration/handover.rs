@@ -181,22 +181,6 @@ async fn populate(plane: &ControlPlane) {
     let unselect = r#"[{ "op": "remove", "path": "/spec/selector" }]"#;
     plane.kubectl(&["-n", "handover", "patch", "service", "let-go", "--type=json", "-p", unselect]);
     plane.kubectl(&["delete", "namespace", "handover-ending", "--wait=false"]);
-    // One StatefulSet is in mid-rollout and another on its way out; pods of the DaemonSet stay as they are.
-    for (name, field, number) in [
-        ("statefulset/partitioned", "availableReplicas", 2),
-        ("statefulset/held", "availableReplicas", 1),
-        ("daemonset/agents", "numberAvailable", 3),
-    ] {
-        let reached = format!("--for=jsonpath={{.status.{field}}}={number}");
-        plane.kubectl(&["-n", "handover-sets", "wait", name, &reached, "--timeout=2m"]);
-    }
-    for args in [
-        &["set", "image", "statefulset/partitioned", "c=nginx:2"][..],
-        &["set", "image", "daemonset/agents", "c=nginx:2"],
-        &["delete", "statefulset", "held", "--wait=false"],
-    ] {
-        plane.kubectl(&[&["-n", "handover-sets"][..], args].concat());
-    }
     // The Go manager learns of new resources every 30 seconds; until then it says nothing of their number.
     let used = || async {
         plane.kubectl(&[

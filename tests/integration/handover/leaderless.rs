@@ -14,7 +14,7 @@ use crate::harness::{Activity, AuditEvent, ControlPlane, Manager, binaries, unti
 
 const OBJECTS: &str = include_str!("../../data/leaderless.yaml");
 /// Kinds of which names are made up.
-const NAMELESS: [&str; 5] = ["Pod", "ReplicaSet", "ControllerRevision", "EndpointSlice", "IPAddress"];
+const NAMELESS: [&str; 4] = ["Pod", "ReplicaSet", "EndpointSlice", "IPAddress"];
 
 /// The namespaces for one take-over.
 pub(super) struct Leaderless<'a> {
@@ -48,7 +48,7 @@ impl<'a> Leaderless<'a> {
         for (owner, dependents) in [("waits", 2), ("orphans", 2), ("goes", 2)] {
             this.owner_of(owner, dependents);
         }
-        this.has_pods(9).await;
+        this.has_pods(7).await;
         this
     }
 
@@ -88,9 +88,6 @@ impl<'a> Leaderless<'a> {
         for args in [
             &["scale", "deployment", "scaled", "--replicas=5"][..],
             &["scale", "replicationcontroller", "controlled", "--replicas=2"],
-            &["scale", "statefulset", "ordered", "--replicas=2"],
-            &["set", "image", "statefulset/ordered", "c=nginx:2"],
-            &["set", "image", "daemonset/daemon", "c=nginx:2"],
             &["set", "image", "deployment/rolled", "c=nginx:2"],
             &["delete", "pod", &robbed, "--force", "--grace-period=0"],
             &["delete", "configmap", "waits", "--cascade=foreground", "--wait=false"],
@@ -114,7 +111,7 @@ impl<'a> Leaderless<'a> {
     /// Waits until a manager is done with that.
     pub(super) async fn is_settled(&self, manager: &Manager<'_>) {
         let activity = Activity::follow(self.plane, manager).await;
-        self.has_pods(13).await;
+        self.has_pods(10).await;
         let ending = format!("{}-ending", self.name);
         let left = || async {
             let gone = ["namespace", "servicecidr"]
