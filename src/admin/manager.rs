@@ -264,6 +264,8 @@ pub struct SyncReport {
     pub outcome: SyncOutcome,
     /// What was done, or would be.
     pub actions: Vec<ActionState>,
+    /// Of an explanation: why, in sentences for users.
+    pub reasons: Vec<String>,
     /// What went wrong or is waited for.
     pub message: String,
     /// When the controller wants to look again.

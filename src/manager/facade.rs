@@ -238,6 +238,7 @@ fn report(synced: Synced) -> SyncReport {
     let mut report = SyncReport {
         outcome: SyncOutcome::Done,
         actions,
+        reasons: Vec::new(),
         message: String::new(),
         requeue_after: None,
         duration,
@@ -261,7 +262,7 @@ fn report(synced: Synced) -> SyncReport {
 
 /// All but its duration.
 fn explanation(explained: Explained) -> SyncReport {
-    let Explained { actions, requeue_after, waiting_for } = explained;
+    let Explained { actions, reasons, requeue_after, waiting_for } = explained;
     let waiting = waiting_for
         .map(|kind| format!("nothing is done before the cache of {kind} has seen the last writes"))
         .unwrap_or_default();
@@ -273,6 +274,7 @@ fn explanation(explained: Explained) -> SyncReport {
     SyncReport {
         outcome,
         actions,
+        reasons,
         message,
         requeue_after,
         duration: std::time::Duration::ZERO,

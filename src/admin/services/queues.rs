@@ -120,6 +120,7 @@ fn answer(report: SyncReport, queue: &str) -> proto::SyncObjectResponse {
         duration: Some(convert::duration(report.duration)),
         trace_id: convert::trace_id(report.trace_id),
         queue: queue.to_owned(),
+        reasons: report.reasons,
     }
 }
 

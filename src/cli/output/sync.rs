@@ -18,6 +18,11 @@ fn steps(actions: &[Action]) -> String {
     table(&headings[..shown], rows)
 }
 
+/// Sentences, one on a line.
+fn lines(reasons: &[String]) -> String {
+    reasons.iter().map(|reason| clean(reason) + "\n").collect()
+}
+
 /// All of it.
 pub(in crate::cli) fn sheet(request: &SyncObjectRequest, answer: &SyncObjectResponse) -> String {
     let mut sheet = Sheet::default();
@@ -32,6 +37,9 @@ pub(in crate::cli) fn sheet(request: &SyncObjectRequest, answer: &SyncObjectResp
         sheet.fact("Looks again in", human::duration(after));
     }
     sheet.fact_if("Trace", &answer.trace_id);
+    if !answer.reasons.is_empty() {
+        sheet.block("Why", &lines(&answer.reasons));
+    }
     let planned = answer.actions.iter().all(|action| action.result == ActionResult::Planned as i32);
     match (answer.actions.is_empty(), request.explain && planned) {
         (true, _) => sheet.fact("Steps", "none: there is nothing to do"),

@@ -103,6 +103,7 @@ async fn queues_objects_and_leadership() {
     assert!(ran.exit == Exit::Done && ran.out.contains("Outcome:         done\n"), "{ran:?}");
     let ran = replica.run(&["explain", "deploy", "web", "-n", "default"]).await;
     assert!(ran.exit == Exit::Done && ran.out.contains("Steps it would take:\n"), "{ran:?}");
+    assert!(ran.out.contains("Why:\n  1 of 3 replicas is there\n"), "{ran:?}");
     let synced: Vec<bool> =
         replica.manager.state.lock().synced.iter().map(|request| request.explain).collect();
     assert_eq!(synced, [false, true]);

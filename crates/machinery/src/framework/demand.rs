@@ -14,7 +14,7 @@ use tracing::Span;
 
 use super::expectations::Readiness;
 use super::freshness::Freshness;
-use super::reads::{EarlierWrites, Reader};
+use super::reads::Reader;
 use super::worker::{Outcome, Worker};
 use crate::api::Kind;
 use crate::executor::{ActionState, planned};
@@ -43,6 +43,8 @@ pub struct Synced {
 pub struct Explained {
     /// The steps that it would take; an error where the object can't be reconciled, `None` where there is no object.
     pub actions: Result<Option<Vec<ActionState>>, String>,
+    /// Why, in sentences for users; empty of a controller that does not say.
+    pub reasons: Vec<String>,
     /// When the controller would look again.
     pub requeue_after: Option<Duration>,
     /// The kind whose cache has not seen the last writes yet: until it has, nothing would be done.
@@ -144,13 +146,22 @@ impl Worker {
         // Nobody closes it.
         let _turn = turn.acquire().await;
         let (room, now) = (self.reconcile.as_ref(), || self.clock.now());
-        match reader.plan(room, key, &[], &EarlierWrites::new(), now).await {
-            Ok(plan) => Explained {
-                requeue_after: plan.as_ref().and_then(|(plan, _)| plan.requeue_after),
-                actions: Ok(plan.map(|(plan, _)| planned(&plan))),
+        match reader.explain(room, key, now).await {
+            Ok(Some((plan, reasons))) => Explained {
+                requeue_after: plan.requeue_after,
+                actions: Ok(Some(planned(&plan))),
+                reasons,
                 waiting_for,
             },
-            Err(error) => Explained { actions: Err(error.to_string()), requeue_after: None, waiting_for },
+            Ok(None) => {
+                Explained { actions: Ok(None), reasons: Vec::new(), requeue_after: None, waiting_for }
+            }
+            Err(error) => Explained {
+                actions: Err(error.to_string()),
+                reasons: Vec::new(),
+                requeue_after: None,
+                waiting_for,
+            },
         }
     }
 }

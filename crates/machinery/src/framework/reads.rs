@@ -323,12 +323,36 @@ impl Reader {
         written: &EarlierWrites,
         now: impl Fn() -> Timestamp + Sync,
     ) -> Result<Option<(Plan, PlanNote)>, ObserveError> {
-        let mut reads = Reads { written: written.clone(), ..Reads::default() };
+        let reads = Reads { written: written.clone(), ..Reads::default() };
+        let pass = |reads: &Reads| Ok((room.plan(key, failures, reads, now())?, ()));
+        let planned = self.passes(key, reads, pass).await?;
+        Ok(planned.map(|(plan, note, ())| (plan, note)))
+    }
+
+    /// The same for a reconcile that has written nothing and met no failures, with the reasons. The plan's note is dropped.
+    pub(super) async fn explain(
+        &self,
+        room: &dyn Reconcile,
+        key: &Key,
+        now: impl Fn() -> Timestamp + Sync,
+    ) -> Result<Option<(Plan, Vec<String>)>, ObserveError> {
+        let pass = |reads: &Reads| room.explain(key, reads, now());
+        let explained = self.passes(key, Reads::default(), pass).await?;
+        Ok(explained.map(|(plan, _, reasons)| (plan, reasons)))
+    }
+
+    /// Reads between passes until one of them ends in a plan, or in nothing to plan for.
+    async fn passes<T>(
+        &self,
+        key: &Key,
+        mut reads: Reads,
+        pass: impl Fn(&Reads) -> Result<(Pass, T), ObserveError>,
+    ) -> Result<Option<(Plan, PlanNote, T)>, ObserveError> {
         for _ in 0..MOST_PASSES {
-            let mut needs = match room.plan(key, failures, &reads, now())? {
-                Pass::Nothing => return Ok(None),
-                Pass::Plan(plan, note) => return Ok(Some((plan, note))),
-                Pass::Needs(needs) => needs,
+            let mut needs = match pass(&reads)? {
+                (Pass::Nothing, _) => return Ok(None),
+                (Pass::Plan(plan, note), told) => return Ok(Some((plan, note, told))),
+                (Pass::Needs(needs), _) => needs,
             };
             needs.retain(|read| reads.lacks(read));
             if needs.is_empty() {

@@ -49,6 +49,14 @@ pub trait Room<N = ()>: Send + Sync + 'static {
 
     /// Decides. Pure: no I/O, clock, async or randomness; the same view and time give the same plan.
     fn plan(view: &Self::View, now: Timestamp) -> Plan<N>;
+
+    /// Why the plan is what it is: sentences for a user who knows the object and not this program, the most important one
+    /// first. They say what holds ("3 of 5 pods are ready"), what follows from it, and what is waited for; the plan's steps
+    /// are shown beside them. Pure like the plan, and asked for by explanations only.
+    fn reasons(view: &Self::View, now: Timestamp) -> Vec<String> {
+        let _ = (view, now);
+        Vec::new()
+    }
 }
 
 /// What a controller counts for metrics of its own. It decides nothing and must not block.
@@ -110,6 +118,11 @@ pub trait Reconcile: Send + Sync {
         read: &Reads,
         now: Timestamp,
     ) -> Result<Pass, ObserveError>;
+
+    /// As [`Reconcile::plan`] of a reconcile that meets no failures, with what [`Room::reasons`] says to the same view.
+    fn explain(&self, key: &Key, read: &Reads, now: Timestamp) -> Result<(Pass, Vec<String>), ObserveError> {
+        Ok((self.plan(key, &[], read, now)?, Vec::new()))
+    }
 
     /// Whether it is told of failures, see [`Room::HEEDS_FAILURES`].
     fn heeds_failures(&self) -> bool {
@@ -216,6 +229,17 @@ impl<N: Send + 'static, R: Room<N>> RoomAdapter<R, N> {
     }
 }
 
+impl<N: Send + 'static, R: Room<N>> RoomAdapter<R, N> {
+    /// The plan for a view, with whom its note is for.
+    fn pass(&self, view: &R::View, now: Timestamp) -> Pass {
+        let (plan, note) = R::plan(view, now).into_parts();
+        let (meter, memory) = (self.meter.clone(), self.memory.clone());
+        let is_heard = meter.is_some() || memory.is_some();
+        let note = is_heard.then(|| Box::new(TypedNote { note, meter, memory }) as Box<dyn ErasedNote>);
+        Pass::Plan(plan, PlanNote(note))
+    }
+}
+
 impl<N: Send + 'static, R: Room<N>> Reconcile for RoomAdapter<R, N> {
     fn plan(
         &self,
@@ -224,16 +248,19 @@ impl<N: Send + 'static, R: Room<N>> Reconcile for RoomAdapter<R, N> {
         read: &Reads,
         now: Timestamp,
     ) -> Result<Pass, ObserveError> {
-        let view = match self.room.observe(key, failures, read)? {
-            Observation::Nothing => return Ok(Pass::Nothing),
-            Observation::Needs(reads) => return Ok(Pass::Needs(reads)),
-            Observation::View(view) => view,
-        };
-        let (plan, note) = R::plan(&view, now).into_parts();
-        let (meter, memory) = (self.meter.clone(), self.memory.clone());
-        let is_heard = meter.is_some() || memory.is_some();
-        let note = is_heard.then(|| Box::new(TypedNote { note, meter, memory }) as Box<dyn ErasedNote>);
-        Ok(Pass::Plan(plan, PlanNote(note)))
+        Ok(match self.room.observe(key, failures, read)? {
+            Observation::Nothing => Pass::Nothing,
+            Observation::Needs(reads) => Pass::Needs(reads),
+            Observation::View(view) => self.pass(&view, now),
+        })
+    }
+
+    fn explain(&self, key: &Key, read: &Reads, now: Timestamp) -> Result<(Pass, Vec<String>), ObserveError> {
+        Ok(match self.room.observe(key, &[], read)? {
+            Observation::Nothing => (Pass::Nothing, Vec::new()),
+            Observation::Needs(reads) => (Pass::Needs(reads), Vec::new()),
+            Observation::View(view) => (self.pass(&view, now), R::reasons(&view, now)),
+        })
     }
 
     fn heeds_failures(&self) -> bool {

@@ -332,6 +332,7 @@ impl Manager for Fake {
         let report = SyncReport {
             outcome,
             actions: vec![action],
+            reasons: if request.explain { vec!["1 of 3 replicas is there".to_owned()] } else { vec![] },
             message: String::new(),
             requeue_after: Some(Duration::from_secs(10)),
             duration: Duration::from_millis(2),

@@ -80,6 +80,7 @@ async fn explaining_is_for_viewers_and_is_no_mutation() {
     let explain = proto::SyncObjectRequest { explain: true, ..sync("deployment") };
     let done = client.sync_object(by("viewer", explain)).await.unwrap().into_inner();
     assert_eq!((done.outcome(), done.actions[0].result()), (SyncOutcome::Explained, ActionResult::Planned));
+    assert_eq!(done.reasons, ["1 of 3 replicas is there"]);
     assert!(bench.manager.state.lock().announced.is_empty());
     let asked = bench.judge.asked.lock().last().unwrap().1.clone();
     assert_eq!(

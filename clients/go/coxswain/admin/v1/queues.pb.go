@@ -856,7 +856,10 @@ type SyncObjectResponse struct {
 	// Trace of it, 32 hexadecimal digits; empty where there is none.
 	TraceId string `protobuf:"bytes,6,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
 	// Queue that was used.
-	Queue         string `protobuf:"bytes,7,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,7,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Of an explanation: why the actions are what they are, in sentences for people, the most important one first. Empty of
+	// a controller that does not say.
+	Reasons       []string `protobuf:"bytes,8,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,6 +943,13 @@ func (x *SyncObjectResponse) GetQueue() string {
 	return ""
 }
 
+func (x *SyncObjectResponse) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
 var File_coxswain_admin_v1_queues_proto protoreflect.FileDescriptor
 
 const file_coxswain_admin_v1_queues_proto_rawDesc = "" +
@@ -1006,7 +1016,7 @@ const file_coxswain_admin_v1_queues_proto_rawDesc = "" +
 	"controller\x124\n" +
 	"\x06object\x18\x02 \x01(\v2\x1c.coxswain.admin.v1.ObjectKeyR\x06object\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x18\n" +
-	"\aexplain\x18\x04 \x01(\bR\aexplain\"\xc5\x02\n" +
+	"\aexplain\x18\x04 \x01(\bR\aexplain\"\xdf\x02\n" +
 	"\x12SyncObjectResponse\x128\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1e.coxswain.admin.v1.SyncOutcomeR\aoutcome\x123\n" +
 	"\aactions\x18\x02 \x03(\v2\x19.coxswain.admin.v1.ActionR\aactions\x12\x18\n" +
@@ -1014,7 +1024,8 @@ const file_coxswain_admin_v1_queues_proto_rawDesc = "" +
 	"\rrequeue_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\frequeueAfter\x125\n" +
 	"\bduration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x19\n" +
 	"\btrace_id\x18\x06 \x01(\tR\atraceId\x12\x14\n" +
-	"\x05queue\x18\a \x01(\tR\x05queue*\xcc\x01\n" +
+	"\x05queue\x18\a \x01(\tR\x05queue\x12\x18\n" +
+	"\areasons\x18\b \x03(\tR\areasons*\xcc\x01\n" +
 	"\vSyncOutcome\x12\x1c\n" +
 	"\x18SYNC_OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SYNC_OUTCOME_DONE\x10\x01\x12\x19\n" +

@@ -458,6 +458,7 @@ class SyncObjectResponse(_message.Message):
     DURATION_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
     outcome: Global___SyncOutcome.ValueType
     """How it ended."""
     message: _builtins.str
@@ -478,6 +479,12 @@ class SyncObjectResponse(_message.Message):
     def duration(self) -> _duration_pb2.Duration:
         """How long it took."""
 
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of an explanation: why the actions are what they are, in sentences for people, the most important one first. Empty of
+        a controller that does not say.
+        """
+
     def __init__(
         self,
         *,
@@ -488,10 +495,11 @@ class SyncObjectResponse(_message.Message):
         duration: _duration_pb2.Duration | None = ...,
         trace_id: _builtins.str = ...,
         queue: _builtins.str = ...,
+        reasons: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "requeue_after", b"requeue_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "duration", b"duration", "message", b"message", "outcome", b"outcome", "queue", b"queue", "requeue_after", b"requeue_after", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "duration", b"duration", "message", b"message", "outcome", b"outcome", "queue", b"queue", "reasons", b"reasons", "requeue_after", b"requeue_after", "trace_id", b"trace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
