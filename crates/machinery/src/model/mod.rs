@@ -21,6 +21,7 @@ pub mod selects;
 pub mod slices;
 pub mod subsets;
 pub mod template;
+pub mod words;
 
 pub use key::Key;
 pub use plan::{Failure, Patch, Plan, Step, Write};

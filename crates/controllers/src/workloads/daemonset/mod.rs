@@ -144,4 +144,8 @@ impl Room<Note> for Controller {
     fn plan(view: &View, now: Timestamp) -> Plan<Note> {
         plan::plan(view, now)
     }
+
+    fn reasons(view: &View, now: Timestamp) -> Vec<String> {
+        plan::reasons::reasons(view, now)
+    }
 }

@@ -12,6 +12,7 @@
 //! | [`rolling`] | which pods give way to the present template |
 //! | [`status`] | the status, and when to look again |
 //! | [`failures`] | what is left to do when a write failed |
+//! | [`reasons`] | nothing: it says in words why |
 //! | [`writes`] | nothing: it puts the writes together |
 //!
 //! As long as placing has something to do nothing is rolled.
@@ -31,6 +32,7 @@ mod claims;
 mod daemons;
 mod failures;
 mod placing;
+pub(super) mod reasons;
 mod revisions;
 mod rolling;
 mod status;

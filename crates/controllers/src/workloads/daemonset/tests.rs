@@ -11,6 +11,7 @@ mod fixtures;
 mod keys;
 mod placing;
 mod properties;
+mod reasons;
 mod revisions;
 mod rolling;
 mod statuses;

@@ -14,7 +14,7 @@ use coxswain_machinery::api::indexes::orphan_key;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::ObserveError;
 use coxswain_machinery::informer::downcast;
-use coxswain_machinery::model::fitting::Fit;
+use coxswain_machinery::model::fitting::{Fit, Misfit};
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::random::HashMap;
@@ -33,6 +33,13 @@ impl Gates {
         let constraints = &daemon_set.constraints;
         let added = tolerations::added(constraints.host_network);
         constraints.fit(node, added, self.comparing_tolerations)
+    }
+
+    /// Why a node gets no pod of a DaemonSet; `None` if it does.
+    pub(super) fn why_not(self, daemon_set: &DaemonSet, node: &Node) -> Option<Misfit> {
+        let constraints = &daemon_set.constraints;
+        let added = tolerations::added(constraints.host_network);
+        constraints.why_not(node, added, self.comparing_tolerations)
     }
 }
 

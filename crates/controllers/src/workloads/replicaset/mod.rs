@@ -47,6 +47,7 @@ use coxswain_machinery::wire::WireError;
 
 mod metrics;
 mod plan;
+mod reasons;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -162,6 +163,10 @@ impl<S: PodSet> Room<AgeRatios> for Controller<S> {
         let ratios =
             if view.failures.is_empty() { metrics::age_ratios(view, &plan, now) } else { Vec::new() };
         plan.with_note(AgeRatios(ratios))
+    }
+
+    fn reasons(view: &View, now: Timestamp) -> Vec<String> {
+        reasons::reasons(view, now)
     }
 }
 

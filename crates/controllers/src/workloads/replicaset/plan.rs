@@ -85,17 +85,17 @@ pub(super) fn kept(view: &View) -> Vec<&Pod> {
 }
 
 /// Who belongs to the ReplicaSet once its claims are made.
-struct Claims<'a> {
+pub(super) struct Claims<'a> {
     /// Active pods that count: already ours, or about to be.
-    kept: Vec<&'a Pod>,
+    pub(super) kept: Vec<&'a Pod>,
     /// Those of `kept` that are about to be.
-    adopted: Vec<&'a Pod>,
+    pub(super) adopted: Vec<&'a Pod>,
     /// Active pods that are ours and not selected any more.
-    released: Vec<&'a Pod>,
+    pub(super) released: Vec<&'a Pod>,
 }
 
 impl<'a> Claims<'a> {
-    fn of(view: &'a View) -> Self {
+    pub(super) fn of(view: &'a View) -> Self {
         let mut claims = Self { kept: Vec::new(), adopted: Vec::new(), released: Vec::new() };
         for pod in view.pods.iter().map(AsRef::as_ref).filter(|pod| pods::is_active(pod)) {
             let matches = view.selector.matches(&pod.metadata.labels);
@@ -193,7 +193,7 @@ fn event(view: &View, warning: bool, reason: &'static str, message: String) -> E
 }
 
 /// The `count` pods of `kept` whose loss hurts least.
-fn choose<'a>(view: &View, kept: &[&'a Pod], count: usize, now: Timestamp) -> Vec<&'a Pod> {
+pub(super) fn choose<'a>(view: &View, kept: &[&'a Pod], count: usize, now: Timestamp) -> Vec<&'a Pod> {
     let mut chosen = kept.to_vec();
     if count < chosen.len() {
         let crowd = colocated(view);

@@ -10,6 +10,7 @@ mod cluster;
 mod fixtures;
 mod keys;
 mod properties;
+mod reasons;
 mod scaling;
 mod statuses;
 

@@ -163,6 +163,10 @@ impl Room<Note> for Controller {
         let (plan, gauges) = plan::plan(view, now);
         plan.with_note(Note { same: view.same.clone(), gauges })
     }
+
+    fn reasons(view: &View, now: Timestamp) -> Vec<String> {
+        plan::reasons::reasons(view, now)
+    }
 }
 
 /// A pod concerns the StatefulSet that manages it; one that nobody manages those that select it.

@@ -14,6 +14,7 @@
 //! | [`pods`] | nothing: it says what state a pod is in |
 //! | [`status`] | the status |
 //! | [`failures`] | what is told when a write failed |
+//! | [`reasons`] | nothing: it says in words why |
 //! | [`bodies`] | nothing: it puts the bodies of the writes together |
 
 use std::time::Duration;
@@ -35,6 +36,7 @@ mod members;
 pub(super) mod ordinals;
 mod owners;
 mod pods;
+pub(super) mod reasons;
 mod status;
 mod sync;
 

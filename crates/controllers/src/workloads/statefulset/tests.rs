@@ -6,6 +6,7 @@ mod claims;
 mod fixtures;
 mod keys;
 mod properties;
+mod reasons;
 mod replicas;
 mod revisions;
 mod statuses;

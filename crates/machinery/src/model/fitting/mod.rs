@@ -24,6 +24,8 @@ mod tests;
 
 pub use encoded::{meant_for, tolerating};
 
+/// The effect of a taint that leaves pods where they are.
+const NO_SCHEDULE: &str = "NoSchedule";
 /// The field of a node that terms can ask for.
 const NAME_FIELD: &str = "metadata.name";
 
@@ -51,6 +53,15 @@ pub enum Fit {
     Excluded,
 }
 
+/// Why no pod may come to a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Misfit {
+    /// The template names another node, or its selector or affinity does not match.
+    NotSelected,
+    /// It has this taint, which is not tolerated.
+    Tainted(Taint),
+}
+
 impl Fit {
     /// Whether a pod may run there.
     pub fn runs(self) -> bool {
@@ -61,6 +72,12 @@ impl Fit {
     pub fn keeps(self) -> bool {
         self != Self::Excluded
     }
+}
+
+/// What keeps pods from a node.
+enum Hindrance<'n> {
+    Selection,
+    Taint(&'n Taint),
 }
 
 /// All of these must hold. A term that is malformed, or asks for nothing, is no term at all.
@@ -108,22 +125,37 @@ impl NodeConstraints {
     /// How a node fits, where pods tolerate this as well. `comparing`: whether tolerations may compare numbers (feature gate
     /// `TaintTolerationComparisonOperators`).
     pub fn fit(&self, node: &Node, also_tolerated: &[Toleration], comparing: bool) -> Fit {
+        match self.misfit(node, also_tolerated, comparing) {
+            None => Fit::Runs,
+            Some(Hindrance::Taint(taint)) if taint.effect == NO_SCHEDULE => Fit::Keeps,
+            Some(_) => Fit::Excluded,
+        }
+    }
+
+    /// Why no pod may come to a node; `None` if one may. As for [`NodeConstraints::fit`].
+    pub fn why_not(&self, node: &Node, also_tolerated: &[Toleration], comparing: bool) -> Option<Misfit> {
+        self.misfit(node, also_tolerated, comparing).map(|hindrance| match hindrance {
+            Hindrance::Selection => Misfit::NotSelected,
+            Hindrance::Taint(taint) => Misfit::Tainted(taint.clone()),
+        })
+    }
+
+    fn misfit<'n>(
+        &self,
+        node: &'n Node,
+        also_tolerated: &[Toleration],
+        comparing: bool,
+    ) -> Option<Hindrance<'n>> {
         if !self.selects(node) {
-            return Fit::Excluded;
+            return Some(Hindrance::Selection);
         }
         let tolerates = |taint: &Taint| {
             let mut all = self.tolerations.iter().chain(also_tolerated);
             all.any(|toleration| tolerates(toleration, taint, comparing))
         };
-        let has_untolerated =
-            |effect: &str| node.spec.taints.iter().any(|taint| taint.effect == effect && !tolerates(taint));
-        if has_untolerated("NoExecute") {
-            Fit::Excluded
-        } else if has_untolerated("NoSchedule") {
-            Fit::Keeps
-        } else {
-            Fit::Runs
-        }
+        let untolerated =
+            |effect: &str| node.spec.taints.iter().find(|taint| taint.effect == effect && !tolerates(taint));
+        untolerated("NoExecute").or_else(|| untolerated(NO_SCHEDULE)).map(Hindrance::Taint)
     }
 
     /// Whether name, selector and affinity let pods run there, taints aside.

@@ -7,6 +7,7 @@ use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::owners::{self, Claim, claim};
 use coxswain_machinery::model::plan::{Expect, Tolerate, Verb, Verify};
 use coxswain_machinery::model::revisions;
+use coxswain_machinery::model::words::{membership, names};
 use coxswain_machinery::model::{Key, Patch, Step, Write};
 
 /// What becomes of the pods and revisions at hand.
@@ -48,6 +49,24 @@ impl<'a> Members<'a> {
     /// Whether some are to be taken over or let go.
     pub(super) fn change(&self) -> bool {
         !(self.free.is_empty() && self.adopted.is_empty() && self.released.is_empty())
+    }
+
+    /// What becomes of them, in words.
+    pub(super) fn told(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        if !self.free.is_empty() {
+            let revisions = self.free.iter().map(|revision| revision.metadata.name.as_str());
+            told.push(format!(
+                "The ControllerRevisions {} have no controller: they are adopted.",
+                names(revisions)
+            ));
+        }
+        told.extend(membership(
+            self.adopted.iter().map(|pod| pod.metadata.name.as_str()),
+            self.released.iter().map(|pod| pod.metadata.name.as_str()),
+        ));
+        told.push("Everything else is decided when that is done.".to_owned());
+        told
     }
 
     /// The adoptions, those of revisions first, and the releases.

@@ -1,0 +1,64 @@
+//! What an explanation says.
+
+use super::fixtures::*;
+use coxswain_machinery::framework::Room as _;
+
+fn said(bench: &Bench) -> Vec<String> {
+    Controller::<ReplicaSet>::reasons(&bench.view(&[]), now())
+}
+
+use super::super::Controller;
+use coxswain_machinery::api::apps::ReplicaSet;
+
+#[test]
+fn it_says_what_is_missing_and_what_goes() {
+    let three = [pod("a", |_| {}), pod("b", not_ready), pod("c", |_| {})];
+    for (wanted, expected) in [
+        (3, vec!["3 replicas wanted, 3 there: 2 ready, 2 available."]),
+        (
+            5,
+            vec![
+                "5 replicas wanted, 3 there: 2 ready, 2 available.",
+                "2 pods are missing and are made from the template.",
+            ],
+        ),
+        (
+            2,
+            vec![
+                "2 replicas wanted, 3 there: 2 ready, 2 available.",
+                "1 pod too many: b goes. Those go first that are not scheduled, not ready, cheaper to delete, on a node \
+                 with more of them, ready for a shorter time, restarted more often, or younger.",
+            ],
+        ),
+    ] {
+        let set = replica_set(|set| set.spec.replicas = Some(wanted));
+        assert_eq!(said(&Bench::of(&set, &three)), expected);
+    }
+    let going = replica_set(|set| set.metadata.deletion_timestamp = ago(1));
+    assert_eq!(
+        said(&Bench::of(&going, &[]))[1],
+        "The ReplicaSet is being deleted: no pod is made or deleted."
+    );
+}
+
+#[test]
+fn it_says_whose_pods_are_whose_and_what_time_will_change() {
+    let set = replica_set(|set| {
+        set.spec.replicas = Some(2);
+        set.spec.min_ready_seconds = 30;
+    });
+    let pods = [
+        pod("free", orphaned),
+        pod("strange", |pod| pod.metadata.labels = labels(&[("app", "other")])),
+        pod("young", |pod| pod.status.conditions = vec![ready(ago(10))]),
+    ];
+    assert_eq!(
+        said(&Bench::of(&set, &pods)),
+        [
+            "2 replicas wanted, 2 there: 2 ready, 1 available.",
+            "free matches the selector and has no controller: it is adopted.",
+            "strange does not match the selector any more: it is released.",
+            "A ready pod becomes available in 20s (minReadySeconds is 30).",
+        ]
+    );
+}
