@@ -387,7 +387,7 @@ async fn a_controller_that_is_toggled_makes_no_pod_twice() {
     let admin = Admin::master(&plane, &manager);
     all_run(&admin).await;
     let namespace = plane.cluster().await.namespace("interrupted").await;
-    namespace.create::<ServiceAccount>(json!({ "metadata": { "name": "default" } })).await;
+    namespace.default_account().await;
     let mut dice = StdRng::seed_from_u64(SEED);
     namespace.deployment("web", PODS as i32, json!({})).await;
     let made = || async { made_pods(&plane, &namespace) };

@@ -22,7 +22,6 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
@@ -175,8 +174,7 @@ impl Bench {
         let plane = Arc::new(ControlPlane::start(&Options { nodes: 2, args: Vec::new() }));
         let cluster = plane.cluster().await;
         let namespace = cluster.namespace("caches").await;
-        let _: k8s_openapi::api::core::v1::ServiceAccount =
-            namespace.create(json!({ "metadata": { "name": "default" } })).await;
+        namespace.default_account().await;
         let client = cluster.client;
         let watches_before = served_watches(&client).await;
         let faults = Faults::new(11);

@@ -11,7 +11,6 @@ use coxswain_machinery::client::{Fault, FaultRule, Faults};
 use coxswain_machinery::framework::Descriptor;
 use http::{Method, StatusCode};
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -114,7 +113,7 @@ fn suffer(faults: &Faults) {
 /// The ReplicaSet controller in this process, with faults on everything that it does.
 async fn lost_answers(plane: &ControlPlane) {
     let namespace = plane.cluster().await.namespace("lost").await;
-    let _: ServiceAccount = namespace.create(json!({ "metadata": { "name": "default" } })).await;
+    namespace.default_account().await;
     let faults = Faults::new(3);
     suffer(&faults);
     let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &faults).await;

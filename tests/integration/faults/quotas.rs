@@ -1,6 +1,6 @@
 //! Quotas under faults: what they say is used is what there is, whatever became of the counts in between.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Secret, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Secret, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ impl Scenario for Counting {
     const ACCOUNT: &'static str = "resourcequota-controller";
 
     async fn prepare(place: &Place) {
-        let _: ServiceAccount = place.namespace.create(json!({ "metadata": { "name": "default" } })).await;
+        place.namespace.default_account().await;
         for at in 0..4 {
             pod(place, &format!("pod-{at}")).await;
             map(place, &format!("map-{at}")).await;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn pod(app: &str, at: usize) -> String {
 /// Makes the pods, and waits until they run; then makes the first Services.
 pub(super) async fn prepare(place: &Place) {
     let namespace = &place.namespace;
-    let _: ServiceAccount = namespace.create(json!({ "metadata": { "name": "default" } })).await;
+    namespace.default_account().await;
     for app in APPS {
         for at in 0..PODS {
             let body = json!({

@@ -14,7 +14,7 @@ use crate::harness::{Activity, AuditEvent, ControlPlane, Manager, binaries, unti
 
 const OBJECTS: &str = include_str!("../../data/leaderless.yaml");
 /// Kinds of which names are made up.
-const NAMELESS: [&str; 4] = ["Pod", "ReplicaSet", "EndpointSlice", "IPAddress"];
+const NAMELESS: [&str; 5] = ["Pod", "ReplicaSet", "ControllerRevision", "EndpointSlice", "IPAddress"];
 
 /// The namespaces for one take-over.
 pub(super) struct Leaderless<'a> {
@@ -48,7 +48,7 @@ impl<'a> Leaderless<'a> {
         for (owner, dependents) in [("waits", 2), ("orphans", 2), ("goes", 2)] {
             this.owner_of(owner, dependents);
         }
-        this.has_pods(7).await;
+        this.has_pods(9).await;
         this
     }
 
@@ -70,13 +70,21 @@ impl<'a> Leaderless<'a> {
         }
     }
 
+    /// Waits until there are so many pods, all of them ready, and the quota has counted them.
     async fn has_pods(&self, expected: usize) {
-        let ready = || async {
-            let pods =
-                ["get", "pods", "-o", "jsonpath={range .items[*]}{.status.containerStatuses[0].ready} {end}"];
-            self.kubectl(&pods).split_whitespace().filter(|ready| *ready == "true").count()
+        let pods = || async {
+            let each = "jsonpath={range .items[*]}{.status.containerStatuses[0].ready}{.metadata.deletionTimestamp} {end}";
+            let states = self.kubectl(&["get", "pods", "-o", each]);
+            let counted =
+                self.kubectl(&["get", "resourcequota", "all", "-o", "jsonpath={.status.used.pods}"]);
+            (states.split_whitespace().map(str::to_owned).collect::<Vec<_>>(), counted)
         };
-        until(&format!("{expected} pods in {}", self.name), LIMIT, ready, |ready| *ready == expected).await;
+        until(&format!("{expected} pods in {}", self.name), LIMIT, pods, |(states, counted)| {
+            states.len() == expected
+                && states.iter().all(|state| state == "true")
+                && *counted == expected.to_string()
+        })
+        .await;
     }
 
     /// The changes.
@@ -88,6 +96,9 @@ impl<'a> Leaderless<'a> {
         for args in [
             &["scale", "deployment", "scaled", "--replicas=5"][..],
             &["scale", "replicationcontroller", "controlled", "--replicas=2"],
+            &["scale", "statefulset", "ordered", "--replicas=2"],
+            &["set", "image", "statefulset/ordered", "c=nginx:2"],
+            &["set", "image", "daemonset/daemon", "c=nginx:2"],
             &["set", "image", "deployment/rolled", "c=nginx:2"],
             &["delete", "pod", &robbed, "--force", "--grace-period=0"],
             &["delete", "configmap", "waits", "--cascade=foreground", "--wait=false"],
@@ -111,7 +122,11 @@ impl<'a> Leaderless<'a> {
     /// Waits until a manager is done with that.
     pub(super) async fn is_settled(&self, manager: &Manager<'_>) {
         let activity = Activity::follow(self.plane, manager).await;
-        self.has_pods(10).await;
+        for rolled in ["deployment/scaled", "deployment/rolled", "statefulset/ordered", "daemonset/daemon"] {
+            let limit = format!("--timeout={}s", LIMIT.as_secs());
+            self.kubectl(&["rollout", "status", rolled, &limit]);
+        }
+        self.has_pods(13).await;
         let ending = format!("{}-ending", self.name);
         let left = || async {
             let gone = ["namespace", "servicecidr"]

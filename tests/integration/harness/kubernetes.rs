@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{Namespace as CoreNamespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace as CoreNamespace, Pod, ServiceAccount};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -81,6 +81,15 @@ impl Namespace {
             }
         }
         panic!("{ADMISSIONS} times a quota has changed while this was created: {object:?}");
+    }
+
+    /// Sees to it that pods can be created: nobody may make service accounts here, or somebody may have been faster.
+    pub(crate) async fn default_account(&self) {
+        let account = object(json!({ "metadata": { "name": "default" } }));
+        match self.api::<ServiceAccount>().create(&PostParams::default(), &account).await {
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+            created => drop(created.expect("the service account is created")),
+        }
     }
 
     /// Creates a Deployment of `app=NAME` pods; `spec` is merged over the defaults.
