@@ -117,6 +117,10 @@ impl Room for Controller {
     fn plan(view: &View, now: Timestamp) -> Plan {
         plan::plan(view, now)
     }
+
+    fn reasons(view: &View, now: Timestamp) -> Vec<String> {
+        plan::reasons::reasons(view, now)
+    }
 }
 
 /// A ReplicaSet concerns the Deployment that manages it; one that nobody manages those that select it.

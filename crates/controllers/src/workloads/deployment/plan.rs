@@ -16,6 +16,7 @@
 //! | [`cleanup`] | old ReplicaSets that are no longer kept |
 //! | [`status`], [`conditions`], [`progress`] | the status |
 //! | [`failures`] | what is recorded when a write failed |
+//! | [`reasons`] | nothing: it says in words why |
 //! | [`bytes`] | nothing: it puts the bodies of the writes together |
 
 use jiff::Timestamp;
@@ -34,6 +35,7 @@ mod error;
 mod failures;
 mod member;
 mod progress;
+pub(super) mod reasons;
 mod recreate;
 mod revisions;
 mod rollback;

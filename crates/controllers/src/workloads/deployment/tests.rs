@@ -8,6 +8,7 @@ mod fixtures;
 mod history;
 mod keys;
 mod properties;
+mod reasons;
 mod recreate;
 mod rollback;
 mod rolling;

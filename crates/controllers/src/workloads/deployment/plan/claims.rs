@@ -7,7 +7,8 @@ use coxswain_machinery::api::apps::ReplicaSet;
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use coxswain_machinery::model::owners::{self, Claim, claim};
 use coxswain_machinery::model::plan::{Expect, Tolerate, Verb, Verify};
-use coxswain_machinery::model::{Key, Patch, Plan, Step, Write};
+
+use coxswain_machinery::model::{Key, Patch, Plan, Step, Write, words};
 
 /// What becomes of the ReplicaSets at hand.
 pub(super) struct Claims<'a> {
@@ -38,6 +39,14 @@ impl<'a> Claims<'a> {
     /// Whether some are to be taken over.
     pub(super) fn adopts(&self) -> bool {
         !self.adopted.is_empty()
+    }
+
+    /// What becomes of them, in words.
+    pub(super) fn told(&self) -> Vec<String> {
+        words::membership(
+            self.adopted.iter().map(|set| set.metadata.name.as_str()),
+            self.released.iter().map(|set| set.metadata.name.as_str()),
+        )
     }
 
     /// All releases and adoptions, and nothing else. A ReplicaSet that changed hands brings the Deployment back.
