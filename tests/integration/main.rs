@@ -42,6 +42,7 @@ mod proto_fields;
 mod rbac;
 mod replicas;
 mod resourcequotas;
+mod revisions;
 mod secrets;
 mod serving;
 mod signing_keys;

@@ -24,8 +24,9 @@ const LOG_TAIL: usize = 60;
 /// When this is set, control planes leave their directories, with all logs, in the directory for temporary files.
 const KEEP: &str = "COXSWAIN_KEEP";
 
-/// Gates of controllers that are off by default in Kubernetes 1.36, and of the APIs that they read.
-const GATES: &str = "ClusterTrustBundle=true,DRADeviceTaintRules=true,DRAResourcePoolStatus=true,\
+/// Gates of controllers that are off by default in Kubernetes 1.36, of the APIs that they read, and of fields of pods.
+const GATES: &str = "ClusterTrustBundle=true,ClusterTrustBundleProjection=true,ContainerStopSignals=true,\
+    DRADeviceTaintRules=true,DRAResourcePoolStatus=true,\
     DRAWorkloadResourceClaims=true,GangScheduling=true,GenericWorkload=true,PodCertificateRequest=true,\
     StorageVersionAPI=true,StorageVersionMigrator=true,WorkloadWithJob=true";
 /// The versions in which these APIs are served.
