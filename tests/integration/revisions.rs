@@ -74,7 +74,9 @@ fn note(value: &Value, shape: &'static Shape, seen: &mut BTreeSet<(&'static str,
             match (field.holds, member) {
                 (Holds::Message(inner), member) => note(member, inner, seen),
                 (Holds::Messages(inner), Value::Array(items)) => {
-                    items.iter().for_each(|item| note(item, inner, seen));
+                    for item in items {
+                        note(item, inner, seen);
+                    }
                 }
                 _ => {}
             }
