@@ -212,3 +212,42 @@ message! {
         5 => last_successful_time: Option<Time>,
     }
 }
+
+impl Job {
+    /// The condition of this type.
+    pub fn condition(&self, kind: &str) -> Option<&JobCondition> {
+        self.status.conditions.iter().find(|condition| condition.r#type == kind)
+    }
+
+    /// The condition that tells its end, `Complete` or `Failed`, if it has ended. Since when it holds is when the Job ended.
+    pub fn end(&self) -> Option<&JobCondition> {
+        let tells_end = |condition: &&JobCondition| {
+            (condition.r#type == "Complete" || condition.r#type == "Failed") && condition.status == "True"
+        };
+        self.status.conditions.iter().find(tells_end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_true_complete_or_failed_is_an_end() {
+        let condition = |kind: &str, status: &str| JobCondition {
+            r#type: kind.into(),
+            status: status.into(),
+            ..JobCondition::default()
+        };
+        let end_of = |conditions: &[(&str, &str)]| {
+            let conditions = conditions.iter().map(|(kind, status)| condition(kind, status)).collect();
+            let job = Job { status: JobStatus { conditions, ..JobStatus::default() }, ..Job::default() };
+            job.end().map(|end| end.r#type.to_string())
+        };
+        assert_eq!(end_of(&[]), None);
+        assert_eq!(end_of(&[("FailureTarget", "True"), ("Suspended", "True")]), None);
+        assert_eq!(end_of(&[("Complete", "False"), ("Failed", "Unknown")]), None);
+        assert_eq!(end_of(&[("SuccessCriteriaMet", "True"), ("Complete", "True")]), Some("Complete".into()));
+        assert_eq!(end_of(&[("Failed", "True")]), Some("Failed".into()));
+    }
+}
