@@ -3,7 +3,7 @@
 use super::core::{ObjectReference, PodTemplateSpec};
 use super::kind::{ApiVersion, kinds, objects};
 use super::meta::{LabelSelector, ObjectMeta};
-use crate::wire::{Raw, Str, Time, message};
+use crate::wire::{Raw, Str, Time, Uid, message};
 
 const BATCH: ApiVersion = ApiVersion { group: "batch", version: "v1" };
 
@@ -143,9 +143,9 @@ message! {
     /// Ended pods that are not in the counters yet, by UID.
     pub struct UncountedTerminatedPods = "k8s.io.api.batch.v1.UncountedTerminatedPods" {
         /// Those that succeeded.
-        1 => succeeded: Vec<Str>,
+        1 => succeeded: Vec<Uid>,
         /// Those that failed.
-        2 => failed: Vec<Str>,
+        2 => failed: Vec<Uid>,
     }
 
     /// A condition of a Job.

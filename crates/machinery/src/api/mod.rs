@@ -63,6 +63,7 @@ pub fn schema() -> Vec<&'static MessageRow> {
         policy::SCHEMA,
         placement::SCHEMA,
         pod::SCHEMA,
+        pod::environment::SCHEMA,
         pod::selinux::SCHEMA,
         shape::SCHEMA,
         certificates::SCHEMA,

@@ -17,6 +17,7 @@ use crate::wire::{
     Few, Keep, Message, Path, Present, Raw, Reader, Str, Time, Value, WireError, field, message, path,
 };
 
+pub mod environment;
 pub mod selinux;
 #[cfg(test)]
 mod tests;
@@ -85,6 +86,7 @@ message! {
     } + named {
         1 => volumes,
         2 => containers,
+        3 => restart_policy,
         20 => init_containers,
         22 => tolerations,
         43 => scheduling_group,

@@ -18,7 +18,7 @@ mod ranking;
 #[cfg(test)]
 mod tests;
 
-pub use ranking::{DELETION_COST, DeletionRank, Ranking, deletion_cost};
+pub use ranking::{DELETION_COST, DeletionRank, Ranking, deletion_cost, most_restarts};
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 

@@ -1,6 +1,7 @@
 //! Objects that select others of their namespace by labels, and how they are found by the labels of one. Pure.
 
 use crate::api::apps::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use crate::api::batch::Job;
 use crate::api::core::{ReplicationController, Service};
 use crate::api::meta::{LabelSelector, ObjectMeta};
 use crate::api::{IndexKeys, Object};
@@ -65,6 +66,16 @@ impl Selects for ReplicationController {
 
     fn common(&self) -> Common<'_> {
         last(&self.spec.selector).unwrap_or(Common::Nothing)
+    }
+}
+
+impl Selects for Job {
+    fn selects(&self, labels: &Labels) -> bool {
+        matches(&self.spec.selector, labels)
+    }
+
+    fn common(&self) -> Common<'_> {
+        common(&self.spec.selector)
     }
 }
 

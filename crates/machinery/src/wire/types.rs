@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::reader::{RawField, Reader, Value, WireError};
 use super::splice::{put_bytes, put_varint_field};
 use super::text::Str;
+use super::uid::Uid;
 use super::{Field, MessageRow, Source, message};
 
 macro_rules! varint_field {
@@ -115,6 +116,7 @@ fn push<T>(list: &mut Vec<T>, item: T) {
 /// What may stand in a repeated field: everything length-delimited.
 pub trait ListItem {}
 impl ListItem for Str {}
+impl ListItem for Uid {}
 impl ListItem for Raw {}
 impl<M: super::Message> ListItem for M {}
 

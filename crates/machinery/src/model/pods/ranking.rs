@@ -92,7 +92,7 @@ pub fn deletion_cost(pod: &Pod) -> i32 {
 }
 
 /// The most restarts of any container; and, where that is equal, of any sidecar.
-fn most_restarts(pod: &Pod) -> (i32, i32) {
+pub fn most_restarts(pod: &Pod) -> (i32, i32) {
     let containers = pod.status.container_statuses.iter().map(|status| status.restart_count);
     let statuses = pod.status.init_container_statuses.iter();
     let sidecars = statuses.filter(|status| pod.shape.sidecars.contains(&status.name));
