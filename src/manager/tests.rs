@@ -37,6 +37,9 @@ enum Why {
 const UNOBSERVED: &[&str] = &[
     "daemonset_controller_stale_sync_skips_total",
     "endpoint_slice_controller_services_count_by_traffic_distribution",
+    "job_controller_jobs_by_external_controller_total",
+    "job_controller_pod_failures_handled_by_failure_policy_total",
+    "job_controller_stale_sync_skips_total",
     "statefulset_controller_statefulset_max_unavailable",
     "statefulset_controller_statefulset_unavailable_replicas",
 ];

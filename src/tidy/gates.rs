@@ -30,6 +30,7 @@ const TOUCHING: &[&str] = &[
     "LoggingBetaOptions",
     "MaxUnavailableStatefulSet",
     "MultiCIDRServiceAllocator",
+    "MutableSchedulingDirectivesForSuspendedJobs",
     "NativeHistograms",
     "OrderedNamespaceDeletion",
     "PodDeletionCost",
@@ -38,6 +39,7 @@ const TOUCHING: &[&str] = &[
     "RecoverVolumeExpansionFailure",
     "RemoteRequestHeaderUID",
     "StaleControllerConsistencyDaemonSet",
+    "StaleControllerConsistencyJob",
     "StaleControllerConsistencyReplicaSet",
     "StaleControllerConsistencyStatefulSet",
     "StatefulSetSemanticRevisionComparison",
@@ -46,6 +48,7 @@ const TOUCHING: &[&str] = &[
     "UnlockWhileProcessingFIFO",
     "VolumeAttributesClass",
     "WatchListClient",
+    "WorkloadWithJob",
 ];
 
 /// Whether one of these texts stands somewhere in the program.

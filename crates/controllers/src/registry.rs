@@ -14,7 +14,7 @@ pub use check::{RegistryError, validate};
 use crate::api::{garbage_collector, namespace, resourcequota};
 use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
-use crate::workloads::{daemonset, deployment, replicaset, replicationcontroller, statefulset};
+use crate::workloads::{daemonset, deployment, job, replicaset, replicationcontroller, statefulset};
 use coxswain_machinery::framework::{DefaultState, Descriptor};
 
 /// Every controller, by name. When a room is built, its row here becomes `crate::AREA::NAME::DESCRIPTOR`.
@@ -95,7 +95,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("horizontal-pod-autoscaler"),
         "Scales workloads by the metrics of their HorizontalPodAutoscaler.",
     ),
-    not_built("job-controller", &["job"], Some("job-controller"), "Runs the Pods of Jobs to completion."),
+    job::DESCRIPTOR,
     Descriptor {
         gates: &["ClusterTrustBundle"],
         ..not_built(

@@ -83,6 +83,11 @@ async fn daemons_are_as_under_the_go_manager() {
 }
 
 #[tokio::test]
+async fn jobs_are_as_under_the_go_manager() {
+    play_all(&shards::JOBS).await;
+}
+
+#[tokio::test]
 async fn the_network_is_as_under_the_go_manager() {
     play_all(&shards::NETWORK).await;
 }

@@ -9,6 +9,8 @@ const HASH_LABEL: &str = "pod-template-hash";
 /// What the API server makes random names of.
 const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 const RANDOM_LENGTH: usize = 5;
+/// The longest prefix of a random name, without its dash.
+const LONGEST_PREFIX: usize = 57;
 
 /// The names known so far.
 #[derive(Clone, Debug)]
@@ -76,6 +78,27 @@ impl Names {
             }
         }
         // The longest first: `web` makes pods, and so may `web-2`.
+        self.makers.sort_by_key(|maker| std::cmp::Reverse(maker.len()));
+    }
+
+    /// Takes note of Jobs: these make pods, of Indexed ones with the index in their names.
+    pub(super) fn note_jobs(&mut self, jobs: &[Value]) {
+        for job in jobs {
+            let name = job["metadata"]["name"].as_str().unwrap_or_default();
+            let indexes =
+                job["spec"]["completions"].as_u64().filter(|_| job["spec"]["completionMode"] == "Indexed");
+            // Of a long name there is as much in it as leaves room for index and random end.
+            let of_indexes = (0..indexes.unwrap_or(0)).map(|index| {
+                let end = format!("-{index}");
+                let room = LONGEST_PREFIX - end.len();
+                format!("{}{end}", name.get(..room).unwrap_or(name))
+            });
+            for maker in of_indexes.chain([name.to_owned()]) {
+                if !self.makers.contains(&maker) {
+                    self.makers.push(maker);
+                }
+            }
+        }
         self.makers.sort_by_key(|maker| std::cmp::Reverse(maker.len()));
     }
 

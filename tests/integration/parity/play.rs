@@ -168,10 +168,17 @@ impl Stage<'_> {
                 self.api(kind).delete(&self.names.real(name), &params).await.map_err(say)?;
             }
             Step::Advance(advance) => self.advance(advance).await?,
-            Step::Mark { pods, take, with } => {
+            Step::Mark { pods, take, with, status } => {
                 let api = self.api(&resource("Pod")?);
-                for name in self.candidates(pods, *take, |pod| !is_deleting(pod)).await? {
-                    api.patch(&name, &params, &Patch::Strategic(with)).await.map_err(say)?;
+                let suits = |pod: &Value| if *status { !is_finished(pod) } else { !is_deleting(pod) };
+                for name in self.candidates(pods, *take, suits).await? {
+                    let patch = Patch::Strategic(with);
+                    let patched = if *status {
+                        api.patch_status(&name, &params, &patch).await
+                    } else {
+                        api.patch(&name, &params, &patch).await
+                    };
+                    patched.map_err(say)?;
                 }
             }
             Step::Wait(fields) => {
@@ -333,14 +340,17 @@ fn may_become(pod: &Value, fate: Fate) -> bool {
         .pointer("/status/conditions")
         .and_then(Value::as_array)
         .is_some_and(|all| all.iter().any(|each| each["type"] == "Ready" && each["status"] == "True"));
-    let is_finished = ["Failed", "Succeeded"].iter().any(|phase| pod["status"]["phase"] == **phase);
     match fate {
         Fate::Gone => is_deleting(pod),
         Fate::Deleted => !is_deleting(pod),
-        Fate::Ready => !is_deleting(pod) && !is_finished && !is_ready,
+        Fate::Ready => !is_deleting(pod) && !is_finished(pod) && !is_ready,
         Fate::Unready => !is_deleting(pod) && is_ready,
-        Fate::Failed | Fate::Succeeded => !is_deleting(pod) && !is_finished,
+        Fate::Failed | Fate::Succeeded => !is_deleting(pod) && !is_finished(pod),
     }
+}
+
+fn is_finished(pod: &Value) -> bool {
+    ["Failed", "Succeeded"].iter().any(|phase| pod["status"]["phase"] == **phase)
 }
 
 /// A pod's status as a kubelet would report it.

@@ -19,6 +19,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("Endpoints", "", "v1"),
     ("Event", "", "v1"),
     ("IPAddress", "networking.k8s.io", "v1"),
+    ("Job", "batch", "v1"),
     ("Namespace", "", "v1"),
     ("Node", "", "v1"),
     ("Pod", "", "v1"),
@@ -90,8 +91,14 @@ pub(super) enum Step {
     },
     /// What a kubelet would do: pods go on in their lives.
     Advance(Advance),
-    /// A patch of some pods that are not being deleted.
-    Mark { pods: String, take: usize, with: Value },
+    /// A patch of some pods that are not being deleted; of statuses, those of pods that have not ended.
+    Mark {
+        pods: String,
+        take: usize,
+        with: Value,
+        #[serde(default)]
+        status: bool,
+    },
     /// Waits until fields have these values (`null` for absent), by their paths in what is looked at.
     Wait(BTreeMap<String, Value>),
     /// Looks at everything, once it is quiet.

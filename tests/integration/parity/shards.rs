@@ -36,12 +36,14 @@ pub(super) const NAMESPACES: Shard = Shard {
 /// Pods with claims of their own, which the garbage collector takes away.
 pub(super) const STATEFUL: Shard =
     Shard { folders: &["statefulset"], beside: &["serviceaccount", "garbage-collector"] };
+/// Jobs, whose dependents the garbage collector takes away.
+pub(super) const JOBS: Shard = Shard { folders: &["job"], beside: &["serviceaccount", "garbage-collector"] };
 /// Garbage collection, which would end what others look at.
 pub(super) const GARBAGE: Shard = Shard { folders: &["garbage-collector"], beside: &["serviceaccount"] };
 /// Quotas: others write the status of quotas themselves, and count every write.
 pub(super) const QUOTAS: Shard =
     Shard { folders: &["resourcequota"], beside: &["serviceaccount", "root-ca-certificate-publisher"] };
-const ALL: [&Shard; 7] = [&WORKLOADS, &STATEFUL, &DAEMONS, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS];
+const ALL: [&Shard; 8] = [&WORKLOADS, &STATEFUL, &DAEMONS, &JOBS, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS];
 
 impl Shard {
     /// The flag that says which controllers run.

@@ -48,6 +48,9 @@ pub(super) fn snapshot(names: &mut Names, objects: &[(&str, Vec<Value>)], events
     for (_, sets) in objects.iter().filter(|(kind, _)| is_set(kind)) {
         names.note(sets);
     }
+    for (_, jobs) in objects.iter().filter(|(kind, _)| *kind == "Job") {
+        names.note_jobs(jobs);
+    }
     for (_, revisions) in objects.iter().filter(|(kind, _)| *kind == "ControllerRevision") {
         names.note_revisions(revisions);
     }
@@ -261,20 +264,31 @@ fn status(status: &Value) -> Value {
             .collect();
         normal["conditions"] = by_type.into_iter().collect();
     }
+    // Of when Jobs began and ended, that they did.
+    for field in ["startTime", "completionTime"] {
+        if normal[field].is_string() {
+            normal[field] = "a time".into();
+        }
+    }
     normal
 }
 
 fn condition(condition: &Value) -> Value {
     let mut normal = condition.clone();
-    let (transition, update) =
-        (condition["lastTransitionTime"].as_str(), condition["lastUpdateTime"].as_str());
+    let (transition, update, probe) = (
+        condition["lastTransitionTime"].as_str(),
+        condition["lastUpdateTime"].as_str(),
+        condition["lastProbeTime"].as_str(),
+    );
     let map = normal.as_object_mut().expect("a condition is an object");
-    for field in ["type", "lastTransitionTime", "lastUpdateTime"] {
+    for field in ["type", "lastTransitionTime", "lastUpdateTime", "lastProbeTime"] {
         map.shift_remove(field);
     }
     let times = match (transition, update) {
         (Some(transition), Some(update)) if transition <= update => "of transition and of update",
         (Some(_), Some(_)) => "an update before the transition",
+        (Some(transition), None) if probe == Some(transition) => "of transition and of probe",
+        (Some(_), None) if probe.is_some() => "a probe at another time than the transition",
         (Some(_), None) => "of transition",
         (None, _) => "no transition",
     };

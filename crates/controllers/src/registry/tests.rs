@@ -141,6 +141,8 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         ("endpoint_slice", Some(16), slow, longest),
         ("endpoint_slice_mirroring", Some(16), slow, Duration::from_secs(100)),
         ("ipaddresses", Some(16), fast, longest),
+        ("job", None, slow, minute),
+        ("job_orphan_pod", None, slow, minute),
         ("namespace", None, fast, minute),
         ("serviceaccount_tokens_secret", Some(11), fast, longest),
         ("serviceaccount_tokens_service", Some(11), fast, longest),

@@ -2,6 +2,7 @@
 
 pub mod daemonset;
 pub mod deployment;
+pub mod job;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod statefulset;

@@ -170,7 +170,7 @@ horizontal_pod_autoscaler_sync_period: Duration = secs(15), NotBuilt, "Time betw
 horizontal_pod_autoscaler_tolerance: f64 = 0.1, NotBuilt, "How far the ratio of a metric to its target may be from 1 without scaling.";
 
 ["Job-controller"]
-concurrent_job_syncs: i32 = 5, NotBuilt, "Jobs reconciled at the same time.";
+concurrent_job_syncs: i32 = 5, Built, "Jobs reconciled at the same time.";
 
 ["Cronjob-controller"]
 concurrent_cron_job_syncs: i32 = 5, NotBuilt, "CronJobs reconciled at the same time.";

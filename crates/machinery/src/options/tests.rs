@@ -293,9 +293,9 @@ fn flags_without_effect_say_so() {
             .filter(|w| w.contains("not built"))
             .collect::<Vec<_>>()
     };
-    assert_eq!(warnings(&["--concurrent-job-syncs=5"]), [""; 0], "it is the default");
-    let said = warnings(&["--concurrent-job-syncs=6", "--concurrent-deployment-syncs=6"]);
-    assert_eq!(said, ["--concurrent-job-syncs: 6 has no effect yet: what it asks for is not built"]);
+    assert_eq!(warnings(&["--concurrent-service-syncs=1"]), [""; 0], "it is the default");
+    let said = warnings(&["--concurrent-service-syncs=6", "--concurrent-deployment-syncs=6"]);
+    assert_eq!(said, ["--concurrent-service-syncs: 6 has no effect yet: what it asks for is not built"]);
     let deprecated = startup(&["--node-sync-period=3s"]).warnings;
     assert_eq!(deprecated.len(), 1);
     assert!(deprecated[0].message.contains("deprecated"));

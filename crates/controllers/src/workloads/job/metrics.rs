@@ -1,0 +1,190 @@
+//! What the controller counts of its work, under the original's names. Decides nothing.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus::{HistogramVec, IntCounterVec};
+
+use super::member;
+use super::note::{Note, Progress};
+use super::view::is_external;
+use coxswain_machinery::api::batch::Job;
+use coxswain_machinery::api::kinds::PODS;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::executor::{ActionResult, ActionVerb};
+use coxswain_machinery::framework::{KeyMap, Meter, Outcome, ReconcileEnd, RoomMetrics};
+use coxswain_machinery::informer::Delta;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::random::HashMap;
+
+/// The metrics.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    durations: HistogramVec,
+    syncs: IntCounterVec,
+    finished: IntCounterVec,
+    finished_pods: IntCounterVec,
+    finished_indexes: IntCounterVec,
+    creations: IntCounterVec,
+    finalizers: IntCounterVec,
+    by_policy: IntCounterVec,
+    stale: IntCounterVec,
+    external: IntCounterVec,
+    /// What is told of a reconcile when its first plan is made, and counted at its end.
+    begun: Mutex<HashMap<Key, Sync>>,
+}
+
+/// What a reconcile does.
+#[derive(Debug)]
+struct Sync {
+    mode: &'static str,
+    action: &'static str,
+    reason: &'static str,
+}
+
+fn mode(is_indexed: bool) -> &'static str {
+    if is_indexed { "Indexed" } else { "NonIndexed" }
+}
+
+impl Metrics {
+    /// The metrics, registered.
+    pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
+        let bounds = prometheus::exponential_buckets(0.004, 2.0, 15)?;
+        Ok(Self {
+            durations: metrics.histograms(
+                "job_controller_job_sync_duration_seconds",
+                "Duration of reconciles of Jobs, by what was done about pods.",
+                &["completion_mode", "result", "action"],
+                bounds,
+            )?,
+            syncs: metrics.counters(
+                "job_controller_job_syncs_total",
+                "Reconciles of Jobs, by what was done about pods.",
+                &["completion_mode", "result", "action"],
+            )?,
+            finished: metrics.counters(
+                "job_controller_jobs_finished_total",
+                "Jobs that have come to their end, by why.",
+                &["completion_mode", "result", "reason"],
+            )?,
+            finished_pods: metrics.counters(
+                "job_controller_job_pods_finished_total",
+                "Pods that were counted when they had come to their end.",
+                &["completion_mode", "result"],
+            )?,
+            finished_indexes: metrics.counters(
+                "job_controller_job_finished_indexes_total",
+                "Indexes that have succeeded or failed, by whether each has a limit of its own.",
+                &["status", "backoffLimit"],
+            )?,
+            creations: metrics.counters(
+                "job_controller_job_pods_creation_total",
+                "Pods that were made, or could not be, by why.",
+                &["reason", "status"],
+            )?,
+            finalizers: metrics.counters(
+                "job_controller_terminated_pods_tracking_finalizer_total",
+                "Ended pods that were seen to get or lose the finalizer of pods that are not counted.",
+                &["event"],
+            )?,
+            by_policy: metrics.counters(
+                "job_controller_pod_failures_handled_by_failure_policy_total",
+                "Failed pods that a rule of their Job's policy matched, by what it says.",
+                &["action"],
+            )?,
+            stale: metrics.counters(
+                "job_controller_stale_sync_skips_total",
+                "Reconciles put off because the cache of this resource had not seen the last writes.",
+                &["group", "resource"],
+            )?,
+            external: metrics.counters(
+                "job_controller_jobs_by_external_controller_total",
+                "Jobs seen that another controller runs.",
+                &["controller_name"],
+            )?,
+            begun: Mutex::default(),
+        })
+    }
+
+    /// A status was written.
+    pub(super) fn progress(&self, is_indexed: bool, progress: &Progress) {
+        let mode = mode(is_indexed);
+        let Progress { succeeded, failed, failed_indexes, actions, backoff: _, end } = progress;
+        for (result, count) in [("succeeded", *succeeded), ("failed", *failed)] {
+            if count > 0 {
+                self.finished_pods.with_label_values(&[mode, result]).inc_by(count);
+            }
+        }
+        let limit = if failed_indexes.is_some() { "perIndex" } else { "global" };
+        if is_indexed && *succeeded > 0 {
+            self.finished_indexes.with_label_values(&["succeeded", limit]).inc_by(*succeeded);
+        }
+        if let Some(failed @ 1..) = failed_indexes {
+            self.finished_indexes.with_label_values(&["failed", limit]).inc_by(*failed);
+        }
+        for action in actions {
+            self.by_policy.with_label_values(&[action]).inc();
+        }
+        if let Some((is_success, reason)) = end {
+            let result = if *is_success { "succeeded" } else { "failed" };
+            self.finished.with_label_values(&[mode, result, reason.as_str()]).inc();
+        }
+    }
+
+    /// Counts the pods that were made, or could not be.
+    fn created(&self, reason: &str, ended: &ReconcileEnd<'_>) {
+        let creates = ended.actions.iter().filter(|action| action.verb == ActionVerb::Create);
+        for create in creates.filter(|create| create.kind == &PODS) {
+            // The original counts a failure as a success, too.
+            self.creations.with_label_values(&[reason, "succeeded"]).inc();
+            if !matches!(create.result, ActionResult::Done) {
+                self.creations.with_label_values(&[reason, "failed"]).inc();
+            }
+        }
+    }
+}
+
+impl Meter<Note> for Arc<Metrics> {
+    fn planned(&self, key: &Key, note: &Note) {
+        if let Some(action) = note.action {
+            let sync = Sync { mode: mode(note.is_indexed), action, reason: note.reason };
+            self.begun.lock().insert(key.clone(), sync);
+        }
+    }
+
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        if let Outcome::Waiting(kind) = ended.outcome {
+            self.stale.with_label_values(&[kind.group, kind.resource]).inc();
+        }
+        let Some(Sync { mode, action, reason }) = self.begun.lock().remove(key) else { return };
+        let result = if matches!(ended.outcome, Outcome::Failed { .. }) { "error" } else { "success" };
+        self.durations.with_label_values(&[mode, result, action]).observe(ended.took.as_secs_f64());
+        self.syncs.with_label_values(&[mode, result, action]).inc();
+        self.created(reason, &ended);
+    }
+}
+
+/// Counts pods that get or lose the finalizer once they have ended. Wakes nobody.
+pub(super) fn count_finalizers(metrics: Arc<Metrics>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, _: &mut dyn FnMut(Key)| {
+        let is_held = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.is_finished() && member::is_tracked(pod));
+        let (old, new) = delta.typed::<Pod>();
+        let event = match (is_held(old), is_held(new)) {
+            (false, true) => "add",
+            (true, false) => "delete",
+            _ => return,
+        };
+        metrics.finalizers.with_label_values(&[event]).inc();
+    })
+}
+
+/// Counts Jobs that another controller runs. Wakes nobody.
+pub(super) fn count_external(metrics: Arc<Metrics>) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, _: &mut dyn FnMut(Key)| {
+        if let (None, Some(job)) = delta.typed::<Job>()
+            && is_external(job)
+        {
+            metrics.external.with_label_values(&[job.spec.managed_by.as_str()]).inc();
+        }
+    })
+}

@@ -1,0 +1,108 @@
+//! The writes of pods, and the Job's events.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::super::member::TRACKING;
+use super::super::view::View;
+use super::members::{Member, Members};
+use coxswain_machinery::api::kinds::{JOBS, PODS};
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::model::owners;
+use coxswain_machinery::model::plan::{Chain, EventSpec, Expect, Patch, Regarding, Tolerate, Verb, Verify};
+use coxswain_machinery::model::{Key, Step, Write};
+use coxswain_machinery::wire::Str;
+
+const DELETE_FINALIZERS: &str = "$deleteFromPrimitiveList/finalizers";
+
+/// Release and adoption. Each of them is tried whatever becomes of the others; as long as one fails nothing else is done.
+pub(super) fn claims(view: &View, members: &Members<'_>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let owner = &view.job.metadata;
+    if !members.adopted.is_empty() {
+        let expect = Expect::Alive(owner.uid.clone());
+        steps.push(Step::Verify(Verify { kind: &JOBS, key: Key::of(owner), expect }));
+    }
+    let released = members.released.iter().map(|pod| release(owner, pod));
+    let adopted = members.adopted.iter().map(|pod| adopt(owner, pod));
+    let claims: Vec<_> = released.chain(adopted).collect();
+    if !claims.is_empty() {
+        steps.push(Step::Each(claims));
+    }
+    steps
+}
+
+/// The owner reference comes with the finalizer.
+fn adopt(owner: &ObjectMeta, pod: &Pod) -> Write {
+    let patch = with(&owners::adoption(owner, &JOBS, &pod.metadata), "finalizers");
+    Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
+}
+
+/// The owner reference goes with the finalizer. A pod that is gone, or whose name another pod bears by now, needs no release.
+fn release(owner: &ObjectMeta, pod: &Pod) -> Write {
+    let patch = with(&owners::release(owner, &pod.metadata), DELETE_FINALIZERS);
+    Write {
+        tolerate: Tolerate { absent: true, invalid: true, ..Tolerate::default() },
+        ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
+    }
+}
+
+/// A strategic patch that says this of the finalizer, too.
+fn with(patch: &Patch, directive: &str) -> Patch {
+    let mut patch: Value = patch.value().clone();
+    patch["metadata"][directive] = json!([TRACKING]);
+    Patch::Strategic(patch)
+}
+
+/// Takes the finalizer off a pod; of one that is gone it is off.
+pub(in super::super) fn untrack(pod: &Pod) -> Write {
+    let patch = json!({"metadata": { "uid": pod.metadata.uid, DELETE_FINALIZERS: [TRACKING] }});
+    Write {
+        tolerate: Tolerate { absent: true, ..Tolerate::default() },
+        ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(Patch::Strategic(patch)))
+    }
+}
+
+/// Deletes a pod that is not to count as failed.
+pub(super) fn release_and_delete(view: &View, member: &Member<'_>) -> Chain {
+    let mut chain = Vec::with_capacity(2);
+    if member.is_tracked {
+        chain.push(untrack(member.pod));
+    }
+    chain.push(delete(view, member.pod));
+    chain
+}
+
+/// Deletes a pod.
+pub(super) fn delete(view: &View, pod: &Pod) -> Write {
+    let deleted = format!("Deleted pod: {}", pod.metadata.name);
+    Write {
+        tolerate: Tolerate { absent: true, ..Tolerate::default() },
+        on_success: Some(event(view, false, "SuccessfulDelete", deleted)),
+        on_failure: Some(event(view, true, "FailedDelete", "Error deleting: {error}")),
+        ..Write::new(&PODS, Key::of(&pod.metadata), Verb::delete(pod.metadata.uid.clone()))
+    }
+}
+
+/// Makes a pod.
+pub(super) fn create(view: &View, body: Bytes) -> Write {
+    Write {
+        // Whatever is made there goes with the namespace.
+        tolerate: Tolerate { namespace_terminating: true, ..Tolerate::default() },
+        on_success: Some(event(view, false, "SuccessfulCreate", "Created pod: {name}")),
+        on_failure: Some(event(view, true, "FailedCreate", "Error creating: {error}")),
+        ..Write::new(&PODS, Key::new(view.job.metadata.namespace.clone(), Str::EMPTY), Verb::Create(body))
+    }
+}
+
+/// An event about the Job.
+pub(super) fn event(
+    view: &View,
+    warning: bool,
+    reason: &'static str,
+    message: impl Into<String>,
+) -> EventSpec {
+    let regarding = Regarding::of(&JOBS, &view.job.metadata);
+    EventSpec { regarding, warning, reason, message: message.into() }
+}
