@@ -29,6 +29,7 @@ mod garbage_collection;
 mod gated;
 mod handover;
 mod informers;
+mod jobs;
 mod kinds;
 mod leadership;
 mod lifecycle;

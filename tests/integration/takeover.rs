@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
 
+mod jobs;
+
 const LIMIT: Duration = Duration::from_mins(3);
 /// Both managers run what Deployments and DaemonSets need and nothing else, so that what differs is ours.
 const CONTROLLERS: &str = "--controllers=deployment-controller,replicaset-controller,daemonset-controller,\
@@ -176,8 +178,12 @@ async fn quiet(namespace: &Namespace) {
     until("the cluster is quiet", LIMIT, look, Option::is_some).await;
 }
 
-/// Everything that somebody wrote about these kinds, by the audit log from byte `from` on.
 fn writes(plane: &ControlPlane, from: u64, user_agent: &str) -> Vec<String> {
+    writes_of(plane, from, user_agent, &KINDS)
+}
+
+/// Everything that somebody wrote about these kinds, by the audit log from byte `from` on.
+fn writes_of(plane: &ControlPlane, from: u64, user_agent: &str, kinds: &[&str]) -> Vec<String> {
     let text = fs::read(&plane.report.audit_log).expect("the audit log");
     let text = String::from_utf8_lossy(&text[from as usize..]).into_owned();
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -188,7 +194,7 @@ fn writes(plane: &ControlPlane, from: u64, user_agent: &str) -> Vec<String> {
             field("userAgent").starts_with(user_agent)
                 && field("stage") == "ResponseComplete"
                 && ["create", "update", "patch", "delete"].contains(&field("verb").as_str())
-                && KINDS.contains(&resource)
+                && kinds.contains(&resource)
         })
         .map(|event| format!("{} {}", event["verb"], event["requestURI"]))
         .collect()

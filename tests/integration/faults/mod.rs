@@ -7,6 +7,7 @@ mod cidrs;
 mod collector;
 mod duplicates;
 mod endpoints;
+mod jobs;
 mod line;
 mod mirrors;
 mod namespaces;

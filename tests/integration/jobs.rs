@@ -1,0 +1,62 @@
+//! Jobs under Coxswain as the only manager, by the tools that people use.
+
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use serde_json::json;
+
+use crate::harness::{ControlPlane, Options, until};
+
+const LIMIT: Duration = Duration::from_mins(3);
+const FINALIZERS: &str = "jsonpath={.items[*].metadata.finalizers}";
+
+#[tokio::test]
+async fn kubectl_waits_for_jobs_and_leaves_their_pods_behind() {
+    let plane = ControlPlane::start(&Options { nodes: 3, args: vec!["--audit"] });
+    let manager = plane.coxswain("coxswain", &["--use-service-account-credentials"]);
+    let namespace = plane.cluster().await.namespace("jobs").await;
+    let kubectl = |args: &[&str]| plane.kubectl(&[&["-n", &namespace.name], args].concat());
+    let accounts = || async { kubectl(&["get", "serviceaccounts", "-o", "name"]) };
+    until("the service account", LIMIT, accounts, |names| names.contains("default")).await;
+
+    kubectl(&["create", "job", "once", "--image=work:1"]);
+    kubectl(&["wait", "--for=condition=complete", "job/once", "--timeout=120s"]);
+    let told = kubectl(&["get", "job", "once"]);
+    assert!(told.contains("Complete") && told.contains("1/1"), "{told}");
+    assert_eq!(kubectl(&["get", "pods", "-l", "job-name=once", "-o", FINALIZERS]), "");
+
+    // Its pods stay, without finalizer and owner.
+    kubectl(&["delete", "job", "once", "--cascade=orphan"]);
+    let left = || kubectl(&["get", "pods", "-l", "job-name=once", "-o", "jsonpath={.items[*].status.phase}"]);
+    assert_eq!(left(), "Succeeded");
+    kubectl(&["delete", "pods", "-l", "job-name=once", "--wait=true"]);
+    assert_eq!(left(), "");
+
+    // One whose pods are never bound: suspended, resumed, and deleted with all of them.
+    let template = json!({ "spec": {
+        "restartPolicy": "Never",
+        "nodeSelector": { "nobody": "has-this" },
+        "containers": [{ "name": "main", "image": "work:1" }],
+    } });
+    let spec = json!({ "parallelism": 3, "completions": 3, "template": template });
+    let _: Job = namespace.create(json!({ "metadata": { "name": "long" }, "spec": spec })).await;
+    let active = || async {
+        let job: Job = namespace.api().get("long").await.expect("the Job");
+        job.status.and_then(|status| status.active).unwrap_or(0)
+    };
+    until("three run", LIMIT, active, |active| *active == 3).await;
+    kubectl(&["patch", "job", "long", "-p", r#"{"spec":{"suspend":true}}"#]);
+    kubectl(&["wait", "--for=condition=suspended", "job/long", "--timeout=120s"]);
+    until("none runs", LIMIT, active, |active| *active == 0).await;
+    kubectl(&["patch", "job", "long", "-p", r#"{"spec":{"suspend":false}}"#]);
+    until("three run again", LIMIT, active, |active| *active == 3).await;
+    kubectl(&["delete", "job", "long"]);
+    let pods = || async { kubectl(&["get", "pods", "-l", "job-name=long", "-o", "name"]) };
+    until("nobody holds them", LIMIT, pods, String::is_empty).await;
+
+    let audit = plane.audit();
+    let forbidden = audit.iter().filter(|event| event.coxswain().is_some() && event.is_forbidden());
+    let forbidden: Vec<_> = forbidden.map(|event| format!("{} {}", event.verb, event.uri)).collect();
+    assert_eq!(forbidden, Vec::<String>::new(), "forbidden by the bootstrap roles");
+    assert_eq!(manager.errors(), Vec::<String>::new());
+}
