@@ -157,6 +157,7 @@ pub(super) async fn complete(
         clients,
         events,
         clock,
+        zones: environment.zones.clone(),
         queue_metrics: QueueMetrics::register(&metrics)?,
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),

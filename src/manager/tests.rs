@@ -40,6 +40,8 @@ const UNOBSERVED: &[&str] = &[
     "job_controller_jobs_by_external_controller_total",
     "job_controller_pod_failures_handled_by_failure_policy_total",
     "job_controller_stale_sync_skips_total",
+    "pod_gc_collector_force_delete_pod_errors_total",
+    "pod_gc_collector_force_delete_pods_total",
     "statefulset_controller_statefulset_max_unavailable",
     "statefulset_controller_statefulset_unavailable_replicas",
 ];
@@ -77,6 +79,7 @@ async fn manager_of(server: &str) -> Completed {
             gate: &|_| true,
             root_ca: Some("PEM".into()),
             finishers: &manager.runtime.finishers,
+            zones: &coxswain_machinery::zones::Zones::bundled(),
             caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
             dynamic: &|_| Arc::default(),
             debug: &|_| {},

@@ -1,4 +1,4 @@
-//! What a manager takes from the system besides files: the wall clock, threads, and connections to the API server.
+//! What a manager takes from the system besides files: the wall clock, time zones, threads, and connections to the API server.
 //!
 //! It is made in `main` and handed down, so that a manager can also run on one thread, on a clock that is made up, and with
 //! an API server that is a piece of the same program ([`Environment::simulated`]). The monotonic clock is tokio's, which
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::HttpService;
 use crate::model::clock::{RuntimeClock, SharedClock, SystemClock};
+use crate::zones::Zones;
 
 /// The stack of a thread that runs a few small tasks. Only what is used of it takes memory.
 const STACK: usize = 1 << 20;
@@ -24,6 +25,8 @@ const STACK: usize = 1 << 20;
 pub struct Environment {
     /// The time of day.
     pub clock: SharedClock,
+    /// Time zones.
+    pub zones: Zones,
     /// Threads besides the caller's.
     pub threads: Threads,
     /// What carries requests to the API server; `None` for connections. Requests come with everything on them that would be
@@ -43,7 +46,8 @@ pub enum Threads {
 impl Environment {
     /// The system's.
     pub fn system() -> Self {
-        Self { clock: Arc::new(SystemClock), threads: Threads::Own, api_server: None }
+        let zones = Zones::system(&|name| std::env::var(name).ok());
+        Self { clock: Arc::new(SystemClock), zones, threads: Threads::Own, api_server: None }
     }
 
     /// One thread, that of the caller's runtime; a clock that shows `start` now and goes with that runtime's; and an API
@@ -51,7 +55,7 @@ impl Environment {
     /// happens follows from the seed and from what the API server answers.
     pub fn simulated(start: Timestamp, api_server: HttpService) -> Self {
         let clock = Arc::new(RuntimeClock::new(start));
-        Self { clock, threads: Threads::Callers, api_server: Some(api_server) }
+        Self { clock, zones: Zones::bundled(), threads: Threads::Callers, api_server: Some(api_server) }
     }
 }
 

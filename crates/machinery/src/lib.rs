@@ -17,3 +17,4 @@ pub mod random;
 pub mod serve;
 pub mod telemetry;
 pub mod wire;
+pub mod zones;

@@ -19,6 +19,7 @@ use coxswain_machinery::options::Config;
 use coxswain_machinery::queue::QueueMetrics;
 use coxswain_machinery::serve::Router;
 use coxswain_machinery::telemetry::Registry;
+use coxswain_machinery::zones::Zones;
 
 /// How long a request may take: short, so that stalls end soon.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -56,6 +57,7 @@ pub(crate) fn runtime(
         discovery: Arc::new(Discovery::new(clients.root("discovery"))),
         clients,
         clock,
+        zones: Zones::bundled(),
         queue_metrics: QueueMetrics::register(&metrics).expect("queue metrics"),
         reconcile_metrics: ReconcileMetrics::register(&metrics).expect("reconcile metrics"),
         room_metrics: RoomMetrics::new(metrics),

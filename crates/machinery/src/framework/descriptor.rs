@@ -12,6 +12,7 @@ use crate::client::ApiResources;
 use crate::executor::Finishers;
 use crate::serve::PageHandler;
 use crate::wire::Str;
+use crate::zones::Zones;
 
 /// Whether a controller runs when `--controllers` does not name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct Build<'a> {
     pub root_ca: Option<Str>,
     /// What can finish objects: whether there is a key to sign with.
     pub finishers: &'a Finishers,
+    /// Time zones.
+    pub zones: &'a Zones,
     /// What it watches, see [`Build::watch`].
     pub caches: CacheSource<'a>,
     /// Watches whatever the API has that the room wants, for as long as the controller lives; to be asked for once.

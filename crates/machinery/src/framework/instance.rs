@@ -38,6 +38,7 @@ use crate::options::Config;
 use crate::queue::{QueueMetrics, WorkQueue};
 use crate::serve::{PageHandler, Router};
 use crate::wire::Str;
+use crate::zones::Zones;
 
 /// What all controllers are built from.
 pub struct Runtime {
@@ -55,6 +56,8 @@ pub struct Runtime {
     pub discovery: Arc<Discovery>,
     /// The time.
     pub clock: SharedClock,
+    /// Time zones.
+    pub zones: Zones,
     /// Metrics of queues.
     pub queue_metrics: QueueMetrics,
     /// Metrics of reconciles.
@@ -299,6 +302,7 @@ impl Instance {
             gate: &|gate| runtime.config.gates.enabled(gate),
             root_ca: runtime.root_ca.clone(),
             finishers: &runtime.finishers,
+            zones: &runtime.zones,
             caches: CacheSource::new(&|kind, selector| handles.lock().store(kind, selector)),
             dynamic: &|room| {
                 let watches = Arc::new(DynamicWatches::default());

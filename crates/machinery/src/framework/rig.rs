@@ -26,6 +26,7 @@ use crate::options::Config;
 use crate::telemetry::Registry;
 use crate::wire::splice::{Edit, edit};
 use crate::wire::{Message, ObjectHead, WireError};
+use crate::zones::Zones;
 
 /// Reconciles after which an object that still has something to do is said never to settle.
 const MOST_RECONCILES: usize = 100;
@@ -104,6 +105,7 @@ impl Rig {
             gate: &|gate| self.config.gates.enabled(gate),
             root_ca: Some("a CA".into()),
             finishers: &self.finishers,
+            zones: &Zones::bundled(),
             caches: CacheSource::new(&|kind, _| self.store(kind)),
             dynamic: &|_| Arc::default(),
             debug: &|_| {},

@@ -28,6 +28,7 @@ fn it_builds_and_watches_what_it_reads() {
         },
         root_ca: None,
         finishers: &Finishers::default(),
+        zones: &coxswain_machinery::zones::Zones::bundled(),
         caches: CacheSource::new(&|kind, selector| {
             assert_eq!(selector, None);
             bench.store(kind)

@@ -260,6 +260,7 @@ fn a_controller_can_hang_on_what_is_served() {
             gate: &|_| true,
             root_ca: None,
             finishers: &Finishers::default(),
+            zones: &crate::zones::Zones::bundled(),
             caches: CacheSource::new(&store),
             dynamic: &|_| Arc::default(),
             debug: &|_| {},

@@ -101,6 +101,7 @@ async fn runtime() -> Runtime {
         discovery: Arc::new(Discovery::new(clients.root("discovery"))),
         clients,
         clock,
+        zones: crate::zones::Zones::bundled(),
         queue_metrics: QueueMetrics::register(&metrics).unwrap(),
         reconcile_metrics: ReconcileMetrics::register(&metrics).unwrap(),
         room_metrics: RoomMetrics::new(metrics),

@@ -29,6 +29,7 @@ fn room() -> Room {
         gate: &|_| true,
         root_ca: None,
         finishers: &Finishers::default(),
+        zones: &coxswain_machinery::zones::Zones::bundled(),
         caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
         dynamic: &|room| {
             *watches.lock() = Some(room);
@@ -102,6 +103,7 @@ fn it_is_skipped_when_it_is_switched_off() {
         gate: &|_| true,
         root_ca: None,
         finishers: &Finishers::default(),
+        zones: &coxswain_machinery::zones::Zones::bundled(),
         caches: CacheSource::new(&|kind, _| Arc::new(Store::new(kind))),
         dynamic: &|_| Arc::default(),
         debug: &|_| {},
