@@ -40,6 +40,9 @@ const CALM: Duration = Duration::from_secs(2);
 const LOOKS: usize = 4;
 /// How many quotas were to be counted anew.
 const COUNTED: &str = "workqueue_adds_total{name=\"resourcequota_primary\"}";
+/// Nodes that nobody plays stay as they are.
+const PLANE: [&str; 3] =
+    ["--audit", "--kwok-arg=manage-all-nodes=false", "--kwok-arg=manage-nodes-with-label-selector=type=kwok"];
 /// What changes by itself, or because somebody looks.
 const RESTLESS: [&str; 4] = ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "nodes"];
 
@@ -289,7 +292,7 @@ async fn everything_changes_hands_and_only_what_was_changed_changes() {
     let controllers = all_built();
     let args = [&[controllers.as_str()][..], &ARGS].concat();
     let _turn = turn().await;
-    let plane = ControlPlane::start(&Options { nodes: 3, args: vec!["--audit"] });
+    let plane = ControlPlane::start(&Options { nodes: 3, args: PLANE.to_vec() });
     let go = plane.go_manager("go-1", &args);
     let first = leads(&plane, "").await;
     populate(&plane).await;

@@ -14,7 +14,10 @@ pub use check::{RegistryError, validate};
 use crate::api::{garbage_collector, namespace, resourcequota};
 use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
-use crate::workloads::{daemonset, deployment, job, replicaset, replicationcontroller, statefulset};
+use crate::workloads::{
+    daemonset, deployment, job, pod_garbage_collector, replicaset, replicationcontroller, statefulset,
+    ttl_after_finished,
+};
 use coxswain_machinery::framework::{DefaultState, Descriptor};
 
 /// Every controller, by name. When a room is built, its row here becomes `crate::AREA::NAME::DESCRIPTOR`.
@@ -163,12 +166,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("pvc-protection-controller"),
         "Keeps a PersistentVolumeClaim from being deleted while a Pod uses it.",
     ),
-    not_built(
-        "pod-garbage-collector-controller",
-        &["podgc"],
-        Some("pod-garbage-collector"),
-        "Deletes finished Pods beyond a threshold and Pods whose Nodes are gone.",
-    ),
+    pod_garbage_collector::DESCRIPTOR,
     Descriptor {
         gates: &["PodCertificateRequest"],
         ..not_built(
@@ -265,12 +263,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Deletes bootstrap tokens that have expired.",
         )
     },
-    not_built(
-        "ttl-after-finished-controller",
-        &["ttl-after-finished"],
-        Some("ttl-after-finished-controller"),
-        "Deletes finished Jobs whose time to live is over.",
-    ),
+    ttl_after_finished::DESCRIPTOR,
     not_built(
         "ttl-controller",
         &["ttl"],

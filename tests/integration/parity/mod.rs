@@ -48,12 +48,14 @@ use play::{Goal, Plane, Stage, play};
 use scenario::Scenario;
 use shards::{ROOT, Shard, outcome_file};
 
-/// Scenarios play beside each other, and must not wait for each other's requests. A slice is full with few endpoints.
-const ARGS: [&str; 4] = [
+/// Scenarios play beside each other, and must not wait for each other's requests. A slice is full with few endpoints, and few
+/// finished pods may stay.
+const ARGS: [&str; 5] = [
     "--kube-api-qps=500",
     "--kube-api-burst=1000",
     "--max-endpoints-per-slice=3",
     "--mirroring-max-endpoints-per-subset=5",
+    "--terminated-pod-gc-threshold=3",
 ];
 /// Services may have addresses of both families, and kwok plays its own nodes only.
 const PLANE: [&str; 4] = [
@@ -105,6 +107,11 @@ async fn garbage_is_as_under_the_go_manager() {
 #[tokio::test]
 async fn quotas_are_as_under_the_go_manager() {
     play_all(&shards::QUOTAS).await;
+}
+
+#[tokio::test]
+async fn schedules_and_cleanup_are_as_under_the_go_manager() {
+    play_all(&shards::CLEANUP).await;
 }
 
 async fn play_all(shard: &Shard) {

@@ -1,6 +1,9 @@
 //! Names with parts that differ from run to run, as words that do not: the namespace, the hashes of templates, the
 //! ends of pods' and EndpointSlices' names.
 
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, Unit};
 use serde_json::Value;
 
 use super::slices::order;
@@ -26,6 +29,8 @@ pub(super) struct Names {
     makers: Vec<String>,
     /// EndpointSlices with random names, and what is written for them: `web-SLICE1`.
     slices: Vec<(String, String)>,
+    /// Minutes since 1970 in the names of Jobs, in the order in which they were first seen: the first is written TIME1.
+    minutes: Vec<i64>,
     /// UIDs, and the words for them: `UID(KIND/NAME)`. The last is the present one.
     uids: Vec<(String, String)>,
 }
@@ -39,6 +44,7 @@ impl Names {
             hashes: Vec::new(),
             makers: Vec::new(),
             slices: Vec::new(),
+            minutes: Vec::new(),
             uids: Vec::new(),
         }
     }
@@ -144,9 +150,46 @@ impl Names {
         }
     }
 
+    /// Takes note of the activations that Jobs are named after, and of their UIDs, which are in their labels.
+    pub(super) fn note_activations(&mut self, jobs: &[Value]) {
+        let text = |job: &Value, field: &str| job["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let minutes = |job: &Value| {
+            let name = text(job, "name");
+            let (_, end) = name.rsplit_once('-')?;
+            (end.len() >= 7).then(|| end.parse::<i64>().ok()).flatten()
+        };
+        let mut new: Vec<i64> = jobs.iter().filter_map(minutes).collect();
+        new.sort_unstable();
+        for each in new {
+            if !self.minutes.contains(&each) {
+                self.minutes.push(each);
+            }
+        }
+        for job in jobs {
+            self.know(&format!("Job/{}", self.plain(&text(job, "name"))), &text(job, "uid"));
+        }
+    }
+
+    /// What is written for a time: that it is the one of an activation, or lately. `None` for one of long ago.
+    fn plain_time(&self, text: &str) -> Option<String> {
+        let (time, zone) = (text.parse::<Timestamp>().ok()?, text.get(19..)?);
+        let seconds = time.as_second();
+        if let Some(at) = self.minutes.iter().position(|minutes| minutes * 60 == seconds) {
+            return Some(format!("TIME{} {zone}", at + 1));
+        }
+        let days = SystemClock.now().duration_since(time).as_hours() / 24;
+        (days.abs() < 2).then(|| "LATELY".to_owned())
+    }
+
     /// A text with the words instead.
     pub(super) fn plain(&self, text: &str) -> String {
+        if let Some(word) = self.plain_time(text) {
+            return word;
+        }
         let mut text = text.to_owned();
+        for (at, minutes) in self.minutes.iter().enumerate() {
+            text = text.replace(&format!("-{minutes}"), &format!("-TIME{}", at + 1));
+        }
         if !self.bundle.is_empty() {
             text = text.replace(&self.bundle, "BUNDLE");
         }
@@ -184,9 +227,16 @@ impl Names {
         if let Some((name, _)) = self.slices.iter().find(|(_, word)| word == text) {
             return name.clone();
         }
+        if let Some(time) = time(text) {
+            return time;
+        }
         let words = self.hashes.iter().enumerate().rev();
         let text =
             words.fold(text.to_owned(), |text, (at, hash)| text.replace(&format!("HASH{}", at + 1), hash));
+        let minutes = self.minutes.iter().enumerate().rev();
+        let text = minutes
+            .fold(text, |text, (at, minutes)| text.replace(&format!("TIME{}", at + 1), &minutes.to_string()))
+            .replace("NEWYEAR", &new_year().to_string());
         let uids = self.uids.iter().rev();
         let text = uids
             .fold(text, |text, (uid, word)| text.replace(word, uid))
@@ -215,6 +265,19 @@ impl Names {
             other => other.clone(),
         }
     }
+}
+
+/// The first minute of this year, since 1970.
+fn new_year() -> i64 {
+    let year = SystemClock.now().to_zoned(TimeZone::UTC).first_of_year().expect("a year");
+    year.start_of_day().expect("a day").timestamp().as_second() / 60
+}
+
+/// `NOW+5s` and `NOW-90s` as the API server writes times; `None` for other texts.
+fn time(text: &str) -> Option<String> {
+    let seconds: i64 = text.strip_prefix("NOW")?.strip_suffix('s')?.parse().ok()?;
+    let now = SystemClock.now().round(Unit::Second).ok()?;
+    now.checked_add(SignedDuration::from_secs(seconds)).ok().map(|time| time.to_string())
 }
 
 /// Writes POD for what follows each `stem` in `text`, where it is a random end of a name.
@@ -276,6 +339,28 @@ mod tests {
         assert!(names.knows("ConfigMap/owner") && !names.knows("ConfigMap/other"));
         assert_eq!(names.real("UID(ConfigMap/owner) in NAMESPACE"), "0a1b in parity-7");
         assert_eq!(names.plain("0a1b in parity-7"), "UID(ConfigMap/owner) in NAMESPACE");
+    }
+
+    #[test]
+    fn activations_are_numbered_by_time() {
+        let mut names = Names::new("parity-9", String::new(), "");
+        let job = |name: &str, uid: &str| json!({ "metadata": { "name": name, "uid": uid } });
+        names.note_activations(&[job("cron-29454240", "1a"), job("cron-29454180", "2b"), job("by-hand", "3c")]);
+        for (text, plain) in [
+            ("Created job cron-29454240", "Created job cron-TIME2"),
+            ("2026-01-01T00:00:00Z", "TIME2 Z"),
+            ("2026-01-01T01:00:00+01:00", "TIME2 +01:00"),
+            ("2025-12-31T23:00:00Z", "TIME1 Z"),
+            ("2025-12-31T22:00:00Z", "2025-12-31T22:00:00Z"),
+            ("2b and 3c", "UID(Job/cron-TIME1) and UID(Job/by-hand)"),
+        ] {
+            assert_eq!(names.plain(text), plain);
+        }
+        assert_eq!(names.plain(&SystemClock.now().to_string()), "LATELY");
+        assert_eq!(names.real("cron-TIME2"), "cron-29454240");
+        assert!(names.real("NEWYEAR").parse::<i64>().expect("minutes") >= 29_454_240);
+        assert_eq!(names.real("NOW"), "NOW");
+        assert!(names.real("NOW-90s").parse::<Timestamp>().expect("a time") < SystemClock.now());
     }
 
     #[test]

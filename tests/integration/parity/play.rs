@@ -218,6 +218,9 @@ impl Stage<'_> {
                 Err(error) => Err(say(error)),
             });
         let applied = applied.await?.ok_or_else(|| format!("not within {LIMIT:?}: {last}"))?;
+        if text("/kind") == "Job" {
+            self.names.note_jobs(&[serde_json::to_value(&applied).expect("JSON")]);
+        }
         let object = format!("{}/{}", text("/kind"), self.names.plain(text("/metadata/name")));
         self.names.know(&object, &applied.metadata.uid.unwrap_or_default());
         Ok(())

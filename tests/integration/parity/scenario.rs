@@ -12,6 +12,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("ClusterRole", "rbac.authorization.k8s.io", "v1"),
     ("ConfigMap", "", "v1"),
     ("ControllerRevision", "apps", "v1"),
+    ("CronJob", "batch", "v1"),
     ("CustomResourceDefinition", "apiextensions.k8s.io", "v1"),
     ("DaemonSet", "apps", "v1"),
     ("Deployment", "apps", "v1"),

@@ -43,7 +43,12 @@ pub(super) const GARBAGE: Shard = Shard { folders: &["garbage-collector"], besid
 /// Quotas: others write the status of quotas themselves, and count every write.
 pub(super) const QUOTAS: Shard =
     Shard { folders: &["resourcequota"], beside: &["serviceaccount", "root-ca-certificate-publisher"] };
-const ALL: [&Shard; 8] = [&WORKLOADS, &STATEFUL, &DAEMONS, &JOBS, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS];
+/// What comes by schedule, and what clears up after pods and Jobs. Nobody runs the Jobs and nobody collects garbage: both are played
+/// by hand.
+pub(super) const CLEANUP: Shard =
+    Shard { folders: &["pod-garbage-collector", "ttl-after-finished"], beside: &["serviceaccount"] };
+const ALL: [&Shard; 9] =
+    [&WORKLOADS, &STATEFUL, &DAEMONS, &JOBS, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS, &CLEANUP];
 
 impl Shard {
     /// The flag that says which controllers run.

@@ -39,6 +39,8 @@ const TOKEN_VOLUME: &str = "kube-api-access-";
 const NODE: &str = "node-";
 /// Of labels that pods get from their nodes.
 const TOPOLOGY: &str = "topology.kubernetes.io/";
+/// Reasons of events that the original tells twice when its cache is late.
+const TOLD_TWICE: [&str; 1] = ["SawCompletedJob"];
 /// What an event's message starts with when it stands for several.
 const COMBINED: &str = "(combined from similar events): ";
 
@@ -50,6 +52,7 @@ pub(super) fn snapshot(names: &mut Names, objects: &[(&str, Vec<Value>)], events
     }
     for (_, jobs) in objects.iter().filter(|(kind, _)| *kind == "Job") {
         names.note_jobs(jobs);
+        names.note_activations(jobs);
     }
     for (_, revisions) in objects.iter().filter(|(kind, _)| *kind == "ControllerRevision") {
         names.note_revisions(revisions);
@@ -77,7 +80,11 @@ pub(super) fn snapshot(names: &mut Names, objects: &[(&str, Vec<Value>)], events
 
 /// The value at a path, `null` when there is none.
 pub(super) fn at(tree: &Value, path: &str) -> Value {
-    path.split('.').fold(tree, |value, key| &value[key]).clone()
+    let step = |value: &Value, key: &str| match key.parse::<usize>() {
+        Ok(at) if value.is_array() => value.get(at).cloned().unwrap_or_default(),
+        _ => value[key].clone(),
+    };
+    path.split('.').fold(tree.clone(), |value, key| step(&value, key))
 }
 
 /// Equal things are one, with their number in `count`; sorted, for they have no order.
@@ -93,7 +100,7 @@ fn counted(things: impl Iterator<Item = Value>) -> Value {
     numbered.collect()
 }
 
-/// Events of controllers by what they say, and how often each happened. Of warnings only whether it was more than
+/// Events of controllers by what they say, and how often each happened, unless that is a matter of the cache. Of warnings only whether it was more than
 /// once: attempts are many or few as time goes by.
 fn happened(names: &Names, events: &[Value]) -> Value {
     let mut sorts: BTreeMap<String, u64> = BTreeMap::new();
@@ -102,8 +109,11 @@ fn happened(names: &Names, events: &[Value]) -> Value {
             *sorts.entry(names.plain(&text)).or_default() += event["count"].as_u64().unwrap_or(1);
         }
     }
+    let is_told_twice =
+        |text: &str| text.split(' ').nth(1).is_some_and(|reason| TOLD_TWICE.contains(&reason));
     let counted = sorts.into_iter().map(|(text, count)| {
         let count: Value = match (text.starts_with("Warning"), count) {
+            _ if is_told_twice(&text) => "once or twice".into(),
             (true, 1) => "once".into(),
             (true, _) => "more".into(),
             (false, count) => count.into(),
@@ -181,6 +191,14 @@ fn normal(kind: &str, object: &Value, uids: &[&str]) -> Value {
     }
     strip(&mut spec);
     normal.insert("spec".to_owned(), spec);
+    let mut object = object.clone();
+    if let Some(active) = object.pointer_mut("/status/active").and_then(Value::as_array_mut) {
+        // Of which version an entry speaks is a matter of time; that it does is not.
+        for entry in active {
+            entry["resourceVersion"] = entry["resourceVersion"].is_string().into();
+        }
+    }
+    let object = &object;
     let status = if kind == "Pod" { pod_status(&object["status"]) } else { status(&object["status"]) };
     if !is_empty(&status) {
         normal.insert("status".to_owned(), status);
@@ -246,12 +264,19 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// The phase, and whether it is ready: the rest is the kubelet's.
+/// The phase, whether it is ready and what disrupts it: the rest is the kubelet's.
 fn pod_status(status: &Value) -> Value {
     let conditions = status["conditions"].as_array();
     let ready = conditions.and_then(|all| all.iter().find(|each| each["type"] == "Ready"));
     let ready = ready.map_or_else(|| "no word".into(), |ready| ready["status"].clone());
-    json!({ "phase": status["phase"], "ready": ready })
+    let mut normal = json!({ "phase": status["phase"], "ready": ready });
+    if let Some(disrupted) =
+        conditions.and_then(|all| all.iter().find(|each| each["type"] == "DisruptionTarget"))
+    {
+        normal["disrupted"] = condition(disrupted);
+        normal["observedGeneration"] = status["observedGeneration"].clone();
+    }
+    normal
 }
 
 /// A status with its conditions by type. Of their times, that they are there and in order.

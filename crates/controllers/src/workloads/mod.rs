@@ -1,8 +1,10 @@
-//! Workloads: what keeps pods of one template running.
+//! Workloads: what keeps pods of one template running, and what clears up after them.
 
 pub mod daemonset;
 pub mod deployment;
 pub mod job;
+pub mod pod_garbage_collector;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod statefulset;
+pub mod ttl_after_finished;

@@ -209,7 +209,7 @@ pv_recycler_timeout_increment_hostpath: i32 = 30, NotBuilt, "Seconds added per G
 pvclaimbinder_sync_period: Duration = secs(15), NotBuilt, "Time after which volumes and claims are looked at again.";
 
 ["Pod-garbage-collector-controller"]
-terminated_pod_gc_threshold: i32 = 12_500, NotBuilt, "Finished Pods that may be kept before the oldest are deleted. 0 or less to keep all.";
+terminated_pod_gc_threshold: i32 = 12_500, Built, "Finished Pods that may be kept before the oldest are deleted. 0 or less to keep all.";
 
 ["Replicaset-controller"]
 concurrent_replicaset_syncs: i32 = 5, Built, "ReplicaSets reconciled at the same time.";
@@ -227,7 +227,7 @@ root_ca_file: String = "", Built, "Authorities (PEM) to publish in each namespac
 service_account_private_key_file: String = "", Built, "Private key (PEM, RSA or ECDSA) that signs tokens kept in Secrets. Empty to make none.";
 
 ["Ttl-after-finished-controller"]
-concurrent_ttl_after_finished_syncs: i32 = 5, NotBuilt, "Finished Jobs reconciled at the same time.";
+concurrent_ttl_after_finished_syncs: i32 = 5, Built, "Finished Jobs reconciled at the same time.";
 
 ["Validatingadmissionpolicy-status-controller"]
 concurrent_validating_admission_policy_status_syncs: i32 = 5, NotBuilt, "ValidatingAdmissionPolicies type-checked at the same time.";

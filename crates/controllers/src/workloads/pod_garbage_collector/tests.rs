@@ -1,0 +1,470 @@
+//! The plans' tables, on stores that are filled by hand.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::plan::{self, Reason};
+use super::view;
+use super::*;
+use coxswain_machinery::api::core::{NodeCondition, Taint};
+use coxswain_machinery::api::kinds::{NODES, PODS};
+use coxswain_machinery::api::pod::PodCondition;
+use coxswain_machinery::api::{AnyObject, Object};
+use coxswain_machinery::executor::{ActionResult, planned};
+use coxswain_machinery::framework::{Meter as _, Outcome, ReconcileEnd, RoomMetrics};
+use coxswain_machinery::informer::Store;
+use coxswain_machinery::model::Step;
+use coxswain_machinery::model::plan::{Cooldown, Expect, Patch, Verb, Write};
+use coxswain_machinery::telemetry::Registry;
+use coxswain_machinery::wire::{Message, Time};
+
+const NOW: i64 = 1_700_000_000;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(NOW).unwrap()
+}
+
+struct Bench {
+    pods: Arc<Store>,
+    nodes: Arc<Store>,
+}
+
+impl Bench {
+    /// Ready nodes `one` and `two`, and these pods.
+    fn new(pods: impl IntoIterator<Item = Pod>) -> Self {
+        let bench = Self { pods: Arc::new(Store::new(&PODS)), nodes: Arc::new(Store::new(&NODES)) };
+        for name in ["one", "two"] {
+            bench.node(name, |_| {});
+        }
+        for pod in pods {
+            add(&bench.pods, &pod);
+        }
+        bench
+    }
+
+    fn node(&self, name: &str, change: impl FnOnce(&mut Node)) {
+        let mut node = Node::default();
+        node.metadata.name = name.into();
+        node.status.conditions =
+            vec![NodeCondition { r#type: "Ready".into(), status: "True".into(), ..NodeCondition::default() }];
+        change(&mut node);
+        add(&self.nodes, &node);
+    }
+
+    fn round(&self, keep: Option<usize>) -> Plan<Note> {
+        let room = Rounds {
+            pods: Indexed::new(&self.pods, &FATES),
+            nodes: Lister::new(Arc::clone(&self.nodes)),
+            keep,
+        };
+        plan::round(&view::round(&room), now())
+    }
+
+    fn gone_node(&self, name: &str) -> Option<Plan<Note>> {
+        let room = GoneNodes {
+            pods: Lister::new(Arc::clone(&self.pods)),
+            nodes: Lister::new(Arc::clone(&self.nodes)),
+        };
+        let view = view::gone_node(&room, &Key::new("", name))?;
+        Some(plan::gone_node(&view, now()))
+    }
+}
+
+/// Stores an object as the API server would send it.
+fn add<T: Object + Message>(store: &Store, object: &T) {
+    store.upsert(&(store.kind().decode)(&object.to_bytes().into()).unwrap());
+}
+
+/// A running pod on the node `one`, as old as its name says: `a` is older than `b`.
+fn pod(name: &str, change: impl FnOnce(&mut Pod)) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.name = name.into();
+    pod.metadata.namespace = "ns".into();
+    pod.metadata.uid = format!("{name}-uid").into();
+    pod.metadata.generation = 3;
+    pod.metadata.creation_timestamp = Time::from_seconds(NOW - 1000 + i64::from(name.as_bytes()[0]));
+    pod.spec.node_name = "one".into();
+    pod.status.phase = "Running".into();
+    change(&mut pod);
+    pod
+}
+
+fn phase(phase: &'static str) -> impl Fn(&mut Pod) {
+    move |pod| pod.status.phase = phase.into()
+}
+
+fn deleting(pod: &mut Pod) {
+    pod.metadata.deletion_timestamp = Time::from_seconds(NOW);
+}
+
+fn on(node: &'static str) -> impl Fn(&mut Pod) {
+    move |pod| pod.spec.node_name = node.into()
+}
+
+/// What a plan does: `patch ns/a`, `delete ns/a` …, chain by chain.
+fn told(plan: &Plan<Note>) -> Vec<String> {
+    plan.writes().map(|write| format!("{} {}", write.verb.name(), write.key.name)).collect()
+}
+
+fn patches(plan: &Plan<Note>) -> Vec<Value> {
+    let patch = |write: &Write| match &write.verb {
+        Verb::Patch(Patch::Strategic(patch)) if write.subresource == "status" => Some(patch.clone()),
+        _ => None,
+    };
+    plan.writes().filter_map(patch).collect()
+}
+
+#[test]
+fn what_is_finished_goes_beyond_the_threshold_evicted_ones_first_then_the_oldest() {
+    let evicted = |pod: &mut Pod| {
+        pod.status.phase = "Failed".into();
+        pod.status.reason = "Evicted".into();
+    };
+    let elsewhere = |pod: &mut Pod| {
+        pod.status.phase = "Succeeded".into();
+        pod.metadata.namespace = "other".into();
+    };
+    let bench = Bench::new([
+        pod("a", phase("Running")),
+        pod("b", phase("Succeeded")),
+        pod("c", phase("Failed")),
+        pod("d", elsewhere),
+        pod("e", evicted),
+        pod("f", |pod| {
+            // Not evicted: it has not failed.
+            evicted(pod);
+            pod.status.phase = "Succeeded".into();
+        }),
+        pod("g", phase("Pending")),
+        pod("h", phase("Unknown")),
+    ]);
+    for (keep, gone) in [(5, ""), (4, "e"), (3, "eb"), (2, "ebc"), (1, "ebcd")] {
+        let expected: Vec<String> = gone.chars().map(|name| format!("delete {name}")).collect();
+        assert_eq!(told(&bench.round(Some(keep))), expected, "{keep} may stay");
+    }
+    assert_eq!(told(&bench.round(None)), [""; 0], "there is no threshold");
+    let plan = bench.round(Some(3));
+    assert!(plan.note.pods.values().all(|reason| *reason == Reason::Terminated));
+    assert_eq!((plan.requeue_after, plan.end), (Some(ROUND), true), "nothing is retried");
+}
+
+#[test]
+fn one_that_only_a_finalizer_keeps_counts_and_is_left_alone() {
+    let bench = Bench::new([
+        pod("a", |pod| {
+            phase("Succeeded")(pod);
+            deleting(pod);
+        }),
+        pod("b", phase("Succeeded")),
+    ]);
+    assert_eq!(told(&bench.round(Some(1))), ["delete a"], "it still has time to end");
+    let over = |pod: &mut Pod| {
+        phase("Succeeded")(pod);
+        deleting(pod);
+        pod.metadata.deletion_grace_period_seconds = Some(0);
+    };
+    let bench = Bench::new([pod("a", over), pod("b", phase("Succeeded")), pod("c", phase("Failed"))]);
+    assert_eq!(told(&bench.round(Some(2))), [""; 0], "it is one of three");
+    assert_eq!(told(&bench.round(Some(1))), ["delete b"]);
+    let bench = Bench::new([pod("a", |pod| {
+        over(pod);
+        on("gone")(pod);
+    })]);
+    let plan = bench.gone_node("gone").unwrap();
+    assert!(plan.steps.is_empty() && plan.requeue_after == Some(QUARANTINE), "the node is not read for it");
+}
+
+#[test]
+fn ages_alike_are_told_apart_by_name() {
+    let twin = |name: &str| {
+        pod(name, |pod| {
+            phase("Failed")(pod);
+            pod.metadata.creation_timestamp = Time::from_seconds(5);
+        })
+    };
+    let bench = Bench::new(["c", "a", "b"].map(twin));
+    assert_eq!(told(&bench.round(Some(1))), ["delete a", "delete b"]);
+}
+
+/// A change of an object.
+type Change<'a, T> = &'a dyn Fn(&mut T);
+/// A node's taint and readiness, a pod, and whether that ends.
+type Row<'a> = (Change<'a, Node>, Change<'a, Node>, Change<'a, Pod>, bool);
+
+#[test]
+fn pods_on_nodes_out_of_service_end_if_they_are_being_deleted() {
+    let taint = |key: &'static str, effect: &'static str| {
+        move |node: &mut Node| {
+            node.spec.taints = vec![Taint { key: key.into(), effect: effect.into(), ..Taint::default() }];
+        }
+    };
+    let not_ready = |node: &mut Node| node.status.conditions[0].status = "Unknown".into();
+    let silent = |node: &mut Node| node.status.conditions.clear();
+    let out_of_service = "node.kubernetes.io/out-of-service";
+    let table: [Row<'_>; 8] = [
+        (&taint(out_of_service, "NoExecute"), &not_ready, &deleting, true),
+        (&taint(out_of_service, "NoSchedule"), &not_ready, &deleting, true),
+        (&taint(out_of_service, ""), &silent, &deleting, true),
+        (&taint(out_of_service, "NoExecute"), &|_| {}, &deleting, false),
+        (&taint("node.kubernetes.io/unreachable", "NoExecute"), &not_ready, &deleting, false),
+        (&|_| {}, &not_ready, &deleting, false),
+        (&taint(out_of_service, "NoExecute"), &not_ready, &|_| {}, false),
+        (&taint(out_of_service, "NoExecute"), &not_ready, &on("two"), false),
+    ];
+    for (at, (tainted, readiness, change, goes)) in table.into_iter().enumerate() {
+        let bench = Bench::new([pod("a", change)]);
+        bench.node("one", |node| {
+            tainted(node);
+            readiness(node);
+        });
+        let plan = bench.round(None);
+        let expected: &[&str] = if goes { &["patch a", "delete a"] } else { &[] };
+        assert_eq!(told(&plan), expected, "row {at}");
+        if goes {
+            let expected = json!({
+                "metadata": { "uid": "a-uid" },
+                "status": { "phase": "Failed", "observedGeneration": 3 },
+            });
+            assert_eq!(patches(&plan), [expected], "without a condition");
+        }
+    }
+}
+
+#[test]
+fn what_was_never_bound_and_is_being_deleted_ends() {
+    let unbound = |pod: &mut Pod| pod.spec.node_name = "".into();
+    let bench = Bench::new([
+        pod("a", |pod| {
+            unbound(pod);
+            deleting(pod);
+        }),
+        pod("b", unbound),
+        pod("c", |pod| {
+            unbound(pod);
+            deleting(pod);
+            pod.status.phase = "Failed".into();
+            pod.metadata.generation = 0;
+        }),
+    ]);
+    let plan = bench.round(None);
+    let mut chains = told(&plan);
+    chains.sort();
+    assert_eq!(chains, ["delete a", "delete c", "patch a"], "a finished one is only deleted");
+    assert!(plan.note.pods.values().all(|reason| *reason == Reason::Unscheduled));
+    for write in plan.writes() {
+        if let Verb::Delete { uid, resource_version, grace_period, .. } = &write.verb {
+            assert_eq!((uid.to_string(), *grace_period), (format!("{}-uid", write.key.name), Some(0)));
+            assert!(resource_version.is_none() && write.tolerate.absent);
+        }
+    }
+}
+
+#[test]
+fn a_pod_for_which_there_are_two_reasons_goes_once() {
+    let bench = Bench::new([
+        pod("a", |pod| {
+            pod.spec.node_name = "".into();
+            phase("Succeeded")(pod);
+            deleting(pod);
+        }),
+        pod("b", phase("Succeeded")),
+    ]);
+    let plan = bench.round(Some(1));
+    assert_eq!(told(&plan), ["delete a"]);
+    assert_eq!(plan.note.pods[&Key::new("ns", "a")], Reason::Terminated);
+}
+
+#[test]
+fn all_pods_of_a_node_that_is_gone_end_once_it_was_read_live() {
+    let target = |status: &'static str| {
+        move |pod: &mut Pod| {
+            on("gone")(pod);
+            pod.status.conditions = vec![PodCondition {
+                r#type: "DisruptionTarget".into(),
+                status: status.into(),
+                last_transition_time: Time::from_seconds(5),
+                ..PodCondition::default()
+            }];
+        }
+    };
+    let bench = Bench::new([
+        pod("a", on("gone")),
+        pod("b", |pod| {
+            on("gone")(pod);
+            phase("Succeeded")(pod);
+        }),
+        pod("c", target("True")),
+        pod("d", target("False")),
+        pod("e", on("one")),
+    ]);
+    let plan = bench.gone_node("gone").unwrap();
+    let Some(Step::Verify(verify)) = plan.steps.first() else { panic!("{plan:?}") };
+    assert_eq!((verify.kind, &verify.key, &verify.expect), (&NODES, &Key::new("", "gone"), &Expect::Absent));
+    let mut writes = told(&plan);
+    writes.sort();
+    assert_eq!(writes, ["delete a", "delete b", "delete c", "delete d", "patch a", "patch c", "patch d"]);
+    let mut patches = patches(&plan);
+    patches.sort_by_key(ToString::to_string);
+    let condition = |since: Option<&str>| {
+        let mut condition = json!({
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByPodGC",
+            "message": "PodGC: node no longer exists",
+            "observedGeneration": 3,
+        });
+        if let Some(since) = since {
+            condition["lastTransitionTime"] = since.into();
+        }
+        condition
+    };
+    let is_now = Some("2023-11-14T22:13:20Z");
+    for (patch, since) in patches.iter().zip([is_now, None, is_now]) {
+        assert_eq!(patch["status"]["conditions"], json!([condition(since)]), "{patch}");
+        assert_eq!(patch["status"]["phase"], "Failed");
+    }
+    assert_eq!((plan.requeue_after, plan.end), (Some(QUARANTINE), true));
+    assert!(bench.gone_node("one").is_none(), "it is there");
+    assert!(bench.gone_node("unheard-of").is_none(), "it has no pods");
+}
+
+#[test]
+fn it_says_why_pods_end() {
+    let bench = Bench::new([
+        pod("a", phase("Succeeded")),
+        pod("b", phase("Succeeded")),
+        pod("c", |pod| {
+            on("")(pod);
+            deleting(pod);
+        }),
+        pod("d", on("gone")),
+    ]);
+    let said = |keep| {
+        let room = Rounds {
+            pods: Indexed::new(&bench.pods, &FATES),
+            nodes: Lister::new(Arc::clone(&bench.nodes)),
+            keep,
+        };
+        Rounds::reasons(&view::round(&room), now())
+    };
+    let unscheduled = "ns/c is being deleted without having been bound to a node, where no kubelet helps: it is ended by force.";
+    assert_eq!(
+        said(Some(1)),
+        [
+            "2 pods in all namespaces have finished and 1 may stay: 1 goes, evicted ones first and then the oldest.",
+            unscheduled
+        ]
+    );
+    assert_eq!(said(Some(5))[0], "2 pods in all namespaces have finished and 5 may stay: none goes.");
+    assert_eq!(said(None), ["There is no threshold: finished pods stay.", unscheduled]);
+    let room = GoneNodes {
+        pods: Lister::new(Arc::clone(&bench.pods)),
+        nodes: Lister::new(Arc::clone(&bench.nodes)),
+    };
+    let view = view::gone_node(&room, &Key::new("", "gone")).unwrap();
+    assert_eq!(
+        GoneNodes::reasons(&view, now()),
+        ["1 pod is bound to the node gone, which is gone: if a live read finds it so, it fails and goes."]
+    );
+}
+
+/// The keys that a change concerns.
+fn keys(map: &KeyMap, old: Option<&AnyObject>, new: Option<&AnyObject>) -> Vec<String> {
+    let mut keys = Vec::new();
+    map(Delta { old, new, initial: false, resync: false }, &mut |key| keys.push(key.to_string()));
+    keys
+}
+
+#[test]
+fn nodes_are_looked_at_when_a_pod_is_bound_to_one_that_is_not_there_or_when_they_go() {
+    let bench = Bench::new([]);
+    let map = unknown_nodes(Lister::new(Arc::clone(&bench.nodes)));
+    let on = |node: &'static str| Arc::new(pod("a", on(node))) as AnyObject;
+    assert_eq!(keys(&map, None, Some(&on("gone"))), ["gone"]);
+    assert_eq!(keys(&map, Some(&on("")), Some(&on("gone"))), ["gone"]);
+    assert_eq!(keys(&map, Some(&on("gone")), Some(&on("gone"))), [""; 0], "it was told of before");
+    assert_eq!(keys(&map, None, Some(&on("one"))), [""; 0]);
+    assert_eq!(keys(&map, None, Some(&on(""))), [""; 0]);
+    assert_eq!(keys(&map, Some(&on("gone")), None), [""; 0]);
+    let map = nodes_that_go();
+    let mut node = Node::default();
+    node.metadata.name = "gone".into();
+    let node: AnyObject = Arc::new(node);
+    assert_eq!(keys(&map, Some(&node), None), ["gone"]);
+    assert_eq!(keys(&map, None, Some(&node)), [""; 0]);
+    assert_eq!(keys(&map, Some(&node), Some(&node)), [""; 0]);
+}
+
+#[test]
+fn metrics_count_attempts_and_what_went_wrong() {
+    let registry = Registry::new();
+    let metrics = Metrics::register(&RoomMetrics::new(registry.clone())).unwrap();
+    let unbound = |pod: &mut Pod| {
+        pod.spec.node_name = "".into();
+        deleting(pod);
+    };
+    let plan = Bench::new(["a", "b", "c", "d"].map(|name| pod(name, unbound))).round(None);
+    let (plan, note) = plan.into_parts();
+    // The one whose patch fails is not deleted; the one that is gone has failed, too; the last was not tried.
+    let actions: Vec<_> = planned(&plan)
+        .into_iter()
+        .filter_map(|mut action| {
+            let what = (action.summary.split(' ').next().unwrap_or_default(), action.key.name.as_str());
+            action.result = match what {
+                (_, "d") | ("delete", "b") => return None,
+                ("patch", "b") => ActionResult::Failed("no".into()),
+                ("delete", "c") => ActionResult::Unneeded,
+                _ => ActionResult::Done,
+            };
+            Some(action)
+        })
+        .collect();
+    let outcome = Outcome::Done { writes: 4, requeue_after: None, cooldown: Cooldown::NONE };
+    let ended = ReconcileEnd { outcome: &outcome, actions: &actions, took: Duration::ZERO };
+    metrics.planned(&Key::EMPTY, &note);
+    metrics.ended(&Key::EMPTY, ended);
+    // A round that found nothing counts nothing.
+    metrics.planned(&Key::EMPTY, &Note::default());
+    metrics.ended(&Key::EMPTY, ended);
+    let count = |name: &str| {
+        let family = registry.gather().into_iter().find(|family| family.name() == name).unwrap();
+        family.get_metric().iter().map(|metric| metric.get_counter().get_value()).sum::<f64>()
+    };
+    assert!((count("pod_gc_collector_force_delete_pods_total") - 3.0).abs() < 0.1);
+    assert!((count("pod_gc_collector_force_delete_pod_errors_total") - 2.0).abs() < 0.1);
+}
+
+proptest! {
+    /// Whatever there is, a round ends only pods that are finished or being deleted, and leaves as many finished ones as may stay.
+    #[test]
+    fn a_round_ends_nothing_that_lives(
+        states in prop::collection::vec((0_usize..5, any::<bool>(), 0_usize..3), 0..12),
+        keep in 1_usize..6,
+    ) {
+        let pods: Vec<Pod> = states.iter().enumerate().map(|(at, (state, is_deleting, node))| {
+            let name = char::from(b'a' + at as u8).to_string();
+            pod(&name, |pod| {
+                pod.status.phase = ["Pending", "Running", "Unknown", "Succeeded", "Failed"][*state].into();
+                pod.spec.node_name = ["", "one", "gone"][*node].into();
+                if *is_deleting {
+                    deleting(pod);
+                }
+            })
+        }).collect();
+        let bench = Bench::new(pods.clone());
+        let plan = bench.round(Some(keep));
+        let finished = pods.iter().filter(|pod| pod.is_finished()).count();
+        let ended: Vec<&Pod> = pods.iter().filter(|pod| plan.note.pods.contains_key(&Key::of(&pod.metadata))).collect();
+        prop_assert!(ended.iter().all(|pod| pod.is_finished() || pod.metadata.is_deleting()));
+        let terminated = plan.note.pods.values().filter(|reason| **reason == Reason::Terminated).count();
+        prop_assert_eq!(terminated, finished.saturating_sub(keep));
+        for pod in ended {
+            let writes: Vec<&str> =
+                plan.writes().filter(|write| write.key == Key::of(&pod.metadata)).map(|write| write.verb.name()).collect();
+            let expected: &[&str] = if pod.is_finished() { &["delete"] } else { &["patch", "delete"] };
+            prop_assert_eq!(writes, expected);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Why a Job is deleted or waits, in words. Decides nothing.
+
+use std::time::Duration;
+
+use super::view::View;
+use coxswain_machinery::model::words::time;
+
+/// `left` is how long it waits; `None` if its time is over.
+pub(super) fn reasons(view: &View, left: Option<Duration>) -> Vec<String> {
+    let Some(finished_at) = view.finished_at else {
+        return vec![
+            "The Job has finished and does not say when: its time to live has no beginning.".to_owned(),
+        ];
+    };
+    let ttl = time(Duration::from_secs(u64::try_from(view.ttl_seconds).unwrap_or(0)));
+    let what = match left {
+        Some(left) => format!("it is deleted in {}", time(left)),
+        None => "it is deleted now, its pods first".to_owned(),
+    };
+    vec![format!(
+        "The Job finished at {finished_at} and is to be kept for {ttl} (ttlSecondsAfterFinished): {what}."
+    )]
+}
