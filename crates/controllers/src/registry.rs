@@ -15,8 +15,8 @@ use crate::api::{garbage_collector, namespace, resourcequota};
 use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
 use crate::workloads::{
-    daemonset, deployment, job, pod_garbage_collector, replicaset, replicationcontroller, statefulset,
-    ttl_after_finished,
+    cronjob, daemonset, deployment, job, pod_garbage_collector, replicaset, replicationcontroller,
+    statefulset, ttl_after_finished,
 };
 use coxswain_machinery::framework::{DefaultState, Descriptor};
 
@@ -64,7 +64,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("clusterrole-aggregation-controller"),
         "Fills aggregated ClusterRoles with the rules of those that they select.",
     ),
-    not_built("cronjob-controller", &["cronjob"], Some("cronjob-controller"), "Makes Jobs on schedule."),
+    cronjob::DESCRIPTOR,
     daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,
     Descriptor {

@@ -45,8 +45,10 @@ pub(super) const QUOTAS: Shard =
     Shard { folders: &["resourcequota"], beside: &["serviceaccount", "root-ca-certificate-publisher"] };
 /// What comes by schedule, and what clears up after pods and Jobs. Nobody runs the Jobs and nobody collects garbage: both are played
 /// by hand.
-pub(super) const CLEANUP: Shard =
-    Shard { folders: &["pod-garbage-collector", "ttl-after-finished"], beside: &["serviceaccount"] };
+pub(super) const CLEANUP: Shard = Shard {
+    folders: &["cronjob", "pod-garbage-collector", "ttl-after-finished"],
+    beside: &["serviceaccount"],
+};
 const ALL: [&Shard; 9] =
     [&WORKLOADS, &STATEFUL, &DAEMONS, &JOBS, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS, &CLEANUP];
 

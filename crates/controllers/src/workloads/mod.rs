@@ -1,5 +1,6 @@
-//! Workloads: what keeps pods of one template running, and what clears up after them.
+//! Workloads: what keeps pods of one template running, what starts them on schedule, and what clears up after them.
 
+pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
 pub mod job;

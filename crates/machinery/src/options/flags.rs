@@ -173,7 +173,7 @@ horizontal_pod_autoscaler_tolerance: f64 = 0.1, NotBuilt, "How far the ratio of 
 concurrent_job_syncs: i32 = 5, Built, "Jobs reconciled at the same time.";
 
 ["Cronjob-controller"]
-concurrent_cron_job_syncs: i32 = 5, NotBuilt, "CronJobs reconciled at the same time.";
+concurrent_cron_job_syncs: i32 = 5, Built, "CronJobs reconciled at the same time.";
 
 ["Legacy-serviceaccount-token-cleaner-controller"]
 legacy_service_account_token_clean_up_period: Duration = hours(8760), NotBuilt, "How long a legacy token must have been unused before it is deleted.";

@@ -1,0 +1,74 @@
+//! `@every`: a duration as Go writes it, in whole seconds.
+
+/// Units, and their nanoseconds.
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("ms", 1_000_000),
+    ("s", NANOS),
+    ("m", 60 * NANOS),
+    ("h", 3600 * NANOS),
+];
+const NANOS: u64 = 1_000_000_000;
+
+/// The whole seconds of a duration, at least one.
+///
+/// # Errors
+/// It is none; the text is that of the original.
+pub(super) fn seconds(text: &str) -> Result<i64, String> {
+    let is_negative = text.starts_with('-');
+    let nanos = nanos(text)?;
+    let seconds = if is_negative { 1 } else { (nanos / NANOS).max(1) };
+    Ok(seconds as i64)
+}
+
+/// Its nanoseconds, whatever its sign.
+fn nanos(text: &str) -> Result<u64, String> {
+    let invalid = || format!("time: invalid duration \"{text}\"");
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return Ok(0);
+    }
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    let mut nanos: u64 = 0;
+    while !rest.is_empty() {
+        let (whole, after) = digits(rest);
+        let (fraction, after) = after.strip_prefix('.').map_or(("", after), digits);
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(invalid());
+        }
+        let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        if unit.is_empty() {
+            return Err(format!("time: missing unit in duration \"{text}\""));
+        }
+        let unknown = || format!("time: unknown unit \"{unit}\" in duration \"{text}\"");
+        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(unknown)?;
+        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
+        let part = whole.checked_mul(*scale).and_then(|part| part.checked_add(fraction_of(fraction, *scale)));
+        nanos = part.and_then(|part| nanos.checked_add(part)).ok_or_else(invalid)?;
+        if i64::try_from(nanos).is_err() {
+            return Err(invalid());
+        }
+        rest = after;
+    }
+    Ok(nanos)
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// The nanoseconds in a decimal fraction of a unit.
+fn fraction_of(digits: &str, scale: u64) -> u64 {
+    let (mut value, mut power) = (0_u128, 1_u128);
+    for digit in digits.bytes().take(18) {
+        value = value * 10 + u128::from(digit - b'0');
+        power *= 10;
+    }
+    (value * u128::from(scale) / power) as u64
+}

@@ -1,0 +1,8 @@
+//! Tables of schedules, of what is due, of plans and of whole reconciles.
+
+mod fixtures;
+mod keys;
+mod plans;
+mod reconciles;
+mod schedules;
+mod timing;
