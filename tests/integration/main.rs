@@ -44,6 +44,7 @@ mod rbac;
 mod replicas;
 mod resourcequotas;
 mod revisions;
+mod schedules;
 mod secrets;
 mod serving;
 mod signing_keys;
