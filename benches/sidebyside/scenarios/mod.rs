@@ -10,6 +10,7 @@ mod namespaces;
 mod nodes;
 mod relist;
 mod rollouts;
+mod schedules;
 mod start;
 mod statefulsets;
 
@@ -131,6 +132,8 @@ pub(crate) fn all(bench: &Bench) -> Vec<Box<dyn Scenario>> {
     all.push(Box::new(rollouts::Rollouts::of(bench, Qps::Usual)));
     all.push(Box::new(rollouts::Rollouts::of(bench, Qps::Unlimited)));
     all.push(Box::new(jobs::Jobs::of(bench)));
+    all.push(Box::new(schedules::CronJobs::of(bench)));
+    all.push(Box::new(schedules::Cleanup::of(bench)));
     all.push(Box::new(statefulsets::StatefulSets::of(bench)));
     all.push(Box::new(daemonsets::DaemonSets::of(bench)));
     all.extend(churn::all(bench).into_iter().map(|churn| Box::new(churn) as _));
