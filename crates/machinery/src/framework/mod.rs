@@ -19,6 +19,7 @@ mod reads;
 mod report;
 pub mod rig;
 mod room;
+pub mod scales;
 mod settings;
 mod shared_reads;
 mod stats;

@@ -41,7 +41,8 @@ pub enum Read {
     List(&'static Kind, Str),
     /// One page of all objects of a kind.
     Page(PageQuery),
-    /// The scale of an object, of whatever kind; [`Reads::scale`] has it.
+    /// The scale of an object, of whatever kind; [`Reads::scale`] has it. [`super::scales`] says which kind it is that a reference
+    /// names.
     Scale(&'static Kind, Key),
     /// The JSON at a path, query included: of a metrics API, or an OpenAPI document. At most 16 MiB of it.
     Json(Str),
@@ -160,6 +161,14 @@ impl Reads {
         }
     }
 
+    /// The API's resources as they were during this reconcile; `None` if [`Read::LatestResources`] was not made.
+    pub fn latest_resources(&self) -> Option<Result<&Arc<ApiResources>, &ApiError>> {
+        match self.found.get(&Read::LatestResources)? {
+            ReadResult::Resources(found) => Some(found.as_ref()),
+            _ => None,
+        }
+    }
+
     /// With an object read, or found absent: for tests of rooms.
     #[must_use]
     pub fn with_object(
@@ -188,6 +197,13 @@ impl Reads {
     #[must_use]
     pub fn with_resources(mut self, found: Result<Arc<ApiResources>, ApiError>) -> Self {
         self.found.insert(Read::Resources, ReadResult::Resources(found));
+        self
+    }
+
+    /// With the API's resources read anew: for tests of rooms.
+    #[must_use]
+    pub fn with_latest_resources(mut self, found: Result<Arc<ApiResources>, ApiError>) -> Self {
+        self.found.insert(Read::LatestResources, ReadResult::Resources(found));
         self
     }
 
@@ -375,8 +391,8 @@ impl Reader {
 
     async fn find(&self, read: &Read) -> ReadResult {
         match read {
-            Read::Object(kind, key) => ReadResult::Object(self.object(kind, key).await),
-            Read::Scale(kind, key) => ReadResult::Object(present(self.client.scale(kind, key).await)),
+            Read::Object(kind, key) => ReadResult::Object(self.object(read, kind, key).await),
+            Read::Scale(kind, key) => ReadResult::Object(self.scale(read, kind, key).await),
             Read::Page(page) => ReadResult::Page(self.page(page).await),
             Read::Json(path) => ReadResult::Json(self.client.json_of(path, LONGEST_JSON).await.map(Arc::new)),
             Read::Access(question) => ReadResult::Access(self.client.review_access(question).await),
@@ -386,12 +402,30 @@ impl Reader {
         }
     }
 
-    async fn object(&self, kind: &'static Kind, key: &Key) -> Result<Option<AnyObject>, ApiError> {
+    async fn object(
+        &self,
+        what: &Read,
+        kind: &'static Kind,
+        key: &Key,
+    ) -> Result<Option<AnyObject>, ApiError> {
         let read = || {
             let (client, key) = (self.client.clone(), key.clone());
             async move { present(client.get(kind, &key).await) }
         };
-        self.shared.read(kind, key, read).await
+        self.shared.read(what, read).await
+    }
+
+    async fn scale(
+        &self,
+        what: &Read,
+        kind: &'static Kind,
+        key: &Key,
+    ) -> Result<Option<AnyObject>, ApiError> {
+        let read = || {
+            let (client, key) = (self.client.clone(), key.clone());
+            async move { present(client.scale(kind, &key).await) }
+        };
+        self.shared.read(what, read).await
     }
 
     async fn page(&self, of: &PageQuery) -> Result<ObjectPage, ApiError> {

@@ -1,4 +1,4 @@
-//! Live reads of one object that several reconciles ask for, made once for all of them.
+//! Live reads of one object, or of its scale, that several reconciles ask for, made once for all of them.
 //!
 //! Whoever asks gets an answer to a request that was sent after it asked: it joins a read that waits for its turn, never one that
 //! is under way. So a shared answer is as fresh as one of its own. Nothing is kept for those who ask later.
@@ -10,18 +10,17 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 
-use crate::api::{AnyObject, Kind};
+use super::reads::Read;
+use crate::api::AnyObject;
 use crate::client::ApiError;
-use crate::model::Key;
 use crate::random::HashMap;
 
 type Found = Result<Option<AnyObject>, ApiError>;
 type SharedRead = Shared<BoxFuture<'static, Found>>;
-type Subject = (&'static Kind, Key);
 
 /// The reads of one controller. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct SharedReads(Arc<Mutex<HashMap<Subject, Line>>>);
+pub(super) struct SharedReads(Arc<Mutex<HashMap<Read, Line>>>);
 
 /// The reads of one object: one under way, and one behind it.
 #[derive(Default)]
@@ -33,12 +32,12 @@ struct Line {
 }
 
 impl SharedReads {
-    /// What `read` finds of an object, or what the same read found for somebody who asked before it began.
-    pub(super) async fn read<F>(&self, kind: &'static Kind, key: &Key, read: impl FnOnce() -> F) -> Found
+    /// What `read` finds of what is asked, or what the same read found for somebody who asked before it began.
+    pub(super) async fn read<F>(&self, what: &Read, read: impl FnOnce() -> F) -> Found
     where
         F: Future<Output = Found> + Send + 'static,
     {
-        let subject = (kind, key.clone());
+        let subject = what.clone();
         let joined = {
             let mut lines = self.0.lock();
             let line = lines.entry(subject.clone()).or_default();
@@ -47,7 +46,7 @@ impl SharedReads {
         joined.await
     }
 
-    fn line_up<F>(&self, subject: Subject, turn: Arc<tokio::sync::Mutex<()>>, read: F) -> SharedRead
+    fn line_up<F>(&self, subject: Read, turn: Arc<tokio::sync::Mutex<()>>, read: F) -> SharedRead
     where
         F: Future<Output = Found> + Send + 'static,
     {
@@ -87,6 +86,7 @@ mod tests {
     use super::*;
     use crate::api::core::ConfigMap;
     use crate::api::kinds::CONFIG_MAPS;
+    use crate::model::Key;
 
     /// A server whose answers wait for permits, and that counts the requests that have reached it.
     struct Server {
@@ -113,8 +113,8 @@ mod tests {
 
     /// The number of the request whose answer was found.
     async fn number(reads: SharedReads, server: Arc<Server>, name: &'static str) -> usize {
-        let key = Key::new("default", name);
-        let found = reads.read(&CONFIG_MAPS, &key, || server.get()).await.unwrap().unwrap();
+        let what = Read::Object(&CONFIG_MAPS, Key::new("default", name));
+        let found = reads.read(&what, || server.get()).await.unwrap().unwrap();
         let any: &dyn std::any::Any = &*found;
         any.downcast_ref::<ConfigMap>().unwrap().metadata.name.parse().unwrap()
     }

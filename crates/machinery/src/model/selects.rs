@@ -4,6 +4,7 @@ use crate::api::apps::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use crate::api::batch::Job;
 use crate::api::core::{ReplicationController, Service};
 use crate::api::meta::{LabelSelector, ObjectMeta};
+use crate::api::policy::PodDisruptionBudget;
 use crate::api::{IndexKeys, Object};
 use crate::wire::{Labels, Str};
 
@@ -11,7 +12,8 @@ use super::selector::Selector;
 
 /// An object that selects others of its namespace by their labels.
 pub trait Selects: Object {
-    /// Whether it selects what has these labels. One whose selector is empty or unusable selects nothing.
+    /// Whether it selects what has these labels. One whose selector is unusable selects nothing, nor does one whose selector is
+    /// empty, where its kind does not say otherwise.
     fn selects(&self, labels: &Labels) -> bool;
 
     /// What everything that it selects has in common.
@@ -97,6 +99,26 @@ impl Selects for StatefulSet {
     fn common(&self) -> Common<'_> {
         common(&self.spec.selector)
     }
+}
+
+/// One without a selector selects nothing, an empty selector everything.
+impl Selects for PodDisruptionBudget {
+    fn selects(&self, labels: &Labels) -> bool {
+        let selector = self.spec.selector.as_deref();
+        selector.is_some_and(|selector| is_empty(selector) || matches(selector, labels))
+    }
+
+    fn common(&self) -> Common<'_> {
+        match self.spec.selector.as_deref() {
+            None => Common::Nothing,
+            Some(selector) if is_empty(selector) => Common::Unknown,
+            Some(selector) => common(selector),
+        }
+    }
+}
+
+fn is_empty(selector: &LabelSelector) -> bool {
+    selector.match_labels.is_empty() && selector.match_expressions.is_empty()
 }
 
 /// Whether `labels` have all pairs of a selector that is not empty.
@@ -193,6 +215,23 @@ mod tests {
         assert!(filed_under::<Service>(&service).is_empty() && !service.selects(&labels(&[(1, 1)])));
         service.spec.selector = labels(&[(1, 1)]);
         assert!(service.selects(&labels(&[(1, 1), (2, 1)])) && !service.selects(&labels(&[(1, 2)])));
+    }
+
+    #[test]
+    fn a_budget_without_a_selector_selects_nothing_and_an_empty_one_everything() {
+        let mut budget = PodDisruptionBudget::default();
+        budget.metadata.namespace = "ns".into();
+        assert!(filed_under::<PodDisruptionBudget>(&budget).is_empty() && !budget.selects(&labels(&[(1, 1)])));
+        budget.spec.selector = Some(Box::default());
+        let filed = filed_under::<PodDisruptionBudget>(&budget);
+        for pod in [&[][..], &[(1, 1)]].map(labels) {
+            let meta = ObjectMeta { namespace: "ns".into(), labels: pod, ..ObjectMeta::default() };
+            assert!(budget.selects(&meta.labels) && looked_up_under(&meta).any(|value| filed.contains(&value)));
+        }
+        let match_labels = labels(&[(1, 1)]);
+        budget.spec.selector = Some(Box::new(LabelSelector { match_labels, ..LabelSelector::default() }));
+        assert_eq!(filed_under::<PodDisruptionBudget>(&budget).to_vec(), ["ns/l1=v1"]);
+        assert!(budget.selects(&labels(&[(1, 1), (2, 1)])) && !budget.selects(&labels(&[(1, 2)])));
     }
 
     proptest! {
