@@ -16,6 +16,7 @@
 mod harness;
 
 mod admin;
+mod budgets;
 mod cli;
 mod clients;
 mod credentials;

@@ -15,8 +15,8 @@ use crate::api::{garbage_collector, namespace, resourcequota};
 use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
 use crate::workloads::{
-    cronjob, daemonset, deployment, job, pod_garbage_collector, replicaset, replicationcontroller,
-    statefulset, ttl_after_finished,
+    cronjob, daemonset, deployment, disruption, job, pod_garbage_collector, replicaset,
+    replicationcontroller, statefulset, ttl_after_finished,
 };
 use coxswain_machinery::framework::{DefaultState, Descriptor};
 
@@ -76,12 +76,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Evicts Pods that use a device whose taint they do not tolerate.",
         )
     },
-    not_built(
-        "disruption-controller",
-        &["disruption"],
-        Some("disruption-controller"),
-        "Keeps count of how many Pods of each PodDisruptionBudget may be disrupted.",
-    ),
+    disruption::DESCRIPTOR,
     endpoints::DESCRIPTOR,
     endpointslice::DESCRIPTOR,
     endpointslice_mirroring::DESCRIPTOR,

@@ -20,6 +20,8 @@ const ADMISSIONS: u32 = 20;
 #[derive(Clone)]
 pub(crate) struct Cluster {
     pub(crate) client: Client,
+    /// The same without a client's own retries: it tells of refusals that may be over in a moment (429).
+    pub(crate) once: Client,
 }
 
 /// A namespace of one test.
@@ -34,7 +36,10 @@ impl Cluster {
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
             .await
             .expect("the kubeconfig is complete");
-        Self { client: Client::try_from(config).expect("a client") }
+        let mut once = config.clone();
+        once.default_retry = false;
+        let client = |config| Client::try_from(config).expect("a client");
+        Self { client: client(config), once: client(once) }
     }
 
     /// A new namespace with a name of its own.

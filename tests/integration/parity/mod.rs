@@ -114,6 +114,11 @@ async fn schedules_and_cleanup_are_as_under_the_go_manager() {
     play_all(&shards::CLEANUP).await;
 }
 
+#[tokio::test]
+async fn protections_are_as_under_the_go_manager() {
+    play_all(&shards::PROTECTIONS).await;
+}
+
 async fn play_all(shard: &Shard) {
     let wanted = std::env::var("COXSWAIN_PARITY").unwrap_or_default();
     let scenarios = shard.scenarios(&wanted);

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::Unit;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::diff::differences;
 use super::names::Names;
-use super::scenario::{Advance, Fate, Propagation, Scenario, Step, Target, is_namespaced, resource};
+use super::scenario::{Advance, Evict, Fate, Propagation, Scenario, Step, Target, is_namespaced, resource};
 use super::snapshot::{at, snapshot};
 use super::writes::prefix;
 use crate::harness::{Activity, Cluster, Namespace};
@@ -168,6 +169,7 @@ impl Stage<'_> {
                 self.api(kind).delete(&self.names.real(name), &params).await.map_err(say)?;
             }
             Step::Advance(advance) => self.advance(advance).await?,
+            Step::Evict(evict) => self.evict(evict).await?,
             Step::Mark { pods, take, with, status } => {
                 let api = self.api(&resource("Pod")?);
                 let suits = |pod: &Value| if *status { !is_finished(pod) } else { !is_deleting(pod) };
@@ -240,6 +242,27 @@ impl Stage<'_> {
                 }
             };
             done.map_err(say)?;
+        }
+        Ok(())
+    }
+
+    /// Evictions are refused with 429 as long as the budget's status does not allow them.
+    async fn evict(&self, Evict { pods, take, refused }: &Evict) -> Result<(), String> {
+        let api: Api<Pod> = Api::namespaced(self.plane.cluster.once.clone(), &self.namespace.name);
+        for name in self.candidates(pods, *take, |pod| may_become(pod, Fate::Unready)).await? {
+            let granted = poll(async || match api.evict(&name, &EvictParams::default()).await {
+                Ok(_) => Ok(Some(true)),
+                Err(kube::Error::Api(error)) if error.code == 429 => Ok(refused.then_some(false)),
+                // Admission may keep the pod: what was granted was granted.
+                Err(kube::Error::Api(error)) if error.message.contains("it stays") => Ok(Some(true)),
+                Err(error) => Err(say(error)),
+            });
+            if granted.await? != Some(!refused) {
+                return Err(format!(
+                    "{name}: not {} within {LIMIT:?}",
+                    if *refused { "refused" } else { "granted" }
+                ));
+            }
         }
         Ok(())
     }

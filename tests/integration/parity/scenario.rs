@@ -24,7 +24,9 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("Namespace", "", "v1"),
     ("Node", "", "v1"),
     ("Pod", "", "v1"),
+    ("Job", "batch", "v1"),
     ("PersistentVolumeClaim", "", "v1"),
+    ("PodDisruptionBudget", "policy", "v1"),
     ("ReplicaSet", "apps", "v1"),
     ("ReplicationController", "", "v1"),
     ("ResourceClaim", "resource.k8s.io", "v1"),
@@ -92,6 +94,8 @@ pub(super) enum Step {
     },
     /// What a kubelet would do: pods go on in their lives.
     Advance(Advance),
+    /// Evictions of pods, one after the other.
+    Evict(Evict),
     /// A patch of some pods that are not being deleted; of statuses, those of pods that have not ended.
     Mark {
         pods: String,
@@ -126,6 +130,17 @@ pub(super) struct Advance {
     pub(super) pods: String,
     pub(super) take: usize,
     pub(super) to: Fate,
+}
+
+/// Evictions of `take` pods of the label selector `pods` that are ready.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Evict {
+    pub(super) pods: String,
+    pub(super) take: usize,
+    /// Each is refused; otherwise each is granted, if not at once.
+    #[serde(default)]
+    pub(super) refused: bool,
 }
 
 /// What becomes of a pod.

@@ -49,8 +49,23 @@ pub(super) const CLEANUP: Shard = Shard {
     folders: &["cronjob", "pod-garbage-collector", "ttl-after-finished"],
     beside: &["serviceaccount"],
 };
-const ALL: [&Shard; 9] =
-    [&WORKLOADS, &STATEFUL, &DAEMONS, &JOBS, &NETWORK, &NAMESPACES, &GARBAGE, &QUOTAS, &CLEANUP];
+/// What keeps things from going, each thing its own.
+pub(super) const PROTECTIONS: Shard = Shard {
+    folders: &["disruption"],
+    beside: &["deployment", "replicaset", "replicationcontroller", "serviceaccount", "statefulset"],
+};
+const ALL: [&Shard; 10] = [
+    &WORKLOADS,
+    &STATEFUL,
+    &DAEMONS,
+    &JOBS,
+    &NETWORK,
+    &NAMESPACES,
+    &GARBAGE,
+    &QUOTAS,
+    &CLEANUP,
+    &PROTECTIONS,
+];
 
 impl Shard {
     /// The flag that says which controllers run.

@@ -41,6 +41,8 @@ const NODE: &str = "node-";
 const TOPOLOGY: &str = "topology.kubernetes.io/";
 /// Reasons of events that the original tells twice when its cache is late.
 const TOLD_TWICE: [&str; 1] = ["SawCompletedJob"];
+/// What the events about budgets name as their source.
+const BUDGETS: &str = "controllermanager";
 /// What an event's message starts with when it stands for several.
 const COMBINED: &str = "(combined from similar events): ";
 
@@ -125,7 +127,8 @@ fn happened(names: &Names, events: &[Value]) -> Value {
 
 /// An event of a controller on one line; `None` for those of others.
 fn event_text(event: &Value) -> Option<String> {
-    let component = event["source"]["component"].as_str().filter(|name| name.ends_with("-controller"))?;
+    let component = event["source"]["component"].as_str();
+    let component = component.filter(|name| name.ends_with("-controller") || *name == BUDGETS)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let about = &event["involvedObject"];
     let mut line = format!(
@@ -137,6 +140,10 @@ fn event_text(event: &Value) -> Option<String> {
         text(&about["name"]),
         text(&event["message"]).trim_start_matches(COMBINED),
     );
+    // Which of the budgets over a pod is named is chance.
+    if let Some((before, _)) = line.split_once("  Chose ") {
+        line = format!("{before}  Chose one arbitrarily.");
+    }
     // Whether attempts were so many that they are combined, which names no reporter, is a matter of time.
     let is_combined_warning =
         text(&event["type"]) == "Warning" && text(&event["message"]).starts_with(COMBINED);
@@ -294,6 +301,9 @@ fn status(status: &Value) -> Value {
         if normal[field].is_string() {
             normal[field] = "a time".into();
         }
+    }
+    if let Some(disrupted) = normal.get_mut("disruptedPods").and_then(Value::as_object_mut) {
+        disrupted.values_mut().for_each(|time| *time = "some time".into());
     }
     normal
 }

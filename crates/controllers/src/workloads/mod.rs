@@ -3,6 +3,7 @@
 pub mod cronjob;
 pub mod daemonset;
 pub mod deployment;
+pub mod disruption;
 pub mod job;
 pub mod pod_garbage_collector;
 pub mod replicaset;

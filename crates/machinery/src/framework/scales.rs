@@ -91,11 +91,9 @@ fn scalable(
     version: &str,
     kind: &str,
 ) -> Result<&'static Kind, ScaleError> {
-    let is_meant =
-        |held: &&ApiResource| held.group == group && held.version == version && held.kind == kind;
+    let is_meant = |held: &&ApiResource| held.group == group && held.version == version && held.kind == kind;
     let Some(meant) = resources.all().find(is_meant) else {
-        let api_version =
-            if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         let failed = resources.failures().find(|failure| failure.group_version() == api_version);
         return Err(match failed {
             Some(failure) => ScaleError::Unanswered(failure.why()),
@@ -188,7 +186,10 @@ mod tests {
         assert_eq!(ask(&with(Ok(Some(scale)))), "7");
         assert_eq!(ask(&with(Ok(None))), "gone");
         assert_eq!(ask(&with(Err(refused(503, "no")))), "no for now");
-        assert_eq!(ask(&with(Err(refused(404, "no")))), "rollouts.rolls.io does not implement the scale subresource");
+        assert_eq!(
+            ask(&with(Err(refused(404, "no")))),
+            "rollouts.rolls.io does not implement the scale subresource"
+        );
     }
 
     #[test]

@@ -221,12 +221,16 @@ mod tests {
     fn a_budget_without_a_selector_selects_nothing_and_an_empty_one_everything() {
         let mut budget = PodDisruptionBudget::default();
         budget.metadata.namespace = "ns".into();
-        assert!(filed_under::<PodDisruptionBudget>(&budget).is_empty() && !budget.selects(&labels(&[(1, 1)])));
+        assert!(
+            filed_under::<PodDisruptionBudget>(&budget).is_empty() && !budget.selects(&labels(&[(1, 1)]))
+        );
         budget.spec.selector = Some(Box::default());
         let filed = filed_under::<PodDisruptionBudget>(&budget);
         for pod in [&[][..], &[(1, 1)]].map(labels) {
             let meta = ObjectMeta { namespace: "ns".into(), labels: pod, ..ObjectMeta::default() };
-            assert!(budget.selects(&meta.labels) && looked_up_under(&meta).any(|value| filed.contains(&value)));
+            assert!(
+                budget.selects(&meta.labels) && looked_up_under(&meta).any(|value| filed.contains(&value))
+            );
         }
         let match_labels = labels(&[(1, 1)]);
         budget.spec.selector = Some(Box::new(LabelSelector { match_labels, ..LabelSelector::default() }));

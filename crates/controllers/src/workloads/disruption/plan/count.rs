@@ -1,0 +1,155 @@
+//! How many pods there should be, how many are healthy, how many must be, and who is about to be evicted.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::view::View;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::framework::scales::ScaleError;
+use coxswain_machinery::wire::{IntOrString, Str, Time};
+
+/// For how long a pod whose eviction was granted is expected to be deleted.
+const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+
+/// What the status should say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) allowed: i32,
+    pub(super) healthy: i32,
+    pub(super) desired: i32,
+    pub(super) expected: i32,
+    /// Entries of `disruptedPods` that don't stay.
+    pub(super) dropped: Vec<Str>,
+    /// Those of them whose pods were to be deleted and were not.
+    pub(super) overdue: Vec<Str>,
+    /// When the next entry expires that stays.
+    pub(super) next_expiry: Option<Duration>,
+}
+
+/// Why there is no count.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unknown {
+    /// The selector is unusable.
+    #[error("{0}")]
+    Pods(String),
+    /// The controller of a pod is gone.
+    #[error("found no controllers for pod {0:?}")]
+    Gone(Str),
+    /// Nobody knows how many pods a controller should have.
+    #[error(transparent)]
+    Replicas(#[from] ScaleError),
+    /// Neither a number nor a percentage. The API server lets none pass.
+    #[error("{0:?} is neither a number nor a percentage")]
+    Portion(Str),
+}
+
+impl Unknown {
+    /// Whether it may be over in a moment, without a change of anything.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Replicas(error) if error.may_pass())
+    }
+}
+
+impl Count {
+    pub(super) fn of(view: &View, now: Timestamp) -> Result<Self, Unknown> {
+        let pods = view.pods.as_ref().map_err(|error| Unknown::Pods(error.clone()))?;
+        let (expected, desired) = wanted(view, pods.len())?;
+        let mut count = Self { desired, expected, ..Self::disrupted(view, |name| pod_of(pods, name), now) };
+        let is_healthy = |pod: &Pod| {
+            let name = &pod.metadata.name;
+            let is_disrupted =
+                view.budget.status.disrupted_pods.get(name).is_some() && !count.dropped.contains(name);
+            !pod.metadata.is_deleting() && !is_disrupted && pod.is_ready()
+        };
+        count.healthy = number(pods.iter().filter(|pod| is_healthy(pod)).count());
+        count.allowed = if expected <= 0 { 0 } else { count.healthy.saturating_sub(desired).max(0) };
+        Ok(count)
+    }
+
+    /// What becomes of the entries of pods that were to be evicted. Only those of pods that are still there, and not on their
+    /// way out, are waited for.
+    fn disrupted<'a>(view: &View, pod_of: impl Fn(&str) -> Option<&'a Pod>, now: Timestamp) -> Self {
+        let mut count = Self {
+            allowed: 0,
+            healthy: 0,
+            desired: 0,
+            expected: 0,
+            dropped: Vec::new(),
+            overdue: Vec::new(),
+            next_expiry: None,
+        };
+        for (name, since) in view.budget.status.disrupted_pods.iter() {
+            if pod_of(name).is_none_or(|pod| pod.metadata.is_deleting()) {
+                count.dropped.push(name.clone());
+                continue;
+            }
+            let left = left(*since, now);
+            if left.is_zero() {
+                count.dropped.push(name.clone());
+                count.overdue.push(name.clone());
+            } else {
+                count.next_expiry = Some(count.next_expiry.map_or(left, |next| next.min(left)));
+            }
+        }
+        count
+    }
+}
+
+/// How long an eviction that was granted then is waited for.
+fn left(since: Option<Time>, now: Timestamp) -> Duration {
+    let since = Timestamp::from_second(since.map_or(0, Time::seconds)).unwrap_or(Timestamp::MIN);
+    let until = since.saturating_add(DELETION_TIMEOUT).unwrap_or(Timestamp::MAX);
+    Duration::try_from(until.duration_since(now)).unwrap_or_default()
+}
+
+/// The pod of this name; they are sorted by name.
+pub(super) fn pod_of<'a>(pods: &'a [std::sync::Arc<Pod>], name: &str) -> Option<&'a Pod> {
+    let at = pods.binary_search_by(|pod| pod.metadata.name.as_str().cmp(name)).ok()?;
+    Some(&pods[at])
+}
+
+/// How many pods there should be, and how many must be healthy, where the budget selects so many.
+fn wanted(view: &View, pods: usize) -> Result<(i32, i32), Unknown> {
+    let spec = &view.budget.spec;
+    match (&spec.max_unavailable, &spec.min_available) {
+        (Some(unavailable), _) => {
+            let expected = replicas(view)?;
+            Ok((expected, expected.saturating_sub(portion(unavailable, expected)?).max(0)))
+        }
+        (None, Some(IntOrString::Int(available))) => Ok((number(pods), *available)),
+        (None, Some(available @ IntOrString::Str(_))) => {
+            let expected = replicas(view)?;
+            Ok((expected, portion(available, expected)?))
+        }
+        (None, None) => Ok((0, 0)),
+    }
+}
+
+/// The replicas of all controllers of the pods.
+fn replicas(view: &View) -> Result<i32, Unknown> {
+    let mut sum = 0_i32;
+    for managed in &view.controllers {
+        match managed.replicas.clone()? {
+            Some(replicas) => sum = sum.saturating_add(replicas),
+            None => return Err(Unknown::Gone(managed.pod.clone())),
+        }
+    }
+    Ok(sum)
+}
+
+/// A number as it is; a percentage of `whole`, rounded up.
+fn portion(value: &IntOrString, whole: i32) -> Result<i32, Unknown> {
+    let text = match value {
+        IntOrString::Int(number) => return Ok(*number),
+        IntOrString::Str(text) => text,
+    };
+    let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<u32>().ok());
+    let percent = percent.ok_or_else(|| Unknown::Portion(text.clone()))?;
+    let hundredths = i64::from(percent).saturating_mul(whole.max(0).into());
+    Ok(i32::try_from(hundredths.saturating_add(99) / 100).unwrap_or(i32::MAX))
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

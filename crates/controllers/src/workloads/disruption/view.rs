@@ -1,0 +1,89 @@
+//! What a decision about one budget rests on, read from the stores and, of controllers that are not cached, live. Decides
+//! nothing.
+
+use std::sync::Arc;
+
+use super::Controller;
+use super::memory::Overlaps;
+use super::replicas::Managed;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::policy::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use coxswain_machinery::framework::{Observation, Reads};
+use coxswain_machinery::model::selector::Selector;
+use coxswain_machinery::model::{Failure, Key};
+use coxswain_machinery::wire::{IntOrString, Labels};
+
+/// A budget and what concerns it.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) budget: Arc<PodDisruptionBudget>,
+    /// The pods that it selects, by name; what is wrong with its selector if that is unusable.
+    pub(super) pods: Result<Vec<Arc<Pod>>, String>,
+    /// Their controllers, in the order of the pods; none where the budget does not ask for their replicas.
+    pub(super) controllers: Vec<Managed>,
+    /// The pods that other budgets select, too, of which this one is to speak.
+    pub(super) overlaps: Overlaps,
+    /// Those of them of which that was not said yet.
+    pub(super) untold: Vec<Arc<Pod>>,
+    /// What the first pass's plan met; empty on the first pass.
+    pub(super) failures: Vec<Failure>,
+}
+
+pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: &Reads) -> Observation<View> {
+    let Some(budget) = room.budgets.get(key) else { return Observation::Nothing };
+    let pods = selected(room, key, &budget.spec);
+    let found = pods.as_deref().unwrap_or_default();
+    let asked = if asks_for_replicas(&budget.spec) { found } else { &[] };
+    let controllers = match room.sizes.of(asked, read) {
+        Ok(controllers) => controllers,
+        Err(needs) => return Observation::Needs(needs),
+    };
+    let shared = shared(room, key, found);
+    let overlap = |pod: &Arc<Pod>| (pod.metadata.uid.clone(), pod.metadata.resource_version.clone());
+    let overlaps = shared.iter().map(overlap).collect();
+    let untold = shared.into_iter().filter(|pod| !room.told.has(key, &overlap(pod))).collect();
+    Observation::View(View { budget, pods, controllers, overlaps, untold, failures: failures.to_vec() })
+}
+
+/// The pods that a budget selects, by name.
+fn selected(room: &Controller, key: &Key, spec: &PodDisruptionBudgetSpec) -> Result<Vec<Arc<Pod>>, String> {
+    let Some(selector) = spec.selector.as_deref() else { return Ok(Vec::new()) };
+    let selector = Selector::compile(selector).map_err(|error| error.to_string())?;
+    let mut pods = room.pods.select(&key.namespace, |pod| selector.matches(&pod.labels));
+    pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    Ok(pods)
+}
+
+/// Whether the replicas of controllers count, and not the pods.
+pub(super) fn asks_for_replicas(spec: &PodDisruptionBudgetSpec) -> bool {
+    spec.max_unavailable.is_some() || matches!(spec.min_available, Some(IntOrString::Str(_)))
+}
+
+/// Those of the pods that other budgets select, too, if this is the first of them by name.
+fn shared(room: &Controller, key: &Key, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+    let mut last: Option<(&Labels, bool)> = None;
+    let mut shared = Vec::new();
+    for pod in pods {
+        let labels = &pod.metadata.labels;
+        // Pods of one template have the same labels, and mostly come one after the other.
+        let is_shared = match last {
+            Some((held, is_shared)) if held == labels => is_shared,
+            _ => speaks_of(room, key, pod),
+        };
+        last = Some((labels, is_shared));
+        if is_shared {
+            shared.push(Arc::clone(pod));
+        }
+    }
+    shared
+}
+
+/// Whether several budgets select a pod, of which this is the first.
+fn speaks_of(room: &Controller, key: &Key, pod: &Pod) -> bool {
+    let (mut is_first, mut others) = (true, false);
+    room.selecting.keys(&pod.metadata, &mut |other| {
+        is_first &= *key <= other;
+        others |= *key != other;
+    });
+    is_first && others
+}
