@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
@@ -26,10 +27,11 @@ const ELECTION: [&str; 3] = [
 const DEPLOYMENTS: usize = 30;
 const DAEMON_SETS: usize = 10;
 /// Of what writes are counted.
-const KINDS: [&str; 5] = ["pods", "replicasets", "deployments", "daemonsets", "controllerrevisions"];
+const KINDS: [&str; 6] =
+    ["pods", "replicasets", "deployments", "daemonsets", "controllerrevisions", "poddisruptionbudgets"];
 
-/// What must not change: which pods, replica sets and revisions there are, and everything about them, the deployments and the
-/// daemon sets but what the API server itself counts on.
+/// What must not change: which pods, replica sets and revisions there are, and everything about them, the deployments, the
+/// daemon sets and the budgets but what the API server itself counts on.
 #[derive(Debug, PartialEq)]
 struct State {
     pods: BTreeSet<String>,
@@ -37,6 +39,7 @@ struct State {
     deployments: BTreeMap<String, Value>,
     daemon_sets: BTreeMap<String, Value>,
     revisions: BTreeMap<String, Value>,
+    budgets: BTreeMap<String, Value>,
 }
 
 impl State {
@@ -47,12 +50,14 @@ impl State {
         let deployments = namespace.api::<Deployment>().list(&list).await.expect("deployments");
         let daemon_sets = namespace.api::<DaemonSet>().list(&list).await.expect("daemon sets");
         let revisions = namespace.api::<ControllerRevision>().list(&list).await.expect("revisions");
+        let budgets = namespace.api::<PodDisruptionBudget>().list(&list).await.expect("budgets");
         Self {
             pods: pods.iter().filter_map(|pod: &Pod| pod.metadata.uid.clone()).collect(),
             replica_sets: sets.items.iter().map(|each| named(serde_json::to_value(each))).collect(),
             deployments: deployments.items.iter().map(|each| named(serde_json::to_value(each))).collect(),
             daemon_sets: daemon_sets.items.iter().map(|each| named(serde_json::to_value(each))).collect(),
             revisions: revisions.items.iter().map(|each| named(serde_json::to_value(each))).collect(),
+            budgets: budgets.items.iter().map(|each| named(serde_json::to_value(each))).collect(),
         }
     }
 }
@@ -291,4 +296,107 @@ async fn ten_daemon_sets_change_hands_twice_and_get_no_revision_by_it() {
     let written = writes(&plane, end, "kube-controller-manager/");
     assert_eq!(written, retried_creates(&written), "the Go manager wrote when it got it back");
     assert_eq!(State::of(&namespace).await, rolled, "the Go manager changed something");
+}
+
+/// Budgets in many states: numbers and percentages, of pods that go and come, with an eviction that was granted and not carried
+/// out, over nothing, over everything, over a controller that is not there.
+async fn populate_budgets(namespace: &Namespace) {
+    for (name, replicas) in [("web", 4), ("api", 3), ("held", 3)] {
+        let held = if name == "held" { json!(["example.com/hold"]) } else { json!([]) };
+        let template = json!({ "template": { "metadata": { "finalizers": held } } });
+        namespace.deployment(name, replicas, template).await;
+    }
+    let lone = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "none", "controller": true,
+        "uid": "11111111-2222-3333-4444-555555555555" }]);
+    for (name, owners) in [("lone", json!([])), ("lost", lone)] {
+        let _: Pod = namespace
+            .create(json!({
+                "metadata": { "name": name, "labels": { "app": name }, "ownerReferences": owners },
+                "spec": { "containers": [{ "name": "c", "image": "image:1" }] },
+            }))
+            .await;
+    }
+    let app = |app: &str| json!({ "matchLabels": { "app": app } });
+    for (name, spec) in [
+        ("number", json!({ "minAvailable": 2, "selector": app("web") })),
+        ("percent", json!({ "minAvailable": "60%", "selector": app("api") })),
+        ("unavailable", json!({ "maxUnavailable": 2, "selector": app("held") })),
+        ("lone", json!({ "maxUnavailable": 1, "selector": app("lone") })),
+        (STUCK, json!({ "maxUnavailable": "10%", "selector": app("lost") })),
+        ("nothing", json!({ "minAvailable": 1 })),
+        ("none", json!({ "minAvailable": 0, "selector": app("none") })),
+    ] {
+        let _: PodDisruptionBudget =
+            namespace.create(json!({ "metadata": { "name": name }, "spec": spec })).await;
+    }
+    quiet(namespace).await;
+    // One goes and is held; one was to go, for longer than this test takes, and stays.
+    evict(namespace, "held").await;
+    let pods = namespace.pods().await;
+    let is_of_web = |pod: &&Pod| pod.metadata.labels.as_ref().is_some_and(|labels| labels["app"] == "web");
+    let stays = pods.iter().find(is_of_web).and_then(|pod| pod.metadata.name.clone()).expect("a pod");
+    let entry = json!({ "status": { "disruptedPods": { stays: "2099-01-01T00:00:00Z" } } });
+    let api = namespace.api::<PodDisruptionBudget>();
+    let patched = api.patch_status("number", &PatchParams::default(), &Patch::Merge(entry)).await;
+    patched.expect("an entry is made");
+    quiet(namespace).await;
+}
+
+/// The budget that fails.
+const STUCK: &str = "stuck";
+
+/// Evicts a pod of `app=NAME`, as soon as that is allowed.
+async fn evict(namespace: &Namespace, app: &str) {
+    let api = namespace.api::<Pod>();
+    let pods = api.list(&ListParams::default().labels(&format!("app={app}"))).await.expect("pods").items;
+    let name = pods
+        .iter()
+        .find(|pod| pod.metadata.deletion_timestamp.is_none())
+        .and_then(|pod| pod.metadata.name.clone())
+        .expect("a pod");
+    let asked = || async { api.evict(&name, &EvictParams::default()).await.is_ok() };
+    until(&format!("{name} is evicted"), LIMIT, asked, |granted| *granted).await;
+}
+
+#[tokio::test]
+async fn budgets_change_hands_twice_with_evictions_under_way() {
+    let plane = ControlPlane::start(&Options { nodes: 3, args: vec!["--audit"] });
+    let controllers = format!("{CONTROLLERS},disruption-controller");
+    let args = [&[controllers.as_str()][..], &ELECTION].concat();
+    let go = plane.go_manager("go-1", &args);
+    let namespace = plane.cluster().await.namespace("budgets").await;
+    populate_budgets(&namespace).await;
+    let before = State::of(&namespace).await;
+    let of = |state: &State, name: &str, field: &str| state.budgets[name]["status"][field].clone();
+    assert_eq!(of(&before, "number", "currentHealthy"), 3, "one of four is about to go");
+    assert_eq!(of(&before, "number", "disruptedPods").as_object().map(serde_json::Map::len), Some(1));
+    assert_eq!(of(&before, "percent", "disruptionsAllowed"), 1);
+    assert_eq!(of(&before, STUCK, "conditions")[0]["reason"], "SyncFailed");
+
+    let end = end_of_log(&plane);
+    go.stop();
+    let ours = plane.coxswain("coxswain-1", &args);
+    leads(&ours).await;
+    quiet(&namespace).await;
+    assert_eq!(writes(&plane, end, "coxswain/"), Vec::<String>::new(), "Coxswain wrote when it took over");
+    assert_eq!(State::of(&namespace).await, before, "Coxswain changed something");
+
+    // It does its work meanwhile.
+    evict(&namespace, "api").await;
+    namespace.patch_deployment("web", json!({ "spec": { "replicas": 5 } })).await;
+    quiet(&namespace).await;
+    let worked = State::of(&namespace).await;
+    assert_eq!(of(&worked, "number", "currentHealthy"), 4);
+    assert_eq!(of(&worked, "percent", "disruptionsAllowed"), 1);
+
+    let end = end_of_log(&plane);
+    ours.stop();
+    let go = plane.go_manager("go-2", &args);
+    leads(&go).await;
+    quiet(&namespace).await;
+    let written = writes(&plane, end, "kube-controller-manager/");
+    // The budget that fails is written each time, as it is.
+    let others: Vec<&String> = written.iter().filter(|each| !each.contains(STUCK)).collect();
+    assert_eq!(others, Vec::<&String>::new(), "the Go manager wrote when it got it back");
+    assert_eq!(State::of(&namespace).await, worked, "the Go manager changed something");
 }
