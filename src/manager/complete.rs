@@ -28,7 +28,9 @@ use coxswain_controllers::registry;
 use coxswain_machinery::client::{
     ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate, wait_for_api_server,
 };
-use coxswain_machinery::election::{Elector, ElectorHealth, LeaseLock, Timing};
+use coxswain_machinery::election::{
+    Candidacy, CandidateObject, Contender, Elector, ElectorHealth, LeaseLock, Timing,
+};
 use coxswain_machinery::environment::Environment;
 use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Recorder};
 use coxswain_machinery::executor::Finishers;
@@ -38,7 +40,7 @@ use coxswain_machinery::framework::{
 use coxswain_machinery::informer::{Informers, InformersConfig};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::SharedClock;
-use coxswain_machinery::options::versions::COXSWAIN;
+use coxswain_machinery::options::versions::{COXSWAIN, KUBERNETES};
 use coxswain_machinery::options::{Config, LeaderMigration, MigrationLock};
 use coxswain_machinery::queue::QueueMetrics;
 use coxswain_machinery::serve::{HealthRegistry, Router};
@@ -136,8 +138,9 @@ pub(super) async fn complete(
             thread: election,
             identity: identity.clone(),
         };
-        let main =
-            setup.lock(&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name).await?;
+        let (namespace, name) = (&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name);
+        let is_coordinated = config.gates.enabled("CoordinatedLeaderElection");
+        let main = setup.lock(namespace, name, is_coordinated).await?;
         (Some(main), setup.migration().await?)
     } else {
         (None, None)
@@ -272,7 +275,8 @@ struct LockSetup<'a> {
 }
 
 impl LockSetup<'_> {
-    async fn lock(&self, namespace: &str, name: &str) -> Result<Lock, ManagerError> {
+    /// A lock, on the Lease that the API server gives away or that whoever comes first takes.
+    async fn lock(&self, namespace: &str, name: &str, is_coordinated: bool) -> Result<Lock, ManagerError> {
         let flags = &self.config.flags;
         let timing = Timing {
             lease: flags.leader_elect_lease_duration,
@@ -280,20 +284,36 @@ impl LockSetup<'_> {
             retry: flags.leader_elect_retry_period,
         };
         let client = self.clients.leader_election(flags.leader_elect_renew_deadline, self.thread).await?;
-        let lock = LeaseLock::new(client, namespace, name);
-        let elector = Arc::new(Elector::new(lock, self.identity.clone(), timing, Arc::clone(self.clock)));
+        let lock = LeaseLock::new(client.clone(), namespace, name);
+        let elector = Elector::new(lock, self.identity.clone(), timing, Arc::clone(self.clock));
+        let elector = Arc::new(if is_coordinated { elector.coordinated() } else { elector });
+        let candidate = is_coordinated.then(|| {
+            let object = CandidateObject::new(client, namespace, &self.identity);
+            Arc::new(Contender::new(object, self.candidacy(name), timing.retry, Arc::clone(self.clock)))
+        });
         self.health.add(Arc::new(ElectorHealth::new(Arc::clone(&elector), leadership::HEALTH_GRACE)));
         // Not the elector's client: its connection is served by the elector's thread, and for nobody else.
         let recorder = self.events.recorder(COMPONENT, self.clients.ungated("leader-election"));
         let (thread, metrics) = (self.thread.clone(), self.metrics.clone());
         let releases = !self.config.gates.is_switched_off("ControllerManagerReleaseLeaderElectionLockOnExit");
-        Ok(Lock { elector, thread, name: name.to_owned(), metrics, recorder, releases })
+        Ok(Lock { elector, thread, name: name.to_owned(), metrics, recorder, releases, candidate })
+    }
+
+    /// What this replica says of itself when it stands for the Lease `lease`.
+    fn candidacy(&self, lease: &str) -> Candidacy {
+        let emulation = format!("{}.0", self.config.versions.emulated);
+        Candidacy {
+            lease: lease.into(),
+            binary: KUBERNETES.trim_start_matches('v').into(),
+            emulation: emulation.into(),
+        }
     }
 
     async fn migration(&self) -> Result<Option<Migration>, ManagerError> {
         let Some(shared) = &self.config.leader_migration else { return Ok(None) };
         let namespace = &self.config.flags.leader_elect_resource_namespace;
-        let lock = self.lock(namespace, &shared.leader_name).await?;
+        // A candidate has the name of the holder that it wants to be, and stands for one Lease.
+        let lock = self.lock(namespace, &shared.leader_name, false).await?;
         Ok(Some(Migration { lock, shared: shared.clone() }))
     }
 }

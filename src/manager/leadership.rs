@@ -20,7 +20,7 @@ use super::event_logger::LeadershipChange;
 use crate::admin::manager::{LeaseState, StepDownError};
 use coxswain_machinery::api::kinds::LEASES;
 use coxswain_machinery::client::{WriteGate, WriteGuard};
-use coxswain_machinery::election::{Elector, Leadership, LeaseApi, LeaseLock};
+use coxswain_machinery::election::{CandidateObject, Contender, Elector, Leadership, LeaseApi, LeaseLock};
 use coxswain_machinery::events::Recorder;
 use coxswain_machinery::latest;
 use coxswain_machinery::model::Key;
@@ -40,6 +40,8 @@ pub(super) struct Lock<L = LeaseLock> {
     /// Whether the Lease is given back when all ends. It is by default; the original does it with the feature gate
     /// `ControllerManagerReleaseLeaderElectionLockOnExit` alone, and who switches that off wants it to expire.
     pub(super) releases: bool,
+    /// Who stands for the Lease where the API server gives it away.
+    pub(super) candidate: Option<Arc<Contender<CandidateObject>>>,
 }
 
 /// How a leadership ended.
@@ -59,6 +61,20 @@ impl<L: LeaseApi> Lock<L> {
     ) -> Result<T, ManagerError> {
         let task = self.thread.spawn(part(Arc::clone(&self.elector)).in_current_span());
         AbortOnDropHandle::new(task).await.map_err(|error| ManagerError::Election(error.to_string()))
+    }
+
+    /// Stands for the Lease, where the API server gives it away, until `stop` or until the answer is dropped.
+    pub(super) fn stand(&self, stop: &CancellationToken) -> Option<AbortOnDropHandle<()>> {
+        let (candidate, stop) = (Arc::clone(self.candidate.as_ref()?), stop.clone());
+        let standing = async move {
+            stop.run_until_cancelled(candidate.stand()).await;
+        };
+        Some(AbortOnDropHandle::new(self.thread.spawn(standing)))
+    }
+
+    /// Returns once the API server wants another replica to have the Lease.
+    pub(super) async fn until_asked_to_give_way(&self) {
+        self.elector.until_asked_to_give_way().await;
     }
 
     /// Waits until this replica leads; `false` when it was told to stop before.

@@ -3,6 +3,7 @@
 //! ```text
 //! stand for election ─► gate open ─► controllers ─┬─ SIGTERM ──► drain ─► gate closed ─► release ─► exit
 //!        ▲                                        ├─ step down ► drain ─► gate closed ─► hand over ─┐
+//!        ▲                                        ├─ give way ─► drain ─► gate closed ─► hand over ─┤
 //!        │                                        └─ lost ─────► gate closed ─► exit                │
 //!        └──────────────────────────────── behind the others ───────────────────────────────────────┘
 //! ```
@@ -89,6 +90,8 @@ struct Term {
 enum Over {
     Stopped,
     SteppedDown(Request),
+    /// The API server prefers another replica.
+    GaveWay,
 }
 
 impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
@@ -100,6 +103,7 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
     ) -> Result<(), ManagerError> {
         // Nothing is written before there is a Lease to write under.
         self.work.gate().close();
+        let _standing: Vec<_> = self.locks().map(|lock| lock.stand(shutdown)).collect();
         while !shutdown.is_cancelled() {
             if !requests.refuse_while(self.main.acquire(shutdown)).await? {
                 return Ok(());
@@ -110,6 +114,8 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                     let done = self.hand_over(request.successor.as_deref()).await;
                     request.answer(done);
                 }
+                // A Lease that could not be given up expires, for nobody renews it.
+                Over::GaveWay => drop(self.hand_over(None).await),
             }
         }
         Ok(())
@@ -136,6 +142,10 @@ impl<W: Work, L: LeaseApi> Terms<'_, W, L> {
                 request = requests.next() => {
                     tracing::info!(successor = request.successor, "stepping down");
                     Over::SteppedDown(request)
+                }
+                () = self.main.until_asked_to_give_way() => {
+                    tracing::info!("giving way to the replica that the API server prefers");
+                    Over::GaveWay
                 }
             };
             term.stop.cancel();

@@ -16,6 +16,7 @@ const SERVED: &[(&str, &[&str])] = &[
         "certificates.k8s.io/v1beta1",
         &["clustertrustbundles", "podcertificaterequests", "podcertificaterequests/status"],
     ),
+    ("coordination.k8s.io/v1beta1", &["leasecandidates"]),
     ("internal.apiserver.k8s.io/v1alpha1", &["storageversions", "storageversions/status"]),
     (
         "resource.k8s.io/v1",

@@ -12,6 +12,7 @@ use crate::harness::ControlPlane;
 const OFF_BY_DEFAULT: &[&str] = &[
     "certificates.k8s.io/v1alpha1",
     "certificates.k8s.io/v1beta1",
+    "coordination.k8s.io/v1beta1",
     "internal.apiserver.k8s.io/v1alpha1",
     "resource.k8s.io/v1alpha3",
     "resource.k8s.io/v1beta2",

@@ -365,3 +365,103 @@ async fn a_leader_in_a_black_hole_is_followed_and_none_of_its_writes_arrives_lat
     let written = assert_no_late_write(&terms(&history, &audit), &audit);
     assert!(written >= 6, "Coxswain led and wrote in {written} terms only");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_not_to_be_released_expires_before_the_go_manager_leads() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let plane = ControlPlane::start(&options(&[]));
+    let cluster = plane.cluster().await;
+    let history = LeaseHistory::follow(&cluster, LEASE).await;
+    let gate = "--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false";
+    let coxswain = plane.coxswain("coxswain", &[TIMING, &[gate]].concat());
+    agree(&history, &[&coxswain]).await;
+    let go = plane.go_manager("go", TIMING);
+    assert_eq!(agree(&history, &[&coxswain, &go]).await.0, 0);
+    let before = history.last().expect("a leader");
+    coxswain.stop();
+    assert!(coxswain.exit().starts_with("exit status 0"), "{}", coxswain.exit());
+    taken_over(&history, &before).await;
+    agree(&history, &[&go]).await;
+    works(&cluster).await;
+    let history = history.finish().await;
+    assert_lawful(&history);
+    assert!(history.iter().all(|held| !held.holder.is_empty()), "it was released: {history:?}");
+}
+
+/// What it takes for the API server to choose who leads.
+const COORDINATED: [&str; 5] = [
+    "--audit",
+    "--feature-gates",
+    "CoordinatedLeaderElection=true",
+    "--apiserver-arg",
+    "runtime-config=coordination.k8s.io/v1beta1=true",
+];
+
+/// The API server prefers the oldest release, and gives the Lease to whoever is left. It waits for candidates that have
+/// died, and the original gives way by no longer renewing, so this takes its time.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_chooses_between_coxswain_and_the_go_manager() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let plane = ControlPlane::start(&options(&COORDINATED));
+    let cluster = plane.cluster().await;
+    let history = LeaseHistory::follow(&cluster, LEASE).await;
+    let older = [TIMING, &["--emulated-version=1.35"]].concat();
+    let oldest = [TIMING, &["--emulated-version=1.34"]].concat();
+
+    let coxswain = plane.coxswain("coxswain", TIMING);
+    agree(&history, &[&coxswain]).await;
+    works(&cluster).await;
+    // Coxswain gives way without ending, and gives the Lease back.
+    let before = history.last().expect("a leader");
+    let go = plane.go_manager("go-older", &older);
+    let next = taken_over(&history, &before).await;
+    let between = |held: &Held| held.version > before.version && held.version < next.version;
+    let mut between = history.seen().into_iter().filter(between);
+    assert!(between.any(|held| held.holder.is_empty()), "it is not released");
+    assert_eq!(agree(&history, &[&coxswain, &go]).await.0, 1);
+    assert_eq!(coxswain.exit(), "");
+    works(&cluster).await;
+    // It takes over when the Go manager ends.
+    go.stop();
+    agree(&history, &[&coxswain]).await;
+    works(&cluster).await;
+    let before = history.last().expect("a leader");
+    go.start_again();
+    taken_over(&history, &before).await;
+    assert_eq!(agree(&history, &[&coxswain, &go]).await.0, 1, "it is older still");
+
+    // The Go manager gives way to a Coxswain that is older, by ending.
+    let elder = plane.coxswain("coxswain-oldest", &oldest);
+    go.exited(LIMIT).await;
+    assert_eq!(agree(&history, &[&coxswain, &elder]).await.0, 1);
+    works(&cluster).await;
+    elder.stop();
+    assert!(elder.exit().starts_with("exit status 0"), "{}", elder.exit());
+    agree(&history, &[&coxswain]).await;
+    works(&cluster).await;
+    coxswain.stop();
+
+    let audit = plane.audit();
+    let refused = audit.iter().find(|event| {
+        event.object_ref.resource == "leasecandidates"
+            && event.coxswain().is_some()
+            && event.response_status.code == 403
+    });
+    assert!(refused.is_none(), "{refused:?}");
+    let written = assert_no_late_write(&terms_of_the_api_server(&history.finish().await), &audit);
+    assert!(written >= 4, "Coxswain led and wrote in {written} terms only");
+}
+
+/// Terms that the API server begins: from when it names a holder to when it names the next.
+fn terms_of_the_api_server(history: &[Held]) -> Vec<Term> {
+    let mut starts: Vec<Timestamp> = Vec::new();
+    let mut holder = "";
+    for held in history.iter().filter(|held| !held.holder.is_empty()) {
+        if held.holder != holder {
+            starts.push(held.renewed);
+            holder = &held.holder;
+        }
+    }
+    let ends: Vec<Timestamp> = starts.iter().skip(1).copied().chain([Timestamp::MAX]).collect();
+    starts.into_iter().zip(ends).map(|(from, to)| Term { from, to }).collect()
+}

@@ -126,6 +126,7 @@ fn lock_with(
         metrics: ManagerMetrics::register(registry).unwrap(),
         recorder: EventBroadcaster::new(clock, metrics).recorder("test", client),
         releases: true,
+        candidate: None,
     }
 }
 
@@ -136,6 +137,29 @@ impl Replica {
 
     /// One that gives its Leases back in the end, or not.
     fn with(identity: &'static str, servers: &[Arc<Server>], releases: bool) -> Self {
+        let registry = &Registry::new();
+        let main = Lock { releases, ..lock(identity, "main", &servers[0], registry) };
+        let second = servers
+            .get(1)
+            .map(|server| Lock { releases, ..lock(identity, "second", server, &Registry::new()) });
+        Self::run(servers, main, second, registry)
+    }
+
+    /// One that leaves it to the API server who leads.
+    fn coordinated(identity: &'static str, server: &Arc<Server>) -> Self {
+        let registry = &Registry::new();
+        let clock: SharedClock = Arc::new(PausedClock(Instant::now()));
+        let elector = Elector::new(Fake(Arc::clone(server)), identity, TIMING, clock).coordinated();
+        let main = Lock { elector: Arc::new(elector), ..lock(identity, "main", server, registry) };
+        Self::run(std::slice::from_ref(server), main, None, registry)
+    }
+
+    fn run(
+        servers: &[Arc<Server>],
+        main: Lock<Fake>,
+        second: Option<Lock<Fake>>,
+        registry: &Registry,
+    ) -> Self {
         let work = Arc::new(Log {
             gate: WriteGate::new(),
             servers: servers.to_vec(),
@@ -143,11 +167,7 @@ impl Replica {
             fails: AtomicBool::new(false),
         });
         let (step_down, mut requests) = step_down::channel(true);
-        let (shutdown, registry) = (CancellationToken::new(), Registry::new());
-        let main = Lock { releases, ..lock(identity, "main", &servers[0], &registry) };
-        let second = servers
-            .get(1)
-            .map(|server| Lock { releases, ..lock(identity, "second", server, &Registry::new()) });
+        let (shutdown, registry) = (CancellationToken::new(), registry.clone());
         let mut task = JoinSet::new();
         let (doing, stop) = (Arc::clone(&work), shutdown.clone());
         task.spawn(async move {
@@ -239,6 +259,45 @@ async fn leases_are_left_to_expire_if_somebody_wants_that() {
     assert_eq!(holder(&servers[0]), "nobody");
     b.shutdown.cancel();
     b.ended().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_gives_way_in_order_to_whom_the_api_server_prefers() {
+    let server = Arc::new(Server::default());
+    let api = Fake(Arc::clone(&server));
+    let a = Replica::coordinated("a", &server);
+    let b = Replica::coordinated("b", &server);
+    sleep(TIMING.lease * 3).await;
+    assert!(server.lease.lock().is_none() && a.work.gate.is_closed());
+    api.name("a");
+    until("a leads", || a.leads_by_metrics()).await;
+    sleep(TIMING.lease * 3).await;
+    assert!(!a.work.gate.is_closed() && b.work.gate.is_closed());
+    api.prefer("b");
+    let asked = Instant::now();
+    until("a gives way", || holder(&server) == "nobody").await;
+    assert!(asked.elapsed() < TIMING.retry + IN_FLIGHT + Duration::from_millis(20), "{:?}", asked.elapsed());
+    assert!(a.work.gate.is_closed() && !a.leads_by_metrics());
+    assert_eq!(
+        a.work.take(),
+        [
+            "start Main (gate open, held by a)",
+            "drain (gate open, held by a)",
+            "drained (gate closed, held by a)"
+        ]
+    );
+    api.name("b");
+    until("b leads", || b.leads_by_metrics()).await;
+    sleep(TIMING.lease * 3).await;
+    assert!(a.work.gate.is_closed() && !b.work.gate.is_closed());
+    // And back, with the same process.
+    b.shutdown.cancel();
+    b.ended().await.unwrap();
+    api.name("a");
+    until("a leads again", || a.leads_by_metrics()).await;
+    assert_eq!(a.work.take(), ["start Main (gate open, held by a)"]);
+    a.shutdown.cancel();
+    a.ended().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

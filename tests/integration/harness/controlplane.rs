@@ -29,10 +29,12 @@ const GATES: &str = "ClusterTrustBundle=true,ClusterTrustBundleProjection=true,C
     DRADeviceTaintRules=true,DRAResourcePoolStatus=true,\
     DRAWorkloadResourceClaims=true,GangScheduling=true,GenericWorkload=true,PodCertificateRequest=true,\
     StorageVersionAPI=true,StorageVersionMigrator=true,WorkloadWithJob=true";
+/// Those of the API server alone: its managers elect their leaders themselves.
+const SERVER_GATES: &str = "feature-gates=CoordinatedLeaderElection=true";
 /// The versions in which these APIs are served.
 const RUNTIME_CONFIG: &str = "runtime-config=certificates.k8s.io/v1alpha1=true,certificates.k8s.io/v1beta1=true,\
-    internal.apiserver.k8s.io/v1alpha1=true,resource.k8s.io/v1alpha3=true,resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true,\
-    storagemigration.k8s.io/v1beta1=true";
+    coordination.k8s.io/v1beta1=true,internal.apiserver.k8s.io/v1alpha1=true,resource.k8s.io/v1alpha3=true,\
+    resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true,storagemigration.k8s.io/v1beta1=true";
 
 /// What a control plane is started with.
 #[derive(Clone, Debug, Default)]
@@ -160,7 +162,8 @@ impl ControlPlane {
         static GATED: OnceLock<ControlPlane> = OnceLock::new();
         timing::begin();
         GATED.get_or_init(|| {
-            let args = vec!["--audit", "--feature-gates", GATES, "--apiserver-arg", RUNTIME_CONFIG];
+            let server = ["--apiserver-arg", RUNTIME_CONFIG, "--apiserver-arg", SERVER_GATES];
+            let args = [&["--audit", "--feature-gates", GATES][..], &server].concat();
             Self::start(&Options { nodes: 3, args })
         })
     }

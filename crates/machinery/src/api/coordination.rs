@@ -1,18 +1,22 @@
-//! `coordination/v1`, trimmed.
+//! `coordination/v1`, and candidates of `v1beta1`, trimmed.
 
 use super::kind::{ApiVersion, kinds, objects};
 use super::meta::ObjectMeta;
 use crate::wire::{Str, message};
 
 const COORDINATION: ApiVersion = ApiVersion { group: "coordination.k8s.io", version: "v1" };
+const CANDIDATES: ApiVersion = ApiVersion { group: "coordination.k8s.io", version: "v1beta1" };
 
 kinds! {
     /// Leases.
     LEASES = COORDINATION.namespaced::<Lease>("Lease", "leases");
+    /// Who stands for a Lease that the API server gives away.
+    LEASE_CANDIDATES = CANDIDATES.namespaced::<LeaseCandidate>("LeaseCandidate", "leasecandidates");
 }
 
 objects! {
     Lease + raw;
+    LeaseCandidate + raw;
 }
 
 message! {
@@ -38,6 +42,34 @@ message! {
         4 => renew_time: MicroTime,
         /// How often it changed hands.
         5 => lease_transitions: i32,
+        /// Who is to have it in the holder's place, by the API server's choice.
+        7 => preferred_holder: Str,
+    } + named {
+        6 => strategy,
+    }
+
+    /// Who stands for a Lease that the API server gives away.
+    pub struct LeaseCandidate + raw = "k8s.io.api.coordination.v1beta1.LeaseCandidate" {
+        /// Metadata.
+        1 => metadata: ObjectMeta,
+        /// For which Lease, and by which versions to be chosen.
+        2 => spec: LeaseCandidateSpec,
+    }
+
+    /// For which Lease somebody stands.
+    pub struct LeaseCandidateSpec = "k8s.io.api.coordination.v1beta1.LeaseCandidateSpec" {
+        /// The Lease's name, in the same namespace.
+        1 => lease_name: Str,
+        /// When the API server asked last whether the candidate is there.
+        2 => ping_time: MicroTime,
+        /// When the candidate said last that it is.
+        3 => renew_time: MicroTime,
+        /// Its own version.
+        4 => binary_version: Str,
+        /// The version that it behaves as.
+        5 => emulation_version: Str,
+        /// How the API server is to choose.
+        6 => strategy: Str,
     }
 
     /// A time with microseconds.

@@ -63,6 +63,10 @@ pub struct Elector<L> {
     /// Until when the Lease is ours for sure; set by each of our own writes.
     ours_until: latest::Sender<Option<Instant>>,
     seen: Mutex<Seen>,
+    /// Whether the API server chooses who has the Lease.
+    coordinated: bool,
+    /// Whether the Lease is ours and the API server wants another to have it.
+    asked_to_give_way: latest::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -90,7 +94,16 @@ impl<L: LeaseApi> Elector<L> {
             state: latest::Sender::default(),
             ours_until: latest::Sender::default(),
             seen: Mutex::default(),
+            coordinated: false,
+            asked_to_give_way: latest::Sender::default(),
         }
+    }
+
+    /// Leaves it to the API server who has the Lease (see [`super::Contender`]): waits to be named its holder, and
+    /// takes it in no other way.
+    #[must_use]
+    pub fn coordinated(self) -> Self {
+        Self { coordinated: true, ..self }
     }
 
     /// This candidate's name.
@@ -110,6 +123,7 @@ impl<L: LeaseApi> Elector<L> {
     pub async fn acquire(&self, stop: &CancellationToken) -> bool {
         let seen = |observed| self.see(observed);
         let mut watched = self.lock.watch(&seen);
+        let mut last_told = None;
         loop {
             let mut attempt = std::pin::pin!(self.try_once());
             let acquired = tokio::select! {
@@ -128,11 +142,13 @@ impl<L: LeaseApi> Elector<L> {
                 () = &mut pause => {}
                 ended = &mut watched => {
                     watched = self.lock.watch(&seen);
-                    let again = matches!(ended, Ok(true)) && !self.holds_back();
+                    let told = self.seen.lock().observed.as_ref().map(|observed| observed.version);
+                    let again = matches!(ended, Ok(true)) && told != last_told && !self.holds_back();
+                    last_told = told;
                     if let Err(error) = ended {
                         tracing::debug!(%error, "the Lease cannot be watched, polling alone");
                     }
-                    // While it is free and not for us, the watch would only say so again and again.
+                    // While it is free and not for us, or cannot be taken, the watch would only say so again and again.
                     if !again {
                         tokio::select! {
                             biased;
@@ -145,17 +161,24 @@ impl<L: LeaseApi> Elector<L> {
         }
     }
 
-    /// Takes note of the Lease as a watch shows it; whether it is free.
+    /// Returns once the API server wants another to have the Lease that is ours. Until it is given up it is renewed.
+    pub async fn until_asked_to_give_way(&self) {
+        // The sender is this elector's own.
+        let _asked = self.asked_to_give_way.subscribe().wait_for(|asked| *asked).await;
+    }
+
+    /// Takes note of the Lease as a watch shows it; whether it is for us to take.
     fn see(&self, observed: ObservedLease) -> bool {
         let is_news = {
             let seen = self.seen.lock();
             seen.observed.as_ref().is_none_or(|held| held.version < observed.version)
         };
-        let is_free = observed.record.holder.is_empty();
+        let is_for_us =
+            if self.coordinated { self.is_named(&observed) } else { observed.record.holder.is_empty() };
         if is_news {
             self.observe(observed);
         }
-        is_free
+        is_for_us
     }
 
     /// Until it is time to try again: the retry period and some more, but no longer than the Lease is good for.
@@ -178,7 +201,7 @@ impl<L: LeaseApi> Elector<L> {
             let deadline = Instant::now() + self.timing.renew_deadline;
             let renewed = timeout_at(deadline, async {
                 while !self.try_once().await {
-                    if self.lost_to_another() {
+                    if self.is_lost() {
                         return false;
                     }
                     sleep(self.timing.retry).await;
@@ -307,6 +330,10 @@ impl<L: LeaseApi> Elector<L> {
             }
         }
         let Some(found) = self.lock.get().await? else {
+            if self.coordinated {
+                self.seen.lock().observed = None;
+                return Ok(false);
+            }
             let record = Record::next(None, &self.identity, duration, self.clock.now());
             return match self.lock.create(&record).await {
                 Ok(observed) => {
@@ -319,10 +346,7 @@ impl<L: LeaseApi> Elector<L> {
             };
         };
         self.observe(found.clone());
-        if !found.record.holder.is_empty() && found.record.holder != self.identity && self.is_valid() {
-            return Ok(false);
-        }
-        if self.holds_back() {
+        if !self.may_take(&found) {
             return Ok(false);
         }
         let record = Record::next(Some(&found.record), &self.identity, duration, self.clock.now());
@@ -334,6 +358,25 @@ impl<L: LeaseApi> Elector<L> {
             Err(error) if error.is_conflict() => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the Lease, as it was `found` just now, may be taken or renewed.
+    fn may_take(&self, found: &ObservedLease) -> bool {
+        let holder = &found.record.holder;
+        if self.coordinated {
+            return self.is_named(found);
+        }
+        let is_anothers = !holder.is_empty() && *holder != *self.identity && self.is_valid();
+        !is_anothers && !self.holds_back()
+    }
+
+    /// Whether the API server has named us the holder, and has not thought better of it before we led.
+    fn is_named(&self, observed: &ObservedLease) -> bool {
+        observed.record.holder == *self.identity && (self.is_leading() || !self.is_for_another(observed))
+    }
+
+    fn is_for_another(&self, observed: &ObservedLease) -> bool {
+        self.coordinated && !observed.preferred.is_empty() && observed.preferred != *self.identity
     }
 
     /// Whether this replica leads.
@@ -377,10 +420,14 @@ impl<L: LeaseApi> Elector<L> {
             .map(|lease| lease.metadata)
     }
 
-    fn lost_to_another(&self) -> bool {
+    /// Whether the Lease that was ours cannot be ours again by a further try: it is another's, or it is nobody's and for
+    /// the API server to give away.
+    fn is_lost(&self) -> bool {
         let seen = self.seen.lock();
-        let record = seen.observed.as_ref().map(|observed| &observed.record);
-        record.is_some_and(|record| !record.holder.is_empty() && record.holder != self.identity)
+        match seen.observed.as_ref().map(|observed| &observed.record.holder) {
+            Some(holder) if !holder.is_empty() => *holder != *self.identity,
+            _ => self.coordinated,
+        }
     }
 
     /// Whether the record seen last still protects its holder, by this machine's clock.
@@ -431,8 +478,10 @@ impl<L: LeaseApi> Elector<L> {
             seen.at = Some(Instant::now());
         }
         let record = observed.record.clone();
+        let asked = record.holder == *self.identity && self.is_for_another(&observed);
         seen.observed = Some(observed);
         drop(seen);
+        self.asked_to_give_way.send_if_modified(|was| std::mem::replace(was, asked) != asked);
         if changed {
             self.state.send_modify(|state| state.record = Some(record));
         }

@@ -22,8 +22,8 @@ use crate::api::coordination::Lease;
 use crate::api::meta::{ObjectMeta, Status};
 use crate::client::ApiError;
 use crate::model::clock::Clock;
-use crate::wire::Message;
 use crate::wire::splice::{Edit, edit, put_bytes};
+use crate::wire::{Message, path};
 
 /// The original's.
 pub const TIMING: Timing = Timing {
@@ -88,7 +88,8 @@ impl Fake {
         let mut raw = raw.to_vec();
         raw = edit(&raw, &[Edit::SetBytes(&[1, 6], version.to_string().into_bytes())]).unwrap();
         let raw = Bytes::from(raw);
-        ObservedLease { record: Record::from(&Lease::decode(&raw).unwrap()), version, raw }
+        let lease = Lease::decode(&raw).unwrap();
+        ObservedLease { record: Record::from(&lease), version, preferred: lease.spec.preferred_holder, raw }
     }
 
     /// Stores a Lease as the next version.
@@ -99,6 +100,22 @@ impl Fake {
         *held = Some((version, raw));
         self.0.changed.notify_waiters();
         observed
+    }
+
+    /// Names the holder, as an API server does that gives the Lease away.
+    pub fn name(&self, holder: &str) {
+        let held = self.0.lease.lock().as_ref().map(|(version, raw)| Self::observed(*version, raw));
+        let record = Record::next(held.as_ref().map(|held| &held.record), holder, 15, Timestamp::UNIX_EPOCH);
+        let raw = held.map_or_else(|| Lease::default().to_bytes(), |held| held.raw.to_vec());
+        self.store(edit(&raw, &record.edits()).unwrap());
+        self.prefer("");
+    }
+
+    /// Wants another to have the Lease, as such an API server does.
+    pub fn prefer(&self, preferred: &str) {
+        let (_, raw) = self.0.lease.lock().clone().unwrap();
+        let preferred = preferred.as_bytes().to_vec();
+        self.store(edit(&raw, &[Edit::SetBytes(path!(Lease, spec.preferredHolder), preferred)]).unwrap());
     }
 }
 

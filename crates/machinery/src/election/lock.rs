@@ -13,8 +13,8 @@ use crate::api::{AnyObject, Object};
 use crate::client::{ApiClient, ApiError};
 use crate::informer::downcast;
 use crate::model::Key;
-use crate::wire::Message;
 use crate::wire::splice::edit;
+use crate::wire::{Message, Str};
 
 /// A Lease as it was last read.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct ObservedLease {
     pub record: Record,
     /// Its resource version, of which a later one is greater; 0 if it has none that can be compared.
     pub version: u64,
+    /// Who is to have it in the holder's place, by the API server's choice; empty if nobody.
+    pub preferred: Str,
     /// The whole Lease, for a write that drops nothing.
     pub raw: Bytes,
 }
@@ -108,7 +110,12 @@ impl LeaseApi for LeaseLock {
         &'a self,
         seen: &'a (dyn Fn(ObservedLease) -> bool + Send + Sync),
     ) -> BoxFuture<'a, Result<bool, ApiError>> {
-        Box::pin(super::watch::until(&self.client, &self.key, |object| Ok(seen(observed(object)?))))
+        // One that is deleted is made anew by whoever reads next that there is none.
+        let enough = move |object: Option<AnyObject>| match object {
+            Some(object) => observed(object).map(seen),
+            None => Ok(false),
+        };
+        Box::pin(super::watch::until(&self.client, &LEASES, &self.key, enough))
     }
 }
 
@@ -120,7 +127,8 @@ fn observed(object: AnyObject) -> Result<ObservedLease, ApiError> {
     let lease: Arc<Lease> = downcast(object)
         .ok_or_else(|| malformed(&Key::default(), "the answer to a Lease request is no Lease"))?;
     let version = lease.metadata.version().unwrap_or_default();
-    Ok(ObservedLease { record: Record::from(lease.as_ref()), version, raw: lease.raw() })
+    let preferred = lease.spec.preferred_holder.clone();
+    Ok(ObservedLease { record: Record::from(lease.as_ref()), version, preferred, raw: lease.raw() })
 }
 
 fn malformed(key: &Key, what: &str) -> ApiError {

@@ -14,7 +14,13 @@
 //! written by the same update that releases it: the other candidates of this kind hold back likewise, by their own
 //! clocks, from when they saw it; other software ignores it. Whoever takes the Lease removes the annotations. A Lease
 //! of which nobody asked that has none.
+//!
+//! # Coordinated elections
+//! With the feature gate `CoordinatedLeaderElection` the API server chooses who has the Lease, among those who stand for
+//! it ([`Contender`]). An elector then takes what it is named the holder of, and nothing else, renews it, and gives it up
+//! when the API server prefers another. All else stays as it is.
 
+mod candidate;
 mod elector;
 mod lock;
 mod record;
@@ -25,6 +31,7 @@ pub mod fixture;
 #[cfg(test)]
 mod tests;
 
+pub use candidate::{Candidacy, CandidateApi, CandidateObject, Contender, ObservedCandidate};
 pub use elector::{Elector, ElectorHealth, Leadership, NotReleased, Timing};
 pub use lock::{LeaseApi, LeaseLock, ObservedLease};
 pub use record::{Record, SUCCESSOR_ANNOTATION, SUCCESSOR_TERM_ANNOTATION};

@@ -34,6 +34,10 @@ impl Record {
     pub fn next(previous: Option<&Record>, identity: &str, duration_seconds: i32, now: Timestamp) -> Self {
         let (acquired, transitions) = match previous {
             None => (now, 0),
+            // Whom the API server names the holder finds no time, and no change of hands counted.
+            Some(held) if held.holder == identity && held.acquired == Timestamp::UNIX_EPOCH => {
+                (now, held.transitions)
+            }
             Some(held) if held.holder == identity => (held.acquired, held.transitions),
             Some(held) => (now, held.transitions.saturating_add(1)),
         };
@@ -82,6 +86,11 @@ impl Record {
                 _ => Edit::MapSet(path, key.to_owned(), value.to_owned()),
             }
         };
+        if self.holder.is_empty() {
+            // What the API server has said of the term that is over.
+            edits.push(Edit::Clear(path!(Lease, spec.strategy)));
+            edits.push(Edit::Clear(path!(Lease, spec.preferredHolder)));
+        }
         edits.push(annotate(SUCCESSOR_ANNOTATION, &self.successor));
         edits.push(annotate(SUCCESSOR_TERM_ANNOTATION, &self.transitions.to_string()));
         edits
@@ -114,12 +123,12 @@ fn successor(lease: &Lease) -> Str {
     }
 }
 
-fn timestamp(at: &MicroTime) -> Timestamp {
+pub(super) fn timestamp(at: &MicroTime) -> Timestamp {
     Timestamp::new(at.seconds, at.nanos).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// `metav1.MicroTime`: seconds and nanoseconds, of which whole microseconds survive.
-fn micro_time(at: Timestamp) -> Vec<u8> {
+pub(super) fn micro_time(at: Timestamp) -> Vec<u8> {
     let mut out = Vec::with_capacity(12);
     put_varint_field(&mut out, field!(MicroTime, seconds), at.as_second() as u64);
     let micros = at.subsec_nanosecond() / 1000 * 1000;

@@ -13,6 +13,8 @@ use crate::model::clock::SharedClock;
 use crate::wire::splice::get;
 use crate::wire::{Message as _, Str, Value};
 
+mod coordinated;
+
 fn candidate(server: &Arc<Server>, identity: &str) -> Arc<Elector<Fake>> {
     let clock: SharedClock = Arc::new(PausedClock(tokio::time::Instant::now()));
     Arc::new(Elector::new(Fake(Arc::clone(server)), identity, TIMING, clock))

@@ -1,9 +1,9 @@
-//! Watching one Lease.
+//! Watching one object: a Lease, or a candidate for one.
 
 use http_body_util::BodyExt;
 
 use crate::api::AnyObject;
-use crate::api::kinds::LEASES;
+use crate::api::Kind;
 use crate::client::{ApiClient, ApiError, WatchQuery};
 use crate::informer::Frames;
 use crate::model::Key;
@@ -12,11 +12,13 @@ use crate::wire::{EventType, WatchFrame};
 /// The server ends the watch after this; the caller begins anew.
 const TIMEOUT_SECONDS: u32 = 300;
 
-/// Shows the Lease at `key` as it is and whenever it changes, until `enough` says so (`true`), or the watch has ended.
+/// Shows the object at `key` as it is and whenever it changes, and `None` when it is deleted, until `enough` says so
+/// (`true`), or the watch has ended.
 pub(super) async fn until(
     client: &ApiClient,
+    kind: &'static Kind,
     key: &Key,
-    enough: impl Fn(AnyObject) -> Result<bool, ApiError> + Send,
+    enough: impl Fn(Option<AnyObject>) -> Result<bool, ApiError> + Send,
 ) -> Result<bool, ApiError> {
     let query = WatchQuery {
         namespace: key.namespace.to_string(),
@@ -24,11 +26,11 @@ pub(super) async fn until(
         timeout_seconds: TIMEOUT_SECONDS,
         ..WatchQuery::default()
     };
-    let mut body = client.watch(&LEASES, &query).await?;
+    let mut body = client.watch(kind, &query).await?;
     let mut frames = Frames::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|source| ApiError::Transport {
-            request: "watch lease".to_owned(),
+            request: "watch of an election".to_owned(),
             source: source.into(),
         })?;
         let Ok(data) = frame.into_data() else { continue };
@@ -38,12 +40,15 @@ pub(super) async fn until(
             if event.kind == EventType::Error {
                 return Err(malformed("the watch reported an error"));
             }
-            // One that is deleted is made anew by whoever reads next that there is none.
-            if matches!(event.kind, EventType::Added | EventType::Modified) {
-                let lease = (LEASES.decode)(&event.object).map_err(|error| malformed(&error.to_string()))?;
-                if enough(lease)? {
-                    return Ok(true);
+            let object = match event.kind {
+                EventType::Added | EventType::Modified => {
+                    Some((kind.decode)(&event.object).map_err(|error| malformed(&error.to_string()))?)
                 }
+                EventType::Deleted => None,
+                _ => continue,
+            };
+            if enough(object)? {
+                return Ok(true);
             }
         }
     }
@@ -51,5 +56,5 @@ pub(super) async fn until(
 }
 
 fn malformed(what: &str) -> ApiError {
-    ApiError::Malformed { request: "watch lease".to_owned(), what: what.to_owned() }
+    ApiError::Malformed { request: "watch of an election".to_owned(), what: what.to_owned() }
 }

@@ -28,7 +28,6 @@ pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("ClientsAllowTLSCacheGC", "connections go with those who use them"),
     ("ClientsPreferCBOR", "requests are in protobuf or JSON"),
     ("ContextualLogging", "log lines always have their context"),
-    ("CoordinatedLeaderElection", "not built yet"),
     ("InOrderInformers", "changes are always told in their order"),
     ("InOrderInformersBatchProcess", "no queue stands between a watch and its cache"),
     ("InformerResourceVersion", "a cache always knows its version"),
