@@ -345,7 +345,11 @@ mod tests {
     fn activations_are_numbered_by_time() {
         let mut names = Names::new("parity-9", String::new(), "");
         let job = |name: &str, uid: &str| json!({ "metadata": { "name": name, "uid": uid } });
-        names.note_activations(&[job("cron-29454240", "1a"), job("cron-29454180", "2b"), job("by-hand", "3c")]);
+        names.note_activations(&[
+            job("cron-29454240", "1a"),
+            job("cron-29454180", "2b"),
+            job("by-hand", "3c"),
+        ]);
         for (text, plain) in [
             ("Created job cron-29454240", "Created job cron-TIME2"),
             ("2026-01-01T00:00:00Z", "TIME2 Z"),

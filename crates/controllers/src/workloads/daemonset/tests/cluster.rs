@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::memory::{FailedPods, Note};
-use super::super::view::{self, Gates, View};
+use super::super::view::{self, Gates, View, node_of};
 use super::super::{Controller, keys, plan};
 use super::fixtures::{ago, daemon_set, decoded, node, now, ready, refused, taint, template};
 use coxswain_machinery::api::apps::{ControllerRevision, DaemonSet};
@@ -151,7 +151,9 @@ impl Cluster {
 
     fn change(&mut self, which: usize, change: impl FnOnce(&mut Pod, Time)) {
         let pods = self.pods();
-        if let Some(pod) = pods.get(which.checked_rem(pods.len()).unwrap_or(0)) {
+        if let Some(pod) =
+            pods.get(which.checked_rem(pods.len()).unwrap_or(0)).filter(|pod| self.has_node(pod))
+        {
             let mut pod = (**pod).clone();
             // Whoever does anything with it is the node that it was bound to meanwhile.
             if let Some(node) = pod.target_node().cloned().filter(|_| pod.spec.node_name.is_empty()) {
@@ -160,6 +162,18 @@ impl Cluster {
             change(&mut pod, Time::from(self.now));
             self.put_pod(pod);
         }
+    }
+
+    /// Whether the node that it is on, or meant for, is there. Nothing happens to a pod that waits for one that is gone.
+    fn has_node(&self, pod: &Pod) -> bool {
+        let node = node_of(pod).expect("each pod is meant for a node");
+        self.room.nodes.get(&Key::new("", node.clone())).is_some()
+    }
+
+    /// The first pod that will be ready in a moment.
+    fn first_waiting(&self) -> Option<usize> {
+        let waits = |pod: &Arc<Pod>| !pod.is_ready() && !pod.is_finished() && self.has_node(pod);
+        self.pods().iter().position(waits)
     }
 
     fn store_set(&mut self, bytes: &[u8]) {
@@ -347,8 +361,7 @@ impl Cluster {
             for pod in going {
                 self.remove(&PODS, pod);
             }
-            let waiting = |pod: &Arc<Pod>| !pod.is_ready() && !pod.is_finished();
-            while let Some(at) = self.pods().iter().position(waiting) {
+            while let Some(at) = self.first_waiting() {
                 self.happen(Event::Ready(at));
             }
             if self.queued.load(Relaxed) {
