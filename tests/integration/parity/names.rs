@@ -346,12 +346,12 @@ mod tests {
         let mut names = Names::new("parity-9", String::new(), "");
         let job = |name: &str, uid: &str| json!({ "metadata": { "name": name, "uid": uid } });
         names.note_activations(&[
-            job("cron-29454240", "1a"),
-            job("cron-29454180", "2b"),
+            job("cron-29453760", "1a"),
+            job("cron-29453700", "2b"),
             job("by-hand", "3c"),
         ]);
         for (text, plain) in [
-            ("Created job cron-29454240", "Created job cron-TIME2"),
+            ("Created job cron-29453760", "Created job cron-TIME2"),
             ("2026-01-01T00:00:00Z", "TIME2 Z"),
             ("2026-01-01T01:00:00+01:00", "TIME2 +01:00"),
             ("2025-12-31T23:00:00Z", "TIME1 Z"),
@@ -361,8 +361,8 @@ mod tests {
             assert_eq!(names.plain(text), plain);
         }
         assert_eq!(names.plain(&SystemClock.now().to_string()), "LATELY");
-        assert_eq!(names.real("cron-TIME2"), "cron-29454240");
-        assert!(names.real("NEWYEAR").parse::<i64>().expect("minutes") >= 29_454_240);
+        assert_eq!(names.real("cron-TIME2"), "cron-29453760");
+        assert!(names.real("NEWYEAR").parse::<i64>().expect("minutes") >= 29_453_760);
         assert_eq!(names.real("NOW"), "NOW");
         assert!(names.real("NOW-90s").parse::<Timestamp>().expect("a time") < SystemClock.now());
     }

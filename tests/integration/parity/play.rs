@@ -221,7 +221,9 @@ impl Stage<'_> {
             });
         let applied = applied.await?.ok_or_else(|| format!("not within {LIMIT:?}: {last}"))?;
         if text("/kind") == "Job" {
-            self.names.note_jobs(&[serde_json::to_value(&applied).expect("JSON")]);
+            let job = serde_json::to_value(&applied).expect("JSON");
+            self.names.note_jobs(std::slice::from_ref(&job));
+            self.names.note_activations(&[job]);
         }
         let object = format!("{}/{}", text("/kind"), self.names.plain(text("/metadata/name")));
         self.names.know(&object, &applied.metadata.uid.unwrap_or_default());
