@@ -23,8 +23,9 @@ use crate::harness::{ControlPlane, Manager, Options, until};
 const LIMIT: Duration = Duration::from_mins(1);
 const DEPLOYMENT: &str = "deployment-controller";
 const REPLICA_SET: &str = "replicaset-controller";
-/// These watch everything.
-const WATCH_ALL: [&str; 2] = ["garbage-collector-controller", "resourcequota-controller"];
+/// These watch Deployments too, two of them as they watch everything.
+const WATCH_DEPLOYMENTS: [&str; 3] =
+    ["disruption-controller", "garbage-collector-controller", "resourcequota-controller"];
 
 /// A control plane without nodes: nothing here needs pods.
 fn bare() -> Options {

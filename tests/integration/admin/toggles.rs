@@ -14,7 +14,9 @@ use rand::{Rng, SeedableRng};
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::{Admin, DEPLOYMENT, LIMIT, REPLICA_SET, WATCH_ALL, all_run, assert_unharmed, bare, built};
+use super::{
+    Admin, DEPLOYMENT, LIMIT, REPLICA_SET, WATCH_DEPLOYMENTS, all_run, assert_unharmed, bare, built,
+};
 use crate::harness::{
     AuditEvent, Caller, Cluster, ControlPlane, Manager, Namespace, Options, Status, by_depth, turn, until,
 };
@@ -160,7 +162,7 @@ async fn a_disabled_controller_is_silent_and_catches_up_when_it_is_enabled() {
     let admin = Admin::master(&plane, &manager);
     all_run(&admin).await;
     // They would keep what the others let go.
-    for name in WATCH_ALL {
+    for name in WATCH_DEPLOYMENTS {
         admin.toggle(name, false, true).await.expect("disabled");
     }
     let namespace = plane.cluster().await.namespace("silent").await;
@@ -213,7 +215,7 @@ async fn a_disabled_controller_is_silent_and_catches_up_when_it_is_enabled() {
     let ready =
         || async { sets.get("bare").await.expect("it").status.and_then(|status| status.ready_replicas) };
     until("two pods", LIMIT, ready, |ready| *ready == Some(2)).await;
-    for other in built().into_iter().filter(|name| *name != DEPLOYMENT && !WATCH_ALL.contains(name)) {
+    for other in built().into_iter().filter(|name| *name != DEPLOYMENT && !WATCH_DEPLOYMENTS.contains(name)) {
         let other = admin.controller(other).await;
         assert_eq!((other.phase(), other.restarts), (Phase::Running, 0), "{other:?}");
     }
