@@ -112,19 +112,12 @@ fn assert_lawful(history: &[Held]) {
 /// A time during which one manager had the Lease: from the acquisition it claims to when the next one had it for sure.
 #[derive(Debug)]
 struct Term {
+    holder: String,
     from: Timestamp,
     to: Timestamp,
 }
 
 fn terms(history: &[Held], audit: &[AuditEvent]) -> Vec<Term> {
-    let mut starts: Vec<Timestamp> = Vec::new();
-    let mut holder = "";
-    for held in history.iter().filter(|held| !held.holder.is_empty()) {
-        if held.holder != holder {
-            starts.push(held.acquired);
-            holder = &held.holder;
-        }
-    }
     let is_lease = |event: &&AuditEvent| {
         event.is_write() && event.object_ref.resource == "leases" && event.object_ref.name == LEASE
     };
@@ -134,16 +127,30 @@ fn terms(history: &[Held], audit: &[AuditEvent]) -> Vec<Term> {
         let found = writes.find(|event| event.request_received_timestamp >= acquired);
         found.expect("the write of every acquisition is in the audit log").stage_timestamp
     };
-    let ends: Vec<Timestamp> = starts.iter().skip(1).map(|acquired| commit(*acquired)).collect();
-    starts
-        .into_iter()
-        .zip(ends.into_iter().chain([Timestamp::MAX]))
-        .map(|(from, to)| Term { from, to })
-        .collect()
+    begun(history, |held| held.acquired, commit)
 }
 
-/// No controller of Coxswain wrote anything after its process had lost the Lease. Tokens tell the processes apart:
-/// each requests its own, and only when it leads. Returns the number of terms in which Coxswain wrote.
+/// The terms, by when each began, and by when a next one that began then had ended the one before.
+fn begun(
+    history: &[Held],
+    start: impl Fn(&Held) -> Timestamp,
+    end: impl Fn(Timestamp) -> Timestamp,
+) -> Vec<Term> {
+    let mut terms: Vec<Term> = Vec::new();
+    for held in history.iter().filter(|held| !held.holder.is_empty()) {
+        if terms.last().is_none_or(|last| last.holder != held.holder) {
+            let from = start(held);
+            if let Some(last) = terms.last_mut() {
+                last.to = end(from);
+            }
+            terms.push(Term { holder: held.holder.clone(), from, to: Timestamp::MAX });
+        }
+    }
+    terms
+}
+
+/// No controller of Coxswain wrote anything while its process did not have the Lease. Tokens tell the processes apart: each
+/// requests its own, and only when it leads. Returns the number of terms in which Coxswain wrote.
 fn assert_no_late_write(terms: &[Term], audit: &[AuditEvent]) -> usize {
     let mut by_credential: BTreeMap<&str, Vec<&AuditEvent>> = BTreeMap::new();
     for event in audit {
@@ -158,17 +165,17 @@ fn assert_no_late_write(terms: &[Term], audit: &[AuditEvent]) -> usize {
     let mut written = vec![false; terms.len()];
     for events in by_credential.values() {
         let first = events.iter().map(|event| event.request_received_timestamp).min().expect("not empty");
-        let place = terms.iter().rposition(|term| term.from <= first).expect("nobody writes before leading");
-        written[place] = true;
+        let holder =
+            &terms.iter().rfind(|term| term.from <= first).expect("nobody writes before leading").holder;
         for event in events {
-            assert!(
-                event.request_received_timestamp < terms[place].to,
-                "written by {:?} after {:?}: {} {}",
-                event.coxswain(),
-                terms[place],
-                event.verb,
-                event.uri
-            );
+            let at = event.request_received_timestamp;
+            // A process may lead again.
+            let within = |term: &Term| term.holder == *holder && term.from <= at && at < term.to;
+            let Some(place) = terms.iter().position(within) else {
+                let what = (event.coxswain(), at, &event.verb, &event.uri);
+                panic!("{holder} did not lead when it wrote {what:?}: {terms:?}");
+            };
+            written[place] = true;
         }
     }
     written.into_iter().filter(|written| *written).count()
@@ -454,14 +461,5 @@ async fn the_api_server_chooses_between_coxswain_and_the_go_manager() {
 
 /// Terms that the API server begins: from when it names a holder to when it names the next.
 fn terms_of_the_api_server(history: &[Held]) -> Vec<Term> {
-    let mut starts: Vec<Timestamp> = Vec::new();
-    let mut holder = "";
-    for held in history.iter().filter(|held| !held.holder.is_empty()) {
-        if held.holder != holder {
-            starts.push(held.renewed);
-            holder = &held.holder;
-        }
-    }
-    let ends: Vec<Timestamp> = starts.iter().skip(1).copied().chain([Timestamp::MAX]).collect();
-    starts.into_iter().zip(ends).map(|(from, to)| Term { from, to }).collect()
+    begun(history, |held| held.renewed, |from| from)
 }
