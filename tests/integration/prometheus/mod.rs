@@ -13,6 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use coxswain::admin::proto;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, ResourceQuota, Service};
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
@@ -106,6 +107,11 @@ async fn work(plane: &ControlPlane, admin: &Admin, namespace: &Namespace) {
     namespace.create::<Service>(outside).await;
     let addresses = json!([{ "addresses": [{ "ip": "192.0.2.7" }], "ports": [{ "port": 80 }] }]);
     namespace.create::<Endpoints>(json!({ "metadata": { "name": "outside" }, "subsets": addresses })).await;
+    // A Job that comes to its end.
+    let template =
+        json!({ "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "work:1" }] } });
+    let spec = json!({ "completions": 1, "completionMode": "Indexed", "template": template });
+    namespace.create::<Job>(json!({ "metadata": { "name": "some" }, "spec": spec })).await;
     for name in ["cart", "front", "search"] {
         namespace.create::<Service>(service(name)).await;
         namespace.deployment(name, 12, json!({})).await;
@@ -128,6 +134,7 @@ async fn work(plane: &ControlPlane, admin: &Admin, namespace: &Namespace) {
         namespace.patch_deployment(name, json!({ "spec": { "replicas": 4 } })).await;
         settled(namespace, name, 4).await;
     }
+    plane.kubectl(&["-n", &namespace.name, "wait", "job/some", "--for=condition=Complete", "--timeout=3m"]);
     plane.kubectl(&["-n", &namespace.name, "delete", "deployment", "cart", "--wait=false"]);
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(scratch.client.clone());
     namespaces.delete(&scratch.name, &DeleteParams::default()).await.expect("it is deleted");
