@@ -224,6 +224,7 @@ async fn populate(plane: &ControlPlane) {
     ] {
         plane.kubectl(&[&["-n", "handover-sets"][..], args].concat());
     }
+    plane.kubectl(&["-n", "handover-jobs", "wait", "job/done", "--for=condition=Complete", "--timeout=2m"]);
     // The Go manager learns of new resources every 30 seconds; until then it says nothing of their number.
     let used = || async {
         plane.kubectl(&[
