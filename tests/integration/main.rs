@@ -23,6 +23,7 @@ mod credentials;
 mod daemonsets;
 mod deployments;
 mod endpointslices;
+mod evictions;
 mod example;
 mod executor;
 mod faults;

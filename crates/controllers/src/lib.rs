@@ -4,5 +4,6 @@
 pub mod api;
 pub mod identity;
 pub mod network;
+pub mod nodes;
 pub mod registry;
 pub mod workloads;

@@ -14,6 +14,7 @@ pub use check::{RegistryError, validate};
 use crate::api::{garbage_collector, namespace, resourcequota};
 use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
+use crate::nodes::taint_eviction;
 use crate::workloads::{
     cronjob, daemonset, deployment, disruption, job, pod_garbage_collector, replicaset,
     replicationcontroller, statefulset, ttl_after_finished,
@@ -243,12 +244,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Removes storage versions of API servers that are gone.",
         )
     },
-    not_built(
-        "taint-eviction-controller",
-        &[],
-        Some("node-controller"),
-        "Evicts Pods from Nodes whose taints they do not tolerate.",
-    ),
+    taint_eviction::DESCRIPTOR,
     Descriptor {
         default: DefaultState::Off,
         ..not_built(

@@ -127,8 +127,8 @@ async fn an_object_is_explained_and_reconciled_on_demand() {
     }
     let unknown = of_name("deploymnet", "web", true).await.expect_err("no such controller");
     assert_eq!((unknown.code(), reason(&unknown)), (Code::NotFound, "CONTROLLER_NOT_FOUND".to_owned()));
-    let unbuilt = of_name("ttl", "web", true).await.expect_err("it does not run");
-    assert_eq!((unbuilt.code(), reason(&unbuilt)), (Code::FailedPrecondition, "NOT_RUNNING".to_owned()));
+    let off = of_name("bootstrapsigner", "web", true).await.expect_err("it does not run");
+    assert_eq!((off.code(), reason(&off)), (Code::FailedPrecondition, "NOT_RUNNING".to_owned()));
     let shapeless = sync(&admin, REPLICA_SET, "", "", true).await.expect_err("no object");
     assert_eq!(shapeless.code(), Code::InvalidArgument);
 }

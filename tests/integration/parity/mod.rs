@@ -119,6 +119,11 @@ async fn protections_are_as_under_the_go_manager() {
     play_all(&shards::PROTECTIONS).await;
 }
 
+#[tokio::test]
+async fn evictions_by_taints_are_as_under_the_go_manager() {
+    play_all(&shards::EVICTIONS).await;
+}
+
 async fn play_all(shard: &Shard) {
     let wanted = std::env::var("COXSWAIN_PARITY").unwrap_or_default();
     let scenarios = shard.scenarios(&wanted);

@@ -54,7 +54,11 @@ pub(super) const PROTECTIONS: Shard = Shard {
     folders: &["disruption"],
     beside: &["deployment", "replicaset", "replicationcontroller", "serviceaccount", "statefulset"],
 };
-const ALL: [&Shard; 10] = [
+/// What drives pods away from nodes, which nobody but scenarios taints. Without the controller of
+/// DaemonSets, which files pods by their nodes, the original drives away only pods that come after the taint.
+pub(super) const EVICTIONS: Shard =
+    Shard { folders: &["taint-eviction"], beside: &["daemonset", "serviceaccount"] };
+const ALL: [&Shard; 11] = [
     &WORKLOADS,
     &STATEFUL,
     &DAEMONS,
@@ -65,6 +69,7 @@ const ALL: [&Shard; 10] = [
     &QUOTAS,
     &CLEANUP,
     &PROTECTIONS,
+    &EVICTIONS,
 ];
 
 impl Shard {

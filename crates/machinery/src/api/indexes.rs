@@ -2,6 +2,7 @@
 //! [`Indexed`](crate::informer::Indexed).
 
 use super::kind::{Index, IndexKeys, Object};
+use super::pod::Pod;
 use crate::wire::Str;
 
 /// Objects by the UID of their managing controller; those without one are filed by [`orphan_key`].
@@ -33,4 +34,13 @@ fn service_keys(object: &dyn Object) -> IndexKeys {
     let meta = object.meta();
     let service = meta.labels.get(SERVICE_NAME);
     service.map(|service| service_key(&meta.namespace, service)).into_iter().collect()
+}
+
+/// Pods by the node that they are bound to; others nowhere.
+pub static BY_NODE: Index = Index { name: "node", keys: node_keys };
+
+fn node_keys(object: &dyn Object) -> IndexKeys {
+    let any: &dyn std::any::Any = object;
+    let node = any.downcast_ref::<Pod>().map(|pod| &pod.spec.node_name);
+    node.filter(|node| !node.is_empty()).cloned().into_iter().collect()
 }

@@ -48,6 +48,22 @@ impl Clock for RuntimeClock {
     }
 }
 
+/// Measures how long something lasts, by tokio's clock, which nobody sets: for what rooms remember.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(tokio::time::Instant);
+
+impl Stopwatch {
+    /// One that begins now.
+    pub fn start() -> Self {
+        Self(tokio::time::Instant::now())
+    }
+
+    /// The time since it was started.
+    pub fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// A clock that stands still until a test moves it.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<Timestamp>);
