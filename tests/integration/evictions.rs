@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
+use crate::harness::{ControlPlane, Manager, Namespace, Options, object, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 /// Both managers run these and nothing else, so that what differs is ours.
@@ -126,6 +126,110 @@ async fn leads(manager: &Manager<'_>) {
         text.contains("Caches are synced") || text.contains("\"started\" controller=")
     })
     .await;
+}
+
+/// What is written on the node, once it was touched.
+async fn told_when_touched(plane: &ControlPlane, node: &str, wanted: &str) {
+    let touched = || async {
+        plane.kubectl(&["annotate", "--overwrite", "node", node, &format!("example.com/touch={wanted}")]);
+        let path = r"jsonpath={.metadata.annotations.node\.alpha\.kubernetes\.io/ttl}";
+        plane.kubectl(&["get", "node", node, "-o", path])
+    };
+    until(&format!("{node} is told {wanted}"), LIMIT, touched, |told| told == wanted).await;
+}
+
+#[tokio::test]
+async fn nodes_follow_the_size_of_the_cluster_and_change_hands() {
+    const ARGS: [&str; 2] = ["--controllers=ttl-controller", "--use-service-account-credentials"];
+    let plane = ControlPlane::start(&Options {
+        nodes: 0,
+        args: vec!["--audit", "--scheduler=false", "--kwok=false"],
+    });
+    let args = [&ARGS[..], &ELECTION].concat();
+    let nodes: Api<Node> = Api::all(plane.cluster().await.client);
+    let create = async |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let node = object(json!({ "metadata": { "name": format!("bare-{number}") } }));
+            nodes.create(&PostParams::default(), &node).await.expect("the node is created");
+        }
+    };
+    let remove = async |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let name = format!("bare-{number}");
+            nodes.delete(&name, &DeleteParams::default()).await.expect("the node is deleted");
+        }
+    };
+    let told = || async {
+        let all = nodes.list(&ListParams::default()).await.expect("nodes").items;
+        let mut told: BTreeMap<String, usize> = BTreeMap::new();
+        for node in all {
+            let annotations = node.metadata.annotations.unwrap_or_default();
+            let text = annotations.get("node.alpha.kubernetes.io/ttl").map_or("nothing", String::as_str);
+            *told.entry(text.to_owned()).or_default() += 1;
+        }
+        told
+    };
+    let are = async |wanted: &[(&str, usize)]| {
+        let wanted = wanted.iter().map(|(text, count)| ((*text).to_owned(), *count)).collect();
+        until("nodes are told", LIMIT, told, |told| *told == wanted).await;
+    };
+
+    let go = plane.go_manager("go-1", &args);
+    create(0..95).await;
+    are(&[("0", 95)]).await;
+    let since = plane.audit().len();
+    go.stop();
+    let ours = plane.coxswain("coxswain-1", &args);
+    leads(&ours).await;
+    create(95..96).await;
+    are(&[("0", 96)]).await;
+    let written = |user_agent: &str, since: usize| -> Vec<String> {
+        let audit = plane.audit();
+        let own = audit.iter().skip(since).filter(|event| event.user_agent.starts_with(user_agent));
+        let own = own.filter(|event| event.object_ref.resource == "nodes");
+        own.filter(|event| event.is_write()).map(|event| format!("{} {}", event.verb, event.uri)).collect()
+    };
+    let of_one = written("coxswain/", since);
+    assert!(
+        of_one.len() == 1 && of_one[0].contains("bare-95"),
+        "what was told is not told again: {of_one:?}"
+    );
+
+    // Others follow when they are touched, and only then.
+    create(96..101).await;
+    told_when_touched(&plane, "bare-0", "15").await;
+    let mut now = told().await;
+    assert_eq!(now.values().sum::<usize>(), 101);
+    assert!(now.remove("0").is_some_and(|unmoved| unmoved >= 95), "they were not touched");
+    remove(95..101).await;
+    told_when_touched(&plane, "bare-1", "15").await;
+    remove(89..95).await;
+    told_when_touched(&plane, "bare-1", "0").await;
+    let audit = plane.audit();
+    let ours_asked = audit.iter().filter(|event| event.coxswain().is_some());
+    let refused: Vec<_> = ours_asked
+        .filter(|event| event.is_forbidden() || event.object_ref.resource == "nodes" && event.verb == "get")
+        .map(|event| format!("{} {}", event.verb, event.uri))
+        .collect();
+    assert_eq!(refused, Vec::<String>::new());
+
+    let since = plane.audit().len();
+    ours.stop();
+    let go = plane.go_manager("go-2", &args);
+    leads(&go).await;
+    create(95..96).await;
+    until(
+        "it is told",
+        LIMIT,
+        || async { written("kube-controller-manager/", since) },
+        |written| written.iter().any(|write| write.contains("bare-95")),
+    )
+    .await;
+    // The one that was left with another number, and no other.
+    let written = written("kube-controller-manager/", since);
+    let others = written.iter().filter(|write| !write.contains("bare-95") && !write.contains("bare-0"));
+    assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new());
+    go.stop();
 }
 
 /// A pod that waits begins anew with each manager; none goes earlier by that, and none that tolerates the taint goes.

@@ -14,7 +14,7 @@ pub use check::{RegistryError, validate};
 use crate::api::{garbage_collector, namespace, resourcequota};
 use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
-use crate::nodes::taint_eviction;
+use crate::nodes::{taint_eviction, ttl};
 use crate::workloads::{
     cronjob, daemonset, deployment, disruption, job, pod_garbage_collector, replicaset,
     replicationcontroller, statefulset, ttl_after_finished,
@@ -255,12 +255,7 @@ pub static REGISTRY: &[Descriptor] = &[
         )
     },
     ttl_after_finished::DESCRIPTOR,
-    not_built(
-        "ttl-controller",
-        &["ttl"],
-        Some("ttl-controller"),
-        "Tells kubelets, by the size of the cluster, how long they may cache Secrets and ConfigMaps.",
-    ),
+    ttl::DESCRIPTOR,
     not_built(
         "validatingadmissionpolicy-status-controller",
         &[],

@@ -54,10 +54,10 @@ pub(super) const PROTECTIONS: Shard = Shard {
     folders: &["disruption"],
     beside: &["deployment", "replicaset", "replicationcontroller", "serviceaccount", "statefulset"],
 };
-/// What drives pods away from nodes, which nobody but scenarios taints. Without the controller of
+/// What drives pods away from nodes, which nobody but scenarios taints; and what is written on few nodes. Without the controller of
 /// DaemonSets, which files pods by their nodes, the original drives away only pods that come after the taint.
 pub(super) const EVICTIONS: Shard =
-    Shard { folders: &["taint-eviction"], beside: &["daemonset", "serviceaccount"] };
+    Shard { folders: &["taint-eviction", "ttl"], beside: &["daemonset", "serviceaccount"] };
 const ALL: [&Shard; 11] = [
     &WORKLOADS,
     &STATEFUL,
