@@ -31,7 +31,8 @@ pub(crate) struct Activity {
 struct Seen {
     /// When metrics were asked for that showed nothing to do.
     idle: Option<Instant>,
-    /// When the last write was read of, by namespace, or by the names of objects that are in none.
+    /// When the last write was read of, by namespace, or by the names of objects that are in none; see
+    /// [`AuditEvent::exact_place`](super::AuditEvent::exact_place).
     writes: BTreeMap<String, Instant>,
 }
 
@@ -86,7 +87,7 @@ async fn follow(manager: Port, mut log: AuditTail, sender: watch::Sender<Seen>) 
         sender.send_modify(|seen| {
             let now = Instant::now();
             for event in events.iter().filter(|event| event.is_write() && event.succeeded()) {
-                seen.writes.insert(event.place().to_owned(), now);
+                seen.writes.insert(event.exact_place(), now);
             }
             if is_idle {
                 seen.idle = Some(asked);

@@ -90,6 +90,12 @@ impl AuditEvent {
         if namespace.is_empty() { name } else { namespace }
     }
 
+    /// The same, with the object's name in the namespaces of the system, which all share: `kube-system/NAME`.
+    pub(crate) fn exact_place(&self) -> String {
+        let ObjectRef { namespace, name, .. } = &self.object_ref;
+        if namespace.starts_with("kube-") { format!("{namespace}/{name}") } else { self.place().to_owned() }
+    }
+
     /// `RESOURCE` or `RESOURCE/SUBRESOURCE`.
     pub(crate) fn resource(&self) -> String {
         let ObjectRef { resource, subresource, .. } = &self.object_ref;

@@ -62,6 +62,18 @@ pub(crate) struct Report {
     pub(crate) manager_serving: KeyPair,
 }
 
+impl Report {
+    /// A request of etcd, past the API server.
+    pub(crate) async fn etcd(&self, call: &str, body: &Value) {
+        let config = Config::new(self.etcd.parse().expect("a URL"));
+        let client = Client::try_from(config).expect("a client");
+        let request =
+            http::Request::post(format!("/v3/kv/{call}")).header("content-type", "application/json");
+        let request = request.body(body.to_string().into_bytes()).expect("a request");
+        client.request::<Value>(request).await.expect("etcd's answer");
+    }
+}
+
 /// A certificate and its key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -307,12 +319,7 @@ impl ControlPlane {
 
     /// A request of etcd, past the API server.
     pub(crate) async fn etcd(&self, call: &str, body: &Value) {
-        let config = Config::new(self.report.etcd.parse().expect("a URL"));
-        let client = Client::try_from(config).expect("a client");
-        let request =
-            http::Request::post(format!("/v3/kv/{call}")).header("content-type", "application/json");
-        let request = request.body(body.to_string().into_bytes()).expect("a request");
-        client.request::<Value>(request).await.expect("etcd's answer");
+        self.report.etcd(call, body).await;
     }
 
     /// Runs kubectl as the cluster's administrator; panics with its words when it fails.

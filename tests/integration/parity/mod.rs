@@ -148,6 +148,7 @@ async fn play_all(shard: &Shard) {
         cluster,
         activity: Activity::follow(&control_plane, &manager).await,
         bundle: fs::read_to_string(&control_plane.report.ca_file).expect("the bundle"),
+        report: control_plane.report.clone(),
     };
     let complaints = match times {
         Some(times) => record::record(&plane, &manager, shard, &scenarios, times).await,

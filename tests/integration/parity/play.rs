@@ -3,19 +3,24 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::Unit;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
+use uuid::Uuid;
 
 use super::diff::differences;
 use super::names::Names;
-use super::scenario::{Advance, Evict, Fate, Propagation, Scenario, Step, Target, is_namespaced, resource};
+use super::scenario::{
+    Advance, Evict, Fate, Propagation, Scenario, Seen, Step, Target, is_namespaced, resource,
+};
 use super::snapshot::{at, snapshot};
 use super::writes::prefix;
-use crate::harness::{Activity, Cluster, Namespace};
+use crate::harness::{Activity, Cluster, Namespace, Report};
 
 /// How long a step may take. What was refused for a while is tried again after as long a while, which is the longer the more
 /// the machine has to do.
@@ -36,6 +41,7 @@ pub(super) struct Plane {
     pub(super) activity: Activity,
     /// The authorities by which the API server is verified.
     pub(super) bundle: String,
+    pub(super) report: Report,
 }
 
 /// When a look is over.
@@ -67,7 +73,7 @@ pub(super) async fn play<'a>(
 ) -> Result<Stage<'a>, String> {
     let namespace = plane.cluster.namespace(&prefix(name)).await;
     // Addresses that no other scenario uses; the cluster's own begin with 10.96.
-    let needs_net = scenario.kinds.iter().any(|kind| kind == "ServiceCIDR");
+    let needs_net = scenario.kinds.iter().any(|seen| seen.kind == "ServiceCIDR");
     let net = needs_net.then(|| format!("10.{}", 100 + NETS.fetch_add(1, Ordering::Relaxed) % 150));
     let names = Names::new(&namespace.name, net.unwrap_or_default(), &plane.bundle);
     let mut stage = Stage { plane, namespace, scenario, names, seen: Vec::new() };
@@ -109,8 +115,14 @@ impl Stage<'_> {
     }
 
     fn api(&self, kind: &kube::api::ApiResource) -> Api<DynamicObject> {
+        self.api_in(None, kind)
+    }
+
+    /// Objects of another namespace than the scenario's, if it is named.
+    fn api_in(&self, place: Option<&str>, kind: &kube::api::ApiResource) -> Api<DynamicObject> {
         if is_namespaced(kind) {
-            Api::namespaced_with(self.namespace.client.clone(), &self.namespace.name, kind)
+            let place = place.unwrap_or(&self.namespace.name);
+            Api::namespaced_with(self.namespace.client.clone(), place, kind)
         } else {
             Api::all_with(self.namespace.client.clone(), kind)
         }
@@ -144,11 +156,11 @@ impl Stage<'_> {
         match step {
             Step::Apply(object) => self.apply(object).await?,
             Step::Patch(change) => {
-                let Target { kind, name } = &change.target;
+                let Target { kind, name, place } = &change.target;
                 let (with, name) = (self.names.really(&change.with), &self.names.real(name));
                 // Custom resources know no other.
                 let patch = if change.merge { Patch::Merge(&with) } else { Patch::Strategic(&with) };
-                let api = self.api(kind);
+                let api = self.api_in(place.as_deref(), kind);
                 let patched = if change.status {
                     api.patch_status(name, &params, &patch).await
                 } else {
@@ -156,17 +168,19 @@ impl Stage<'_> {
                 };
                 patched.map_err(say)?;
             }
-            Step::Scale { target: Target { kind, name }, replicas } => {
+            Step::Store(object) => self.store(object).await?,
+            Step::Scale { target: Target { kind, name, .. }, replicas } => {
                 let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
                 self.api(kind).patch_scale(name, &params, &patch).await.map_err(say)?;
             }
-            Step::Delete { target: Target { kind, name }, propagation } => {
+            Step::Delete { target: Target { kind, name, place }, propagation } => {
                 let params = match propagation {
                     Propagation::Background => DeleteParams::background(),
                     Propagation::Foreground => DeleteParams::foreground(),
                     Propagation::Orphan => DeleteParams::orphan(),
                 };
-                self.api(kind).delete(&self.names.real(name), &params).await.map_err(say)?;
+                let api = self.api_in(place.as_deref(), kind);
+                api.delete(&self.names.real(name), &params).await.map_err(say)?;
             }
             Step::Advance(advance) => self.advance(advance).await?,
             Step::Evict(evict) => self.evict(evict).await?,
@@ -206,7 +220,8 @@ impl Stage<'_> {
         let real = self.names.really(object);
         let text = |pointer: &str| real.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let params = PatchParams::apply("parity").force();
-        let api = self.api(&resource(text("/kind"))?);
+        let place = Some(text("/metadata/namespace")).filter(|place| !place.is_empty());
+        let api = self.api_in(place, &resource(text("/kind"))?);
         let mut last = String::new();
         let applied =
             poll(async || match api.patch(text("/metadata/name"), &params, &Patch::Apply(&real)).await {
@@ -227,6 +242,27 @@ impl Stage<'_> {
         }
         let object = format!("{}/{}", text("/kind"), self.names.plain(text("/metadata/name")));
         self.names.know(&object, &applied.metadata.uid.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Writes an object to etcd, new and just made where it does not say otherwise.
+    async fn store(&self, object: &Value) -> Result<(), String> {
+        let mut object = self.names.really(object);
+        let kind = resource(object["kind"].as_str().unwrap_or_default())?;
+        let metadata = &mut object["metadata"];
+        metadata["uid"] = Uuid::new_v4().to_string().into();
+        if metadata["creationTimestamp"].is_null() {
+            metadata["creationTimestamp"] =
+                SystemClock.now().round(Unit::Second).expect("a second").to_string().into();
+        }
+        let name = metadata["name"].as_str().unwrap_or_default().to_owned();
+        let mut key = format!("/registry/{}/", kind.plural);
+        if is_namespaced(&kind) {
+            metadata["namespace"] = self.namespace.name.as_str().into();
+            key = format!("{key}{}/", self.namespace.name);
+        }
+        let [key, value] = [key + &name, object.to_string()].map(|text| STANDARD.encode(text));
+        self.plane.report.etcd("put", &json!({ "key": key, "value": value })).await;
         Ok(())
     }
 
@@ -295,16 +331,24 @@ impl Stage<'_> {
 
     /// What is there now, and the names it is written with.
     async fn look(&self) -> Result<(Value, Names), String> {
-        let mut objects = Vec::new();
-        for kind in &self.scenario.kinds {
-            let list = self.api(&resource(kind)?).list(&ListParams::default()).await.map_err(say)?;
+        let mut objects: Vec<(&str, Vec<Value>)> = Vec::new();
+        for Seen { kind, place, prefix } in &self.scenario.kinds {
             let api = resource(kind)?;
+            let list = self.api_in(place.as_deref(), &api).list(&ListParams::default()).await.map_err(say)?;
             let is_ours = |each: &&DynamicObject| {
-                is_namespaced(&api) || each.metadata.name.as_deref().is_some_and(|name| self.names.owns(name))
+                let name = each.metadata.name.as_deref().unwrap_or_default();
+                match prefix {
+                    Some(prefix) => name.starts_with(prefix),
+                    None => is_namespaced(&api) && place.is_none() || self.names.owns(name),
+                }
             };
             let ours = list.items.iter().filter(is_ours);
             let values = ours.map(|each| serde_json::to_value(each).expect("JSON"));
-            objects.push((kind.as_str(), values.collect()));
+            match objects.iter_mut().find(|(seen, _)| seen == kind) {
+                // Of two namespaces.
+                Some((_, all)) => all.extend(values),
+                None => objects.push((kind.as_str(), values.collect())),
+            }
         }
         let events = self.api(&kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&()));
         let events = events.list(&ListParams::default()).await.map_err(say)?;
@@ -331,7 +375,10 @@ impl Stage<'_> {
         let activity = &self.plane.activity;
         let mut last = (Value::Null, self.names.clone());
         let done = poll(async || {
-            let concerns = |place: &str| self.names.owns(place);
+            let concerns = |place: &str| {
+                let seen = self.scenario.kinds.iter().any(|seen| seen.concerns(place));
+                seen || self.names.owns(place.rsplit('/').next().unwrap_or_default())
+            };
             let quiet = activity.quiet(concerns, since, calm, POLL).await;
             let before = activity.last_write(concerns);
             let (mut look, names) = self.look().await?;

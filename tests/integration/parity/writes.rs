@@ -47,7 +47,9 @@ pub(super) fn count<'a>(
     let audit = plane.audit();
     let ours = audit.iter().filter(|event| event.user_agent.starts_with(user_agent) && counts(event));
     for event in ours {
-        if let Some((scenario, time)) = played(&scenarios, event.place()) {
+        let place = event.exact_place();
+        let place = place.rsplit('/').next().unwrap_or_default();
+        if let Some((scenario, time)) = played(&scenarios, place) {
             *counted.entry((scenario, time, sort(event))).or_default() += 1;
         }
     }
