@@ -2,15 +2,17 @@
 
 use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::framework::{Descriptor, Grant};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Subject};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject};
 use kube::api::{Api, ListParams};
 
 use crate::harness::{Cluster, ControlPlane};
 
 /// The roles of a cluster, by whom they are bound to.
 struct Roles {
-    roles: Vec<ClusterRole>,
+    cluster_wide: Vec<ClusterRole>,
     bindings: Vec<ClusterRoleBinding>,
+    /// Those of single namespaces, each with what is bound to it.
+    of_namespaces: Vec<(Role, Vec<RoleBinding>)>,
 }
 
 impl Roles {
@@ -18,14 +20,28 @@ impl Roles {
         let all = ListParams::default();
         let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
         let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
+        let mut of_namespaces = Vec::new();
+        for namespace in ["kube-public", "kube-system"] {
+            let roles: Api<Role> = Api::namespaced(cluster.client.clone(), namespace);
+            let bindings: Api<RoleBinding> = Api::namespaced(cluster.client.clone(), namespace);
+            let bindings = bindings.list(&all).await.expect("bindings").items;
+            for role in roles.list(&all).await.expect("roles") {
+                let is_to_it = |each: &&RoleBinding| {
+                    each.role_ref.kind == "Role" && Some(&each.role_ref.name) == role.metadata.name.as_ref()
+                };
+                let bound = bindings.iter().filter(is_to_it).cloned().collect();
+                of_namespaces.push((role, bound));
+            }
+        }
         Self {
-            roles: roles.list(&all).await.expect("roles").items,
+            cluster_wide: roles.list(&all).await.expect("roles").items,
             bindings: bindings.list(&all).await.expect("bindings").items,
+            of_namespaces,
         }
     }
 
     /// The rules of the bootstrap role that is made for a controller.
-    fn of(&self, controller: &Descriptor) -> Vec<&PolicyRule> {
+    fn of(&self, controller: &Descriptor) -> Vec<PolicyRule> {
         let (role, is_subject): (String, IsSubject) = match controller.service_account {
             Some(account) => (
                 format!("system:controller:{account}"),
@@ -42,15 +58,28 @@ impl Roles {
                 }),
             ),
         };
+        let local = self.of_namespaces.iter().filter(|(_, bindings)| {
+            bindings.iter().flat_map(|binding| binding.subjects.iter().flatten()).any(&is_subject)
+        });
+        // Who works in one namespace knows its objects by name.
+        let local: Vec<PolicyRule> = local
+            .flat_map(|(role, _)| role.rules.clone().unwrap_or_default())
+            .map(|rule| PolicyRule { resource_names: None, ..rule })
+            .collect();
+        if ["bootstrap-signer-controller", "token-cleaner-controller"].contains(&controller.name) {
+            assert!(!local.is_empty(), "{}: no role is bound to it", controller.name);
+            return local;
+        }
         let bound = self.bindings.iter().any(|binding| {
             binding.role_ref.kind == "ClusterRole"
                 && binding.role_ref.name == role
                 && binding.subjects.iter().flatten().any(&is_subject)
         });
         assert!(bound, "{}: the role {role} is not bound to it", controller.name);
-        let found = self.roles.iter().find(|each| each.metadata.name.as_deref() == Some(role.as_str()));
+        let found =
+            self.cluster_wide.iter().find(|each| each.metadata.name.as_deref() == Some(role.as_str()));
         let found = found.unwrap_or_else(|| panic!("{}: there is no role {role}", controller.name));
-        found.rules.iter().flatten().collect()
+        found.rules.iter().flatten().cloned().collect()
     }
 }
 
@@ -58,7 +87,7 @@ impl Roles {
 type IsSubject = Box<dyn Fn(&Subject) -> bool>;
 
 /// Whether rules let their subject do one thing to all objects of a resource.
-fn covered(rules: &[&PolicyRule], group: &str, resource: &str, verb: &str) -> bool {
+fn covered(rules: &[PolicyRule], group: &str, resource: &str, verb: &str) -> bool {
     let names = |listed: &Option<Vec<String>>, wanted: &str| {
         listed.iter().flatten().any(|each| each == "*" || each == wanted)
     };

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
 
+mod identity;
 mod jobs;
 
 const LIMIT: Duration = Duration::from_mins(3);

@@ -11,8 +11,10 @@ mod tests;
 
 pub use check::{RegistryError, validate};
 
-use crate::api::{garbage_collector, namespace, resourcequota};
-use crate::identity::{root_ca_certificate_publisher, serviceaccount, serviceaccount_token};
+use crate::api::{clusterrole_aggregation, garbage_collector, namespace, resourcequota};
+use crate::identity::{
+    bootstrap_signer, root_ca_certificate_publisher, serviceaccount, serviceaccount_token, token_cleaner,
+};
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
 use crate::nodes::{taint_eviction, ttl};
 use crate::workloads::{
@@ -23,15 +25,7 @@ use coxswain_machinery::framework::{DefaultState, Descriptor};
 
 /// Every controller, by name. When a room is built, its row here becomes `crate::AREA::NAME::DESCRIPTOR`.
 pub static REGISTRY: &[Descriptor] = &[
-    Descriptor {
-        default: DefaultState::Off,
-        ..not_built(
-            "bootstrap-signer-controller",
-            &["bootstrapsigner"],
-            Some("bootstrap-signer"),
-            "Signs the cluster-info ConfigMap with every bootstrap token that may sign.",
-        )
-    },
+    bootstrap_signer::DESCRIPTOR,
     not_built(
         "certificatesigningrequest-approving-controller",
         &["csrapproving"],
@@ -59,12 +53,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Removes Nodes whose machines are gone from the cloud.",
         )
     },
-    not_built(
-        "clusterrole-aggregation-controller",
-        &["clusterrole-aggregation"],
-        Some("clusterrole-aggregation-controller"),
-        "Fills aggregated ClusterRoles with the rules of those that they select.",
-    ),
+    clusterrole_aggregation::DESCRIPTOR,
     cronjob::DESCRIPTOR,
     daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,
@@ -245,15 +234,7 @@ pub static REGISTRY: &[Descriptor] = &[
         )
     },
     taint_eviction::DESCRIPTOR,
-    Descriptor {
-        default: DefaultState::Off,
-        ..not_built(
-            "token-cleaner-controller",
-            &["tokencleaner"],
-            Some("token-cleaner"),
-            "Deletes bootstrap tokens that have expired.",
-        )
-    },
+    token_cleaner::DESCRIPTOR,
     ttl_after_finished::DESCRIPTOR,
     ttl::DESCRIPTOR,
     not_built(

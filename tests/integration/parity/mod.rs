@@ -115,6 +115,11 @@ async fn schedules_and_cleanup_are_as_under_the_go_manager() {
 }
 
 #[tokio::test]
+async fn identities_are_as_under_the_go_manager() {
+    play_all(&shards::IDENTITY).await;
+}
+
+#[tokio::test]
 async fn protections_are_as_under_the_go_manager() {
     play_all(&shards::PROTECTIONS).await;
 }

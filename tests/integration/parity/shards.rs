@@ -49,6 +49,11 @@ pub(super) const CLEANUP: Shard = Shard {
     folders: &["cronjob", "pod-garbage-collector", "ttl-after-finished"],
     beside: &["serviceaccount"],
 };
+/// Who is who, and what they may: each scenario looks at objects of its own, or plays apart.
+pub(super) const IDENTITY: Shard = Shard {
+    folders: &["bootstrap-signer", "clusterrole-aggregation", "token-cleaner"],
+    beside: &["serviceaccount"],
+};
 /// What keeps things from going, each thing its own.
 pub(super) const PROTECTIONS: Shard = Shard {
     folders: &["disruption"],
@@ -58,7 +63,7 @@ pub(super) const PROTECTIONS: Shard = Shard {
 /// DaemonSets, which files pods by their nodes, the original drives away only pods that come after the taint.
 pub(super) const EVICTIONS: Shard =
     Shard { folders: &["taint-eviction", "ttl"], beside: &["daemonset", "serviceaccount"] };
-const ALL: [&Shard; 11] = [
+const ALL: [&Shard; 12] = [
     &WORKLOADS,
     &STATEFUL,
     &DAEMONS,
@@ -70,6 +75,7 @@ const ALL: [&Shard; 11] = [
     &CLEANUP,
     &PROTECTIONS,
     &EVICTIONS,
+    &IDENTITY,
 ];
 
 impl Shard {

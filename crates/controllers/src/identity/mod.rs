@@ -1,5 +1,8 @@
-//! Identity: service accounts, their tokens, and whom pods trust.
+//! Identity: service accounts, their tokens, whom pods trust, and how nodes join.
 
+pub mod bootstrap_signer;
+mod bootstrap_tokens;
 pub mod root_ca_certificate_publisher;
 pub mod serviceaccount;
 pub mod serviceaccount_token;
+pub mod token_cleaner;
