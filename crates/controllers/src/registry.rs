@@ -13,7 +13,8 @@ pub use check::{RegistryError, validate};
 
 use crate::api::{clusterrole_aggregation, garbage_collector, namespace, resourcequota};
 use crate::identity::{
-    bootstrap_signer, root_ca_certificate_publisher, serviceaccount, serviceaccount_token, token_cleaner,
+    bootstrap_signer, certificatesigningrequest_cleaner, root_ca_certificate_publisher, serviceaccount,
+    serviceaccount_token, token_cleaner,
 };
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
 use crate::nodes::{taint_eviction, ttl};
@@ -32,12 +33,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("certificate-controller"),
         "Approves the certificate requests of kubelets that are allowed to make them.",
     ),
-    not_built(
-        "certificatesigningrequest-cleaner-controller",
-        &["csrcleaner"],
-        Some("certificate-controller"),
-        "Deletes certificate requests that have been decided or have waited too long.",
-    ),
+    certificatesigningrequest_cleaner::DESCRIPTOR,
     not_built(
         "certificatesigningrequest-signing-controller",
         &["csrsigning"],

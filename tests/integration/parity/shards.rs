@@ -51,7 +51,12 @@ pub(super) const CLEANUP: Shard = Shard {
 };
 /// Who is who, and what they may: each scenario looks at objects of its own, or plays apart.
 pub(super) const IDENTITY: Shard = Shard {
-    folders: &["bootstrap-signer", "clusterrole-aggregation", "token-cleaner"],
+    folders: &[
+        "bootstrap-signer",
+        "certificatesigningrequest-cleaner",
+        "clusterrole-aggregation",
+        "token-cleaner",
+    ],
     beside: &["serviceaccount"],
 };
 /// What keeps things from going, each thing its own.

@@ -2,6 +2,8 @@
 
 pub mod bootstrap_signer;
 mod bootstrap_tokens;
+mod certificates;
+pub mod certificatesigningrequest_cleaner;
 pub mod root_ca_certificate_publisher;
 pub mod serviceaccount;
 pub mod serviceaccount_token;
