@@ -92,7 +92,7 @@ pub(super) type EarlierWrites = Vec<Effect>;
 #[derive(Debug)]
 enum ReadResult {
     Object(Result<Option<AnyObject>, ApiError>),
-    List(Result<Vec<AnyObject>, ApiError>),
+    List(Result<Arc<[AnyObject]>, ApiError>),
     Page(Result<ObjectPage, ApiError>),
     Json(Result<Arc<Value>, ApiError>),
     Access(Result<AccessVerdict, ApiError>),
@@ -112,7 +112,7 @@ impl Reads {
     /// A list that was read; `None` if that was not done.
     pub fn list(&self, kind: &'static Kind, namespace: &Str) -> Option<Result<&[AnyObject], &ApiError>> {
         match self.found.get(&Read::List(kind, namespace.clone()))? {
-            ReadResult::List(found) => Some(found.as_ref().map(Vec::as_slice)),
+            ReadResult::List(found) => Some(found.as_ref().map(AsRef::as_ref)),
             _ => None,
         }
     }
@@ -189,7 +189,7 @@ impl Reads {
         namespace: Str,
         found: Result<Vec<AnyObject>, ApiError>,
     ) -> Self {
-        self.found.insert(Read::List(kind, namespace), ReadResult::List(found));
+        self.found.insert(Read::List(kind, namespace), ReadResult::List(found.map(Arc::from)));
         self
     }
 
@@ -322,12 +322,13 @@ pub enum Pass {
 pub(super) struct Reader {
     client: ApiClient,
     discovery: Arc<Discovery>,
-    shared: SharedReads,
+    shared: SharedReads<Option<AnyObject>>,
+    shared_lists: SharedReads<Arc<[AnyObject]>>,
 }
 
 impl Reader {
     pub(super) fn new(client: ApiClient, discovery: Arc<Discovery>) -> Self {
-        Self { client, discovery, shared: SharedReads::default() }
+        Self { client, discovery, shared: SharedReads::default(), shared_lists: SharedReads::default() }
     }
 
     /// Takes the passes of one reconcile until there is a plan, or nothing to plan for.
@@ -396,7 +397,7 @@ impl Reader {
             Read::Page(page) => ReadResult::Page(self.page(page).await),
             Read::Json(path) => ReadResult::Json(self.client.json_of(path, LONGEST_JSON).await.map(Arc::new)),
             Read::Access(question) => ReadResult::Access(self.client.review_access(question).await),
-            Read::List(kind, namespace) => ReadResult::List(self.client.list_all(kind, namespace).await),
+            Read::List(kind, namespace) => ReadResult::List(self.list(read, kind, namespace).await),
             Read::Resources => ReadResult::Resources(self.discovery.resources().await),
             Read::LatestResources => ReadResult::Resources(self.discovery.latest().await),
         }
@@ -426,6 +427,19 @@ impl Reader {
             async move { present(client.scale(kind, &key).await) }
         };
         self.shared.read(what, read).await
+    }
+
+    async fn list(
+        &self,
+        what: &Read,
+        kind: &'static Kind,
+        namespace: &Str,
+    ) -> Result<Arc<[AnyObject]>, ApiError> {
+        let read = || {
+            let (client, namespace) = (self.client.clone(), namespace.clone());
+            async move { client.list_all(kind, &namespace).await.map(Arc::from) }
+        };
+        self.shared_lists.read(what, read).await
     }
 
     async fn page(&self, of: &PageQuery) -> Result<ObjectPage, ApiError> {

@@ -1,4 +1,4 @@
-//! Live reads of one object, or of its scale, that several reconciles ask for, made once for all of them.
+//! Live reads of one object, of its scale, or of a list that several reconciles ask for, made once for all of them.
 //!
 //! Whoever asks gets an answer to a request that was sent after it asked: it joins a read that waits for its turn, never one that
 //! is under way. So a shared answer is as fresh as one of its own. Nothing is kept for those who ask later.
@@ -11,31 +11,40 @@ use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 
 use super::reads::Read;
-use crate::api::AnyObject;
 use crate::client::ApiError;
 use crate::random::HashMap;
 
-type Found = Result<Option<AnyObject>, ApiError>;
-type SharedRead = Shared<BoxFuture<'static, Found>>;
+type SharedRead<T> = Shared<BoxFuture<'static, Result<T, ApiError>>>;
 
-/// The reads of one controller. Cheap to clone.
-#[derive(Clone, Default)]
-pub(super) struct SharedReads(Arc<Mutex<HashMap<Read, Line>>>);
+/// The reads of one controller that find a `T`. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct SharedReads<T: Clone>(Arc<Mutex<HashMap<Read, Line<T>>>>);
 
-/// The reads of one object: one under way, and one behind it.
-#[derive(Default)]
-struct Line {
+/// The same reads: one under way, and one behind it.
+struct Line<T: Clone> {
     /// Held by the read under way.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// The read that has not begun, which others may join.
-    next: Option<SharedRead>,
+    next: Option<SharedRead<T>>,
 }
 
-impl SharedReads {
+impl<T: Clone> Default for SharedReads<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Clone> Default for Line<T> {
+    fn default() -> Self {
+        Self { turn: Arc::default(), next: None }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> SharedReads<T> {
     /// What `read` finds of what is asked, or what the same read found for somebody who asked before it began.
-    pub(super) async fn read<F>(&self, what: &Read, read: impl FnOnce() -> F) -> Found
+    pub(super) async fn read<F>(&self, what: &Read, read: impl FnOnce() -> F) -> Result<T, ApiError>
     where
-        F: Future<Output = Found> + Send + 'static,
+        F: Future<Output = Result<T, ApiError>> + Send + 'static,
     {
         let subject = what.clone();
         let joined = {
@@ -46,15 +55,15 @@ impl SharedReads {
         joined.await
     }
 
-    fn line_up<F>(&self, subject: Read, turn: Arc<tokio::sync::Mutex<()>>, read: F) -> SharedRead
+    fn line_up<F>(&self, subject: Read, turn: Arc<tokio::sync::Mutex<()>>, read: F) -> SharedRead<T>
     where
-        F: Future<Output = Found> + Send + 'static,
+        F: Future<Output = Result<T, ApiError>> + Send + 'static,
     {
         // The map holds this future: it must not hold the map.
         let lines = Arc::downgrade(&self.0);
         let read = async move {
             let _turn = turn.lock().await;
-            let begun = |line: &mut Line| line.next = None;
+            let begun = |line: &mut Line<T>| line.next = None;
             lines.upgrade().and_then(|lines| lines.lock().get_mut(&subject).map(begun));
             let found = read.await;
             // Still in its turn: no other read can begin here, so a line without one behind it is over.
@@ -70,7 +79,7 @@ impl SharedReads {
     }
 }
 
-impl fmt::Debug for SharedReads {
+impl<T: Clone> fmt::Debug for SharedReads<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedReads").field("objects", &self.0.lock().len()).finish()
     }
@@ -84,9 +93,12 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
+    use crate::api::AnyObject;
     use crate::api::core::ConfigMap;
     use crate::api::kinds::CONFIG_MAPS;
     use crate::model::Key;
+
+    type Found = Result<Option<AnyObject>, ApiError>;
 
     /// A server whose answers wait for permits, and that counts the requests that have reached it.
     struct Server {
@@ -112,7 +124,7 @@ mod tests {
     }
 
     /// The number of the request whose answer was found.
-    async fn number(reads: SharedReads, server: Arc<Server>, name: &'static str) -> usize {
+    async fn number(reads: SharedReads<Option<AnyObject>>, server: Arc<Server>, name: &'static str) -> usize {
         let what = Read::Object(&CONFIG_MAPS, Key::new("default", name));
         let found = reads.read(&what, || server.get()).await.unwrap().unwrap();
         let any: &dyn std::any::Any = &*found;
@@ -151,7 +163,9 @@ mod tests {
     async fn who_goes_away_takes_nobody_along() {
         let (reads, server) = (SharedReads::default(), Server::new());
         let mut asking = JoinSet::new();
-        let mut ask = |reads: &SharedReads| asking.spawn(number(reads.clone(), Arc::clone(&server), "a"));
+        let mut ask = |reads: &SharedReads<Option<AnyObject>>| {
+            asking.spawn(number(reads.clone(), Arc::clone(&server), "a"))
+        };
         let first = ask(&reads);
         settle().await;
         let second = ask(&reads);

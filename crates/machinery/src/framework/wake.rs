@@ -8,6 +8,7 @@ use crate::api::meta::ObjectMeta;
 use crate::api::{IndexKeys, Object};
 use crate::informer::{Delta, Indexed, Lister};
 use crate::model::Key;
+use crate::model::finalizers::due;
 use crate::model::selects::Selects;
 
 /// A change of an object concerns its own key, be it new, changed or gone.
@@ -23,6 +24,15 @@ pub fn own() -> KeyMap {
 pub fn existing() -> KeyMap {
     Arc::new(|delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         if let Some(object) = delta.new {
+            add(Key::of(object.meta()));
+        }
+    })
+}
+
+/// A change of an object concerns its own key, if there is something to decide about this finalizer of it.
+pub fn protected(finalizer: &'static str) -> KeyMap {
+    Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
+        if let Some(object) = delta.new.filter(|object| due(object.meta(), finalizer).is_some()) {
             add(Key::of(object.meta()));
         }
     })

@@ -6,6 +6,7 @@ pub mod backoff;
 pub mod bucket;
 pub mod clock;
 pub mod conditions;
+pub mod finalizers;
 pub mod fitting;
 pub mod hash;
 pub mod indexes;
