@@ -42,6 +42,9 @@ const UNOBSERVED: &[&str] = &[
     "job_controller_stale_sync_skips_total",
     "pod_gc_collector_force_delete_pod_errors_total",
     "pod_gc_collector_force_delete_pods_total",
+    "resourcepoolstatusrequest_controller_request_processing_duration_seconds",
+    "resourcepoolstatusrequest_controller_request_processing_errors_total",
+    "resourcepoolstatusrequest_controller_requests_processed_total",
     "statefulset_controller_statefulset_max_unavailable",
     "statefulset_controller_statefulset_unavailable_replicas",
 ];

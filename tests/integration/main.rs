@@ -51,6 +51,7 @@ mod secrets;
 mod serving;
 mod signing_keys;
 mod statefulsets;
+mod storage;
 mod takeover;
 mod tracing;
 mod unknown_fields;

@@ -14,6 +14,7 @@ use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
 
 mod identity;
 mod jobs;
+mod storage;
 
 const LIMIT: Duration = Duration::from_mins(3);
 /// Both managers run what Deployments and DaemonSets need and nothing else, so that what differs is ours.

@@ -2,8 +2,10 @@
 //! its rooms share. Rooms never do I/O of their own.
 
 pub mod api;
+pub mod devices;
 pub mod identity;
 pub mod network;
 pub mod nodes;
 pub mod registry;
+pub mod storage;
 pub mod workloads;

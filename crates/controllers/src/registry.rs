@@ -12,14 +12,19 @@ mod tests;
 pub use check::{RegistryError, validate};
 
 use crate::api::{clusterrole_aggregation, garbage_collector, namespace, resourcequota};
+use crate::devices::resourcepoolstatusrequest;
 use crate::identity::{
     bootstrap_signer, certificatesigningrequest_cleaner, root_ca_certificate_publisher, serviceaccount,
     serviceaccount_token, token_cleaner,
 };
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
 use crate::nodes::{taint_eviction, ttl};
+use crate::storage::{
+    ephemeral_volume, persistentvolume_protection, persistentvolumeclaim_protection,
+    volumeattributesclass_protection,
+};
 use crate::workloads::{
-    cronjob, daemonset, deployment, disruption, job, pod_garbage_collector, replicaset,
+    cronjob, daemonset, deployment, disruption, job, pod_garbage_collector, podgroup_protection, replicaset,
     replicationcontroller, statefulset, ttl_after_finished,
 };
 use coxswain_machinery::framework::{DefaultState, Descriptor};
@@ -66,12 +71,7 @@ pub static REGISTRY: &[Descriptor] = &[
     endpoints::DESCRIPTOR,
     endpointslice::DESCRIPTOR,
     endpointslice_mirroring::DESCRIPTOR,
-    not_built(
-        "ephemeral-volume-controller",
-        &["ephemeral-volume"],
-        Some("ephemeral-volume-controller"),
-        "Makes the PersistentVolumeClaims of ephemeral volumes in Pods.",
-    ),
+    ephemeral_volume::DESCRIPTOR,
     garbage_collector::DESCRIPTOR,
     not_built(
         "horizontal-pod-autoscaler-controller",
@@ -135,18 +135,8 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("expand-controller"),
         "Grows volumes whose claims ask for more.",
     ),
-    not_built(
-        "persistentvolume-protection-controller",
-        &["pv-protection"],
-        Some("pv-protection-controller"),
-        "Keeps a PersistentVolume from being deleted while it is bound.",
-    ),
-    not_built(
-        "persistentvolumeclaim-protection-controller",
-        &["pvc-protection"],
-        Some("pvc-protection-controller"),
-        "Keeps a PersistentVolumeClaim from being deleted while a Pod uses it.",
-    ),
+    persistentvolume_protection::DESCRIPTOR,
+    persistentvolumeclaim_protection::DESCRIPTOR,
     pod_garbage_collector::DESCRIPTOR,
     Descriptor {
         gates: &["PodCertificateRequest"],
@@ -157,15 +147,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Deletes PodCertificateRequests that have outlived their use.",
         )
     },
-    Descriptor {
-        gates: &["GenericWorkload"],
-        ..not_built(
-            "podgroup-protection-controller",
-            &[],
-            Some("podgroup-protection-controller"),
-            "Keeps a PodGroup from being deleted while Pods belong to it.",
-        )
-    },
+    podgroup_protection::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
     Descriptor {
@@ -177,15 +159,7 @@ pub static REGISTRY: &[Descriptor] = &[
             "Makes the ResourceClaims of Pods and frees those that no Pod uses any more.",
         )
     },
-    Descriptor {
-        gates: &["DRAResourcePoolStatus"],
-        ..not_built(
-            "resourcepoolstatusrequest-controller",
-            &[],
-            Some("resourcepoolstatusrequest-controller"),
-            "Answers ResourcePoolStatusRequests with what is free in a pool of devices.",
-        )
-    },
+    resourcepoolstatusrequest::DESCRIPTOR,
     resourcequota::DESCRIPTOR,
     root_ca_certificate_publisher::DESCRIPTOR,
     Descriptor {
@@ -239,15 +213,7 @@ pub static REGISTRY: &[Descriptor] = &[
         Some("validatingadmissionpolicy-status-controller"),
         "Type-checks ValidatingAdmissionPolicies and reports what it finds in their status.",
     ),
-    Descriptor {
-        gates: &["VolumeAttributesClass"],
-        ..not_built(
-            "volumeattributesclass-protection-controller",
-            &[],
-            Some("volumeattributesclass-protection-controller"),
-            "Keeps a VolumeAttributesClass from being deleted while a volume uses it.",
-        )
-    },
+    volumeattributesclass_protection::DESCRIPTOR,
 ];
 
 /// A controller that is known and not built yet: on by default, needing no gate and no cloud. Its permissions are

@@ -157,6 +157,10 @@ impl ControlPlane {
         Self { report, launcher, stdin, _dir: dir }
     }
 
+    /// What gives a control plane, and its managers, the gates and APIs of controllers that are off by default.
+    pub(crate) const GATED_ARGS: &[&str] =
+        &["--feature-gates", GATES, "--apiserver-arg", RUNTIME_CONFIG, "--apiserver-arg", SERVER_GATES];
+
     /// The one that tests share, with Coxswain as its only manager. Each test keeps to namespaces of its own.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<ControlPlane> = OnceLock::new();
@@ -174,8 +178,7 @@ impl ControlPlane {
         static GATED: OnceLock<ControlPlane> = OnceLock::new();
         timing::begin();
         GATED.get_or_init(|| {
-            let server = ["--apiserver-arg", RUNTIME_CONFIG, "--apiserver-arg", SERVER_GATES];
-            let args = [&["--audit", "--feature-gates", GATES][..], &server].concat();
+            let args = [&["--audit"][..], Self::GATED_ARGS].concat();
             Self::start(&Options { nodes: 3, args })
         })
     }

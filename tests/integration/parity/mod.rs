@@ -129,6 +129,11 @@ async fn evictions_by_taints_are_as_under_the_go_manager() {
     play_all(&shards::EVICTIONS).await;
 }
 
+#[tokio::test]
+async fn what_is_off_by_default_is_as_under_the_go_manager() {
+    play_all(&shards::GATED).await;
+}
+
 async fn play_all(shard: &Shard) {
     let wanted = std::env::var("COXSWAIN_PARITY").unwrap_or_default();
     let scenarios = shard.scenarios(&wanted);
@@ -139,7 +144,8 @@ async fn play_all(shard: &Shard) {
     let _turn = turn_beside_another().await;
     let times: Option<usize> =
         std::env::var("COXSWAIN_PARITY_RECORD").ok().and_then(|times| times.parse().ok());
-    let control_plane = ControlPlane::start(&Options { nodes: 5, args: PLANE.to_vec() });
+    let gated = if shard.is_gated() { ControlPlane::GATED_ARGS } else { &[] };
+    let control_plane = ControlPlane::start(&Options { nodes: 5, args: [&PLANE[..], gated].concat() });
     let controllers = shard.controllers();
     let args = [&[controllers.as_str()][..], &ARGS].concat();
     let manager = if times.is_some() {

@@ -26,12 +26,16 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("Node", "", "v1"),
     ("Pod", "", "v1"),
     ("Job", "batch", "v1"),
+    ("PersistentVolume", "", "v1"),
     ("PersistentVolumeClaim", "", "v1"),
     ("PodDisruptionBudget", "policy", "v1"),
+    ("PodGroup", "scheduling.k8s.io", "v1alpha2"),
     ("ReplicaSet", "apps", "v1"),
     ("ReplicationController", "", "v1"),
     ("ResourceClaim", "resource.k8s.io", "v1"),
+    ("ResourcePoolStatusRequest", "resource.k8s.io", "v1alpha3"),
     ("ResourceQuota", "", "v1"),
+    ("ResourceSlice", "resource.k8s.io", "v1"),
     ("Secret", "", "v1"),
     ("Service", "", "v1"),
     ("ServiceAccount", "", "v1"),
@@ -40,6 +44,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("Thing", "parity.example.com", "v1"),
     ("ValidatingAdmissionPolicy", "admissionregistration.k8s.io", "v1"),
     ("ValidatingAdmissionPolicyBinding", "admissionregistration.k8s.io", "v1"),
+    ("VolumeAttributesClass", "storage.k8s.io", "v1"),
 ];
 /// Those of them that live in no namespace. Scenarios write them under names with NAMESPACE in them.
 const CLUSTER_SCOPED: &[&str] = &[
@@ -50,9 +55,13 @@ const CLUSTER_SCOPED: &[&str] = &[
     "IPAddress",
     "Namespace",
     "Node",
+    "PersistentVolume",
+    "ResourcePoolStatusRequest",
+    "ResourceSlice",
     "ServiceCIDR",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
+    "VolumeAttributesClass",
 ];
 
 /// A scenario: what happens in a namespace, and when to look.

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use coxswain_controllers::registry::REGISTRY;
+use coxswain_controllers::registry::{REGISTRY, find};
+use coxswain_machinery::options::gates::TABLE;
 
 use super::scenario::Scenario;
 
@@ -61,14 +62,23 @@ pub(super) const IDENTITY: Shard = Shard {
 };
 /// What keeps things from going, each thing its own.
 pub(super) const PROTECTIONS: Shard = Shard {
-    folders: &["disruption"],
+    folders: &[
+        "disruption",
+        "ephemeral-volume",
+        "persistentvolume-protection",
+        "persistentvolumeclaim-protection",
+        "volumeattributesclass-protection",
+    ],
     beside: &["deployment", "replicaset", "replicationcontroller", "serviceaccount", "statefulset"],
 };
 /// What drives pods away from nodes, which nobody but scenarios taints; and what is written on few nodes. Without the controller of
 /// DaemonSets, which files pods by their nodes, the original drives away only pods that come after the taint.
 pub(super) const EVICTIONS: Shard =
     Shard { folders: &["taint-eviction", "ttl"], beside: &["daemonset", "serviceaccount"] };
-const ALL: [&Shard; 12] = [
+/// Controllers that are off by default, on a control plane with their gates and APIs.
+pub(super) const GATED: Shard =
+    Shard { folders: &["podgroup-protection", "resourcepoolstatusrequest"], beside: &["serviceaccount"] };
+const ALL: [&Shard; 13] = [
     &WORKLOADS,
     &STATEFUL,
     &DAEMONS,
@@ -81,6 +91,7 @@ const ALL: [&Shard; 12] = [
     &PROTECTIONS,
     &EVICTIONS,
     &IDENTITY,
+    &GATED,
 ];
 
 impl Shard {
@@ -89,6 +100,16 @@ impl Shard {
         let names = self.folders.iter().chain(self.beside);
         let names: Vec<String> = names.map(|name| format!("{name}-controller")).collect();
         format!("--controllers={}", names.join(","))
+    }
+
+    /// Whether a gate that is off by default has to be on for them.
+    pub(super) fn is_gated(&self) -> bool {
+        let is_off = |gate: &str| {
+            let row = TABLE.iter().find(|row| row.name == gate);
+            row.and_then(|row| row.history.last()).is_some_and(|today| !today.default)
+        };
+        let mut rows = self.folders.iter().filter_map(|name| find(&format!("{name}-controller")));
+        rows.any(|row| row.gates.iter().any(|gate| is_off(gate)))
     }
 
     /// Its scenarios by name (`deployment/scales`), those with a text in their names.

@@ -41,8 +41,8 @@ const NODE: &str = "node-";
 const TOPOLOGY: &str = "topology.kubernetes.io/";
 /// Reasons of events that the original tells twice when its cache is late.
 const TOLD_TWICE: [&str; 1] = ["SawCompletedJob"];
-/// What the events about budgets name as their source.
-const BUDGETS: &str = "controllermanager";
+/// Sources of events that are not named after a controller: of those about budgets, and about ephemeral volumes.
+const OTHER_SOURCES: [&str; 2] = ["controllermanager", "ephemeral_volume"];
 /// What an event's message starts with when it stands for several.
 const COMBINED: &str = "(combined from similar events): ";
 
@@ -128,7 +128,7 @@ fn happened(names: &Names, events: &[Value]) -> Value {
 /// An event of a controller on one line; `None` for those of others.
 fn event_text(event: &Value) -> Option<String> {
     let component = event["source"]["component"].as_str();
-    let component = component.filter(|name| name.ends_with("-controller") || *name == BUDGETS)?;
+    let component = component.filter(|name| name.ends_with("-controller") || OTHER_SOURCES.contains(name))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let about = &event["involvedObject"];
     let mut line = format!(
@@ -295,6 +295,12 @@ fn status(status: &Value) -> Value {
             .map(|each| (each["type"].as_str().unwrap_or_default().to_owned(), condition(each)))
             .collect();
         normal["conditions"] = by_type.into_iter().collect();
+    }
+    // Of when volumes changed and something was scaled, that it was so.
+    for field in ["lastPhaseTransitionTime", "lastScaleTime"] {
+        if normal[field].is_string() {
+            normal[field] = "a time".into();
+        }
     }
     if let Some(disrupted) = normal.get_mut("disruptedPods").and_then(Value::as_object_mut) {
         disrupted.values_mut().for_each(|time| *time = "some time".into());

@@ -6,6 +6,7 @@ pub mod deployment;
 pub mod disruption;
 pub mod job;
 pub mod pod_garbage_collector;
+pub mod podgroup_protection;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod statefulset;

@@ -155,7 +155,7 @@ mirroring_endpointslice_updates_batch_period: Duration = secs(0), Built, "How lo
 mirroring_max_endpoints_per_subset: i32 = 1000, Built, "Endpoints mirrored from one subset at most: 1 to 1000.";
 
 ["Ephemeral-volume-controller"]
-concurrent_ephemeralvolume_syncs: i32 = 5, NotBuilt, "Ephemeral volumes reconciled at the same time.";
+concurrent_ephemeralvolume_syncs: i32 = 5, Built, "Ephemeral volumes reconciled at the same time.";
 
 ["Garbage-collector-controller"]
 concurrent_gc_syncs: i32 = 20, Built, "Workers that collect garbage at the same time.";

@@ -1,0 +1,3 @@
+//! Devices: what there is of them, and who may have it.
+
+pub mod resourcepoolstatusrequest;

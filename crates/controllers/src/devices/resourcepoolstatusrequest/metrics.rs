@@ -1,0 +1,67 @@
+//! What the controller counts of its work, under the original's names. Decides nothing.
+
+use parking_lot::Mutex;
+use prometheus::{HistogramVec, IntCounterVec, exponential_buckets};
+
+use super::plan::Note;
+use coxswain_machinery::executor::ActionResult;
+use coxswain_machinery::framework::{Meter, ReconcileEnd, RoomMetrics};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::random::HashMap;
+use coxswain_machinery::wire::Str;
+
+/// The metrics, and the answers that are under way.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    processed: IntCounterVec,
+    failed: IntCounterVec,
+    took: HistogramVec,
+    under_way: Mutex<HashMap<Key, Str>>,
+}
+
+impl Metrics {
+    /// The metrics, registered.
+    pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
+        let labels = ["driver_name"];
+        Ok(Self {
+            processed: metrics.counters(
+                "resourcepoolstatusrequest_controller_requests_processed_total",
+                "Requests of which an answer was sent, whether that failed or not, by driver.",
+                &labels,
+            )?,
+            failed: metrics.counters(
+                "resourcepoolstatusrequest_controller_request_processing_errors_total",
+                "Requests of which the answer could not be written, by driver.",
+                &labels,
+            )?,
+            took: metrics.histograms(
+                "resourcepoolstatusrequest_controller_request_processing_duration_seconds",
+                "Time that it took to answer a request, by driver.",
+                &labels,
+                exponential_buckets(0.001, 2.0, 15)?,
+            )?,
+            under_way: Mutex::default(),
+        })
+    }
+}
+
+impl Meter<Note> for Metrics {
+    fn planned(&self, key: &Key, note: &Note) {
+        if let Some(driver) = &note.driver {
+            self.under_way.lock().insert(key.clone(), driver.clone());
+        }
+    }
+
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        let Some(driver) = self.under_way.lock().remove(key) else { return };
+        let Some(action) = ended.actions.first() else { return };
+        let labels = [driver.as_str()];
+        match action.result {
+            ActionResult::Planned => return,
+            ActionResult::Done | ActionResult::Unneeded => {}
+            ActionResult::Failed(_) | ActionResult::Unknown => self.failed.with_label_values(&labels).inc(),
+        }
+        self.processed.with_label_values(&labels).inc();
+        self.took.with_label_values(&labels).observe(ended.took.as_secs_f64());
+    }
+}

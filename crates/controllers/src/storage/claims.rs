@@ -1,0 +1,46 @@
+//! Which claims a pod's volumes name. Decides nothing.
+
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::api::pod::{Pod, PodClaim, PodClaimSource};
+use coxswain_machinery::api::{Index, IndexKeys, Object};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Str;
+
+/// Pods by [`claim_key`] of the claims that they name, be they there or not.
+pub static BY_CLAIM: Index = Index { name: "claim", keys: by_claim };
+
+/// The value under which [`BY_CLAIM`] files the pods that name a claim.
+pub fn claim_key(claim: &Key) -> Str {
+    Str::from(claim.to_string())
+}
+
+/// The claims that a pod names, by its volumes in order.
+pub fn claims(pod: &Pod) -> impl Iterator<Item = Key> {
+    let meta = &pod.metadata;
+    pod.claims.iter().map(|volume| Key::new(meta.namespace.clone(), volume.claim_name(&meta.name)))
+}
+
+/// The volumes of a pod that are a claim: those that name it, and generic ephemeral ones if it was made for this very pod.
+pub fn volumes_of<'a>(pod: &'a Pod, claim: &'a ObjectMeta) -> impl Iterator<Item = &'a PodClaim> {
+    let in_namespace = pod.metadata.namespace == claim.namespace;
+    let is_of = move |volume: &&PodClaim| {
+        let is_meant = match volume.source {
+            PodClaimSource::Named(_) => true,
+            PodClaimSource::Ephemeral(_) => claim.is_controlled_by(&pod.metadata.uid),
+        };
+        is_meant && volume.claim_name(&pod.metadata.name) == claim.name
+    };
+    pod.claims.iter().filter(move |_| in_namespace).filter(is_of)
+}
+
+fn by_claim(object: &dyn Object) -> IndexKeys {
+    let any: &dyn std::any::Any = object;
+    let Some(pod) = any.downcast_ref::<Pod>() else { return IndexKeys::new() };
+    let mut keys = IndexKeys::new();
+    for key in claims(pod).map(|claim| claim_key(&claim)) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}
