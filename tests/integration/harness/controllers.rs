@@ -1,11 +1,21 @@
 //! Which controllers there are, by the registry.
 
 use coxswain_controllers::registry::REGISTRY;
-use coxswain_machinery::framework::Descriptor;
+use coxswain_machinery::framework::{DefaultState, Descriptor};
+use coxswain_machinery::options::gates::TABLE;
 
-/// The controllers that are built, all of which run by default.
+/// The controllers that are built and run by default.
 pub(crate) fn built() -> impl Iterator<Item = &'static Descriptor> {
-    REGISTRY.iter().filter(|row| row.build.is_some())
+    let runs = |row: &&Descriptor| row.default == DefaultState::On && !is_gated(row);
+    REGISTRY.iter().filter(|row| row.build.is_some()).filter(runs)
+}
+
+/// Whether a controller needs a gate that is off by default.
+pub(crate) fn is_gated(row: &Descriptor) -> bool {
+    row.gates.iter().any(|gate| {
+        let found = TABLE.iter().find(|row| row.name == *gate);
+        found.and_then(|row| row.history.last()).is_some_and(|today| !today.default)
+    })
 }
 
 /// The flag with which a manager, of either kind, runs all of them and no others.

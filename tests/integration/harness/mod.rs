@@ -19,7 +19,7 @@ mod wait;
 
 pub(crate) use activity::Activity;
 pub(crate) use audit::{AuditEvent, AuditTail};
-pub(crate) use controllers::{all_built, built};
+pub(crate) use controllers::{all_built, built, is_gated};
 pub(crate) use controlplane::{ControlPlane, KeyPair, Manager, Options, Report, binaries};
 pub(crate) use kubernetes::{Cluster, Namespace, object};
 pub(crate) use lease::{Held, LeaseHistory};

@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use coxswain_controllers::registry::{REGISTRY, find};
-use coxswain_machinery::options::gates::TABLE;
 
 use super::scenario::Scenario;
+use crate::harness::is_gated;
 
 pub(super) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
 
@@ -104,12 +104,7 @@ impl Shard {
 
     /// Whether a gate that is off by default has to be on for them.
     pub(super) fn is_gated(&self) -> bool {
-        let is_off = |gate: &str| {
-            let row = TABLE.iter().find(|row| row.name == gate);
-            row.and_then(|row| row.history.last()).is_some_and(|today| !today.default)
-        };
-        let mut rows = self.folders.iter().filter_map(|name| find(&format!("{name}-controller")));
-        rows.any(|row| row.gates.iter().any(|gate| is_off(gate)))
+        self.folders.iter().filter_map(|name| find(&format!("{name}-controller"))).any(is_gated)
     }
 
     /// Its scenarios by name (`deployment/scales`), those with a text in their names.

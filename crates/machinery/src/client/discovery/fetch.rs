@@ -8,7 +8,6 @@ use http::HeaderValue;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     APIGroupList, APIResource, APIResourceList, APIVersions,
 };
-use kube::client::{APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -44,6 +43,58 @@ struct Form {
     kind: String,
 }
 
+/// Aggregated discovery, as far as it is read. Any list may be `null`: what an older form of discovery says of subresources alone
+/// is put into this form by the API server with a parent that has no verbs.
+#[derive(Deserialize)]
+struct GroupList {
+    items: Option<Vec<Group>>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupMetadata,
+    versions: Option<Vec<Version>>,
+}
+
+#[derive(Deserialize, Default)]
+struct GroupMetadata {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names are the document's")]
+struct Version {
+    #[serde(default)]
+    version: String,
+    freshness: Option<String>,
+    resources: Option<Vec<Resource>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the names are the document's")]
+struct Resource {
+    resource: Option<String>,
+    response_kind: Option<ResponseKind>,
+    scope: Option<String>,
+    singular_resource: Option<String>,
+    verbs: Option<Vec<String>>,
+    subresources: Option<Vec<Subresource>>,
+}
+
+#[derive(Deserialize)]
+struct ResponseKind {
+    #[serde(default)]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Subresource {
+    subresource: Option<String>,
+}
+
 /// The present state, given what was known before.
 pub(super) async fn known(client: &ApiClient, old: Option<Known>) -> Result<Known, ApiError> {
     let (core, groups) = futures::try_join!(
@@ -74,8 +125,8 @@ async fn document(
     let form: Form = parse(path, &body)?;
     let names = match form.kind.as_str() {
         "APIGroupDiscoveryList" => {
-            let list: APIGroupDiscoveryList = parse(path, &body)?;
-            let versions = list.items.iter().flat_map(aggregated_group).collect();
+            let list: GroupList = parse(path, &body)?;
+            let versions = list.items.iter().flatten().flat_map(aggregated_group).collect();
             return Ok(Document { versions, tag });
         }
         "APIVersions" => {
@@ -97,24 +148,25 @@ fn malformed(path: &str, what: &str) -> ApiError {
 }
 
 /// The versions of one group in aggregated form.
-fn aggregated_group(group: &APIGroupDiscovery) -> Vec<GroupVersion> {
-    let name = group.metadata.as_ref().and_then(|meta| meta.name.as_deref()).unwrap_or_default();
-    let of_version = |held: &kube::client::APIVersionDiscovery| {
-        let version = held.version.as_deref().unwrap_or_default();
+fn aggregated_group(group: &Group) -> Vec<GroupVersion> {
+    let name = group.metadata.name.as_str();
+    let of_version = |held: &Version| {
+        let version = held.version.as_str();
         let resources = if held.freshness.as_deref() == Some("Stale") {
             Err(DiscoveryError::Stale { group_version: group_version(name, version) })
         } else {
-            Ok(held.resources.iter().filter_map(|resource| aggregated(name, version, resource)).collect())
+            let resources = held.resources.iter().flatten();
+            Ok(resources.filter_map(|resource| aggregated(name, version, resource)).collect())
         };
         GroupVersion { group: name.into(), version: version.into(), resources }
     };
-    group.versions.iter().map(of_version).collect()
+    group.versions.iter().flatten().map(of_version).collect()
 }
 
 /// One resource in aggregated form; `None` for one that has no kind: such have only subresources.
-fn aggregated(group: &str, version: &str, held: &APIResourceDiscovery) -> Option<ApiResource> {
-    let kind = held.response_kind.as_ref()?.kind.as_deref().filter(|kind| !kind.is_empty())?;
-    let subresources = held.subresources.iter().filter_map(|held| held.subresource.as_deref());
+fn aggregated(group: &str, version: &str, held: &Resource) -> Option<ApiResource> {
+    let kind = held.response_kind.as_ref().map(|held| held.kind.as_str()).filter(|kind| !kind.is_empty())?;
+    let subresources = held.subresources.iter().flatten().filter_map(|held| held.subresource.as_deref());
     Some(ApiResource {
         group: group.into(),
         version: version.into(),
@@ -122,7 +174,7 @@ fn aggregated(group: &str, version: &str, held: &APIResourceDiscovery) -> Option
         singular: held.singular_resource.as_deref().unwrap_or_default().into(),
         kind: kind.into(),
         namespaced: held.scope.as_deref() == Some("Namespaced"),
-        verbs: held.verbs.iter().map(|verb| Str::interned(verb)).collect(),
+        verbs: held.verbs.iter().flatten().map(|verb| Str::interned(verb)).collect(),
         subresources: subresources.map(Str::interned).collect(),
     })
 }

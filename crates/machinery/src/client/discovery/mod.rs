@@ -132,7 +132,22 @@ impl ApiResources {
     pub fn of(known: Vec<ApiResource>, unknown: Vec<DiscoveryError>) -> Self {
         let version = |resources| GroupVersion { group: Str::EMPTY, version: Str::EMPTY, resources };
         let failed = unknown.into_iter().map(|error| version(Err(error)));
-        Self { documents: [Arc::new([version(Ok(known))]), failed.collect()] }
+        let mut versions: Vec<GroupVersion> = Vec::new();
+        for resource in known {
+            match versions.last_mut() {
+                Some(GroupVersion { group, version, resources: Ok(held) })
+                    if *group == resource.group && *version == resource.version =>
+                {
+                    held.push(resource);
+                }
+                _ => versions.push(GroupVersion {
+                    group: resource.group.clone(),
+                    version: resource.version.clone(),
+                    resources: Ok(vec![resource]),
+                }),
+            }
+        }
+        Self { documents: [versions.into(), failed.collect()] }
     }
 
     /// Every resource in every version.
@@ -159,6 +174,11 @@ impl ApiResources {
     /// Whether the resources of some version of this group could not be found out.
     pub fn has_failed_group(&self, group: &str) -> bool {
         self.versions().any(|held| held.group == group && held.resources.is_err())
+    }
+
+    /// The versions of a group in the order of the server's preference, those included whose resources are not known.
+    pub fn versions_of<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Str> {
+        self.versions().filter(move |held| held.group == group).map(|held| &held.version)
     }
 
     fn versions(&self) -> impl Iterator<Item = &GroupVersion> {

@@ -33,6 +33,15 @@ fn aggregated_groups() -> Value {
         {"metadata": {"name": "batch"}, "versions": [held("v1", "CronJob"), held("v1beta1", "CronJob")]},
         {"metadata": {"name": "metrics.k8s.io"}, "versions": [
             {"version": "v1beta1", "freshness": "Stale", "resources": []}]},
+        // As the API server has it of a server that tells of `pods/requests` alone, or of nothing.
+        {"metadata": {"name": "custom.metrics.k8s.io"}, "versions": [
+            {"version": "v1beta2", "freshness": "Current", "resources": [
+                {"resource": "pods", "responseKind": {"group": "", "version": "", "kind": ""}, "scope": "Namespaced",
+                 "singularResource": "", "verbs": null, "subresources": [
+                    {"subresource": "requests", "responseKind": null, "verbs": ["get"]}]},
+            ]},
+            {"version": "v1beta1", "freshness": "Current", "resources": null}]},
+        {"metadata": {"name": "empty.example.com"}, "versions": null},
     ]})
 }
 
@@ -114,6 +123,18 @@ async fn both_forms_say_the_same() {
         assert_eq!(names, [("pods", "v1"), ("nodes", "v1"), ("cronjobs", "v1")]);
         assert_eq!(seen.lock().len(), if aggregated { 2 } else { 6 }, "asked once, then cached");
     }
+}
+
+/// What a server of custom metrics has, for one, is known by its versions alone.
+#[tokio::test]
+async fn lists_may_be_null_and_versions_are_known_without_resources() {
+    let (discovery, _) = server(true);
+    let resources = discovery.resources().await.unwrap();
+    let versions: Vec<&str> = resources.versions_of("custom.metrics.k8s.io").map(Str::as_str).collect();
+    assert_eq!(versions, ["v1beta2", "v1beta1"]);
+    assert!(!resources.all().any(|held| held.group == "custom.metrics.k8s.io"));
+    assert_eq!(resources.versions_of("empty.example.com").count(), 0);
+    assert_eq!(resources.versions_of("metrics.k8s.io").count(), 1, "one that does not answer is there, too");
 }
 
 #[tokio::test]
