@@ -74,10 +74,17 @@ impl Room for Cleaner {
         let mut plan = Plan { requeue_after: view.expiry.left(now), ..Plan::default() };
         let secret = &view.secret.metadata;
         if view.expiry.is_over(now) && !secret.is_deleting() {
+            // The one that was judged, as it was judged: one that was made anew under the name stays, and so does one that
+            // was prolonged a moment ago.
+            let delete = Verb::Delete {
+                uid: secret.uid.clone(),
+                resource_version: Some(secret.resource_version.clone()),
+                propagation: None,
+                grace_period: None,
+            };
             plan.steps.push(Step::Write(Write {
-                // Of the UID that was judged: one that was made anew under the name stays.
                 tolerate: Tolerate { absent: true, ..Tolerate::default() },
-                ..Write::new(&SECRETS, Key::of(secret), Verb::delete(secret.uid.clone()))
+                ..Write::new(&SECRETS, Key::of(secret), delete)
             }));
         }
         plan
@@ -141,10 +148,18 @@ mod tests {
 
     #[test]
     fn the_one_that_was_judged_is_deleted() {
-        let plan = Cleaner::plan(&ends("soon"), now());
+        let mut soon = token(NAME, &[("expiration", "soon")]);
+        soon.metadata.resource_version = "7".into();
+        let plan = Cleaner::plan(&view(soon), now());
         let [Step::Write(write)] = plan.steps.as_slice() else { panic!("{plan:?}") };
         assert_eq!(write.to_string(), format!("delete secrets kube-system/{NAME}"));
-        assert_eq!(write.verb, Verb::delete(format!("uid-{NAME}").into()));
+        let delete = Verb::Delete {
+            uid: format!("uid-{NAME}").into(),
+            resource_version: Some("7".into()),
+            propagation: None,
+            grace_period: None,
+        };
+        assert_eq!(write.verb, delete);
         assert_eq!(write.tolerate, Tolerate { absent: true, ..Tolerate::default() });
         let mut going = token("ill-named", &[("expiration", "soon")]);
         assert!(!Cleaner::plan(&view(going.clone()), now()).is_empty(), "names do not count");
