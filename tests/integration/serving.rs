@@ -7,12 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use coxswain_controllers::registry::REGISTRY;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use serde_json::{Value, json};
 
-use crate::harness::{Caller, ControlPlane, Manager, Port, until};
+use crate::harness::{Caller, ControlPlane, Manager, Port, built, until};
 
 /// Longer than files and judgements are remembered for.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -59,8 +58,7 @@ async fn pages_are_for_those_who_may_see_them() {
 async fn health_names_the_election_and_every_running_controller() {
     let plane = ControlPlane::shared();
     let manager = plane.running("coxswain");
-    let running: Vec<&str> =
-        REGISTRY.iter().filter(|each| each.build.is_some()).map(|each| each.name).collect();
+    let running: Vec<&str> = built().map(|each| each.name).collect();
     let lists_all = |text: &str| {
         let ok = |name: &str| text.contains(&format!("[+]{name} ok\n"));
         ok("leaderElection") && running.iter().all(|name| ok(name))
