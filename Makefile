@@ -11,7 +11,7 @@ export CARGO_BUILD_JOBS ?= 2
 # Integration tests share control planes; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test test-all lint unit clients integration parity-record bench fuzz controlplane docs dashboard clean
+.PHONY: help run test test-all lint unit simulate clients integration parity-record bench fuzz image dist controlplane docs dashboard clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,9 +28,12 @@ test-all: test ## The same in full depth: more cases of every property, and the 
 lint: ## Formatting, clippy with warnings as errors, licences and advisories, the launcher's vet
 	@scripts/lint.sh
 
-unit: ## Unit and property tests; needs no cluster
-	$(CARGO) test --workspace --lib --bins
+unit: ## Unit and property tests, and the simulation with seeds that are always the same; needs no cluster
+	$(CARGO) test --workspace --lib --bins --test simulation
 	cd tests/controlplane && go test ./...
+
+simulate: ## A minute of the simulated cluster with new seeds (SECONDS=…), or one seed again with its trace (SEED=…)
+	@$(CARGO) test --test simulation -- --ignored --exact --nocapture simulate
 
 clients: ## The admin clients in Go, Python and TypeScript: generated anew without a difference, linted, unit-tested
 	@scripts/clients.sh check
@@ -44,8 +47,16 @@ parity-record: controlplane ## Record anew what the Go manager makes of tests/pa
 bench: controlplane ## Side-by-side figures against the Go manager, and micro-benchmarks
 	@scripts/bench.sh
 
-fuzz: ## Fuzz the admin API's requests for a minute
-	@scripts/fuzz.sh
+fuzz: ## Fuzz the admin API's requests, requests for certificates and expressions of policies, a minute each
+	@scripts/fuzz.sh admin_requests
+	@scripts/fuzz.sh certificate_requests
+	@scripts/fuzz.sh cel_expressions
+
+image: ## Make the image, an OCI layout in target/image, without a container engine (COXSWAIN=a program that is built)
+	@scripts/image.sh
+
+dist: ## Make what is released, in target/dist-VERSION: program, plugin, clients, chart, manifests, checksums
+	@scripts/dist.sh
 
 controlplane: ## Build the control plane that tests run against (cached outside of the checkout)
 	@tests/controlplane/build.sh >/dev/null

@@ -3,6 +3,7 @@
 #
 #   clients.sh generate                                        makes the generated code anew
 #   clients.sh check                                           fails if that changes anything, then lints and unit-tests
+#   clients.sh packages                                        installs what the TypeScript client is built with
 #   clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]    runs the same scenario in each language on a live manager
 set -euo pipefail
 start=$PWD
@@ -64,6 +65,7 @@ scenarios() {
 case "${1:-}" in
     generate) generate ;;
     check) check ;;
+    packages) packages ;;
     test) scenarios "${@:2}" ;;
-    *) echo "usage: clients.sh generate | check | test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]" >&2; exit 2 ;;
+    *) echo "usage: clients.sh generate | check | packages | test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]" >&2; exit 2 ;;
 esac

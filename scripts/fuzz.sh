@@ -9,4 +9,10 @@ if [ ! -x "$tools/bin/cargo-fuzz" ]; then
     echo "fuzz: installing cargo-fuzz (once)" >&2
     cargo install --quiet --locked --root "$tools" --version 0.13.1 cargo-fuzz
 fi
-PATH="$tools/bin:$PATH" exec cargo fuzz run --sanitizer none "${1:-admin_requests}" -- -max_total_time="${2:-60}"
+target=${1:-admin_requests}
+dir=fuzz limits=()
+if [ "$target" = cel_expressions ]; then
+    # No input of a few KB takes seconds, or hundreds of megabytes.
+    dir=crates/cel-check/fuzz limits=(-timeout=10 -rss_limit_mb=512)
+fi
+PATH="$tools/bin:$PATH" exec cargo fuzz run --fuzz-dir "$dir" --sanitizer none "$target" -- -max_total_time="${2:-60}" "${limits[@]}"

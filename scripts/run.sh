@@ -39,8 +39,10 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 step "starting the cluster in $dir"
-# The launcher is in a session of its own, so that ^C reaches this script alone and the stop is orderly.
-setsid "$bin/controlplane" up --dir "$dir" --nodes "$nodes" >"$dir.json" &
+# The launcher is in a session of its own, so that ^C reaches this script alone and the stop is orderly. kwok plays the nodes with
+# its label only, so that one is lost that loses it.
+setsid "$bin/controlplane" up --dir "$dir" --nodes "$nodes" --kwok-arg=manage-all-nodes=false \
+    --kwok-arg=manage-nodes-with-label-selector=type=kwok >"$dir.json" &
 launcher=$!
 until [ -s "$dir.json" ]; do
     kill -0 "$launcher" 2>/dev/null || { rm -f "$dir.json"; die "the control plane did not start"; }
@@ -49,12 +51,14 @@ done
 rm -f "$dir.json"
 
 step "starting Coxswain"
-"$bin/controlplane" ctl --dir "$dir" add-manager coxswain "$coxswain" >/dev/null
+# A node is lost sooner than by default, in which there is nothing to see.
+"$bin/controlplane" ctl --dir "$dir" add-manager coxswain "$coxswain" --node-monitor-grace-period=20s >/dev/null
 export KUBECONFIG=$dir/admin.kubeconfig
 kubectl() { "$bin/kubectl" "$@"; }
 url=$("$bin/controlplane" ctl --dir "$dir" --json list | grep -o '"url":"[^"]*"' | tail -1 | cut -d'"' -f4)
 
 step "applying examples/web.yaml"
+kubectl apply -k deploy/kustomize/roles
 kubectl apply -f examples/web.yaml
 kubectl rollout status deployment/web --timeout=120s
 kubectl get deployments,replicasets,services
@@ -66,15 +70,25 @@ ${bold}Coxswain is the controller manager of this cluster.${plain} In another te
   export KUBECONFIG=$KUBECONFIG
   export PATH=$bin:\$PATH
 
-  kubectl scale deployment/web --replicas=200
+  grpcurl -cacert $dir/pki/ca.crt -H "authorization: Bearer \$(kubectl create token operator)" ${url#https://} \\
+    coxswain.admin.v1.LeaderService/GetLeader
+
+  kubectl scale deployment/web --replicas=100
   kubectl set image deployment/web web=nginx:2 && kubectl rollout status deployment/web
   kubectl rollout undo deployment/web
   kubectl get events --sort-by=.lastTimestamp
+
+  kubectl label node/node-0 type-            # it falls silent, and is lost 20 s later
+  kubectl get nodes -w
+  $coxswain explain node node-0 --controller node-lifecycle-controller    # why it is tainted, and when its pods go
+  kubectl taint node node-0 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
+  kubectl label node/node-0 type=kwok && kubectl taint node node-0 node.kubernetes.io/out-of-service-
+
   kubectl -n kube-system get lease kube-controller-manager -o yaml
 
   curl -k $url/healthz?verbose
-  curl -k -H "Authorization: Bearer \$(kubectl -n default create token operator)" $url/metrics
-  curl -k -H "Authorization: Bearer \$(kubectl -n default create token operator)" $url/configz
+  curl -k -H "Authorization: Bearer \$(kubectl create token operator)" $url/metrics
+  curl -k -H "Authorization: Bearer \$(kubectl create token operator)" $url/configz
 
   $coxswain controllers --phase running
   $coxswain explain deployment default/web

@@ -106,6 +106,25 @@ fn every_behaviour_has_its_test() {
 }
 
 #[test]
+fn every_attack_has_its_test() {
+    let page = include_str!("../docs/security.md");
+    let (mut rows, mut missing) = (0, Vec::new());
+    for table in page.split("| tests |\n").skip(1) {
+        for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+            let cell = row.trim_end_matches('|').rsplit_once('|').map_or("", |(_, cell)| cell.trim());
+            let tests: Vec<&str> = cell.split_whitespace().map(|name| name.trim_matches('`')).collect();
+            rows += 1;
+            missing.extend(tests.iter().filter(|test| !exists(test)).map(|test| (*test).to_owned()));
+            if tests.is_empty() {
+                missing.push(row.to_owned());
+            }
+        }
+    }
+    assert!(rows > 20, "{rows} rows were found");
+    assert!(missing.is_empty(), "docs/security.md names no test, or one that is not there: {missing:#?}");
+}
+
+#[test]
 fn a_table_that_leaves_something_out_is_refused() {
     let judge = |table: &str| complaints(table, &["a", "b"], |test| test == "there").join("; ");
     for (table, complaint) in [

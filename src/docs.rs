@@ -6,17 +6,29 @@ use std::path::Path;
 
 use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::framework::DefaultState;
+use serde_json::Value;
 
-/// What a part begins and ends with, and what is between.
-struct Part(&'static str, &'static str, fn() -> String);
+/// In which file a part is, what it begins and ends with, and what is between.
+struct Part(&'static str, &'static str, &'static str, fn() -> String);
 
-const PARTS: [Part; 2] = [
+const README: &str = "README.md";
+const CHART: &str = "deploy/helm/coxswain";
+
+const PARTS: [Part; 3] = [
     Part(
+        README,
         "<!-- transcript: out of tests/data/admin-transcript.txt by `make docs` -->\n",
         "<!-- /transcript -->",
         transcript,
     ),
     Part(
+        "deploy/helm/coxswain/README.md",
+        "<!-- values: generated from values.schema.json and values.yaml by `make docs` -->\n",
+        "<!-- /values -->",
+        values,
+    ),
+    Part(
+        README,
         "<!-- controllers: generated from the registry by `make docs` -->\n",
         "<!-- /controllers -->",
         controllers,
@@ -46,6 +58,32 @@ fn controllers() -> String {
         let _ = writeln!(table, "| {} | {} | {state} |", row.name, row.aliases.join(", "));
     }
     table
+}
+
+/// The values of the chart.
+fn values() -> String {
+    let read = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(CHART).join(name);
+        std::fs::read_to_string(path).expect("a file of the chart")
+    };
+    let schema: Value = serde_json::from_str(&read("values.schema.json")).expect("the schema");
+    let defaults: Value = serde_yaml_ng::from_str(&read("values.yaml")).expect("the values");
+    let mut table = "| value | default | what |\n|---|---|---|\n".to_owned();
+    describe(&mut table, "", &schema, &defaults);
+    table
+}
+
+/// A line for each value of an object that the schema knows by itself.
+fn describe(table: &mut String, prefix: &str, schema: &Value, defaults: &Value) {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let (name, default) = (format!("{prefix}{name}"), &defaults[name]);
+        if property["properties"].is_object() {
+            describe(table, &format!("{name}."), property, default);
+        } else if !default.is_null() {
+            let what = property["description"].as_str().expect("a description");
+            let _ = writeln!(table, "| `{name}` | `{default}` | {what} |");
+        }
+    }
 }
 
 /// The golden transcript of an integration test, without what is typed a second time.
@@ -89,18 +127,18 @@ fn shortened(transcript: &str) -> String {
 }
 
 #[test]
-fn the_readme_says_how_things_are() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let mut text = std::fs::read_to_string(&path).expect("the README");
-    for Part(begin, end, generate) in PARTS {
+fn documents_say_how_things_are() {
+    for Part(file, begin, end, generate) in PARTS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let text = std::fs::read_to_string(&path).expect("the document");
         let (before, rest) = text.split_once(begin).expect("the beginning of a part");
         let (held, after) = rest.split_once(end).expect("the end of a part");
         let expected = generate();
         if std::env::var_os("COXSWAIN_REGENERATE").is_some() {
-            text = format!("{before}{begin}{expected}{end}{after}");
-            std::fs::write(&path, &text).expect("the README is written");
+            let text = format!("{before}{begin}{expected}{end}{after}");
+            std::fs::write(&path, &text).expect("the document is written");
         } else {
-            assert_eq!(held, expected, "README.md is out of date: run `make docs`");
+            assert_eq!(held, expected, "{file} is out of date: run `make docs`");
         }
     }
 }

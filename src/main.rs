@@ -1,14 +1,17 @@
 //! The program: reads its command line, then runs what it asks for.
 //!
-//! With flags only it is the manager. A first argument that is no flag is the name of a command of the client.
+//! With flags only it is the manager. A first argument that is no flag is the name of a command of the client. Under the name
+//! kubectl-coxswain it is the client whatever follows: a plugin of kubectl.
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::num::NonZero;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use coxswain::{cli, manager};
+use coxswain::cli::{self, Called};
+use coxswain::manager;
 use coxswain_controllers::registry::{self, REGISTRY};
 use coxswain_machinery::environment::Environment;
 use coxswain_machinery::options::{self, Invocation, Startup, logging, versions};
@@ -23,9 +26,14 @@ const CORES_PER_THREAD: usize = 4;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    let arguments: Vec<OsString> = words.collect();
+    if Path::new(&program).file_stem().is_some_and(|name| name == "kubectl-coxswain") {
+        return cli::run(Called::ByKubectl, &arguments);
+    }
     if arguments.first().is_some_and(|first| !first.to_string_lossy().starts_with('-')) {
-        return cli::run(&arguments);
+        return cli::run(Called::Directly, &arguments);
     }
     match start(&arguments) {
         Ok(()) => ExitCode::SUCCESS,

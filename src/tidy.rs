@@ -27,9 +27,10 @@ const IMPURE: &[&str] = &[
 ];
 
 /// Where the sources of the manager are: each crate's.
-const CRATES: [&str; 3] = ["src", MACHINERY, CONTROLLERS];
+const CRATES: [&str; 4] = ["src", MACHINERY, CONTROLLERS, CEL_CHECK];
 const MACHINERY: &str = "crates/machinery/src";
 const CONTROLLERS: &str = "crates/controllers/src";
+const CEL_CHECK: &str = "crates/cel-check/src";
 /// What is beside the areas in the controllers' crate.
 const REGISTRY: &str = "registry";
 
@@ -61,7 +62,7 @@ fn sources(root: &str) -> Vec<(PathBuf, String)> {
 }
 
 fn all_sources() -> Vec<(PathBuf, String)> {
-    CRATES.into_iter().chain(["tests/integration"]).flat_map(sources).collect()
+    CRATES.into_iter().chain(["tests/integration", "tests/simulation"]).flat_map(sources).collect()
 }
 
 fn model() -> Vec<(PathBuf, String)> {

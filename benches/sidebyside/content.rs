@@ -16,7 +16,11 @@ pub(crate) const PARALLEL: usize = 16;
 pub(crate) const LIMIT: Duration = Duration::from_mins(20);
 
 /// Kinds of objects that scenarios leave behind.
-const LEFT: [(&str, &str); 15] = [
+const LEFT: [(&str, &str); 19] = [
+    ("autoscaling", "HorizontalPodAutoscaler"),
+    ("policy", "PodDisruptionBudget"),
+    ("batch", "CronJob"),
+    ("apps", "DaemonSet"),
     ("apps", "Deployment"),
     ("apps", "StatefulSet"),
     ("batch", "Job"),

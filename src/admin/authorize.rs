@@ -1,8 +1,8 @@
 //! What each RPC asks of the cluster's authorization, and of whom nothing is asked.
 //!
 //! Every RPC is a verb on a resource of the group `admin.coxswain.dev`, so that plain ClusterRoles grant viewing and
-//! operating (`deploy/rbac-viewer.yaml`, `deploy/rbac-operator.yaml`). The judgement is a SubjectAccessReview, made by
-//! the secure port's authorizer; nothing here caches or decides.
+//! operating (`viewer.yaml` and `operator.yaml` in `deploy/kustomize/roles`). The judgement is a SubjectAccessReview, made
+//! by the secure port's authorizer; nothing here caches or decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,9 @@ use futures::future::BoxFuture;
 use tonic::{Extensions, Status};
 
 use super::errors::{ErrorReply, Reason};
-use coxswain_machinery::serve::{AuthorizeError, Authorizer, Decision, ResourceAttributes, UserInfo};
+use coxswain_machinery::serve::{
+    AuthorizeError, Authorizer, Decision, Lines, ResourceAttributes, UserInfo, quoted,
+};
 
 /// API group of the resources.
 pub const GROUP: &str = "admin.coxswain.dev";
@@ -58,8 +60,8 @@ pub const LIST_QUEUES: Method = method("QueueService/ListQueues", "list", "queue
 pub const GET_QUEUE: Method = method("QueueService/GetQueue", "get", "queues");
 /// `QueueService.SyncObject`
 pub const SYNC_OBJECT: Method = method("QueueService/SyncObject", "update", "queues");
-/// `QueueService.SyncObject` with `explain`
-pub const EXPLAIN_OBJECT: Method = method("QueueService/SyncObject", "get", "queues");
+/// `QueueService.ExplainObject`, and `QueueService.SyncObject` with `explain`
+pub const EXPLAIN_OBJECT: Method = method("QueueService/ExplainObject", "get", "queues");
 
 /// All of them.
 pub const METHODS: &[Method] = &[
@@ -121,6 +123,11 @@ pub fn caller(extensions: &Extensions) -> Result<Arc<UserInfo>, Status> {
     }
 }
 
+/// Whether the caller showed credentials.
+pub fn is_known(extensions: &Extensions) -> bool {
+    extensions.get::<Arc<UserInfo>>().is_some_and(|user| !user.is_anonymous())
+}
+
 pub(super) fn unauthenticated() -> Status {
     let message = "credentials are needed: a client certificate or a bearer token";
     ErrorReply::new(Reason::Unauthenticated, message).into()
@@ -129,6 +136,7 @@ pub(super) fn unauthenticated() -> Status {
 /// Lets the caller through, or says why not.
 pub async fn check(
     judge: &dyn Authorize,
+    refusals: &Lines,
     extensions: &Extensions,
     method: Method,
     name: &str,
@@ -146,12 +154,18 @@ pub async fn check(
             if !reason.is_empty() {
                 message = format!("{message}: {reason}");
             }
-            tracing::info!(user = user.name, verb, resource, name, rpc = method.rpc, "call not allowed");
+            if let Some(left_out) = refusals.next() {
+                let (user, name) = (quoted(&user.name), quoted(name));
+                tracing::info!(user, verb, resource, name, rpc = method.rpc, left_out, "call not allowed");
+            }
             let failure = ErrorReply::new(Reason::Forbidden, message);
             Err(failure.with("verb", verb).with("resource", resource).with("name", name).into())
         }
         Err(error) => {
-            tracing::warn!(user = user.name, verb, resource, name, %error, "call not authorized: no answer");
+            if let Some(left_out) = refusals.next() {
+                let (user, name) = (quoted(&user.name), quoted(name));
+                tracing::warn!(user, verb, resource, name, %error, left_out, "call not authorized: no answer");
+            }
             let message = "the API server could not be asked whether this is allowed";
             Err(ErrorReply::new(Reason::ApiServer, message).retry_after(RETRY).into())
         }
@@ -220,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_roles_grant_what_rpcs_ask_for_and_no_more() {
-        assert_eq!(granted(include_str!("../../deploy/rbac-viewer.yaml")), asked(true));
-        assert_eq!(granted(include_str!("../../deploy/rbac-operator.yaml")), asked(false));
+        assert_eq!(granted(include_str!("../../deploy/kustomize/roles/viewer.yaml")), asked(true));
+        assert_eq!(granted(include_str!("../../deploy/kustomize/roles/operator.yaml")), asked(false));
     }
 }

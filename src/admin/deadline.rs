@@ -1,4 +1,5 @@
-//! Deadlines of calls: a client's `grpc-timeout`, for answers as well as for streams, and the server's own for requests.
+//! Deadlines of calls: a client's `grpc-timeout`, for answers as well as for streams, and the server's own for requests, for
+//! reflection, and for whatever a caller without credentials asks for.
 //!
 //! A call whose time is over is dropped where it waits, and its client told `DEADLINE_EXCEEDED`.
 
@@ -15,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 use tonic::body::Body;
 use tower::{Layer, Service};
 
+use super::authorize::is_known;
 use super::errors::timed_out;
 
 /// The header: a number of at most eight digits and a unit.
@@ -23,6 +25,9 @@ const TIMEOUT: &str = "grpc-timeout";
 const REFLECTION: &str = "/grpc.reflection.";
 /// Within which a request must be there, whatever deadline its caller has or has not set: it is a few bytes.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// The longest that a call without credentials may last, and that reflection may last for anybody: their places are few, and
+/// who wants more of it calls again.
+const SHORT_CALL: Duration = Duration::from_mins(1);
 
 /// Puts deadlines on a service's calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,10 +67,13 @@ where
             request.map(|body| Body::new(TimelyBody { body, end: None }))
         };
         let header = request.headers().get(TIMEOUT).map(parse);
-        let deadline = match header {
-            None => return Box::pin(self.inner.call(request)),
-            Some(Some(timeout)) => Instant::now().checked_add(timeout),
-            Some(None) => {
+        let deadline = match (header, longest(&request)) {
+            (None, None) => return Box::pin(self.inner.call(request)),
+            (None, Some(longest)) => Instant::now().checked_add(longest),
+            (Some(Some(timeout)), longest) => {
+                Instant::now().checked_add(longest.map_or(timeout, |longest| timeout.min(longest)))
+            }
+            (Some(None), _) => {
                 let mut violations = super::errors::Violations::default();
                 violations.add(TIMEOUT, "is not a timeout");
                 let status = violations.check().err().unwrap_or_else(|| timed_out("no timeout"));
@@ -86,6 +94,12 @@ where
             }
         })
     }
+}
+
+/// For how long a call may last at most, if there is a limit.
+fn longest(request: &Request<Body>) -> Option<Duration> {
+    let short = request.uri().path().starts_with(REFLECTION) || !is_known(request.extensions());
+    short.then_some(SHORT_CALL)
 }
 
 /// `17m`: seventeen milliseconds. `None` if it is not of this form.
@@ -179,10 +193,18 @@ impl http_body::Body for UntilBody {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use http_body_util::BodyExt as _;
     use tower::ServiceExt as _;
 
     use super::*;
+    use coxswain_machinery::serve::UserInfo;
+
+    /// A caller who showed credentials.
+    fn known() -> Arc<UserInfo> {
+        Arc::new(UserInfo { name: "jane".to_owned(), ..UserInfo::default() })
+    }
 
     /// Calls a service that takes a second to answer, and a second more for its body.
     async fn call(timeout: Option<&'static str>) -> (Option<i32>, Option<i32>) {
@@ -195,6 +217,7 @@ mod tests {
             Ok::<_, Infallible>(Response::new(Body::new(http_body_util::StreamBody::new(body))))
         });
         let mut request = Request::new(Body::empty());
+        request.extensions_mut().insert(known());
         if let Some(timeout) = timeout {
             request.headers_mut().insert(TIMEOUT, HeaderValue::from_static(timeout));
         }
@@ -232,6 +255,37 @@ mod tests {
         };
         assert_eq!(call("/coxswain.admin.v1.ControllerService/GetController").await.unwrap(), "4");
         assert!(call("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo").await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_and_reflection_have_a_minute_whatever_they_ask_for() {
+        let endless = tower::service_fn(|_: Request<Body>| async {
+            let silence = futures::stream::pending::<Result<Frame<Bytes>, tonic::Status>>();
+            Ok::<_, Infallible>(Response::new(Body::new(http_body_util::StreamBody::new(silence))))
+        });
+        let call = async |path: &str, user: Option<Arc<UserInfo>>, timeout: Option<&'static str>| {
+            let mut request = Request::new(Body::empty());
+            *request.uri_mut() = path.parse().unwrap();
+            if let Some(user) = user {
+                request.extensions_mut().insert(user);
+            }
+            if let Some(timeout) = timeout {
+                request.headers_mut().insert(TIMEOUT, HeaderValue::from_static(timeout));
+            }
+            let began = Instant::now();
+            let response = DeadlineLayer.layer(endless).oneshot(request).await.unwrap();
+            let end =
+                tokio::time::timeout(Duration::from_hours(1), response.into_body().collect()).await.ok()?;
+            let status = end.unwrap().trailers()?.get("grpc-status")?.to_str().ok()?.to_owned();
+            Some((status, began.elapsed().as_secs()))
+        };
+        let minute = Some(("4".to_owned(), 60));
+        let (watch, reflection) = ("/grpc.health.v1.Health/Watch", "/grpc.reflection.v1.ServerReflection/X");
+        assert_eq!(call(watch, None, None).await, minute);
+        assert_eq!(call(watch, Some(Arc::new(UserInfo::anonymous())), Some("9H")).await, minute);
+        assert_eq!(call(watch, None, Some("5S")).await, Some(("4".to_owned(), 5)));
+        assert_eq!(call(reflection, Some(known()), None).await, minute);
+        assert_eq!(call(watch, Some(known()), None).await, None, "who is known stays as long as they like");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Errors as callers get them: a status with `google.rpc` details, for people and for machines.
 //!
-//! Reasons are part of the API: the proto files list them per RPC.
+//! Reasons are part of the API: the proto files list them, at each RPC or for all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl Reason {
             Self::EventLogChanged => ("EVENT_LOG_CHANGED", Code::FailedPrecondition),
             Self::SequenceInFuture => ("SEQUENCE_IN_FUTURE", Code::OutOfRange),
             Self::ApiServer => ("API_SERVER", Code::Unavailable),
-            Self::OutcomeUnknown => ("OUTCOME_UNKNOWN", Code::Unavailable),
+            Self::OutcomeUnknown => ("OUTCOME_UNKNOWN", Code::Unknown),
             Self::ShuttingDown => ("SHUTTING_DOWN", Code::Unavailable),
             Self::TooManyStreams => ("TOO_MANY_STREAMS", Code::ResourceExhausted),
             Self::Timeout => ("TIMEOUT", Code::DeadlineExceeded),
@@ -275,6 +275,31 @@ mod tests {
         let info = details.error_info().unwrap();
         assert_eq!((info.reason.as_str(), info.domain.as_str()), ("CONTROLLER_NOT_FOUND", DOMAIN));
         assert!(info.metadata["closest"].starts_with("deployment-controller"));
+    }
+
+    #[test]
+    fn every_reason_stands_in_a_proto_with_its_code() {
+        let protos = [
+            include_str!("../../proto/coxswain/admin/v1/controllers.proto"),
+            include_str!("../../proto/coxswain/admin/v1/events.proto"),
+            include_str!("../../proto/coxswain/admin/v1/leader.proto"),
+            include_str!("../../proto/coxswain/admin/v1/queues.proto"),
+            include_str!("../../proto/coxswain/admin/v1/types.proto"),
+        ]
+        .concat();
+        // The table itself, so that no reason can be left out here.
+        let rows: Vec<&str> = include_str!("errors.rs")
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with("Self::"))
+            .collect();
+        let rows: Vec<&str> = rows.into_iter().filter(|line| line.contains(", Code::")).collect();
+        assert!(rows.len() >= 30, "{rows:?}");
+        for row in rows {
+            let reason = row.split('"').nth(1).unwrap();
+            assert!(protos.contains(&format!("`{reason}`")), "no proto says {reason}");
+        }
+        assert!(!protos.contains("`UNAVAILABLE`: the API server did not take"), "a reason says which it is");
     }
 
     #[test]

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge};
+use jiff::Timestamp;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
+use super::overrides::{Order, OverrideSet};
 use super::proto;
 use coxswain_machinery::telemetry::{
     MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets,
@@ -23,6 +25,7 @@ pub struct AdminMetrics {
     duration: TracedHistogramVec,
     streams: IntGauge,
     events_dropped: IntCounter,
+    overrides: IntGaugeVec,
 }
 
 /// A method as labels name it.
@@ -30,6 +33,13 @@ pub struct AdminMetrics {
 pub(super) struct Method {
     service: String,
     method: String,
+}
+
+impl Method {
+    /// The service's and its own.
+    pub(super) fn names(&self) -> (&str, &str) {
+        (&self.service, &self.method)
+    }
 }
 
 const UNKNOWN: &str = "unknown";
@@ -63,6 +73,11 @@ impl AdminMetrics {
                 "coxswain_admin_events_dropped_total",
                 "Events that were gone from the log before a reader of it got there; each reader counts by itself.",
             )?,
+            overrides: registrar.int_gauges(
+                "coxswain_overrides",
+                "Overrides in force as this replica knows them, by what they order; or of no effect, as they are invalid.",
+                &["order"],
+            )?,
         })
     }
 
@@ -88,6 +103,22 @@ impl AdminMetrics {
     pub(super) fn stream(&self) -> OpenStream {
         self.streams.inc();
         OpenStream(self.streams.clone())
+    }
+
+    /// The overrides are these at this time.
+    pub fn overrides(&self, set: &OverrideSet, now: Timestamp) {
+        let of = |order: Order| {
+            let in_force = set.entries().filter(|(_, entry)| entry.order == order && entry.is_in_force(now));
+            in_force.count()
+        };
+        let counts = [
+            ("enabled", of(Order::Enabled)),
+            ("disabled", of(Order::Disabled)),
+            ("invalid", set.problems().len()),
+        ];
+        for (order, count) in counts {
+            self.overrides.with_label_values(&[order]).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     /// A reader has missed so many events.
@@ -127,4 +158,36 @@ fn methods() -> BTreeMap<String, Method> {
         add(service, "ServerReflectionInfo");
     }
     methods
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::overrides::ANNOTATION_PREFIX;
+    use coxswain_machinery::telemetry::encode_text;
+
+    #[test]
+    fn overrides_in_force_are_counted_by_what_they_order() {
+        let registry = Registry::new();
+        let metrics = AdminMetrics::register(&registry).unwrap();
+        let entry = |order: &str, until: &str| {
+            format!(r#"{{"desired":"{order}","time":"2026-11-01T00:00:00Z","until":"{until}"}}"#)
+        };
+        let (later, earlier) = ("2026-11-03T00:00:00Z", "2026-11-01T12:00:00Z");
+        let entries = [
+            ("a", entry("disabled", later)),
+            ("b", entry("disabled", later)),
+            ("c", entry("enabled", earlier)),
+            ("d", entry("default", later)),
+            ("e", "rubbish".to_owned()),
+        ]
+        .map(|(name, value)| (format!("{ANNOTATION_PREFIX}{name}"), value));
+        let set = OverrideSet::parse(entries.iter().map(|(key, value)| (&**key, &**value)), &|_| true);
+        metrics.overrides(&set, "2026-11-02T00:00:00Z".parse().unwrap());
+        let page = encode_text(&registry);
+        for (order, count) in [("disabled", 2), ("enabled", 0), ("invalid", 1)] {
+            let series = format!("coxswain_overrides{{order=\"{order}\"}} {count}\n");
+            assert!(page.contains(&series), "{series} in {page}");
+        }
+    }
 }

@@ -27,4 +27,4 @@ pub use manager::Manager;
 pub use metrics::AdminMetrics;
 #[cfg(test)]
 pub(crate) use services::tests as testing;
-pub use services::{AdminDeps, AdminOptions, RoutesError, admin_handler, routes, service};
+pub use services::{AdminDeps, AdminOptions, RoutesError, admin_handler, service};

@@ -30,8 +30,27 @@ use environment::Environment;
 use error::Exit;
 use output::Screen;
 
+/// What a person types to call the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// `coxswain`.
+    Directly,
+    /// `kubectl coxswain`.
+    ByKubectl,
+}
+
+impl Called {
+    /// The words.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Directly => "coxswain",
+            Self::ByKubectl => "kubectl coxswain",
+        }
+    }
+}
+
 /// Runs a command of the client, given without the program's name, and says how the program is to end.
-pub fn run(arguments: &[OsString]) -> ExitCode {
+pub fn run(called: Called, arguments: &[OsString]) -> ExitCode {
     let screen = Screen::of_process();
     // One thread does: there is one call at a time.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -41,16 +60,22 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
             return ExitCode::from(Exit::Failed as u8);
         }
     };
-    let exit = runtime.block_on(execute(arguments, Environment::of_process(), screen));
+    let exit = runtime.block_on(execute(called, arguments, Environment::of_process(), screen));
     // A credential plugin or a name lookup that still runs is nobody's concern any more.
     runtime.shutdown_background();
     ExitCode::from(exit as u8)
 }
 
 /// The same in any surroundings.
-async fn execute(arguments: &[OsString], environment: Environment, screen: Screen) -> Exit {
+async fn execute(called: Called, arguments: &[OsString], environment: Environment, screen: Screen) -> Exit {
+    if let Some((commands::COMPLETE, words)) =
+        arguments.split_first().and_then(|(first, words)| Some((first.to_str()?, words)))
+    {
+        return end(screen.print(&commands::complete(words)), &screen);
+    }
     let program = OsString::from("coxswain");
-    let matches = match commands::command().try_get_matches_from(std::iter::once(&program).chain(arguments)) {
+    let command = commands::command().bin_name(called.words());
+    let matches = match command.try_get_matches_from(std::iter::once(&program).chain(arguments)) {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => {
             screen.complain(&error.render().to_string());

@@ -13,18 +13,21 @@ use tracing::Instrument;
 
 use super::controller::Controller;
 use super::controllers::Controllers;
+use super::directories::Directories;
 use super::error::ManagerError;
 use super::event_logger::EventLogger;
 use super::leadership::{self, Leases, Lock};
 use super::overrides::Overrides;
 use super::replicas::Replicas;
 use super::serving::PortMetrics;
+use super::signing::with_authorities;
 use super::step_down::{self, Requests, StepDown};
 use super::terms::Work;
 use crate::admin::overrides::OverrideStore;
 use coxswain_controllers::identity::serviceaccount_token::TOKEN_SIGNER;
 use coxswain_controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
 use coxswain_controllers::registry;
+use coxswain_controllers::storage::persistentvolume_binder::DIRECTORIES;
 use coxswain_machinery::client::{
     ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate, wait_for_api_server,
 };
@@ -165,7 +168,7 @@ pub(super) async fn complete(
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),
         pages: Arc::clone(&router),
-        finishers: finishers(&flags.service_account_private_key_file)?,
+        finishers: with_authorities(finishers(&flags.service_account_private_key_file)?, &config)?,
         root_ca,
         report: Arc::clone(&event_logger) as _,
         writes: Some(Arc::clone(&event_logger) as _),
@@ -334,7 +337,8 @@ fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, ManagerError> {
     })
 }
 
-/// The CA bundle to publish: the file's content, or the authorities of the connection.
+/// The CA bundle to publish: the file's content, or the authorities of the connection, as they are written where they stand in the
+/// kubeconfig.
 fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, ManagerError> {
     let flag = "root-ca-file";
     if let Some(path) = path(&config.flags.root_ca_file) {
@@ -345,6 +349,11 @@ fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, Mana
             why: "is not text; a CA bundle is in PEM".to_owned(),
         })?;
         return Ok(Some(content.into()));
+    }
+    let written = connection.authorities().and_then(|data| STANDARD.decode(data).ok());
+    if let Some(text) = written.and_then(|data| String::from_utf8(data).ok()).filter(|text| !text.is_empty())
+    {
+        return Ok(Some(text.into()));
     }
     Ok(connection.root_certificates().filter(|all| !all.is_empty()).map(|all| {
         let pem: String = all.iter().map(|der| pem_certificate(der)).collect();
@@ -360,11 +369,12 @@ fn pem_certificate(der: &[u8]) -> String {
 }
 
 fn finishers(file: &str) -> Result<Finishers, ManagerError> {
-    let Some(path) = path(file) else { return Ok(Finishers::default()) };
+    let finishers = Finishers::default().with(DIRECTORIES, Arc::new(Directories));
+    let Some(path) = path(file) else { return Ok(finishers) };
     let pem = read("service-account-private-key-file", path)?;
     let signer = PrivateKeySigner::from_pem(&pem)
         .map_err(|error| ManagerError::signing_key(PathBuf::from(path), &error))?;
-    Ok(Finishers::default().with(TOKEN_SIGNER, Arc::new(signer)))
+    Ok(finishers.with(TOKEN_SIGNER, Arc::new(signer)))
 }
 
 /// How long the API server may take to become ready once this replica leads.
@@ -398,5 +408,29 @@ impl Work for Completed {
 
     fn stand_by(&self) {
         self.controllers.stand_by();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Others find what was published by its bytes: nothing of them may change on the way.
+    #[tokio::test]
+    async fn authorities_are_published_as_the_kubeconfig_has_them() {
+        let names = vec!["authority".to_owned()];
+        let pem = rcgen::generate_simple_self_signed(names).unwrap().cert.pem();
+        let text = format!("# first\r\n{}{}", pem.replace('\n', "\r\n"), pem.trim_end());
+        let data = STANDARD.encode(&text);
+        let kubeconfig = format!(
+            "current-context: here\ncontexts: [{{name: here, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: 'https://api.test', certificate-authority-data: {data}}}}}]\n\
+             users: [{{name: u, user: {{}}}}]\n"
+        );
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), kubeconfig).unwrap();
+        let connection = Connection::load(Some(file.path()), None).await.unwrap();
+        let published = root_ca(&Config::default(), &connection).unwrap();
+        assert_eq!(published.as_deref(), Some(&*text));
     }
 }

@@ -50,6 +50,16 @@ pub enum ManagerError {
         /// What is wrong.
         why: String,
     },
+    /// The authority of a signer can't be used.
+    #[error("failed to init {signer} certificate controller: {}: {why}", path.display())]
+    Authority {
+        /// The signer's name.
+        signer: &'static str,
+        /// The certificate's file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// The API server did not become ready.
     #[error(transparent)]
     ApiServer(#[from] NotReady),

@@ -13,6 +13,7 @@
 mod complete;
 mod controller;
 mod controllers;
+mod directories;
 mod error;
 mod event_logger;
 mod facade;
@@ -22,6 +23,7 @@ mod overrides;
 mod replicas;
 mod serving;
 mod signals;
+mod signing;
 mod step_down;
 mod terms;
 #[cfg(test)]
@@ -49,6 +51,7 @@ pub use step_down::StepDown;
 use complete::Completed;
 use coxswain_machinery::environment::Environment;
 use coxswain_machinery::framework::Descriptor;
+use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::options::logging::SetVerbosity;
 use coxswain_machinery::options::{Config, MigrationLock};
 use coxswain_machinery::telemetry::tracing::Tracing;
@@ -148,7 +151,14 @@ async fn follow(manager: &Completed) -> Infallible {
             manager.event_logger.changed();
         }
     };
-    let overrides = manager.overrides.run(&manager.runtime.informers, &manager.controllers);
+    let announce = |message: String| {
+        if manager.leases.is_leading() {
+            let regarding = manager.overrides.lease();
+            manager.recorder.emit(EventSpec { regarding, warning: true, reason: "OverrideByHand", message });
+        }
+    };
+    let (informers, controllers) = (&manager.runtime.informers, &manager.controllers);
+    let overrides = manager.overrides.run(informers, controllers, &manager.port_metrics.admin, &announce);
     let resources = manager.runtime.discovery.reset_periodically();
     tokio::join!(manager.leases.follow(tell), others, overrides, resources);
     std::future::pending().await

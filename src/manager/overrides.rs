@@ -10,12 +10,15 @@ use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::controllers::Controllers;
 use super::event_logger::EventLogger;
+use crate::admin::AdminMetrics;
 use crate::admin::events::OverrideChange;
-use crate::admin::overrides::{Entry, HeldOverrides, Order, OverrideSet, OverrideStore, StoreError};
+use crate::admin::overrides::{
+    Entry, HandEdit, HeldOverrides, Order, OverrideSet, OverrideStore, StoreError, by_hand,
+};
 use coxswain_machinery::api::coordination::Lease;
 use coxswain_machinery::api::kinds::LEASES;
 use coxswain_machinery::informer::{Delta, Informers};
@@ -46,6 +49,49 @@ struct Seen {
     uid: Uid,
     version: u64,
     resource_version: Str,
+    /// A write of our own that the watch has not brought yet.
+    awaited: Option<Awaited>,
+}
+
+#[derive(Clone, Copy)]
+struct Awaited {
+    version: u64,
+    since: Instant,
+}
+
+/// Who tells what a Lease says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The answer to a write.
+    Answer,
+    /// The watch, which tells one version after the other.
+    Watch,
+}
+
+/// For how long the watch may bring what is older than an answer. What it brings later is what there is.
+const OVERTAKEN: Duration = Duration::from_mins(1);
+
+impl Seen {
+    /// Whether to take in a version. An answer overtakes the watch, and what the watch then brings is older for a while. Else
+    /// the watch is right, even if versions go back: etcd was restored from a copy, and so were the overrides.
+    fn takes(&mut self, version: u64, source: Source, now: Instant) -> bool {
+        match source {
+            Source::Answer if version < self.version => false,
+            Source::Answer => {
+                self.awaited = (version > self.version).then_some(Awaited { version, since: now });
+                true
+            }
+            Source::Watch => {
+                let overtaken = self.awaited.is_some_and(|awaited| {
+                    version < awaited.version && now.duration_since(awaited.since) < OVERTAKEN
+                });
+                if !overtaken {
+                    self.awaited = None;
+                }
+                !overtaken
+            }
+        }
+    }
 }
 
 impl Overrides {
@@ -89,20 +135,22 @@ impl Overrides {
     ) -> Result<HeldOverrides, StoreError> {
         let written = self.store.write(held, changes).await?;
         if let Ok(lease) = Lease::decode(&written.raw) {
-            self.take_in(&lease, written.set.clone());
+            self.take_in(&lease, written.set.clone(), Source::Answer);
         }
         Ok(written)
     }
 
     /// Takes in what a Lease says, unless a newer one was seen.
-    fn take_in(&self, lease: &Lease, set: OverrideSet) {
+    fn take_in(&self, lease: &Lease, set: OverrideSet, source: Source) {
         let meta = &lease.metadata;
         let version = meta.resource_version.parse().unwrap_or(0);
         let mut seen = self.seen.lock();
-        if version < seen.version {
+        if !seen.takes(version, source, Instant::now()) {
             return;
         }
-        *seen = Seen { uid: meta.uid.clone(), version, resource_version: meta.resource_version.clone() };
+        seen.uid = meta.uid.clone();
+        seen.version = version;
+        seen.resource_version = meta.resource_version.clone();
         let set = set.keeping(&self.set.load());
         self.set.store(Arc::new(set));
         drop(seen);
@@ -132,12 +180,20 @@ impl Overrides {
     }
 
     /// Watches the Lease, and tells the controllers what it orders, now and whenever that changes or an override ends;
-    /// for ever.
-    pub(super) async fn run(self: &Arc<Self>, informers: &Informers, controllers: &Controllers) {
+    /// for ever. `announce` is told what was done to it by hand.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        informers: &Informers,
+        controllers: &Controllers,
+        metrics: &AdminMetrics,
+        announce: &(dyn Fn(String) + Sync),
+    ) {
         let handle = informers.acquire(&LEASES, Some(SELECTOR));
         let overrides = Arc::clone(self);
         let handler = move |delta: Delta<'_>| match delta.typed::<Lease>() {
-            (_, Some(now)) => overrides.take_in(now, overrides.store.decode(now).set),
+            (_, Some(now)) => {
+                overrides.take_in(now, overrides.store.decode(now).set, Source::Watch);
+            }
             (Some(last), None) => overrides.forget(last),
             (None, None) => {}
         };
@@ -147,16 +203,26 @@ impl Overrides {
                 self.known.send_replace(true);
             }
         };
-        tokio::join!(known, self.apply(controllers));
+        tokio::join!(known, self.apply(controllers, metrics, announce));
     }
 
-    async fn apply(&self, controllers: &Controllers) {
+    async fn apply(
+        &self,
+        controllers: &Controllers,
+        metrics: &AdminMetrics,
+        announce: &(dyn Fn(String) + Sync),
+    ) {
         let mut applied = Applied { set: Arc::default(), at: self.event_logger.now() };
         loop {
             let now = self.event_logger.now();
             let set = self.set();
             self.report(controllers, &applied, &set, now);
+            for HandEdit { controller, message } in by_hand(&applied.set, &set, now) {
+                tracing::warn!(target: "audit", name = controller, change = message, "overrides edited by hand");
+                announce(message);
+            }
             controllers.apply(&set, now);
+            metrics.overrides(&set, now);
             let next = set.next_expiry(now).and_then(|at| Duration::try_from(at.duration_since(now)).ok());
             applied = Applied { set, at: now };
             tokio::select! {
@@ -210,4 +276,46 @@ impl Overrides {
 struct Applied {
     set: Arc<OverrideSet>,
     at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is taken in of versions that come by the watch (`w`) or as answers (`a`), a second apart.
+    fn taken(news: &[(char, u64)]) -> Vec<u64> {
+        let (mut seen, mut at, mut taken) = (Seen::default(), Instant::now(), Vec::new());
+        for (source, version) in news {
+            at += Duration::from_secs(1);
+            let source = if *source == 'a' { Source::Answer } else { Source::Watch };
+            if seen.takes(*version, source, at) {
+                seen.version = *version;
+                taken.push(*version);
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn an_answer_overtakes_the_watch_and_else_the_watch_is_right() {
+        assert_eq!(taken(&[('w', 5), ('w', 7)]), [5, 7]);
+        // What was on its way when the answer came is old.
+        assert_eq!(taken(&[('w', 5), ('a', 9), ('w', 7), ('w', 9), ('w', 11)]), [5, 9, 9, 11]);
+        assert_eq!(taken(&[('w', 5), ('a', 9), ('w', 12), ('a', 11)]), [5, 9, 12]);
+        // The watch was first.
+        assert_eq!(taken(&[('w', 9), ('a', 9), ('w', 4)]), [9, 9, 4]);
+    }
+
+    #[test]
+    fn versions_that_go_back_are_taken_up() {
+        assert_eq!(taken(&[('w', 900), ('w', 20), ('w', 21)]), [900, 20, 21]);
+        assert_eq!(taken(&[('w', 5), ('a', 900), ('w', 900), ('w', 20), ('a', 22)]), [5, 900, 900, 20, 22]);
+        // Even if the answer was never seen: the watch can't be behind for that long.
+        let mut seen = Seen::default();
+        let now = Instant::now();
+        assert!(seen.takes(900, Source::Answer, now));
+        seen.version = 900;
+        assert!(!seen.takes(20, Source::Watch, now + OVERTAKEN / 2));
+        assert!(seen.takes(21, Source::Watch, now + OVERTAKEN));
+    }
 }

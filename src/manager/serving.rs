@@ -134,20 +134,27 @@ pub(super) async fn bind(
         observer: Arc::clone(&observer),
     };
     let host = |bound| advertised_host(bound, manager.runtime.clients.connection().server());
-    let mut advertised = String::new();
+    let (mut secure, mut own) = (None, None);
     if let Some(port) = config.secure_port() {
+        secure = Some((SocketAddr::new(flags.bind_address, port), host(flags.bind_address).await));
+    }
+    if let Some(port) = config.admin_port() {
+        own = Some((SocketAddr::new(flags.admin_bind_address, port), host(flags.admin_bind_address).await));
+    }
+    // Both ports find the certificate in --cert-dir that the first of them makes: it names the addresses of both.
+    let names: Vec<String> = secure.iter().chain(&own).map(|(_, host)| host.clone()).collect();
+    let mut advertised = String::new();
+    if let Some((address, host)) = secure {
         pages(manager, &observer, set_verbosity).install(&manager.router);
-        advertised = host(flags.bind_address).await;
-        let address = SocketAddr::new(flags.bind_address, port);
-        servers.push(SecureServer::bind(options(config, address, &advertised), deps.clone()).await?);
+        advertised = host;
+        servers.push(SecureServer::bind(options(config, address, &names), deps.clone()).await?);
     }
     let mut admin = Arc::clone(&manager.router);
-    if let Some(port) = config.admin_port() {
+    if let Some((address, host)) = own {
         admin = Arc::new(Router::new());
-        advertised = host(flags.admin_bind_address).await;
-        let address = SocketAddr::new(flags.admin_bind_address, port);
+        advertised = host;
         let deps = ServeDeps { router: Arc::clone(&admin), ..deps };
-        servers.push(SecureServer::bind(options(config, address, &advertised), deps).await?);
+        servers.push(SecureServer::bind(options(config, address, &names), deps).await?);
     }
     let mut announcement = Announcement::default();
     if let Some(server) = servers.last() {
@@ -255,7 +262,7 @@ async fn client_of(
     Ok(builder.ungated(name))
 }
 
-fn options(config: &Config, address: SocketAddr, host: &str) -> ServeOptions {
+fn options(config: &Config, address: SocketAddr, names: &[String]) -> ServeOptions {
     let flags = &config.flags;
     let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
     ServeOptions {
@@ -267,7 +274,7 @@ fn options(config: &Config, address: SocketAddr, host: &str) -> ServeOptions {
         tls: TlsOptions {
             cert_and_key: file(&flags.tls_cert_file).zip(file(&flags.tls_private_key_file)),
             cert_dir: file(&flags.cert_dir),
-            self_signed_names: vec![hostname(), host.to_owned()],
+            self_signed_names: std::iter::once(hostname()).chain(names.iter().cloned()).collect(),
             sni: flags
                 .tls_sni_cert_key
                 .iter()

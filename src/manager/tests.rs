@@ -14,7 +14,7 @@ use prometheus::proto::MetricType;
 use super::complete::{Completed, complete};
 use coxswain_controllers::registry::{self, REGISTRY};
 use coxswain_machinery::environment::Environment;
-use coxswain_machinery::framework::{Build, CacheSource};
+use coxswain_machinery::framework::{ApiResource, ApiResources, Build, CacheSource};
 use coxswain_machinery::informer::Store;
 use coxswain_machinery::options::Config;
 use coxswain_machinery::telemetry::Declared;
@@ -35,18 +35,40 @@ enum Why {
 
 /// The original's as well, seen there only once there is something to count.
 const UNOBSERVED: &[&str] = &[
+    "attach_detach_controller_attachdetach_controller_forced_detaches",
+    "attachdetach_controller_total_volumes",
+    "clustertrustbundle_publisher_sync_duration_seconds",
+    "clustertrustbundle_publisher_sync_total",
     "daemonset_controller_stale_sync_skips_total",
     "endpoint_slice_controller_services_count_by_traffic_distribution",
+    "horizontal_pod_autoscaler_controller_desired_replicas",
+    "horizontal_pod_autoscaler_controller_metric_computation_duration_seconds",
+    "horizontal_pod_autoscaler_controller_metric_computation_total",
+    "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds",
+    "horizontal_pod_autoscaler_controller_reconciliations_total",
     "job_controller_jobs_by_external_controller_total",
     "job_controller_pod_failures_handled_by_failure_policy_total",
     "job_controller_stale_sync_skips_total",
+    "node_ipam_controller_cidrset_cidrs_releases_total",
     "pod_gc_collector_force_delete_pod_errors_total",
     "pod_gc_collector_force_delete_pods_total",
+    "pv_collector_bound_pv_count",
+    "pv_collector_bound_pvc_count",
+    "pv_collector_total_pv_count",
+    "pv_collector_unbound_pv_count",
+    "pv_collector_unbound_pvc_count",
+    "resourceclaim_controller_creates_total",
+    "resourceclaim_controller_resource_claims",
     "resourcepoolstatusrequest_controller_request_processing_duration_seconds",
     "resourcepoolstatusrequest_controller_request_processing_errors_total",
     "resourcepoolstatusrequest_controller_requests_processed_total",
+    "selinux_warning_controller_selinux_volume_conflict",
     "statefulset_controller_statefulset_max_unavailable",
     "statefulset_controller_statefulset_unavailable_replicas",
+    "storage_count_attachable_volumes_in_use",
+    "storage_operation_duration_seconds",
+    "volume_operation_errors_total",
+    "volume_operation_total_seconds",
 ];
 
 const KUBECONFIG: &str = "
@@ -72,9 +94,25 @@ async fn manager_of(server: &str) -> Completed {
     let key = directory.path().join("sa.key");
     std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
     config.flags.service_account_private_key_file = key.to_str().unwrap().to_owned();
+    config.flags.allocate_node_cidrs = true;
+    config.flags.cluster_cidr = "10.244.0.0/16".to_owned();
+    let (certificate, authority) = (directory.path().join("ca.crt"), directory.path().join("ca.key"));
+    let of_authority = rcgen::KeyPair::generate().unwrap();
+    let signed = rcgen::CertificateParams::default().self_signed(&of_authority).unwrap();
+    std::fs::write(&certificate, signed.pem()).unwrap();
+    std::fs::write(&authority, of_authority.serialize_pem()).unwrap();
+    config.flags.cluster_signing_cert_file = certificate.to_str().unwrap().to_owned();
+    config.flags.cluster_signing_key_file = authority.to_str().unwrap().to_owned();
     config.push = PushSettings::complete("127.0.0.1:1", &|_| None).unwrap();
     let here = tokio::runtime::Handle::current();
     let manager = Box::pin(complete(config, REGISTRY, Environment::system(), &here)).await.unwrap();
+    let bundles = ApiResource {
+        group: "certificates.k8s.io".into(),
+        version: "v1beta1".into(),
+        resource: "clustertrustbundles".into(),
+        ..ApiResource::default()
+    };
+    let resources = ApiResources::of(vec![bundles], Vec::new());
     for row in REGISTRY {
         let Some(build) = row.build else { continue };
         let built = build(&Build {
@@ -87,7 +125,7 @@ async fn manager_of(server: &str) -> Completed {
             dynamic: &|_| Arc::default(),
             debug: &|_| {},
             metrics: &manager.runtime.room_metrics,
-            discovered: None,
+            discovered: Some(&resources),
         });
         assert!(built.is_ok(), "{}: {:?}", row.name, built.err());
     }

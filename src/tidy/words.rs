@@ -28,6 +28,7 @@ const WORDS_OF_A_NAME: usize = 2;
 /// Names of types that several modules may have, and why.
 const SHARED_NAMES: &[(&str, &str)] = &[
     ("View", "each room has one"),
+    ("Environment", "what the process stands in, and what CEL calls the names that an expression may use"),
     ("EndpointPort", "Kubernetes calls it so in v1 and in discovery.k8s.io/v1"),
 ];
 

@@ -1,7 +1,6 @@
 //! PodDisruptionBudgets under Coxswain as the only manager, by the tools that people use.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -10,7 +9,7 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatu
 use kube::api::{Api, EvictParams};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Namespace, Options, binaries, until};
+use crate::harness::{ControlPlane, Namespace, Options, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 const ARGS: [&str; 1] = ["--use-service-account-credentials"];
@@ -79,12 +78,7 @@ async fn kubectl_drains_what_a_budget_lets_go_and_shows_it() {
     kubectl(&["patch", "pdb", "web", "--type=merge", "-p", r#"{"spec":{"maxUnavailable":0}}"#]);
     says(&namespace, "web", |status| status.observed_generation == Some(2) && numbers(status)[0] == 0).await;
     let before = namespace.pods().await.len();
-    let drained = Command::new(binaries().join("kubectl"))
-        .arg("--kubeconfig")
-        .arg(&plane.report.kubeconfigs["admin"])
-        .args(["drain", "node-1", "--timeout=5s"])
-        .output()
-        .expect("kubectl runs");
+    let drained = plane.try_kubectl(&["drain", "node-1", "--timeout=5s"]);
     let told = String::from_utf8_lossy(&drained.stderr).into_owned();
     assert!(!drained.status.success() && told.contains("violate the pod's disruption budget"), "{told}");
     assert_eq!(namespace.pods().await.len(), before);

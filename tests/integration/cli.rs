@@ -1,5 +1,7 @@
-//! The client as operators run it: the program itself, with a kubeconfig, against two replicas.
+//! The client as people run it: the program itself, with kubeconfigs of those who may look and of those who may operate, by the
+//! roles that ship, against two replicas.
 
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -9,13 +11,34 @@ use crate::harness::{ControlPlane, Options, until};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-struct Client<'a>(&'a ControlPlane);
+const ROLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kustomize/roles");
+/// What viewers may not do.
+const CHANGES: [&str; 4] = ["disable", "enable", "step-down", "sync"];
 
-impl Client<'_> {
+struct Client {
+    operator: PathBuf,
+    viewer: PathBuf,
+}
+
+impl Client {
+    fn new(plane: &ControlPlane) -> Self {
+        plane.kubectl(&["apply", "-k", ROLES]);
+        let [operator, viewer] = ["operator", "viewer"].map(|role| {
+            let (named, group) = (format!("--clusterrole=coxswain-admin-{role}"), format!("--group={role}s"));
+            plane.kubectl(&["create", "clusterrolebinding", role, &named, &group]);
+            let finds = "--role=coxswain-admin-discovery";
+            plane.kubectl(&["-n", "kube-system", "create", "rolebinding", role, finds, &group]);
+            plane.identity(role, &[&format!("{role}s")])
+        });
+        Self { operator, viewer }
+    }
+
+    /// As one who may no more than the command asks for.
     fn output(&self, args: &[&str]) -> Output {
+        let kubeconfig = if CHANGES.contains(&args[0]) { &self.operator } else { &self.viewer };
         Command::new(env!("CARGO_BIN_EXE_coxswain"))
             .args(args)
-            .env("KUBECONFIG", &self.0.report.kubeconfigs["admin"])
+            .env("KUBECONFIG", kubeconfig)
             .output()
             .expect("the program")
     }
@@ -47,8 +70,10 @@ impl Client<'_> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_looks_disables_explains_and_hands_over() {
     let plane = ControlPlane::start(&Options { nodes: 1, args: Vec::new() });
-    let client = Client(&plane);
-    assert_eq!(client.refused(&["controllers"]).0, Some(3), "there is no replica yet");
+    let client = Client::new(&plane);
+    // Roles take a moment to be known.
+    let code = || async { client.refused(&["controllers"]).0 };
+    until("the answer that there is no replica yet", LIMIT, code, |code| *code == Some(3)).await;
 
     let [first, second] = ["first", "second"].map(|name| plane.coxswain(name, &[]));
     let ready = || async { client.output(&["leader"]).status.success() };

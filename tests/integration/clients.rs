@@ -13,8 +13,8 @@ use crate::harness::{ControlPlane, Options};
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/clients.sh");
 /// Of those who may operate and view.
 const ROLES: [&str; 2] = [
-    concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac-operator.yaml"),
-    concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac-viewer.yaml"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kustomize/roles/operator.yaml"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kustomize/roles/viewer.yaml"),
 ];
 
 #[tokio::test]

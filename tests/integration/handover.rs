@@ -9,15 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::harness::{
-    Activity, AuditEvent, Caller, ControlPlane, Manager, Options, all_built, binaries, built, by_depth, turn,
-    until,
+    Activity, AuditEvent, Caller, ControlPlane, Manager, Options, all_built, built, by_depth, turn, until,
 };
 
 mod leaderless;
@@ -27,8 +25,11 @@ use leaderless::{Leaderless, beyond};
 const LIMIT: Duration = Duration::from_mins(3);
 const POPULATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/handover.yaml");
 /// Leadership is to move without a long wait.
-const ARGS: [&str; 4] = [
+const ARGS: [&str; 6] = [
     "--resource-quota-sync-period=10s",
+    // Nodes that nobody plays are not lost by that.
+    "--node-monitor-grace-period=1h",
+    "--node-startup-grace-period=1h",
     "--leader-elect-lease-duration=4s",
     "--leader-elect-renew-deadline=3s",
     "--leader-elect-retry-period=500ms",
@@ -75,6 +76,32 @@ fn changes(before: &State, after: &State) -> Vec<String> {
     let changed = names.into_iter().filter(|name| version(before.get(*name)) != version(after.get(*name)));
     let text = |object: Option<&Value>| object.map_or_else(|| "nothing".to_owned(), Value::to_string);
     changed.map(|name| format!("{name}: {} -> {}", text(before.get(name)), text(after.get(name)))).collect()
+}
+
+/// A state without changes of hints. The Go manager may look at Services before it has seen the nodes: it takes the hints off, and
+/// gives them anew a moment later.
+fn but_for_hints(mut state: State, before: &State) -> State {
+    let is_slice = |name: &str| name.starts_with("EndpointSlice ");
+    for (name, object) in state.iter_mut().filter(|(name, _)| is_slice(name)) {
+        if let Some(old) = before.get(name)
+            && without_hints(old) == without_hints(object)
+        {
+            object.clone_from(old);
+        }
+    }
+    state
+}
+
+fn without_hints(slice: &Value) -> Value {
+    let mut slice = slice.clone();
+    let metadata = slice["metadata"].as_object_mut().expect("metadata");
+    // The time of the last change of a pod is not that of the new hints, and goes with them.
+    for field in ["annotations", "generation", "managedFields", "resourceVersion"] {
+        metadata.remove(field);
+    }
+    let endpoints = slice["endpoints"].as_array_mut().into_iter().flatten();
+    endpoints.filter_map(Value::as_object_mut).for_each(|endpoint| drop(endpoint.remove("hints")));
+    slice
 }
 
 /// Waits until a manager has nothing left to do to the population, and nobody has written to it for a moment.
@@ -138,12 +165,7 @@ fn lines<'a>(requests: impl Iterator<Item = &'a AuditEvent>) -> BTreeSet<String>
 async fn populate(plane: &ControlPlane) {
     let apply = || async {
         // Custom resources and service accounts come a moment after what they need.
-        let done = Command::new(binaries().join("kubectl"))
-            .args(["apply", "--server-side", "-f", POPULATION, "--kubeconfig"])
-            .arg(&plane.report.kubeconfigs["admin"])
-            .output()
-            .expect("kubectl runs");
-        done.status.success()
+        plane.try_kubectl(&["apply", "--server-side", "-f", POPULATION]).status.success()
     };
     until("the population", LIMIT, apply, |done| *done).await;
     let uid = |what: &str, name: &str| {
@@ -340,11 +362,8 @@ async fn everything_changes_hands_and_only_what_was_changed_changes() {
     let again = plane.go_manager("go-3", &args);
     leads(&plane, &third).await;
     watch(&plane, &again, quotas).await;
-    assert_eq!(
-        changes(&after, &everything(&plane)),
-        Vec::<String>::new(),
-        "the Go manager changed something"
-    );
+    let end = but_for_hints(everything(&plane), &after);
+    assert_eq!(changes(&after, &end), Vec::<String>::new(), "the Go manager changed something");
     let requests = written(&plane, GO, from);
     let unusual: Vec<_> =
         lines(requests.iter().filter(|event| !is_changed(event))).difference(&allowed).cloned().collect();

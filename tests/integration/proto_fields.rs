@@ -81,6 +81,64 @@ fn the_shapes_of_templates_are_upstreams() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The messages that the simulation's API server stores: a field that is missing there would be lost.
+#[test]
+fn what_the_simulation_stores_is_upstreams() {
+    let mut definitions = Definitions::new();
+    read_directory(&harness::binaries().with_file_name("protos"), &mut definitions);
+    let mut wrong = Vec::new();
+    let table = include_str!("../simulation/data/schema.tsv");
+    for row in table.lines().filter(|line| !line.starts_with('#')) {
+        let (name, fields) = row.split_once('\t').unwrap_or((row, ""));
+        let full = ["k8s.io.api.", "k8s.io.apimachinery.pkg.apis."].map(|package| format!("{package}{name}"));
+        let Some(upstream) = full.iter().find_map(|name| definitions.get(name)) else {
+            wrong.push(format!("{name}: upstream has no such message"));
+            continue;
+        };
+        let theirs: Vec<String> = upstream
+            .iter()
+            .map(|(number, field)| format!("{number} {} {}", field.name, stored(&field.kind)))
+            .collect();
+        let base = |field: &str| {
+            let (place, kind) = field.rsplit_once(' ').unwrap_or_default();
+            let kind = kind.trim_end_matches('?').trim_start_matches('^');
+            format!(
+                "{place} {}",
+                kind.rsplit_once('.').map_or(kind.to_owned(), |(before, last)| {
+                    format!("{}{last}", &before[..before.len() - before.trim_start_matches(['*', '%']).len()])
+                })
+            )
+        };
+        let ours: Vec<String> = fields.split('\t').filter(|field| !field.is_empty()).map(base).collect();
+        if ours != theirs {
+            wrong.push(format!("{name}: {ours:?} here, {theirs:?} upstream"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// How the simulation's table spells what a field holds, messages without their package.
+fn stored(kind: &str) -> String {
+    let base = kind.rsplit([' ', '.']).next().unwrap_or_default().trim_end_matches('>');
+    let base = match base {
+        "int32" | "int64" => "int",
+        "Quantity" => "quantity",
+        "Time" => "time",
+        "MicroTime" => "microtime",
+        "IntOrString" => "intorstring",
+        "RawExtension" | "FieldsV1" => "json",
+        other => other,
+    };
+    let mark = if kind.starts_with("map<") {
+        "%"
+    } else if kind.starts_with("repeated") {
+        "*"
+    } else {
+        ""
+    };
+    format!("{mark}{base}")
+}
+
 /// What upstream's definition says that a field holds, as [`spelt`] says it.
 fn held(kind: &str) -> String {
     let base = kind.rsplit([' ', '.']).next().unwrap_or_default().trim_end_matches('>');

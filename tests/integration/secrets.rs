@@ -13,9 +13,11 @@ use coxswain::admin::proto;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace as CoreNamespace, Secret, ServiceAccount};
 use kube::api::{Api, DeleteParams, PostParams};
+use rcgen::KeyPair;
 use serde_json::json;
 
 use crate::admin::{Admin, Who, files};
+use crate::certificates::{issued, request};
 use crate::harness::{Caller, Cluster, ControlPlane, Manager, Namespace, Options, object, turn, until};
 use crate::tracing::Collector;
 
@@ -52,6 +54,9 @@ fn learn_files(known: &mut Known, plane: &ControlPlane) {
     let signing =
         signing.find_map(|arg| arg.strip_prefix("--service-account-private-key-file=")).expect("a key");
     learn_key(known, "the signing key", &fs::read_to_string(signing).expect("the signing key"));
+    let authority = |arg: &String| arg.strip_prefix("--cluster-signing-key-file=").map(str::to_owned);
+    let authority = plane.report.manager_args.iter().find_map(authority).expect("a key of an authority");
+    learn_key(known, "the authority's key", &fs::read_to_string(authority).expect("the authority's key"));
     assert!(known.len() > 10, "{known:?}");
 }
 
@@ -100,6 +105,12 @@ async fn secrets_pass(known: &mut Known, plane: &ControlPlane, cluster: &Cluster
     let bootstrap = json!({ "metadata": { "name": name }, "type": "bootstrap.kubernetes.io/token",
         "stringData": fields });
     system.create(&PostParams::default(), &object(bootstrap)).await.expect("it is created");
+
+    // A certificate is signed with the authority's key.
+    let (node, key) = (namespace.name.as_str(), KeyPair::generate().expect("a key"));
+    let who = [&*format!("system:node:{node}"), "system:nodes"];
+    request(plane, node, "kubernetes.io/kube-apiserver-client-kubelet", &key, who).await;
+    issued(plane, node).await;
 
     // What was told once goes again.
     secrets.delete("opaque", &DeleteParams::default()).await.expect("it is deleted");

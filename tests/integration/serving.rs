@@ -43,6 +43,8 @@ async fn pages_are_for_those_who_may_see_them() {
     let seen = until("metrics", LIMIT, || manager.page(scraper, "/metrics"), |page| page.status == 200).await;
     let leading = seen.metric(&format!("leader_election_master_status{{name=\"{PAIR_NAME}\"}}"));
     assert_eq!(leading, Some(1.0));
+    let version = concat!("version_info{binary=\"", env!("CARGO_PKG_VERSION"), "\",");
+    assert!(seen.text.contains(version), "which version it is: {}", seen.text);
     assert_eq!(status(&manager, scraper, "/configz").await, 403, "one page is not all pages");
 
     let config = manager.page(Caller::Admin, "/configz").await;

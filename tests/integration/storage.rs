@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::harness::{ControlPlane, Namespace, Options, until};
@@ -48,7 +48,8 @@ async fn claims_are(namespace: &Namespace, wanted: &[&str]) {
 #[tokio::test]
 async fn kubectl_deletes_what_is_used_and_it_goes_after_its_users() {
     let plane = ControlPlane::start(&Options { nodes: 1, args: vec!["--audit"] });
-    let manager = plane.coxswain("coxswain", &["--use-service-account-credentials"]);
+    let controllers = "--controllers=*,selinux-warning-controller";
+    let manager = plane.coxswain("coxswain", &["--use-service-account-credentials", controllers]);
     let cluster = plane.cluster().await;
     let (here, there) = (cluster.namespace("storage").await, cluster.namespace("storage").await);
     for namespace in [&here, &there] {
@@ -86,6 +87,7 @@ async fn kubectl_deletes_what_is_used_and_it_goes_after_its_users() {
     let classes = || async { plane.kubectl(&["get", "volumeattributesclass", "-o", "name"]) };
     until("the class is gone", LIMIT, classes, |names| !names.contains("gold")).await;
 
+    volumes_grow_and_labels_are_compared(&plane, &here).await;
     many_claims_share_their_lists(&plane, &here).await;
     let forbidden: Vec<String> = plane
         .audit()
@@ -95,6 +97,60 @@ async fn kubectl_deletes_what_is_used_and_it_goes_after_its_users() {
         .collect();
     assert_eq!(forbidden, Vec::<String>::new(), "forbidden by the bootstrap roles");
     assert_eq!(manager.errors(), Vec::<String>::new());
+}
+
+/// What kubectl tells of a claim that is to grow, and of pods that could not share a node.
+async fn volumes_grow_and_labels_are_compared(plane: &ControlPlane, namespace: &Namespace) {
+    let apply = |object: Value| {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), object.to_string()).expect("its content");
+        plane.kubectl(&["apply", "-n", &namespace.name, "-f", file.path().to_str().expect("text")]);
+    };
+    apply(
+        json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "grows" },
+        "provisioner": "example.com", "allowVolumeExpansion": true }),
+    );
+    apply(
+        json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "grows" }, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "grows", "volumeName": "grows",
+        "resources": { "requests": { "storage": "1Gi" } } } }),
+    );
+    let uid = ["get", "pvc", "grows", "-o", "jsonpath={.metadata.uid}"];
+    let uid = plane.kubectl(&[&["-n", namespace.name.as_str()][..], &uid].concat());
+    apply(json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "grows" }, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "grows", "capacity": { "storage": "1Gi" },
+        "awsElasticBlockStore": { "volumeID": "vol-1" },
+        "claimRef": { "namespace": namespace.name, "name": "grows", "uid": uid } } }));
+    let claims = namespace.api::<PersistentVolumeClaim>();
+    let bound = Patch::Merge(json!({ "status": { "phase": "Bound", "capacity": { "storage": "1Gi" } } }));
+    drop(claims.patch_status("grows", &PatchParams::default(), &bound).await.expect("it is bound"));
+    let larger = Patch::Merge(json!({ "spec": { "resources": { "requests": { "storage": "2Gi" } } } }));
+    // Admission hears of the class a moment later.
+    let asked = || async { claims.patch("grows", &PatchParams::default(), &larger).await.is_ok() };
+    until("a larger request", LIMIT, asked, |asked| *asked).await;
+    for (name, level) in [("one", "s0:c1"), ("other", "s0:c2")] {
+        apply(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name }, "spec": {
+            "nodeName": "by-hand",
+            "securityContext": { "seLinuxOptions": { "level": level } },
+            "containers": [{ "name": "c", "image": "image:1", "volumeMounts": [{ "name": "disk", "mountPath": "/x" }] }],
+            "volumes": [{ "name": "disk", "iscsi": { "targetPortal": "192.0.2.7:3260", "iqn": "iqn.2026-11.com.example:disk", "lun": 0 } }],
+        } }));
+    }
+    let told = |kind: &'static str, name: &'static str| async move {
+        plane.kubectl(&["-n", &namespace.name, "describe", kind, name])
+    };
+    let waits =
+        "CSI migration enabled for kubernetes.io/aws-ebs; waiting for external resizer to expand the pvc";
+    let of_claim = || told("pvc", "grows");
+    let is_named = |text: &String| text.contains("volume.kubernetes.io/storage-resizer: ebs.csi.aws.com");
+    until("what is told of the claim", LIMIT, of_claim, |text| text.contains(waits) && is_named(text)).await;
+    for (name, other) in [("one", "other"), ("other", "one")] {
+        let conflicts = format!("conflicts with pod {other} that uses the same volume as this pod");
+        until("a conflict", LIMIT, || told("pod", name), |text| text.contains(&conflicts)).await;
+    }
+    plane.kubectl(&["-n", &namespace.name, "delete", "pod", "one", "other", "--force", "--grace-period=0"]);
+    drop(claims.delete("grows", &DeleteParams::default()).await.expect("it is deleted"));
+    claims_are(namespace, &[]).await;
 }
 
 /// Claims that are deleted together do not cost a list of the namespace's pods each.

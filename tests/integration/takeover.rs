@@ -12,8 +12,13 @@ use serde_json::{Value, json};
 
 use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
 
+mod bindings;
+mod certificates;
+mod cleaners;
+mod devices;
 mod identity;
 mod jobs;
+mod policies;
 mod storage;
 
 const LIMIT: Duration = Duration::from_mins(3);

@@ -2,27 +2,34 @@
 
 use futures::future::{FutureExt as _, LocalBoxFuture};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::{Scenario, delete_all, until_gone};
+use super::{Scenario, Target, delete_all, lean, never_more, nodes, until_gone};
 use crate::bench::{Bench, Flags, Qps, Turn};
 use crate::content::{LIMIT, many};
-use crate::figures::Figures;
+use crate::figures::{Figure, Figures, What};
 use crate::harness::{Namespace, until};
 use crate::measure::{Gauge, Until};
 use crate::sampling::calm;
 
 const SETS: usize = 50;
 
+const NODES: usize = 100;
+
 pub(super) struct DaemonSets {
     sets: usize,
+    nodes: usize,
+    /// Nodes that the cluster has for this scenario alone.
+    more: Vec<String>,
 }
 
 impl DaemonSets {
     pub(super) fn of(bench: &Bench) -> Self {
-        Self { sets: bench.scaled(SETS) }
+        let nodes = bench.scaled(NODES).max(bench.nodes);
+        let more = (bench.nodes..nodes).map(|at| format!("more-{at}")).collect();
+        Self { sets: bench.scaled(SETS), nodes, more }
     }
 }
 
@@ -33,14 +40,37 @@ impl Scenario for DaemonSets {
 
     fn about(&self) -> String {
         format!(
-            "{} DaemonSets run a pod on every node, get another image, a tenth of the nodes at a time, and are deleted in the \
-             foreground.",
-            self.sets
+            "{} DaemonSets run a pod on each of {} nodes, get another image, a tenth of the nodes at a time, and are deleted in \
+             the foreground.",
+            self.sets, self.nodes
         )
     }
 
     fn controllers(&self) -> &'static [&'static str] {
         &["daemonset-controller", "garbage-collector-controller"]
+    }
+
+    fn targets(&self) -> Vec<(Figure, Target)> {
+        lean().into_iter().chain([never_more(What::Wall)]).collect()
+    }
+
+    fn prepare<'a>(&'a mut self, bench: &'a Bench) -> LocalBoxFuture<'a, ()> {
+        async move {
+            let api: Api<Node> = Api::all(bench.cluster.client.clone());
+            many(self.more.len(), async |at| nodes::add(bench, &api, &self.more[at]).await).await;
+        }
+        .boxed_local()
+    }
+
+    fn clear<'a>(&'a mut self, bench: &'a Bench) -> LocalBoxFuture<'a, ()> {
+        async move {
+            let api: Api<Node> = Api::all(bench.cluster.client.clone());
+            many(self.more.len(), async |at| {
+                drop(api.delete(&self.more[at], &DeleteParams::default()).await.expect("the node goes"));
+            })
+            .await;
+        }
+        .boxed_local()
     }
 
     fn run<'a>(&'a self, bench: &'a Bench, turn: Turn) -> LocalBoxFuture<'a, Figures> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::{FutureExt as _, LocalBoxFuture};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{Scenario, Target, never_more, whole};
 use crate::bench::{Bench, Flags, Qps, Turn};
@@ -11,6 +11,8 @@ use crate::figures::{Figure, Figures, What};
 use crate::measure::{Gauge, Until};
 use crate::sampling::calm;
 
+/// As the launcher sees it, which asks over and over.
+const SERVED: &str = "from start to a served /healthz, s";
 /// RSS in an empty cluster, in MiB.
 const EMPTY: f64 = 25.0;
 
@@ -30,7 +32,10 @@ impl Scenario for Idle {
     }
 
     fn about(&self) -> String {
-        format!("{} s in an empty cluster, as the leader, which renews its Lease.", self.lasts.as_secs())
+        format!(
+            "{} s in an empty cluster, as the leader, which renews its Lease; and the start before.",
+            self.lasts.as_secs()
+        )
     }
 
     fn controllers(&self) -> &'static [&'static str] {
@@ -45,7 +50,11 @@ impl Scenario for Idle {
         async move {
             let mut figures = Figures::default();
             let lease = Some(format!("idle-{}-{}", turn.round, turn.program).to_lowercase());
+            let began = Instant::now();
             let manager = bench.manager(turn, "idle", &Flags { lease, ..Flags::of(&[], Qps::Usual) });
+            let served = began.elapsed().as_secs_f64();
+            bench.say(&format!("  {SERVED}: {served:.2}"));
+            figures.add(whole(What::Derived(SERVED.to_owned(), 2)), served);
             calm(manager.pid).await;
             let gauge = Gauge::start(bench, turn.program, manager.pid);
             sleep(self.lasts).await;

@@ -1,16 +1,23 @@
 //! The scenarios: what each needs, what it does, and when it is done.
 
+mod attaching;
+mod autoscaling;
+mod binding;
+mod budgets;
 mod churn;
 mod daemonsets;
 mod failover;
+mod fleet;
 mod garbage;
 mod idle;
 mod jobs;
 mod namespaces;
 mod nodes;
+mod policies;
 mod relist;
 mod rollouts;
 mod schedules;
+mod signing;
 mod start;
 mod statefulsets;
 
@@ -26,6 +33,9 @@ use crate::harness::until;
 use crate::settings::text;
 
 pub(crate) use start::pods_of;
+
+/// Percentiles of latencies that are told.
+const PERCENTILES: [u8; 2] = [50, 99];
 
 /// Something that both managers are put through, in turns.
 pub(crate) trait Scenario {
@@ -95,6 +105,31 @@ pub(crate) fn wall_at(qps: Qps) -> (Figure, Target) {
     }
 }
 
+/// A quarter of the CPU, and never more writes.
+pub(crate) fn lean() -> Vec<(Figure, Target)> {
+    vec![(whole(What::Cpu), Target::Ratio(0.25)), never_more(What::Writes)]
+}
+
+/// By how much a manager's memory has grown.
+fn grown() -> Figure {
+    whole(What::Derived("RSS grown by, MiB".to_owned(), 1))
+}
+
+/// Adds latencies, in milliseconds, by their percentiles.
+fn add_latencies(bench: &Bench, mut latencies: Vec<f64>, figures: &mut Figures) {
+    latencies.sort_unstable_by(f64::total_cmp);
+    for each in PERCENTILES {
+        let at = (latencies.len() * usize::from(each) / 100).min(latencies.len() - 1);
+        bench.say(&format!("  p{each}: {:.1} ms", latencies[at]));
+        figures.add(whole(What::Latency(each)), latencies[at]);
+    }
+}
+
+/// Never longer latencies.
+fn never_later() -> impl Iterator<Item = (Figure, Target)> {
+    PERCENTILES.map(|each| never_more(What::Latency(each))).into_iter()
+}
+
 /// Which managers are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Programs {
@@ -140,6 +175,14 @@ pub(crate) fn all(bench: &Bench) -> Vec<Box<dyn Scenario>> {
     all.push(Box::new(namespaces::Namespaces::of(bench)));
     all.push(Box::new(garbage::Garbage::of(bench)));
     all.push(Box::new(nodes::NotReady::of(bench)));
+    all.push(Box::new(fleet::Fleet::of(bench)));
+    all.push(Box::new(fleet::Zone::of(bench)));
+    all.push(Box::new(policies::Policies::of(bench)));
+    all.push(Box::new(budgets::Budgets::of(bench)));
+    all.push(Box::new(autoscaling::Autoscaling::of(bench)));
+    all.push(Box::new(signing::Signing::of(bench)));
+    all.push(Box::new(binding::Binding::of(bench)));
+    all.push(Box::new(attaching::Attach::of(bench)));
     all.push(Box::new(failover::Failover { kill: false }));
     all.push(Box::new(failover::Failover { kill: true }));
     all.extend(levels.map(|level| Box::new(level) as _));

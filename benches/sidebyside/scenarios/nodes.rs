@@ -109,7 +109,7 @@ impl Scenario for NotReady {
 }
 
 /// Adds a node that kwok plays, like the first of the cluster, and waits until it is ready.
-async fn add(bench: &Bench, nodes: &Api<Node>, name: &str) {
+pub(super) async fn add(bench: &Bench, nodes: &Api<Node>, name: &str) {
     let like = nodes.get("node-0").await.expect("a node");
     let mut node = Node::default();
     node.metadata.name = Some(name.to_owned());

@@ -108,7 +108,7 @@ impl Rollouts {
     }
 }
 
-fn is_rolled(deployment: &Deployment) -> bool {
+pub(super) fn is_rolled(deployment: &Deployment) -> bool {
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
     deployment.status.as_ref().is_some_and(|status| {
         status.observed_generation == deployment.metadata.generation

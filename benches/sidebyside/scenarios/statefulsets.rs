@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::{Scenario, delete_all, until_gone};
+use super::{Scenario, Target, delete_all, lean, never_more, until_gone};
 use crate::bench::{Bench, Flags, Qps, Turn};
 use crate::content::{LIMIT, many};
-use crate::figures::Figures;
+use crate::figures::{Figure, Figures, What};
 use crate::harness::{Namespace, until};
 use crate::measure::{Gauge, Until};
 use crate::sampling::calm;
@@ -42,6 +42,10 @@ impl Scenario for StatefulSets {
 
     fn controllers(&self) -> &'static [&'static str] {
         &["statefulset-controller", "garbage-collector-controller"]
+    }
+
+    fn targets(&self) -> Vec<(Figure, Target)> {
+        lean().into_iter().chain([never_more(What::Wall)]).collect()
     }
 
     fn run<'a>(&'a self, bench: &'a Bench, turn: Turn) -> LocalBoxFuture<'a, Figures> {

@@ -11,40 +11,36 @@ mod tests;
 
 pub use check::{RegistryError, validate};
 
-use crate::api::{clusterrole_aggregation, garbage_collector, namespace, resourcequota};
-use crate::devices::resourcepoolstatusrequest;
+use crate::api::{
+    clusterrole_aggregation, garbage_collector, namespace, resourcequota, storage_version_migrator,
+    storageversion_garbage_collector, validatingadmissionpolicy_status,
+};
+use crate::devices::{device_taint_eviction, resourceclaim, resourcepoolstatusrequest};
 use crate::identity::{
-    bootstrap_signer, certificatesigningrequest_cleaner, root_ca_certificate_publisher, serviceaccount,
-    serviceaccount_token, token_cleaner,
+    bootstrap_signer, certificatesigningrequest_approving, certificatesigningrequest_cleaner,
+    certificatesigningrequest_signing, kube_apiserver_serving_clustertrustbundle_publisher,
+    legacy_serviceaccount_token_cleaner, podcertificaterequest_cleaner, root_ca_certificate_publisher,
+    serviceaccount, serviceaccount_token, token_cleaner,
 };
 use crate::network::{endpoints, endpointslice, endpointslice_mirroring, service_cidr};
-use crate::nodes::{taint_eviction, ttl};
+use crate::nodes::{node_ipam, node_lifecycle, taint_eviction, ttl};
 use crate::storage::{
-    ephemeral_volume, persistentvolume_protection, persistentvolumeclaim_protection,
+    ephemeral_volume, persistentvolume_attach_detach, persistentvolume_binder, persistentvolume_expander,
+    persistentvolume_protection, persistentvolumeclaim_protection, selinux_warning,
     volumeattributesclass_protection,
 };
 use crate::workloads::{
-    cronjob, daemonset, deployment, disruption, job, pod_garbage_collector, podgroup_protection, replicaset,
-    replicationcontroller, statefulset, ttl_after_finished,
+    cronjob, daemonset, deployment, disruption, horizontal_pod_autoscaler, job, pod_garbage_collector,
+    podgroup_protection, replicaset, replicationcontroller, statefulset, ttl_after_finished,
 };
 use coxswain_machinery::framework::{DefaultState, Descriptor};
 
 /// Every controller, by name. When a room is built, its row here becomes `crate::AREA::NAME::DESCRIPTOR`.
 pub static REGISTRY: &[Descriptor] = &[
     bootstrap_signer::DESCRIPTOR,
-    not_built(
-        "certificatesigningrequest-approving-controller",
-        &["csrapproving"],
-        Some("certificate-controller"),
-        "Approves the certificate requests of kubelets that are allowed to make them.",
-    ),
+    certificatesigningrequest_approving::DESCRIPTOR,
     certificatesigningrequest_cleaner::DESCRIPTOR,
-    not_built(
-        "certificatesigningrequest-signing-controller",
-        &["csrsigning"],
-        Some("certificate-controller"),
-        "Signs approved certificate requests for the built-in signers.",
-    ),
+    certificatesigningrequest_signing::DESCRIPTOR,
     Descriptor {
         cloud: true,
         ..not_built(
@@ -58,56 +54,20 @@ pub static REGISTRY: &[Descriptor] = &[
     cronjob::DESCRIPTOR,
     daemonset::DESCRIPTOR,
     deployment::DESCRIPTOR,
-    Descriptor {
-        gates: &["DynamicResourceAllocation", "DRADeviceTaints"],
-        ..not_built(
-            "device-taint-eviction-controller",
-            &[],
-            Some("device-taint-eviction-controller"),
-            "Evicts Pods that use a device whose taint they do not tolerate.",
-        )
-    },
+    device_taint_eviction::DESCRIPTOR,
     disruption::DESCRIPTOR,
     endpoints::DESCRIPTOR,
     endpointslice::DESCRIPTOR,
     endpointslice_mirroring::DESCRIPTOR,
     ephemeral_volume::DESCRIPTOR,
     garbage_collector::DESCRIPTOR,
-    not_built(
-        "horizontal-pod-autoscaler-controller",
-        &["horizontalpodautoscaling"],
-        Some("horizontal-pod-autoscaler"),
-        "Scales workloads by the metrics of their HorizontalPodAutoscaler.",
-    ),
+    horizontal_pod_autoscaler::DESCRIPTOR,
     job::DESCRIPTOR,
-    Descriptor {
-        gates: &["ClusterTrustBundle"],
-        ..not_built(
-            "kube-apiserver-serving-clustertrustbundle-publisher-controller",
-            &[],
-            Some("kube-apiserver-serving-clustertrustbundle-publisher"),
-            "Publishes the authorities of the API server as a ClusterTrustBundle.",
-        )
-    },
-    not_built(
-        "legacy-serviceaccount-token-cleaner-controller",
-        &["legacy-service-account-token-cleaner"],
-        Some("legacy-service-account-token-cleaner"),
-        "Invalidates, and then deletes, unused service account token Secrets.",
-    ),
+    kube_apiserver_serving_clustertrustbundle_publisher::DESCRIPTOR,
+    legacy_serviceaccount_token_cleaner::DESCRIPTOR,
     namespace::DESCRIPTOR,
-    not_built(
-        "node-ipam-controller",
-        &["nodeipam"],
-        Some("node-controller"),
-        "Gives each Node its ranges of Pod addresses.",
-    ),
-    not_built(
-        "node-lifecycle-controller",
-        &["nodelifecycle"],
-        Some("node-controller"),
-        "Marks silent Nodes as unhealthy and taints them.",
-    ),
+    node_ipam::DESCRIPTOR,
+    node_lifecycle::DESCRIPTOR,
     Descriptor {
         cloud: true,
         ..not_built(
@@ -117,61 +77,21 @@ pub static REGISTRY: &[Descriptor] = &[
             "Makes routes in the cloud to the Pods of each Node.",
         )
     },
-    not_built(
-        "persistentvolume-attach-detach-controller",
-        &["attachdetach"],
-        Some("attachdetach-controller"),
-        "Attaches volumes to the Nodes that need them and detaches them afterwards.",
-    ),
-    not_built(
-        "persistentvolume-binder-controller",
-        &["persistentvolume-binder"],
-        Some("persistent-volume-binder"),
-        "Binds PersistentVolumeClaims to PersistentVolumes and has volumes provisioned.",
-    ),
-    not_built(
-        "persistentvolume-expander-controller",
-        &["persistentvolume-expander"],
-        Some("expand-controller"),
-        "Grows volumes whose claims ask for more.",
-    ),
+    persistentvolume_attach_detach::DESCRIPTOR,
+    persistentvolume_binder::DESCRIPTOR,
+    persistentvolume_expander::DESCRIPTOR,
     persistentvolume_protection::DESCRIPTOR,
     persistentvolumeclaim_protection::DESCRIPTOR,
     pod_garbage_collector::DESCRIPTOR,
-    Descriptor {
-        gates: &["PodCertificateRequest"],
-        ..not_built(
-            "podcertificaterequest-cleaner-controller",
-            &[],
-            Some("podcertificaterequestcleaner"),
-            "Deletes PodCertificateRequests that have outlived their use.",
-        )
-    },
+    podcertificaterequest_cleaner::DESCRIPTOR,
     podgroup_protection::DESCRIPTOR,
     replicaset::DESCRIPTOR,
     replicationcontroller::DESCRIPTOR,
-    Descriptor {
-        gates: &["DynamicResourceAllocation"],
-        ..not_built(
-            "resourceclaim-controller",
-            &["resource-claim-controller"],
-            Some("resource-claim-controller"),
-            "Makes the ResourceClaims of Pods and frees those that no Pod uses any more.",
-        )
-    },
+    resourceclaim::DESCRIPTOR,
     resourcepoolstatusrequest::DESCRIPTOR,
     resourcequota::DESCRIPTOR,
     root_ca_certificate_publisher::DESCRIPTOR,
-    Descriptor {
-        gates: &["SELinuxChangePolicy"],
-        default: DefaultState::Off,
-        ..not_built(
-            "selinux-warning-controller",
-            &[],
-            Some("selinux-warning-controller"),
-            "Warns of Pods that would mount a volume with different SELinux labels.",
-        )
-    },
+    selinux_warning::DESCRIPTOR,
     service_cidr::DESCRIPTOR,
     Descriptor {
         cloud: true,
@@ -185,34 +105,13 @@ pub static REGISTRY: &[Descriptor] = &[
     serviceaccount::DESCRIPTOR,
     serviceaccount_token::DESCRIPTOR,
     statefulset::DESCRIPTOR,
-    Descriptor {
-        gates: &["StorageVersionMigrator"],
-        ..not_built(
-            "storage-version-migrator-controller",
-            &["svm"],
-            Some("storage-version-migrator-controller"),
-            "Rewrites stored objects in the current storage version on request.",
-        )
-    },
-    Descriptor {
-        gates: &["APIServerIdentity", "StorageVersionAPI"],
-        ..not_built(
-            "storageversion-garbage-collector-controller",
-            &["storage-version-gc"],
-            Some("storage-version-garbage-collector"),
-            "Removes storage versions of API servers that are gone.",
-        )
-    },
+    storage_version_migrator::DESCRIPTOR,
+    storageversion_garbage_collector::DESCRIPTOR,
     taint_eviction::DESCRIPTOR,
     token_cleaner::DESCRIPTOR,
     ttl_after_finished::DESCRIPTOR,
     ttl::DESCRIPTOR,
-    not_built(
-        "validatingadmissionpolicy-status-controller",
-        &[],
-        Some("validatingadmissionpolicy-status-controller"),
-        "Type-checks ValidatingAdmissionPolicies and reports what it finds in their status.",
-    ),
+    validatingadmissionpolicy_status::DESCRIPTOR,
     volumeattributesclass_protection::DESCRIPTOR,
 ];
 

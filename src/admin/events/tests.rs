@@ -284,6 +284,7 @@ fn sample() -> Vec<Arc<LogEvent>> {
         reason: "a storm".to_owned(),
         until: None,
         version: 1,
+        replica: String::new(),
     };
     let web = || Some(object("shop", "web"));
     let deployment = Some("deployment-controller");

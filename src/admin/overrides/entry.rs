@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A longer reason is refused.
 pub const MAX_REASON_BYTES: usize = 1024;
-/// A longer user name is cut when an entry is made, and refused in one that was edited by hand.
+/// A longer name of a user or a replica is cut when an entry is made, and refused in one that was edited by hand.
 pub const MAX_USER_BYTES: usize = 256;
 /// A longer annotation is not looked into. Far beyond what an entry within its limits can take, escapes included.
 const MAX_ENTRY_BYTES: usize = 16 << 10;
@@ -37,6 +37,8 @@ pub struct Entry {
     pub until: Option<Timestamp>,
     /// Grows with every entry that is written, over all controllers.
     pub version: u64,
+    /// Identity of the replica that wrote it; empty for one that was written by hand.
+    pub replica: String,
 }
 
 /// An annotation that is no override.
@@ -81,6 +83,8 @@ struct Written {
     until: Option<String>,
     #[serde(default)]
     version: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    replica: String,
 }
 
 impl Entry {
@@ -93,6 +97,7 @@ impl Entry {
             serde_json::from_str(value).map_err(|error| EntryError::Form(error.to_string()))?;
         within("reason", &written.reason, MAX_REASON_BYTES)?;
         within("user", &written.user, MAX_USER_BYTES)?;
+        within("replica", &written.replica, MAX_USER_BYTES)?;
         Ok(Self {
             order: written.desired,
             time: time("time", &written.time)?,
@@ -100,6 +105,7 @@ impl Entry {
             user: written.user,
             reason: written.reason,
             version: written.version,
+            replica: written.replica,
         })
     }
 
@@ -112,6 +118,7 @@ impl Entry {
             reason: self.reason.clone(),
             until: self.until.map(|until| until.to_string()),
             version: self.version,
+            replica: self.replica.clone(),
         };
         serde_json::to_string(&written).map_err(|error| EntryError::Form(error.to_string()))
     }

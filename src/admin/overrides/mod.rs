@@ -12,6 +12,7 @@
 //! is handed in, and an entry past its time simply no longer counts, on whichever replica looks.
 
 mod entry;
+mod hands;
 mod set;
 mod store;
 
@@ -19,6 +20,7 @@ mod store;
 mod tests;
 
 pub use entry::{Entry, EntryError, MAX_REASON_BYTES, MAX_USER_BYTES, Order};
+pub use hands::{HandEdit, by_hand};
 pub use set::{DecidedBy, DesiredState, FlagSelection, OverrideProblem, OverrideSet};
 pub use store::{HeldOverrides, OverrideStore, StoreError};
 

@@ -100,7 +100,8 @@ impl OverrideStore {
             self.client.update(&LEASES, &Self::key(), None, &object).await
         };
         match written {
-            Ok(object) => self.decode_object(object),
+            // It was written, whatever came back.
+            Ok(object) => self.decode_object(object).map_err(|error| StoreError::Unknown(error.to_string())),
             Err(error) => Err(refused(&error)),
         }
     }

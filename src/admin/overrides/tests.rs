@@ -26,7 +26,8 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn entry(order: Order, until: Option<Timestamp>, version: u64) -> Entry {
-    Entry { order, user: "jane".to_owned(), time: at(0), reason: "a storm".to_owned(), until, version }
+    let (user, reason, replica) = ("jane".to_owned(), "a storm".to_owned(), "node-a_1".to_owned());
+    Entry { order, user, time: at(0), reason, until, version, replica }
 }
 
 fn known(name: &str) -> bool {
@@ -53,6 +54,7 @@ fn an_entry_survives_its_annotation() {
 fn what_is_edited_by_hand_needs_little() {
     let by_hand = Entry::parse(r#"{"desired":"disabled","time":"2026-11-21T12:00:00Z"}"#).unwrap();
     assert_eq!((by_hand.order, by_hand.version, by_hand.until), (Order::Disabled, 0, None));
+    assert_eq!(by_hand.replica, "", "no replica wrote it");
     let newer = r#"{"desired":"enabled","time":"2026-11-21T12:00:00Z","scope":{"namespaces":["a"]}}"#;
     assert_eq!(Entry::parse(newer).unwrap().order, Order::Enabled);
 }
@@ -308,4 +310,34 @@ fn an_entry_that_became_unreadable_holds_on() {
     assert_eq!(after.entry("deployment-controller"), before.entry("deployment-controller"));
     assert!(after.problem_of("deployment-controller").is_some(), "it is reported all the same");
     assert_eq!(OverrideSet::parse([], &known).keeping(&before), OverrideSet::default(), "removal is no slip");
+}
+
+#[test]
+fn what_no_replica_did_is_told_once() {
+    let told = |before: &OverrideSet, after: &OverrideSet| -> Vec<String> {
+        by_hand(before, after, at(60)).into_iter().map(|edit| edit.message).collect()
+    };
+    let nothing = OverrideSet::default();
+    let ours = set_of(&[("a-controller", entry(Order::Disabled, None, 1))]);
+    assert!(told(&nothing, &ours).is_empty());
+    let hand = |order| Entry { replica: String::new(), ..entry(order, None, 2) };
+    let edited = set_of(&[("a-controller", hand(Order::Enabled)), ("b-controller", hand(Order::Disabled))]);
+    let said = [
+        "a-controller has an override that no replica wrote: it enables it, in the name of \"jane\"",
+        "b-controller has an override that no replica wrote: it disables it, in the name of \"jane\"",
+    ];
+    assert_eq!(told(&ours, &edited), said);
+    assert!(told(&edited, &edited).is_empty());
+    // Withdrawn by hand, or taken out; what orders nothing, and did not, is nobody's business.
+    let withdrawn = set_of(&[("a-controller", hand(Order::Default))]);
+    assert!(told(&edited, &withdrawn)[0].contains("it leaves it to the flags"));
+    assert_eq!(told(&edited, &withdrawn)[1], "b-controller had an override, which was removed by hand");
+    assert!(told(&nothing, &withdrawn).is_empty());
+    let over = set_of(&[("a-controller", Entry { until: Some(at(50)), ..hand(Order::Disabled) })]);
+    assert!(told(&nothing, &over).is_empty(), "its time was over before it was seen");
+    // What can't be read was written by hand, too.
+    let key = format!("{ANNOTATION_PREFIX}a-controller");
+    let rubbish = OverrideSet::parse([(key.as_str(), "rubbish")], &known).keeping(&ours);
+    let found = told(&ours, &rubbish);
+    assert!(found.len() == 1 && found[0].contains("has no effect"), "{found:?}");
 }

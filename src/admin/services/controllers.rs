@@ -132,7 +132,7 @@ impl ControllerService for Service {
         request: Request<proto::WatchControllersRequest>,
     ) -> Result<Response<Self::WatchControllersStream>, Status> {
         self.0.allow(request.extensions(), WATCH_CONTROLLERS, "").await?;
-        let request = request.into_inner();
+        let (_, caller, request) = request.into_parts();
         let mut violations = Violations::default();
         let filter = ControllerFilter::parse(request.filter.as_ref(), &mut violations);
         let interval = validate::counts_interval(request.counts_interval.as_ref(), &mut violations);
@@ -143,9 +143,10 @@ impl ControllerService for Service {
             filter,
             counts: interval.map(|interval| (interval, Instant::now() + interval)),
             sent: None,
+            invalid: Vec::new(),
             pending: VecDeque::new(),
         };
-        Ok(Response::new(answers(&self.0, feed)?))
+        Ok(Response::new(answers(&self.0, &caller, feed)?))
     }
 }
 
@@ -157,6 +158,8 @@ struct ControllerFeed {
     /// How often counts are worth a message, and when they are next.
     counts: Option<(Duration, Instant)>,
     sent: Option<BTreeMap<String, proto::Controller>>,
+    /// The overrides without effect that were told last.
+    invalid: Vec<proto::InvalidOverride>,
     pending: VecDeque<Update>,
 }
 
@@ -164,14 +167,19 @@ impl ControllerFeed {
     /// Finds out what has changed; mere counts matter if `counts`.
     fn compare(&mut self, counts: bool) {
         let found = matching(&*self.manager, &self.filter);
+        let invalid = invalid_overrides(&*self.manager);
+        let before = std::mem::replace(&mut self.invalid, invalid.clone());
         let Some(sent) = &mut self.sent else {
             self.sent = Some(found.iter().map(|each| (each.name.clone(), each.clone())).collect());
             self.pending.push_back(Update::Snapshot(proto::ControllerSnapshot {
                 controllers: found,
-                invalid_overrides: invalid_overrides(&*self.manager),
+                invalid_overrides: invalid,
             }));
             return;
         };
+        if before != invalid {
+            self.pending.push_back(Update::InvalidOverrides(proto::InvalidOverrides { overrides: invalid }));
+        }
         let mut gone = std::mem::take(sent);
         for controller in found {
             let before = gone.remove(&controller.name);

@@ -25,7 +25,7 @@ impl EventService for Service {
     ) -> Result<Response<Self::StreamEventsStream>, Status> {
         let shared = &self.0;
         shared.allow(request.extensions(), STREAM_EVENTS, "").await?;
-        let request = request.into_inner();
+        let (_, caller, request) = request.into_parts();
         let mut violations = Violations::default();
         let controllers = shared.manager.controllers();
         let filter = validate::event_filter(request.filter.as_ref(), &controllers, &mut violations);
@@ -44,7 +44,7 @@ impl EventService for Service {
                 .with("newest_sequence", error.newest.to_string())
         })?;
         let feed = EventFeed { reader, log_id: log.id().to_owned(), metrics: shared.metrics.clone() };
-        Ok(Response::new(answers(shared, feed)?))
+        Ok(Response::new(answers(shared, &caller, feed)?))
     }
 }
 

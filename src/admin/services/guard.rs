@@ -1,15 +1,18 @@
 //! Who gets where without credentials: to health, to reflection where that is wanted, and nowhere else.
+//!
+//! Reflection is a stream that the library serves, so its places are counted here.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
 
-use crate::admin::authorize::unauthenticated;
-use coxswain_machinery::serve::UserInfo;
+use super::places::{StreamPlaces, held};
+use crate::admin::authorize::{is_known, unauthenticated};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 const REFLECTION: &str = "/grpc.reflection.";
@@ -19,18 +22,19 @@ const REFLECTION: &str = "/grpc.reflection.";
 pub(super) struct Guard<S> {
     inner: S,
     anonymous_reflection: bool,
+    places: StreamPlaces,
 }
 
 impl<S> Guard<S> {
-    pub(super) fn new(inner: S, anonymous_reflection: bool) -> Self {
-        Self { inner, anonymous_reflection }
+    pub(super) fn new(inner: S, anonymous_reflection: bool, places: StreamPlaces) -> Self {
+        Self { inner, anonymous_reflection, places }
     }
 
     fn lets_in(&self, request: &Request<Body>) -> bool {
         let path = request.uri().path();
         path.starts_with(HEALTH)
             || path.starts_with(REFLECTION) && self.anonymous_reflection
-            || UserInfo::of(request.extensions()).is_some_and(|user| !user.is_anonymous())
+            || is_known(request.extensions())
     }
 }
 
@@ -48,10 +52,19 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if self.lets_in(&request) {
-            Box::pin(self.inner.call(request))
-        } else {
-            Box::pin(std::future::ready(Ok(unauthenticated().into_http())))
+        let refused =
+            |status: Status| -> Self::Future { Box::pin(std::future::ready(Ok(status.into_http()))) };
+        if !self.lets_in(&request) {
+            return refused(unauthenticated());
         }
+        if !request.uri().path().starts_with(REFLECTION) {
+            return Box::pin(self.inner.call(request));
+        }
+        let place = match self.places.take(request.extensions()) {
+            Ok(place) => place,
+            Err(status) => return refused(status),
+        };
+        let answer = self.inner.call(request);
+        Box::pin(async move { Ok(held(answer.await?, place)) })
     }
 }

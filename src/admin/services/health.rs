@@ -11,9 +11,9 @@ use super::watch::{Feed, answers};
 use super::{Answers, Shared};
 use crate::admin::authorize::METHODS;
 use crate::admin::convert;
-use crate::admin::errors::{ErrorReply, Reason};
+use crate::admin::errors::{ErrorReply, Reason, Violations};
 use crate::admin::proto;
-use crate::admin::validate::resolve;
+use crate::admin::validate::{self, resolve};
 use coxswain_machinery::latest;
 
 pub(super) struct Service(pub(super) Shared);
@@ -45,7 +45,7 @@ impl Health for Service {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        let name = request.into_inner().service;
+        let name = asked(request.into_inner())?;
         let status = self.0.status_of(&name).ok_or_else(|| {
             let message = "there is no such service, nor controller; `leader` is the leadership";
             Status::from(ErrorReply::new(Reason::ServiceNotFound, message))
@@ -57,14 +57,23 @@ impl Health for Service {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
+        let (_, caller, request) = request.into_parts();
         let feed = HealthFeed {
             shared: self.0.clone(),
-            name: request.into_inner().service,
+            name: asked(request)?,
             changes: self.0.manager.changes(),
             sent: None,
         };
-        Ok(Response::new(answers(&self.0, feed)?))
+        Ok(Response::new(answers(&self.0, &caller, feed)?))
     }
+}
+
+/// What is asked about: anyone may ask, and a watch keeps the name.
+fn asked(request: HealthCheckRequest) -> Result<String, Status> {
+    let mut violations = Violations::default();
+    validate::optional_name("service", &request.service, &mut violations);
+    violations.check()?;
+    Ok(request.service)
 }
 
 struct HealthFeed {

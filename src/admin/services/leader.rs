@@ -86,7 +86,7 @@ impl LeaderService for Service {
         request: Request<proto::WatchLeaderRequest>,
     ) -> Result<Response<Self::WatchLeaderStream>, Status> {
         self.0.allow(request.extensions(), WATCH_LEADER, "").await?;
-        let request = request.into_inner();
+        let (_, caller, request) = request.into_parts();
         check_lease(&request.lease)?;
         View::of(&*self.0.manager, &request.lease)?;
         let feed = LeaderFeed {
@@ -96,7 +96,7 @@ impl LeaderService for Service {
             renewals: request.include_renewals,
             sent: None,
         };
-        Ok(Response::new(answers(&self.0, feed)?))
+        Ok(Response::new(answers(&self.0, &caller, feed)?))
     }
 
     async fn step_down(

@@ -1,6 +1,6 @@
 //! The gRPC services, over [`Manager`] and the event log.
 //!
-//! Each checks its request, asks the cluster's authorization, and only then looks at the manager. [`routes`] puts them
+//! Each checks its request, asks the cluster's authorization, and only then looks at the manager. [`service`] puts them
 //! together with health and reflection.
 
 mod controllers;
@@ -10,6 +10,7 @@ mod health;
 mod leader;
 mod measure;
 mod mutate;
+mod places;
 mod queues;
 mod trace;
 mod watch;
@@ -25,7 +26,6 @@ use std::time::Duration;
 use futures::Stream;
 use http::{HeaderName, StatusCode, Version};
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::{Extensions, Status};
@@ -38,9 +38,10 @@ use super::deadline::DeadlineLayer;
 use super::errors::{ErrorReply, Reason};
 use super::events::EventLog;
 use super::manager::Manager;
-use super::metrics::{AdminMetrics, OpenStream};
+use super::metrics::AdminMetrics;
 use super::proto;
-use coxswain_machinery::serve::{PageHandler, UserInfo, handler, text};
+use coxswain_machinery::serve::{Lines, PageHandler, UserInfo, handler, text};
+use places::StreamPlaces;
 
 /// What the services are made of.
 #[derive(Clone)]
@@ -60,8 +61,10 @@ pub struct AdminDeps {
 /// What callers are allowed to use up, and what they see without credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminOptions {
-    /// Streams that may be open at the same time, of all services and callers together.
+    /// Streams that may be open at the same time, of all services and all callers with credentials together.
     pub streams: usize,
+    /// The same of all callers without credentials, who have no others.
+    pub stranger_streams: usize,
     /// Bytes of a request.
     pub request_bytes: usize,
     /// Whether reflection needs no credentials.
@@ -76,6 +79,7 @@ impl Default for AdminOptions {
     fn default() -> Self {
         Self {
             streams: 4096,
+            stranger_streams: 64,
             request_bytes: 64 << 10,
             anonymous_reflection: false,
             grpc_web: false,
@@ -84,20 +88,14 @@ impl Default for AdminOptions {
     }
 }
 
-/// When to come back if too many streams are open.
-const STREAM_RETRY: Duration = Duration::from_secs(5);
+/// Bytes of a request for health.
+const HEALTH_BYTES: usize = 1 << 10;
 
 /// For how long browsers may remember that they may call.
 const PREFLIGHT: Duration = Duration::from_hours(1);
 
 /// The answers of a streaming RPC.
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-
-/// A stream's place among those that may be open.
-struct StreamPlace {
-    _permit: OwnedSemaphorePermit,
-    _open: OpenStream,
-}
 
 /// What all services share.
 #[derive(Clone)]
@@ -107,7 +105,8 @@ struct Shared {
     events: Arc<EventLog>,
     shutdown: CancellationToken,
     metrics: AdminMetrics,
-    streams: Arc<Semaphore>,
+    places: StreamPlaces,
+    refusals: Arc<Lines>,
 }
 
 impl Shared {
@@ -118,17 +117,7 @@ impl Shared {
         method: Method,
         name: &str,
     ) -> Result<Arc<UserInfo>, Status> {
-        check(&*self.authorizer, extensions, method, name).await
-    }
-
-    /// A place for a stream, given back when the stream is dropped.
-    fn stream_place(&self) -> Result<StreamPlace, Status> {
-        let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            let failure =
-                ErrorReply::new(Reason::TooManyStreams, "too many streams are open on this replica");
-            Status::from(failure.retry_after(STREAM_RETRY))
-        })?;
-        Ok(StreamPlace { _permit: permit, _open: self.metrics.stream() })
+        check(&*self.authorizer, &self.refusals, extensions, method, name).await
     }
 
     /// `Ok` if this replica leads; otherwise who does.
@@ -153,7 +142,7 @@ impl Shared {
 }
 
 fn shutting_down() -> Status {
-    ErrorReply::new(Reason::ShuttingDown, "this replica is shutting down").retry_after(STREAM_RETRY).into()
+    ErrorReply::new(Reason::ShuttingDown, "this replica is shutting down").retry_after(places::RETRY).into()
 }
 
 /// The services could not be put together: a defect of the build.
@@ -162,14 +151,15 @@ fn shutting_down() -> Status {
 pub struct RoutesError(#[from] tonic_reflection::server::Error);
 
 /// All services.
-pub fn routes(deps: AdminDeps, options: &AdminOptions) -> Result<Routes, RoutesError> {
+fn routes(deps: AdminDeps, options: &AdminOptions, places: StreamPlaces) -> Result<Routes, RoutesError> {
     let shared = Shared {
         manager: deps.manager,
         authorizer: deps.authorizer,
         events: deps.events,
         shutdown: deps.shutdown,
         metrics: deps.metrics,
-        streams: Arc::new(Semaphore::new(options.streams.min(Semaphore::MAX_PERMITS))),
+        places,
+        refusals: Arc::default(),
     };
     let limit = options.request_bytes;
     let reflection = || {
@@ -200,8 +190,9 @@ pub fn routes(deps: AdminDeps, options: &AdminOptions) -> Result<Routes, RoutesE
                 .max_decoding_message_size(limit),
         )
         .add_service(
+            // It is for strangers too, and takes a name.
             tonic_health::pb::health_server::HealthServer::new(health::Service(shared))
-                .max_decoding_message_size(limit),
+                .max_decoding_message_size(limit.min(HEALTH_BYTES)),
         )
         .add_service(reflection().build_v1()?.max_decoding_message_size(limit))
         .add_service(reflection().build_v1alpha()?.max_decoding_message_size(limit));
@@ -226,9 +217,11 @@ pub fn service(
     RoutesError,
 > {
     let metrics = deps.metrics.clone();
-    let routes = routes(deps, options)?;
-    let inner = DeadlineLayer.layer(guard::Guard::new(routes, options.anonymous_reflection));
-    Ok(trace::Traced(measure::Measured { inner, metrics }))
+    let places = StreamPlaces::new(options, metrics.clone());
+    let routes = routes(deps, options, places.clone())?;
+    let inner = DeadlineLayer.layer(guard::Guard::new(routes, options.anonymous_reflection, places));
+    let inner = measure::Measured { inner, metrics: metrics.clone() };
+    Ok(trace::Traced { inner, metrics })
 }
 
 /// The same as a handler of the secure port's router, for browsers too if that is asked for.

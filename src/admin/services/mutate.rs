@@ -52,6 +52,8 @@ struct Checked {
     duration: Option<Duration>,
     expected_version: Option<String>,
     user: Arc<UserInfo>,
+    /// The replica that writes.
+    replica: String,
 }
 
 impl Shared {
@@ -91,6 +93,7 @@ impl Shared {
             duration,
             expected_version: asked.expected_version,
             user,
+            replica: shortened(self.manager.identity(), MAX_USER_BYTES),
         };
 
         let audit =
@@ -332,7 +335,8 @@ fn changes(
             now.saturating_add(duration).unwrap_or(Timestamp::MAX)
         });
         let user = shortened(&checked.user.name, MAX_USER_BYTES);
-        let entry = Entry { order, user, time: now, reason: checked.reason.clone(), until, version };
+        let (reason, replica) = (checked.reason.clone(), checked.replica.clone());
+        let entry = Entry { order, user, time: now, reason, until, version, replica };
         changes.push((state.name.to_owned(), entry));
         version += 1;
     }

@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 use super::Shared;
 use super::controllers::no_controller;
 use crate::admin::audit::Audit;
-use crate::admin::authorize::{EXPLAIN_OBJECT, GET_QUEUE, LIST_QUEUES, SYNC_OBJECT};
+use crate::admin::authorize::{EXPLAIN_OBJECT, GET_QUEUE, LIST_QUEUES, Method, SYNC_OBJECT};
 use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason, Violations, not_found};
 use crate::admin::manager::{Mutation, MutationKind, QueueState, SyncReport, SyncRequest};
@@ -17,6 +17,7 @@ use crate::admin::proto;
 use crate::admin::proto::queue_service_server::QueueService;
 use crate::admin::validate::{self, QueueFilter};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::serve::UserInfo;
 
 pub(super) struct Service(pub(super) Shared);
 
@@ -74,40 +75,47 @@ impl QueueService for Service {
         request: Request<proto::SyncObjectRequest>,
     ) -> Result<Response<proto::SyncObjectResponse>, Status> {
         let shared = &self.0;
-        let method = if request.get_ref().explain { EXPLAIN_OBJECT } else { SYNC_OBJECT };
-        // The queue is what is authorized; the request may leave it out, so it is looked up first. What that tells an
-        // unauthorized caller is nothing: without a queue it is asked for all of them.
-        let chosen = shared.choose(request.get_ref());
-        let scope = chosen.as_ref().map_or(request.get_ref().queue.as_str(), |chosen| chosen.queue);
-        let user = shared.allow(request.extensions(), method, scope).await?;
-        let request = request.into_inner();
-        let mut violations = Violations::default();
-        validate::name("controller", &request.controller, &mut violations);
-        validate::optional_name("queue", &request.queue, &mut violations);
-        let key = validate::object_key("object", request.object.as_ref(), &mut violations);
-        violations.check()?;
-        let sync = SyncRequest { key, explain: request.explain, ..chosen? };
-
+        if request.get_ref().explain {
+            let (explained, queue) = shared.explain(request).await?;
+            return Ok(Response::new(answer(explained, queue)));
+        }
+        let (user, sync) = shared.asked(request, SYNC_OBJECT).await?;
         let target = format!("{} {}", sync.queue, sync.key);
-        let audit = (!sync.explain).then(|| Audit::begin(&user, method, &target, ""));
-        let done = shared.manager.sync(&sync).await.map_err(|error| {
-            let failure = ErrorReply::new(Reason::NotRunning, format!("{}: {error}", sync.controller));
-            Status::from(failure.with("controller", sync.controller))
-        });
-        if let Some(audit) = audit {
-            audit.end(done.as_ref().map(|report| !report.actions.is_empty()));
-        }
+        let audit = Audit::begin(&user, SYNC_OBJECT, &target, "");
+        let done = shared.reconcile(&sync).await;
+        audit.end(done.as_ref().map(|report| !report.actions.is_empty()));
         let report = done?;
-        if !sync.explain {
-            shared.manager.announce(&Mutation {
-                message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
-                user: Arc::clone(&user),
-                action: MutationKind::Synced,
-                target,
-                reason: String::new(),
-            });
-        }
+        shared.manager.announce(&Mutation {
+            message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
+            user,
+            action: MutationKind::Synced,
+            target,
+            reason: String::new(),
+        });
         Ok(Response::new(answer(report, sync.queue)))
+    }
+
+    async fn explain_object(
+        &self,
+        request: Request<proto::ExplainObjectRequest>,
+    ) -> Result<Response<proto::ExplainObjectResponse>, Status> {
+        let request = request.map(|asked| proto::SyncObjectRequest {
+            controller: asked.controller,
+            object: asked.object,
+            queue: asked.queue,
+            explain: true,
+        });
+        let (explained, queue) = self.0.explain(request).await?;
+        let answer = answer(explained, queue);
+        Ok(Response::new(proto::ExplainObjectResponse {
+            outcome: answer.outcome,
+            actions: answer.actions,
+            message: answer.message,
+            requeue_after: answer.requeue_after,
+            duration: answer.duration,
+            queue: answer.queue,
+            reasons: answer.reasons,
+        }))
     }
 }
 
@@ -130,6 +138,42 @@ fn no_queue(name: &str, queues: &[QueueState]) -> Status {
 }
 
 impl Shared {
+    /// Who asks, if they may, and for what.
+    async fn asked(
+        &self,
+        request: Request<proto::SyncObjectRequest>,
+        method: Method,
+    ) -> Result<(Arc<UserInfo>, SyncRequest), Status> {
+        // The queue is what is authorized; the request may leave it out, so it is looked up first. What that tells an
+        // unauthorized caller is nothing: without a queue it is asked for all of them.
+        let chosen = self.choose(request.get_ref());
+        let scope = chosen.as_ref().map_or(request.get_ref().queue.as_str(), |chosen| chosen.queue);
+        let user = self.allow(request.extensions(), method, scope).await?;
+        let request = request.into_inner();
+        let mut violations = Violations::default();
+        validate::name("controller", &request.controller, &mut violations);
+        validate::optional_name("queue", &request.queue, &mut violations);
+        let key = validate::object_key("object", request.object.as_ref(), &mut violations);
+        violations.check()?;
+        Ok((user, SyncRequest { key, explain: request.explain, ..chosen? }))
+    }
+
+    async fn reconcile(&self, sync: &SyncRequest) -> Result<SyncReport, Status> {
+        self.manager.sync(sync).await.map_err(|error| {
+            let failure = ErrorReply::new(Reason::NotRunning, format!("{}: {error}", sync.controller));
+            Status::from(failure.with("controller", sync.controller))
+        })
+    }
+
+    /// What a reconcile would do, and the queue whose reconcile that is.
+    async fn explain(
+        &self,
+        request: Request<proto::SyncObjectRequest>,
+    ) -> Result<(SyncReport, &'static str), Status> {
+        let (_, sync) = self.asked(request, EXPLAIN_OBJECT).await?;
+        Ok((self.reconcile(&sync).await?, sync.queue))
+    }
+
     /// The controller and the queue that a request means.
     fn choose(&self, request: &proto::SyncObjectRequest) -> Result<SyncRequest, Status> {
         let controllers = self.manager.controllers();

@@ -2,9 +2,10 @@
 
 use futures::stream::unfold;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Extensions, Status};
 
-use super::{Answers, Shared, StreamPlace, shutting_down};
+use super::places::StreamPlace;
+use super::{Answers, Shared, shutting_down};
 
 /// What makes the messages of a stream.
 pub(super) trait Feed: Send + 'static {
@@ -21,9 +22,14 @@ struct Running<F> {
     _place: StreamPlace,
 }
 
-/// A stream of what `feed` makes, until its end or that of the process.
-pub(super) fn answers<F: Feed>(shared: &Shared, feed: F) -> Result<Answers<F::Message>, Status> {
-    let running = Running { feed, shutdown: shared.shutdown.clone(), _place: shared.stream_place()? };
+/// A stream for a caller of what `feed` makes, until its end or that of the process.
+pub(super) fn answers<F: Feed>(
+    shared: &Shared,
+    caller: &Extensions,
+    feed: F,
+) -> Result<Answers<F::Message>, Status> {
+    let place = shared.places.take(caller)?;
+    let running = Running { feed, shutdown: shared.shutdown.clone(), _place: place };
     let stream = unfold(Some(running), |running| async {
         let mut running = running?;
         let next = tokio::select! {

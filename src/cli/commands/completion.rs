@@ -31,7 +31,7 @@ pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError>
 
 /// The commands, with the names of controllers where they take one. Only for shells: other names are just as good,
 /// aliases for one, and whether there is such a controller is for the replica to say.
-fn with_controllers(command: Command) -> Command {
+pub(super) fn with_controllers(command: Command) -> Command {
     let names = || PossibleValuesParser::new(REGISTRY.iter().map(|controller| controller.name));
     command.mut_subcommands(|subcommand| {
         let takes = match subcommand.get_name() {

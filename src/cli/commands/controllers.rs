@@ -157,6 +157,10 @@ async fn watch(
                     lines(&snapshot.controllers, true)
                 }
                 Some(Update::Changed(controller)) => lines(&[controller], false),
+                Some(Update::InvalidOverrides(invalid)) => {
+                    complain(&invalid.overrides, context);
+                    continue;
+                }
                 Some(Update::Unmatched(name)) => format!("{} does not match any more\n", clean(&name)),
                 None => continue,
             }

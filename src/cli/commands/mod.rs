@@ -1,5 +1,6 @@
 //! The commands: each file defines its arguments beside what is done with them.
 
+mod complete;
 mod completion;
 mod controllers;
 pub(super) mod events;
@@ -10,6 +11,8 @@ mod toggle;
 mod version;
 
 use clap::{Arg, ArgMatches, Command};
+
+pub(super) use complete::{COMPLETE, complete};
 
 #[cfg(test)]
 pub(super) use sync::{Picked, resolve};

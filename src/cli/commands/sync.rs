@@ -4,7 +4,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::{Context, namespace, object_key, queues, valued};
 use crate::admin::proto::{
-    ObjectKey, Queue, QueueFilter, SyncObjectRequest, SyncObjectResponse, SyncOutcome,
+    ExplainObjectRequest, ObjectKey, Queue, QueueFilter, SyncObjectRequest, SyncObjectResponse, SyncOutcome,
 };
 use crate::cli::common;
 use crate::cli::connect::{CALL, Session};
@@ -76,6 +76,33 @@ async fn call(session: &Session, request: SyncObjectRequest) -> Result<SyncObjec
     session.call(request, CALL, |request| async move { client.sync_object(request).await }).await
 }
 
+/// Asks what a reconcile would do, of a replica of an older version too.
+async fn ask(session: &Session, request: SyncObjectRequest) -> Result<SyncObjectResponse, CliError> {
+    let question = ExplainObjectRequest {
+        controller: request.controller.clone(),
+        object: request.object.clone(),
+        queue: request.queue.clone(),
+    };
+    let mut client = session.queues();
+    match session.call(question, CALL, |question| async move { client.explain_object(question).await }).await
+    {
+        Ok(answer) => Ok(SyncObjectResponse {
+            outcome: answer.outcome,
+            actions: answer.actions,
+            message: answer.message,
+            requeue_after: answer.requeue_after,
+            duration: answer.duration,
+            trace_id: String::new(),
+            queue: answer.queue,
+            reasons: answer.reasons,
+        }),
+        Err(CliError::Refused(status)) if status.code() == tonic::Code::Unimplemented => {
+            call(session, request).await
+        }
+        Err(error) => Err(error),
+    }
+}
+
 pub(super) async fn run_explain(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
     let kind = required(matches, "kind");
     let object = object_key(&required(matches, "object"), common::text(matches, "namespace").as_deref())?;
@@ -90,7 +117,7 @@ pub(super) async fn run_explain(matches: &ArgMatches, context: &Context) -> Resu
             };
             let queues = queues::fetch(session, &filter).await?.queues;
             let request = resolve(&kind, &object, &picked, &queues)?;
-            let answer = call(session, request.clone()).await?;
+            let answer = ask(session, request.clone()).await?;
             Ok((request, answer))
         })
         .await?;

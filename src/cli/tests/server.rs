@@ -191,7 +191,7 @@ pub(super) async fn run(environment: Environment, line: &[&str]) -> Ran {
     let (out, err) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
     let line: Vec<_> = line.iter().map(std::ffi::OsString::from).collect();
     let screen = Screen::new(Arc::clone(&out) as _, Arc::clone(&err) as _);
-    let exit = crate::cli::execute(&line, environment, screen).await;
+    let exit = crate::cli::execute(crate::cli::Called::Directly, &line, environment, screen).await;
     let text = |bytes: &Mutex<Vec<u8>>| String::from_utf8(bytes.lock().clone()).unwrap();
     Ran { exit, out: text(&out), err: text(&err) }
 }

@@ -47,7 +47,7 @@ async fn follow(replica: &Replica, line: &[&str], looker: impl AsyncFnOnce(&mut 
     let screen = Screen::new(Arc::new(Mutex::new(Tap(sender))), Arc::clone(&err) as _);
     let line: Vec<OsString> = line.iter().map(OsString::from).collect();
     tokio::select! {
-        exit = crate::cli::execute(&line, environment, screen) => {
+        exit = crate::cli::execute(crate::cli::Called::Directly, &line, environment, screen) => {
             panic!("{exit:?}: {}", String::from_utf8_lossy(&err.lock()));
         }
         () = looker(&mut receiver) => {}
@@ -188,7 +188,13 @@ async fn a_reader_that_goes_ends_the_command_quietly() {
     drop(receiver);
     let err = Arc::new(Mutex::new(Vec::new()));
     let screen = Screen::new(Arc::new(Mutex::new(Tap(sender))), Arc::clone(&err) as _);
-    let exit = crate::cli::execute(&["controllers".into(), "-w".into()], environment, screen).await;
+    let exit = crate::cli::execute(
+        crate::cli::Called::Directly,
+        &["controllers".into(), "-w".into()],
+        environment,
+        screen,
+    )
+    .await;
     assert_eq!(exit, Exit::Done);
     assert!(err.lock().is_empty());
 }

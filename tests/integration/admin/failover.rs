@@ -198,6 +198,19 @@ async fn a_slip_of_the_hand_changes_nothing_that_runs() {
     assert_eq!(phases(&admin).await, before, "what runs has changed");
     assert!(!admin.controller(DEPLOYMENT).await.desired.expect("a state").enabled);
 
+    // An order by hand is obeyed, and not in silence.
+    annotate(&plane, CA_PUBLISHER, r#"{"desired":"disabled","user":"jane","time":"2026-01-01T00:00:00Z"}"#);
+    in_phase(&admin, CA_PUBLISHER, Phase::Disabled).await;
+    let warnings = "--field-selector=reason=OverrideByHand,type=Warning";
+    let messages = ["-o", "jsonpath={.items[*].message}"];
+    let told = || async {
+        plane.kubectl(&[&["-n", LEASE_NAMESPACE, "get", "events", warnings][..], &messages].concat())
+    };
+    let by_hand = format!("{CA_PUBLISHER} has an override that no replica wrote");
+    until("a warning", LIMIT, told, |told| told.contains(&by_hand)).await;
+    let is_audited = |line: &str| line.contains("overrides edited by hand") && line.contains(&by_hand);
+    assert!(manager.log().lines().any(is_audited), "no line in the audit log");
+
     // A request puts an end to it.
     admin.toggle(DEPLOYMENT, true, true).await.expect("enabled");
     let desired = admin.controller(DEPLOYMENT).await.desired.expect("a state");

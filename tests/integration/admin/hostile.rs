@@ -91,19 +91,24 @@ fn assert_refused(refused: Result<impl std::fmt::Debug, Status>, code: Code, why
 
 /// Those who may not: nobody, a liar, and one without a role.
 async fn strangers(plane: &ControlPlane, manager: &Manager<'_>, token: &str) {
-    let nobody = Admin::of(plane, manager, Who::Nobody);
-    let health = HealthClient::new(nobody.clone()).check(HealthCheckRequest::default()).await;
+    // A stranger's call is its connection's last.
+    let nobody = || Admin::of(plane, manager, Who::Nobody);
+    let health = HealthClient::new(nobody()).check(HealthCheckRequest::default()).await;
     let serving = tonic_health::pb::health_check_response::ServingStatus::Serving;
     assert_eq!(health.expect("health is for all").into_inner().status(), serving);
     let list = proto::ListControllersRequest::default();
     assert_refused(
-        nobody.controllers().list_controllers(list.clone()).await,
+        nobody().controllers().list_controllers(list.clone()).await,
         Code::Unauthenticated,
         "UNAUTHENTICATED",
     );
-    assert_refused(nobody.toggle("deployment", false, false).await, Code::Unauthenticated, "UNAUTHENTICATED");
+    assert_refused(
+        nobody().toggle("deployment", false, false).await,
+        Code::Unauthenticated,
+        "UNAUTHENTICATED",
+    );
     let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-    assert_eq!(code_of(&nobody, reflection, &[], whole(framed(b""))).await, Code::Unauthenticated);
+    assert_eq!(code_of(&nobody(), reflection, &[], whole(framed(b""))).await, Code::Unauthenticated);
 
     let liar = Admin::of(plane, manager, Who::Token("eyJhbGciOiJub25lIn0.e30."));
     let refused = liar.controllers().list_controllers(list.clone()).await.expect_err("refused");

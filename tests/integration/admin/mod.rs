@@ -3,6 +3,7 @@
 //! Tests that stop controllers have a control plane of their own, and take turns.
 
 mod caller;
+mod crowd;
 mod failover;
 mod hostile;
 mod ports;
@@ -35,7 +36,7 @@ fn bare() -> Options {
 /// The kubeconfig of a user whose group may view and operate.
 fn operator(plane: &ControlPlane) -> PathBuf {
     let root = env!("CARGO_MANIFEST_DIR");
-    plane.kubectl(&["apply", "-f", &format!("{root}/deploy/rbac-operator.yaml")]);
+    plane.kubectl(&["apply", "-f", &format!("{root}/deploy/kustomize/roles/operator.yaml")]);
     let role = "--clusterrole=coxswain-admin-operator";
     plane.kubectl(&["create", "clusterrolebinding", "operators", role, "--group=operators"]);
     plane.identity("operator", &["operators"])

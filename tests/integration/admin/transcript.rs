@@ -43,7 +43,7 @@ struct Part(&'static str, &'static [&'static str]);
 const PREPARATION: Part = Part(
     "Who may: roles, and those who have them",
     &[
-        "kubectl apply -f deploy/rbac-operator.yaml -f deploy/rbac-viewer.yaml",
+        "kubectl apply -f deploy/kustomize/roles/operator.yaml -f deploy/kustomize/roles/viewer.yaml",
         "kubectl create serviceaccount robot",
         "kubectl create clusterrolebinding operators --clusterrole=coxswain-admin-operator \\
     --group=operators --serviceaccount=default:robot",

@@ -20,7 +20,8 @@ use crate::harness::{
     ControlPlane, Namespace, Options, event_logger, faulty_clients, runtime_on, turn, until,
 };
 
-const LIMIT: Duration = Duration::from_mins(2);
+/// Each attempt that fails doubles the wait for the next one: where half of all requests do, a dozen of them is no wonder.
+const LIMIT: Duration = Duration::from_mins(8);
 /// What reconciles in flight get to finish.
 const GRACE: Duration = Duration::from_secs(10);
 

@@ -4,13 +4,12 @@
 //! told apart by what they do to which resource, and objects with such names are counted.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{CALM, LIMIT, State};
-use crate::harness::{Activity, AuditEvent, ControlPlane, Manager, binaries, until};
+use super::{CALM, LIMIT, State, text};
+use crate::harness::{Activity, AuditEvent, ControlPlane, Manager, until};
 
 const OBJECTS: &str = include_str!("../../data/leaderless.yaml");
 /// Kinds of which names are made up.
@@ -34,14 +33,7 @@ impl<'a> Leaderless<'a> {
         std::fs::write(file.path(), objects).expect("its content");
         let apply = || async {
             // A token's Secret is refused until its service account is known.
-            let done = Command::new(binaries().join("kubectl"))
-                .args(["apply", "--server-side", "--kubeconfig"])
-                .arg(&plane.report.kubeconfigs["admin"])
-                .arg("-f")
-                .arg(file.path())
-                .output()
-                .expect("kubectl runs");
-            done.status.success()
+            plane.try_kubectl(&["apply", "--server-side", "-f", text(file.path())]).status.success()
         };
         until("what is changed later", LIMIT, apply, |done| *done).await;
         let this = Self { plane, name };

@@ -1,7 +1,7 @@
 //! When a cluster may be looked at: nothing that concerns the look has been written for a moment, and the manager has nothing
 //! left to do.
 //!
-//! Writes are those of the API server's audit log, whoever makes them. That the manager has nothing left to do is what its
+//! Writes are those of the API server's audit log, whoever makes them, but for renewals of Leases. That the manager has nothing left to do is what its
 //! metrics say: no key waits or is worked on, and no informer has events left. Keys that are due later are not seen; what
 //! they write is, if it comes too late for a look: scenarios of parity are looked at once more at their end.
 
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::{AuditTail, Caller, ControlPlane, Manager, Port};
+use super::{AuditEvent, AuditTail, Caller, ControlPlane, Manager, Port};
 
 /// How often log and metrics are read.
 const POLL: Duration = Duration::from_millis(150);
@@ -86,7 +86,9 @@ async fn follow(manager: Port, mut log: AuditTail, sender: watch::Sender<Seen>) 
         let events = log.more();
         sender.send_modify(|seen| {
             let now = Instant::now();
-            for event in events.iter().filter(|event| event.is_write() && event.succeeded()) {
+            let is_heartbeat = |event: &&AuditEvent| event.object_ref.resource == "leases";
+            let writes = events.iter().filter(|event| event.is_write() && event.succeeded());
+            for event in writes.filter(|event| !is_heartbeat(event)) {
                 seen.writes.insert(event.exact_place(), now);
             }
             if is_idle {

@@ -4,9 +4,13 @@ use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::framework::{DefaultState, Descriptor};
 use coxswain_machinery::options::gates::TABLE;
 
+/// Runs with a flag that tests do not give, unless they are about it: `--allocate-node-cidrs`.
+const BY_FLAG: [&str; 1] = ["node-ipam-controller"];
+
 /// The controllers that are built and run by default.
 pub(crate) fn built() -> impl Iterator<Item = &'static Descriptor> {
-    let runs = |row: &&Descriptor| row.default == DefaultState::On && !is_gated(row);
+    let runs =
+        |row: &&Descriptor| row.default == DefaultState::On && !is_gated(row) && !BY_FLAG.contains(&row.name);
     REGISTRY.iter().filter(|row| row.build.is_some()).filter(runs)
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Seek as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -63,14 +63,27 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// A request of etcd, past the API server.
-    pub(crate) async fn etcd(&self, call: &str, body: &Value) {
+    /// Has the launcher do something.
+    pub(crate) fn ctl(&self, args: &[&str]) -> String {
+        let output = Command::new(binaries().join("controlplane"))
+            .args(["ctl", "--dir"])
+            .arg(&self.dir)
+            .args(args)
+            .output()
+            .expect("ctl runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "ctl {args:?}: {stderr}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// A request of etcd, past the API server, and its answer.
+    pub(crate) async fn etcd(&self, call: &str, body: &Value) -> Value {
         let config = Config::new(self.etcd.parse().expect("a URL"));
         let client = Client::try_from(config).expect("a client");
         let request =
             http::Request::post(format!("/v3/kv/{call}")).header("content-type", "application/json");
         let request = request.body(body.to_string().into_bytes()).expect("a request");
-        client.request::<Value>(request).await.expect("etcd's answer");
+        client.request(request).await.expect("etcd's answer")
     }
 }
 
@@ -121,6 +134,12 @@ pub(crate) fn binaries() -> &'static Path {
         let stdout = String::from_utf8(output.stdout).expect("a path");
         PathBuf::from(stdout.lines().last().expect("the directory of the binaries"))
     })
+}
+
+/// kubectl as somebody, whatever comes of it.
+pub(crate) fn kubectl_as(kubeconfig: &Path, args: &[&str]) -> Output {
+    let mut kubectl = Command::new(binaries().join("kubectl"));
+    kubectl.arg("--kubeconfig").arg(kubeconfig).args(args).output().expect("kubectl runs")
 }
 
 impl ControlPlane {
@@ -309,33 +328,25 @@ impl ControlPlane {
     }
 
     fn ctl(&self, args: &[&str]) -> String {
-        let output = Command::new(binaries().join("controlplane"))
-            .args(["ctl", "--dir"])
-            .arg(&self.report.dir)
-            .args(args)
-            .output()
-            .expect("ctl runs");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "ctl {args:?}: {stderr}");
-        String::from_utf8(output.stdout).expect("text")
+        self.report.ctl(args)
     }
 
-    /// A request of etcd, past the API server.
-    pub(crate) async fn etcd(&self, call: &str, body: &Value) {
-        self.report.etcd(call, body).await;
+    /// A request of etcd, past the API server, and its answer.
+    pub(crate) async fn etcd(&self, call: &str, body: &Value) -> Value {
+        self.report.etcd(call, body).await
     }
 
     /// Runs kubectl as the cluster's administrator; panics with its words when it fails.
     pub(crate) fn kubectl(&self, args: &[&str]) -> String {
-        let output = Command::new(binaries().join("kubectl"))
-            .arg("--kubeconfig")
-            .arg(&self.report.kubeconfigs["admin"])
-            .args(args)
-            .output()
-            .expect("kubectl runs");
+        let output = self.try_kubectl(args);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "kubectl {args:?}: {stderr}");
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The same, whatever comes of it.
+    pub(crate) fn try_kubectl(&self, args: &[&str]) -> Output {
+        kubectl_as(&self.report.kubeconfigs["admin"], args)
     }
 
     /// The log of a component.

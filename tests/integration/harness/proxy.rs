@@ -17,18 +17,12 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
 use kube::client::Body;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
 use super::ControlPlane;
+use super::tls::TlsServer;
 
 /// What becomes of what is on its way. By default nothing does.
 pub(crate) trait Tamper: Send + Sync + 'static {
@@ -84,7 +78,7 @@ pub(crate) enum Fate {
 pub(crate) struct Proxy {
     /// Where it listens.
     pub(crate) url: String,
-    _connections: JoinSet<()>,
+    _server: TlsServer,
 }
 
 struct Upstream {
@@ -108,43 +102,13 @@ impl Proxy {
         let nobody = Client::try_from(config).expect("a client");
         let upstream = Arc::new(Upstream { manager, nobody, tamper });
 
-        let pair = &report.manager_serving;
-        let chain: Vec<_> = CertificateDer::pem_file_iter(&pair.cert_file)
-            .expect("a certificate")
-            .map(|der| der.expect("a certificate"))
-            .collect();
-        let key = PrivateKeyDer::from_pem_file(&pair.key_file).expect("a key");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("protocol versions")
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .expect("the certificate and its key");
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-        let url = format!("https://{}", listener.local_addr().expect("an address"));
-        let mut connections = JoinSet::new();
-        connections.spawn(async move {
-            let mut open = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                open.spawn(serve(stream, acceptor.clone(), Arc::clone(&upstream)));
-                while open.try_join_next().is_some() {}
-            }
-        });
-        Self { url, _connections: connections }
+        let forward = move |request| {
+            let upstream = Arc::clone(&upstream);
+            async move { upstream.forward(request).await }
+        };
+        let server = TlsServer::start(&report.manager_serving, forward).await;
+        Self { url: format!("https://{}:{}", Ipv4Addr::LOCALHOST, server.port), _server: server }
     }
-}
-
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, upstream: Arc<Upstream>) {
-    let Ok(stream) = acceptor.accept(stream).await else { return };
-    let service = hyper::service::service_fn(move |request| {
-        let upstream = Arc::clone(&upstream);
-        async move { upstream.forward(request).await }
-    });
-    // Whoever hangs up has its reasons.
-    drop(auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await);
 }
 
 type AnswerBody = UnsyncBoxBody<Bytes, anyhow::Error>;

@@ -17,6 +17,14 @@ static STORED: Mutex<()> = Mutex::new(());
 const FILE: &str = "outcomes/metrics.tsv";
 /// The original's metrics by name.
 const KNOWN: &str = include_str!("../../data/peer/metrics.tsv");
+/// Others, seen there only once there is something to count.
+const SEEN_LATE: [&str; 5] = [
+    "attach_detach_controller_attachdetach_controller_forced_detaches",
+    "attachdetach_controller_total_volumes",
+    "selinux_warning_controller_selinux_volume_conflict",
+    "storage_count_attachable_volumes_in_use",
+    "storage_operation_duration_seconds",
+];
 /// How they are compared, below the scenarios: `BEGINNING HOW REASON` a line.
 const RULES: &str = "metrics.tsv";
 
@@ -53,7 +61,7 @@ impl Rules {
             };
             (beginning.to_owned(), how)
         });
-        let known = known.lines().filter_map(|line| line.split('\t').next());
+        let known = known.lines().filter_map(|line| line.split('\t').next()).chain(SEEN_LATE);
         Self(rules.collect(), known.map(str::to_owned).collect())
     }
 
@@ -72,9 +80,14 @@ impl Rules {
             let is_compared = !is_part
                 && self.1.contains(name.trim_end_matches("_count"))
                 && self.how(series) != How::Never;
-            (is_compared && value != 0.0).then(|| (sorted(series), value))
+            // The names of zones have zeros in them.
+            (is_compared && value != 0.0).then(|| (sorted(&series.replace('\0', "NUL")), value))
         });
-        series.collect()
+        let mut all = Series::new();
+        for (series, value) in series {
+            *all.entry(series).or_default() += value;
+        }
+        all
     }
 
     /// Where `ours` differ from `theirs`.
@@ -110,13 +123,17 @@ impl Rules {
     }
 }
 
-/// A series with its labels in order.
+/// A series with its labels in order. Namespaces have random names, of which nothing is said; what differs in these alone is added up.
 fn sorted(series: &str) -> String {
     let Some((name, labels)) = series.split_once('{') else { return series.to_owned() };
     // No value has a comma or a quotation mark in it: they are names of resources, results and codes.
     let mut labels: Vec<&str> = labels.trim_end_matches('}').split(',').collect();
     labels.sort_unstable();
-    format!("{name}{{{}}}", labels.join(","))
+    let plain = labels.into_iter().map(|label| match label.split_once('=') {
+        Some((name, _)) if name.ends_with("_namespace") => format!("{name}=\"NAMESPACE\""),
+        _ => label.to_owned(),
+    });
+    format!("{name}{{{}}}", plain.collect::<Vec<_>>().join(","))
 }
 
 /// How much each series has grown.

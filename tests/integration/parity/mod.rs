@@ -10,7 +10,7 @@
 //! | [`shards`] | which scenarios play together, and which controllers run there |
 //! | [`scenario`] | the format of a scenario |
 //! | [`play`] | performing its steps, and when to look |
-//! | [`snapshot`], [`contents`], [`slices`], [`subsets`], [`names`] | what is seen of a namespace, without what differs from run to run |
+//! | [`snapshot`], [`contents`], [`certificates`], [`slices`], [`subsets`], [`names`] | what is seen of a namespace, without what differs from run to run |
 //! | [`diff`] | comparing two of those |
 //! | [`stored`], [`record`] | how outcomes are stored, and where they come from |
 //! | [`writes`], [`metrics`] | how often the managers write, and what they count |
@@ -26,9 +26,11 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Activity, Caller, Cluster, ControlPlane, Manager, Options, object, turn_beside_another,
+    Activity, Caller, Cluster, ControlPlane, Heartbeats, Manager, MetricsApi, Options, object,
+    turn_beside_another,
 };
 
+mod certificates;
 mod contents;
 mod diff;
 mod metrics;
@@ -49,13 +51,16 @@ use scenario::Scenario;
 use shards::{ROOT, Shard, outcome_file};
 
 /// Scenarios play beside each other, and must not wait for each other's requests. A slice is full with few endpoints, and few
-/// finished pods may stay.
-const ARGS: [&str; 5] = [
+/// finished pods may stay. Autoscalers look often, and remember not long.
+const ARGS: [&str; 8] = [
+    "--horizontal-pod-autoscaler-sync-period=3s",
+    "--horizontal-pod-autoscaler-downscale-stabilization=12s",
     "--kube-api-qps=500",
     "--kube-api-burst=1000",
     "--max-endpoints-per-slice=3",
     "--mirroring-max-endpoints-per-subset=5",
     "--terminated-pod-gc-threshold=3",
+    "--legacy-service-account-token-clean-up-period=1s",
 ];
 /// Services may have addresses of both families, and kwok plays its own nodes only.
 const PLANE: [&str; 4] = [
@@ -66,6 +71,8 @@ const PLANE: [&str; 4] = [
 ];
 /// Nodes that nobody plays and nothing is scheduled to, in a zone each: their pods go on only when they are told to.
 const BY_HAND: [(&str, &str); 3] = [("by-hand", "zone-1"), ("by-hand-2", "zone-2"), ("by-hand-3", "zone-3")];
+/// The only one where scenarios make the others: it is in no zone and always alive.
+const ALIVE: [(&str, &str); 1] = [("by-hand", "")];
 /// Scenarios that play at the same time. They mostly wait.
 const AT_A_TIME: usize = 12;
 
@@ -120,8 +127,33 @@ async fn identities_are_as_under_the_go_manager() {
 }
 
 #[tokio::test]
+async fn certificates_are_as_under_the_go_manager() {
+    play_all(&shards::SIGNING).await;
+}
+
+#[tokio::test]
+async fn unused_tokens_are_as_under_the_go_manager() {
+    play_all(&shards::RESTARTED).await;
+}
+
+#[tokio::test]
 async fn protections_are_as_under_the_go_manager() {
     play_all(&shards::PROTECTIONS).await;
+}
+
+#[tokio::test]
+async fn volumes_are_as_under_the_go_manager() {
+    play_all(&shards::VOLUMES).await;
+}
+
+#[tokio::test]
+async fn bindings_are_as_under_the_go_manager() {
+    play_all(&shards::BINDINGS).await;
+}
+
+#[tokio::test]
+async fn attachments_are_as_under_the_go_manager() {
+    play_all(&shards::ATTACHING).await;
 }
 
 #[tokio::test]
@@ -130,8 +162,33 @@ async fn evictions_by_taints_are_as_under_the_go_manager() {
 }
 
 #[tokio::test]
+async fn the_lives_of_nodes_are_as_under_the_go_manager() {
+    play_all(&shards::LIVES).await;
+}
+
+#[tokio::test]
+async fn blocks_of_addresses_are_given_as_under_the_go_manager() {
+    play_all(&shards::BLOCKS).await;
+}
+
+#[tokio::test]
+async fn devices_are_as_under_the_go_manager() {
+    play_all(&shards::DEVICES).await;
+}
+
+#[tokio::test]
 async fn what_is_off_by_default_is_as_under_the_go_manager() {
     play_all(&shards::GATED).await;
+}
+
+#[tokio::test]
+async fn migrations_are_as_under_the_go_manager() {
+    play_all(&shards::MIGRATIONS).await;
+}
+
+#[tokio::test]
+async fn autoscaling_is_as_under_the_go_manager() {
+    play_all(&shards::AUTOSCALING).await;
 }
 
 async fn play_all(shard: &Shard) {
@@ -145,21 +202,33 @@ async fn play_all(shard: &Shard) {
     let times: Option<usize> =
         std::env::var("COXSWAIN_PARITY_RECORD").ok().and_then(|times| times.parse().ok());
     let gated = if shard.is_gated() { ControlPlane::GATED_ARGS } else { &[] };
-    let control_plane = ControlPlane::start(&Options { nodes: 5, args: [&PLANE[..], gated].concat() });
+    let (nodes, by_hand) = if shard.makes_its_nodes() { (0, &ALIVE[..]) } else { (5, &BY_HAND[..]) };
+    let control_plane = ControlPlane::start(&Options { nodes, args: [&PLANE[..], gated].concat() });
     let controllers = shard.controllers();
-    let args = [&[controllers.as_str()][..], &ARGS].concat();
+    let args = [&[controllers.as_str()][..], &ARGS, shard.args()].concat();
     let manager = if times.is_some() {
         control_plane.go_manager("kube-controller-manager", &args)
     } else {
         control_plane.coxswain("coxswain", &args)
     };
     let cluster = control_plane.cluster().await;
-    create_nodes(&cluster).await;
+    create_nodes(&cluster, by_hand).await;
+    let heartbeats = Heartbeats::start(cluster.client.clone());
+    let alive = ALIVE.iter().filter(|_| shard.makes_its_nodes()).map(|(name, _)| (*name).to_owned());
+    heartbeats.renew("", alive.collect()).await;
+    let metrics = if shard.has_metrics() {
+        Some(MetricsApi::start(&control_plane, &cluster.client, &["v1beta2"]).await)
+    } else {
+        None
+    };
     let plane = Plane {
+        metrics,
         cluster,
+        heartbeats,
         activity: Activity::follow(&control_plane, &manager).await,
         bundle: fs::read_to_string(&control_plane.report.ca_file).expect("the bundle"),
         report: control_plane.report.clone(),
+        manager: manager.name.clone(),
     };
     let complaints = match times {
         Some(times) => record::record(&plane, &manager, shard, &scenarios, times).await,
@@ -279,9 +348,9 @@ async fn judge_work(
     assert_eq!(manager.errors(), Vec::<String>::new());
 }
 
-async fn create_nodes(cluster: &Cluster) {
+async fn create_nodes(cluster: &Cluster, nodes: &[(&str, &str)]) {
     let api: Api<Node> = Api::all(cluster.client.clone());
-    for (name, zone) in BY_HAND {
+    for (name, zone) in nodes {
         let node = object(json!({
             "metadata": { "name": name, "labels": { "topology.kubernetes.io/zone": zone } },
             "spec": { "unschedulable": true },

@@ -1,7 +1,8 @@
 //! Names with parts that differ from run to run, as words that do not: the namespace, the hashes of templates, the
-//! ends of pods' and EndpointSlices' names.
+//! ends of the names of pods, EndpointSlices and ResourceClaims.
 
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Unit};
 use serde_json::Value;
@@ -9,11 +10,19 @@ use serde_json::Value;
 use super::slices::order;
 
 const HASH_LABEL: &str = "pod-template-hash";
+/// What words for VolumeAttachments begin with.
+const ATTACHED: &str = "ATTACHED-";
 /// What the API server makes random names of.
 const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 const RANDOM_LENGTH: usize = 5;
 /// The longest prefix of a random name, without its dash.
 const LONGEST_PREFIX: usize = 57;
+
+/// The first bytes of the digest of a bundle, as names have them.
+fn digest(bundle: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bundle.as_bytes());
+    digest.as_ref().iter().take(12).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+}
 
 /// The names known so far.
 #[derive(Clone, Debug)]
@@ -23,14 +32,18 @@ pub(super) struct Names {
     net: String,
     /// The authorities of the cluster, of which the word is BUNDLE.
     bundle: String,
+    /// The part of the name of a ClusterTrustBundle that is made of them, of which the word is DIGEST.
+    digest: String,
     /// Hashes in the order in which they were first seen: the first is written HASH1.
     hashes: Vec<String>,
     /// What pods are named after.
     makers: Vec<String>,
-    /// EndpointSlices with random names, and what is written for them: `web-SLICE1`.
-    slices: Vec<(String, String)>,
+    /// EndpointSlices and ResourceClaims with random names, and what is written for them: `web-SLICE1`.
+    generated: Vec<(String, String)>,
     /// Minutes since 1970 in the names of Jobs, in the order in which they were first seen: the first is written TIME1.
     minutes: Vec<i64>,
+    /// Blocks of addresses that nodes were given, and the words for them: `BLOCK1`, and of the other family `BLOCK1-6`.
+    blocks: Vec<(String, String)>,
     /// UIDs, and the words for them: `UID(KIND/NAME)`. The last is the present one.
     uids: Vec<(String, String)>,
 }
@@ -41,10 +54,12 @@ impl Names {
             namespace: namespace.to_owned(),
             net,
             bundle: bundle.to_owned(),
+            digest: digest(bundle),
             hashes: Vec::new(),
             makers: Vec::new(),
-            slices: Vec::new(),
+            generated: Vec::new(),
             minutes: Vec::new(),
+            blocks: Vec::new(),
             uids: Vec::new(),
         }
     }
@@ -138,16 +153,80 @@ impl Names {
         for slice in slices {
             let text = |field: &str| slice["metadata"][field].as_str().unwrap_or_default();
             let (name, stem) = (text("name"), text("generateName"));
-            if !stem.is_empty() && !self.slices.iter().any(|(known, _)| known == name) {
+            if !stem.is_empty() && !self.generated.iter().any(|(known, _)| known == name) {
                 new.push((order(slice), name, stem));
             }
         }
         new.sort();
         for (_, name, stem) in new {
-            let of_stem = self.slices.iter().filter(|(_, word)| word.starts_with(&format!("{stem}SLICE")));
+            let of_stem = self.generated.iter().filter(|(_, word)| word.starts_with(&format!("{stem}SLICE")));
             let word = format!("{stem}SLICE{}", of_stem.count() + 1);
-            self.slices.push((name.to_owned(), word));
+            self.generated.push((name.to_owned(), word));
         }
+    }
+
+    /// Takes note of ResourceClaims with random names. Those of a prefix are numbered as they come.
+    pub(super) fn note_claims(&mut self, claims: &[Value]) {
+        for claim in claims {
+            let text = |field: &str| claim["metadata"][field].as_str().unwrap_or_default();
+            let (name, stem) = (text("name"), text("generateName"));
+            if !stem.is_empty() && !self.generated.iter().any(|(known, _)| known == name) {
+                let of_stem =
+                    self.generated.iter().filter(|(_, word)| word.starts_with(&format!("{stem}CLAIM")));
+                let word = format!("{stem}CLAIM{}", of_stem.count() + 1);
+                self.generated.push((name.to_owned(), word));
+            }
+        }
+    }
+
+    /// Takes note of the Workloads or PodGroups of Jobs, which end in hashes: those of a Job `web` are `web-WORKLOAD` and
+    /// `web-PODGROUP`.
+    pub(super) fn note_gangs(&mut self, kind: &str, made: &[Value]) {
+        for each in made {
+            let name = each["metadata"]["name"].as_str().unwrap_or_default();
+            let owners = each["metadata"]["ownerReferences"].as_array();
+            let job = owners.into_iter().flatten().find(|owner| owner["kind"] == "Job");
+            let Some(job) = job.and_then(|owner| owner["name"].as_str()) else { continue };
+            let is_named_after = name.strip_prefix(job).is_some_and(|end| end.starts_with('-'));
+            if is_named_after && !self.generated.iter().any(|(known, _)| known == name) {
+                self.generated.push((name.to_owned(), format!("{job}-{}", kind.to_uppercase())));
+            }
+        }
+    }
+
+    /// Takes note of VolumeAttachments, which are named after hashes: of a PersistentVolume `NAMESPACE-data` on a node `NAMESPACE-n` one
+    /// is `ATTACHED-data-n`.
+    pub(super) fn note_attachments(&mut self, attachments: &[Value]) {
+        for attachment in attachments {
+            let name = attachment["metadata"]["name"].as_str().unwrap_or_default();
+            let spec = &attachment["spec"];
+            let begin = format!("{}-", self.namespace);
+            let own = |value: &Value| {
+                let text = value.as_str().unwrap_or("inline");
+                text.strip_prefix(&begin).unwrap_or(text).to_owned()
+            };
+            let word = format!(
+                "{ATTACHED}{}-{}",
+                own(&spec["source"]["persistentVolumeName"]),
+                own(&spec["nodeName"])
+            );
+            if name.starts_with("csi-") && !self.generated.iter().any(|(known, _)| known == name) {
+                self.generated.push((name.to_owned(), word));
+            }
+        }
+    }
+
+    /// Takes over the words for VolumeAttachments, which are the same whenever these are seen first.
+    pub(super) fn take_attachments(&mut self, from: &Self) {
+        let new: Vec<_> = from
+            .generated
+            .iter()
+            .filter(|(name, word)| {
+                word.starts_with(ATTACHED) && self.generated.iter().all(|(known, _)| known != name)
+            })
+            .cloned()
+            .collect();
+        self.generated.extend(new);
     }
 
     /// Takes note of the activations that Jobs are named after, and of their UIDs, which are in their labels.
@@ -170,8 +249,28 @@ impl Names {
         }
     }
 
+    /// Takes note of the blocks that nodes were given. Those that are seen for the first time at once are numbered by their nodes'
+    /// names.
+    pub(super) fn note_blocks(&mut self, nodes: &[Value]) {
+        let mut nodes: Vec<&Value> = nodes.iter().collect();
+        nodes.sort_by_key(|node| node["metadata"]["name"].to_string());
+        let blocks = nodes.into_iter().filter_map(|node| node["spec"]["podCIDRs"].as_array()).flatten();
+        for block in blocks.filter_map(Value::as_str).filter(|block| is_given_out(block)) {
+            if !self.blocks.iter().any(|(known, _)| known == block) {
+                let end = if block.contains(':') { "-6" } else { "" };
+                let is_alike = |(known, _): &&(String, String)| known.contains(':') == block.contains(':');
+                let number = self.blocks.iter().filter(is_alike).count() + 1;
+                self.blocks.push((block.to_owned(), format!("BLOCK{number}{end}")));
+            }
+        }
+    }
+
     /// What is written for a time: that it is the one of an activation, or lately. `None` for one of long ago.
     fn plain_time(&self, text: &str) -> Option<String> {
+        if let Some(day) = text.parse::<Date>().ok().filter(|_| text.len() == 10) {
+            let today = SystemClock.now().to_zoned(TimeZone::UTC).date();
+            return (today == day || today.yesterday().ok() == Some(day)).then(|| "A DAY LATELY".to_owned());
+        }
         let (time, zone) = (text.parse::<Timestamp>().ok()?, text.get(19..)?);
         let seconds = time.as_second();
         if let Some(at) = self.minutes.iter().position(|minutes| minutes * 60 == seconds) {
@@ -186,14 +285,17 @@ impl Names {
         if let Some(word) = self.plain_time(text) {
             return word;
         }
+        if let Some((_, word)) = self.blocks.iter().find(|(known, _)| known == text) {
+            return word.clone();
+        }
         let mut text = text.to_owned();
         for (at, minutes) in self.minutes.iter().enumerate() {
             text = text.replace(&format!("-{minutes}"), &format!("-TIME{}", at + 1));
         }
         if !self.bundle.is_empty() {
-            text = text.replace(&self.bundle, "BUNDLE");
+            text = text.replace(&self.bundle, "BUNDLE").replace(&self.digest, "DIGEST");
         }
-        for (name, word) in &self.slices {
+        for (name, word) in &self.generated {
             text = text.replace(name, word);
         }
         for maker in &self.makers {
@@ -221,10 +323,10 @@ impl Names {
         self.uids.iter().any(|(_, word)| *word == format!("UID({object})"))
     }
 
-    /// A text of a scenario, which names hashes, slices, UIDs and the namespace by their words, as the API server understands
+    /// A text of a scenario, which names hashes, slices, claims, UIDs and the namespace by their words, as the API server understands
     /// it.
     pub(super) fn real(&self, text: &str) -> String {
-        if let Some((name, _)) = self.slices.iter().find(|(_, word)| word == text) {
+        if let Some((name, _)) = self.generated.iter().find(|(_, word)| word == text) {
             return name.clone();
         }
         if let Some(time) = time(text) {
@@ -240,6 +342,7 @@ impl Names {
         let uids = self.uids.iter().rev();
         let text = uids
             .fold(text, |text, (uid, word)| text.replace(word, uid))
+            .replace("DIGEST", &self.digest)
             .replace("NAMESPACE", &self.namespace);
         if self.net.is_empty() { text } else { text.replace("NET.", &format!("{}.", self.net)) }
     }
@@ -301,6 +404,18 @@ fn without_random_ends(text: &str, stem: &str) -> String {
         }
     }
     out + rest
+}
+
+/// Whether a block is one of those that nodes are given; the last of the ranges are for scenarios, which give them by hand.
+fn is_given_out(block: &str) -> bool {
+    const BY_HAND: u32 = 200;
+    let (rest, radix) = match (block.strip_prefix("10.244."), block.strip_prefix("fd00:10:244:")) {
+        (Some(rest), _) => (rest, 10),
+        (_, Some(rest)) => (rest, 16),
+        _ => return false,
+    };
+    let number = rest.split(['.', ':', '/']).next().unwrap_or_default();
+    number.is_empty() || u32::from_str_radix(number, radix).is_ok_and(|number| number < BY_HAND)
 }
 
 #[cfg(test)]
@@ -365,6 +480,29 @@ mod tests {
         assert!(names.real("NEWYEAR").parse::<i64>().expect("minutes") >= 29_453_760);
         assert_eq!(names.real("NOW"), "NOW");
         assert!(names.real("NOW-90s").parse::<Timestamp>().expect("a time") < SystemClock.now());
+    }
+
+    #[test]
+    fn blocks_are_numbered_by_their_nodes_and_those_given_by_hand_are_not() {
+        let mut names = Names::new("parity-8", String::new(), "");
+        let node = |name: &str, blocks: &[&str]| json!({ "metadata": { "name": name }, "spec": { "podCIDRs": blocks } });
+        names.note_blocks(&[
+            node("b", &["10.244.7.0/24", "fd00:10:244:8::/64"]),
+            node("a", &["10.244.9.0/24", "fd00:10:244::/64"]),
+            node("c", &["10.244.250.0/24", "fd00:10:244:fa::/64"]),
+        ]);
+        names.note_blocks(&[node("b", &["10.244.10.0/24"])]);
+        for (text, plain) in [
+            ("10.244.9.0/24", "BLOCK1"),
+            ("10.244.7.0/24", "BLOCK2"),
+            ("10.244.10.0/24", "BLOCK3"),
+            ("fd00:10:244::/64", "BLOCK1-6"),
+            ("fd00:10:244:8::/64", "BLOCK2-6"),
+            ("10.244.250.0/24", "10.244.250.0/24"),
+            ("fd00:10:244:fa::/64", "fd00:10:244:fa::/64"),
+        ] {
+            assert_eq!(names.plain(text), plain);
+        }
     }
 
     #[test]

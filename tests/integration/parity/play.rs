@@ -16,11 +16,11 @@ use uuid::Uuid;
 use super::diff::differences;
 use super::names::Names;
 use super::scenario::{
-    Advance, Evict, Fate, Propagation, Scenario, Seen, Step, Target, is_namespaced, resource,
+    Advance, Evict, Fate, Propagation, Published, Scenario, Seen, Step, Target, is_namespaced, resource,
 };
 use super::snapshot::{at, snapshot};
 use super::writes::prefix;
-use crate::harness::{Activity, Cluster, Namespace, Report};
+use crate::harness::{Activity, Cluster, Heartbeats, MetricsApi, Namespace, Report};
 
 /// How long a step may take. What was refused for a while is tried again after as long a while, which is the longer the more
 /// the machine has to do.
@@ -39,9 +39,14 @@ static NETS: AtomicU8 = AtomicU8::new(0);
 pub(super) struct Plane {
     pub(super) cluster: Cluster,
     pub(super) activity: Activity,
+    pub(super) heartbeats: Heartbeats,
     /// The authorities by which the API server is verified.
     pub(super) bundle: String,
     pub(super) report: Report,
+    /// Where autoscalers play.
+    pub(super) metrics: Option<MetricsApi>,
+    /// The name of the manager.
+    pub(super) manager: String,
 }
 
 /// When a look is over.
@@ -128,6 +133,14 @@ impl Stage<'_> {
         }
     }
 
+    /// A kind of the scenario's own: one that it has defined, named after it, with one name for the kind and the resource.
+    fn own_kind(&self, api_version: &str, kind: &str) -> Option<kube::api::ApiResource> {
+        let (group, version) =
+            api_version.split_once('/').filter(|_| kind.starts_with(&self.namespace.name))?;
+        let gvk = kube::api::GroupVersionKind::gvk(group, version, kind);
+        Some(kube::api::ApiResource::from_gvk_with_plural(&gvk, kind))
+    }
+
     /// Looks up the UIDs that an object of the scenario names and that are of objects in other namespaces.
     async fn look_up(&mut self, object: &Value) -> Result<(), String> {
         let text = object.to_string();
@@ -169,6 +182,7 @@ impl Stage<'_> {
                 patched.map_err(say)?;
             }
             Step::Store(object) => self.store(object).await?,
+            Step::Restart => drop(self.plane.report.ctl(&["restart", &self.plane.manager])),
             Step::Scale { target: Target { kind, name, .. }, replicas } => {
                 let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
                 self.api(kind).patch_scale(name, &params, &patch).await.map_err(say)?;
@@ -184,6 +198,11 @@ impl Stage<'_> {
             }
             Step::Advance(advance) => self.advance(advance).await?,
             Step::Evict(evict) => self.evict(evict).await?,
+            Step::Published(published) => self.published(published).await?,
+            Step::Metrics(numbers) => {
+                let metrics = self.plane.metrics.as_ref().ok_or("there are no metrics APIs here")?;
+                metrics.say(&self.namespace.name, numbers.clone());
+            }
             Step::Mark { pods, take, with, status } => {
                 let api = self.api(&resource("Pod")?);
                 let suits = |pod: &Value| if *status { !is_finished(pod) } else { !is_deleting(pod) };
@@ -197,16 +216,23 @@ impl Stage<'_> {
                     patched.map_err(say)?;
                 }
             }
+            Step::Renew(nodes) => {
+                let nodes = nodes.iter().map(|name| self.names.real(name)).collect();
+                self.plane.heartbeats.renew(&self.namespace.name, nodes).await;
+            }
             Step::Wait(fields) => {
-                let mut last = Value::Null;
+                let (mut last, mut known) = (Value::Null, self.names.clone());
                 let met = poll(async || {
-                    last = self.look().await?.0;
+                    let (look, names) = self.look().await?;
+                    (last, known) = (look, names);
                     Ok(fields.iter().all(|(path, value)| at(&last, path) == *value).then_some(()))
                 });
                 if met.await?.is_none() {
                     let text = serde_yaml_ng::to_string(&last).map_err(|error| error.to_string())?;
                     return Err(format!("not within {LIMIT:?}; there is\n{text}"));
                 }
+                // Steps that come may name it. What has a number gets it at a look that all runs have.
+                self.names.take_attachments(&known);
             }
             Step::Observe(_) => unreachable!("not performed"),
         }
@@ -221,7 +247,11 @@ impl Stage<'_> {
         let text = |pointer: &str| real.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let params = PatchParams::apply("parity").force();
         let place = Some(text("/metadata/namespace")).filter(|place| !place.is_empty());
-        let api = self.api_in(place, &resource(text("/kind"))?);
+        let kind = match self.own_kind(text("/apiVersion"), text("/kind")) {
+            Some(kind) => kind,
+            None => resource(text("/kind"))?,
+        };
+        let api = self.api_in(place, &kind);
         let mut last = String::new();
         let applied =
             poll(async || match api.patch(text("/metadata/name"), &params, &Patch::Apply(&real)).await {
@@ -284,6 +314,27 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// Waits for a text in an OpenAPI document, by way of the index: that names the one which the document says later.
+    async fn published(&self, Published { version, with }: &Published) -> Result<(), String> {
+        let (version, with) = (self.names.real(version), format!("\"{with}\""));
+        let read = async |path: &str| {
+            let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+            match self.plane.cluster.client.request_text(request).await {
+                Ok(text) => Ok(text),
+                // It is not there yet, or is another one by now.
+                Err(kube::Error::Api(_) | kube::Error::SerdeError(_)) => Ok(String::new()),
+                Err(error) => Err(say(error)),
+            }
+        };
+        let found = poll(async || {
+            let index: Value = serde_json::from_str(&read("/openapi/v3").await?).unwrap_or_default();
+            let address = &index["paths"][format!("apis/{version}")]["serverRelativeURL"];
+            let Some(address) = address.as_str() else { return Ok(None) };
+            Ok(read(address).await?.contains(&with).then_some(()))
+        });
+        found.await?.ok_or_else(|| format!("{version} does not say {with} within {LIMIT:?}"))
+    }
+
     /// Evictions are refused with 429 as long as the budget's status does not allow them.
     async fn evict(&self, Evict { pods, take, refused }: &Evict) -> Result<(), String> {
         let api: Api<Pod> = Api::namespaced(self.plane.cluster.once.clone(), &self.namespace.name);
@@ -336,7 +387,11 @@ impl Stage<'_> {
             let api = resource(kind)?;
             let list = self.api_in(place.as_deref(), &api).list(&ListParams::default()).await.map_err(say)?;
             let is_ours = |each: &&DynamicObject| {
-                let name = each.metadata.name.as_deref().unwrap_or_default();
+                // VolumeAttachments are named after hashes, and are their nodes'.
+                let name = match each.data["spec"]["nodeName"].as_str() {
+                    Some(node) if kind == "VolumeAttachment" => node,
+                    _ => each.metadata.name.as_deref().unwrap_or_default(),
+                };
                 match prefix {
                     Some(prefix) => name.starts_with(prefix),
                     None => is_namespaced(&api) && place.is_none() || self.names.owns(name),
@@ -352,11 +407,30 @@ impl Stage<'_> {
         }
         let events = self.api(&kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&()));
         let events = events.list(&ListParams::default()).await.map_err(say)?;
-        let events: Vec<Value> =
+        let mut events: Vec<Value> =
             events.items.iter().map(|each| serde_json::to_value(each).expect("JSON")).collect();
+        events.extend(self.events_elsewhere().await?);
         let mut names = self.names.clone();
         let tree = snapshot(&mut names, &objects, &events);
         Ok((tree, names))
+    }
+
+    /// Events about nodes and volumes are in another namespace.
+    async fn events_elsewhere(&self) -> Result<Vec<Value>, String> {
+        let event = kube::api::ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&());
+        let mut found = Vec::new();
+        for kind in ["Node", "PersistentVolume"] {
+            if !self.scenario.kinds.iter().any(|seen| seen.kind == kind) {
+                continue;
+            }
+            let about = ListParams::default().fields(&format!("involvedObject.kind={kind}"));
+            let list = self.api_in(Some("default"), &event).list(&about).await.map_err(say)?;
+            let all = list.items.iter().map(|each| serde_json::to_value(each).expect("JSON"));
+            found.extend(all.filter(|event| {
+                event["involvedObject"]["name"].as_str().is_some_and(|name| self.names.owns(name))
+            }));
+        }
+        Ok(found)
     }
 
     /// Looks when it is quiet, and until what is there is what is `expected`, if anything is; and says whether it came to that.

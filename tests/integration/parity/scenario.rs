@@ -6,11 +6,16 @@ use kube::api::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::harness::Numbers;
+
 /// The kinds that scenarios write or look at, with their groups and versions.
 const KINDS: &[(&str, &str, &str)] = &[
     ("APIService", "apiregistration.k8s.io", "v1"),
+    ("CSIDriver", "storage.k8s.io", "v1"),
     ("CertificateSigningRequest", "certificates.k8s.io", "v1"),
     ("ClusterRole", "rbac.authorization.k8s.io", "v1"),
+    ("ClusterRoleBinding", "rbac.authorization.k8s.io", "v1"),
+    ("ClusterTrustBundle", "certificates.k8s.io", "v1beta1"),
     ("ConfigMap", "", "v1"),
     ("ControllerRevision", "apps", "v1"),
     ("CronJob", "batch", "v1"),
@@ -18,21 +23,26 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("DaemonSet", "apps", "v1"),
     ("Deployment", "apps", "v1"),
     ("EndpointSlice", "discovery.k8s.io", "v1"),
+    ("DeviceTaintRule", "resource.k8s.io", "v1beta2"),
     ("Endpoints", "", "v1"),
     ("Event", "", "v1"),
+    ("HorizontalPodAutoscaler", "autoscaling", "v2"),
     ("IPAddress", "networking.k8s.io", "v1"),
     ("Job", "batch", "v1"),
+    ("Lease", "coordination.k8s.io", "v1"),
     ("Namespace", "", "v1"),
     ("Node", "", "v1"),
     ("Pod", "", "v1"),
     ("Job", "batch", "v1"),
     ("PersistentVolume", "", "v1"),
     ("PersistentVolumeClaim", "", "v1"),
+    ("PodCertificateRequest", "certificates.k8s.io", "v1beta1"),
     ("PodDisruptionBudget", "policy", "v1"),
     ("PodGroup", "scheduling.k8s.io", "v1alpha2"),
     ("ReplicaSet", "apps", "v1"),
     ("ReplicationController", "", "v1"),
     ("ResourceClaim", "resource.k8s.io", "v1"),
+    ("ResourceClaimTemplate", "resource.k8s.io", "v1"),
     ("ResourcePoolStatusRequest", "resource.k8s.io", "v1alpha3"),
     ("ResourceQuota", "", "v1"),
     ("ResourceSlice", "resource.k8s.io", "v1"),
@@ -41,17 +51,26 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("ServiceAccount", "", "v1"),
     ("ServiceCIDR", "networking.k8s.io", "v1"),
     ("StatefulSet", "apps", "v1"),
+    ("StorageClass", "storage.k8s.io", "v1"),
+    ("StorageVersion", "internal.apiserver.k8s.io", "v1alpha1"),
+    ("StorageVersionMigration", "storagemigration.k8s.io", "v1beta1"),
     ("Thing", "parity.example.com", "v1"),
     ("ValidatingAdmissionPolicy", "admissionregistration.k8s.io", "v1"),
     ("ValidatingAdmissionPolicyBinding", "admissionregistration.k8s.io", "v1"),
+    ("VolumeAttachment", "storage.k8s.io", "v1"),
     ("VolumeAttributesClass", "storage.k8s.io", "v1"),
+    ("Workload", "scheduling.k8s.io", "v1alpha2"),
 ];
 /// Those of them that live in no namespace. Scenarios write them under names with NAMESPACE in them.
 const CLUSTER_SCOPED: &[&str] = &[
     "APIService",
+    "CSIDriver",
     "CertificateSigningRequest",
     "ClusterRole",
+    "ClusterRoleBinding",
+    "ClusterTrustBundle",
     "CustomResourceDefinition",
+    "DeviceTaintRule",
     "IPAddress",
     "Namespace",
     "Node",
@@ -59,8 +78,12 @@ const CLUSTER_SCOPED: &[&str] = &[
     "ResourcePoolStatusRequest",
     "ResourceSlice",
     "ServiceCIDR",
+    "StorageClass",
+    "StorageVersion",
+    "StorageVersionMigration",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
+    "VolumeAttachment",
     "VolumeAttributesClass",
 ];
 
@@ -156,6 +179,8 @@ pub(super) enum Step {
     Advance(Advance),
     /// Evictions of pods, one after the other.
     Evict(Evict),
+    /// What metrics APIs say of the namespace from here on.
+    Metrics(Numbers),
     /// A patch of some pods that are not being deleted; of statuses, those of pods that have not ended.
     Mark {
         pods: String,
@@ -164,6 +189,12 @@ pub(super) enum Step {
         #[serde(default)]
         status: bool,
     },
+    /// From here on the Leases of these nodes are renewed, and of no others of the scenario.
+    Renew(Vec<String>),
+    /// Ends the manager and starts it anew.
+    Restart,
+    /// Waits until the OpenAPI document of a group version says something, as it does some time after its definition.
+    Published(Published),
     /// Waits until fields have these values (`null` for absent), by their paths in what is looked at.
     Wait(BTreeMap<String, Value>),
     /// Looks at everything, once it is quiet.
@@ -201,6 +232,16 @@ pub(super) struct Evict {
     /// Each is refused; otherwise each is granted, if not at once.
     #[serde(default)]
     pub(super) refused: bool,
+}
+
+/// A text in the OpenAPI document of a group version.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Published {
+    /// `GROUP/VERSION`.
+    pub(super) version: String,
+    /// The text.
+    pub(super) with: String,
 }
 
 /// What becomes of a pod.

@@ -13,6 +13,25 @@ use crate::harness::is_gated;
 
 pub(super) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
 
+const LIVES_ARGS: [&str; 6] = [
+    "--node-monitor-period=1s",
+    "--node-monitor-grace-period=8s",
+    "--node-startup-grace-period=10s",
+    "--node-eviction-rate=2",
+    "--secondary-node-eviction-rate=1.5",
+    "--large-cluster-size-threshold=4",
+];
+
+const ATTACHING_ARGS: [&str; 1] = ["--attach-detach-reconcile-sync-period=3s"];
+
+const BLOCKS_ARGS: [&str; 3] = [
+    "--allocate-node-cidrs=true",
+    "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
+    "--service-cluster-ip-range=10.244.0.0/24,fd00:10:96::/112",
+];
+
+const BINDINGS_ARGS: [&str; 1] = ["--pvclaimbinder-sync-period=2s"];
+
 /// Controllers' scenarios that don't disturb each other.
 pub(super) struct Shard {
     /// The folders. Their controllers run.
@@ -50,16 +69,24 @@ pub(super) const CLEANUP: Shard = Shard {
     folders: &["cronjob", "pod-garbage-collector", "ttl-after-finished"],
     beside: &["serviceaccount"],
 };
-/// Who is who, and what they may: each scenario looks at objects of its own, or plays apart.
+/// Who is who, and what they may, and policies about it: each scenario looks at objects of its own, or plays apart.
 pub(super) const IDENTITY: Shard = Shard {
     folders: &[
         "bootstrap-signer",
+        "certificatesigningrequest-approving",
         "certificatesigningrequest-cleaner",
         "clusterrole-aggregation",
         "token-cleaner",
+        "validatingadmissionpolicy-status",
     ],
     beside: &["serviceaccount"],
 };
+/// What is signed: nobody but scenarios approves it.
+pub(super) const SIGNING: Shard =
+    Shard { folders: &["certificatesigningrequest-signing"], beside: &["serviceaccount"] };
+/// What is done once at the start of a manager, which scenarios start anew.
+pub(super) const RESTARTED: Shard =
+    Shard { folders: &["legacy-serviceaccount-token-cleaner"], beside: &["serviceaccount"] };
 /// What keeps things from going, each thing its own.
 pub(super) const PROTECTIONS: Shard = Shard {
     folders: &[
@@ -71,14 +98,50 @@ pub(super) const PROTECTIONS: Shard = Shard {
     ],
     beside: &["deployment", "replicaset", "replicationcontroller", "serviceaccount", "statefulset"],
 };
+/// Volumes that grow, and pods that mount them.
+pub(super) const VOLUMES: Shard = Shard {
+    folders: &["persistentvolume-expander", "selinux-warning"],
+    beside: &["persistentvolume-protection", "persistentvolumeclaim-protection", "serviceaccount"],
+};
+/// Volumes that are bound and released. What is there is looked at again often.
+pub(super) const BINDINGS: Shard = Shard {
+    folders: &["persistentvolume-binder"],
+    beside: &["persistentvolume-protection", "persistentvolumeclaim-protection", "serviceaccount"],
+};
+/// Volumes that are attached to nodes, which scenarios make, and whose attachers they play.
+pub(super) const ATTACHING: Shard =
+    Shard { folders: &["persistentvolume-attach-detach"], beside: &["serviceaccount"] };
 /// What drives pods away from nodes, which nobody but scenarios taints; and what is written on few nodes. Without the controller of
 /// DaemonSets, which files pods by their nodes, the original drives away only pods that come after the taint.
 pub(super) const EVICTIONS: Shard =
     Shard { folders: &["taint-eviction", "ttl"], beside: &["daemonset", "serviceaccount"] };
-/// Controllers that are off by default, on a control plane with their gates and APIs.
-pub(super) const GATED: Shard =
-    Shard { folders: &["podgroup-protection", "resourcepoolstatusrequest"], beside: &["serviceaccount"] };
-const ALL: [&Shard; 13] = [
+/// Nodes that come, fall silent and go. All of them are made by scenarios, each in zones of its own.
+pub(super) const LIVES: Shard = Shard { folders: &["node-lifecycle"], beside: &["serviceaccount"] };
+/// Blocks of addresses for nodes, which all scenarios draw from the same ranges.
+pub(super) const BLOCKS: Shard = Shard { folders: &["node-ipam"], beside: &["serviceaccount"] };
+/// Devices for pods, which nobody but scenarios allocates.
+pub(super) const DEVICES: Shard = Shard { folders: &["resourceclaim"], beside: &["serviceaccount"] };
+/// Controllers that are off by default, or do more with gates that are, on a control plane with these and their APIs.
+pub(super) const GATED: Shard = Shard {
+    folders: &[
+        "device-taint-eviction",
+        "kube-apiserver-serving-clustertrustbundle-publisher",
+        "podcertificaterequest-cleaner",
+        "podgroup-protection",
+        "resourcepoolstatusrequest",
+        "storageversion-garbage-collector",
+    ],
+    beside: &["job", "serviceaccount"],
+};
+/// Migrations of what is stored. The original reads what it migrates from the caches of its garbage collector.
+pub(super) const MIGRATIONS: Shard =
+    Shard { folders: &["storage-version-migrator"], beside: &["garbage-collector", "serviceaccount"] };
+/// What is scaled by metrics. The pods are kwok's.
+pub(super) const AUTOSCALING: Shard = Shard {
+    folders: &["horizontal-pod-autoscaler"],
+    beside: &["deployment", "replicaset", "serviceaccount", "statefulset"],
+};
+const ALL: [&Shard; 23] = [
     &WORKLOADS,
     &STATEFUL,
     &DAEMONS,
@@ -89,17 +152,48 @@ const ALL: [&Shard; 13] = [
     &QUOTAS,
     &CLEANUP,
     &PROTECTIONS,
+    &VOLUMES,
+    &BINDINGS,
+    &ATTACHING,
     &EVICTIONS,
     &IDENTITY,
+    &LIVES,
+    &BLOCKS,
+    &DEVICES,
+    &SIGNING,
+    &RESTARTED,
     &GATED,
+    &MIGRATIONS,
+    &AUTOSCALING,
 ];
 
 impl Shard {
+    /// Whether metrics APIs are looked at.
+    pub(super) fn has_metrics(&self) -> bool {
+        self.folders == AUTOSCALING.folders
+    }
+
     /// The flag that says which controllers run.
     pub(super) fn controllers(&self) -> String {
         let names = self.folders.iter().chain(self.beside);
         let names: Vec<String> = names.map(|name| format!("{name}-controller")).collect();
         format!("--controllers={}", names.join(","))
+    }
+
+    /// Whether its scenarios make all nodes, and nobody plays any.
+    pub(super) fn makes_its_nodes(&self) -> bool {
+        [LIVES.folders, BLOCKS.folders, ATTACHING.folders].contains(&self.folders)
+    }
+
+    /// Flags for its controllers: what takes minutes takes seconds, and few nodes are many.
+    pub(super) fn args(&self) -> &'static [&'static str] {
+        match self.folders {
+            folders if folders == LIVES.folders => &LIVES_ARGS,
+            folders if folders == BLOCKS.folders => &BLOCKS_ARGS,
+            folders if folders == BINDINGS.folders => &BINDINGS_ARGS,
+            folders if folders == ATTACHING.folders => &ATTACHING_ARGS,
+            _ => &[],
+        }
     }
 
     /// Whether a gate that is off by default has to be on for them.
@@ -149,6 +243,14 @@ fn files(root: &Path) -> BTreeSet<String> {
         }
     }
     found
+}
+
+/// Namespaces are named after scenarios, with a number.
+#[test]
+fn names_of_scenarios_leave_room_for_a_number() {
+    let long: Vec<String> = files(Path::new(ROOT)).into_iter().filter(|name| name.len() > 58).collect();
+    let long: Vec<&String> = long.iter().filter(|name| folder(name) != "outcomes").collect();
+    assert_eq!(long, Vec::<&String>::new());
 }
 
 #[test]

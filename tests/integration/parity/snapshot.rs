@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::names::Names;
-use super::{contents, slices, subsets};
+use super::{certificates, contents, slices, subsets};
 
 /// What the API server fills in when nobody says otherwise.
 const DEFAULTS: &[(&str, &str)] = &[
@@ -39,10 +39,33 @@ const TOKEN_VOLUME: &str = "kube-api-access-";
 const NODE: &str = "node-";
 /// Of labels that pods get from their nodes.
 const TOPOLOGY: &str = "topology.kubernetes.io/";
-/// Reasons of events that the original tells twice when its cache is late.
-const TOLD_TWICE: [&str; 1] = ["SawCompletedJob"];
-/// Sources of events that are not named after a controller: of those about budgets, and about ephemeral volumes.
-const OTHER_SOURCES: [&str; 2] = ["controllermanager", "ephemeral_volume"];
+/// The reason of events that the original tells twice when its cache is late.
+const TOLD_TWICE: &str = "SawCompletedJob";
+/// Reasons of events that are told at every try, of which there are as many as time goes by, and who tells them.
+const TOLD_OFTEN: [(&str, &str); 6] = [
+    ("CIDRNotAvailable", "cidrAllocator"),
+    ("ExternalProvisioning", BINDER),
+    ("FailedBinding", BINDER),
+    ("VolumeFailedRecycle", BINDER),
+    ("WaitForFirstConsumer", BINDER),
+    ("WaitForPodScheduled", BINDER),
+];
+const BINDER: &str = "persistentvolume-controller";
+/// Sources of events that are not named after a controller: of those about blocks of addresses, budgets, ephemeral volumes,
+/// autoscalers, ResourceClaims, labels of mounts, and volumes that grow.
+const OTHER_SOURCES: [&str; 7] = [
+    "cidrAllocator",
+    "controllermanager",
+    "ephemeral_volume",
+    AUTOSCALERS,
+    "resource_claim",
+    "selinux_warning",
+    "volume_expand",
+];
+/// One of these.
+const AUTOSCALERS: &str = "horizontal-pod-autoscaler";
+/// What is said of autoscalers that share pods, before their names, which come in any order.
+const SHARED: &str = " are controlled by multiple HPAs: [";
 /// What an event's message starts with when it stands for several.
 const COMBINED: &str = "(combined from similar events): ";
 
@@ -59,8 +82,23 @@ pub(super) fn snapshot(names: &mut Names, objects: &[(&str, Vec<Value>)], events
     for (_, revisions) in objects.iter().filter(|(kind, _)| *kind == "ControllerRevision") {
         names.note_revisions(revisions);
     }
+    // The names of PodGroups have those of their Workloads in them.
+    for kind in ["PodGroup", "Workload"] {
+        for (_, made) in objects.iter().filter(|(held, _)| *held == kind) {
+            names.note_gangs(kind, made);
+        }
+    }
+    for (_, nodes) in objects.iter().filter(|(kind, _)| *kind == "Node") {
+        names.note_blocks(nodes);
+    }
     for (_, slices) in objects.iter().filter(|(kind, _)| *kind == "EndpointSlice") {
         names.note_slices(slices);
+    }
+    for (_, claims) in objects.iter().filter(|(kind, _)| *kind == "ResourceClaim") {
+        names.note_claims(claims);
+    }
+    for (_, attachments) in objects.iter().filter(|(kind, _)| *kind == "VolumeAttachment") {
+        names.note_attachments(attachments);
     }
     let uids: Vec<&str> =
         objects.iter().flat_map(|(_, all)| all).filter_map(|each| each["metadata"]["uid"].as_str()).collect();
@@ -111,11 +149,17 @@ fn happened(names: &Names, events: &[Value]) -> Value {
             *sorts.entry(names.plain(&text)).or_default() += event["count"].as_u64().unwrap_or(1);
         }
     }
-    let is_told_twice =
-        |text: &str| text.split(' ').nth(1).is_some_and(|reason| TOLD_TWICE.contains(&reason));
+    let is_told_often = |text: &str| {
+        TOLD_OFTEN.iter().any(|(reason, by)| {
+            text.split_once(' ').is_some_and(|(_, told)| told.starts_with(&format!("{reason} by {by} ")))
+        })
+    };
     let counted = sorts.into_iter().map(|(text, count)| {
         let count: Value = match (text.starts_with("Warning"), count) {
-            _ if is_told_twice(&text) => "once or twice".into(),
+            _ if text.split(' ').nth(1) == Some(TOLD_TWICE) => "once or twice".into(),
+            _ if is_told_often(&text) => "once or more".into(),
+            // An autoscaler tells of what fails at each look.
+            (true, _) if text.contains(&format!(" by {AUTOSCALERS} about ")) => "each time".into(),
             (true, 1) => "once".into(),
             (true, _) => "more".into(),
             (false, count) => count.into(),
@@ -129,6 +173,10 @@ fn happened(names: &Names, events: &[Value]) -> Value {
 fn event_text(event: &Value) -> Option<String> {
     let component = event["source"]["component"].as_str();
     let component = component.filter(|name| name.ends_with("-controller") || OTHER_SOURCES.contains(name))?;
+    if event["reason"] == "RecyclerPod" {
+        // The original tells of a volume what is told of the Pod that empties it, once more.
+        return None;
+    }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let about = &event["involvedObject"];
     let mut line = format!(
@@ -138,7 +186,7 @@ fn event_text(event: &Value) -> Option<String> {
         text(&about["apiVersion"]),
         text(&about["kind"]),
         text(&about["name"]),
-        text(&event["message"]).trim_start_matches(COMBINED),
+        in_order(text(&event["message"]).trim_start_matches(COMBINED)),
     );
     // Which of the budgets over a pod is named is chance.
     if let Some((before, _)) = line.split_once("  Chose ") {
@@ -196,9 +244,27 @@ fn normal(kind: &str, object: &Value, uids: &[&str]) -> Value {
     if kind == "Service" {
         slices::without_addresses(&mut spec);
     }
+    if let Some(version) = spec.pointer_mut("/claimRef/resourceVersion") {
+        // Of which version of the claim a volume speaks is a matter of time; that it does is not.
+        *version = version.is_string().into();
+    }
+    if let Some(taints) = spec.get_mut("taints").and_then(Value::as_array_mut) {
+        in_taint_order(taints);
+    }
     strip(&mut spec);
     normal.insert("spec".to_owned(), spec);
     let mut object = object.clone();
+    if let Some(listed) = object.pointer_mut("/status/volumesAttached").and_then(Value::as_array_mut) {
+        // In any order.
+        listed.sort_by_key(|each| each["name"].to_string());
+    }
+    for condition in
+        object.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten()
+    {
+        if let Some(text) = condition["message"].as_str().filter(|text| text.contains(SHARED)) {
+            condition["message"] = in_order(text).into();
+        }
+    }
     if let Some(active) = object.pointer_mut("/status/active").and_then(Value::as_array_mut) {
         // Of which version an entry speaks is a matter of time; that it does is not.
         for entry in active {
@@ -212,6 +278,23 @@ fn normal(kind: &str, object: &Value, uids: &[&str]) -> Value {
     }
     normal.extend(contents::content(kind, object));
     Value::Object(normal)
+}
+
+/// A text about autoscalers that share pods, with their names in order.
+fn in_order(text: &str) -> String {
+    let Some((before, names)) = text.split_once(SHARED) else { return text.to_owned() };
+    let mut names: Vec<&str> = names.trim_end_matches(']').split(' ').collect();
+    names.sort_unstable();
+    format!("{before}{SHARED}{}]", names.join(" "))
+}
+
+/// Taints of others as they are, then those that controllers put on nodes by themselves: which of their loops is first is chance.
+fn in_taint_order(taints: &mut [Value]) {
+    let place = |taint: &Value| {
+        let is_ours = taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"));
+        is_ours.then(|| format!("{} {}", taint["key"], taint["effect"]))
+    };
+    taints.sort_by_key(place);
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -271,7 +354,7 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// The phase, whether it is ready and what disrupts it: the rest is the kubelet's.
+/// The phase, whether it is ready, what disrupts it and which claims were made for it: the rest is the kubelet's.
 fn pod_status(status: &Value) -> Value {
     let conditions = status["conditions"].as_array();
     let ready = conditions.and_then(|all| all.iter().find(|each| each["type"] == "Ready"));
@@ -282,6 +365,15 @@ fn pod_status(status: &Value) -> Value {
     {
         normal["disrupted"] = condition(disrupted);
         normal["observedGeneration"] = status["observedGeneration"].clone();
+    }
+    for field in ["resourceClaimStatuses", "extendedResourceClaimStatus"] {
+        if status[field] != Value::Null {
+            normal[field] = status[field].clone();
+        }
+    }
+    // The original writes them in any order.
+    if let Some(recorded) = normal.get_mut("resourceClaimStatuses").and_then(Value::as_array_mut) {
+        recorded.sort_by_key(|entry| entry["name"].as_str().map(str::to_owned));
     }
     normal
 }
@@ -302,10 +394,46 @@ fn status(status: &Value) -> Value {
             normal[field] = "a time".into();
         }
     }
+    for warning in normal
+        .pointer_mut("/typeChecking/expressionWarnings")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(text) = warning["warning"].as_str() {
+            warning["warning"] = without_clock(text).into();
+        }
+    }
+    // Which version a migration begins at is chance; that it knows one is not.
+    if normal["resourceVersion"].is_string() {
+        normal["resourceVersion"] = "some version".into();
+    }
+    if let Some(issued) = normal["certificate"].as_str().and_then(certificates::plain) {
+        normal["certificate"] = issued;
+    }
     if let Some(disrupted) = normal.get_mut("disruptedPods").and_then(Value::as_object_mut) {
         disrupted.values_mut().for_each(|time| *time = "some time".into());
     }
     normal
+}
+
+/// A warning about types without the nanoseconds that are in their names: `Deployment123456789.spec` is `Deployment#.spec`.
+fn without_clock(text: &str) -> String {
+    let (mut out, mut word) = (String::with_capacity(text.len()), String::new());
+    for letter in text.chars().chain(['\n']) {
+        if letter.is_ascii_alphanumeric() {
+            word.push(letter);
+            continue;
+        }
+        let name = word.trim_end_matches(|digit: char| digit.is_ascii_digit());
+        let is_type = name.starts_with(|first: char| first.is_ascii_uppercase()) && name.len() < word.len();
+        out.push_str(if is_type { name } else { &word });
+        out.push_str(if is_type { "#" } else { "" });
+        out.push(letter);
+        word.clear();
+    }
+    out.pop();
+    out
 }
 
 fn condition(condition: &Value) -> Value {
@@ -319,7 +447,10 @@ fn condition(condition: &Value) -> Value {
     for field in ["type", "lastTransitionTime", "lastUpdateTime", "lastProbeTime"] {
         map.shift_remove(field);
     }
+    // Of a request that failed, the one is the manager's clock and the other the server's, in whole seconds.
+    let is_of_two_clocks = condition["reason"] == "SignerValidationFailure";
     let times = match (transition, update) {
+        (Some(_), Some(_)) if is_of_two_clocks => "of transition and of update",
         (Some(transition), Some(update)) if transition <= update => "of transition and of update",
         (Some(_), Some(_)) => "an update before the transition",
         (Some(transition), None) if probe == Some(transition) => "of transition and of probe",
@@ -329,4 +460,16 @@ fn condition(condition: &Value) -> Value {
     };
     map.insert("times".to_owned(), times.into());
     normal
+}
+
+#[test]
+fn names_of_types_have_no_clock_in_them() {
+    for (text, plain) in [
+        ("applied to '(Deployment123456789.spec, int)'", "applied to '(Deployment#.spec, int)'"),
+        ("list(Pod0.spec.containers.@idx)\n | Thing17", "list(Pod#.spec.containers.@idx)\n | Thing#"),
+        ("apps/v1, Kind=Pod: <input>:1:12 a1 == 7 v1 'X'", "apps/v1, Kind=Pod: <input>:1:12 a1 == 7 v1 'X'"),
+        ("", ""),
+    ] {
+        assert_eq!(without_clock(text), plain);
+    }
 }

@@ -50,7 +50,9 @@ pub(super) fn count<'a>(
         let place = event.exact_place();
         let place = place.rsplit('/').next().unwrap_or_default();
         if let Some((scenario, time)) = played(&scenarios, place) {
-            *counted.entry((scenario, time, sort(event))).or_default() += 1;
+            // Resources may be named after the scenario, too.
+            let sort = sort(event).replace(&format!("{}-{time}", prefix(scenario)), "NAMESPACE");
+            *counted.entry((scenario, time, sort)).or_default() += 1;
         }
     }
     let mut writes: Writes = scenarios.values().map(|name| ((*name).to_owned(), BTreeMap::new())).collect();

@@ -169,13 +169,21 @@ const WITHOUT_TOTAL: [&str; 5] = [
     "endpoint_slice_mirroring_controller_changes",
 ];
 
-/// Another name of the original's: the label `backoffLimit`.
-const CAMEL: &str =
-    "job_controller_job_finished_indexes_total label names should be written in 'snake_case' not 'camelCase'";
+/// Metrics of which labels have names of the original's: `backoffLimit`, `clusterCIDR`.
+const CAMEL: [&str; 6] = [
+    "job_controller_job_finished_indexes_total",
+    "node_ipam_controller_cidrset_allocation_tries_per_request",
+    "node_ipam_controller_cidrset_cidrs_allocations_total",
+    "node_ipam_controller_cidrset_cidrs_releases_total",
+    "node_ipam_controller_cidrset_usage_cidrs",
+    "node_ipam_controller_cirdset_max_cidrs",
+];
 
 async fn lint(manager: &Manager<'_>, token: &str) {
     let excused = WITHOUT_TOTAL.map(|name| format!("{name} counter metrics should have \"_total\" suffix"));
-    let excused = [&excused[..], &[CAMEL.to_owned()]].concat();
+    let camel =
+        CAMEL.map(|name| format!("{name} label names should be written in 'snake_case' not 'camelCase'"));
+    let excused = [&excused[..], &camel].concat();
     for (path, excused) in [("/metrics", &excused[..]), ("/metrics/slis", &[])] {
         let page = manager.page(Caller::Bearer(token), path).await;
         assert_eq!(page.status, 200);
@@ -214,7 +222,10 @@ async fn a_prometheus_finds_what_dashboards_and_alerts_ask_for() {
     let collector = Collector::new();
     let plane = ControlPlane::start(&Options { nodes: 3, args: Vec::new() });
     collector.start_on(&plane);
-    let manager = plane.coxswain("coxswain", &[&format!("--tracing-endpoint={}", collector.grpc)]);
+    let tracing = format!("--tracing-endpoint={}", collector.grpc);
+    // Nodes get blocks of addresses only where that is asked for.
+    let blocks = ["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16"];
+    let manager = plane.coxswain("coxswain", &[&[tracing.as_str()][..], &blocks].concat());
     let rbac = file("deploy/prometheus/rbac.yaml");
     plane.kubectl(&["apply", "-f", rbac.to_str().expect("text")]);
     let namespace = plane.cluster().await.namespace("shop").await;

@@ -1,24 +1,31 @@
-//! Claims, volumes, classes and PodGroups that wait for their users, and claims that can't be made, change hands.
+//! Claims, volumes, classes and PodGroups that wait for their users, claims that can't be made, and volumes that grow change hands.
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttributesClass};
+use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 
 use super::*;
 use crate::harness::{Cluster, object};
 
 /// Of what writes are counted.
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     "persistentvolumeclaims",
     "persistentvolumes",
     "pods",
     "podgroups",
     "resourcepoolstatusrequests",
+    "storageversions",
     "volumeattributesclasses",
 ];
 const BUILT: &str = "ephemeral-volume-controller,persistentvolume-protection-controller,podgroup-protection-controller,\
     persistentvolumeclaim-protection-controller,resourcepoolstatusrequest-controller,\
-    volumeattributesclass-protection-controller";
+    volumeattributesclass-protection-controller,persistentvolume-expander-controller,selinux-warning-controller,\
+    storageversion-garbage-collector-controller";
+
+/// What two API servers that are not there say of what they store.
+const STORED: &str = "stored/fake.things";
 
 struct Stage {
     cluster: Cluster,
@@ -73,6 +80,10 @@ impl Stage {
         for request in self.requests().list(&list).await.expect("requests") {
             add("request", request.metadata.name.clone(), serde_json::to_value(&request));
         }
+        let fake = |version: &DynamicObject| version.name_any().starts_with("fake");
+        for version in self.stored().list(&list).await.expect("storage versions").into_iter().filter(fake) {
+            add("stored", version.metadata.name.clone(), serde_json::to_value(&version));
+        }
         state
     }
 
@@ -87,6 +98,46 @@ impl Stage {
         };
         let what = format!("{there:?} without {gone:?}");
         until(&what, LIMIT, look, Option::is_some).await.expect("it was there")
+    }
+
+    fn stored(&self) -> Api<DynamicObject> {
+        self.dynamic("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion", false)
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.cluster.client.clone(), "kube-system")
+    }
+
+    /// Two API servers are there and say what they store.
+    async fn announce(&self) {
+        for name in ["fake-a", "fake-b"] {
+            let label = json!({ "apiserver.kubernetes.io/identity": "kube-apiserver" });
+            let lease = object::<Lease>(json!({ "metadata": { "name": name, "labels": label } }));
+            self.leases().create(&PostParams::default(), &lease).await.expect("a Lease");
+        }
+        let version = object(json!({
+            "apiVersion": "internal.apiserver.k8s.io/v1alpha1", "kind": "StorageVersion",
+            "metadata": { "name": "fake.things" }, "spec": {},
+        }));
+        self.stored().create(&PostParams::default(), &version).await.expect("a StorageVersion");
+        let entry = |server: &str, version: &str| {
+            json!({ "apiServerID": server, "encodingVersion": version,
+            "decodableVersions": [version], "servedVersions": [version] })
+        };
+        let status = json!({ "storageVersions": [entry("fake-a", "v1"), entry("fake-b", "v2")] });
+        let patch = Patch::Merge(json!({ "status": status }));
+        let patched = self.stored().patch_status("fake.things", &PatchParams::default(), &patch).await;
+        drop(patched.expect("it has a status"));
+    }
+
+    /// An API server is gone; so many entries are left.
+    async fn server_leaves(&self, name: &str, left: usize) {
+        self.delete(&self.leases(), name).await;
+        let entries = || async {
+            let version = self.stored().get("fake.things").await.expect("the StorageVersion");
+            version.data["status"]["storageVersions"].as_array().map_or(0, Vec::len)
+        };
+        until("the entries that are left", LIMIT, entries, |entries| *entries == left).await;
     }
 
     async fn claim(&self, name: &str, class: Option<&str>) {
@@ -134,6 +185,72 @@ impl Stage {
         self.requests().create(&PostParams::default(), &request).await.expect("it is asked");
         let get = || async { self.requests().get(name).await.expect("the request") };
         until("an answer", LIMIT, get, |request| request.data["status"]["poolCount"] == 0).await;
+    }
+
+    /// A claim that is bound to a volume of its name, has 1Gi and asks for more.
+    async fn grows(&self, name: &str, source: Value) {
+        let claim: PersistentVolumeClaim = self
+            .namespace
+            .create(json!({
+                "metadata": { "name": name },
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": "grows", "volumeName": name,
+                    "resources": { "requests": { "storage": "1Gi" } },
+                },
+            }))
+            .await;
+        let mut volume = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "grows",
+                "claimRef": { "namespace": self.namespace.name, "name": name, "uid": claim.metadata.uid },
+            },
+        });
+        volume["spec"].as_object_mut().expect("fields").extend(source.as_object().expect("a source").clone());
+        let volume = object::<PersistentVolume>(volume);
+        self.all().create(&PostParams::default(), &volume).await.expect("a volume");
+        let status = json!({ "status": { "phase": "Bound", "capacity": { "storage": "1Gi" } } });
+        self.claim_status(name, status).await;
+        let claims = self.namespace.api::<PersistentVolumeClaim>();
+        let patch = Patch::Merge(json!({ "spec": { "resources": { "requests": { "storage": "2Gi" } } } }));
+        // Admission hears of the class a moment later.
+        let asked = || async { claims.patch(name, &PatchParams::default(), &patch).await.is_ok() };
+        until("a larger request", LIMIT, asked, |asked| *asked).await;
+    }
+
+    async fn claim_status(&self, name: &str, status: Value) {
+        let claims = self.namespace.api::<PersistentVolumeClaim>();
+        let patched = claims.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await;
+        drop(patched.expect("the claim has a status"));
+    }
+
+    /// Waits until a volume says what it was before it grew, or does not.
+    async fn is_marked(&self, name: &str, wanted: bool) {
+        let volumes = self.all::<PersistentVolume>();
+        let look = || async {
+            let annotations = volumes.get(name).await.expect("the volume").metadata.annotations;
+            annotations.unwrap_or_default().contains_key("volume.alpha.kubernetes.io/pre-resize-capacity")
+        };
+        until(&format!("{name} grown or not"), LIMIT, look, |marked| *marked == wanted).await;
+    }
+
+    /// Volumes that grow, two pods that mount one of them with different labels.
+    async fn populate_volumes(&self) {
+        let class =
+            object::<StorageClass>(json!({ "metadata": { "name": "grows" }, "provisioner": "example.com",
+                "allowVolumeExpansion": true }));
+        self.all().create(&PostParams::default(), &class).await.expect("a class");
+        self.grows("waits", json!({ "csi": { "driver": "example.com", "volumeHandle": "a" } })).await;
+        self.grows("flexible", json!({ "flexVolume": { "driver": "example.com/d" } })).await;
+        self.is_marked("flexible", true).await;
+        for (name, level) in [("labelled", "s0:c1"), ("relabelled", "s0:c2")] {
+            let iscsi =
+                json!({ "targetPortal": "192.0.2.7:3260", "iqn": "iqn.2026-11.com.example:disk", "lun": 0 });
+            let container = json!({ "name": "c", "image": "image:1", "volumeMounts": [{ "name": "disk", "mountPath": "/x" }],
+                "securityContext": { "seLinuxOptions": { "level": level } } });
+            let volumes = json!([{ "name": "disk", "iscsi": iscsi }]);
+            self.pod(name, json!({ "containers": [container], "volumes": volumes })).await;
+        }
     }
 
     async fn populate(&self) {
@@ -202,8 +319,10 @@ async fn what_is_protected_changes_hands_twice_while_it_goes() {
     namespace.default_account().await;
     let stage = Stage { cluster, namespace };
     stage.populate().await;
+    stage.populate_volumes().await;
+    stage.announce().await;
     let waiting =
-        ["claim/used", "class/gold", "volume/bound", "group/gang", "claim/stuck-a", "request/before"];
+        ["claim/used", "class/gold", "volume/bound", "group/gang", "claim/stuck-a", "request/before", STORED];
     let before = stage.settles(&waiting, &["claim/stuck-c"]).await;
 
     let end = end_of_log(&plane);
@@ -222,6 +341,11 @@ async fn what_is_protected_changes_hands_twice_while_it_goes() {
     stage.phase("Released").await;
     stage.delete(&stage.all::<VolumeAttributesClass>(), "silver").await;
     stage.ask("meanwhile").await;
+    let grown =
+        json!({ "capacity": { "storage": "2Gi" }, "allocatedResourceStatuses": null, "conditions": null });
+    stage.claim_status("flexible", json!({ "status": grown })).await;
+    stage.is_marked("flexible", false).await;
+    stage.server_leaves("fake-b", 1).await;
     let left = ["class/silver", "group/gang", "claim/stuck-a", "request/meanwhile"];
     let worked = stage.settles(&left, &["claim/used", "class/gold", "volume/bound"]).await;
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::harness::{ControlPlane, Namespace, Options, Proxy, eventually, turn, until};
 use newer::Newer;
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(3);
 
 fn template(app: &str) -> Value {
     json!({

@@ -8,10 +8,13 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::{REGISTRY, RegistryError, find, not_built, validate};
+use crate::identity::certificatesigningrequest_signing;
 use crate::identity::serviceaccount_token::TOKEN_SIGNER;
+use crate::identity::signers::Signer;
+use coxswain_machinery::api::kinds::CLUSTER_TRUST_BUNDLES;
 use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
 use coxswain_machinery::framework::rig::Rig;
-use coxswain_machinery::framework::{DefaultState, Descriptor, Tries};
+use coxswain_machinery::framework::{ApiResource, ApiResources, DefaultState, Descriptor, Tries};
 use coxswain_machinery::options::Config;
 
 const CONTROLLERS: &str = include_str!("../../../../tests/data/peer/controllers.tsv");
@@ -136,6 +139,7 @@ fn every_loop_retries_as_the_original_was_seen_to() {
     let (fast, slow, minute) = (Duration::from_millis(5), Duration::from_secs(1), Duration::from_mins(1));
     let longest = Duration::from_secs(1000);
     let table = [
+        ("certificate", None, Duration::from_millis(200), longest),
         ("deployment", Some(16), fast, longest),
         ("endpoint", Some(16), fast, longest),
         ("endpoint_slice", Some(16), slow, longest),
@@ -147,8 +151,23 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         ("serviceaccount_tokens_secret", Some(11), fast, longest),
         ("serviceaccount_tokens_service", Some(11), fast, longest),
     ];
-    let finishers = Finishers::default().with(TOKEN_SIGNER, Arc::new(NoSigner));
-    let rig = Rig::new(Config::default()).with_finishers(finishers);
+    let finishers = Signer::ALL
+        .into_iter()
+        .map(certificatesigningrequest_signing::finisher)
+        .chain([TOKEN_SIGNER])
+        .fold(Finishers::default(), |all, name| all.with(name, Arc::new(NoSigner)));
+    let bundles = ApiResource {
+        group: CLUSTER_TRUST_BUNDLES.group.into(),
+        version: CLUSTER_TRUST_BUNDLES.version.into(),
+        resource: CLUSTER_TRUST_BUNDLES.resource.into(),
+        ..ApiResource::default()
+    };
+    let mut config = Config::default();
+    config.flags.allocate_node_cidrs = true;
+    config.flags.cluster_cidr = "10.244.0.0/16".to_owned();
+    let rig = Rig::new(config)
+        .with_finishers(finishers)
+        .with_resources(ApiResources::of(vec![bundles], Vec::new()));
     for loop_ in REGISTRY.iter().filter_map(|d| d.build).flat_map(|build| rig.build(build).unwrap().loops) {
         let row = table.iter().find(|(queue, ..)| *queue == loop_.queue);
         let (tries, base, longest) = row.map_or((None, fast, longest), |row| (row.1, row.2, row.3));

@@ -1,8 +1,12 @@
-//! Which claims a pod's volumes name. Decides nothing.
+//! Which claims a pod's volumes name, and which volumes these are bound to. Decides nothing.
+
+use std::sync::Arc;
 
 use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::pod::{Pod, PodClaim, PodClaimSource};
+use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim};
 use coxswain_machinery::api::{Index, IndexKeys, Object};
+use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::Str;
 
@@ -31,6 +35,33 @@ pub fn volumes_of<'a>(pod: &'a Pod, claim: &'a ObjectMeta) -> impl Iterator<Item
         is_meant && volume.claim_name(&pod.metadata.name) == claim.name
     };
     pod.claims.iter().filter(move |_| in_namespace).filter(is_of)
+}
+
+/// The volume of a claim of the pod with this metadata, if they are bound both ways.
+///
+/// # Errors
+/// They are not: why.
+pub fn volume_of(
+    claims: &Lister<PersistentVolumeClaim>,
+    volumes: &Lister<PersistentVolume>,
+    pod: &ObjectMeta,
+    named: &PodClaim,
+) -> Result<Arc<PersistentVolume>, String> {
+    let key = Key::new(pod.namespace.clone(), named.claim_name(&pod.name));
+    let claim = claims.get(&key).ok_or_else(|| format!("there is no claim {key}"))?;
+    if matches!(named.source, PodClaimSource::Ephemeral(_)) && !claim.metadata.is_controlled_by(&pod.uid) {
+        return Err(format!("the claim {key} was not made for the pod"));
+    }
+    let volume = &claim.spec.volume_name;
+    if claim.status.phase != "Bound" || volume.is_empty() {
+        return Err(format!("the claim {key} is not bound"));
+    }
+    let found = volumes.get(&Key::new("", volume.clone()));
+    let found = found.ok_or_else(|| format!("there is no volume {volume}"))?;
+    if found.spec.claim_ref.as_ref().is_none_or(|held| held.uid != claim.metadata.uid) {
+        return Err(format!("the volume {volume} is not bound to the claim {key}"));
+    }
+    Ok(found)
 }
 
 fn by_claim(object: &dyn Object) -> IndexKeys {

@@ -1,8 +1,8 @@
 //! `coordination/v1`, and candidates of `v1beta1`, trimmed.
 
 use super::kind::{ApiVersion, kinds, objects};
-use super::meta::ObjectMeta;
-use crate::wire::{Str, message};
+use super::meta::{ObjectMeta, PartialObjectMetadata};
+use crate::wire::{Keep, Str, message};
 
 const COORDINATION: ApiVersion = ApiVersion { group: "coordination.k8s.io", version: "v1" };
 const CANDIDATES: ApiVersion = ApiVersion { group: "coordination.k8s.io", version: "v1beta1" };
@@ -10,12 +10,18 @@ const CANDIDATES: ApiVersion = ApiVersion { group: "coordination.k8s.io", versio
 kinds! {
     /// Leases.
     LEASES = COORDINATION.namespaced::<Lease>("Lease", "leases");
+    /// The same, of which only the renewal is kept: nodes have thousands. Who is told of all hears every few seconds from whoever
+    /// leads something, so a watch of them is known to be alive.
+    HEARTBEATS = COORDINATION.namespaced::<Heartbeat>("Lease", "leases");
+    /// Leases of which only metadata is asked: whose they are, and that they are there.
+    IDENTITY_LEASES = COORDINATION.namespaced::<PartialObjectMetadata>("Lease", "leases").metadata_only();
     /// Who stands for a Lease that the API server gives away.
     LEASE_CANDIDATES = CANDIDATES.namespaced::<LeaseCandidate>("LeaseCandidate", "leasecandidates");
 }
 
 objects! {
     Lease + raw;
+    Heartbeat keeps Keep::BARE;
     LeaseCandidate + raw;
 }
 
@@ -46,6 +52,20 @@ message! {
         7 => preferred_holder: Str,
     } + named {
         6 => strategy,
+    }
+
+    /// A lease, of which only the renewal matters.
+    pub struct Heartbeat = "k8s.io.api.coordination.v1.Lease" {
+        /// Metadata.
+        1 => metadata: ObjectMeta,
+        /// When it was renewed.
+        2 => spec: HeartbeatSpec,
+    }
+
+    /// When a lease was renewed.
+    pub struct HeartbeatSpec = "k8s.io.api.coordination.v1.LeaseSpec" {
+        /// When the holder renewed it last.
+        4 => renew_time: MicroTime,
     }
 
     /// Who stands for a Lease that the API server gives away.

@@ -13,7 +13,7 @@ pub use super::certificates::{
     POD_CERTIFICATE_REQUESTS,
 };
 pub use super::cloud::CLOUD_SERVICES;
-pub use super::coordination::{LEASE_CANDIDATES, LEASES};
+pub use super::coordination::{HEARTBEATS, IDENTITY_LEASES, LEASE_CANDIDATES, LEASES};
 pub use super::core::{
     CONFIG_MAPS, ENDING_NAMESPACES, NAMESPACES, NODES, REPLICATION_CONTROLLERS, SECRETS, SERVICE_ACCOUNTS,
     SERVICES,

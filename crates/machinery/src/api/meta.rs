@@ -120,6 +120,8 @@ message! {
 
     /// How the API server reports an error.
     pub struct Status = "k8s.io.apimachinery.pkg.apis.meta.v1.Status" {
+        /// What it says of a list that could not go on.
+        1 => metadata: StatusMetadata,
         /// `Success` or `Failure`.
         2 => status: Str,
         /// For people.
@@ -130,6 +132,12 @@ message! {
         5 => details: Option<Box<StatusDetails>>,
         /// HTTP status code.
         6 => code: i32,
+    }
+
+    /// What an error says of a list.
+    pub struct StatusMetadata = "k8s.io.apimachinery.pkg.apis.meta.v1.ListMeta" {
+        /// Where it can go on all the same.
+        3 => r#continue: Str,
     }
 
     /// Details of an error.

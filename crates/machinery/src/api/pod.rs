@@ -92,6 +92,12 @@ message! {
         43 => scheduling_group,
     }
 
+    /// Together with which pods a pod is scheduled.
+    pub struct PodSchedulingGroup = "k8s.io.api.core.v1.PodSchedulingGroup" {
+        /// Name of the PodGroup.
+        1 => pod_group_name: Str,
+    }
+
     /// Where a pod is meant to go.
     pub struct PlacedBy = "k8s.io.api.core.v1.Affinity" {
         /// To which nodes.

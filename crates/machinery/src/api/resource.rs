@@ -84,6 +84,8 @@ message! {
         3 => allocation_mode: Str [interned],
         /// How many, if that counts.
         4 => count: i64,
+        /// Whether they are to be had beside others that have them, by an administrator.
+        5 => admin_access: Option<bool>,
     }
 
     /// Devices of one class, as an alternative.

@@ -2,7 +2,7 @@
 
 use super::kind::{ApiVersion, kinds, objects};
 use super::meta::ObjectMeta;
-use crate::wire::{Keep, Str, message};
+use crate::wire::{Keep, Raw, Str, message};
 
 const SCHEDULING: ApiVersion = ApiVersion { group: "scheduling.k8s.io", version: "v1alpha2" };
 
@@ -110,7 +110,7 @@ message! {
         /// Name of the template.
         1 => name: Str [interned],
         /// How its pods are scheduled.
-        2 => scheduling_policy: PodGroupSchedulingPolicy,
+        2 => scheduling_policy: Raw as PodGroupSchedulingPolicy,
     }
 
     /// How pods of a group are scheduled.

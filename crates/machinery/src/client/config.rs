@@ -20,6 +20,7 @@ pub struct Connection {
     pub(super) config: kube::Config,
     pub(super) token_file: Option<TokenFile>,
     origin: Origin,
+    authorities: Option<String>,
 }
 
 /// A bearer token in a file.
@@ -121,6 +122,7 @@ impl Connection {
             }
         }
         let cluster = current_cluster(&kubeconfig).cloned();
+        let authorities = cluster.as_ref().and_then(|cluster| cluster.certificate_authority_data.clone());
         let mut config =
             kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
                 .await
@@ -139,7 +141,7 @@ impl Connection {
             config.cluster_url = master_url(master, has_tls(&config))?;
         }
         check_server(&config.cluster_url).map_err(|why| wrong(&why))?;
-        Ok(Self::new(config, origin))
+        Ok(Self { authorities, ..Self::new(config, origin) })
     }
 
     fn from_master(master: &str) -> Result<Self, ConfigError> {
@@ -171,7 +173,7 @@ impl Connection {
             .token_file
             .take()
             .map(|path| TokenFile { path: PathBuf::from(path), fallback: config.auth_info.token.take() });
-        Self { config, token_file, origin }
+        Self { config, token_file, origin, authorities: None }
     }
 
     /// The same server and certificate authority, without any credentials.
@@ -179,7 +181,8 @@ impl Connection {
         let mut config = self.config.clone();
         config.auth_info = kube::config::AuthInfo::default();
         config.headers.clear();
-        Self { config, token_file: None, origin: self.origin.clone() }
+        let authorities = self.authorities.clone();
+        Self { config, token_file: None, origin: self.origin.clone(), authorities }
     }
 
     /// The API server's URL.
@@ -196,6 +199,11 @@ impl Connection {
     /// system's are.
     pub fn root_certificates(&self) -> Option<&[Vec<u8>]> {
         self.config.root_cert.as_deref()
+    }
+
+    /// The same as they stand in the kubeconfig, in base64, with comments and ends of lines; `None` when they stand elsewhere.
+    pub fn authorities(&self) -> Option<&str> {
+        self.authorities.as_deref()
     }
 
     pub(super) fn invalid(&self, why: impl Into<String>) -> ConfigError {

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::api::BoxError;
 use super::{RequestTimeout, TokenError, TransportError, WritesStopped};
-use crate::api::meta::{Status, StatusCause, StatusDetails};
+use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
 use crate::wire::{Message, Str, WireError, unwrap_envelope};
 
 /// A request that failed. `request` is its verb and path, without the query.
@@ -156,6 +156,15 @@ impl ApiError {
         self.code() == 410 || self.reason() == "Expired"
     }
 
+    /// Of a list whose position the server has forgotten: where it goes on with the present state instead. Empty if it does not
+    /// say.
+    pub fn next_page(&self) -> Str {
+        match self {
+            Self::Refused { status, .. } => status.metadata.r#continue.clone(),
+            _ => Str::EMPTY,
+        }
+    }
+
     /// Whether `Status` details name this cause.
     pub fn has_cause(&self, cause: &str) -> bool {
         match self {
@@ -206,11 +215,18 @@ impl ApiError {
 #[derive(serde::Deserialize, Default)]
 #[serde(default)]
 struct JsonStatus {
+    metadata: JsonMetadata,
     status: String,
     message: String,
     reason: String,
     code: i32,
     details: Option<JsonDetails>,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(default)]
+struct JsonMetadata {
+    r#continue: String,
 }
 
 #[derive(serde::Deserialize, Default)]
@@ -254,6 +270,7 @@ pub(super) fn decode_status(body: &Bytes) -> Status {
         })
     });
     Status {
+        metadata: StatusMetadata { r#continue: json.metadata.r#continue.into() },
         status: json.status.into(),
         message: json.message.into(),
         reason: json.reason.into(),

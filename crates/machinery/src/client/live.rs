@@ -1,5 +1,9 @@
 //! Live reads that are no object and no list: JSON of any path, and whether somebody may do something.
 
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::{Buf as _, Bytes};
 use http::Method;
 use http::header::HeaderValue;
 use http_body_util::BodyExt as _;
@@ -50,6 +54,27 @@ pub struct AccessVerdict {
     pub reason: String,
 }
 
+/// The pieces of an answer, to be read as a stream. Each is freed when it has been read.
+#[derive(Debug, Default)]
+pub struct Pieces(pub(super) VecDeque<Bytes>);
+
+impl io::Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(first) = self.0.front_mut() {
+            let count = first.len().min(buffer.len());
+            first.copy_to_slice(&mut buffer[..count]);
+            if !first.is_empty() {
+                return Ok(count);
+            }
+            self.0.pop_front();
+            if count > 0 {
+                return Ok(count);
+            }
+        }
+        Ok(0)
+    }
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ReviewAnswer {
@@ -65,22 +90,34 @@ struct ReviewStatus {
 }
 
 impl ApiClient {
-    /// A GET of a path, query included, whose answer is JSON of at most `limit` bytes: metrics APIs, OpenAPI documents.
+    /// A GET of a path, query included, whose answer is JSON of at most `limit` bytes: metrics APIs, the index of OpenAPI.
     pub async fn json_of(&self, path: &str, limit: usize) -> Result<Value, ApiError> {
+        let pieces = self.pieces_of(path, limit).await?;
+        let body = pieces.0.into_iter().fold(Vec::new(), |mut body, piece| {
+            body.extend_from_slice(&piece);
+            body
+        });
+        serde_json::from_slice(&body)
+            .map_err(|error| ApiError::Malformed { request: format!("GET {path}"), what: error.to_string() })
+    }
+
+    /// A GET of a path, query included, whose answer is JSON of at most `limit` bytes, as the pieces in which it came: for
+    /// documents that are too large to be held twice.
+    pub async fn pieces_of(&self, path: &str, limit: usize) -> Result<Pieces, ApiError> {
         let (label, response) = self.send(Method::GET, path, "", JSON, None).await?;
         let response = refuse(&label, response).await?;
-        let (mut rest, mut body) = (response.into_body(), Vec::new());
+        let (mut rest, mut pieces, mut length) = (response.into_body(), VecDeque::new(), 0);
         while let Some(frame) = rest.frame().await {
             let frame = frame.map_err(|error| ApiError::transport(&label, error))?;
-            let Some(data) = frame.data_ref() else { continue };
-            if body.len() + data.len() > limit {
+            let Ok(piece) = frame.into_data() else { continue };
+            length += piece.len();
+            if length > limit {
                 let what = format!("it has more than {limit} bytes");
                 return Err(ApiError::Malformed { request: label, what });
             }
-            body.extend_from_slice(data);
+            pieces.push_back(piece);
         }
-        serde_json::from_slice(&body)
-            .map_err(|error| ApiError::Malformed { request: label, what: error.to_string() })
+        Ok(Pieces(pieces))
     }
 
     /// Asks the API server whether somebody may do something. The request is a POST, but changes nothing.

@@ -46,7 +46,7 @@ pub use fence::WriteGuard;
 pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
 };
-pub use live::{AccessQuestion, AccessVerdict};
+pub use live::{AccessQuestion, AccessVerdict, Pieces};
 pub use transport::{KeepAlive, Transport, TransportError};
 
 /// The error by which the timeout layer says that there was no answer in time.

@@ -163,6 +163,14 @@ pub enum ExecuteError {
         /// What went wrong.
         why: String,
     },
+    /// What comes before a write, on this machine, has failed.
+    #[error("{what}: {why}")]
+    Unprepared {
+        /// The step.
+        what: String,
+        /// What went wrong.
+        why: String,
+    },
     /// A write can't be put together: its object is malformed, or what would finish it is missing.
     #[error("{what}: {why}")]
     Unfit {
@@ -181,7 +189,17 @@ impl ExecuteError {
         match self {
             Self::Unfit { .. } => false,
             Self::Api(error) => !error.is_namespace_terminating(),
-            Self::Changed { .. } | Self::Unfinished { .. } => true,
+            Self::Changed { .. } | Self::Unfinished { .. } | Self::Unprepared { .. } => true,
+        }
+    }
+
+    /// How long the server has asked to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Api(error) => error.retry_after(),
+            Self::Changed { .. } | Self::Unfinished { .. } | Self::Unprepared { .. } | Self::Unfit { .. } => {
+                None
+            }
         }
     }
 
@@ -189,7 +207,9 @@ impl ExecuteError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Api(error) => error.code() != 0 && error.code() != 429 && error.code() < 500,
-            Self::Changed { .. } | Self::Unfinished { .. } | Self::Unfit { .. } => true,
+            Self::Changed { .. } | Self::Unfinished { .. } | Self::Unprepared { .. } | Self::Unfit { .. } => {
+                true
+            }
         }
     }
 }

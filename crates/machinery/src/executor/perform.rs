@@ -15,7 +15,9 @@ use super::send::{Done, LastAnswers};
 use super::{ActionEnd, ActionResult, AnsweredWrite, Effect, ExecuteError, Executed, Executor, WriteEffect};
 use crate::client::ApiError;
 use crate::model::Key;
-use crate::model::plan::{Chain, EventSpec, Expect, Failure, Plan, Step, Tolerate, Verb, Verify, Write};
+use crate::model::plan::{
+    Chain, EventSpec, Expect, Failure, Plan, Step, Tolerate, UNPREPARED, Verb, Verify, Write,
+};
 use crate::telemetry::tracing::child;
 use crate::wire::Str;
 
@@ -361,6 +363,7 @@ fn tolerated(tolerate: Tolerate, verb: &Verb, error: &ApiError) -> bool {
 fn describe(kind: &'static crate::api::Kind, key: &Key, what: &str, error: &ExecuteError) -> Failure {
     let (code, reason, message) = match error {
         ExecuteError::Api(error) => (error.code(), Str::from(error.reason()), error.message()),
+        ExecuteError::Unprepared { why, .. } => (0, UNPREPARED.into(), why.clone()),
         other => (0, Str::EMPTY, other.to_string()),
     };
     Failure {

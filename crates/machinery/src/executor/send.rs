@@ -67,6 +67,12 @@ impl LastAnswers {
 impl Executor {
     pub(super) async fn send(&self, write: &Write, last: &LastAnswers) -> Result<Done, ExecuteError> {
         let (kind, key) = (write.kind, &write.key);
+        if let Some(order) = &write.prepare {
+            self.finished(write, &[], order).await.map_err(|error| match error {
+                ExecuteError::Unfinished { what, why } => ExecuteError::Unprepared { what, why },
+                other => other,
+            })?;
+        }
         let subresource = (!write.subresource.is_empty()).then_some(write.subresource);
         let stored = match &write.verb {
             Verb::Create(object) => match subresource {

@@ -24,7 +24,8 @@ use crate::api::pod::Pod;
 use crate::client::{ApiClient, BoxError};
 use crate::model::Key;
 use crate::model::plan::{
-    Admission, EventSpec, Expect, FinishOrder, Patch, Plan, Regarding, Step, Tolerate, Verb, Verify, Write,
+    Admission, EventSpec, Expect, FinishOrder, Patch, Plan, Regarding, Step, Tolerate, UNPREPARED, Verb,
+    Verify, Write,
 };
 use crate::wire::splice::{Edit, edit, get, put_bytes};
 use crate::wire::{Message, Str, Time, Uid, Value, unwrap_envelope, wrap_envelope};
@@ -537,6 +538,23 @@ async fn a_finisher_completes_what_is_sent() {
         assert_eq!(executed.error.unwrap().is_retriable(), retriable);
         assert_eq!(executed.failures[0].code, 0);
     }
+    assert_eq!(script.requests.lock().len(), 1);
+}
+
+#[tokio::test]
+async fn what_comes_before_a_write_must_succeed() {
+    let script = Arc::new(Script::default());
+    script.answer(200, status(200, "", ""));
+    let executor = script.executor().with_finishers(Finishers::default().with("stamp", Arc::new(Stamp)));
+    let prepared = |details: serde_json::Value| {
+        let prepare = Some(FinishOrder { finisher: "stamp", details });
+        Plan { steps: vec![Step::Write(Write { prepare, ..delete("x") })], ..Plan::default() }
+    };
+    let failed = executor.execute(prepared(1.into())).await;
+    let failure = &failed.failures[0];
+    assert_eq!((failure.reason.as_str(), failure.message.as_str()), (UNPREPARED, "the key is away"));
+    assert!(failed.error.unwrap().is_retriable() && script.requests.lock().is_empty(), "nothing was sent");
+    assert!(executor.execute(prepared("done".into())).await.error.is_none());
     assert_eq!(script.requests.lock().len(), 1);
 }
 

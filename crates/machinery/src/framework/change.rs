@@ -23,7 +23,7 @@ pub(super) struct QueuedChange<'a> {
 
 impl<'a> QueuedChange<'a> {
     pub(super) fn new(kind: &'static Kind, delta: &'a Delta<'a>) -> Self {
-        Self { kind, delta, is_news: !delta.initial && !delta.resync, span: None }
+        Self { kind, delta, is_news: delta.is_news(), span: None }
     }
 
     /// Queues a key that the change concerns: at once, or after a debounce in which further changes are collected.

@@ -9,6 +9,7 @@ mod caches;
 mod change;
 mod demand;
 mod descriptor;
+mod documents;
 mod dynamic;
 pub mod expectations;
 mod freshness;
@@ -34,6 +35,7 @@ pub use demand::{Explained, Synced};
 pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop,
 };
+pub use documents::{AnyDocument, DocumentForm};
 pub use dynamic::{ApiResource, DynamicRoom, DynamicWatches, Enqueue};
 pub use expectations::ExpectationsRegistry;
 pub use freshness::KeyWait;

@@ -11,6 +11,7 @@ use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::documents::{AnyDocument, DocumentForm};
 use super::room::{ObserveError, PlanNote, Reconcile};
 use super::shared_reads::SharedReads;
 use crate::api::autoscaling::Scale;
@@ -44,8 +45,10 @@ pub enum Read {
     /// The scale of an object, of whatever kind; [`Reads::scale`] has it. [`super::scales`] says which kind it is that a reference
     /// names.
     Scale(&'static Kind, Key),
-    /// The JSON at a path, query included: of a metrics API, or an OpenAPI document. At most 16 MiB of it.
+    /// The JSON at a path, query included: of a metrics API, or the index of OpenAPI. At most 16 MiB of it.
     Json(Str),
+    /// The document at a path, query included, in this form: of OpenAPI. [`Reads::document`] has it.
+    Document(&'static DocumentForm, Str),
     /// Whether somebody may do something.
     Access(Arc<AccessQuestion>),
     /// Which resources the API has: at most 30 seconds old.
@@ -95,6 +98,7 @@ enum ReadResult {
     List(Result<Arc<[AnyObject]>, ApiError>),
     Page(Result<ObjectPage, ApiError>),
     Json(Result<Arc<Value>, ApiError>),
+    Document(Result<AnyDocument, ApiError>),
     Access(Result<AccessVerdict, ApiError>),
     Resources(Result<Arc<ApiResources>, ApiError>),
 }
@@ -141,6 +145,19 @@ impl Reads {
     pub fn json(&self, path: &str) -> Option<Result<&Arc<Value>, &ApiError>> {
         match self.found.get(&Read::Json(path.into()))? {
             ReadResult::Json(found) => Some(found.as_ref()),
+            _ => None,
+        }
+    }
+
+    /// A document that was read, as what its form makes of it; `None` if that was not done, or the form makes something else.
+    pub fn document<T: Send + Sync + 'static>(
+        &self,
+        form: &'static DocumentForm,
+        path: &str,
+    ) -> Option<Result<Arc<T>, &ApiError>> {
+        match self.found.get(&Read::Document(form, path.into()))? {
+            ReadResult::Document(Ok(found)) => Arc::clone(found).downcast().ok().map(Ok),
+            ReadResult::Document(Err(error)) => Some(Err(error)),
             _ => None,
         }
     }
@@ -234,6 +251,18 @@ impl Reads {
         self
     }
 
+    /// With a document read: for tests of rooms.
+    #[must_use]
+    pub fn with_document(
+        mut self,
+        form: &'static DocumentForm,
+        path: &str,
+        found: Result<AnyDocument, ApiError>,
+    ) -> Self {
+        self.found.insert(Read::Document(form, path.into()), ReadResult::Document(found));
+        self
+    }
+
     /// With a question answered: for tests of rooms.
     #[must_use]
     pub fn with_access(
@@ -324,11 +353,21 @@ pub(super) struct Reader {
     discovery: Arc<Discovery>,
     shared: SharedReads<Option<AnyObject>>,
     shared_lists: SharedReads<Arc<[AnyObject]>>,
+    /// Of JSON: all that ask a metrics API the same ask it together.
+    answers: SharedReads<Arc<Value>>,
+    documents: SharedReads<AnyDocument>,
 }
 
 impl Reader {
     pub(super) fn new(client: ApiClient, discovery: Arc<Discovery>) -> Self {
-        Self { client, discovery, shared: SharedReads::default(), shared_lists: SharedReads::default() }
+        Self {
+            client,
+            discovery,
+            shared: SharedReads::default(),
+            shared_lists: SharedReads::default(),
+            answers: SharedReads::default(),
+            documents: SharedReads::default(),
+        }
     }
 
     /// Takes the passes of one reconcile until there is a plan, or nothing to plan for.
@@ -395,7 +434,8 @@ impl Reader {
             Read::Object(kind, key) => ReadResult::Object(self.object(read, kind, key).await),
             Read::Scale(kind, key) => ReadResult::Object(self.scale(read, kind, key).await),
             Read::Page(page) => ReadResult::Page(self.page(page).await),
-            Read::Json(path) => ReadResult::Json(self.client.json_of(path, LONGEST_JSON).await.map(Arc::new)),
+            Read::Json(path) => ReadResult::Json(self.json(read, path).await),
+            Read::Document(form, path) => ReadResult::Document(self.document(read, form, path).await),
             Read::Access(question) => ReadResult::Access(self.client.review_access(question).await),
             Read::List(kind, namespace) => ReadResult::List(self.list(read, kind, namespace).await),
             Read::Resources => ReadResult::Resources(self.discovery.resources().await),
@@ -440,6 +480,31 @@ impl Reader {
             async move { client.list_all(kind, &namespace).await.map(Arc::from) }
         };
         self.shared_lists.read(what, read).await
+    }
+
+    async fn json(&self, what: &Read, path: &Str) -> Result<Arc<Value>, ApiError> {
+        let read = || {
+            let (client, path) = (self.client.clone(), path.clone());
+            async move { client.json_of(&path, LONGEST_JSON).await.map(Arc::new) }
+        };
+        self.answers.read(what, read).await
+    }
+
+    async fn document(
+        &self,
+        what: &Read,
+        form: &'static DocumentForm,
+        path: &Str,
+    ) -> Result<AnyDocument, ApiError> {
+        let read = || {
+            let (client, path) = (self.client.clone(), path.clone());
+            async move {
+                let mut pieces = client.pieces_of(&path, form.longest).await?;
+                (form.read)(&mut pieces)
+                    .map_err(|what| ApiError::Malformed { request: format!("GET {path}"), what })
+            }
+        };
+        self.documents.read(what, read).await
     }
 
     async fn page(&self, of: &PageQuery) -> Result<ObjectPage, ApiError> {

@@ -18,6 +18,7 @@ use super::reads::{Pass, Reads};
 use super::room::{ObserveError, Reconcile};
 use super::watch::CacheSource;
 use crate::api::{Kind, Object};
+use crate::client::ApiResources;
 use crate::executor::Finishers;
 use crate::informer::{Delta, Store};
 use crate::model::Key;
@@ -38,6 +39,7 @@ pub struct Rig {
     stores: Mutex<Vec<Arc<Store>>>,
     version: AtomicU64,
     finishers: Finishers,
+    resources: Option<ApiResources>,
 }
 
 /// What a rig cannot do.
@@ -73,13 +75,25 @@ pub enum RigError {
 impl Rig {
     /// A rig without objects.
     pub fn new(config: Config) -> Self {
-        Self { config, stores: Mutex::default(), version: AtomicU64::new(1), finishers: Finishers::default() }
+        Self {
+            config,
+            stores: Mutex::default(),
+            version: AtomicU64::new(1),
+            finishers: Finishers::default(),
+            resources: None,
+        }
     }
 
     /// The same for controllers that ask for these finishers.
     #[must_use]
     pub fn with_finishers(self, finishers: Finishers) -> Self {
         Self { finishers, ..self }
+    }
+
+    /// The same for controllers that ask which resources the API has: these.
+    #[must_use]
+    pub fn with_resources(self, resources: ApiResources) -> Self {
+        Self { resources: Some(resources), ..self }
     }
 
     /// The store of this kind, made when it is asked for first. Field selectors select nothing here.
@@ -110,7 +124,7 @@ impl Rig {
             dynamic: &|_| Arc::default(),
             debug: &|_| {},
             metrics: &RoomMetrics::new(Registry::new()),
-            discovered: None,
+            discovered: self.resources.as_ref(),
         })
     }
 

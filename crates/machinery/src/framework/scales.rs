@@ -38,6 +38,14 @@ pub enum ScaleError {
         /// Kind.
         kind: String,
     },
+    /// The API has no such kind in any version of the group.
+    #[error("no matches for kind \"{kind}\" in group \"{group}\"")]
+    NoKind {
+        /// Group.
+        group: String,
+        /// Kind.
+        kind: String,
+    },
     /// The API has the kind, and its objects have no scale.
     #[error("{0} does not implement the scale subresource")]
     NotScalable(String),
@@ -55,19 +63,49 @@ impl ScaleError {
 
 /// The scale of the object at `key` that is of this API version and kind.
 pub fn find<'a>(read: &'a Reads, api_version: &str, kind: &str, key: &Key) -> ScaleLookup<'a> {
-    let (group, version) = match api_version.split_once('/') {
-        Some((_, version)) if version.contains('/') => {
-            return ScaleLookup::Failed(ScaleError::ApiVersion(api_version.to_owned()));
-        }
-        Some(parts) => parts,
-        None => ("", api_version),
+    let (group, version) = match parts(api_version) {
+        Ok(parts) => parts,
+        Err(error) => return ScaleLookup::Failed(error),
     };
+    search(read, key, |resources| scalable(resources, group, version, kind))
+}
+
+/// The scale of the object at `key` that is of this kind in whatever version of the group of this API version.
+pub fn find_in_group<'a>(read: &'a Reads, api_version: &str, kind: &str, key: &Key) -> ScaleLookup<'a> {
+    let (group, _) = match parts(api_version) {
+        Ok(parts) => parts,
+        Err(error) => return ScaleLookup::Failed(error),
+    };
+    search(read, key, |resources| scalable_in_group(resources, group, kind))
+}
+
+/// The row of the resource whose scale [`find_in_group`] finds.
+pub fn row_in_group(read: &Reads, api_version: &str, kind: &str) -> Option<&'static Kind> {
+    let (group, _) = parts(api_version).ok()?;
+    scalable_in_group(read.resources()?.ok()?, group, kind).ok()
+}
+
+/// Group and version.
+fn parts(api_version: &str) -> Result<(&str, &str), ScaleError> {
+    match api_version.split_once('/') {
+        Some((_, version)) if version.contains('/') => Err(ScaleError::ApiVersion(api_version.to_owned())),
+        Some(parts) => Ok(parts),
+        None => Ok(("", api_version)),
+    }
+}
+
+/// Reads the scale of the resource that is found among all.
+fn search<'a>(
+    read: &'a Reads,
+    key: &Key,
+    find: impl Fn(&ApiResources) -> Result<&'static Kind, ScaleError>,
+) -> ScaleLookup<'a> {
     let resources = match read.resources() {
         None => return ScaleLookup::Needs(Read::Resources),
         Some(Err(error)) => return ScaleLookup::Failed(ScaleError::Unanswered(error.message())),
         Some(Ok(resources)) => resources,
     };
-    let row = match scalable(resources, group, version, kind) {
+    let row = match find(resources) {
         Ok(row) => row,
         // What is half a minute old may lack what was just installed.
         Err(_) if read.latest_resources().is_none() => return ScaleLookup::Needs(Read::LatestResources),
@@ -108,6 +146,20 @@ fn scalable(
     match resources.all().find(has_scale) {
         Some(resource) => Ok(resource.metadata_kind()),
         None => Err(ScaleError::NotScalable(meant.metadata_kind().to_string())),
+    }
+}
+
+/// The resource of a kind in any version: of those that have a scale, the one that the server prefers. The kind may be written
+/// in lower case.
+fn scalable_in_group(resources: &ApiResources, group: &str, kind: &str) -> Result<&'static Kind, ScaleError> {
+    let is_meant =
+        |held: &&ApiResource| held.group == group && (held.kind == kind || held.kind.to_lowercase() == kind);
+    let meant: Vec<&ApiResource> = resources.all().filter(is_meant).collect();
+    let has_scale = |held: &&&ApiResource| held.subresources.iter().any(|subresource| subresource == "scale");
+    // Whether one without a scale in what is known has one after all, the server says.
+    match meant.iter().find(has_scale).or(meant.first()) {
+        Some(resource) => Ok(resource.metadata_kind()),
+        None => Err(ScaleError::NoKind { group: group.to_owned(), kind: kind.to_owned() }),
     }
 }
 
@@ -190,6 +242,27 @@ mod tests {
             ask(&with(Err(refused(404, "no")))),
             "rollouts.rolls.io does not implement the scale subresource"
         );
+    }
+
+    #[test]
+    fn a_kind_is_found_in_whatever_version_of_its_group_has_a_scale() {
+        let read = || Reads::default().with_resources(Ok(api())).with_latest_resources(Ok(api()));
+        let ask = |version: &str, kind: &str| told(find_in_group(&read(), version, kind, &key()));
+        for (version, kind, path) in [
+            ("rolls.io/v9", "Rollout", "rolls.io/v2"),
+            ("rolls.io/v1", "rollout", "rolls.io/v2"),
+            ("batch/v1", "Job", "batch/v1"),
+            ("v7", "ReplicationController", "v1"),
+        ] {
+            assert!(ask(version, kind).starts_with("Scale("), "{kind}");
+            let row = row_in_group(&read(), version, kind).unwrap();
+            assert_eq!(row.api_version(), path);
+        }
+        assert_eq!(ask("rolls.io/v1", "ROLLOUT"), "no matches for kind \"ROLLOUT\" in group \"rolls.io\"");
+        assert_eq!(ask("a/b/c", "Job"), "unexpected GroupVersion string: a/b/c");
+        assert!(row_in_group(&read(), "a/b/c", "Job").is_none());
+        let cached = Reads::default().with_resources(Ok(api()));
+        assert_eq!(told(find_in_group(&cached, "rolls.io/v1", "Thing", &key())), "LatestResources");
     }
 
     #[test]

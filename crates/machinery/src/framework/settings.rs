@@ -24,6 +24,8 @@ pub struct LoopSettings {
     /// For how long a key waits for caches to show what was written for it, at most; without end if `None`. With an end, a watch
     /// that stalls makes duplicates: only where a feature gate asks for that.
     pub longest_wait: Option<Duration>,
+    /// Whether a key that failed is left alone for as long as the server has asked to wait, however short its backoff is.
+    pub heeds_retry_after: bool,
     /// How fast the controller may ask, compared with others. The fastest of its loops counts.
     pub qps_factor: QpsFactor,
     /// Keys that are queued when the loop starts: for loops that follow no object.
@@ -70,6 +72,7 @@ impl Default for LoopSettings {
             backoff: QueueConfig::default(),
             tries: None,
             longest_wait: None,
+            heeds_retry_after: false,
             qps_factor: QpsFactor::ONE,
             seeds: Vec::new(),
         }

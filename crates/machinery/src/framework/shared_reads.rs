@@ -1,4 +1,5 @@
-//! Live reads of one object, of its scale, or of a list that several reconciles ask for, made once for all of them.
+//! Live reads of one object, of its scale, of a list, or of the JSON at a path, that several reconciles ask for, made once for all
+//! of them.
 //!
 //! Whoever asks gets an answer to a request that was sent after it asked: it joins a read that waits for its turn, never one that
 //! is under way. So a shared answer is as fresh as one of its own. Nothing is kept for those who ask later.
@@ -98,8 +99,6 @@ mod tests {
     use crate::api::kinds::CONFIG_MAPS;
     use crate::model::Key;
 
-    type Found = Result<Option<AnyObject>, ApiError>;
-
     /// A server whose answers wait for permits, and that counts the requests that have reached it.
     struct Server {
         asked: AtomicUsize,
@@ -111,7 +110,7 @@ mod tests {
             Arc::new(Self { asked: AtomicUsize::new(0), answers: Semaphore::new(0) })
         }
 
-        async fn get(self: Arc<Self>) -> Found {
+        async fn get(self: Arc<Self>) -> Result<Option<AnyObject>, ApiError> {
             let mut object = ConfigMap::default();
             object.metadata.name = self.asked.fetch_add(1, Ordering::SeqCst).to_string().into();
             self.answers.acquire().await.expect("it is never closed").forget();

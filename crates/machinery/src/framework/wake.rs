@@ -47,7 +47,7 @@ pub fn constant(key: Key) -> KeyMap {
 /// start, and at a resync, is told of those too.
 pub fn by_index<T: Object, O: Object>(index: Indexed<O>, values: fn(&T) -> IndexKeys) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
-        if !is_news(&delta) {
+        if !delta.is_news() {
             return;
         }
         let (old, new) = delta.typed::<T>();
@@ -67,7 +67,7 @@ pub fn by_index<T: Object, O: Object>(index: Indexed<O>, values: fn(&T) -> Index
 /// that are `alike` to who selects concern nobody, unless the labels changed.
 pub fn selecting<T: Object, O: Selects>(selecting: Selecting<O>, alike: fn(&T, &T) -> bool) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
-        if !is_news(&delta) {
+        if !delta.is_news() {
             return;
         }
         let mut all = |object: &T| selecting.keys(object.meta(), add);
@@ -90,7 +90,7 @@ pub fn selecting<T: Object, O: Selects>(selecting: Selecting<O>, alike: fn(&T, &
 /// between two states that are `alike` to the owner concern nobody.
 pub fn controller<T: Object, O: Object>(owners: Lister<O>, alike: fn(&T, &T) -> bool) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
-        if is_news(&delta) {
+        if delta.is_news() {
             tell_controllers(delta.typed::<T>(), &owners, alike, add);
         }
     })
@@ -104,7 +104,7 @@ pub fn claiming<T: Object, O: Selects>(
     alike: fn(&T, &T) -> bool,
 ) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
-        if !is_news(&delta) {
+        if !delta.is_news() {
             return;
         }
         let (old, new) = delta.typed::<T>();
@@ -124,11 +124,6 @@ pub fn controller_key<O: Object>(owners: &Lister<O>, object: &ObjectMeta) -> Opt
     let key = Key::new(object.namespace.clone(), owner.name.clone());
     owners.get(&key).filter(|found| found.meta().uid == owner.uid)?;
     Some(key)
-}
-
-/// What is there at the start, and at a resync, is told of those whose keys it would wake, too.
-fn is_news(delta: &Delta<'_>) -> bool {
-    !delta.initial && !delta.resync
 }
 
 fn tell_controllers<T: Object, O: Object>(

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::api::meta::ObjectMeta;
 use crate::api::{Index, Kind, Object};
-use crate::informer::{Delta, Indexed, Lister, Store};
+use crate::informer::{Deliveries, Delta, Indexed, Lister, Store};
 use crate::model::Key;
 use crate::model::selects::{Selects, filed_under, looked_up_under};
 
@@ -52,6 +52,11 @@ impl<T: Object> Watch<T> {
     /// Files the objects under an index. Its table is there, and is paid for, as long as somebody uses it.
     pub fn index(&self, index: &'static Index) -> Indexed<T> {
         Indexed::new(self.lister.store(), index)
+    }
+
+    /// Tells of everything that is delivered, see [`Deliveries`].
+    pub fn tells(&self, deliveries: &Arc<Deliveries>) {
+        self.lister.store().tell(deliveries);
     }
 
     /// Queues the keys that a change concerns, in the loop that is given this. [`wake`](super::wake) has the usual ones.

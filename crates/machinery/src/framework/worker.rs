@@ -99,12 +99,14 @@ pub enum Outcome {
         refused: bool,
         /// When to look again at the latest, however long the backoff is: the plan came to its end all the same.
         requeue_after: Option<Duration>,
+        /// How long the server has asked to wait, see [`LoopSettings::heeds_retry_after`].
+        not_before: Option<Duration>,
     },
 }
 
 impl Outcome {
     pub(super) fn failed(error: String, retry: bool) -> Self {
-        Self::Failed { error, retry, quiet: false, refused: false, requeue_after: None }
+        Self::Failed { error, retry, quiet: false, refused: false, requeue_after: None, not_before: None }
     }
 
     /// Nothing is left to do. Only what was written is worth a cooldown.
@@ -177,6 +179,9 @@ impl Worker {
                 Outcome::Done { cooldown, .. } => item.cool_down(cooldown.after(took)),
                 // An object that changes all the time would be tried all the time.
                 Outcome::Failed { .. } if panicked => item.cool_down(Cooldown::LONGEST),
+                Outcome::Failed { not_before: Some(wait), .. } if self.settings.heeds_retry_after => {
+                    item.cool_down(took.saturating_add(wait.min(self.settings.backoff.max_delay)));
+                }
                 Outcome::Absent | Outcome::Waiting(_) | Outcome::Failed { .. } => item.done(),
             }
         });
@@ -203,7 +208,7 @@ impl Worker {
             Outcome::Failed { retry: true, .. } if panicked => {
                 Some((Requeue::Failure, self.queue.add_longest(key.clone())))
             }
-            Outcome::Failed { error, retry, quiet, refused, requeue_after } => {
+            Outcome::Failed { error, retry, quiet, refused, requeue_after, .. } => {
                 let retried = if *retry {
                     self.retry(key, error, *quiet, *refused)
                 } else {
@@ -353,9 +358,14 @@ impl Worker {
         }
         match (&tried.error, planned_end.unfinished) {
             (Some(error), _) => failed(error, planned_end.requeue_after),
-            (None, Some((error, quiet))) => {
-                Outcome::Failed { error, retry: true, quiet, refused: true, requeue_after: None }
-            }
+            (None, Some((error, quiet))) => Outcome::Failed {
+                error,
+                retry: true,
+                quiet,
+                refused: true,
+                requeue_after: None,
+                not_before: None,
+            },
             (None, None) => done(tried, planned_end.requeue_after),
         }
     }
@@ -490,7 +500,8 @@ fn failed(error: &ExecuteError, requeue_after: Option<Duration>) -> Outcome {
         _ => false,
     };
     let (retry, refused) = (error.is_retriable(), error.is_refusal());
-    Outcome::Failed { error: error.to_string(), retry, quiet, refused, requeue_after }
+    let not_before = error.retry_after();
+    Outcome::Failed { error: error.to_string(), retry, quiet, refused, requeue_after, not_before }
 }
 
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -11,6 +11,7 @@
 //!
 //! [`Kind`]: crate::api::Kind
 
+mod deliveries;
 mod list_watch;
 mod metrics;
 mod reflector;
@@ -23,6 +24,7 @@ mod fixture;
 #[cfg(test)]
 mod tests;
 
+pub use deliveries::{Covered, Deliveries};
 pub use list_watch::ListWatch;
 pub(crate) use reflector::Frames;
 pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration, WatchTiming};

@@ -265,6 +265,9 @@ impl Regarding {
     }
 }
 
+/// The reason of a failure of what comes before a write, on this machine ([`Write::prepare`]).
+pub const UNPREPARED: &str = "Unprepared";
+
 /// A step that failed, as the second pass of observing and planning sees it.
 #[derive(Clone, Debug)]
 pub struct Failure {

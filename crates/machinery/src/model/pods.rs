@@ -14,10 +14,12 @@ use crate::api::pod::Pod;
 use crate::wire::splice::put_bytes;
 use crate::wire::{Message, Raw, Reader, Time, WireError, field};
 
+mod eviction;
 mod ranking;
 #[cfg(test)]
 mod tests;
 
+pub use eviction::{DISRUPTION_TARGET, Evictor};
 pub use ranking::{DELETION_COST, DeletionRank, Ranking, deletion_cost, most_restarts};
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;

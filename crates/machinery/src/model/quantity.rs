@@ -103,6 +103,24 @@ impl Quantity {
         u64::try_from(whole.saturating_add(rest)).unwrap_or(u64::MAX)
     }
 
+    /// How many thousandths it is, rounded away from zero; at most, or at least, what there is room for.
+    pub fn milli(self) -> i64 {
+        let whole = self.billionths / (UNIT / 1000);
+        let rest = (self.billionths % (UNIT / 1000)).signum();
+        let limit = if self.billionths < 0 { i64::MIN } else { i64::MAX };
+        i64::try_from(whole.saturating_add(rest)).unwrap_or(limit)
+    }
+
+    /// So many thousandths, in this form.
+    pub fn from_milli(thousandths: i64, format: QuantityFormat) -> Self {
+        Self { billionths: i128::from(thousandths) * (UNIT / 1000), format }
+    }
+
+    /// The double that is nearest to it.
+    pub fn to_f64(self) -> f64 {
+        self.billionths as f64 / UNIT as f64
+    }
+
     /// The next whole number, away from zero.
     #[must_use]
     pub fn rounded_up(self) -> Self {

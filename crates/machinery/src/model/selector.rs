@@ -71,6 +71,25 @@ impl Selector {
         Ok(Self { requirements })
     }
 
+    /// Compiles a selector that is written as text, as in the status of a scale: `app=web,tier in (a,b),!old`. An empty one
+    /// selects everything.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut rest = text.trim();
+        let mut requirements = Vec::new();
+        while !rest.is_empty() {
+            let (requirement, after) = requirement(rest)?;
+            requirements.push(requirement);
+            rest = match after.trim_start() {
+                "" => "",
+                more => {
+                    let next = more.strip_prefix(',').map(str::trim_start).filter(|next| !next.is_empty());
+                    next.ok_or_else(|| unreadable(more))?
+                }
+            };
+        }
+        Ok(Self { requirements })
+    }
+
     /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
@@ -90,6 +109,57 @@ impl Selector {
     }
 }
 
+/// The first requirement of a selector's text, and what is behind it.
+fn requirement(text: &str) -> Result<(Requirement, &str), SelectorError> {
+    if let Some(absent) = text.strip_prefix('!') {
+        let (key, rest) = word(absent.trim_start())?;
+        return Ok((Requirement { key: key.into(), test: Test::DoesNotExist }, rest));
+    }
+    let (key, rest) = word(text)?;
+    let rest = rest.trim_start();
+    let (test, rest) = if let Some(rest) = rest.strip_prefix("!=") {
+        let (value, rest) = value(rest);
+        (Test::NotIn(vec![value.into()]), rest)
+    } else if let Some(rest) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
+        let (value, rest) = value(rest);
+        (Test::In(vec![value.into()]), rest)
+    } else if let Some(values) = rest.strip_prefix("in").and_then(listed) {
+        let (values, rest) = values?;
+        (Test::In(values), rest)
+    } else if let Some(values) = rest.strip_prefix("notin").and_then(listed) {
+        let (values, rest) = values?;
+        (Test::NotIn(values), rest)
+    } else {
+        (Test::Exists, rest)
+    };
+    Ok((Requirement { key: key.into(), test }, rest))
+}
+
+/// The values in parentheses behind an operator, and what is behind them; `None` if it is no operator.
+fn listed(text: &str) -> Option<Result<(Vec<Str>, &str), SelectorError>> {
+    let inner = text.trim_start().strip_prefix('(')?;
+    let Some((values, rest)) = inner.split_once(')') else { return Some(Err(unreadable(text))) };
+    Some(Ok((values.split(',').map(|value| Str::from(value.trim())).collect(), rest)))
+}
+
+/// A label's key, and what is behind it.
+fn word(text: &str) -> Result<(&str, &str), SelectorError> {
+    let (word, rest) = value(text);
+    if word.is_empty() { Err(unreadable(text)) } else { Ok((word, rest)) }
+}
+
+/// A label's value, which may be empty, and what is behind it.
+fn value(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    text.split_at(
+        text.find(|char: char| char.is_whitespace() || "=!,()<>".contains(char)).unwrap_or(text.len()),
+    )
+}
+
+fn unreadable(text: &str) -> SelectorError {
+    SelectorError(format!("{text:?} is no requirement"))
+}
+
 impl fmt::Display for Selector {
     /// The form that kubectl's `-l` takes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,5 +177,43 @@ impl fmt::Display for Selector {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_compiled_and_written_again() {
+        for (text, again) in [
+            ("", ""),
+            ("app=web", "app=web"),
+            (" app == web , tier in (a, b) ,!old,x notin (c)", "app=web,tier in (a,b),!old,x notin (c)"),
+            ("app!=web", "app notin (web)"),
+            ("example.com/a.b_c-d", "example.com/a.b_c-d"),
+            ("inner=notin", "inner=notin"),
+            ("empty=,rest", "empty=,rest"),
+        ] {
+            assert_eq!(Selector::parse(text).map(|held| held.to_string()).as_deref(), Ok(again), "{text}");
+        }
+        for text in ["=web", "app=web,", "app in (a", "app web", "app>1", ",", "!", "app=web)", "(", "a,,b"] {
+            assert!(Selector::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_a_list_matches_where_the_label_is_absent() {
+        let labels: Labels = [("app", "web")].into_iter().collect();
+        for (text, matches) in [
+            ("app", true),
+            ("!app", false),
+            ("app!=db", true),
+            ("tier!=a", true),
+            ("tier", false),
+            ("app in (web,db)", true),
+        ] {
+            assert_eq!(Selector::parse(text).unwrap().matches(&labels), matches, "{text}");
+        }
     }
 }

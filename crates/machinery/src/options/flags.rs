@@ -32,12 +32,12 @@ enable_leader_migration: bool = false, Built, "Share controllers with another ma
 leader_migration_config: String = "", Built, "File with a LeaderMigrationConfiguration (group controllermanager.config.k8s.io; v1, v1beta1 or v1alpha1) that says which controllers move. Empty for the usual ones.";
 
 ["Generic"]
-allocate_node_cidrs: bool = false, NotBuilt, "Give each Node ranges of Pod addresses out of --cluster-cidr.";
+allocate_node_cidrs: bool = false, Built, "Give each Node ranges of Pod addresses out of --cluster-cidr.";
 allow_untagged_cloud: bool = false, None deprecated("built-in cloud providers are gone, and with them its effect"), "Formerly: accept cloud instances that carry no cluster tag.";
-cidr_allocator_type: String = "RangeAllocator", NotBuilt, "How Pod address ranges are given to Nodes. Only RangeAllocator is built in.";
+cidr_allocator_type: String = "RangeAllocator", Built, "How Pod address ranges are given to Nodes. Only RangeAllocator is built in.";
 cloud_config: String = "", NotBuilt, "Configuration file of the cloud provider. Empty for none.";
 cloud_provider: String = "", Built, "Who runs the controllers that talk to a cloud: external for a cloud controller manager, empty for no one.";
-cluster_cidr: String = "", NotBuilt, "Ranges of Pod addresses in the cluster: one, or an IPv4 and an IPv6 range separated by a comma. Needs --allocate-node-cidrs.";
+cluster_cidr: String = "", Built, "Ranges of Pod addresses in the cluster: one, or an IPv4 and an IPv6 range separated by a comma. Needs --allocate-node-cidrs.";
 cluster_name: String = "kubernetes", NotBuilt, "Name of the cluster, which prefixes what is made for it in a cloud.";
 configure_cloud_routes: bool = true, NotBuilt, "Make routes in the cloud for the ranges given by --allocate-node-cidrs.";
 controller_shutdown_timeout: Duration = secs(10), Built, "How long a stopping manager waits for its controllers to finish what they began.";
@@ -58,7 +58,7 @@ leader_elect_resource_namespace: String = "kube-system", Built, "Namespace of th
 leader_elect_retry_period: Duration = secs(2), Built, "Time between attempts to take or renew the lock.";
 min_compatibility_version: Vec<String> = list(&[]), Built, "Oldest release of the control plane to work with: MAJOR.MINOR or kube=MAJOR.MINOR, not newer than --emulated-version.";
 min_resync_period: Duration = hours(12), Built, "All objects are looked at again after this period, lengthened at random to up to twice as much.";
-node_monitor_period: Duration = secs(5), NotBuilt, "Time between two looks at the status of Nodes.";
+node_monitor_period: Duration = secs(5), Built, "Time between two looks at the status of Nodes.";
 node_sync_period: Duration = secs(0), None deprecated("it has had no effect for years"), "Formerly: time between two looks at the Nodes of a cloud provider.";
 route_reconciliation_period: Duration = secs(10), NotBuilt, "Time between two looks at the routes of a cloud provider.";
 use_service_account_credentials: bool = false, Built, "Give each controller the credentials of its own service account instead of the manager's.";
@@ -108,31 +108,31 @@ authorization_webhook_cache_authorized_ttl: Duration = secs(10), Built, "How lon
 authorization_webhook_cache_unauthorized_ttl: Duration = secs(10), Built, "How long a negative answer is kept.";
 
 ["Persistentvolume-attach-detach-controller"]
-attach_detach_reconcile_sync_period: Duration = secs(60), NotBuilt, "Time between two comparisons of attached volumes with what should be. At least one second.";
-disable_attach_detach_reconcile_sync: bool = false, NotBuilt, "Do not compare attached volumes with what should be.";
-disable_force_detach_on_timeout: bool = false, NotBuilt, "Never detach a volume by force, however long unmounting takes.";
+attach_detach_reconcile_sync_period: Duration = secs(60), Built, "Time between two comparisons of attached volumes with what should be. At least one second.";
+disable_attach_detach_reconcile_sync: bool = false, Built, "Do not compare attached volumes with what should be.";
+disable_force_detach_on_timeout: bool = false, Built, "Never detach a volume by force, however long unmounting takes.";
 
 ["Certificatesigningrequest-signing-controller"]
-cluster_signing_cert_file: String = "", NotBuilt, "Authority that signs for every built-in signer. Excludes the flags for single signers.";
-cluster_signing_duration: Duration = hours(8760), NotBuilt, "Longest validity of a signed certificate. A request may ask for less.";
-cluster_signing_key_file: String = "", NotBuilt, "Private key of --cluster-signing-cert-file.";
-cluster_signing_kube_apiserver_client_cert_file: String = "", NotBuilt, "Authority that signs for kubernetes.io/kube-apiserver-client.";
-cluster_signing_kube_apiserver_client_key_file: String = "", NotBuilt, "Private key of --cluster-signing-kube-apiserver-client-cert-file.";
-cluster_signing_kubelet_client_cert_file: String = "", NotBuilt, "Authority that signs for kubernetes.io/kube-apiserver-client-kubelet.";
-cluster_signing_kubelet_client_key_file: String = "", NotBuilt, "Private key of --cluster-signing-kubelet-client-cert-file.";
-cluster_signing_kubelet_serving_cert_file: String = "", NotBuilt, "Authority that signs for kubernetes.io/kubelet-serving.";
-cluster_signing_kubelet_serving_key_file: String = "", NotBuilt, "Private key of --cluster-signing-kubelet-serving-cert-file.";
-cluster_signing_legacy_unknown_cert_file: String = "", NotBuilt, "Authority that signs for kubernetes.io/legacy-unknown.";
-cluster_signing_legacy_unknown_key_file: String = "", NotBuilt, "Private key of --cluster-signing-legacy-unknown-cert-file.";
+cluster_signing_cert_file: String = "", Built, "Authority that signs for every built-in signer. Excludes the flags for single signers.";
+cluster_signing_duration: Duration = hours(8760), Built, "Longest validity of a signed certificate. A request may ask for less.";
+cluster_signing_key_file: String = "", Built, "Private key of --cluster-signing-cert-file.";
+cluster_signing_kube_apiserver_client_cert_file: String = "", Built, "Authority that signs for kubernetes.io/kube-apiserver-client.";
+cluster_signing_kube_apiserver_client_key_file: String = "", Built, "Private key of --cluster-signing-kube-apiserver-client-cert-file.";
+cluster_signing_kubelet_client_cert_file: String = "", Built, "Authority that signs for kubernetes.io/kube-apiserver-client-kubelet.";
+cluster_signing_kubelet_client_key_file: String = "", Built, "Private key of --cluster-signing-kubelet-client-cert-file.";
+cluster_signing_kubelet_serving_cert_file: String = "", Built, "Authority that signs for kubernetes.io/kubelet-serving.";
+cluster_signing_kubelet_serving_key_file: String = "", Built, "Private key of --cluster-signing-kubelet-serving-cert-file.";
+cluster_signing_legacy_unknown_cert_file: String = "", Built, "Authority that signs for kubernetes.io/legacy-unknown.";
+cluster_signing_legacy_unknown_key_file: String = "", Built, "Private key of --cluster-signing-legacy-unknown-cert-file.";
 
 ["Deployment-controller"]
 concurrent_deployment_syncs: i32 = 5, Built, "Deployments reconciled at the same time.";
 
 ["Device-taint-eviction-controller"]
-concurrent_device_taint_eviction_syncs: i32 = 8, NotBuilt, "Evictions and status updates for tainted devices done at the same time.";
+concurrent_device_taint_eviction_syncs: i32 = 8, Built, "Evictions and status updates for tainted devices done at the same time.";
 
 ["Resourceclaim-controller"]
-concurrent_resourceclaim_syncs: i32 = 50, NotBuilt, "ResourceClaims made or deleted at the same time.";
+concurrent_resourceclaim_syncs: i32 = 50, Built, "ResourceClaims made or deleted at the same time.";
 
 ["Statefulset-controller"]
 concurrent_statefulset_syncs: i32 = 5, Built, "StatefulSets reconciled at the same time.";
@@ -162,12 +162,12 @@ concurrent_gc_syncs: i32 = 20, Built, "Workers that collect garbage at the same 
 enable_garbage_collector: bool = true, Built, "Collect objects whose owners are gone. Must be as in the API server.";
 
 ["Horizontal-pod-autoscaler-controller"]
-concurrent_horizontal_pod_autoscaler_syncs: i32 = 5, NotBuilt, "HorizontalPodAutoscalers reconciled at the same time.";
-horizontal_pod_autoscaler_cpu_initialization_period: Duration = secs(300), NotBuilt, "Time after the start of a Pod in which its CPU use may be ignored.";
-horizontal_pod_autoscaler_downscale_stabilization: Duration = secs(300), NotBuilt, "How far back to look: never scale below any recommendation made in this time.";
-horizontal_pod_autoscaler_initial_readiness_delay: Duration = secs(30), NotBuilt, "Time after the start of a Pod in which it counts as becoming ready for the first time.";
-horizontal_pod_autoscaler_sync_period: Duration = secs(15), NotBuilt, "Time between two evaluations of a HorizontalPodAutoscaler.";
-horizontal_pod_autoscaler_tolerance: f64 = 0.1, NotBuilt, "How far the ratio of a metric to its target may be from 1 without scaling.";
+concurrent_horizontal_pod_autoscaler_syncs: i32 = 5, Built, "HorizontalPodAutoscalers reconciled at the same time.";
+horizontal_pod_autoscaler_cpu_initialization_period: Duration = secs(300), Built, "Time after the start of a Pod in which its CPU use may be ignored.";
+horizontal_pod_autoscaler_downscale_stabilization: Duration = secs(300), Built, "How far back to look: never scale below any recommendation made in this time.";
+horizontal_pod_autoscaler_initial_readiness_delay: Duration = secs(30), Built, "Time after the start of a Pod in which it counts as becoming ready for the first time.";
+horizontal_pod_autoscaler_sync_period: Duration = secs(15), Built, "Time between two evaluations of a HorizontalPodAutoscaler.";
+horizontal_pod_autoscaler_tolerance: f64 = 0.1, Built, "How far the ratio of a metric to its target may be from 1 without scaling.";
 
 ["Job-controller"]
 concurrent_job_syncs: i32 = 5, Built, "Jobs reconciled at the same time.";
@@ -176,37 +176,37 @@ concurrent_job_syncs: i32 = 5, Built, "Jobs reconciled at the same time.";
 concurrent_cron_job_syncs: i32 = 5, Built, "CronJobs reconciled at the same time.";
 
 ["Legacy-serviceaccount-token-cleaner-controller"]
-legacy_service_account_token_clean_up_period: Duration = hours(8760), NotBuilt, "How long a legacy token must have been unused before it is deleted.";
+legacy_service_account_token_clean_up_period: Duration = hours(8760), Built, "How long a legacy token must have been unused before it is deleted.";
 
 ["Namespace-controller"]
 concurrent_namespace_syncs: i32 = 10, Built, "Namespaces reconciled at the same time.";
 namespace_sync_period: Duration = secs(300), Built, "Time after which a Namespace is looked at again.";
 
 ["Node-ipam-controller"]
-node_cidr_mask_size: i32 = 0, NotBuilt, "Size of a Node's range in a single-stack cluster, as a prefix length. 0 for 24 with IPv4 and 64 with IPv6.";
-node_cidr_mask_size_ipv4: i32 = 0, NotBuilt, "Size of a Node's IPv4 range in a dual-stack cluster, as a prefix length. 0 for 24.";
-node_cidr_mask_size_ipv6: i32 = 0, NotBuilt, "Size of a Node's IPv6 range in a dual-stack cluster, as a prefix length. 0 for 64.";
-service_cluster_ip_range: String = "", NotBuilt, "Ranges of Service addresses, which no Node may be given. Needs --allocate-node-cidrs.";
+node_cidr_mask_size: i32 = 0, Built, "Size of a Node's range in a single-stack cluster, as a prefix length. 0 for 24 with IPv4 and 64 with IPv6.";
+node_cidr_mask_size_ipv4: i32 = 0, Built, "Size of a Node's IPv4 range in a dual-stack cluster, as a prefix length. 0 for 24.";
+node_cidr_mask_size_ipv6: i32 = 0, Built, "Size of a Node's IPv6 range in a dual-stack cluster, as a prefix length. 0 for 64.";
+service_cluster_ip_range: String = "", Built, "Ranges of Service addresses, which no Node may be given. Needs --allocate-node-cidrs.";
 
 ["Node-lifecycle-controller"]
-large_cluster_size_threshold: i32 = 50, NotBuilt, "More Nodes than this make a zone large; in smaller ones a partial outage stops evictions.";
-node_eviction_rate: f32 = 0.1_f32, NotBuilt, "Nodes per second whose Pods are evicted while their zone is healthy.";
-node_monitor_grace_period: Duration = secs(50), NotBuilt, "How long a running Node may be silent before it is marked unhealthy.";
-node_startup_grace_period: Duration = secs(60), NotBuilt, "How long a starting Node may be silent before it is marked unhealthy.";
-secondary_node_eviction_rate: f32 = 0.01_f32, NotBuilt, "Nodes per second whose Pods are evicted while their zone is unhealthy.";
-unhealthy_zone_threshold: f32 = 0.55_f32, NotBuilt, "Fraction of Nodes, three at least, that must be unready for their zone to be unhealthy.";
+large_cluster_size_threshold: i32 = 50, Built, "More Nodes than this make a zone large; in smaller ones a partial outage stops evictions.";
+node_eviction_rate: f32 = 0.1_f32, Built, "Nodes per second whose Pods are evicted while their zone is healthy.";
+node_monitor_grace_period: Duration = secs(50), Built, "How long a running Node may be silent before it is marked unhealthy.";
+node_startup_grace_period: Duration = secs(60), Built, "How long a starting Node may be silent before it is marked unhealthy.";
+secondary_node_eviction_rate: f32 = 0.01_f32, Built, "Nodes per second whose Pods are evicted while their zone is unhealthy.";
+unhealthy_zone_threshold: f32 = 0.55_f32, Built, "Fraction of Nodes, three at least, that must be unready for their zone to be unhealthy.";
 
 ["Persistentvolume-binder-controller"]
-enable_dynamic_provisioning: bool = true, NotBuilt, "Provision volumes where the environment can.";
-enable_hostpath_provisioner: bool = false, NotBuilt, "Provision volumes in directories of a Node. For tests on one Node only.";
+enable_dynamic_provisioning: bool = true, Built, "Provision volumes where the environment can.";
+enable_hostpath_provisioner: bool = false, Built, "Provision volumes in directories of a Node. For tests on one Node only.";
 flex_volume_plugin_dir: String = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", NotBuilt, "Directory of further volume plugins.";
-pv_recycler_increment_timeout_nfs: i32 = 30, NotBuilt, "Seconds added per Gi to the deadline of a Pod that recycles an NFS volume.";
-pv_recycler_minimum_timeout_hostpath: i32 = 60, NotBuilt, "Shortest deadline, in seconds, of a Pod that recycles a host path. For tests only.";
-pv_recycler_minimum_timeout_nfs: i32 = 300, NotBuilt, "Shortest deadline, in seconds, of a Pod that recycles an NFS volume.";
-pv_recycler_pod_template_filepath_hostpath: String = "", NotBuilt, "File with the template of the Pod that recycles a host path. For tests only.";
-pv_recycler_pod_template_filepath_nfs: String = "", NotBuilt, "File with the template of the Pod that recycles an NFS volume.";
-pv_recycler_timeout_increment_hostpath: i32 = 30, NotBuilt, "Seconds added per Gi to the deadline of a Pod that recycles a host path. For tests only.";
-pvclaimbinder_sync_period: Duration = secs(15), NotBuilt, "Time after which volumes and claims are looked at again.";
+pv_recycler_increment_timeout_nfs: i32 = 30, Built, "Seconds added per Gi to the deadline of a Pod that recycles an NFS volume.";
+pv_recycler_minimum_timeout_hostpath: i32 = 60, Built, "Shortest deadline, in seconds, of a Pod that recycles a host path. For tests only.";
+pv_recycler_minimum_timeout_nfs: i32 = 300, Built, "Shortest deadline, in seconds, of a Pod that recycles an NFS volume.";
+pv_recycler_pod_template_filepath_hostpath: String = "", Built, "File with the template of the Pod that recycles a host path. For tests only.";
+pv_recycler_pod_template_filepath_nfs: String = "", Built, "File with the template of the Pod that recycles an NFS volume.";
+pv_recycler_timeout_increment_hostpath: i32 = 30, Built, "Seconds added per Gi to the deadline of a Pod that recycles a host path. For tests only.";
+pvclaimbinder_sync_period: Duration = secs(15), Built, "Time after which volumes and claims are looked at again.";
 
 ["Pod-garbage-collector-controller"]
 terminated_pod_gc_threshold: i32 = 12_500, Built, "Finished Pods that may be kept before the oldest are deleted. 0 or less to keep all.";
@@ -230,7 +230,7 @@ service_account_private_key_file: String = "", Built, "Private key (PEM, RSA or 
 concurrent_ttl_after_finished_syncs: i32 = 5, Built, "Finished Jobs reconciled at the same time.";
 
 ["Validatingadmissionpolicy-status-controller"]
-concurrent_validating_admission_policy_status_syncs: i32 = 5, NotBuilt, "ValidatingAdmissionPolicies type-checked at the same time.";
+concurrent_validating_admission_policy_status_syncs: i32 = 5, Built, "ValidatingAdmissionPolicies type-checked at the same time.";
 
 ["Metrics"]
 allow_metric_labels: BTreeMap<String, String> = BTreeMap::new(), NotBuilt, "Values that a metric's label may take, others being counted together: METRIC,LABEL=VALUE,VALUE.";

@@ -16,6 +16,7 @@ mod help;
 pub mod logging;
 mod migration;
 mod parser;
+pub mod recycler;
 mod tls;
 mod traces;
 mod validate;

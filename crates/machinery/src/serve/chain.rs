@@ -7,16 +7,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 
 use super::answers::{AnswerBody, PageHandler, RequestBody, RequestHints};
 use super::answers::{finish, forbidden, full, not_found, percent_decode, text, unauthorized};
-use super::authn::{Authenticator, ClientCerts};
+use super::authn::{Authenticator, ClientCerts, Unauthenticated};
 use super::authz::{Authorizer, Decision};
+use super::limit::{Lines, quoted};
 use super::options::Limits;
 use super::router::Router;
+use super::seats::Seat;
 use super::user::UserInfo;
 use crate::client::BoxError;
 
@@ -26,12 +28,13 @@ pub(super) struct Chain {
     pub(super) authorizer: Arc<Authorizer>,
     pub(super) router: Arc<Router>,
     pub(super) limits: Limits,
+    pub(super) refusals: Lines,
 }
 
-/// An answer, and whether the connection that asked should take no more requests.
+/// An answer, and whether who asked is known. The connection of one who is not should take no more requests.
 pub(super) struct Answer {
     pub(super) response: Response<AnswerBody>,
-    pub(super) close: bool,
+    pub(super) known: bool,
 }
 
 /// `grpc-status` for a call whose caller could not be told.
@@ -40,55 +43,65 @@ const GRPC_UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
 impl Chain {
     /// Answers a request. Clients that are not known get one request per connection where a connection can carry
     /// many at once, so that opening and resetting streams costs them handshakes.
-    pub(super) async fn answer<B>(&self, request: Request<B>, certs: &ClientCerts) -> Answer
+    pub(super) async fn answer<B>(&self, request: Request<B>, certs: &ClientCerts, seat: &Seat) -> Answer
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let head = request.method() == Method::HEAD;
-        let Answer { mut response, close } = match self.router.find_grpc(request.method(), request.headers())
+        let Answer { mut response, known } = match self.router.find_grpc(request.method(), request.headers())
         {
-            Some(handler) => self.answer_grpc(request, certs, &handler).await,
-            None => self.answer_page(request, certs).await,
+            Some(handler) => self.answer_grpc(request, certs, seat, &handler).await,
+            None => self.answer_page(request, certs, seat).await,
         };
         if head {
             strip_body(&mut response);
         }
-        Answer { response, close }
+        Answer { response, known }
     }
 
-    async fn answer_grpc<B>(&self, request: Request<B>, certs: &ClientCerts, handler: &PageHandler) -> Answer
+    async fn answer_grpc<B>(
+        &self,
+        request: Request<B>,
+        certs: &ClientCerts,
+        seat: &Seat,
+        handler: &PageHandler,
+    ) -> Answer
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let (mut parts, body) = request.into_parts();
-        match self.authenticator.authenticate(&mut parts.headers, certs).await {
+        match self.who(&mut parts.headers, certs, seat).await {
             Ok(user) => {
+                let known = !user.is_anonymous();
                 parts.extensions.insert(user);
                 let body = body.map_err(Into::into).boxed_unsync();
-                Answer { response: run(handler, Request::from_parts(parts, body)).await, close: false }
+                Answer { response: run(handler, Request::from_parts(parts, body)).await, known }
             }
             Err(reason) => {
-                tracing::warn!(path = parts.uri.path(), %reason, "call not authenticated");
+                if let Some(left_out) = self.refusals.next() {
+                    let path = quoted(parts.uri.path());
+                    tracing::warn!(path, %reason, left_out, "call not authenticated");
+                }
                 let mut response = Response::new(full(Bytes::new()));
                 let headers = response.headers_mut();
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
                 headers.insert("grpc-status", GRPC_UNAUTHENTICATED);
                 headers.insert("grpc-message", HeaderValue::from_static("Unauthorized"));
-                Answer { response, close: true }
+                Answer { response, known: false }
             }
         }
     }
 
-    async fn answer_page<B>(&self, request: Request<B>, certs: &ClientCerts) -> Answer
+    async fn answer_page<B>(&self, request: Request<B>, certs: &ClientCerts, seat: &Seat) -> Answer
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let begun = tokio::time::Instant::now();
         let method = request.method().clone();
-        let (mut response, path, user) = self.page(request, certs).await;
+        let (mut response, path, user) = self.page(request, certs, seat).await;
         finish(response.headers_mut());
         let known = user.as_ref().is_some_and(|user| !user.is_anonymous());
         tracing::debug!(
@@ -99,7 +112,7 @@ impl Chain {
             took = ?begun.elapsed(),
             "request"
         );
-        Answer { response, close: !known }
+        Answer { response, known }
     }
 
     /// The answer, the path as decoded, and who asked.
@@ -107,6 +120,7 @@ impl Chain {
         &self,
         request: Request<B>,
         certs: &ClientCerts,
+        seat: &Seat,
     ) -> (Response<AnswerBody>, String, Option<Arc<UserInfo>>)
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -118,10 +132,12 @@ impl Chain {
         let Some(path) = percent_decode(parts.uri.path()).filter(|path| path.starts_with('/')) else {
             return (text(StatusCode::BAD_REQUEST, "400 Bad Request\n"), String::new(), None);
         };
-        let user = match self.authenticator.authenticate(&mut parts.headers, certs).await {
+        let user = match self.who(&mut parts.headers, certs, seat).await {
             Ok(user) => user,
             Err(reason) => {
-                tracing::warn!(path, %reason, "request not authenticated");
+                if let Some(left_out) = self.refusals.next() {
+                    tracing::warn!(path = quoted(&path), %reason, left_out, "request not authenticated");
+                }
                 return (unauthorized(hints), path, None);
             }
         };
@@ -142,12 +158,29 @@ impl Chain {
                 forbidden(hints, &message)
             }
             Err(error) => {
-                tracing::error!(path, user = user.name, %error, "request not authorized: no answer");
+                if let Some(left_out) = self.refusals.next() {
+                    let (path, user) = (quoted(&path), quoted(&user.name));
+                    tracing::error!(path, user, %error, left_out, "request not authorized: no answer");
+                }
                 let message = format!("Internal Server Error: {path:?}: {error}\n");
                 text(StatusCode::INTERNAL_SERVER_ERROR, message)
             }
         };
         (response, path, Some(user))
+    }
+
+    /// Who calls. The connection of one who is known matters more from then on.
+    async fn who(
+        &self,
+        headers: &mut HeaderMap,
+        certs: &ClientCerts,
+        seat: &Seat,
+    ) -> Result<Arc<UserInfo>, Unauthenticated> {
+        let user = self.authenticator.authenticate(headers, certs).await?;
+        if !user.is_anonymous() {
+            seat.mark_known();
+        }
+        Ok(user)
     }
 
     /// A body that ends in an error when it gets too long or takes too long.

@@ -1,4 +1,4 @@
-//! One connection: handshake, requests, end. Every step has its time.
+//! One connection: handshake, requests, end. Every step has its time, and all of it an end when its place is needed.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -27,6 +27,7 @@ use super::answers::AnswerBody;
 use super::authn::ClientCerts;
 use super::chain::Chain;
 use super::options::Limits;
+use super::seats::Seat;
 use crate::client::BoxError;
 
 /// A connection that was accepted.
@@ -37,6 +38,7 @@ pub(super) struct Connection {
     pub(super) chain: Arc<Chain>,
     pub(super) limits: Limits,
     pub(super) max_streams: u32,
+    pub(super) seat: Seat,
 }
 
 /// The first byte of a TLS handshake record.
@@ -52,6 +54,15 @@ const PING_ANSWER: Duration = Duration::from_secs(15);
 /// Serves a connection to its end. What goes wrong with it concerns nobody else, and is logged at debug level: any
 /// client can bring it about at will.
 pub(super) async fn serve(connection: Connection, shutdown: CancellationToken) {
+    let (peer, cut) = (connection.peer, connection.seat.cut());
+    tokio::select! {
+        biased;
+        () = cut.cancelled() => tracing::debug!(%peer, "connection made room for another"),
+        () = attend(connection, shutdown) => {}
+    }
+}
+
+async fn attend(connection: Connection, shutdown: CancellationToken) {
     let peer = connection.peer;
     let handshake = timeout(connection.limits.handshake, shake_hands(connection.stream, connection.tls));
     let stream = tokio::select! {
@@ -65,7 +76,7 @@ pub(super) async fn serve(connection: Connection, shutdown: CancellationToken) {
         },
     };
     let (chain, limits, max_streams) = (connection.chain, connection.limits, connection.max_streams);
-    if let Err(error) = carry(stream, chain, limits, max_streams, shutdown).await {
+    if let Err(error) = carry(stream, chain, limits, max_streams, connection.seat, shutdown).await {
         tracing::debug!(%peer, %error, "connection ended in an error");
     }
 }
@@ -85,13 +96,13 @@ async fn shake_hands(
     TlsAcceptor::from(tls).accept(stream).await.map(Some)
 }
 
-/// What the requests of a connection tell its keeper.
-#[derive(Default)]
+/// What the requests of a connection tell its keeper, and the table of connections.
 struct Activity {
     in_flight: AtomicUsize,
     changed: Notify,
     /// The client should go.
     close: CancellationToken,
+    seat: Seat,
 }
 
 /// A request that is not yet answered to the last byte.
@@ -100,6 +111,7 @@ struct InFlight(Arc<Activity>);
 impl InFlight {
     fn new(activity: &Arc<Activity>) -> Self {
         activity.in_flight.fetch_add(1, Ordering::Relaxed);
+        activity.seat.begun();
         activity.changed.notify_one();
         Self(Arc::clone(activity))
     }
@@ -108,6 +120,7 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.seat.ended();
         self.0.changed.notify_one();
     }
 }
@@ -117,20 +130,26 @@ async fn carry(
     chain: Arc<Chain>,
     limits: Limits,
     max_streams: u32,
+    seat: Seat,
     shutdown: CancellationToken,
 ) -> Result<(), BoxError> {
     let (_, session) = stream.get_ref();
     let h2 = session.alpn_protocol() == Some(b"h2");
     let certs: ClientCerts = session.peer_certificates().unwrap_or_default().iter().cloned().collect();
-    let activity = Arc::new(Activity::default());
+    let activity = Arc::new(Activity {
+        in_flight: AtomicUsize::new(0),
+        changed: Notify::new(),
+        close: CancellationToken::new(),
+        seat,
+    });
     let service = {
         let activity = Arc::clone(&activity);
         service_fn(move |request| {
             let (chain, certs) = (Arc::clone(&chain), Arc::clone(&certs));
             let in_flight = InFlight::new(&activity);
             async move {
-                let answer = chain.answer(request, &certs).await;
-                if answer.close && h2 {
+                let answer = chain.answer(request, &certs, &in_flight.0.seat).await;
+                if !answer.known && h2 {
                     in_flight.0.close.cancel();
                 }
                 Ok::<_, std::convert::Infallible>(tracked(answer.response, in_flight))
@@ -140,6 +159,7 @@ async fn carry(
     let builder = builder(h2, &limits, max_streams);
     let mut conn = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut idle = pin!(sleep(limits.header_time));
+    let mut end = pin!(sleep(limits.farewell));
     let mut parting = false;
     loop {
         tokio::select! {
@@ -147,6 +167,8 @@ async fn carry(
             result = conn.as_mut() => return result,
             () = shutdown.cancelled(), if !parting => parting = true,
             () = activity.close.cancelled(), if !parting => parting = true,
+            // Whatever it still carries: a peer that takes nothing would keep its place for ever.
+            () = &mut end, if parting => return Ok(()),
             () = activity.changed.notified() => {
                 let wait = if parting { limits.parting } else { limits.idle };
                 idle.as_mut().reset(Instant::now() + wait);
@@ -164,6 +186,7 @@ async fn carry(
             }
         }
         conn.as_mut().graceful_shutdown();
+        end.as_mut().reset(Instant::now() + limits.farewell);
         idle.as_mut().reset(Instant::now() + limits.parting);
     }
 }

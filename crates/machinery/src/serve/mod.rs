@@ -21,11 +21,13 @@ mod connection;
 mod endpoints;
 mod error;
 mod health;
+mod limit;
 mod observe;
 mod options;
 mod reload;
 mod reviews;
 mod router;
+mod seats;
 mod server;
 mod tls;
 mod user;
@@ -38,6 +40,7 @@ pub use authz::{AuthorizeError, Authorizer, Decision};
 pub use endpoints::{ConfigPage, Debugging, FlagsPage, Pages, StatusPage, VerbositySetter};
 pub use error::ServeError;
 pub use health::{HealthCheck, HealthRegistry, HealthReport, PingCheck, Probe};
+pub use limit::{Lines, quoted};
 pub use observe::{RequestOutcome, ServeObserver, Unobserved};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, Limits, RequestHeaderOptions, ServeOptions, SniCertKey,

@@ -167,8 +167,14 @@ impl Default for AuthorizationOptions {
 /// What one client, or all of them, can use up.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once; the next ones wait to be accepted.
+    /// Connections at once. For the next one another goes that matters less, or it is closed.
     pub connections: usize,
+    /// The same of one address; of IPv6 of one network of 64 bits.
+    pub connections_of_address: usize,
+    /// Connections at once none of whose requests was authenticated, new ones included.
+    pub strangers: usize,
+    /// The same of one address.
+    pub strangers_of_address: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,
     /// Time for a request's headers; on HTTP/1.1 also how long a connection may idle.
@@ -177,25 +183,36 @@ pub struct Limits {
     pub header_bytes: usize,
     /// How long an HTTP/2 connection may carry no request.
     pub idle: Duration,
-    /// How long a client that was told to go may take to do so.
+    /// How long a client that was told to go, and is waiting for nothing, may take to do so.
     pub parting: Duration,
+    /// How long a client that was told to go may take to fetch what it has asked for.
+    pub farewell: Duration,
     /// Bytes of a request's body. gRPC calls have their own limits.
     pub body_bytes: usize,
     /// Time for a request's body. gRPC calls have their own limits.
     pub body_time: Duration,
 }
 
+impl Limits {
+    /// As the port has them.
+    pub const DEFAULT: Self = Self {
+        connections: 4096,
+        connections_of_address: 1024,
+        strangers: 256,
+        strangers_of_address: 128,
+        handshake: Duration::from_secs(10),
+        header_time: Duration::from_secs(32),
+        header_bytes: 256 << 10,
+        idle: Duration::from_secs(90),
+        parting: Duration::from_secs(5),
+        farewell: Duration::from_mins(2),
+        body_bytes: 1 << 20,
+        body_time: Duration::from_secs(10),
+    };
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            connections: 4096,
-            handshake: Duration::from_secs(10),
-            header_time: Duration::from_secs(32),
-            header_bytes: 256 << 10,
-            idle: Duration::from_secs(90),
-            parting: Duration::from_secs(5),
-            body_bytes: 1 << 20,
-            body_time: Duration::from_secs(10),
-        }
+        Self::DEFAULT
     }
 }

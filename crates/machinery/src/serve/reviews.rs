@@ -6,15 +6,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::Method;
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
+use super::limit::ReviewLimit;
 use super::user::UserInfo;
 use crate::client::{ApiClient, ApiError};
 use crate::model::backoff::ExponentialBackoff;
@@ -116,16 +119,28 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: ExponentialBackoff =
     ExponentialBackoff { base: Duration::from_millis(500), factor: 1.5, longest: REQUEST_TIME };
 
-/// Reviews made by the API server, over a client that may create them.
+/// Reviews made by the API server, over a client that may create them, at the original's rate.
 #[derive(Clone, Debug)]
 pub struct ApiReviews {
     client: ApiClient,
+    limit: Arc<ReviewLimit>,
 }
 
 impl ApiReviews {
     /// Over this client: that of `--authentication-kubeconfig` or `--authorization-kubeconfig`.
     pub fn new(client: ApiClient) -> Self {
-        Self { client }
+        Self { client, limit: Arc::new(ReviewLimit::new()) }
+    }
+
+    /// Asks once, when it may.
+    async fn ask<B: Serialize + Sync, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &str,
+        review: &B,
+    ) -> Result<A, ApiError> {
+        let _permit = self.limit.enter().await?;
+        self.client.json(Method::POST, path, query, Some(review)).await
     }
 }
 
@@ -140,11 +155,8 @@ impl Reviews for ApiReviews {
                 kind: "TokenReview",
                 spec: TokenReviewSpec { token: token.expose_secret() },
             };
-            let answer: Answer<TokenReviewStatus> = with_retries(
-                || self.client.json(Method::POST, TOKEN_REVIEWS, "", Some(&review)),
-                TOKEN_REVIEWS,
-            )
-            .await?;
+            let ask = || self.ask(TOKEN_REVIEWS, "", &review);
+            let answer: Answer<TokenReviewStatus> = with_retries(ask, TOKEN_REVIEWS).await?;
             let status = answer.status;
             if !status.error.is_empty() {
                 let request = format!("POST {TOKEN_REVIEWS}");
@@ -177,7 +189,7 @@ impl Reviews for ApiReviews {
                     extra: &user.extra,
                 },
             };
-            let ask = || self.client.json(Method::POST, ACCESS_REVIEWS, "timeout=10s", Some(&review));
+            let ask = || self.ask(ACCESS_REVIEWS, "timeout=10s", &review);
             let answer: Answer<AccessReviewStatus> = with_retries(ask, ACCESS_REVIEWS).await?;
             let status = answer.status;
             if !status.evaluation_error.is_empty() {

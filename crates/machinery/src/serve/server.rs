@@ -9,7 +9,6 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -20,11 +19,13 @@ use super::authz::Authorizer;
 use super::chain::Chain;
 use super::connection::{Connection, serve};
 use super::error::ServeError;
+use super::limit::Lines;
 use super::observe::ServeObserver;
 use super::options::ServeOptions;
 use super::reload::{Content, Reloader};
 use super::reviews::Reviews;
 use super::router::Router;
+use super::seats::Seats;
 use super::tls::{self, CertFiles, CertStore, SelfSigned, Tls};
 use crate::model::clock::SharedClock;
 
@@ -111,6 +112,7 @@ impl SecureServer {
             authorizer: Arc::new(authorizer),
             router: deps.router,
             limits: options.limits,
+            refusals: Lines::default(),
         };
         let listener = listen(&options)?;
         let address = listener
@@ -196,14 +198,9 @@ async fn accept(
     shutdown: &CancellationToken,
 ) -> JoinSet<()> {
     let mut connections = JoinSet::new();
-    let places = Arc::new(Semaphore::new(options.limits.connections));
+    let seats = Seats::new(&options.limits);
     let max_streams = if options.http2_max_streams == 0 { HTTP2_STREAMS } else { options.http2_max_streams };
     loop {
-        let next = async {
-            // A place first: when there is none, new connections wait in the listener's own queue.
-            let place = Arc::clone(&places).acquire_owned().await;
-            (listener.accept().await, place)
-        };
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return connections,
@@ -212,8 +209,12 @@ async fn accept(
                     tracing::error!(%error, "a connection's task failed");
                 }
             }
-            (accepted, place) = next => match (accepted, place) {
-                (Ok((stream, peer)), Ok(place)) => {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let Some(seat) = seats.take(peer.ip()) else {
+                        tracing::debug!(%peer, "there is no place for a connection");
+                        continue;
+                    };
                     let connection = Connection {
                         stream,
                         peer,
@@ -221,20 +222,15 @@ async fn accept(
                         chain: Arc::clone(chain),
                         limits: options.limits,
                         max_streams,
+                        seat,
                     };
-                    let shutdown = shutdown.clone();
-                    connections.spawn(async move {
-                        serve(connection, shutdown).await;
-                        drop(place);
-                    });
+                    connections.spawn(serve(connection, shutdown.clone()));
                 }
-                (Err(error), _) => {
+                Err(error) => {
                     // Out of file descriptors, most likely: that passes, and must not become a busy loop.
                     tracing::warn!(%error, "cannot accept a connection");
                     sleep(std::time::Duration::from_millis(100)).await;
                 }
-                // The semaphore is never closed.
-                (Ok(_), Err(_closed)) => return connections,
             },
         }
     }

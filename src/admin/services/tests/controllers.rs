@@ -34,7 +34,8 @@ fn seconds(seconds: i64) -> prost_types::Duration {
 }
 
 fn order(order: Order, version: u64) -> Entry {
-    Entry { order, user: "joe".into(), time: at(0), reason: String::new(), until: None, version }
+    let (user, replica) = ("joe".into(), OTHER.into());
+    Entry { order, user, time: at(0), reason: String::new(), until: None, version, replica }
 }
 
 async fn get(client: &mut Client, name: &str) -> proto::Controller {
@@ -230,6 +231,13 @@ async fn without_the_api_server_nothing_changes_and_that_is_said() {
     assert!(done.changed && !done.controllers[0].desired.as_ref().unwrap().enabled);
     bench.manager.state.lock().next_writes.push(NextWrite::Lost);
     assert!(client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner().changed);
+
+    // If that can't be found out, nobody is told that nothing has changed.
+    bench.manager.state.lock().next_writes.push(NextWrite::LostForGood);
+    let outcome = client.disable_controller(jane(disable("deployment"))).await;
+    assert_eq!(why(outcome), (Code::Unknown, "OUTCOME_UNKNOWN".into()));
+    bench.manager.state.lock().away = false;
+    assert!(!get(&mut client, "deployment").await.desired.unwrap().enabled, "and it has");
 }
 
 #[tokio::test]
@@ -421,7 +429,32 @@ fn short(update: Option<Update>) -> String {
         Update::Snapshot(snapshot) => format!("{} controllers", snapshot.controllers.len()),
         Update::Changed(controller) => format!("{} {}", controller.name, controller.phase().as_str_name()),
         Update::Unmatched(name) => format!("{name} gone"),
+        Update::InvalidOverrides(invalid) => format!("{} without effect", invalid.overrides.len()),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_tells_of_overrides_without_effect_whenever_they_come() {
+    let bench = Bench::new().await;
+    let mut client = bench.controllers();
+    let filter = proto::ControllerFilter { names: vec!["replicaset".into()], ..Default::default() };
+    let request = proto::WatchControllersRequest { filter: Some(filter), ..Default::default() };
+    let mut stream = client.watch_controllers(jane(request)).await.unwrap().into_inner();
+    assert_eq!(short(stream.message().await.unwrap().unwrap().update), "1 controllers");
+    let keys = ["deployment-controller", "job-controller"].map(|name| format!("{ANNOTATION_PREFIX}{name}"));
+    for count in [1, 2] {
+        let entries = keys.iter().take(count).map(|key| (key.as_str(), "rubbish"));
+        let set = OverrideSet::parse(entries, &|_| true);
+        bench.manager.set(|state| state.overrides = set);
+        let told = short(stream.message().await.unwrap().unwrap().update);
+        assert_eq!(told, format!("{count} without effect"));
+    }
+    // Another change is none of theirs.
+    bench.manager.set_phase("replicaset-controller", Phase::Stopping);
+    let changed = short(stream.message().await.unwrap().unwrap().update);
+    assert_eq!(changed, "replicaset-controller PHASE_STOPPING");
+    bench.manager.set(|state| state.overrides = OverrideSet::default());
+    assert_eq!(short(stream.message().await.unwrap().unwrap().update), "0 without effect");
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,6 +27,8 @@ pub(crate) enum NextWrite {
     LostAnswer,
     /// Lost, and its answer too.
     Lost,
+    /// Carried out, and nobody answers from then on.
+    LostForGood,
 }
 
 pub(crate) struct Fake {
@@ -262,6 +264,11 @@ impl Manager for Fake {
             Some(NextWrite::Refused) => Err(StoreError::Unavailable("403 Forbidden".to_owned())),
             Some(NextWrite::LostAnswer) => {
                 state.overrides = written;
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::LostForGood) => {
+                state.overrides = written;
+                state.away = true;
                 Err(StoreError::Unknown("timeout".to_owned()))
             }
             Some(NextWrite::Lost) => Err(StoreError::Unknown("timeout".to_owned())),

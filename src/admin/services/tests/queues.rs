@@ -88,6 +88,29 @@ async fn explaining_is_for_viewers_and_is_no_mutation() {
         ("get", "queues", "deployment")
     );
     assert_eq!(why(client.sync_object(by("viewer", sync("deployment"))).await).0, Code::PermissionDenied);
+
+    // A method of its own, by which a policy can tell it from the other.
+    let question = |controller: &str| {
+        let proto::SyncObjectRequest { controller, object, queue, .. } = sync(controller);
+        proto::ExplainObjectRequest { controller, object, queue }
+    };
+    let told = client.explain_object(by("viewer", question("deployment"))).await.unwrap().into_inner();
+    assert_eq!(
+        (told.outcome(), &told.actions, &told.reasons),
+        (done.outcome(), &done.actions, &done.reasons)
+    );
+    assert_eq!((told.queue, told.requeue_after), (done.queue, done.requeue_after));
+    assert_eq!(bench.judge.asked.lock().last().unwrap().1.verb, "get");
+    let nothing_else = {
+        let state = bench.manager.state.lock();
+        state.synced.iter().all(|request| request.explain) && state.announced.is_empty()
+    };
+    assert!(nothing_else, "it reconciled");
+    assert_eq!(why(client.explain_object(jane(question("deploymnt"))).await).1, "CONTROLLER_NOT_FOUND");
+    let without = proto::ExplainObjectRequest { object: None, ..question("deployment") };
+    assert_eq!(fields(client.explain_object(jane(without)).await), ["object"]);
+    bench.manager.lose(OTHER);
+    assert_eq!(why(client.explain_object(jane(question("deployment"))).await).1, "NOT_LEADER");
 }
 
 #[tokio::test]

@@ -133,6 +133,78 @@ async fn places_are_limited_and_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn strangers_have_few_places_and_take_none_of_the_others() {
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+
+    let options = AdminOptions {
+        streams: 2,
+        stranger_streams: 3,
+        anonymous_reflection: true,
+        ..AdminOptions::default()
+    };
+    let bench = Bench::with(options, 8).await;
+    let mut health = HealthClient::new(bench.channel.clone());
+    let request = || HealthCheckRequest { service: "leader".to_owned() };
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(health.watch(request()).await.unwrap().into_inner());
+    }
+    let refused = health.watch(request()).await.map(drop);
+    assert_eq!(why(refused), (Code::ResourceExhausted, "TOO_MANY_STREAMS".into()));
+    let reflection = reflect_forever(&bench, None).await.map(drop);
+    assert_eq!(why(reflection), (Code::ResourceExhausted, "TOO_MANY_STREAMS".into()));
+    assert!(health.check(request()).await.is_ok(), "a question is no stream");
+
+    // Those of the others are all there, and health has none but these for who is known.
+    let first = bench.stream(proto::StreamEventsRequest::default()).await.unwrap();
+    let second = health.watch(jane(request())).await.unwrap().into_inner();
+    let third = bench.stream(proto::StreamEventsRequest::default()).await.map(drop);
+    assert_eq!(why(third), (Code::ResourceExhausted, "TOO_MANY_STREAMS".into()));
+    let reflection = reflect_forever(&bench, Some("jane")).await.map(drop);
+    assert_eq!(why(reflection), (Code::ResourceExhausted, "TOO_MANY_STREAMS".into()), "it is a stream too");
+
+    // A minute later the strangers are gone, and others may come; who is known stays.
+    for mut stream in open {
+        assert!(stream.message().await.unwrap().is_some());
+        assert_eq!(why(stream.message().await).0, Code::DeadlineExceeded);
+    }
+    assert!(health.watch(request()).await.is_ok());
+    assert!(bench.stream(proto::StreamEventsRequest::default()).await.is_err());
+    drop((first, second));
+}
+
+/// A call of reflection that asks for nothing and does not end.
+async fn reflect_forever(
+    bench: &Bench,
+    user: Option<&'static str>,
+) -> Result<Streaming<tonic_reflection::pb::v1::ServerReflectionResponse>, Status> {
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+
+    let silence = futures::stream::pending();
+    let request = match user {
+        Some(user) => by(user, silence),
+        None => tonic::Request::new(silence),
+    };
+    let mut client = ServerReflectionClient::new(bench.channel.clone());
+    client.server_reflection_info(request).await.map(tonic::Response::into_inner)
+}
+
+#[tokio::test]
+async fn what_strangers_ask_for_has_a_short_name() {
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+
+    let bench = Bench::new().await;
+    let mut health = HealthClient::new(bench.channel.clone());
+    let named = |bytes: usize| HealthCheckRequest { service: "x".repeat(bytes) };
+    assert_eq!(fields(health.check(named(600)).await), ["service"]);
+    assert_eq!(fields(health.watch(named(600)).await.map(drop)), ["service"]);
+    assert_eq!(health.watch(named(2000)).await.map(drop).unwrap_err().code(), Code::OutOfRange);
+    assert!(health.watch(named(500)).await.is_ok(), "a name that nobody has is told so");
+}
+
+#[tokio::test(start_paused = true)]
 async fn streams_end_with_their_deadline_and_with_the_process() {
     let bench = Bench::new().await;
     let mut client = EventServiceClient::new(bench.channel.clone());

@@ -1605,6 +1605,7 @@ type WatchControllersResponse struct {
 	//	*WatchControllersResponse_Snapshot
 	//	*WatchControllersResponse_Changed
 	//	*WatchControllersResponse_Unmatched
+	//	*WatchControllersResponse_InvalidOverrides
 	Update        isWatchControllersResponse_Update `protobuf_oneof:"update"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1674,6 +1675,15 @@ func (x *WatchControllersResponse) GetUnmatched() string {
 	return ""
 }
 
+func (x *WatchControllersResponse) GetInvalidOverrides() *InvalidOverrides {
+	if x != nil {
+		if x, ok := x.Update.(*WatchControllersResponse_InvalidOverrides); ok {
+			return x.InvalidOverrides
+		}
+	}
+	return nil
+}
+
 type isWatchControllersResponse_Update interface {
 	isWatchControllersResponse_Update()
 }
@@ -1693,11 +1703,64 @@ type WatchControllersResponse_Unmatched struct {
 	Unmatched string `protobuf:"bytes,3,opt,name=unmatched,proto3,oneof"`
 }
 
+type WatchControllersResponse_InvalidOverrides struct {
+	// The overrides that have no effect, all of them, whenever they are others than those told last.
+	InvalidOverrides *InvalidOverrides `protobuf:"bytes,4,opt,name=invalid_overrides,json=invalidOverrides,proto3,oneof"`
+}
+
 func (*WatchControllersResponse_Snapshot) isWatchControllersResponse_Update() {}
 
 func (*WatchControllersResponse_Changed) isWatchControllersResponse_Update() {}
 
 func (*WatchControllersResponse_Unmatched) isWatchControllersResponse_Update() {}
+
+func (*WatchControllersResponse_InvalidOverrides) isWatchControllersResponse_Update() {}
+
+// All overrides that have no effect, whatever the filter.
+type InvalidOverrides struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The overrides, by key; none when the last one is gone.
+	Overrides     []*InvalidOverride `protobuf:"bytes,1,rep,name=overrides,proto3" json:"overrides,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InvalidOverrides) Reset() {
+	*x = InvalidOverrides{}
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InvalidOverrides) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InvalidOverrides) ProtoMessage() {}
+
+func (x *InvalidOverrides) ProtoReflect() protoreflect.Message {
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InvalidOverrides.ProtoReflect.Descriptor instead.
+func (*InvalidOverrides) Descriptor() ([]byte, []int) {
+	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *InvalidOverrides) GetOverrides() []*InvalidOverride {
+	if x != nil {
+		return x.Overrides
+	}
+	return nil
+}
 
 // All controllers that match a filter.
 type ControllerSnapshot struct {
@@ -1712,7 +1775,7 @@ type ControllerSnapshot struct {
 
 func (x *ControllerSnapshot) Reset() {
 	*x = ControllerSnapshot{}
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[19]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1787,7 @@ func (x *ControllerSnapshot) String() string {
 func (*ControllerSnapshot) ProtoMessage() {}
 
 func (x *ControllerSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[19]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1800,7 @@ func (x *ControllerSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControllerSnapshot.ProtoReflect.Descriptor instead.
 func (*ControllerSnapshot) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{19}
+	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ControllerSnapshot) GetControllers() []*Controller {
@@ -1869,12 +1932,15 @@ const file_coxswain_admin_v1_controllers_proto_rawDesc = "" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"\x9a\x01\n" +
 	"\x17WatchControllersRequest\x12;\n" +
 	"\x06filter\x18\x01 \x01(\v2#.coxswain.admin.v1.ControllerFilterR\x06filter\x12B\n" +
-	"\x0fcounts_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x0ecountsInterval\"\xc4\x01\n" +
+	"\x0fcounts_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x0ecountsInterval\"\x98\x02\n" +
 	"\x18WatchControllersResponse\x12C\n" +
 	"\bsnapshot\x18\x01 \x01(\v2%.coxswain.admin.v1.ControllerSnapshotH\x00R\bsnapshot\x129\n" +
 	"\achanged\x18\x02 \x01(\v2\x1d.coxswain.admin.v1.ControllerH\x00R\achanged\x12\x1e\n" +
-	"\tunmatched\x18\x03 \x01(\tH\x00R\tunmatchedB\b\n" +
-	"\x06update\"\xa6\x01\n" +
+	"\tunmatched\x18\x03 \x01(\tH\x00R\tunmatched\x12R\n" +
+	"\x11invalid_overrides\x18\x04 \x01(\v2#.coxswain.admin.v1.InvalidOverridesH\x00R\x10invalidOverridesB\b\n" +
+	"\x06update\"T\n" +
+	"\x10InvalidOverrides\x12@\n" +
+	"\toverrides\x18\x01 \x03(\v2\".coxswain.admin.v1.InvalidOverrideR\toverrides\"\xa6\x01\n" +
 	"\x12ControllerSnapshot\x12?\n" +
 	"\vcontrollers\x18\x01 \x03(\v2\x1d.coxswain.admin.v1.ControllerR\vcontrollers\x12O\n" +
 	"\x11invalid_overrides\x18\x02 \x03(\v2\".coxswain.admin.v1.InvalidOverrideR\x10invalidOverrides*\x81\x01\n" +
@@ -1918,7 +1984,7 @@ func file_coxswain_admin_v1_controllers_proto_rawDescGZIP() []byte {
 }
 
 var file_coxswain_admin_v1_controllers_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_coxswain_admin_v1_controllers_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_coxswain_admin_v1_controllers_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_coxswain_admin_v1_controllers_proto_goTypes = []any{
 	(DesiredSource)(0),                // 0: coxswain.admin.v1.DesiredSource
 	(Phase)(0),                        // 1: coxswain.admin.v1.Phase
@@ -1942,25 +2008,26 @@ var file_coxswain_admin_v1_controllers_proto_goTypes = []any{
 	(*DisableControllerResponse)(nil), // 19: coxswain.admin.v1.DisableControllerResponse
 	(*WatchControllersRequest)(nil),   // 20: coxswain.admin.v1.WatchControllersRequest
 	(*WatchControllersResponse)(nil),  // 21: coxswain.admin.v1.WatchControllersResponse
-	(*ControllerSnapshot)(nil),        // 22: coxswain.admin.v1.ControllerSnapshot
-	(*timestamppb.Timestamp)(nil),     // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 24: google.protobuf.Duration
+	(*InvalidOverrides)(nil),          // 22: coxswain.admin.v1.InvalidOverrides
+	(*ControllerSnapshot)(nil),        // 23: coxswain.admin.v1.ControllerSnapshot
+	(*timestamppb.Timestamp)(nil),     // 24: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 25: google.protobuf.Duration
 }
 var file_coxswain_admin_v1_controllers_proto_depIdxs = []int32{
 	4,  // 0: coxswain.admin.v1.Controller.required_feature_gates:type_name -> coxswain.admin.v1.FeatureGate
 	5,  // 1: coxswain.admin.v1.Controller.desired:type_name -> coxswain.admin.v1.DesiredState
 	1,  // 2: coxswain.admin.v1.Controller.phase:type_name -> coxswain.admin.v1.Phase
-	23, // 3: coxswain.admin.v1.Controller.phase_time:type_name -> google.protobuf.Timestamp
+	24, // 3: coxswain.admin.v1.Controller.phase_time:type_name -> google.protobuf.Timestamp
 	2,  // 4: coxswain.admin.v1.Controller.health:type_name -> coxswain.admin.v1.Health
 	7,  // 5: coxswain.admin.v1.Controller.watched_resources:type_name -> coxswain.admin.v1.WatchedResource
-	24, // 6: coxswain.admin.v1.Controller.oldest_queued_age:type_name -> google.protobuf.Duration
+	25, // 6: coxswain.admin.v1.Controller.oldest_queued_age:type_name -> google.protobuf.Duration
 	8,  // 7: coxswain.admin.v1.Controller.last_error:type_name -> coxswain.admin.v1.ReconcileError
 	0,  // 8: coxswain.admin.v1.DesiredState.source:type_name -> coxswain.admin.v1.DesiredSource
 	6,  // 9: coxswain.admin.v1.DesiredState.override:type_name -> coxswain.admin.v1.Override
-	23, // 10: coxswain.admin.v1.Override.create_time:type_name -> google.protobuf.Timestamp
-	23, // 11: coxswain.admin.v1.Override.expire_time:type_name -> google.protobuf.Timestamp
+	24, // 10: coxswain.admin.v1.Override.create_time:type_name -> google.protobuf.Timestamp
+	24, // 11: coxswain.admin.v1.Override.expire_time:type_name -> google.protobuf.Timestamp
 	9,  // 12: coxswain.admin.v1.ReconcileError.object:type_name -> coxswain.admin.v1.ObjectKey
-	23, // 13: coxswain.admin.v1.ReconcileError.time:type_name -> google.protobuf.Timestamp
+	24, // 13: coxswain.admin.v1.ReconcileError.time:type_name -> google.protobuf.Timestamp
 	1,  // 14: coxswain.admin.v1.ControllerFilter.phases:type_name -> coxswain.admin.v1.Phase
 	0,  // 15: coxswain.admin.v1.ControllerFilter.desired_sources:type_name -> coxswain.admin.v1.DesiredSource
 	2,  // 16: coxswain.admin.v1.ControllerFilter.healths:type_name -> coxswain.admin.v1.Health
@@ -1968,31 +2035,33 @@ var file_coxswain_admin_v1_controllers_proto_depIdxs = []int32{
 	3,  // 18: coxswain.admin.v1.ListControllersResponse.controllers:type_name -> coxswain.admin.v1.Controller
 	11, // 19: coxswain.admin.v1.ListControllersResponse.invalid_overrides:type_name -> coxswain.admin.v1.InvalidOverride
 	3,  // 20: coxswain.admin.v1.GetControllerResponse.controller:type_name -> coxswain.admin.v1.Controller
-	24, // 21: coxswain.admin.v1.EnableControllerRequest.duration:type_name -> google.protobuf.Duration
+	25, // 21: coxswain.admin.v1.EnableControllerRequest.duration:type_name -> google.protobuf.Duration
 	3,  // 22: coxswain.admin.v1.EnableControllerResponse.controllers:type_name -> coxswain.admin.v1.Controller
-	24, // 23: coxswain.admin.v1.DisableControllerRequest.duration:type_name -> google.protobuf.Duration
+	25, // 23: coxswain.admin.v1.DisableControllerRequest.duration:type_name -> google.protobuf.Duration
 	3,  // 24: coxswain.admin.v1.DisableControllerResponse.controllers:type_name -> coxswain.admin.v1.Controller
 	10, // 25: coxswain.admin.v1.WatchControllersRequest.filter:type_name -> coxswain.admin.v1.ControllerFilter
-	24, // 26: coxswain.admin.v1.WatchControllersRequest.counts_interval:type_name -> google.protobuf.Duration
-	22, // 27: coxswain.admin.v1.WatchControllersResponse.snapshot:type_name -> coxswain.admin.v1.ControllerSnapshot
+	25, // 26: coxswain.admin.v1.WatchControllersRequest.counts_interval:type_name -> google.protobuf.Duration
+	23, // 27: coxswain.admin.v1.WatchControllersResponse.snapshot:type_name -> coxswain.admin.v1.ControllerSnapshot
 	3,  // 28: coxswain.admin.v1.WatchControllersResponse.changed:type_name -> coxswain.admin.v1.Controller
-	3,  // 29: coxswain.admin.v1.ControllerSnapshot.controllers:type_name -> coxswain.admin.v1.Controller
-	11, // 30: coxswain.admin.v1.ControllerSnapshot.invalid_overrides:type_name -> coxswain.admin.v1.InvalidOverride
-	12, // 31: coxswain.admin.v1.ControllerService.ListControllers:input_type -> coxswain.admin.v1.ListControllersRequest
-	14, // 32: coxswain.admin.v1.ControllerService.GetController:input_type -> coxswain.admin.v1.GetControllerRequest
-	16, // 33: coxswain.admin.v1.ControllerService.EnableController:input_type -> coxswain.admin.v1.EnableControllerRequest
-	18, // 34: coxswain.admin.v1.ControllerService.DisableController:input_type -> coxswain.admin.v1.DisableControllerRequest
-	20, // 35: coxswain.admin.v1.ControllerService.WatchControllers:input_type -> coxswain.admin.v1.WatchControllersRequest
-	13, // 36: coxswain.admin.v1.ControllerService.ListControllers:output_type -> coxswain.admin.v1.ListControllersResponse
-	15, // 37: coxswain.admin.v1.ControllerService.GetController:output_type -> coxswain.admin.v1.GetControllerResponse
-	17, // 38: coxswain.admin.v1.ControllerService.EnableController:output_type -> coxswain.admin.v1.EnableControllerResponse
-	19, // 39: coxswain.admin.v1.ControllerService.DisableController:output_type -> coxswain.admin.v1.DisableControllerResponse
-	21, // 40: coxswain.admin.v1.ControllerService.WatchControllers:output_type -> coxswain.admin.v1.WatchControllersResponse
-	36, // [36:41] is the sub-list for method output_type
-	31, // [31:36] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	22, // 29: coxswain.admin.v1.WatchControllersResponse.invalid_overrides:type_name -> coxswain.admin.v1.InvalidOverrides
+	11, // 30: coxswain.admin.v1.InvalidOverrides.overrides:type_name -> coxswain.admin.v1.InvalidOverride
+	3,  // 31: coxswain.admin.v1.ControllerSnapshot.controllers:type_name -> coxswain.admin.v1.Controller
+	11, // 32: coxswain.admin.v1.ControllerSnapshot.invalid_overrides:type_name -> coxswain.admin.v1.InvalidOverride
+	12, // 33: coxswain.admin.v1.ControllerService.ListControllers:input_type -> coxswain.admin.v1.ListControllersRequest
+	14, // 34: coxswain.admin.v1.ControllerService.GetController:input_type -> coxswain.admin.v1.GetControllerRequest
+	16, // 35: coxswain.admin.v1.ControllerService.EnableController:input_type -> coxswain.admin.v1.EnableControllerRequest
+	18, // 36: coxswain.admin.v1.ControllerService.DisableController:input_type -> coxswain.admin.v1.DisableControllerRequest
+	20, // 37: coxswain.admin.v1.ControllerService.WatchControllers:input_type -> coxswain.admin.v1.WatchControllersRequest
+	13, // 38: coxswain.admin.v1.ControllerService.ListControllers:output_type -> coxswain.admin.v1.ListControllersResponse
+	15, // 39: coxswain.admin.v1.ControllerService.GetController:output_type -> coxswain.admin.v1.GetControllerResponse
+	17, // 40: coxswain.admin.v1.ControllerService.EnableController:output_type -> coxswain.admin.v1.EnableControllerResponse
+	19, // 41: coxswain.admin.v1.ControllerService.DisableController:output_type -> coxswain.admin.v1.DisableControllerResponse
+	21, // 42: coxswain.admin.v1.ControllerService.WatchControllers:output_type -> coxswain.admin.v1.WatchControllersResponse
+	38, // [38:43] is the sub-list for method output_type
+	33, // [33:38] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_coxswain_admin_v1_controllers_proto_init() }
@@ -2007,6 +2076,7 @@ func file_coxswain_admin_v1_controllers_proto_init() {
 		(*WatchControllersResponse_Snapshot)(nil),
 		(*WatchControllersResponse_Changed)(nil),
 		(*WatchControllersResponse_Unmatched)(nil),
+		(*WatchControllersResponse_InvalidOverrides)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2014,7 +2084,7 @@ func file_coxswain_admin_v1_controllers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coxswain_admin_v1_controllers_proto_rawDesc), len(file_coxswain_admin_v1_controllers_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -43,31 +43,38 @@ type ControllerServiceClient interface {
 	ListControllers(ctx context.Context, in *ListControllersRequest, opts ...grpc.CallOption) (*ListControllersResponse, error)
 	// Reads one controller. Asks for `get` on `controllers`, by name.
 	//
-	// `NOT_FOUND`: there is no such controller; the error's metadata `closest` names those that may have been meant.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
+	// may have been meant.
 	GetController(ctx context.Context, in *GetControllerRequest, opts ...grpc.CallOption) (*GetControllerResponse, error)
 	// Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
 	// name.
 	//
-	// `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-	// `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+	// was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
 	// (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
 	// does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
-	// (`CONTROLLER_FAILED`). `UNAVAILABLE`: the API server did not take the override; nothing has changed.
-	// `DEADLINE_EXCEEDED`: with `wait`, it does not run yet; the override is in force.
+	// (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
 	EnableController(ctx context.Context, in *EnableControllerRequest, opts ...grpc.CallOption) (*EnableControllerResponse, error)
 	// Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
 	// end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
 	// name.
 	//
-	// `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-	// `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this replica does not lead
-	// (`NOT_LEADER`, with `leader_address` in the metadata). `UNAVAILABLE`: the API server did not take the override;
-	// nothing has changed. `DEADLINE_EXCEEDED`: with `wait`, it has not stopped yet; the override is in force.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+	// was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
+	// `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
+	// controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
 	DisableController(ctx context.Context, in *DisableControllerRequest, opts ...grpc.CallOption) (*DisableControllerResponse, error)
 	// Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
-	// they pass faster than the stream is read: the newest one always comes. Asks for `watch` on `controllers`.
+	// they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
+	// snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
 	//
-	// `RESOURCE_EXHAUSTED`: too many streams are open.
+	// `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many streams are open.
 	WatchControllers(ctx context.Context, in *WatchControllersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchControllersResponse], error)
 }
 
@@ -155,31 +162,38 @@ type ControllerServiceServer interface {
 	ListControllers(context.Context, *ListControllersRequest) (*ListControllersResponse, error)
 	// Reads one controller. Asks for `get` on `controllers`, by name.
 	//
-	// `NOT_FOUND`: there is no such controller; the error's metadata `closest` names those that may have been meant.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
+	// may have been meant.
 	GetController(context.Context, *GetControllerRequest) (*GetControllerResponse, error)
 	// Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
 	// name.
 	//
-	// `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-	// `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+	// was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
 	// (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
 	// does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
-	// (`CONTROLLER_FAILED`). `UNAVAILABLE`: the API server did not take the override; nothing has changed.
-	// `DEADLINE_EXCEEDED`: with `wait`, it does not run yet; the override is in force.
+	// (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
 	EnableController(context.Context, *EnableControllerRequest) (*EnableControllerResponse, error)
 	// Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
 	// end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
 	// name.
 	//
-	// `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-	// `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this replica does not lead
-	// (`NOT_LEADER`, with `leader_address` in the metadata). `UNAVAILABLE`: the API server did not take the override;
-	// nothing has changed. `DEADLINE_EXCEEDED`: with `wait`, it has not stopped yet; the override is in force.
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+	// was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
+	// `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
+	// controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
 	DisableController(context.Context, *DisableControllerRequest) (*DisableControllerResponse, error)
 	// Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
-	// they pass faster than the stream is read: the newest one always comes. Asks for `watch` on `controllers`.
+	// they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
+	// snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
 	//
-	// `RESOURCE_EXHAUSTED`: too many streams are open.
+	// `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many streams are open.
 	WatchControllers(*WatchControllersRequest, grpc.ServerStreamingServer[WatchControllersResponse]) error
 	mustEmbedUnimplementedControllerServiceServer()
 }

@@ -39,7 +39,8 @@ type EventServiceClient interface {
 	// goes on from the oldest that is left. No reader ever slows the manager down.
 	//
 	// `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-	// (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED`: too many streams are open.
+	// (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+	// streams are open.
 	StreamEvents(ctx context.Context, in *StreamEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamEventsResponse], error)
 }
 
@@ -87,7 +88,8 @@ type EventServiceServer interface {
 	// goes on from the oldest that is left. No reader ever slows the manager down.
 	//
 	// `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-	// (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED`: too many streams are open.
+	// (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+	// streams are open.
 	StreamEvents(*StreamEventsRequest, grpc.ServerStreamingServer[StreamEventsResponse]) error
 	mustEmbedUnimplementedEventServiceServer()
 }

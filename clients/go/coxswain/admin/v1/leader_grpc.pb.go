@@ -32,19 +32,22 @@ const (
 type LeaderServiceClient interface {
 	// Reads who leads and who could. Asks for `get` on `leader`.
 	//
-	// `NOT_FOUND`: no such Lease is fought for here.
+	// `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
 	GetLeader(ctx context.Context, in *GetLeaderRequest, opts ...grpc.CallOption) (*GetLeaderResponse, error)
 	// Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
 	//
-	// `NOT_FOUND`: no such Lease is fought for here. `RESOURCE_EXHAUSTED`: too many streams are open.
+	// `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+	// streams are open.
 	WatchLeader(ctx context.Context, in *WatchLeaderRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchLeaderResponse], error)
 	// Makes the replica that answers give leadership up in an orderly way: its controllers stop, their reconciles in
 	// flight end, and only then is the Lease released. Asks for `update` on `leader`.
 	//
 	// `FAILED_PRECONDITION`: this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata), no other
 	// replica shows signs of life (`NO_CANDIDATE`), the named successor does not (`SUCCESSOR_NOT_LIVE`), the leader is
-	// not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`: no replica
-	// has the successor's identity. `DEADLINE_EXCEEDED`: with `wait`, nobody else leads yet.
+	// not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
+	// (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
+	// released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
+	// else leads yet.
 	StepDown(ctx context.Context, in *StepDownRequest, opts ...grpc.CallOption) (*StepDownResponse, error)
 }
 
@@ -103,19 +106,22 @@ func (c *leaderServiceClient) StepDown(ctx context.Context, in *StepDownRequest,
 type LeaderServiceServer interface {
 	// Reads who leads and who could. Asks for `get` on `leader`.
 	//
-	// `NOT_FOUND`: no such Lease is fought for here.
+	// `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
 	GetLeader(context.Context, *GetLeaderRequest) (*GetLeaderResponse, error)
 	// Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
 	//
-	// `NOT_FOUND`: no such Lease is fought for here. `RESOURCE_EXHAUSTED`: too many streams are open.
+	// `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+	// streams are open.
 	WatchLeader(*WatchLeaderRequest, grpc.ServerStreamingServer[WatchLeaderResponse]) error
 	// Makes the replica that answers give leadership up in an orderly way: its controllers stop, their reconciles in
 	// flight end, and only then is the Lease released. Asks for `update` on `leader`.
 	//
 	// `FAILED_PRECONDITION`: this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata), no other
 	// replica shows signs of life (`NO_CANDIDATE`), the named successor does not (`SUCCESSOR_NOT_LIVE`), the leader is
-	// not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`: no replica
-	// has the successor's identity. `DEADLINE_EXCEEDED`: with `wait`, nobody else leads yet.
+	// not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
+	// (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
+	// released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
+	// else leads yet.
 	StepDown(context.Context, *StepDownRequest) (*StepDownResponse, error)
 	mustEmbedUnimplementedLeaderServiceServer()
 }

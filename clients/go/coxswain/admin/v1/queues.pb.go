@@ -776,7 +776,7 @@ type SyncObjectRequest struct {
 	Object *ObjectKey `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	// Name of the queue; may be empty if the controller has only one.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	// Observe and plan only, write nothing, and answer with the actions that it would take.
+	// As ExplainObject, which is to be called instead: the next version ignores no request with it, but refuses it.
 	Explain       bool `protobuf:"varint,4,opt,name=explain,proto3" json:"explain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -840,6 +840,171 @@ func (x *SyncObjectRequest) GetExplain() bool {
 	return false
 }
 
+// Request of ExplainObject.
+type ExplainObjectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name or alias of the controller.
+	Controller string `protobuf:"bytes,1,opt,name=controller,proto3" json:"controller,omitempty"`
+	// The object.
+	Object *ObjectKey `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
+	// Name of the queue; may be empty if the controller has only one.
+	Queue         string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainObjectRequest) Reset() {
+	*x = ExplainObjectRequest{}
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainObjectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainObjectRequest) ProtoMessage() {}
+
+func (x *ExplainObjectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainObjectRequest.ProtoReflect.Descriptor instead.
+func (*ExplainObjectRequest) Descriptor() ([]byte, []int) {
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExplainObjectRequest) GetController() string {
+	if x != nil {
+		return x.Controller
+	}
+	return ""
+}
+
+func (x *ExplainObjectRequest) GetObject() *ObjectKey {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *ExplainObjectRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+// Response of ExplainObject.
+type ExplainObjectResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `SYNC_OUTCOME_EXPLAINED`, or why there is nothing to explain.
+	Outcome SyncOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=coxswain.admin.v1.SyncOutcome" json:"outcome,omitempty"`
+	// What would be done, in order.
+	Actions []*Action `protobuf:"bytes,2,rep,name=actions,proto3" json:"actions,omitempty"`
+	// What is waited for, for people.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// When the controller would want to look again; absent if it would not.
+	RequeueAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=requeue_after,json=requeueAfter,proto3" json:"requeue_after,omitempty"`
+	// How long it took.
+	Duration *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
+	// Queue whose reconcile is explained.
+	Queue string `protobuf:"bytes,6,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Why the actions are what they are, in sentences for people, the most important one first. Empty of a controller that
+	// does not say.
+	Reasons       []string `protobuf:"bytes,7,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainObjectResponse) Reset() {
+	*x = ExplainObjectResponse{}
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainObjectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainObjectResponse) ProtoMessage() {}
+
+func (x *ExplainObjectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainObjectResponse.ProtoReflect.Descriptor instead.
+func (*ExplainObjectResponse) Descriptor() ([]byte, []int) {
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ExplainObjectResponse) GetOutcome() SyncOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return SyncOutcome_SYNC_OUTCOME_UNSPECIFIED
+}
+
+func (x *ExplainObjectResponse) GetActions() []*Action {
+	if x != nil {
+		return x.Actions
+	}
+	return nil
+}
+
+func (x *ExplainObjectResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ExplainObjectResponse) GetRequeueAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RequeueAfter
+	}
+	return nil
+}
+
+func (x *ExplainObjectResponse) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+func (x *ExplainObjectResponse) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ExplainObjectResponse) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
 // Response of SyncObject.
 type SyncObjectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -866,7 +1031,7 @@ type SyncObjectResponse struct {
 
 func (x *SyncObjectResponse) Reset() {
 	*x = SyncObjectResponse{}
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[10]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +1043,7 @@ func (x *SyncObjectResponse) String() string {
 func (*SyncObjectResponse) ProtoMessage() {}
 
 func (x *SyncObjectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[10]
+	mi := &file_coxswain_admin_v1_queues_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1056,7 @@ func (x *SyncObjectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncObjectResponse.ProtoReflect.Descriptor instead.
 func (*SyncObjectResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{10}
+	return file_coxswain_admin_v1_queues_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SyncObjectResponse) GetOutcome() SyncOutcome {
@@ -1016,7 +1181,21 @@ const file_coxswain_admin_v1_queues_proto_rawDesc = "" +
 	"controller\x124\n" +
 	"\x06object\x18\x02 \x01(\v2\x1c.coxswain.admin.v1.ObjectKeyR\x06object\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x18\n" +
-	"\aexplain\x18\x04 \x01(\bR\aexplain\"\xdf\x02\n" +
+	"\aexplain\x18\x04 \x01(\bR\aexplain\"\x82\x01\n" +
+	"\x14ExplainObjectRequest\x12\x1e\n" +
+	"\n" +
+	"controller\x18\x01 \x01(\tR\n" +
+	"controller\x124\n" +
+	"\x06object\x18\x02 \x01(\v2\x1c.coxswain.admin.v1.ObjectKeyR\x06object\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\"\xc7\x02\n" +
+	"\x15ExplainObjectResponse\x128\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x1e.coxswain.admin.v1.SyncOutcomeR\aoutcome\x123\n" +
+	"\aactions\x18\x02 \x03(\v2\x19.coxswain.admin.v1.ActionR\aactions\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12>\n" +
+	"\rrequeue_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\frequeueAfter\x125\n" +
+	"\bduration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x14\n" +
+	"\x05queue\x18\x06 \x01(\tR\x05queue\x12\x18\n" +
+	"\areasons\x18\a \x03(\tR\areasons\"\xdf\x02\n" +
 	"\x12SyncObjectResponse\x128\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1e.coxswain.admin.v1.SyncOutcomeR\aoutcome\x123\n" +
 	"\aactions\x18\x02 \x03(\v2\x19.coxswain.admin.v1.ActionR\aactions\x12\x18\n" +
@@ -1033,13 +1212,14 @@ const file_coxswain_admin_v1_queues_proto_rawDesc = "" +
 	"\x13SYNC_OUTCOME_FAILED\x10\x03\x12\x1c\n" +
 	"\x18SYNC_OUTCOME_STALE_CACHE\x10\x04\x12\x1a\n" +
 	"\x16SYNC_OUTCOME_NO_OBJECT\x10\x05\x12\x1a\n" +
-	"\x16SYNC_OUTCOME_EXPLAINED\x10\x062\x99\x02\n" +
+	"\x16SYNC_OUTCOME_EXPLAINED\x10\x062\xfd\x02\n" +
 	"\fQueueService\x12Y\n" +
 	"\n" +
 	"ListQueues\x12$.coxswain.admin.v1.ListQueuesRequest\x1a%.coxswain.admin.v1.ListQueuesResponse\x12S\n" +
 	"\bGetQueue\x12\".coxswain.admin.v1.GetQueueRequest\x1a#.coxswain.admin.v1.GetQueueResponse\x12Y\n" +
 	"\n" +
-	"SyncObject\x12$.coxswain.admin.v1.SyncObjectRequest\x1a%.coxswain.admin.v1.SyncObjectResponseBGZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3"
+	"SyncObject\x12$.coxswain.admin.v1.SyncObjectRequest\x1a%.coxswain.admin.v1.SyncObjectResponse\x12b\n" +
+	"\rExplainObject\x12'.coxswain.admin.v1.ExplainObjectRequest\x1a(.coxswain.admin.v1.ExplainObjectResponseBGZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_coxswain_admin_v1_queues_proto_rawDescOnce sync.Once
@@ -1054,7 +1234,7 @@ func file_coxswain_admin_v1_queues_proto_rawDescGZIP() []byte {
 }
 
 var file_coxswain_admin_v1_queues_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coxswain_admin_v1_queues_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_coxswain_admin_v1_queues_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_coxswain_admin_v1_queues_proto_goTypes = []any{
 	(SyncOutcome)(0),              // 0: coxswain.admin.v1.SyncOutcome
 	(*Queue)(nil),                 // 1: coxswain.admin.v1.Queue
@@ -1067,21 +1247,23 @@ var file_coxswain_admin_v1_queues_proto_goTypes = []any{
 	(*GetQueueRequest)(nil),       // 8: coxswain.admin.v1.GetQueueRequest
 	(*GetQueueResponse)(nil),      // 9: coxswain.admin.v1.GetQueueResponse
 	(*SyncObjectRequest)(nil),     // 10: coxswain.admin.v1.SyncObjectRequest
-	(*SyncObjectResponse)(nil),    // 11: coxswain.admin.v1.SyncObjectResponse
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(*ObjectKey)(nil),             // 13: coxswain.admin.v1.ObjectKey
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*Action)(nil),                // 15: coxswain.admin.v1.Action
+	(*ExplainObjectRequest)(nil),  // 11: coxswain.admin.v1.ExplainObjectRequest
+	(*ExplainObjectResponse)(nil), // 12: coxswain.admin.v1.ExplainObjectResponse
+	(*SyncObjectResponse)(nil),    // 13: coxswain.admin.v1.SyncObjectResponse
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
+	(*ObjectKey)(nil),             // 15: coxswain.admin.v1.ObjectKey
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Action)(nil),                // 17: coxswain.admin.v1.Action
 }
 var file_coxswain_admin_v1_queues_proto_depIdxs = []int32{
-	12, // 0: coxswain.admin.v1.Queue.oldest_queued_age:type_name -> google.protobuf.Duration
-	12, // 1: coxswain.admin.v1.Queue.longest_running:type_name -> google.protobuf.Duration
-	13, // 2: coxswain.admin.v1.QueuedKey.object:type_name -> coxswain.admin.v1.ObjectKey
-	12, // 3: coxswain.admin.v1.QueuedKey.age:type_name -> google.protobuf.Duration
-	13, // 4: coxswain.admin.v1.WaitingKey.object:type_name -> coxswain.admin.v1.ObjectKey
-	12, // 5: coxswain.admin.v1.WaitingKey.age:type_name -> google.protobuf.Duration
-	13, // 6: coxswain.admin.v1.FailingKey.object:type_name -> coxswain.admin.v1.ObjectKey
-	14, // 7: coxswain.admin.v1.FailingKey.time:type_name -> google.protobuf.Timestamp
+	14, // 0: coxswain.admin.v1.Queue.oldest_queued_age:type_name -> google.protobuf.Duration
+	14, // 1: coxswain.admin.v1.Queue.longest_running:type_name -> google.protobuf.Duration
+	15, // 2: coxswain.admin.v1.QueuedKey.object:type_name -> coxswain.admin.v1.ObjectKey
+	14, // 3: coxswain.admin.v1.QueuedKey.age:type_name -> google.protobuf.Duration
+	15, // 4: coxswain.admin.v1.WaitingKey.object:type_name -> coxswain.admin.v1.ObjectKey
+	14, // 5: coxswain.admin.v1.WaitingKey.age:type_name -> google.protobuf.Duration
+	15, // 6: coxswain.admin.v1.FailingKey.object:type_name -> coxswain.admin.v1.ObjectKey
+	16, // 7: coxswain.admin.v1.FailingKey.time:type_name -> google.protobuf.Timestamp
 	5,  // 8: coxswain.admin.v1.ListQueuesRequest.filter:type_name -> coxswain.admin.v1.QueueFilter
 	1,  // 9: coxswain.admin.v1.ListQueuesResponse.queues:type_name -> coxswain.admin.v1.Queue
 	1,  // 10: coxswain.admin.v1.GetQueueResponse.queue:type_name -> coxswain.admin.v1.Queue
@@ -1089,22 +1271,29 @@ var file_coxswain_admin_v1_queues_proto_depIdxs = []int32{
 	2,  // 12: coxswain.admin.v1.GetQueueResponse.in_flight_keys:type_name -> coxswain.admin.v1.QueuedKey
 	4,  // 13: coxswain.admin.v1.GetQueueResponse.failing_keys:type_name -> coxswain.admin.v1.FailingKey
 	3,  // 14: coxswain.admin.v1.GetQueueResponse.waiting_keys:type_name -> coxswain.admin.v1.WaitingKey
-	13, // 15: coxswain.admin.v1.SyncObjectRequest.object:type_name -> coxswain.admin.v1.ObjectKey
-	0,  // 16: coxswain.admin.v1.SyncObjectResponse.outcome:type_name -> coxswain.admin.v1.SyncOutcome
-	15, // 17: coxswain.admin.v1.SyncObjectResponse.actions:type_name -> coxswain.admin.v1.Action
-	12, // 18: coxswain.admin.v1.SyncObjectResponse.requeue_after:type_name -> google.protobuf.Duration
-	12, // 19: coxswain.admin.v1.SyncObjectResponse.duration:type_name -> google.protobuf.Duration
-	6,  // 20: coxswain.admin.v1.QueueService.ListQueues:input_type -> coxswain.admin.v1.ListQueuesRequest
-	8,  // 21: coxswain.admin.v1.QueueService.GetQueue:input_type -> coxswain.admin.v1.GetQueueRequest
-	10, // 22: coxswain.admin.v1.QueueService.SyncObject:input_type -> coxswain.admin.v1.SyncObjectRequest
-	7,  // 23: coxswain.admin.v1.QueueService.ListQueues:output_type -> coxswain.admin.v1.ListQueuesResponse
-	9,  // 24: coxswain.admin.v1.QueueService.GetQueue:output_type -> coxswain.admin.v1.GetQueueResponse
-	11, // 25: coxswain.admin.v1.QueueService.SyncObject:output_type -> coxswain.admin.v1.SyncObjectResponse
-	23, // [23:26] is the sub-list for method output_type
-	20, // [20:23] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	15, // 15: coxswain.admin.v1.SyncObjectRequest.object:type_name -> coxswain.admin.v1.ObjectKey
+	15, // 16: coxswain.admin.v1.ExplainObjectRequest.object:type_name -> coxswain.admin.v1.ObjectKey
+	0,  // 17: coxswain.admin.v1.ExplainObjectResponse.outcome:type_name -> coxswain.admin.v1.SyncOutcome
+	17, // 18: coxswain.admin.v1.ExplainObjectResponse.actions:type_name -> coxswain.admin.v1.Action
+	14, // 19: coxswain.admin.v1.ExplainObjectResponse.requeue_after:type_name -> google.protobuf.Duration
+	14, // 20: coxswain.admin.v1.ExplainObjectResponse.duration:type_name -> google.protobuf.Duration
+	0,  // 21: coxswain.admin.v1.SyncObjectResponse.outcome:type_name -> coxswain.admin.v1.SyncOutcome
+	17, // 22: coxswain.admin.v1.SyncObjectResponse.actions:type_name -> coxswain.admin.v1.Action
+	14, // 23: coxswain.admin.v1.SyncObjectResponse.requeue_after:type_name -> google.protobuf.Duration
+	14, // 24: coxswain.admin.v1.SyncObjectResponse.duration:type_name -> google.protobuf.Duration
+	6,  // 25: coxswain.admin.v1.QueueService.ListQueues:input_type -> coxswain.admin.v1.ListQueuesRequest
+	8,  // 26: coxswain.admin.v1.QueueService.GetQueue:input_type -> coxswain.admin.v1.GetQueueRequest
+	10, // 27: coxswain.admin.v1.QueueService.SyncObject:input_type -> coxswain.admin.v1.SyncObjectRequest
+	11, // 28: coxswain.admin.v1.QueueService.ExplainObject:input_type -> coxswain.admin.v1.ExplainObjectRequest
+	7,  // 29: coxswain.admin.v1.QueueService.ListQueues:output_type -> coxswain.admin.v1.ListQueuesResponse
+	9,  // 30: coxswain.admin.v1.QueueService.GetQueue:output_type -> coxswain.admin.v1.GetQueueResponse
+	13, // 31: coxswain.admin.v1.QueueService.SyncObject:output_type -> coxswain.admin.v1.SyncObjectResponse
+	12, // 32: coxswain.admin.v1.QueueService.ExplainObject:output_type -> coxswain.admin.v1.ExplainObjectResponse
+	29, // [29:33] is the sub-list for method output_type
+	25, // [25:29] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_coxswain_admin_v1_queues_proto_init() }
@@ -1120,7 +1309,7 @@ func file_coxswain_admin_v1_queues_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coxswain_admin_v1_queues_proto_rawDesc), len(file_coxswain_admin_v1_queues_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,9 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	QueueService_ListQueues_FullMethodName = "/coxswain.admin.v1.QueueService/ListQueues"
-	QueueService_GetQueue_FullMethodName   = "/coxswain.admin.v1.QueueService/GetQueue"
-	QueueService_SyncObject_FullMethodName = "/coxswain.admin.v1.QueueService/SyncObject"
+	QueueService_ListQueues_FullMethodName    = "/coxswain.admin.v1.QueueService/ListQueues"
+	QueueService_GetQueue_FullMethodName      = "/coxswain.admin.v1.QueueService/GetQueue"
+	QueueService_SyncObject_FullMethodName    = "/coxswain.admin.v1.QueueService/SyncObject"
+	QueueService_ExplainObject_FullMethodName = "/coxswain.admin.v1.QueueService/ExplainObject"
 )
 
 // QueueServiceClient is the client API for QueueService service.
@@ -38,18 +39,25 @@ type QueueServiceClient interface {
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
 	// Reads one queue with its oldest keys and its failures. Asks for `get` on `queues`, by name.
 	//
-	// `NOT_FOUND`: no running controller has such a queue; the error's metadata `closest` names those that may have been
-	// meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
+	// `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has such a queue; the error's metadata `closest` names those
+	// that may have been meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
 	// the queues.
 	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
-	// Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it;
-	// or, with `explain`, only observes and plans, writes nothing, and answers with what would be done. A reconcile that
-	// fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain` for `get`.
+	// Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it.
+	// A reconcile that fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain`,
+	// which is ExplainObject by another name, for `get`.
 	//
-	// `NOT_FOUND`: there is no such controller or queue. `FAILED_PRECONDITION`: its controller does not run here
-	// (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED`: it was not done in
-	// time; it goes on nevertheless.
+	// `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+	// its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+	// `DEADLINE_EXCEEDED` (`TIMEOUT`): it was not done in time; it goes on nevertheless.
 	SyncObject(ctx context.Context, in *SyncObjectRequest, opts ...grpc.CallOption) (*SyncObjectResponse, error)
+	// Observes and plans an object as a reconcile would, writes nothing, and answers with what would be done and why. Live
+	// reads that this takes are made one explanation after the other, and use up nothing that reconciles have. Asks for
+	// `get` on `queues`, by the queue's name.
+	//
+	// `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+	// its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+	ExplainObject(ctx context.Context, in *ExplainObjectRequest, opts ...grpc.CallOption) (*ExplainObjectResponse, error)
 }
 
 type queueServiceClient struct {
@@ -90,6 +98,16 @@ func (c *queueServiceClient) SyncObject(ctx context.Context, in *SyncObjectReque
 	return out, nil
 }
 
+func (c *queueServiceClient) ExplainObject(ctx context.Context, in *ExplainObjectRequest, opts ...grpc.CallOption) (*ExplainObjectResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainObjectResponse)
+	err := c.cc.Invoke(ctx, QueueService_ExplainObject_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // QueueServiceServer is the server API for QueueService service.
 // All implementations must embed UnimplementedQueueServiceServer
 // for forward compatibility.
@@ -104,18 +122,25 @@ type QueueServiceServer interface {
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
 	// Reads one queue with its oldest keys and its failures. Asks for `get` on `queues`, by name.
 	//
-	// `NOT_FOUND`: no running controller has such a queue; the error's metadata `closest` names those that may have been
-	// meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
+	// `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has such a queue; the error's metadata `closest` names those
+	// that may have been meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
 	// the queues.
 	GetQueue(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
-	// Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it;
-	// or, with `explain`, only observes and plans, writes nothing, and answers with what would be done. A reconcile that
-	// fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain` for `get`.
+	// Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it.
+	// A reconcile that fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain`,
+	// which is ExplainObject by another name, for `get`.
 	//
-	// `NOT_FOUND`: there is no such controller or queue. `FAILED_PRECONDITION`: its controller does not run here
-	// (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED`: it was not done in
-	// time; it goes on nevertheless.
+	// `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+	// its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+	// `DEADLINE_EXCEEDED` (`TIMEOUT`): it was not done in time; it goes on nevertheless.
 	SyncObject(context.Context, *SyncObjectRequest) (*SyncObjectResponse, error)
+	// Observes and plans an object as a reconcile would, writes nothing, and answers with what would be done and why. Live
+	// reads that this takes are made one explanation after the other, and use up nothing that reconciles have. Asks for
+	// `get` on `queues`, by the queue's name.
+	//
+	// `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+	// its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+	ExplainObject(context.Context, *ExplainObjectRequest) (*ExplainObjectResponse, error)
 	mustEmbedUnimplementedQueueServiceServer()
 }
 
@@ -134,6 +159,9 @@ func (UnimplementedQueueServiceServer) GetQueue(context.Context, *GetQueueReques
 }
 func (UnimplementedQueueServiceServer) SyncObject(context.Context, *SyncObjectRequest) (*SyncObjectResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SyncObject not implemented")
+}
+func (UnimplementedQueueServiceServer) ExplainObject(context.Context, *ExplainObjectRequest) (*ExplainObjectResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainObject not implemented")
 }
 func (UnimplementedQueueServiceServer) mustEmbedUnimplementedQueueServiceServer() {}
 func (UnimplementedQueueServiceServer) testEmbeddedByValue()                      {}
@@ -210,6 +238,24 @@ func _QueueService_SyncObject_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _QueueService_ExplainObject_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainObjectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).ExplainObject(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_ExplainObject_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).ExplainObject(ctx, req.(*ExplainObjectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // QueueService_ServiceDesc is the grpc.ServiceDesc for QueueService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -228,6 +274,10 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SyncObject",
 			Handler:    _QueueService_SyncObject_Handler,
+		},
+		{
+			MethodName: "ExplainObject",
+			Handler:    _QueueService_ExplainObject_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

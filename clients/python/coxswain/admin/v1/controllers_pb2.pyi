@@ -840,6 +840,7 @@ class WatchControllersResponse(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     CHANGED_FIELD_NUMBER: _builtins.int
     UNMATCHED_FIELD_NUMBER: _builtins.int
+    INVALID_OVERRIDES_FIELD_NUMBER: _builtins.int
     unmatched: _builtins.str
     """Name of a controller that does not match any more."""
     @_builtins.property
@@ -850,22 +851,51 @@ class WatchControllersResponse(_message.Message):
     def changed(self) -> Global___Controller:
         """A controller that matches and that has changed, or has come to match."""
 
+    @_builtins.property
+    def invalid_overrides(self) -> Global___InvalidOverrides:
+        """The overrides that have no effect, all of them, whenever they are others than those told last."""
+
     def __init__(
         self,
         *,
         snapshot: Global___ControllerSnapshot | None = ...,
         changed: Global___Controller | None = ...,
         unmatched: _builtins.str = ...,
+        invalid_overrides: Global___InvalidOverrides | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "snapshot", b"snapshot", "unmatched", b"unmatched", "update", b"update"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "invalid_overrides", b"invalid_overrides", "snapshot", b"snapshot", "unmatched", b"unmatched", "update", b"update"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "snapshot", b"snapshot", "unmatched", b"unmatched", "update", b"update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "invalid_overrides", b"invalid_overrides", "snapshot", b"snapshot", "unmatched", b"unmatched", "update", b"update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_update: _TypeAlias = _typing.Literal["snapshot", "changed", "unmatched"]  # noqa: Y015
+    _WhichOneofReturnType_update: _TypeAlias = _typing.Literal["snapshot", "changed", "unmatched", "invalid_overrides"]  # noqa: Y015
     _WhichOneofArgType_update: _TypeAlias = _typing.Literal["update", b"update"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_update) -> _WhichOneofReturnType_update | None: ...
 
 Global___WatchControllersResponse: _TypeAlias = WatchControllersResponse  # noqa: Y015
+
+@_typing.final
+class InvalidOverrides(_message.Message):
+    """All overrides that have no effect, whatever the filter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OVERRIDES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def overrides(self) -> _containers.RepeatedCompositeFieldContainer[Global___InvalidOverride]:
+        """The overrides, by key; none when the last one is gone."""
+
+    def __init__(
+        self,
+        *,
+        overrides: _abc.Iterable[Global___InvalidOverride] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["overrides", b"overrides"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InvalidOverrides: _TypeAlias = InvalidOverrides  # noqa: Y015
 
 @_typing.final
 class ControllerSnapshot(_message.Message):

@@ -47,34 +47,41 @@ class ControllerServiceStub:
     GetController: _grpc.UnaryUnaryMultiCallable[_controllers_pb2.GetControllerRequest, _controllers_pb2.GetControllerResponse]
     """Reads one controller. Asks for `get` on `controllers`, by name.
 
-    `NOT_FOUND`: there is no such controller; the error's metadata `closest` names those that may have been meant.
+    `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
+    may have been meant.
     """
     EnableController: _grpc.UnaryUnaryMultiCallable[_controllers_pb2.EnableControllerRequest, _controllers_pb2.EnableControllerResponse]
     """Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
     name.
 
-    `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-    `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
+    `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+    (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
     (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
     does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
-    (`CONTROLLER_FAILED`). `UNAVAILABLE`: the API server did not take the override; nothing has changed.
-    `DEADLINE_EXCEEDED`: with `wait`, it does not run yet; the override is in force.
+    (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+    `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+    (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
     """
     DisableController: _grpc.UnaryUnaryMultiCallable[_controllers_pb2.DisableControllerRequest, _controllers_pb2.DisableControllerResponse]
     """Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
     end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
     name.
 
-    `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-    `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this replica does not lead
-    (`NOT_LEADER`, with `leader_address` in the metadata). `UNAVAILABLE`: the API server did not take the override;
-    nothing has changed. `DEADLINE_EXCEEDED`: with `wait`, it has not stopped yet; the override is in force.
+    `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+    (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
+    `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
+    controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+    `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+    (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
     """
     WatchControllers: _grpc.UnaryStreamMultiCallable[_controllers_pb2.WatchControllersRequest, _controllers_pb2.WatchControllersResponse]
     """Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
-    they pass faster than the stream is read: the newest one always comes. Asks for `watch` on `controllers`.
+    they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
+    snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
 
-    `RESOURCE_EXHAUSTED`: too many streams are open.
+    `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many streams are open.
     """
 
 @_typing.type_check_only
@@ -96,34 +103,41 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     GetController: _aio.UnaryUnaryMultiCallable[_controllers_pb2.GetControllerRequest, _controllers_pb2.GetControllerResponse]  # type: ignore[assignment]
     """Reads one controller. Asks for `get` on `controllers`, by name.
 
-    `NOT_FOUND`: there is no such controller; the error's metadata `closest` names those that may have been meant.
+    `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
+    may have been meant.
     """
     EnableController: _aio.UnaryUnaryMultiCallable[_controllers_pb2.EnableControllerRequest, _controllers_pb2.EnableControllerResponse]  # type: ignore[assignment]
     """Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
     name.
 
-    `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-    `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
+    `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+    (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
     (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
     does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
-    (`CONTROLLER_FAILED`). `UNAVAILABLE`: the API server did not take the override; nothing has changed.
-    `DEADLINE_EXCEEDED`: with `wait`, it does not run yet; the override is in force.
+    (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+    `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+    (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
     """
     DisableController: _aio.UnaryUnaryMultiCallable[_controllers_pb2.DisableControllerRequest, _controllers_pb2.DisableControllerResponse]  # type: ignore[assignment]
     """Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
     end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
     name.
 
-    `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-    `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this replica does not lead
-    (`NOT_LEADER`, with `leader_address` in the metadata). `UNAVAILABLE`: the API server did not take the override;
-    nothing has changed. `DEADLINE_EXCEEDED`: with `wait`, it has not stopped yet; the override is in force.
+    `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+    (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
+    `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
+    controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+    `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+    (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
     """
     WatchControllers: _aio.UnaryStreamMultiCallable[_controllers_pb2.WatchControllersRequest, _controllers_pb2.WatchControllersResponse]  # type: ignore[assignment]
     """Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
-    they pass faster than the stream is read: the newest one always comes. Asks for `watch` on `controllers`.
+    they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
+    snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
 
-    `RESOURCE_EXHAUSTED`: too many streams are open.
+    `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many streams are open.
     """
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -154,7 +168,8 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_controllers_pb2.GetControllerResponse, _abc.Awaitable[_controllers_pb2.GetControllerResponse]]:
         """Reads one controller. Asks for `get` on `controllers`, by name.
 
-        `NOT_FOUND`: there is no such controller; the error's metadata `closest` names those that may have been meant.
+        `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
+        may have been meant.
         """
 
     @_abc_1.abstractmethod
@@ -166,12 +181,14 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
         name.
 
-        `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-        `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
+        `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+        (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
         (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
         does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
-        (`CONTROLLER_FAILED`). `UNAVAILABLE`: the API server did not take the override; nothing has changed.
-        `DEADLINE_EXCEEDED`: with `wait`, it does not run yet; the override is in force.
+        (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+        `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+        (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
         """
 
     @_abc_1.abstractmethod
@@ -184,10 +201,13 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
         name.
 
-        `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-        `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this replica does not lead
-        (`NOT_LEADER`, with `leader_address` in the metadata). `UNAVAILABLE`: the API server did not take the override;
-        nothing has changed. `DEADLINE_EXCEEDED`: with `wait`, it has not stopped yet; the override is in force.
+        `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+        (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
+        `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
+        controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+        `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+        (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
         """
 
     @_abc_1.abstractmethod
@@ -197,9 +217,10 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_controllers_pb2.WatchControllersResponse], _abc.AsyncIterator[_controllers_pb2.WatchControllersResponse]]:
         """Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
-        they pass faster than the stream is read: the newest one always comes. Asks for `watch` on `controllers`.
+        they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
+        snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
 
-        `RESOURCE_EXHAUSTED`: too many streams are open.
+        `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many streams are open.
         """
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -62,7 +62,8 @@ class EventServiceServicer:
         goes on from the oldest that is left. No reader ever slows the manager down.
 
         `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-        (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED`: too many streams are open.
+        (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+        streams are open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

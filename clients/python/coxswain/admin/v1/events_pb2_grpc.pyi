@@ -46,7 +46,8 @@ class EventServiceStub:
     goes on from the oldest that is left. No reader ever slows the manager down.
 
     `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-    (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED`: too many streams are open.
+    (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+    streams are open.
     """
 
 @_typing.type_check_only
@@ -67,7 +68,8 @@ class EventServiceAsyncStub(EventServiceStub):
     goes on from the oldest that is left. No reader ever slows the manager down.
 
     `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-    (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED`: too many streams are open.
+    (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+    streams are open.
     """
 
 class EventServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -91,7 +93,8 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         goes on from the oldest that is left. No reader ever slows the manager down.
 
         `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-        (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED`: too many streams are open.
+        (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+        streams are open.
         """
 
 def add_EventServiceServicer_to_server(servicer: EventServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -36,12 +36,13 @@ class LeaderServiceStub:
     GetLeader: _grpc.UnaryUnaryMultiCallable[_leader_pb2.GetLeaderRequest, _leader_pb2.GetLeaderResponse]
     """Reads who leads and who could. Asks for `get` on `leader`.
 
-    `NOT_FOUND`: no such Lease is fought for here.
+    `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
     """
     WatchLeader: _grpc.UnaryStreamMultiCallable[_leader_pb2.WatchLeaderRequest, _leader_pb2.WatchLeaderResponse]
     """Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
 
-    `NOT_FOUND`: no such Lease is fought for here. `RESOURCE_EXHAUSTED`: too many streams are open.
+    `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+    streams are open.
     """
     StepDown: _grpc.UnaryUnaryMultiCallable[_leader_pb2.StepDownRequest, _leader_pb2.StepDownResponse]
     """Makes the replica that answers give leadership up in an orderly way: its controllers stop, their reconciles in
@@ -49,8 +50,10 @@ class LeaderServiceStub:
 
     `FAILED_PRECONDITION`: this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata), no other
     replica shows signs of life (`NO_CANDIDATE`), the named successor does not (`SUCCESSOR_NOT_LIVE`), the leader is
-    not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`: no replica
-    has the successor's identity. `DEADLINE_EXCEEDED`: with `wait`, nobody else leads yet.
+    not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
+    (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
+    released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
+    else leads yet.
     """
 
 @_typing.type_check_only
@@ -61,12 +64,13 @@ class LeaderServiceAsyncStub(LeaderServiceStub):
     GetLeader: _aio.UnaryUnaryMultiCallable[_leader_pb2.GetLeaderRequest, _leader_pb2.GetLeaderResponse]  # type: ignore[assignment]
     """Reads who leads and who could. Asks for `get` on `leader`.
 
-    `NOT_FOUND`: no such Lease is fought for here.
+    `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
     """
     WatchLeader: _aio.UnaryStreamMultiCallable[_leader_pb2.WatchLeaderRequest, _leader_pb2.WatchLeaderResponse]  # type: ignore[assignment]
     """Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
 
-    `NOT_FOUND`: no such Lease is fought for here. `RESOURCE_EXHAUSTED`: too many streams are open.
+    `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+    streams are open.
     """
     StepDown: _aio.UnaryUnaryMultiCallable[_leader_pb2.StepDownRequest, _leader_pb2.StepDownResponse]  # type: ignore[assignment]
     """Makes the replica that answers give leadership up in an orderly way: its controllers stop, their reconciles in
@@ -74,8 +78,10 @@ class LeaderServiceAsyncStub(LeaderServiceStub):
 
     `FAILED_PRECONDITION`: this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata), no other
     replica shows signs of life (`NO_CANDIDATE`), the named successor does not (`SUCCESSOR_NOT_LIVE`), the leader is
-    not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`: no replica
-    has the successor's identity. `DEADLINE_EXCEEDED`: with `wait`, nobody else leads yet.
+    not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
+    (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
+    released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
+    else leads yet.
     """
 
 class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -89,7 +95,7 @@ class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_leader_pb2.GetLeaderResponse, _abc.Awaitable[_leader_pb2.GetLeaderResponse]]:
         """Reads who leads and who could. Asks for `get` on `leader`.
 
-        `NOT_FOUND`: no such Lease is fought for here.
+        `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
         """
 
     @_abc_1.abstractmethod
@@ -100,7 +106,8 @@ class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_leader_pb2.WatchLeaderResponse], _abc.AsyncIterator[_leader_pb2.WatchLeaderResponse]]:
         """Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
 
-        `NOT_FOUND`: no such Lease is fought for here. `RESOURCE_EXHAUSTED`: too many streams are open.
+        `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+        streams are open.
         """
 
     @_abc_1.abstractmethod
@@ -114,8 +121,10 @@ class LeaderServiceServicer(metaclass=_abc_1.ABCMeta):
 
         `FAILED_PRECONDITION`: this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata), no other
         replica shows signs of life (`NO_CANDIDATE`), the named successor does not (`SUCCESSOR_NOT_LIVE`), the leader is
-        not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`: no replica
-        has the successor's identity. `DEADLINE_EXCEEDED`: with `wait`, nobody else leads yet.
+        not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
+        (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
+        released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
+        else leads yet.
         """
 
 def add_LeaderServiceServicer_to_server(servicer: LeaderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

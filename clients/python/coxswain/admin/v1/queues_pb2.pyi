@@ -424,7 +424,7 @@ class SyncObjectRequest(_message.Message):
     queue: _builtins.str
     """Name of the queue; may be empty if the controller has only one."""
     explain: _builtins.bool
-    """Observe and plan only, write nothing, and answer with the actions that it would take."""
+    """As ExplainObject, which is to be called instead: the next version ignores no request with it, but refuses it."""
     @_builtins.property
     def object(self) -> _controllers_pb2.ObjectKey:
         """The object."""
@@ -444,6 +444,94 @@ class SyncObjectRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SyncObjectRequest: _TypeAlias = SyncObjectRequest  # noqa: Y015
+
+@_typing.final
+class ExplainObjectRequest(_message.Message):
+    """Request of ExplainObject."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_FIELD_NUMBER: _builtins.int
+    OBJECT_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    controller: _builtins.str
+    """Name or alias of the controller."""
+    queue: _builtins.str
+    """Name of the queue; may be empty if the controller has only one."""
+    @_builtins.property
+    def object(self) -> _controllers_pb2.ObjectKey:
+        """The object."""
+
+    def __init__(
+        self,
+        *,
+        controller: _builtins.str = ...,
+        object: _controllers_pb2.ObjectKey | None = ...,
+        queue: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller", "object", b"object", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainObjectRequest: _TypeAlias = ExplainObjectRequest  # noqa: Y015
+
+@_typing.final
+class ExplainObjectResponse(_message.Message):
+    """Response of ExplainObject."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    ACTIONS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    REQUEUE_AFTER_FIELD_NUMBER: _builtins.int
+    DURATION_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    outcome: Global___SyncOutcome.ValueType
+    """`SYNC_OUTCOME_EXPLAINED`, or why there is nothing to explain."""
+    message: _builtins.str
+    """What is waited for, for people."""
+    queue: _builtins.str
+    """Queue whose reconcile is explained."""
+    @_builtins.property
+    def actions(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Action]:
+        """What would be done, in order."""
+
+    @_builtins.property
+    def requeue_after(self) -> _duration_pb2.Duration:
+        """When the controller would want to look again; absent if it would not."""
+
+    @_builtins.property
+    def duration(self) -> _duration_pb2.Duration:
+        """How long it took."""
+
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why the actions are what they are, in sentences for people, the most important one first. Empty of a controller that
+        does not say.
+        """
+
+    def __init__(
+        self,
+        *,
+        outcome: Global___SyncOutcome.ValueType = ...,
+        actions: _abc.Iterable[_types_pb2.Action] | None = ...,
+        message: _builtins.str = ...,
+        requeue_after: _duration_pb2.Duration | None = ...,
+        duration: _duration_pb2.Duration | None = ...,
+        queue: _builtins.str = ...,
+        reasons: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration", "requeue_after", b"requeue_after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "duration", b"duration", "message", b"message", "outcome", b"outcome", "queue", b"queue", "reasons", b"reasons", "requeue_after", b"requeue_after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainObjectResponse: _TypeAlias = ExplainObjectResponse  # noqa: Y015
 
 @_typing.final
 class SyncObjectResponse(_message.Message):

@@ -52,6 +52,11 @@ class QueueServiceStub:
                 request_serializer=coxswain_dot_admin_dot_v1_dot_queues__pb2.SyncObjectRequest.SerializeToString,
                 response_deserializer=coxswain_dot_admin_dot_v1_dot_queues__pb2.SyncObjectResponse.FromString,
                 _registered_method=True)
+        self.ExplainObject = channel.unary_unary(
+                '/coxswain.admin.v1.QueueService/ExplainObject',
+                request_serializer=coxswain_dot_admin_dot_v1_dot_queues__pb2.ExplainObjectRequest.SerializeToString,
+                response_deserializer=coxswain_dot_admin_dot_v1_dot_queues__pb2.ExplainObjectResponse.FromString,
+                _registered_method=True)
 
 
 class QueueServiceServicer:
@@ -72,8 +77,8 @@ class QueueServiceServicer:
     def GetQueue(self, request, context):
         """Reads one queue with its oldest keys and its failures. Asks for `get` on `queues`, by name.
 
-        `NOT_FOUND`: no running controller has such a queue; the error's metadata `closest` names those that may have been
-        meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
+        `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has such a queue; the error's metadata `closest` names those
+        that may have been meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
         the queues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -81,13 +86,25 @@ class QueueServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SyncObject(self, request, context):
-        """Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it;
-        or, with `explain`, only observes and plans, writes nothing, and answers with what would be done. A reconcile that
-        fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain` for `get`.
+        """Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it.
+        A reconcile that fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain`,
+        which is ExplainObject by another name, for `get`.
 
-        `NOT_FOUND`: there is no such controller or queue. `FAILED_PRECONDITION`: its controller does not run here
-        (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED`: it was not done in
-        time; it goes on nevertheless.
+        `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+        its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+        `DEADLINE_EXCEEDED` (`TIMEOUT`): it was not done in time; it goes on nevertheless.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainObject(self, request, context):
+        """Observes and plans an object as a reconcile would, writes nothing, and answers with what would be done and why. Live
+        reads that this takes are made one explanation after the other, and use up nothing that reconciles have. Asks for
+        `get` on `queues`, by the queue's name.
+
+        `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+        its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,6 +127,11 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     servicer.SyncObject,
                     request_deserializer=coxswain_dot_admin_dot_v1_dot_queues__pb2.SyncObjectRequest.FromString,
                     response_serializer=coxswain_dot_admin_dot_v1_dot_queues__pb2.SyncObjectResponse.SerializeToString,
+            ),
+            'ExplainObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainObject,
+                    request_deserializer=coxswain_dot_admin_dot_v1_dot_queues__pb2.ExplainObjectRequest.FromString,
+                    response_serializer=coxswain_dot_admin_dot_v1_dot_queues__pb2.ExplainObjectResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -196,6 +218,33 @@ class QueueService:
             '/coxswain.admin.v1.QueueService/SyncObject',
             coxswain_dot_admin_dot_v1_dot_queues__pb2.SyncObjectRequest.SerializeToString,
             coxswain_dot_admin_dot_v1_dot_queues__pb2.SyncObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coxswain.admin.v1.QueueService/ExplainObject',
+            coxswain_dot_admin_dot_v1_dot_queues__pb2.ExplainObjectRequest.SerializeToString,
+            coxswain_dot_admin_dot_v1_dot_queues__pb2.ExplainObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,18 +44,26 @@ class QueueServiceStub:
     GetQueue: _grpc.UnaryUnaryMultiCallable[_queues_pb2.GetQueueRequest, _queues_pb2.GetQueueResponse]
     """Reads one queue with its oldest keys and its failures. Asks for `get` on `queues`, by name.
 
-    `NOT_FOUND`: no running controller has such a queue; the error's metadata `closest` names those that may have been
-    meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
+    `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has such a queue; the error's metadata `closest` names those
+    that may have been meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
     the queues.
     """
     SyncObject: _grpc.UnaryUnaryMultiCallable[_queues_pb2.SyncObjectRequest, _queues_pb2.SyncObjectResponse]
-    """Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it;
-    or, with `explain`, only observes and plans, writes nothing, and answers with what would be done. A reconcile that
-    fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain` for `get`.
+    """Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it.
+    A reconcile that fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain`,
+    which is ExplainObject by another name, for `get`.
 
-    `NOT_FOUND`: there is no such controller or queue. `FAILED_PRECONDITION`: its controller does not run here
-    (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED`: it was not done in
-    time; it goes on nevertheless.
+    `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+    its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+    `DEADLINE_EXCEEDED` (`TIMEOUT`): it was not done in time; it goes on nevertheless.
+    """
+    ExplainObject: _grpc.UnaryUnaryMultiCallable[_queues_pb2.ExplainObjectRequest, _queues_pb2.ExplainObjectResponse]
+    """Observes and plans an object as a reconcile would, writes nothing, and answers with what would be done and why. Live
+    reads that this takes are made one explanation after the other, and use up nothing that reconciles have. Asks for
+    `get` on `queues`, by the queue's name.
+
+    `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+    its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
     """
 
 @_typing.type_check_only
@@ -74,18 +82,26 @@ class QueueServiceAsyncStub(QueueServiceStub):
     GetQueue: _aio.UnaryUnaryMultiCallable[_queues_pb2.GetQueueRequest, _queues_pb2.GetQueueResponse]  # type: ignore[assignment]
     """Reads one queue with its oldest keys and its failures. Asks for `get` on `queues`, by name.
 
-    `NOT_FOUND`: no running controller has such a queue; the error's metadata `closest` names those that may have been
-    meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
+    `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has such a queue; the error's metadata `closest` names those
+    that may have been meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
     the queues.
     """
     SyncObject: _aio.UnaryUnaryMultiCallable[_queues_pb2.SyncObjectRequest, _queues_pb2.SyncObjectResponse]  # type: ignore[assignment]
-    """Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it;
-    or, with `explain`, only observes and plans, writes nothing, and answers with what would be done. A reconcile that
-    fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain` for `get`.
+    """Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it.
+    A reconcile that fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain`,
+    which is ExplainObject by another name, for `get`.
 
-    `NOT_FOUND`: there is no such controller or queue. `FAILED_PRECONDITION`: its controller does not run here
-    (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED`: it was not done in
-    time; it goes on nevertheless.
+    `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+    its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+    `DEADLINE_EXCEEDED` (`TIMEOUT`): it was not done in time; it goes on nevertheless.
+    """
+    ExplainObject: _aio.UnaryUnaryMultiCallable[_queues_pb2.ExplainObjectRequest, _queues_pb2.ExplainObjectResponse]  # type: ignore[assignment]
+    """Observes and plans an object as a reconcile would, writes nothing, and answers with what would be done and why. Live
+    reads that this takes are made one explanation after the other, and use up nothing that reconciles have. Asks for
+    `get` on `queues`, by the queue's name.
+
+    `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+    its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
     """
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -113,8 +129,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_queues_pb2.GetQueueResponse, _abc.Awaitable[_queues_pb2.GetQueueResponse]]:
         """Reads one queue with its oldest keys and its failures. Asks for `get` on `queues`, by name.
 
-        `NOT_FOUND`: no running controller has such a queue; the error's metadata `closest` names those that may have been
-        meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
+        `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has such a queue; the error's metadata `closest` names those
+        that may have been meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
         the queues.
         """
 
@@ -124,13 +140,27 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queues_pb2.SyncObjectRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queues_pb2.SyncObjectResponse, _abc.Awaitable[_queues_pb2.SyncObjectResponse]]:
-        """Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it;
-        or, with `explain`, only observes and plans, writes nothing, and answers with what would be done. A reconcile that
-        fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain` for `get`.
+        """Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it.
+        A reconcile that fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain`,
+        which is ExplainObject by another name, for `get`.
 
-        `NOT_FOUND`: there is no such controller or queue. `FAILED_PRECONDITION`: its controller does not run here
-        (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED`: it was not done in
-        time; it goes on nevertheless.
+        `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+        its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+        `DEADLINE_EXCEEDED` (`TIMEOUT`): it was not done in time; it goes on nevertheless.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainObject(
+        self,
+        request: _queues_pb2.ExplainObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queues_pb2.ExplainObjectResponse, _abc.Awaitable[_queues_pb2.ExplainObjectResponse]]:
+        """Observes and plans an object as a reconcile would, writes nothing, and answers with what would be done and why. Live
+        reads that this takes are made one explanation after the other, and use up nothing that reconciles have. Asks for
+        `get` on `queues`, by the queue's name.
+
+        `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+        its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
         """
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,9 +9,16 @@ What holds for every RPC:
     reason. `INVALID_ARGUMENT` carries `google.rpc.BadRequest` with a violation per field, `FAILED_PRECONDITION`
     carries `google.rpc.PreconditionFailure`, and errors after which a retry may succeed carry
     `google.rpc.RetryInfo`.
-  - `UNAUTHENTICATED`: the caller showed no credentials, or none that hold. `PERMISSION_DENIED`: the cluster's
-    authorization does not allow it. Each RPC says what it asks for: a verb on a resource of the API group
+  - Reasons stand in brackets behind their codes, here and at each RPC. Any RPC may answer with `INVALID_ARGUMENT`
+    (`INVALID_REQUEST`), `DEADLINE_EXCEEDED` (`TIMEOUT`), and `UNAVAILABLE`: the API server could not be asked whether
+    the call is allowed (`API_SERVER`), or this replica ends (`SHUTTING_DOWN`). Any stream may be refused with
+    `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`).
+  - An error without a reason comes from a connection or a proxy, not from this API. `UNAVAILABLE` without one says
+    nothing about whether the call was carried out.
+  - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller showed no credentials, or none that hold. `PERMISSION_DENIED`
+    (`FORBIDDEN`): the cluster's authorization does not allow it. Each RPC says what it asks for: a verb on a resource of the API group
     `admin.coxswain.dev`, restricted to a name where the request has one.
+  - `grpc.health.v1.Health/Check` answers `NOT_FOUND` (`SERVICE_NOT_FOUND`) about what there is not.
   - Deadlines are honoured, by streams too. A mutation whose deadline passes while it waits for its effect stays in
     force: only the waiting ends.
   - Enum values and fields may be added to messages of this version. Treat a value that you don't know as the

@@ -88,7 +88,7 @@ fn aggregates(all: Indexed<ClusterRole>) -> KeyMap {
         let is_alike = |(old, new): (&ClusterRole, &ClusterRole)| {
             old.metadata.labels == new.metadata.labels && old.rules == new.rules
         };
-        if delta.initial || delta.resync || old.zip(new).is_some_and(is_alike) {
+        if !delta.is_news() || old.zip(new).is_some_and(is_alike) {
             return;
         }
         for aggregate in all.filed(ALL) {

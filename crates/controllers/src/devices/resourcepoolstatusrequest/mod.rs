@@ -116,7 +116,7 @@ fn unanswered() -> KeyMap {
 fn requests_that_wait(requests: Lister<ResourcePoolStatusRequest>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (old, new) = delta.typed::<ResourceSlice>();
-        let Some(slice) = new.or(old).filter(|_| !delta.initial && !delta.resync) else { return };
+        let Some(slice) = new.or(old).filter(|_| delta.is_news()) else { return };
         for request in requests.list() {
             if request.status.is_none() && request.spec.driver == slice.spec.driver {
                 add(Key::of(&request.metadata));

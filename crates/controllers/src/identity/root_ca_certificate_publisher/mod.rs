@@ -3,7 +3,6 @@
 //!
 //! Keys are namespaces. Only ConfigMaps of that name are watched. It never touches any other, and never deletes.
 
-mod metrics;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -11,6 +10,7 @@ mod view;
 
 use std::sync::Arc;
 
+use super::sync_codes::SyncCodes;
 use coxswain_machinery::api::core::{ConfigMap, Namespace};
 use coxswain_machinery::api::kinds::{CONFIG_MAPS, NAMESPACES};
 use coxswain_machinery::framework::{
@@ -18,11 +18,13 @@ use coxswain_machinery::framework::{
     RoomAdapter, wake,
 };
 use coxswain_machinery::model::Key;
-use metrics::Metrics;
 use view::Publisher;
 
 /// Name of the ConfigMap.
 const CONFIG_MAP: &str = "kube-root-ca.crt";
+/// The metrics, by the original's names.
+const METRICS: [&str; 2] =
+    ["root_ca_cert_publisher_sync_total", "root_ca_cert_publisher_sync_duration_seconds"];
 /// Restricts the watch to it.
 const CONFIG_MAP_SELECTOR: &str = "metadata.name=kube-root-ca.crt";
 
@@ -48,7 +50,8 @@ fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 .to_owned(),
         )
     })?;
-    let metrics = Metrics::register(build.metrics).map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let metrics = SyncCodes::register(build.metrics, METRICS, "namespaces")
+        .map_err(|error| BuildError::Invalid(error.to_string()))?;
     let namespaces = build.watch::<Namespace>(&NAMESPACES);
     let config_maps = build.watch_selected::<ConfigMap>(&CONFIG_MAPS, CONFIG_MAP_SELECTOR);
     let room = Publisher { bundle, namespaces: namespaces.lister(), config_maps: config_maps.lister() };

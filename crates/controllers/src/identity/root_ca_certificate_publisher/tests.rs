@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::metrics::Metrics;
+use super::super::sync_codes::SyncCodes;
+use super::METRICS;
 use super::plan::plan;
 use super::view::View;
 use coxswain_machinery::api::core::ConfigMap;
@@ -89,7 +90,7 @@ fn a_description_is_put_back_only_where_there_is_none() {
 #[test]
 fn reconciles_are_counted_by_the_status_that_they_end_with() {
     let registry = Registry::new();
-    let metrics = Metrics::register(&RoomMetrics::new(registry.clone())).unwrap();
+    let metrics = SyncCodes::register(&RoomMetrics::new(registry.clone()), METRICS, "namespaces").unwrap();
     let steps = plan(&view(None)).steps;
     let [Step::Write(write)] = steps.as_slice() else { panic!("{steps:?}") };
     let refused = ActionState { code: Some(403), ..write_action(write, write.to_string()) };
@@ -99,6 +100,7 @@ fn reconciles_are_counted_by_the_status_that_they_end_with() {
         quiet: false,
         refused: true,
         requeue_after: None,
+        not_before: None,
     };
     for (outcome, actions) in [
         (Outcome::Done { writes: 1, requeue_after: None, cooldown: Cooldown::NONE }, &[][..]),

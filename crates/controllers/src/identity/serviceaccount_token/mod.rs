@@ -26,13 +26,13 @@ use coxswain_machinery::model::Key;
 use view::{References, Tokens};
 
 /// Restricts the watch to token secrets.
-const TOKEN_SECRETS: &str = "type=kubernetes.io/service-account-token";
+pub(super) const TOKEN_SECRETS: &str = "type=kubernetes.io/service-account-token";
 /// The type of a token secret.
-const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+pub(super) const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 /// Annotation: name of the account that a secret is for.
-const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+pub(super) const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 /// Annotation: UID of the account that a secret is for.
-const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+pub(super) const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
 /// The finisher that signs claims and puts the token into the secret's data.
 pub const TOKEN_SIGNER: &str = "service-account-token";

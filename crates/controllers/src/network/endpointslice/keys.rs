@@ -17,7 +17,7 @@ pub(super) fn of_nodes(
     nodes: Lister<Node>,
 ) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, emit: &mut dyn FnMut(Key)| {
-        if delta.initial || delta.resync {
+        if !delta.is_news() {
             return;
         }
         let (old, new) = delta.typed::<Node>();

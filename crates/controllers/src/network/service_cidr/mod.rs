@@ -117,7 +117,7 @@ fn keys_of_cidrs(cidrs: Lister<ServiceCidr>) -> KeyMap {
             emit(Key::of(&changed.metadata));
         }
         // What is there at the start, and at a resync, is told of itself.
-        if delta.initial || delta.resync {
+        if !delta.is_news() {
             return;
         }
         let changed_ranges = ranges(changed);

@@ -12,7 +12,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::memory::{Entry, Note, State};
 use super::verdict::{Verdict, judge};
@@ -20,13 +19,16 @@ use super::view::View;
 use coxswain_machinery::api::core::Taint;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
-use coxswain_machinery::model::plan::{EventSpec, Patch, Regarding, Tolerate, Verb};
-use coxswain_machinery::model::{Key, Plan, Step, Write};
-use coxswain_machinery::wire::{Str, Time, Uid};
+use coxswain_machinery::model::plan::{EventSpec, Regarding};
+use coxswain_machinery::model::pods::Evictor;
+use coxswain_machinery::model::{Key, Plan, Step};
+use coxswain_machinery::wire::{Str, Uid};
 
-/// What is true of a pod that something disrupts.
-const DISRUPTION_TARGET: &str = "DisruptionTarget";
-const REASON: &str = "DeletionByTaintManager";
+const EVICTOR: Evictor = Evictor {
+    reason: "DeletionByTaintManager",
+    message: "Taint manager: deleting due to NoExecute taint",
+    names_generation: true,
+};
 /// A pod that waits is looked at after so long at the latest.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
@@ -108,7 +110,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
             if !matches!(view.state(), Some(State::Goes { .. })) {
                 plan.steps.push(Step::Emit(event(&view.key, "Marking for deletion Pod")));
             }
-            plan.steps.extend(deletion(pod, now).into_iter().map(Step::Write));
+            plan.steps.extend(EVICTOR.writes(pod, now).into_iter().map(Step::Write));
             Note { next: None, overdue: Some(view.now.saturating_sub(since)) }
         }
     };
@@ -140,40 +142,4 @@ fn event(pod: &Key, what: &str) -> EventSpec {
         reason: "TaintManagerEviction",
         message: format!("{what} {}/{}", pod.namespace, pod.name),
     }
-}
-
-/// The condition, unless it is there, and the delete. One of them carries the resource version that was judged.
-fn deletion(pod: &Pod, now: Timestamp) -> Vec<Write> {
-    let meta = &pod.metadata;
-    let held = pod.condition(DISRUPTION_TARGET).filter(|held| held.status == "True");
-    let is_said = held.is_some_and(|held| held.reason == REASON);
-    let delete = Verb::Delete {
-        uid: meta.uid.clone(),
-        resource_version: is_said.then(|| meta.resource_version.clone()),
-        propagation: None,
-        grace_period: None,
-    };
-    // One that is gone, or whose name another pod bears by now, is what was wanted.
-    let absent = Tolerate { absent: true, ..Tolerate::default() };
-    let delete = Write { tolerate: absent, ..Write::new(&PODS, Key::of(meta), delete) };
-    if is_said {
-        return vec![delete];
-    }
-    let mut condition = json!({
-        "type": DISRUPTION_TARGET,
-        "status": "True",
-        "reason": REASON,
-        "message": "Taint manager: deleting due to NoExecute taint",
-    });
-    if meta.generation != 0 {
-        condition["observedGeneration"] = meta.generation.into();
-    }
-    if held.is_none() {
-        condition["lastTransitionTime"] = Time::from(now).to_string().into();
-    }
-    let patch = Verb::Patch(Patch::Strategic(json!({
-        "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
-        "status": { "conditions": [condition] },
-    })));
-    vec![Write { tolerate: absent, ..Write::new(&PODS, Key::of(meta), patch).on("status") }, delete]
 }

@@ -36,7 +36,7 @@ pub(super) fn of_revisions(daemon_sets: Lister<DaemonSet>, selecting: Selecting<
 pub(super) fn of_nodes(daemon_sets: Lister<DaemonSet>, gates: Gates) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         // What is there at the start is told of the DaemonSets, whose keys it would wake.
-        if delta.initial || delta.resync {
+        if !delta.is_news() {
             return;
         }
         let (old, Some(new)) = delta.typed::<Node>() else { return };

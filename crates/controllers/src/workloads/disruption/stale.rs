@@ -13,12 +13,11 @@ use coxswain_machinery::api::pod::{Pod, PodCondition};
 use coxswain_machinery::framework::{KeyMap, Observation, ObserveError, Reads, Room};
 use coxswain_machinery::informer::{Delta, Lister};
 use coxswain_machinery::model::plan::{Patch, Tolerate, Verb};
+use coxswain_machinery::model::pods::{self, DISRUPTION_TARGET};
 use coxswain_machinery::model::words::time;
-use coxswain_machinery::model::{Failure, Key, Plan, Step, Write, pods};
+use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
 use coxswain_machinery::wire::Time;
 
-/// The condition.
-const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// For how long it is believed.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 

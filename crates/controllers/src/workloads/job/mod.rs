@@ -20,6 +20,9 @@
 //! way out and has lost its last finalizer is seen gone. The only thing that it remembers is how often pods have failed lately
 //! ([`backoff`]).
 //!
+//! Where the gate `WorkloadWithJob` is on, the pods of an Indexed Job that all run at once belong to a `PodGroup`, which the room
+//! makes once, with its Workload. Neither wakes anybody.
+//!
 //! It never touches a Job that says that another controller runs it, writes nothing of a Job but its status, decodes of a
 //! template no more than the restart policy, and reads nothing live but the Job itself before an adoption.
 
@@ -30,8 +33,9 @@ use jiff::Timestamp;
 
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::indexes::BY_CONTROLLER;
-use coxswain_machinery::api::kinds::{JOBS, PODS};
+use coxswain_machinery::api::kinds::{JOBS, POD_GROUPS, PODS, WORKLOADS};
 use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::scheduling::{PodGroup, Workload};
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, QueueConfig, Reads, Room, RoomAdapter,
@@ -55,7 +59,7 @@ use memory::Remembered;
 use metrics::Metrics;
 use note::Note;
 use strays::Strays;
-use view::{Gates, View};
+use view::{GROUPS_BY_WORKLOAD, Gates, Schedules, View, WORKLOADS_BY_JOB};
 
 /// For how long pods that end together are collected.
 const DEBOUNCE: Duration = Duration::from_secs(1);
@@ -84,6 +88,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         // Asked for by admission (OwnerReferencesPermissionEnforcement), because pods block their owner's deletion.
         Grant { group: "batch", resource: "jobs/finalizers", verbs: &["update"] },
         Grant { group: "", resource: "pods", verbs: &["create", "delete", "list", "patch", "watch"] },
+        // Where `WorkloadWithJob` is on.
+        Grant { group: "scheduling.k8s.io", resource: "workloads", verbs: &["create", "list", "watch"] },
+        Grant { group: "scheduling.k8s.io", resource: "podgroups", verbs: &["create", "list", "watch"] },
         EVENTS_GRANT,
     ],
     build: Some(build),
@@ -108,6 +115,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         pods: by_controller.clone(),
         memory: Arc::clone(&memory),
         gates: Gates { drops_start_time: (build.gate)("MutableSchedulingDirectivesForSuspendedJobs") },
+        schedules: (build.gate)("WorkloadWithJob").then(|| Schedules {
+            workloads: build.watch::<Workload>(&WORKLOADS).index(&WORKLOADS_BY_JOB),
+            groups: build.watch::<PodGroup>(&POD_GROUPS).index(&GROUPS_BY_WORKLOAD),
+        }),
     };
     let strays = Strays { jobs: jobs.lister(), pods: pods.lister() };
     let of_jobs = Loop {
@@ -143,6 +154,8 @@ struct Controller {
     pods: Indexed<Pod>,
     memory: Arc<Remembered>,
     gates: Gates,
+    /// What says how pods are scheduled, where they may be scheduled together.
+    schedules: Option<Schedules>,
 }
 
 impl Room<Note> for Controller {

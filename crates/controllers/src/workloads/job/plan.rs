@@ -10,6 +10,7 @@
 //! | [`indexes`] | which indexes have succeeded or failed, and which failed pods wait for their replacement |
 //! | [`counts`] | nothing: it counts |
 //! | [`ends`] | whether the Job comes to its end |
+//! | [`gang`] | whether the pods are scheduled together |
 //! | [`managing`] | the pods to delete or to make |
 //! | [`tracking`] | the ended pods to count, and whose finalizers go |
 //! | [`reasons`] | nothing: it says why |
@@ -18,6 +19,8 @@
 //! The first plan of a reconcile supposes that all its writes succeed. If one fails, the second does what does not hang on it:
 //! after a pod that could not be made or deleted everything that concerns the status and finalizers; after a finalizer that could
 //! not be taken off, the second update of the status. After any other failure there is nothing to do but to try again.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -34,6 +37,7 @@ use coxswain_machinery::wire::{Str, Time, WireError};
 mod bodies;
 mod counts;
 mod ends;
+mod gang;
 mod indexes;
 mod managing;
 mod members;
@@ -45,6 +49,7 @@ mod writes;
 
 use counts::Counts;
 use ends::End;
+use gang::Gang;
 use indexes::Indexes;
 use managing::{Managed, Managing};
 use members::{List, Member, Members};
@@ -94,11 +99,24 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
         }
     }
     let is_managed = end.is_none() && !job.metadata.is_deleting();
+    let mut group = None;
+    if remains == Remains::All && is_managed {
+        match gang::decide(view, &members) {
+            Gang::None => {}
+            Gang::Group(name) => group = Some(name),
+            Gang::Missing(write) => {
+                plan.steps.push(Step::Write(*write));
+                // As soon as the cache shows it.
+                plan.look_again_after(Duration::ZERO);
+                return Ok(plan);
+            }
+        }
+    }
     let mut created = view.written.as_ref().map_or(0, |written| written.created);
     if remains == Remains::All {
         let managed = if is_managed {
             let indexes = indexes.as_ref();
-            Managing { view, members: &members, indexes, counts, backoff: backoff.1, now }.decide()?
+            Managing { view, members: &members, indexes, counts, backoff: backoff.1, group, now }.decide()?
         } else {
             end_pods(view, &members, end.as_ref())
         };

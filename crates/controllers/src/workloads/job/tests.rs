@@ -6,6 +6,7 @@ mod cluster;
 mod crashes;
 mod ends;
 mod fixtures;
+mod gang;
 mod keys;
 mod managing;
 mod members;

@@ -11,14 +11,16 @@ use coxswain_machinery::api::core::PodTemplateSpec;
 use coxswain_machinery::api::indexes::orphan_key;
 use coxswain_machinery::api::kinds::{JOBS, PODS};
 use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::scheduling::{PodGroup, Workload};
+use coxswain_machinery::api::{Index, IndexKeys, Object};
 use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::{ObserveError, Reads};
-use coxswain_machinery::informer::downcast;
+use coxswain_machinery::informer::{Indexed, downcast};
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::splice::get;
-use coxswain_machinery::wire::{Uid, Value, path};
+use coxswain_machinery::wire::{Str, Uid, Value, WireError, path};
 
 /// Who runs Jobs that say it is this controller.
 pub(super) const OURSELVES: &str = "kubernetes.io/job-controller";
@@ -47,6 +49,71 @@ pub(super) struct View {
     /// What this reconcile has written already; `None` on the first look.
     pub(super) written: Option<Written>,
     pub(super) gates: Gates,
+    /// What there is of a Job whose pods may be scheduled together; `None` of any other.
+    pub(super) scheduling: Option<Scheduling>,
+}
+
+/// What says how the pods of a Job are scheduled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scheduling {
+    /// The Workloads that name it.
+    pub(super) workloads: Vec<Arc<Workload>>,
+    /// The `PodGroups` that were made from these.
+    pub(super) groups: Vec<Arc<PodGroup>>,
+}
+
+/// The Workloads and `PodGroups` that there are; where `WorkloadWithJob` is on.
+pub(super) struct Schedules {
+    pub(super) workloads: Indexed<Workload>,
+    pub(super) groups: Indexed<PodGroup>,
+}
+
+/// Workloads by the Job that they name.
+pub(super) static WORKLOADS_BY_JOB: Index = Index { name: "job", keys: by_job };
+/// `PodGroups` by the Workload that they were made from.
+pub(super) static GROUPS_BY_WORKLOAD: Index = Index { name: "workload", keys: by_workload };
+
+fn filed_under(namespace: &str, name: &str) -> Str {
+    format!("{namespace}/{name}").as_str().into()
+}
+
+fn by_job(object: &dyn Object) -> IndexKeys {
+    let any: &dyn std::any::Any = object;
+    let named = || {
+        let workload = any.downcast_ref::<Workload>()?;
+        let named = workload.spec.controller_ref.as_deref()?;
+        let is_job = named.api_group == JOBS.group && named.kind == JOBS.kind;
+        is_job.then(|| filed_under(&workload.metadata.namespace, &named.name))
+    };
+    named().into_iter().collect()
+}
+
+fn by_workload(object: &dyn Object) -> IndexKeys {
+    let any: &dyn std::any::Any = object;
+    let made_from = || {
+        let group = any.downcast_ref::<PodGroup>()?;
+        let workload = group.spec.pod_group_template_ref.as_deref()?.workload.as_deref()?;
+        Some(filed_under(&group.metadata.namespace, &workload.workload_name))
+    };
+    made_from().into_iter().collect()
+}
+
+impl Schedules {
+    /// What there is of a Job. Only those are scheduled together all of whose pods run at once, and say nothing of it themselves.
+    fn of(&self, job: &Job) -> Result<Option<Scheduling>, WireError> {
+        let (parallelism, completions) = (job.spec.parallelism.unwrap_or(1), job.spec.completions);
+        if job.spec.completion_mode != "Indexed"
+            || parallelism <= 1
+            || completions != Some(parallelism)
+            || get(&job.spec.template.0, path!(PodTemplateSpec, spec.schedulingGroup))?.is_some()
+        {
+            return Ok(None);
+        }
+        let namespace = &job.metadata.namespace;
+        let workloads = self.workloads.filed(&filed_under(namespace, &job.metadata.name));
+        let of = |held: &Arc<Workload>| self.groups.filed(&filed_under(namespace, &held.metadata.name));
+        Ok(Some(Scheduling { groups: workloads.iter().flat_map(of).collect(), workloads }))
+    }
 }
 
 /// What was written to pods, or is to be, and the caches need not show yet.
@@ -94,6 +161,8 @@ pub(super) fn observe(
         .and_then(|policy| policy.map(Value::text).transpose())
         .map_err(|error| unusable(format!("template: {error}")))?;
     let restarts_in_place = policy == Some("OnFailure");
+    let scheduling = room.schedules.as_ref().map(|schedules| schedules.of(&job)).transpose();
+    let scheduling = scheduling.map_err(|error| unusable(format!("template: {error}")))?.flatten();
     let mut pods = Vec::new();
     if job.end().is_none() && !is_external(&job) {
         pods = room.pods.filed(&job.metadata.uid.to_str());
@@ -108,6 +177,7 @@ pub(super) fn observe(
         pods,
         job,
         gates: room.gates,
+        scheduling,
     }))
 }
 

@@ -9,12 +9,10 @@ use super::{QUARANTINE, ROUND};
 use coxswain_machinery::api::kinds::{NODES, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::{Chain, Expect, Patch, Tolerate, Verb, Verify};
+use coxswain_machinery::model::pods::DISRUPTION_TARGET;
 use coxswain_machinery::model::{Key, Plan, Step, Write};
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::Time;
-
-/// The condition of a pod that something disrupts.
-const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Why a pod goes, as the original's metrics call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 
 use crate::api::kinds;
-use crate::api::meta::{Status, StatusCause, StatusDetails};
+use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
 use crate::client::layers::{Timeout, With};
 use crate::client::testing::{answer, endless, mock};
 use crate::client::{ApiClient, ApiError, DeleteOptions, HttpService, ListQuery, TransportError, WatchQuery};
@@ -108,6 +108,7 @@ async fn queries_are_encoded() {
 #[tokio::test]
 async fn a_status_is_understood_in_protobuf_and_in_json() {
     let status = Status {
+        metadata: StatusMetadata { r#continue: "further on".into() },
         status: "Failure".into(),
         message: "pods \"web\" is forbidden".into(),
         reason: "Forbidden".into(),
@@ -126,13 +127,15 @@ async fn a_status_is_understood_in_protobuf_and_in_json() {
     assert_eq!(error.message(), "pods \"web\" is forbidden");
     assert!(error.has_cause("NamespaceTerminating"));
     assert_eq!(error.retry_after(), Some(Duration::from_secs(4)));
+    assert_eq!(error.next_page(), "further on");
     assert!(!error.is_ambiguous());
 
     let json = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"gone","reason":"Expired","code":410,
-        "details":{"retryAfterSeconds":2,"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
+        "metadata":{"continue":"there"},"details":{"retryAfterSeconds":2,"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
     let error = failing(410, json).get(&kinds::PODS, &key()).await.unwrap_err();
     assert!(error.is_expired() && error.has_cause("ResourceVersionTooLarge"));
     assert_eq!(error.retry_after(), Some(Duration::from_secs(2)));
+    assert_eq!(error.next_page(), "there");
     assert_eq!(error.to_string(), "GET /api/v1/namespaces/default/pods/web: gone (410 Expired)");
 
     let error = failing(502, "bad gateway\n").get(&kinds::PODS, &key()).await.unwrap_err();

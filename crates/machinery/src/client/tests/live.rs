@@ -1,10 +1,13 @@
 //! JSON of any path, and questions of access.
 
+use std::io::Read as _;
+
+use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::client::testing::{answer, mock};
-use crate::client::{AccessQuestion, AccessVerdict, ApiClient, ApiError};
+use crate::client::{AccessQuestion, AccessVerdict, ApiClient, ApiError, Pieces};
 
 #[tokio::test]
 async fn json_is_read_up_to_a_bound() {
@@ -20,6 +23,26 @@ async fn json_is_read_up_to_a_bound() {
     let seen = seen.lock();
     assert_eq!((seen[0].method(), seen[0].uri().to_string().as_str()), (&Method::GET, path));
     assert_eq!(seen[0].headers()["accept"], "application/json");
+}
+
+#[test]
+fn pieces_are_one_stream_and_go_as_they_are_read() {
+    let parts = ["", "ab", "", "", "cdefg", "h", ""];
+    for size in 1..10 {
+        let mut pieces = Pieces(parts.iter().map(|part| Bytes::from(*part)).collect());
+        let (mut read, mut buffer) = (Vec::new(), vec![0; size]);
+        loop {
+            let count = pieces.read(&mut buffer).unwrap();
+            if count == 0 {
+                break;
+            }
+            read.extend_from_slice(&buffer[..count]);
+            let left: usize = pieces.0.iter().map(Bytes::len).sum();
+            assert_eq!(left, 8 - read.len(), "what was read is not kept");
+        }
+        assert_eq!(read, b"abcdefgh");
+        assert!(pieces.0.is_empty());
+    }
 }
 
 #[tokio::test]

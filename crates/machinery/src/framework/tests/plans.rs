@@ -13,6 +13,7 @@ use crate::api::{AnyObject, Kind};
 use crate::client::ApiResource;
 use crate::executor::{Effect, Finishers, WriteEffect};
 use crate::framework::descriptor::Build;
+use crate::framework::documents::{AnyDocument, DocumentForm};
 use crate::framework::metrics::RoomMetrics;
 use crate::framework::reads::{
     AccessQuestion, AccessVerdict, ApiResources, DiscoveryError, ObjectPage, PageQuery, Read, Reads,
@@ -54,7 +55,14 @@ async fn a_conflict_and_what_is_not_there_yet_are_no_errors() {
     bench.script.plans.lock().push_back(waits);
     let waits = bench.reconcile().await;
     let error = "not approved yet".to_owned();
-    let expected = Outcome::Failed { error, retry: true, quiet: true, refused: true, requeue_after: None };
+    let expected = Outcome::Failed {
+        error,
+        retry: true,
+        quiet: true,
+        refused: true,
+        requeue_after: None,
+        not_before: None,
+    };
     assert_eq!(waits, expected);
     bench.worker.stats.record(&key(), &conflict, 1);
     assert_eq!((bench.worker.stats.syncs(), bench.worker.stats.errors()), (1, 0));
@@ -82,6 +90,25 @@ async fn a_plan_can_end_without_a_retry() {
         let outcome = bench.reconcile().await;
         assert_eq!(outcome == done, ended, "{outcome:?}");
         assert_eq!(matches!(outcome, Outcome::Failed { retry: true, .. }), !ended, "{outcome:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_heeds_it_comes_back_when_the_server_has_asked_for_it() {
+    for (heeds, waited) in [(true, Duration::from_secs(7)), (false, Duration::from_millis(5))] {
+        let mut bench = Bench::new();
+        bench.worker.settings.heeds_retry_after = heeds;
+        bench.script.heedless.store(true, Ordering::Relaxed);
+        bench.plan(vec![create()]);
+        let status = serde_json::json!({ "kind": "Status", "reason": "TooManyRequests", "code": 429,
+            "details": { "retryAfterSeconds": 7 } });
+        bench.server.answer(429, status.to_string().into_bytes());
+        bench.worker.queue.add(key());
+        let item = bench.worker.queue.get().await.unwrap();
+        let began = tokio::time::Instant::now();
+        bench.worker.process(item).await;
+        bench.worker.queue.get().await.unwrap().done();
+        assert_eq!(began.elapsed(), waited);
     }
 }
 
@@ -208,12 +235,14 @@ async fn more_than_objects_can_be_read_live() {
         Read::Scale(&PODS, name()),
         Read::Page(page.clone()),
         Read::Json(path.into()),
+        Read::Document(&LENGTHS, "/openapi/v3/apis/apps/v1?hash=1".into()),
         Read::Access(Arc::clone(&question)),
     ]);
     let scale = Scale { spec: ScaleSpec { replicas: 3 }, ..Scale::default() };
     bench.server.answer(200, br#"{"spec": {"replicas": 3}}"#.to_vec());
     bench.server.answer(200, list("7", &["1", "2"]));
     bench.server.answer(200, br#"{"items": [{"usage": "17m"}]}"#.to_vec());
+    bench.server.answer(200, br#"{"components": {}}"#.to_vec());
     bench.server.answer(201, br#"{"status": {"allowed": true, "reason": "it may"}}"#.to_vec());
     bench.plan(Vec::new());
     bench.worker.explain(&key()).await;
@@ -221,6 +250,7 @@ async fn more_than_objects_can_be_read_live() {
         "GET /api/v1/namespaces/ns/pods/web/scale".to_owned(),
         "GET /api/v1/namespaces/ns/pods?limit=2&continue=t1".to_owned(),
         format!("GET {path}"),
+        "GET /openapi/v3/apis/apps/v1?hash=1".to_owned(),
         "POST /apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(),
     ];
     assert_eq!(*bench.server.1.lock(), expected);
@@ -234,12 +264,43 @@ async fn more_than_objects_can_be_read_live() {
         .with_scale(&PODS, name(), Ok(Some(scale)))
         .with_page(page.clone(), Ok(ObjectPage { next: "t2".into(), ..ObjectPage::default() }))
         .with_json(path, Ok(serde_json::json!(1)))
+        .with_document(&LENGTHS, path, Ok(Arc::new(7_usize)))
         .with_access(Arc::clone(&question), Ok(AccessVerdict::default()));
     assert_eq!(reads.scale(&PODS, &name()).unwrap().unwrap().unwrap().spec.replicas, 3);
     assert_eq!(reads.page(&page).unwrap().unwrap().next, "t2");
     assert_eq!(**reads.json(path).unwrap().unwrap(), 1);
+    assert_eq!(*reads.document::<usize>(&LENGTHS, path).unwrap().unwrap(), 7);
+    assert!(reads.document::<u8>(&LENGTHS, path).is_none(), "the form makes something else");
     assert!(!reads.access(&question).unwrap().unwrap().allowed);
     assert!(reads.object(&PODS, &name()).is_none() && reads.json("/other").is_none());
+}
+
+/// Documents of which the length is kept.
+static LENGTHS: DocumentForm = DocumentForm {
+    name: "lengths",
+    longest: 64,
+    read: |document| {
+        let mut text = String::new();
+        document.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        let is_whole = text.ends_with('}');
+        is_whole.then(|| Arc::new(text.len()) as AnyDocument).ok_or_else(|| "it has no end".to_owned())
+    },
+};
+
+#[tokio::test(start_paused = true)]
+async fn documents_are_kept_in_the_form_that_is_asked_for() {
+    let bench = Bench::new();
+    let document = |path: &str| Read::Document(&LENGTHS, path.into());
+    bench.script.needs.lock().push_back(vec![document("/whole"), document("/half"), document("/long")]);
+    bench.server.answer(200, b"{\"a\": 1}".to_vec());
+    bench.server.answer(200, b"{\"a\": 1".to_vec());
+    bench.server.answer(200, vec![b' '; 65]);
+    bench.plan(Vec::new());
+    bench.worker.explain(&key()).await;
+    let read = bench.script.read.lock()[0].clone();
+    for told in ["it has no end", "it has more than 64 bytes", "Document(Ok("] {
+        assert!(read.contains(told), "{told}: {read}");
+    }
 }
 
 #[test]

@@ -24,10 +24,11 @@ mod tests;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::deliveries::Deliveries;
 use crate::api::{AnyObject, Index, Kind, Object};
 use crate::model::Key;
 use crate::wire::Str;
@@ -53,6 +54,11 @@ pub struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
+    /// Whether something has changed: it is neither of a replay nor of a resync.
+    pub fn is_news(&self) -> bool {
+        !self.initial && !self.resync
+    }
+
     /// The object as it is now, or as it was last.
     pub fn latest(&self) -> Option<&'a AnyObject> {
         self.new.or(self.old)
@@ -105,6 +111,7 @@ struct Handlers {
     list: Vec<Registered>,
     next: u64,
     waiters: Waiters,
+    deliveries: Vec<Weak<Deliveries>>,
 }
 
 struct Registered {
@@ -291,6 +298,11 @@ impl Store {
         handlers.waiters.replaced(|key| self.get(key));
     }
 
+    /// Tells of everything that is delivered from here on, bookmarks included.
+    pub fn tell(&self, deliveries: &Arc<Deliveries>) {
+        self.handlers.lock().deliveries.push(Arc::downgrade(deliveries));
+    }
+
     /// A bookmark: everything up to `resource_version` has been delivered.
     pub fn bookmark(&self, resource_version: &str) {
         self.advance(&mut self.handlers.lock(), &resource_version.into());
@@ -354,6 +366,7 @@ impl Store {
     fn advance(&self, handlers: &mut Handlers, resource_version: &Str) {
         *self.resource_version.write() = resource_version.clone();
         handlers.waiters.reached(resource_version);
+        handlers.deliveries.retain(|each| each.upgrade().inspect(|each| each.delivered()).is_some());
     }
 }
 

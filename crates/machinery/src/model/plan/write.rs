@@ -26,6 +26,8 @@ pub struct Write {
     pub subresource: &'static str,
     /// What is written.
     pub verb: Verb,
+    /// What is done on this machine before it is sent, by a finisher that is given no object. Where that fails nothing is sent.
+    pub prepare: Option<FinishOrder>,
     /// Errors that count as success, because they mean that there is nothing left to do.
     pub tolerate: Tolerate,
     /// Whether the plan, and the chain if it is in one, goes on when it has failed. The key is retried all the same, once the
@@ -209,6 +211,7 @@ impl Write {
             key,
             subresource: "",
             verb,
+            prepare: None,
             tolerate: Tolerate::default(),
             keep_going: false,
             item: None,

@@ -194,3 +194,19 @@ proptest! {
         prop_assert_eq!(amount.rounded_up().billionths % UNIT, 0);
     }
 }
+
+#[test]
+fn thousandths_are_rounded_away_from_zero_and_read_back() {
+    let milli = |text: &str| text.parse::<Quantity>().unwrap().milli();
+    for (text, thousandths) in
+        [("1", 1000), ("1500u", 2), ("-1500u", -2), ("0", 0), ("1Ki", 1_024_000), ("-3", -3000)]
+    {
+        assert_eq!(milli(text), thousandths, "{text}");
+    }
+    assert_eq!((milli("9E"), milli("10000E"), milli("-1e30")), (i64::MAX, i64::MAX, i64::MIN));
+    let written = |thousandths, format| Quantity::from_milli(thousandths, format).to_string();
+    assert_eq!(written(1500, QuantityFormat::Decimal), "1500m");
+    assert_eq!(written(1_024_000, QuantityFormat::Binary), "1Ki");
+    assert_eq!(written(1_024_500, QuantityFormat::Binary), "1024500m");
+    assert!(("250m".parse::<Quantity>().unwrap().to_f64() - 0.25).abs() < f64::EPSILON);
+}

@@ -35,7 +35,6 @@ pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("StaleControllerConsistencyStatefulSet", "a StatefulSet always waits for caches to show its writes"),
     ("UnauthenticatedHTTP2DOSMitigation", "every connection's streams are bounded"),
     ("UnlockWhileProcessingFIFO", "no queue stands between a watch and its cache"),
-    ("WorkloadWithJob", "not built yet"),
 ];
 
 /// How far a feature has come.

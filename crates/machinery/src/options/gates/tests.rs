@@ -127,6 +127,10 @@ fn what_can_not_be_is_refused() {
     assert!(error("AtomicFIFO=true", 33).contains("from 1.36 on"));
     assert!(error("GangScheduling=true", 36).contains("GenericWorkload=true"));
     assert!(error("HPAScaleToZero=true,kube:AllAlpha=false", 36).contains("before all of them"));
+    let (_, errors, _) = complete("StorageVersionAPI=true,APIServerIdentity=false", 36);
+    assert!(
+        errors[0].to_string().contains("StorageVersionAPI is on, and can't be without APIServerIdentity")
+    );
     let (_, errors, _) = complete("A=true,B=true,DynamicResourceAllocation=false", 36);
     assert_eq!(errors.len(), 3, "all are reported together");
 }

@@ -41,7 +41,18 @@ impl Check<'_> {
     pub(super) fn usable(&mut self, pair: &Pair<'_>) {
         let chain = self.certificates(pair.cert_flag, pair.cert_file);
         let key = self.private_key(pair.key_flag, pair.key_file);
-        let (Some(chain), Some(key)) = (chain, key) else { return };
+        if let (Some(chain), Some(key)) = (chain, key) {
+            self.belong_together(pair, chain, key);
+        }
+    }
+
+    /// Requires the key to be that of the first certificate.
+    fn belong_together(
+        &mut self,
+        pair: &Pair<'_>,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) {
         let provider = rustls::crypto::ring::default_provider();
         if let Err(error) = CertifiedKey::from_der(chain, key, &provider) {
             let problem = match error {
@@ -54,6 +65,21 @@ impl Check<'_> {
                 _ => format!("{:?} and {:?} can't be used together: {error}", pair.key_file, pair.cert_file),
             };
             self.fail(pair.key_flag, problem, format!("the private key of --{}", pair.cert_flag));
+        }
+    }
+
+    /// Requires an authority's files to be readable, and to hold one certificate and its key, which may be on P-521, too. Whether
+    /// that is the certificate's is found out when it is loaded.
+    pub(super) fn authority(&mut self, pair: &Pair<'_>) {
+        let all = self.certificates(pair.cert_flag, pair.cert_file);
+        if let Some(all) = all.as_ref().filter(|all| all.len() != 1) {
+            let problem = format!("{:?} holds {} certificates", pair.cert_file, all.len());
+            self.fail(pair.cert_flag, problem, "a PEM file with one certificate");
+        }
+        let kinds = "RSA (2048 bits or more), ECDSA (P-256, P-384, P-521) or Ed25519";
+        let key = self.key(pair.key_flag, pair.key_file, kinds, is_on_p521);
+        if let Some((all, key)) = all.zip(key).filter(|(_, key)| !is_on_p521(key)) {
+            self.belong_together(pair, all, key);
         }
     }
 
@@ -96,11 +122,7 @@ impl Check<'_> {
     /// Requires a private key that can sign tokens; it may be on P-521, too.
     pub(super) fn token_key(&mut self, flag: &str, path: &str) {
         let kinds = "RSA (2048 bits or more) or ECDSA (P-256, P-384, P-521)";
-        self.key(flag, path, kinds, |key| match key {
-            PrivateKeyDer::Pkcs8(der) => p521::SecretKey::from_pkcs8_der(der.secret_pkcs8_der()).is_ok(),
-            PrivateKeyDer::Sec1(der) => p521::SecretKey::from_sec1_der(der.secret_sec1_der()).is_ok(),
-            _ => false,
-        });
+        self.key(flag, path, kinds, is_on_p521);
     }
 
     /// The private key in a file, which TLS can use, or which is a `further` one.
@@ -133,5 +155,14 @@ impl Check<'_> {
                 None
             }
         }
+    }
+}
+
+/// Whether a key is one that TLS cannot use here, and others can.
+fn is_on_p521(key: &PrivateKeyDer<'_>) -> bool {
+    match key {
+        PrivateKeyDer::Pkcs8(der) => p521::SecretKey::from_pkcs8_der(der.secret_pkcs8_der()).is_ok(),
+        PrivateKeyDer::Sec1(der) => p521::SecretKey::from_sec1_der(der.secret_sec1_der()).is_ok(),
+        _ => false,
     }
 }

@@ -114,21 +114,25 @@ impl Check<'_> {
         let runs = self.runs("certificatesigningrequest-signing-controller");
         for pair in &single {
             if self.whole(pair) && runs {
-                self.usable(pair);
+                self.authority(pair);
             }
         }
         if general.cert_file.is_empty() != general.key_file.is_empty() {
             let flag = if general.cert_file.is_empty() { general.key_flag } else { general.cert_flag };
             self.warn(flag, "is half a pair: without the other nothing is signed");
         } else if any_general && runs {
-            self.usable(&general);
+            self.authority(&general);
         }
     }
 
     pub(super) fn service_accounts(&mut self) {
         let flags = self.flags;
         let makes_tokens = !flags.service_account_private_key_file.is_empty();
-        if makes_tokens || self.runs("root-ca-certificate-publisher-controller") {
+        let publishers = [
+            "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+            "root-ca-certificate-publisher-controller",
+        ];
+        if makes_tokens || publishers.iter().any(|name| self.runs(name)) {
             self.authorities("root-ca-file", &flags.root_ca_file);
         }
         if makes_tokens {

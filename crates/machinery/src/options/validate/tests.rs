@@ -430,12 +430,16 @@ fn what_is_not_used_is_not_looked_at() {
     valid(&["--controllers=ttl", &absent("cluster-signing-cert-file"), &absent("cluster-signing-key-file")]);
     let template = "pv-recycler-pod-template-filepath-nfs";
     valid(&["--controllers=ttl", &absent(template)]);
-    refused(&[&absent(template)], template, &["can't read"]);
+    refused(&[&absent(template)], template, &["failed to read file path"]);
+    for loads in ["persistentvolume-binder", "persistentvolume-expander", "attachdetach"] {
+        let only = format!("--controllers={loads}");
+        refused(&[&only, &absent(template)], template, &["failed to read file path"]);
+    }
     warned(&[&absent("cluster-signing-cert-file")], "cluster-signing-cert-file", "half a pair");
 }
 
 #[test]
-fn a_key_on_p521_signs_tokens_and_nothing_else() {
+fn a_key_on_p521_signs_tokens_and_certificates_and_serves_nothing() {
     let flag = |flag: &str, form: &str| {
         format!("--{flag}={}/../../tests/data/keys/p521{form}.pem", env!("CARGO_MANIFEST_DIR"))
     };
@@ -443,7 +447,8 @@ fn a_key_on_p521_signs_tokens_and_nothing_else() {
     for form in ["", "-pkcs8"] {
         valid(&[&flag("service-account-private-key-file", form)]);
         let certificate = pki.flag("cluster-signing-cert-file", "a.crt");
-        let key = "cluster-signing-key-file";
+        valid(&[&certificate, &flag("cluster-signing-key-file", form)]);
+        let (certificate, key) = (pki.flag("tls-cert-file", "a.crt"), "tls-private-key-file");
         refused(&[&certificate, &flag(key, form)], key, &["of no kind that can be used"]);
     }
 }

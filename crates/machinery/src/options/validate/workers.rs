@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Check;
 use crate::options::duration::format;
+use crate::options::recycler;
 
 impl Check<'_> {
     pub(super) fn workers(&mut self) {
@@ -63,16 +64,28 @@ impl Check<'_> {
             let problem = format!("{} is too short", format(flags.attach_detach_reconcile_sync_period));
             self.fail("attach-detach-reconcile-sync-period", problem, "1s or more");
         }
-        if !self.runs("persistentvolume-binder-controller") {
+        self.recyclers();
+    }
+
+    /// The Pods that empty volumes. Each controller that knows types of volumes loads them in the original, and does not start without.
+    fn recyclers(&mut self) {
+        const LOADED_BY: [&str; 4] = [
+            "persistentvolume-binder-controller",
+            "persistentvolume-attach-detach-controller",
+            "persistentvolume-expander-controller",
+            "selinux-warning-controller",
+        ];
+        if !LOADED_BY.iter().any(|name| self.runs(name)) {
             return;
         }
-        self.file_if_named(
-            "pv-recycler-pod-template-filepath-nfs",
-            &flags.pv_recycler_pod_template_filepath_nfs,
-        );
-        self.file_if_named(
-            "pv-recycler-pod-template-filepath-hostpath",
-            &flags.pv_recycler_pod_template_filepath_hostpath,
-        );
+        let flags = self.flags;
+        for (flag, path) in [
+            ("pv-recycler-pod-template-filepath-nfs", &flags.pv_recycler_pod_template_filepath_nfs),
+            ("pv-recycler-pod-template-filepath-hostpath", &flags.pv_recycler_pod_template_filepath_hostpath),
+        ] {
+            if let Err(problem) = recycler::template(path) {
+                self.fail(flag, problem, "a file with a Pod that has a volume");
+            }
+        }
     }
 }

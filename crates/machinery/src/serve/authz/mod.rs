@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 
 use super::cache::{Digest, Flights, Hasher, TtlCache};
 use super::error::ServeError;
+use super::limit::Standing;
 use super::observe::{RequestOutcome, ServeObserver};
 use super::options::AuthorizationOptions;
 use super::reviews::{Access, Attributes, ResourceAttributes, Reviews};
@@ -16,8 +17,8 @@ use super::user::{MASTERS, UserInfo};
 use crate::client::ApiError;
 pub(super) use paths::PathRules;
 
-/// Judgements remembered.
-const CACHED: usize = 8192;
+/// Judgements remembered, of each sort: no number of refusals drives out what was allowed.
+const CACHED: usize = 4096;
 
 /// It could not be decided; nothing is allowed that is not known to be.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -48,7 +49,9 @@ pub struct Authorizer {
     reviews: Option<Arc<dyn Reviews>>,
     observer: Arc<dyn ServeObserver>,
     hasher: Hasher,
-    cache: Arc<TtlCache<Access>>,
+    allowed: Arc<TtlCache<Access>>,
+    denied: Arc<TtlCache<Access>>,
+    standing: Arc<Standing>,
     flights: Flights<Result<Access, ApiError>>,
 }
 
@@ -78,7 +81,9 @@ impl Authorizer {
             reviews,
             observer,
             hasher: Hasher::new()?,
-            cache: Arc::new(TtlCache::new(CACHED)),
+            allowed: Arc::new(TtlCache::new(CACHED)),
+            denied: Arc::new(TtlCache::new(CACHED)),
+            standing: Arc::new(Standing::new()),
             flights: Flights::default(),
         })
     }
@@ -127,17 +132,23 @@ impl Authorizer {
             return Ok(Decision::Denied { reason: String::new() });
         };
         let key = self.key(user, &attributes);
-        let access = if let Some(access) = self.cache.get(&key) {
+        let access = if let Some(access) = self.allowed.get(&key).or_else(|| self.denied.get(&key)) {
             access
         } else {
             let start = || {
                 let (reviews, user) = (Arc::clone(reviews), Arc::clone(user));
-                let cache = Arc::clone(&self.cache);
+                let (allowed, denied) = (Arc::clone(&self.allowed), Arc::clone(&self.denied));
+                let standing = Arc::clone(&self.standing);
                 let (authorized, unauthorized) = (self.authorized_ttl, self.unauthorized_ttl);
                 async move {
-                    let access = reviews.subject_access_review(&user, &attributes).await?;
-                    let ttl = if access.allowed { authorized } else { unauthorized };
-                    cache.insert(key, access.clone(), ttl);
+                    let review = reviews.subject_access_review(&user, &attributes);
+                    let access = standing.ask(&key, review).await?;
+                    if access.allowed {
+                        allowed.insert(key, access.clone(), authorized);
+                        standing.prove(key);
+                    } else {
+                        denied.insert(key, access.clone(), unauthorized);
+                    }
                     Ok(access)
                 }
                 .boxed()

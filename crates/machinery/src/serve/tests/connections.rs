@@ -6,9 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::fixtures::{FakeReviews, Setup, request};
@@ -56,6 +59,22 @@ async fn strangers_get_one_request_per_http2_connection_and_friends_many() {
     let mut probe = running.client().with_h1().connect().await;
     for _ in 0..3 {
         assert_eq!(probe.get("/healthz").await.unwrap().status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_s_call_is_the_connection_s_last() {
+    let setup = Setup::new(FakeReviews::default());
+    setup.router.mount_grpc(sync_handler(|_| text(StatusCode::OK, "called")), false);
+    let running = setup.start().await;
+    let call = || request(Method::POST, "/any.Service/Call", &[("content-type", "application/grpc")]);
+    let mut stranger = running.client().connect().await;
+    assert_eq!(stranger.send(call()).await.unwrap().body, "called");
+    timeout(SURELY, stranger.tasks.join_next()).await.expect("the server did not part with it");
+
+    let mut friend = running.client().with_cert(&setup.client_ca.client("jane", &[])).connect().await;
+    for _ in 0..5 {
+        assert_eq!(friend.send(call()).await.unwrap().body, "called");
     }
 }
 
@@ -141,24 +160,78 @@ async fn bodies_that_are_too_long_or_too_slow_are_refused() {
 }
 
 #[tokio::test]
-async fn no_more_connections_than_there_are_places() {
+async fn strangers_make_room_and_who_is_known_and_busy_does_not() {
+    let mut setup = Setup::new(FakeReviews::default());
+    setup.options.limits.connections = 2;
+    let (entered, release) = slow_page(&setup);
+    let running = setup.start().await;
+    let admin = running.client().with_cert(&setup.client_ca.client("admin", &["system:masters"]));
+    let mut friend = admin.connect().await;
+    let crowd = async {
+        entered.notified().await;
+        let mut stranger = running.client().with_h1().connect().await;
+        assert_eq!(stranger.get("/healthz").await.unwrap().body, "ok");
+        for _ in 0..5 {
+            assert_eq!(running.client().with_h1().get("/healthz").await.body, "ok");
+        }
+        assert!(stranger.get("/healthz").await.is_err(), "the newcomers have its place");
+        release.notify_one();
+    };
+    let (reply, ()) = timeout(SURELY, async { futures::join!(friend.get("/slow"), crowd) }).await.unwrap();
+    assert_eq!(reply.unwrap().body, "done");
+}
+
+#[tokio::test]
+async fn who_can_have_no_place_is_told_at_once() {
     let mut setup = Setup::new(FakeReviews::default());
     setup.options.limits.connections = 1;
+    let (entered, release) = slow_page(&setup);
     let running = setup.start().await;
-    let mut first = running.client().with_h1().connect().await;
-    assert_eq!(first.get("/healthz").await.unwrap().body, "ok");
-    let client = running.client();
-    let mut second = Box::pin(client.get("/healthz"));
-    // The first goes on while the second waits; it is let in when the first leaves.
-    for _ in 0..20 {
-        tokio::select! {
-            biased;
-            reply = &mut second => panic!("let in too early: {reply:?}"),
-            reply = first.get("/healthz") => assert_eq!(reply.unwrap().body, "ok"),
+    let admin = running.client().with_cert(&setup.client_ca.client("admin", &["system:masters"]));
+    let mut friend = admin.connect().await;
+    let others = async {
+        entered.notified().await;
+        assert!(timeout(SURELY, running.client().tls()).await.expect("left to wait").is_err());
+        release.notify_one();
+    };
+    let (reply, ()) = futures::join!(friend.get("/slow"), others);
+    assert_eq!(reply.unwrap().body, "done");
+    // The server hears of the end of an answer when it gets round to it; then who is idle makes room.
+    let idle = async { while running.client().tls().await.is_err() {} };
+    timeout(SURELY, idle).await.expect("who is idle does not make room");
+    assert_eq!(running.get("/healthz").await.body, "ok");
+}
+
+#[tokio::test]
+async fn crowds_of_idle_connections_do_not_keep_a_probe_out() {
+    let mut setup = Setup::new(FakeReviews::default());
+    setup.options.limits.connections = 8;
+    let running = setup.start().await;
+    let (mut silent, mut idle) = (Vec::new(), Vec::new());
+    for n in 0..40 {
+        silent.push(TcpStream::connect(running.address).await.unwrap());
+        idle.push(running.client().tls().await.unwrap());
+        if n % 4 == 0 {
+            let probe = timeout(SURELY, running.get("/healthz")).await;
+            assert_eq!(probe.expect("kept out").body, "ok");
         }
     }
-    drop(first);
-    assert_eq!(timeout(SURELY, second).await.expect("never let in").body, "ok");
+}
+
+#[tokio::test]
+async fn a_peer_that_takes_no_answer_is_cut_off_in_the_end() {
+    let mut setup = Setup::new(FakeReviews::default());
+    setup.options.limits.farewell = SHORT;
+    let running = setup.start().await;
+    let io = TokioIo::new(running.client().tls().await.unwrap());
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let (mut sender, conn) = builder.initial_stream_window_size(0).handshake(io).await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { drop(conn.await) });
+    let answer = sender.send_request(request(Method::GET, "/healthz", &[])).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    timeout(SURELY, tasks.join_next()).await.expect("the server kept it");
+    drop(answer);
 }
 
 fn slow_page(setup: &Setup) -> (Arc<Notify>, Arc<Notify>) {

@@ -5,6 +5,7 @@ mod authz;
 mod caches;
 mod connections;
 mod fixtures;
+mod floods;
 mod pages;
 mod parsing;
 mod reviews;

@@ -106,7 +106,12 @@ pub(super) fn volume_claim(
 }
 
 pub(super) fn exactly(class: &str, mode: &str, count: i64) -> DeviceRequest {
-    let exactly = ExactDeviceRequest { device_class_name: class.into(), allocation_mode: mode.into(), count };
+    let exactly = ExactDeviceRequest {
+        device_class_name: class.into(),
+        allocation_mode: mode.into(),
+        count,
+        admin_access: None,
+    };
     DeviceRequest { exactly: Some(Box::new(exactly)), first_available: Vec::new() }
 }
 

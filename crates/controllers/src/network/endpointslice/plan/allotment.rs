@@ -274,8 +274,10 @@ mod tests {
             let left = allotment.transfers();
             prop_assert!(left.from.is_empty() && left.to.as_slice().is_empty(), "{:?}", left);
             let ought = |account: &Account| account.need.part.max(account.need.least as f64);
-            let can_give = |account: &Account| account.has as f64 >= ought(account) + 1.0;
-            let lacks = |account: &Account| account.has as f64 <= ought(account) - 0.5;
+            // Rounded as where it is decided.
+            let surplus = |account: &Account| account.has as f64 - ought(account);
+            let can_give = |account: &Account| surplus(account) >= 1.0;
+            let lacks = |account: &Account| -surplus(account) >= 0.5;
             let any = |is: &dyn Fn(&Account) -> bool| allotment.zones.values().any(is);
             prop_assert!(!(any(&can_give) && any(&lacks)), "{:?}", allotment);
         }

@@ -76,6 +76,7 @@ fn services_are_counted_as_long_as_they_are_there() {
                 quiet: false,
                 refused: true,
                 requeue_after: None,
+                not_before: None,
             },
             &[],
         ),

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use super::super::member::{FAILURES, IGNORED_FAILURES, INDEX, TRACKING};
 use super::super::view::View;
 use coxswain_machinery::api::kinds::JOBS;
-use coxswain_machinery::api::pod::{Pod, environment};
+use coxswain_machinery::api::pod::{Pod, PodSchedulingGroup, environment};
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::pods;
 use coxswain_machinery::wire::splice::{Edit, edit, get};
-use coxswain_machinery::wire::{Path, Value, WireError, path};
+use coxswain_machinery::wire::{Message, Path, Value, WireError, path};
 
 const LABELS: Path = path!(Pod, metadata.labels);
 const ANNOTATIONS: Path = path!(Pod, metadata.annotations);
@@ -31,11 +31,21 @@ pub(super) fn plain(view: &View) -> Result<Bytes, WireError> {
 }
 
 /// The pods of these indexes. Of Jobs with a limit for each index they say how often it has failed.
-pub(super) fn indexed(view: &View, indexes: &[(u32, Option<Failures>)]) -> Result<Vec<Bytes>, WireError> {
-    indexes.iter().map(|(index, failures)| of_index(view, *index, *failures)).collect()
+/// They belong to this `PodGroup`, if there is one.
+pub(super) fn indexed(
+    view: &View,
+    indexes: &[(u32, Option<Failures>)],
+    group: Option<&str>,
+) -> Result<Vec<Bytes>, WireError> {
+    indexes.iter().map(|(index, failures)| of_index(view, *index, *failures, group)).collect()
 }
 
-fn of_index(view: &View, index: u32, failures: Option<Failures>) -> Result<Bytes, WireError> {
+fn of_index(
+    view: &View,
+    index: u32,
+    failures: Option<Failures>,
+    group: Option<&str>,
+) -> Result<Bytes, WireError> {
     let job = &view.job.metadata.name;
     let pod = made(view, &prefix(job, index))?;
     let spec = get(&pod, path!(Pod, spec))?.map(Value::bytes).transpose()?.unwrap_or_default();
@@ -48,6 +58,10 @@ fn of_index(view: &View, index: u32, failures: Option<Failures>) -> Result<Bytes
         set(LABELS, INDEX, index.to_string()),
         set(ANNOTATIONS, INDEX, index.to_string()),
     ];
+    if let Some(group) = group {
+        let group = PodSchedulingGroup { pod_group_name: group.into() };
+        edits.push(Edit::SetBytes(path!(Pod, spec.schedulingGroup), group.to_bytes()));
+    }
     if let Some(failures) = failures {
         edits.push(set(ANNOTATIONS, FAILURES, failures.counted.to_string()));
         if failures.ignored > 0 {

@@ -15,7 +15,7 @@ use super::writes;
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::model::Step;
 use coxswain_machinery::random::HashSet;
-use coxswain_machinery::wire::WireError;
+use coxswain_machinery::wire::{Str, WireError};
 
 /// Pods that are made or deleted in one go; the rest follows when these have been seen.
 pub(super) const MOST_AT_ONCE: usize = 500;
@@ -41,6 +41,8 @@ pub(super) struct Managing<'a, 'b> {
     pub(super) counts: Counts,
     /// How often pods have failed, those included that have ended now.
     pub(super) backoff: Record,
+    /// The `PodGroup` that new pods belong to.
+    pub(super) group: Option<Str>,
     pub(super) now: Timestamp,
 }
 
@@ -112,7 +114,7 @@ impl Managing<'_, '_> {
             Some(indexes) => {
                 let (due, wait) = self.due(indexes, missing);
                 managed.look_again = if due.is_empty() { wait } else { None };
-                bodies::indexed(self.view, &due)?
+                bodies::indexed(self.view, &due, self.group.as_deref())?
             }
             None => match self.wait() {
                 Some(wait) => {

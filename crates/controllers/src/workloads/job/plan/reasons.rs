@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::super::view::View;
 use super::counts::Counts;
 use super::ends::{self, End};
+use super::gang::{self, Gang};
 use super::indexes::Indexes;
 use super::managing::{Managing, wanted};
 use super::members::{Members, is_strict};
@@ -35,9 +36,12 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
         None => {
             let backoff = after_these(view, &members, indexes.as_ref()).1;
             let indexes = indexes.as_ref();
-            running(&Managing { view, members: &members, indexes, counts, backoff, now })
+            running(&Managing { view, members: &members, indexes, counts, backoff, group: None, now })
         }
     };
+    if let Gang::Group(group) = gang::decide(view, &members) {
+        said.push(format!("Its pods are scheduled together, as the PodGroup {group} says."));
+    }
     said.push(counted(view, counts));
     if let Some(left) = ends::until_deadline(job, now) {
         said.push(format!("It may be active for another {}.", time(left)));

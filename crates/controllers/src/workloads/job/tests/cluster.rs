@@ -88,6 +88,7 @@ fn room(stores: &[Arc<Store>; 2]) -> Controller {
         pods: Indexed::new(&stores[1], &BY_CONTROLLER),
         memory: Arc::new(Remembered::new(Arc::new(metrics))),
         gates: Gates { drops_start_time: true },
+        schedules: None,
     }
 }
 

@@ -203,6 +203,7 @@ pub(super) fn view(job: &Arc<Job>, pods: &[Arc<Pod>]) -> View {
         backoff: Record::default(),
         written: None,
         gates: Gates { drops_start_time: true },
+        scheduling: None,
     }
 }
 

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file coxswain/admin/v1/controllers.proto.
  */
 export const file_coxswain_admin_v1_controllers: GenFile = /*@__PURE__*/
-  fileDesc("CiNjb3hzd2Fpbi9hZG1pbi92MS9jb250cm9sbGVycy5wcm90bxIRY294c3dhaW4uYWRtaW4udjEi3wUKCkNvbnRyb2xsZXISDAoEbmFtZRgBIAEoCRIPCgdhbGlhc2VzGAIgAygJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEj4KFnJlcXVpcmVkX2ZlYXR1cmVfZ2F0ZXMYBCADKAsyHi5jb3hzd2Fpbi5hZG1pbi52MS5GZWF0dXJlR2F0ZRIaChJlbmFibGVkX2J5X2RlZmF1bHQYBSABKAgSFgoOY2xvdWRfcHJvdmlkZXIYBiABKAgSGAoQc3BlY2lhbF9oYW5kbGluZxgHIAEoCBIwCgdkZXNpcmVkGAggASgLMh8uY294c3dhaW4uYWRtaW4udjEuRGVzaXJlZFN0YXRlEicKBXBoYXNlGAkgASgOMhguY294c3dhaW4uYWRtaW4udjEuUGhhc2USFAoMcGhhc2VfcmVhc29uGAogASgJEi4KCnBoYXNlX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBmhlYWx0aBgMIAEoDjIZLmNveHN3YWluLmFkbWluLnYxLkhlYWx0aBIWCg5oZWFsdGhfbWVzc2FnZRgNIAEoCRIXCg9zZXJ2aWNlX2FjY291bnQYDiABKAkSPQoRd2F0Y2hlZF9yZXNvdXJjZXMYDyADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5XYXRjaGVkUmVzb3VyY2USDwoHd29ya2VycxgQIAEoBRITCgtxdWV1ZV9kZXB0aBgRIAEoAxI0ChFvbGRlc3RfcXVldWVkX2FnZRgSIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzeW5jcxgTIAEoAxIOCgZlcnJvcnMYFCABKAMSNQoKbGFzdF9lcnJvchgVIAEoCzIhLmNveHN3YWluLmFkbWluLnYxLlJlY29uY2lsZUVycm9yEhAKCHJlc3RhcnRzGBYgASgFEg8KB3ZlcnNpb24YFyABKAkiLAoLRmVhdHVyZUdhdGUSDAoEbmFtZRgBIAEoCRIPCgdlbmFibGVkGAIgASgIIrwBCgxEZXNpcmVkU3RhdGUSDwoHZW5hYmxlZBgBIAEoCBIwCgZzb3VyY2UYAiABKA4yIC5jb3hzd2Fpbi5hZG1pbi52MS5EZXNpcmVkU291cmNlEi0KCG92ZXJyaWRlGAMgASgLMhsuY294c3dhaW4uYWRtaW4udjEuT3ZlcnJpZGUSIAoYZW5hYmxlZF93aXRob3V0X292ZXJyaWRlGAQgASgIEhgKEGludmFsaWRfb3ZlcnJpZGUYBSABKAkimwEKCE92ZXJyaWRlEg8KB2VuYWJsZWQYASABKAgSDAoEdXNlchgCIAEoCRIvCgtjcmVhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGAQgASgJEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJjCg9XYXRjaGVkUmVzb3VyY2USEAoIcmVzb3VyY2UYASABKAkSFgoOZmllbGRfc2VsZWN0b3IYAiABKAkSFgoOY2FjaGVkX29iamVjdHMYAyABKAMSDgoGc3luY2VkGAQgASgIInkKDlJlY29uY2lsZUVycm9yEiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRIPCgdtZXNzYWdlGAIgASgJEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiwKCU9iamVjdEtleRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCSLkAQoQQ29udHJvbGxlckZpbHRlchINCgVuYW1lcxgBIAMoCRIoCgZwaGFzZXMYAiADKA4yGC5jb3hzd2Fpbi5hZG1pbi52MS5QaGFzZRI5Cg9kZXNpcmVkX3NvdXJjZXMYAyADKA4yIC5jb3hzd2Fpbi5hZG1pbi52MS5EZXNpcmVkU291cmNlEioKB2hlYWx0aHMYBCADKA4yGS5jb3hzd2Fpbi5hZG1pbi52MS5IZWFsdGgSHAoPZGVzaXJlZF9lbmFibGVkGAUgASgISACIAQFCEgoQX2Rlc2lyZWRfZW5hYmxlZCIvCg9JbnZhbGlkT3ZlcnJpZGUSCwoDa2V5GAEgASgJEg8KB21lc3NhZ2UYAiABKAkidAoWTGlzdENvbnRyb2xsZXJzUmVxdWVzdBIzCgZmaWx0ZXIYASABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5Db250cm9sbGVyRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIrkBChdMaXN0Q29udHJvbGxlcnNSZXNwb25zZRIyCgtjb250cm9sbGVycxgBIAMoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSPQoRaW52YWxpZF9vdmVycmlkZXMYBCADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUiJAoUR2V0Q29udHJvbGxlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSJKChVHZXRDb250cm9sbGVyUmVzcG9uc2USMQoKY29udHJvbGxlchgBIAEoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXIitwEKF0VuYWJsZUNvbnRyb2xsZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSDgoGcmVhc29uGAIgASgJEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh0KEGV4cGVjdGVkX3ZlcnNpb24YBCABKAlIAIgBARIMCgR3YWl0GAUgASgIEg8KB2RyeV9ydW4YBiABKAhCEwoRX2V4cGVjdGVkX3ZlcnNpb24iXwoYRW5hYmxlQ29udHJvbGxlclJlc3BvbnNlEjIKC2NvbnRyb2xsZXJzGAEgAygLMh0uY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlchIPCgdjaGFuZ2VkGAIgASgIIscBChhEaXNhYmxlQ29udHJvbGxlclJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZyZWFzb24YAiABKAkSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHQoQZXhwZWN0ZWRfdmVyc2lvbhgEIAEoCUgAiAEBEgwKBHdhaXQYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBINCgVmb3JjZRgHIAEoCEITChFfZXhwZWN0ZWRfdmVyc2lvbiJgChlEaXNhYmxlQ29udHJvbGxlclJlc3BvbnNlEjIKC2NvbnRyb2xsZXJzGAEgAygLMh0uY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlchIPCgdjaGFuZ2VkGAIgASgIIoIBChdXYXRjaENvbnRyb2xsZXJzUmVxdWVzdBIzCgZmaWx0ZXIYASABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5Db250cm9sbGVyRmlsdGVyEjIKD2NvdW50c19pbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKmAQoYV2F0Y2hDb250cm9sbGVyc1Jlc3BvbnNlEjkKCHNuYXBzaG90GAEgASgLMiUuY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlclNuYXBzaG90SAASMAoHY2hhbmdlZBgCIAEoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXJIABITCgl1bm1hdGNoZWQYAyABKAlIAEIICgZ1cGRhdGUihwEKEkNvbnRyb2xsZXJTbmFwc2hvdBIyCgtjb250cm9sbGVycxgBIAMoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXISPQoRaW52YWxpZF9vdmVycmlkZXMYAiADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUqgQEKDURlc2lyZWRTb3VyY2USHgoaREVTSVJFRF9TT1VSQ0VfVU5TUEVDSUZJRUQQABIaChZERVNJUkVEX1NPVVJDRV9ERUZBVUxUEAESFwoTREVTSVJFRF9TT1VSQ0VfRkxBRxACEhsKF0RFU0lSRURfU09VUkNFX09WRVJSSURFEAMqwAEKBVBoYXNlEhUKEVBIQVNFX1VOU1BFQ0lGSUVEEAASEQoNUEhBU0VfUlVOTklORxABEhIKDlBIQVNFX1NUQVJUSU5HEAISEgoOUEhBU0VfU1RPUFBJTkcQAxIRCg1QSEFTRV9TVEFOREJZEAQSEgoOUEhBU0VfRElTQUJMRUQQBRIRCg1QSEFTRV9TS0lQUEVEEAYSEAoMUEhBU0VfRkFJTEVEEAcSGQoVUEhBU0VfTk9UX0lNUExFTUVOVEVEEAgqXwoGSGVhbHRoEhYKEkhFQUxUSF9VTlNQRUNJRklFRBAAEhIKDkhFQUxUSF9IRUFMVEhZEAESFAoQSEVBTFRIX1VOSEVBTFRIWRACEhMKD0hFQUxUSF9JTkFDVElWRRADMq0EChFDb250cm9sbGVyU2VydmljZRJoCg9MaXN0Q29udHJvbGxlcnMSKS5jb3hzd2Fpbi5hZG1pbi52MS5MaXN0Q29udHJvbGxlcnNSZXF1ZXN0GiouY294c3dhaW4uYWRtaW4udjEuTGlzdENvbnRyb2xsZXJzUmVzcG9uc2USYgoNR2V0Q29udHJvbGxlchInLmNveHN3YWluLmFkbWluLnYxLkdldENvbnRyb2xsZXJSZXF1ZXN0GiguY294c3dhaW4uYWRtaW4udjEuR2V0Q29udHJvbGxlclJlc3BvbnNlEmsKEEVuYWJsZUNvbnRyb2xsZXISKi5jb3hzd2Fpbi5hZG1pbi52MS5FbmFibGVDb250cm9sbGVyUmVxdWVzdBorLmNveHN3YWluLmFkbWluLnYxLkVuYWJsZUNvbnRyb2xsZXJSZXNwb25zZRJuChFEaXNhYmxlQ29udHJvbGxlchIrLmNveHN3YWluLmFkbWluLnYxLkRpc2FibGVDb250cm9sbGVyUmVxdWVzdBosLmNveHN3YWluLmFkbWluLnYxLkRpc2FibGVDb250cm9sbGVyUmVzcG9uc2USbQoQV2F0Y2hDb250cm9sbGVycxIqLmNveHN3YWluLmFkbWluLnYxLldhdGNoQ29udHJvbGxlcnNSZXF1ZXN0GisuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hDb250cm9sbGVyc1Jlc3BvbnNlMAFCR1pFZ2l0aHViLmNvbS9jb3hzd2Fpbi1kZXYvY294c3dhaW4vY2xpZW50cy9nby9jb3hzd2Fpbi9hZG1pbi92MTthZG1pbnYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNjb3hzd2Fpbi9hZG1pbi92MS9jb250cm9sbGVycy5wcm90bxIRY294c3dhaW4uYWRtaW4udjEi3wUKCkNvbnRyb2xsZXISDAoEbmFtZRgBIAEoCRIPCgdhbGlhc2VzGAIgAygJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEj4KFnJlcXVpcmVkX2ZlYXR1cmVfZ2F0ZXMYBCADKAsyHi5jb3hzd2Fpbi5hZG1pbi52MS5GZWF0dXJlR2F0ZRIaChJlbmFibGVkX2J5X2RlZmF1bHQYBSABKAgSFgoOY2xvdWRfcHJvdmlkZXIYBiABKAgSGAoQc3BlY2lhbF9oYW5kbGluZxgHIAEoCBIwCgdkZXNpcmVkGAggASgLMh8uY294c3dhaW4uYWRtaW4udjEuRGVzaXJlZFN0YXRlEicKBXBoYXNlGAkgASgOMhguY294c3dhaW4uYWRtaW4udjEuUGhhc2USFAoMcGhhc2VfcmVhc29uGAogASgJEi4KCnBoYXNlX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBmhlYWx0aBgMIAEoDjIZLmNveHN3YWluLmFkbWluLnYxLkhlYWx0aBIWCg5oZWFsdGhfbWVzc2FnZRgNIAEoCRIXCg9zZXJ2aWNlX2FjY291bnQYDiABKAkSPQoRd2F0Y2hlZF9yZXNvdXJjZXMYDyADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5XYXRjaGVkUmVzb3VyY2USDwoHd29ya2VycxgQIAEoBRITCgtxdWV1ZV9kZXB0aBgRIAEoAxI0ChFvbGRlc3RfcXVldWVkX2FnZRgSIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzeW5jcxgTIAEoAxIOCgZlcnJvcnMYFCABKAMSNQoKbGFzdF9lcnJvchgVIAEoCzIhLmNveHN3YWluLmFkbWluLnYxLlJlY29uY2lsZUVycm9yEhAKCHJlc3RhcnRzGBYgASgFEg8KB3ZlcnNpb24YFyABKAkiLAoLRmVhdHVyZUdhdGUSDAoEbmFtZRgBIAEoCRIPCgdlbmFibGVkGAIgASgIIrwBCgxEZXNpcmVkU3RhdGUSDwoHZW5hYmxlZBgBIAEoCBIwCgZzb3VyY2UYAiABKA4yIC5jb3hzd2Fpbi5hZG1pbi52MS5EZXNpcmVkU291cmNlEi0KCG92ZXJyaWRlGAMgASgLMhsuY294c3dhaW4uYWRtaW4udjEuT3ZlcnJpZGUSIAoYZW5hYmxlZF93aXRob3V0X292ZXJyaWRlGAQgASgIEhgKEGludmFsaWRfb3ZlcnJpZGUYBSABKAkimwEKCE92ZXJyaWRlEg8KB2VuYWJsZWQYASABKAgSDAoEdXNlchgCIAEoCRIvCgtjcmVhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGAQgASgJEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJjCg9XYXRjaGVkUmVzb3VyY2USEAoIcmVzb3VyY2UYASABKAkSFgoOZmllbGRfc2VsZWN0b3IYAiABKAkSFgoOY2FjaGVkX29iamVjdHMYAyABKAMSDgoGc3luY2VkGAQgASgIInkKDlJlY29uY2lsZUVycm9yEiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRIPCgdtZXNzYWdlGAIgASgJEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiwKCU9iamVjdEtleRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCSLkAQoQQ29udHJvbGxlckZpbHRlchINCgVuYW1lcxgBIAMoCRIoCgZwaGFzZXMYAiADKA4yGC5jb3hzd2Fpbi5hZG1pbi52MS5QaGFzZRI5Cg9kZXNpcmVkX3NvdXJjZXMYAyADKA4yIC5jb3hzd2Fpbi5hZG1pbi52MS5EZXNpcmVkU291cmNlEioKB2hlYWx0aHMYBCADKA4yGS5jb3hzd2Fpbi5hZG1pbi52MS5IZWFsdGgSHAoPZGVzaXJlZF9lbmFibGVkGAUgASgISACIAQFCEgoQX2Rlc2lyZWRfZW5hYmxlZCIvCg9JbnZhbGlkT3ZlcnJpZGUSCwoDa2V5GAEgASgJEg8KB21lc3NhZ2UYAiABKAkidAoWTGlzdENvbnRyb2xsZXJzUmVxdWVzdBIzCgZmaWx0ZXIYASABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5Db250cm9sbGVyRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIrkBChdMaXN0Q29udHJvbGxlcnNSZXNwb25zZRIyCgtjb250cm9sbGVycxgBIAMoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSPQoRaW52YWxpZF9vdmVycmlkZXMYBCADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUiJAoUR2V0Q29udHJvbGxlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSJKChVHZXRDb250cm9sbGVyUmVzcG9uc2USMQoKY29udHJvbGxlchgBIAEoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXIitwEKF0VuYWJsZUNvbnRyb2xsZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSDgoGcmVhc29uGAIgASgJEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh0KEGV4cGVjdGVkX3ZlcnNpb24YBCABKAlIAIgBARIMCgR3YWl0GAUgASgIEg8KB2RyeV9ydW4YBiABKAhCEwoRX2V4cGVjdGVkX3ZlcnNpb24iXwoYRW5hYmxlQ29udHJvbGxlclJlc3BvbnNlEjIKC2NvbnRyb2xsZXJzGAEgAygLMh0uY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlchIPCgdjaGFuZ2VkGAIgASgIIscBChhEaXNhYmxlQ29udHJvbGxlclJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZyZWFzb24YAiABKAkSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHQoQZXhwZWN0ZWRfdmVyc2lvbhgEIAEoCUgAiAEBEgwKBHdhaXQYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBINCgVmb3JjZRgHIAEoCEITChFfZXhwZWN0ZWRfdmVyc2lvbiJgChlEaXNhYmxlQ29udHJvbGxlclJlc3BvbnNlEjIKC2NvbnRyb2xsZXJzGAEgAygLMh0uY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlchIPCgdjaGFuZ2VkGAIgASgIIoIBChdXYXRjaENvbnRyb2xsZXJzUmVxdWVzdBIzCgZmaWx0ZXIYASABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5Db250cm9sbGVyRmlsdGVyEjIKD2NvdW50c19pbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLoAQoYV2F0Y2hDb250cm9sbGVyc1Jlc3BvbnNlEjkKCHNuYXBzaG90GAEgASgLMiUuY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlclNuYXBzaG90SAASMAoHY2hhbmdlZBgCIAEoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXJIABITCgl1bm1hdGNoZWQYAyABKAlIABJAChFpbnZhbGlkX292ZXJyaWRlcxgEIAEoCzIjLmNveHN3YWluLmFkbWluLnYxLkludmFsaWRPdmVycmlkZXNIAEIICgZ1cGRhdGUiSQoQSW52YWxpZE92ZXJyaWRlcxI1CglvdmVycmlkZXMYASADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUihwEKEkNvbnRyb2xsZXJTbmFwc2hvdBIyCgtjb250cm9sbGVycxgBIAMoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXISPQoRaW52YWxpZF9vdmVycmlkZXMYAiADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUqgQEKDURlc2lyZWRTb3VyY2USHgoaREVTSVJFRF9TT1VSQ0VfVU5TUEVDSUZJRUQQABIaChZERVNJUkVEX1NPVVJDRV9ERUZBVUxUEAESFwoTREVTSVJFRF9TT1VSQ0VfRkxBRxACEhsKF0RFU0lSRURfU09VUkNFX09WRVJSSURFEAMqwAEKBVBoYXNlEhUKEVBIQVNFX1VOU1BFQ0lGSUVEEAASEQoNUEhBU0VfUlVOTklORxABEhIKDlBIQVNFX1NUQVJUSU5HEAISEgoOUEhBU0VfU1RPUFBJTkcQAxIRCg1QSEFTRV9TVEFOREJZEAQSEgoOUEhBU0VfRElTQUJMRUQQBRIRCg1QSEFTRV9TS0lQUEVEEAYSEAoMUEhBU0VfRkFJTEVEEAcSGQoVUEhBU0VfTk9UX0lNUExFTUVOVEVEEAgqXwoGSGVhbHRoEhYKEkhFQUxUSF9VTlNQRUNJRklFRBAAEhIKDkhFQUxUSF9IRUFMVEhZEAESFAoQSEVBTFRIX1VOSEVBTFRIWRACEhMKD0hFQUxUSF9JTkFDVElWRRADMq0EChFDb250cm9sbGVyU2VydmljZRJoCg9MaXN0Q29udHJvbGxlcnMSKS5jb3hzd2Fpbi5hZG1pbi52MS5MaXN0Q29udHJvbGxlcnNSZXF1ZXN0GiouY294c3dhaW4uYWRtaW4udjEuTGlzdENvbnRyb2xsZXJzUmVzcG9uc2USYgoNR2V0Q29udHJvbGxlchInLmNveHN3YWluLmFkbWluLnYxLkdldENvbnRyb2xsZXJSZXF1ZXN0GiguY294c3dhaW4uYWRtaW4udjEuR2V0Q29udHJvbGxlclJlc3BvbnNlEmsKEEVuYWJsZUNvbnRyb2xsZXISKi5jb3hzd2Fpbi5hZG1pbi52MS5FbmFibGVDb250cm9sbGVyUmVxdWVzdBorLmNveHN3YWluLmFkbWluLnYxLkVuYWJsZUNvbnRyb2xsZXJSZXNwb25zZRJuChFEaXNhYmxlQ29udHJvbGxlchIrLmNveHN3YWluLmFkbWluLnYxLkRpc2FibGVDb250cm9sbGVyUmVxdWVzdBosLmNveHN3YWluLmFkbWluLnYxLkRpc2FibGVDb250cm9sbGVyUmVzcG9uc2USbQoQV2F0Y2hDb250cm9sbGVycxIqLmNveHN3YWluLmFkbWluLnYxLldhdGNoQ29udHJvbGxlcnNSZXF1ZXN0GisuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hDb250cm9sbGVyc1Jlc3BvbnNlMAFCR1pFZ2l0aHViLmNvbS9jb3hzd2Fpbi1kZXYvY294c3dhaW4vY2xpZW50cy9nby9jb3hzd2Fpbi9hZG1pbi92MTthZG1pbnYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A controller of the manager.
@@ -858,6 +858,14 @@ export type WatchControllersResponse = Message<"coxswain.admin.v1.WatchControlle
      */
     value: string;
     case: "unmatched";
+  } | {
+    /**
+     * The overrides that have no effect, all of them, whenever they are others than those told last.
+     *
+     * @generated from field: coxswain.admin.v1.InvalidOverrides invalid_overrides = 4;
+     */
+    value: InvalidOverrides;
+    case: "invalidOverrides";
   } | { case: undefined; value?: undefined };
 };
 
@@ -867,6 +875,27 @@ export type WatchControllersResponse = Message<"coxswain.admin.v1.WatchControlle
  */
 export const WatchControllersResponseSchema: GenMessage<WatchControllersResponse> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_controllers, 18);
+
+/**
+ * All overrides that have no effect, whatever the filter.
+ *
+ * @generated from message coxswain.admin.v1.InvalidOverrides
+ */
+export type InvalidOverrides = Message<"coxswain.admin.v1.InvalidOverrides"> & {
+  /**
+   * The overrides, by key; none when the last one is gone.
+   *
+   * @generated from field: repeated coxswain.admin.v1.InvalidOverride overrides = 1;
+   */
+  overrides: InvalidOverride[];
+};
+
+/**
+ * Describes the message coxswain.admin.v1.InvalidOverrides.
+ * Use `create(InvalidOverridesSchema)` to create a new message.
+ */
+export const InvalidOverridesSchema: GenMessage<InvalidOverrides> = /*@__PURE__*/
+  messageDesc(file_coxswain_admin_v1_controllers, 19);
 
 /**
  * All controllers that match a filter.
@@ -894,7 +923,7 @@ export type ControllerSnapshot = Message<"coxswain.admin.v1.ControllerSnapshot">
  * Use `create(ControllerSnapshotSchema)` to create a new message.
  */
 export const ControllerSnapshotSchema: GenMessage<ControllerSnapshot> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_controllers, 19);
+  messageDesc(file_coxswain_admin_v1_controllers, 20);
 
 /**
  * Who says whether a controller is wanted.
@@ -1080,7 +1109,8 @@ export const ControllerService: GenService<{
   /**
    * Reads one controller. Asks for `get` on `controllers`, by name.
    *
-   * `NOT_FOUND`: there is no such controller; the error's metadata `closest` names those that may have been meant.
+   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
+   * may have been meant.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.GetController
    */
@@ -1093,12 +1123,14 @@ export const ControllerService: GenService<{
    * Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
    * name.
    *
-   * `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-   * `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
+   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+   * (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+   * was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
    * (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
    * does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
-   * (`CONTROLLER_FAILED`). `UNAVAILABLE`: the API server did not take the override; nothing has changed.
-   * `DEADLINE_EXCEEDED`: with `wait`, it does not run yet; the override is in force.
+   * (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+   * `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+   * (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.EnableController
    */
@@ -1112,10 +1144,13 @@ export const ControllerService: GenService<{
    * end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
    * name.
    *
-   * `NOT_FOUND`: there is no such controller. `ABORTED` (`VERSION_MISMATCH`): it is not at the expected version.
-   * `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with `wait`, this replica does not lead
-   * (`NOT_LEADER`, with `leader_address` in the metadata). `UNAVAILABLE`: the API server did not take the override;
-   * nothing has changed. `DEADLINE_EXCEEDED`: with `wait`, it has not stopped yet; the override is in force.
+   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+   * (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+   * was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
+   * `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
+   * controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
+   * `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
+   * (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.DisableController
    */
@@ -1126,9 +1161,10 @@ export const ControllerService: GenService<{
   },
   /**
    * Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
-   * they pass faster than the stream is read: the newest one always comes. Asks for `watch` on `controllers`.
+   * they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
+   * snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
    *
-   * `RESOURCE_EXHAUSTED`: too many streams are open.
+   * `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many streams are open.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.WatchControllers
    */

@@ -1016,7 +1016,8 @@ export const EventService: GenService<{
    * goes on from the oldest that is left. No reader ever slows the manager down.
    *
    * `OUT_OF_RANGE` (`SEQUENCE_IN_FUTURE`): there is no such sequence number yet. `FAILED_PRECONDITION`
-   * (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED`: too many streams are open.
+   * (`EVENT_LOG_CHANGED`): the log asked for was another process'. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+   * streams are open.
    *
    * @generated from rpc coxswain.admin.v1.EventService.StreamEvents
    */

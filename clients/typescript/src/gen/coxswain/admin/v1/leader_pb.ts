@@ -277,7 +277,7 @@ export const LeaderService: GenService<{
   /**
    * Reads who leads and who could. Asks for `get` on `leader`.
    *
-   * `NOT_FOUND`: no such Lease is fought for here.
+   * `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here.
    *
    * @generated from rpc coxswain.admin.v1.LeaderService.GetLeader
    */
@@ -289,7 +289,8 @@ export const LeaderService: GenService<{
   /**
    * Sends who leads and who could, then again whenever that changes. Asks for `watch` on `leader`.
    *
-   * `NOT_FOUND`: no such Lease is fought for here. `RESOURCE_EXHAUSTED`: too many streams are open.
+   * `NOT_FOUND` (`LEASE_NOT_FOUND`): no such Lease is fought for here. `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`): too many
+   * streams are open.
    *
    * @generated from rpc coxswain.admin.v1.LeaderService.WatchLeader
    */
@@ -304,8 +305,10 @@ export const LeaderService: GenService<{
    *
    * `FAILED_PRECONDITION`: this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata), no other
    * replica shows signs of life (`NO_CANDIDATE`), the named successor does not (`SUCCESSOR_NOT_LIVE`), the leader is
-   * not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`: no replica
-   * has the successor's identity. `DEADLINE_EXCEEDED`: with `wait`, nobody else leads yet.
+   * not who was expected (`LEADER_CHANGED`), or leader election is off (`NO_LEADER_ELECTION`). `NOT_FOUND`
+   * (`REPLICA_NOT_FOUND`): no replica has the successor's identity. `UNAVAILABLE` (`API_SERVER`): the Lease could not be
+   * released in good order; another replica leads once it has run out. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, nobody
+   * else leads yet.
    *
    * @generated from rpc coxswain.admin.v1.LeaderService.StepDown
    */

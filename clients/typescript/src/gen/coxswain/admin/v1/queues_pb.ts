@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file coxswain/admin/v1/queues.proto.
  */
 export const file_coxswain_admin_v1_queues: GenFile = /*@__PURE__*/
-  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9xdWV1ZXMucHJvdG8SEWNveHN3YWluLmFkbWluLnYxIqoCCgVRdWV1ZRIMCgRuYW1lGAEgASgJEhIKCmNvbnRyb2xsZXIYAiABKAkSEAoIcmVzb3VyY2UYAyABKAkSDwoHd29ya2VycxgEIAEoBRINCgVkZXB0aBgFIAEoAxIRCglpbl9mbGlnaHQYBiABKAMSDwoHZGVsYXllZBgHIAEoAxIPCgdmYWlsaW5nGAggASgDEjQKEW9sZGVzdF9xdWV1ZWRfYWdlGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjIKD2xvbmdlc3RfcnVubmluZxgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzeW5jcxgLIAEoAxIOCgZlcnJvcnMYDCABKAMSDwoHd2FpdGluZxgNIAEoAyJhCglRdWV1ZWRLZXkSLAoGb2JqZWN0GAEgASgLMhwuY294c3dhaW4uYWRtaW4udjEuT2JqZWN0S2V5EiYKA2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJyCgpXYWl0aW5nS2V5EiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRImCgNhZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGcmVhc29uGAMgASgJIocBCgpGYWlsaW5nS2V5EiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRIQCghhdHRlbXB0cxgCIAEoBRIPCgdtZXNzYWdlGAMgASgJEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkIKC1F1ZXVlRmlsdGVyEhMKC2NvbnRyb2xsZXJzGAEgAygJEhAKCHJlc291cmNlGAIgASgJEgwKBGJ1c3kYAyABKAgiagoRTGlzdFF1ZXVlc1JlcXVlc3QSLgoGZmlsdGVyGAEgASgLMh4uY294c3dhaW4uYWRtaW4udjEuUXVldWVGaWx0ZXISEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiawoSTGlzdFF1ZXVlc1Jlc3BvbnNlEigKBnF1ZXVlcxgBIAMoCzIYLmNveHN3YWluLmFkbWluLnYxLlF1ZXVlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRISCgp0b3RhbF9zaXplGAMgASgFIjEKD0dldFF1ZXVlUmVxdWVzdBIMCgRuYW1lGAEgASgJEhAKCG1heF9rZXlzGAIgASgFIo4CChBHZXRRdWV1ZVJlc3BvbnNlEicKBXF1ZXVlGAEgASgLMhguY294c3dhaW4uYWRtaW4udjEuUXVldWUSMQoLb2xkZXN0X2tleXMYAiADKAsyHC5jb3hzd2Fpbi5hZG1pbi52MS5RdWV1ZWRLZXkSNAoOaW5fZmxpZ2h0X2tleXMYAyADKAsyHC5jb3hzd2Fpbi5hZG1pbi52MS5RdWV1ZWRLZXkSMwoMZmFpbGluZ19rZXlzGAQgAygLMh0uY294c3dhaW4uYWRtaW4udjEuRmFpbGluZ0tleRIzCgx3YWl0aW5nX2tleXMYBSADKAsyHS5jb3hzd2Fpbi5hZG1pbi52MS5XYWl0aW5nS2V5InUKEVN5bmNPYmplY3RSZXF1ZXN0EhIKCmNvbnRyb2xsZXIYASABKAkSLAoGb2JqZWN0GAIgASgLMhwuY294c3dhaW4uYWRtaW4udjEuT2JqZWN0S2V5Eg0KBXF1ZXVlGAMgASgJEg8KB2V4cGxhaW4YBCABKAgikwIKElN5bmNPYmplY3RSZXNwb25zZRIvCgdvdXRjb21lGAEgASgOMh4uY294c3dhaW4uYWRtaW4udjEuU3luY091dGNvbWUSKgoHYWN0aW9ucxgCIAMoCzIZLmNveHN3YWluLmFkbWluLnYxLkFjdGlvbhIPCgdtZXNzYWdlGAMgASgJEjAKDXJlcXVldWVfYWZ0ZXIYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIdHJhY2VfaWQYBiABKAkSDQoFcXVldWUYByABKAkSDwoHcmVhc29ucxgIIAMoCSrMAQoLU3luY091dGNvbWUSHAoYU1lOQ19PVVRDT01FX1VOU1BFQ0lGSUVEEAASFQoRU1lOQ19PVVRDT01FX0RPTkUQARIZChVTWU5DX09VVENPTUVfUkVUUllJTkcQAhIXChNTWU5DX09VVENPTUVfRkFJTEVEEAMSHAoYU1lOQ19PVVRDT01FX1NUQUxFX0NBQ0hFEAQSGgoWU1lOQ19PVVRDT01FX05PX09CSkVDVBAFEhoKFlNZTkNfT1VUQ09NRV9FWFBMQUlORUQQBjKZAgoMUXVldWVTZXJ2aWNlElkKCkxpc3RRdWV1ZXMSJC5jb3hzd2Fpbi5hZG1pbi52MS5MaXN0UXVldWVzUmVxdWVzdBolLmNveHN3YWluLmFkbWluLnYxLkxpc3RRdWV1ZXNSZXNwb25zZRJTCghHZXRRdWV1ZRIiLmNveHN3YWluLmFkbWluLnYxLkdldFF1ZXVlUmVxdWVzdBojLmNveHN3YWluLmFkbWluLnYxLkdldFF1ZXVlUmVzcG9uc2USWQoKU3luY09iamVjdBIkLmNveHN3YWluLmFkbWluLnYxLlN5bmNPYmplY3RSZXF1ZXN0GiUuY294c3dhaW4uYWRtaW4udjEuU3luY09iamVjdFJlc3BvbnNlQkdaRWdpdGh1Yi5jb20vY294c3dhaW4tZGV2L2NveHN3YWluL2NsaWVudHMvZ28vY294c3dhaW4vYWRtaW4vdjE7YWRtaW52MWIGcHJvdG8z", [file_coxswain_admin_v1_controllers, file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch5jb3hzd2Fpbi9hZG1pbi92MS9xdWV1ZXMucHJvdG8SEWNveHN3YWluLmFkbWluLnYxIqoCCgVRdWV1ZRIMCgRuYW1lGAEgASgJEhIKCmNvbnRyb2xsZXIYAiABKAkSEAoIcmVzb3VyY2UYAyABKAkSDwoHd29ya2VycxgEIAEoBRINCgVkZXB0aBgFIAEoAxIRCglpbl9mbGlnaHQYBiABKAMSDwoHZGVsYXllZBgHIAEoAxIPCgdmYWlsaW5nGAggASgDEjQKEW9sZGVzdF9xdWV1ZWRfYWdlGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjIKD2xvbmdlc3RfcnVubmluZxgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzeW5jcxgLIAEoAxIOCgZlcnJvcnMYDCABKAMSDwoHd2FpdGluZxgNIAEoAyJhCglRdWV1ZWRLZXkSLAoGb2JqZWN0GAEgASgLMhwuY294c3dhaW4uYWRtaW4udjEuT2JqZWN0S2V5EiYKA2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJyCgpXYWl0aW5nS2V5EiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRImCgNhZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGcmVhc29uGAMgASgJIocBCgpGYWlsaW5nS2V5EiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRIQCghhdHRlbXB0cxgCIAEoBRIPCgdtZXNzYWdlGAMgASgJEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkIKC1F1ZXVlRmlsdGVyEhMKC2NvbnRyb2xsZXJzGAEgAygJEhAKCHJlc291cmNlGAIgASgJEgwKBGJ1c3kYAyABKAgiagoRTGlzdFF1ZXVlc1JlcXVlc3QSLgoGZmlsdGVyGAEgASgLMh4uY294c3dhaW4uYWRtaW4udjEuUXVldWVGaWx0ZXISEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiawoSTGlzdFF1ZXVlc1Jlc3BvbnNlEigKBnF1ZXVlcxgBIAMoCzIYLmNveHN3YWluLmFkbWluLnYxLlF1ZXVlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRISCgp0b3RhbF9zaXplGAMgASgFIjEKD0dldFF1ZXVlUmVxdWVzdBIMCgRuYW1lGAEgASgJEhAKCG1heF9rZXlzGAIgASgFIo4CChBHZXRRdWV1ZVJlc3BvbnNlEicKBXF1ZXVlGAEgASgLMhguY294c3dhaW4uYWRtaW4udjEuUXVldWUSMQoLb2xkZXN0X2tleXMYAiADKAsyHC5jb3hzd2Fpbi5hZG1pbi52MS5RdWV1ZWRLZXkSNAoOaW5fZmxpZ2h0X2tleXMYAyADKAsyHC5jb3hzd2Fpbi5hZG1pbi52MS5RdWV1ZWRLZXkSMwoMZmFpbGluZ19rZXlzGAQgAygLMh0uY294c3dhaW4uYWRtaW4udjEuRmFpbGluZ0tleRIzCgx3YWl0aW5nX2tleXMYBSADKAsyHS5jb3hzd2Fpbi5hZG1pbi52MS5XYWl0aW5nS2V5InUKEVN5bmNPYmplY3RSZXF1ZXN0EhIKCmNvbnRyb2xsZXIYASABKAkSLAoGb2JqZWN0GAIgASgLMhwuY294c3dhaW4uYWRtaW4udjEuT2JqZWN0S2V5Eg0KBXF1ZXVlGAMgASgJEg8KB2V4cGxhaW4YBCABKAgiZwoURXhwbGFpbk9iamVjdFJlcXVlc3QSEgoKY29udHJvbGxlchgBIAEoCRIsCgZvYmplY3QYAiABKAsyHC5jb3hzd2Fpbi5hZG1pbi52MS5PYmplY3RLZXkSDQoFcXVldWUYAyABKAkihAIKFUV4cGxhaW5PYmplY3RSZXNwb25zZRIvCgdvdXRjb21lGAEgASgOMh4uY294c3dhaW4uYWRtaW4udjEuU3luY091dGNvbWUSKgoHYWN0aW9ucxgCIAMoCzIZLmNveHN3YWluLmFkbWluLnYxLkFjdGlvbhIPCgdtZXNzYWdlGAMgASgJEjAKDXJlcXVldWVfYWZ0ZXIYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIZHVyYXRpb24YBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFcXVldWUYBiABKAkSDwoHcmVhc29ucxgHIAMoCSKTAgoSU3luY09iamVjdFJlc3BvbnNlEi8KB291dGNvbWUYASABKA4yHi5jb3hzd2Fpbi5hZG1pbi52MS5TeW5jT3V0Y29tZRIqCgdhY3Rpb25zGAIgAygLMhkuY294c3dhaW4uYWRtaW4udjEuQWN0aW9uEg8KB21lc3NhZ2UYAyABKAkSMAoNcmVxdWV1ZV9hZnRlchgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIrCghkdXJhdGlvbhgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIQCgh0cmFjZV9pZBgGIAEoCRINCgVxdWV1ZRgHIAEoCRIPCgdyZWFzb25zGAggAygJKswBCgtTeW5jT3V0Y29tZRIcChhTWU5DX09VVENPTUVfVU5TUEVDSUZJRUQQABIVChFTWU5DX09VVENPTUVfRE9ORRABEhkKFVNZTkNfT1VUQ09NRV9SRVRSWUlORxACEhcKE1NZTkNfT1VUQ09NRV9GQUlMRUQQAxIcChhTWU5DX09VVENPTUVfU1RBTEVfQ0FDSEUQBBIaChZTWU5DX09VVENPTUVfTk9fT0JKRUNUEAUSGgoWU1lOQ19PVVRDT01FX0VYUExBSU5FRBAGMv0CCgxRdWV1ZVNlcnZpY2USWQoKTGlzdFF1ZXVlcxIkLmNveHN3YWluLmFkbWluLnYxLkxpc3RRdWV1ZXNSZXF1ZXN0GiUuY294c3dhaW4uYWRtaW4udjEuTGlzdFF1ZXVlc1Jlc3BvbnNlElMKCEdldFF1ZXVlEiIuY294c3dhaW4uYWRtaW4udjEuR2V0UXVldWVSZXF1ZXN0GiMuY294c3dhaW4uYWRtaW4udjEuR2V0UXVldWVSZXNwb25zZRJZCgpTeW5jT2JqZWN0EiQuY294c3dhaW4uYWRtaW4udjEuU3luY09iamVjdFJlcXVlc3QaJS5jb3hzd2Fpbi5hZG1pbi52MS5TeW5jT2JqZWN0UmVzcG9uc2USYgoNRXhwbGFpbk9iamVjdBInLmNveHN3YWluLmFkbWluLnYxLkV4cGxhaW5PYmplY3RSZXF1ZXN0GiguY294c3dhaW4uYWRtaW4udjEuRXhwbGFpbk9iamVjdFJlc3BvbnNlQkdaRWdpdGh1Yi5jb20vY294c3dhaW4tZGV2L2NveHN3YWluL2NsaWVudHMvZ28vY294c3dhaW4vYWRtaW4vdjE7YWRtaW52MWIGcHJvdG8z", [file_coxswain_admin_v1_controllers, file_coxswain_admin_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A work queue: keys of objects to reconcile.
@@ -438,7 +438,7 @@ export type SyncObjectRequest = Message<"coxswain.admin.v1.SyncObjectRequest"> &
   queue: string;
 
   /**
-   * Observe and plan only, write nothing, and answer with the actions that it would take.
+   * As ExplainObject, which is to be called instead: the next version ignores no request with it, but refuses it.
    *
    * @generated from field: bool explain = 4;
    */
@@ -451,6 +451,105 @@ export type SyncObjectRequest = Message<"coxswain.admin.v1.SyncObjectRequest"> &
  */
 export const SyncObjectRequestSchema: GenMessage<SyncObjectRequest> = /*@__PURE__*/
   messageDesc(file_coxswain_admin_v1_queues, 9);
+
+/**
+ * Request of ExplainObject.
+ *
+ * @generated from message coxswain.admin.v1.ExplainObjectRequest
+ */
+export type ExplainObjectRequest = Message<"coxswain.admin.v1.ExplainObjectRequest"> & {
+  /**
+   * Name or alias of the controller.
+   *
+   * @generated from field: string controller = 1;
+   */
+  controller: string;
+
+  /**
+   * The object.
+   *
+   * @generated from field: coxswain.admin.v1.ObjectKey object = 2;
+   */
+  object?: ObjectKey | undefined;
+
+  /**
+   * Name of the queue; may be empty if the controller has only one.
+   *
+   * @generated from field: string queue = 3;
+   */
+  queue: string;
+};
+
+/**
+ * Describes the message coxswain.admin.v1.ExplainObjectRequest.
+ * Use `create(ExplainObjectRequestSchema)` to create a new message.
+ */
+export const ExplainObjectRequestSchema: GenMessage<ExplainObjectRequest> = /*@__PURE__*/
+  messageDesc(file_coxswain_admin_v1_queues, 10);
+
+/**
+ * Response of ExplainObject.
+ *
+ * @generated from message coxswain.admin.v1.ExplainObjectResponse
+ */
+export type ExplainObjectResponse = Message<"coxswain.admin.v1.ExplainObjectResponse"> & {
+  /**
+   * `SYNC_OUTCOME_EXPLAINED`, or why there is nothing to explain.
+   *
+   * @generated from field: coxswain.admin.v1.SyncOutcome outcome = 1;
+   */
+  outcome: SyncOutcome;
+
+  /**
+   * What would be done, in order.
+   *
+   * @generated from field: repeated coxswain.admin.v1.Action actions = 2;
+   */
+  actions: Action[];
+
+  /**
+   * What is waited for, for people.
+   *
+   * @generated from field: string message = 3;
+   */
+  message: string;
+
+  /**
+   * When the controller would want to look again; absent if it would not.
+   *
+   * @generated from field: google.protobuf.Duration requeue_after = 4;
+   */
+  requeueAfter?: Duration | undefined;
+
+  /**
+   * How long it took.
+   *
+   * @generated from field: google.protobuf.Duration duration = 5;
+   */
+  duration?: Duration | undefined;
+
+  /**
+   * Queue whose reconcile is explained.
+   *
+   * @generated from field: string queue = 6;
+   */
+  queue: string;
+
+  /**
+   * Why the actions are what they are, in sentences for people, the most important one first. Empty of a controller that
+   * does not say.
+   *
+   * @generated from field: repeated string reasons = 7;
+   */
+  reasons: string[];
+};
+
+/**
+ * Describes the message coxswain.admin.v1.ExplainObjectResponse.
+ * Use `create(ExplainObjectResponseSchema)` to create a new message.
+ */
+export const ExplainObjectResponseSchema: GenMessage<ExplainObjectResponse> = /*@__PURE__*/
+  messageDesc(file_coxswain_admin_v1_queues, 11);
 
 /**
  * Response of SyncObject.
@@ -521,7 +620,7 @@ export type SyncObjectResponse = Message<"coxswain.admin.v1.SyncObjectResponse">
  * Use `create(SyncObjectResponseSchema)` to create a new message.
  */
 export const SyncObjectResponseSchema: GenMessage<SyncObjectResponse> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_queues, 10);
+  messageDesc(file_coxswain_admin_v1_queues, 12);
 
 /**
  * How a reconcile on demand ended.
@@ -608,8 +707,8 @@ export const QueueService: GenService<{
   /**
    * Reads one queue with its oldest keys and its failures. Asks for `get` on `queues`, by name.
    *
-   * `NOT_FOUND`: no running controller has such a queue; the error's metadata `closest` names those that may have been
-   * meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
+   * `NOT_FOUND` (`QUEUE_NOT_FOUND`): no running controller has such a queue; the error's metadata `closest` names those
+   * that may have been meant. `FAILED_PRECONDITION` (`NOT_LEADER`, with `leader_address` in the metadata): another replica leads, and has
    * the queues.
    *
    * @generated from rpc coxswain.admin.v1.QueueService.GetQueue
@@ -620,13 +719,13 @@ export const QueueService: GenService<{
     output: typeof GetQueueResponseSchema;
   },
   /**
-   * Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it;
-   * or, with `explain`, only observes and plans, writes nothing, and answers with what would be done. A reconcile that
-   * fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain` for `get`.
+   * Reconciles an object now, past the queue and never at the same time as a worker, and answers with what came of it.
+   * A reconcile that fails is an answer, not an error. Asks for `update` on `queues`, by the queue's name; with `explain`,
+   * which is ExplainObject by another name, for `get`.
    *
-   * `NOT_FOUND`: there is no such controller or queue. `FAILED_PRECONDITION`: its controller does not run here
-   * (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`). `DEADLINE_EXCEEDED`: it was not done in
-   * time; it goes on nevertheless.
+   * `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+   * its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+   * `DEADLINE_EXCEEDED` (`TIMEOUT`): it was not done in time; it goes on nevertheless.
    *
    * @generated from rpc coxswain.admin.v1.QueueService.SyncObject
    */
@@ -634,6 +733,21 @@ export const QueueService: GenService<{
     methodKind: "unary";
     input: typeof SyncObjectRequestSchema;
     output: typeof SyncObjectResponseSchema;
+  },
+  /**
+   * Observes and plans an object as a reconcile would, writes nothing, and answers with what would be done and why. Live
+   * reads that this takes are made one explanation after the other, and use up nothing that reconciles have. Asks for
+   * `get` on `queues`, by the queue's name.
+   *
+   * `NOT_FOUND`: there is no such controller (`CONTROLLER_NOT_FOUND`) or queue (`QUEUE_NOT_FOUND`). `FAILED_PRECONDITION`:
+   * its controller does not run here (`NOT_LEADER`, with `leader_address` in the metadata, or `NOT_RUNNING`).
+   *
+   * @generated from rpc coxswain.admin.v1.QueueService.ExplainObject
+   */
+  explainObject: {
+    methodKind: "unary";
+    input: typeof ExplainObjectRequestSchema;
+    output: typeof ExplainObjectResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_coxswain_admin_v1_queues, 0);

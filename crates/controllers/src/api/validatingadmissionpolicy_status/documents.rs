@@ -1,0 +1,141 @@
+//! Where types come from: the OpenAPI documents of group versions, kept as the tables of `cel_check`.
+//!
+//! The index of the documents is read whenever a policy is checked. It names each with a hash, so a document is read again only
+//! when it has changed. What was read is kept while there are policies, for there are often several to check; the last
+//! document of a group version replaces the one before.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use cel_check::Schemas;
+use coxswain_machinery::api::system::ValidatingAdmissionPolicy;
+use coxswain_machinery::framework::{AnyDocument, ApiError, DocumentForm, Memory, Read, Reads};
+use coxswain_machinery::informer::Lister;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::random::HashMap;
+use coxswain_machinery::wire::Str;
+
+/// The index of all documents.
+pub(super) const INDEX: &str = "/openapi/v3";
+/// Documents as tables of types. The largest, of the core group, has 2 MiB.
+pub(super) static TABLES: DocumentForm =
+    DocumentForm { name: "OpenAPI tables", longest: 64 << 20, read: table };
+
+fn table(document: &mut dyn io::Read) -> Result<AnyDocument, String> {
+    let schemas = Schemas::read(document).map_err(|error| error.to_string())?;
+    Ok(Arc::new(schemas))
+}
+
+/// A document: of a group version, as the index names it, with its hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Title {
+    /// `api/v1` or `apis/GROUP/VERSION`.
+    pub(super) version: String,
+    /// Where it is, with its hash.
+    pub(super) address: Str,
+}
+
+impl Title {
+    /// Where the present one is. With a hash that has passed meanwhile the server would send us elsewhere.
+    pub(super) fn path(&self) -> &str {
+        self.address.split_once('?').map_or(self.address.as_str(), |(path, _)| path)
+    }
+
+    /// The read that finds it.
+    pub(super) fn read(&self) -> Read {
+        Read::Document(&TABLES, self.path().into())
+    }
+}
+
+/// The document of a group version, if the index has it.
+pub(super) fn title(index: &Value, group: &str, version: &str) -> Option<Title> {
+    let version = if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
+    let address = index.get("paths")?.get(&version)?.get("serverRelativeURL")?.as_str()?;
+    address.starts_with('/').then(|| Title { address: address.into(), version })
+}
+
+/// What is known of a document in a reconcile.
+#[derive(Debug)]
+pub(super) enum Document {
+    /// It is to be read.
+    Unread,
+    /// It was read just now.
+    New(Schemas),
+    /// It is as it was when it was read.
+    Known(Schemas),
+    /// It can't be had, or says nothing.
+    None,
+}
+
+/// What was read in a reconcile, to be kept.
+pub(super) type Learned = Vec<(Title, Schemas)>;
+
+/// The documents that were read.
+pub(super) struct Library {
+    policies: Lister<ValidatingAdmissionPolicy>,
+    documents: Mutex<HashMap<String, (Str, Schemas)>>,
+}
+
+impl Library {
+    /// An empty one, for as long as there are policies.
+    pub(super) fn of(policies: Lister<ValidatingAdmissionPolicy>) -> Self {
+        Self { policies, documents: Mutex::default() }
+    }
+
+    /// What is known of a document.
+    pub(super) fn look_up(&self, title: &Title, read: &Reads) -> Result<Document, ApiError> {
+        match read.document::<Schemas>(&TABLES, title.path()) {
+            Some(Ok(found)) => return Ok(Document::New(Schemas::clone(&found))),
+            // What the server has no answer to may have one in a moment.
+            Some(Err(error)) if is_silence(error) => return Err(error.clone()),
+            Some(Err(_)) => return Ok(Document::None),
+            None => {}
+        }
+        let held = self.documents.lock();
+        let known = held.get(&title.version).filter(|(address, _)| *address == title.address);
+        Ok(known.map_or(Document::Unread, |(_, schemas)| Document::Known(schemas.clone())))
+    }
+
+    /// Forgets everything when there is no policy left.
+    pub(super) fn close_if_unused(&self) {
+        if self.policies.store().is_empty() {
+            *self.documents.lock() = HashMap::default();
+        }
+    }
+
+    /// Bytes of all tables.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.documents.lock().values().map(|(_, schemas)| schemas.bytes()).sum()
+    }
+
+    /// The group versions that are kept.
+    #[cfg(test)]
+    pub(super) fn versions(&self) -> Vec<String> {
+        let mut versions: Vec<String> = self.documents.lock().keys().cloned().collect();
+        versions.sort_unstable();
+        versions
+    }
+}
+
+impl Memory<Learned> for Library {
+    fn commit(&self, _: &Key, learned: Learned) {
+        let mut held = self.documents.lock();
+        held.extend(learned.into_iter().map(|(title, schemas)| (title.version, (title.address, schemas))));
+        drop(held);
+        // The last policy may have gone while it was checked.
+        self.close_if_unused();
+    }
+}
+
+/// Whether there was no answer, or one that says nothing about the document: no word of a group version's own.
+pub(super) fn is_silence(error: &ApiError) -> bool {
+    match error {
+        ApiError::Refused { code, .. } => *code == 429,
+        ApiError::Transport { .. } | ApiError::Timeout { .. } => true,
+        ApiError::Malformed { .. } => false,
+    }
+}

@@ -1,0 +1,126 @@
+//! A policy, the kinds that it is checked against, and their schemas. Decides nothing.
+
+use std::sync::Arc;
+
+use cel_check::{Schema, Schemas};
+use serde_json::Value;
+
+use super::Controller;
+use super::documents::{Document, INDEX, Learned, Title, title};
+use super::kinds::{CheckedKind, Matched, matched, names_any};
+use coxswain_machinery::api::system::{ParamKind, ValidatingAdmissionPolicy};
+use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Read, Reads};
+use coxswain_machinery::model::Key;
+
+/// What a check rests on.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) policy: Arc<ValidatingAdmissionPolicy>,
+    /// The kinds that it names and that the API has, with their schemas where they are known.
+    pub(super) kinds: Vec<(CheckedKind, Option<Schema>)>,
+    /// The schema of its parameters, if it has any and it is known.
+    pub(super) params: Option<Schema>,
+    /// The documents that were read for it.
+    pub(super) learned: Learned,
+}
+
+/// Whether a policy was checked as it is.
+pub(super) fn is_checked(policy: &ValidatingAdmissionPolicy) -> bool {
+    policy.metadata.generation <= policy.status.observed_generation
+}
+
+pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Observation<View>, ObserveError> {
+    let Some(policy) = room.policies.get(key) else { return Ok(Observation::Nothing) };
+    let nothing = |policy| View { policy, kinds: Vec::new(), params: None, learned: Vec::new() };
+    if is_checked(&policy) || policy.spec.validations.is_empty() || !names_any(&policy.spec) {
+        return Ok(Observation::View(nothing(policy)));
+    }
+    let kinds = match kinds(&policy, read)? {
+        Ok(kinds) => kinds,
+        Err(needs) => return Ok(Observation::Needs(vec![needs])),
+    };
+    if kinds.is_empty() {
+        return Ok(Observation::View(nothing(policy)));
+    }
+    let index = match read.json(INDEX) {
+        None => return Ok(Observation::Needs(vec![Read::Json(INDEX.into())])),
+        Some(Err(error)) => return Err(retry("the index of OpenAPI", error)),
+        Some(Ok(index)) => index,
+    };
+    let mut shelf = Shelf { room, read, index, held: Vec::new(), unread: Vec::new(), learned: Vec::new() };
+    let mut checked = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        let schema = shelf.schema(&kind.group, &kind.version, &kind.kind)?;
+        checked.push((kind, schema));
+    }
+    let params = match policy.spec.param_kind.as_deref() {
+        None => None,
+        Some(ParamKind { api_version, kind }) => {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version.as_str()));
+            shelf.schema(group, version, kind)?
+        }
+    };
+    if !shelf.unread.is_empty() {
+        return Ok(Observation::Needs(shelf.unread));
+    }
+    Ok(Observation::View(View { kinds: checked, params, learned: shelf.learned, policy }))
+}
+
+/// The kinds that a policy names, or what is to be read to find them.
+fn kinds(
+    policy: &ValidatingAdmissionPolicy,
+    read: &Reads,
+) -> Result<Result<Vec<CheckedKind>, Read>, ObserveError> {
+    let resources = match read.resources() {
+        None => return Ok(Err(Read::Resources)),
+        Some(Err(error)) => return Err(retry("the API's resources", error)),
+        Some(Ok(resources)) => resources,
+    };
+    let Matched { kinds, has_unknown } = matched(&policy.spec, resources);
+    // What is half a minute old may lack what was just installed.
+    if has_unknown && read.latest_resources().is_none() {
+        return Ok(Err(Read::LatestResources));
+    }
+    Ok(Ok(kinds.into_iter().collect()))
+}
+
+/// The documents that one policy needs.
+struct Shelf<'a> {
+    room: &'a Controller,
+    read: &'a Reads,
+    index: &'a Value,
+    /// What was found so far, by group version.
+    held: Vec<(Title, Option<Schemas>)>,
+    unread: Vec<Read>,
+    learned: Learned,
+}
+
+impl Shelf<'_> {
+    /// The schema of a kind; `None` if there is none, or its document must be read first.
+    fn schema(&mut self, group: &str, version: &str, kind: &str) -> Result<Option<Schema>, ObserveError> {
+        let Some(title) = title(self.index, group, version) else { return Ok(None) };
+        if let Some((_, held)) = self.held.iter().find(|(held, _)| *held == title) {
+            return Ok(held.as_ref().and_then(|schemas| schemas.find(group, version, kind)));
+        }
+        let document = self.room.library.look_up(&title, self.read);
+        let schemas = match document.map_err(|error| retry(title.path(), &error))? {
+            Document::Unread => {
+                self.unread.push(title.read());
+                None
+            }
+            Document::New(schemas) => {
+                self.learned.push((title.clone(), schemas.clone()));
+                Some(schemas)
+            }
+            Document::Known(schemas) => Some(schemas),
+            Document::None => None,
+        };
+        let schema = schemas.as_ref().and_then(|schemas| schemas.find(group, version, kind));
+        self.held.push((title, schemas));
+        Ok(schema)
+    }
+}
+
+fn retry(what: &str, error: &ApiError) -> ObserveError {
+    ObserveError::Retry(format!("live read of {what} failed: {}", error.message()))
+}

@@ -1,0 +1,59 @@
+//! What the controller counts of its work, under the original's names. Decides nothing.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus::{Histogram, IntCounter};
+
+use super::memory::Note;
+use coxswain_machinery::executor::{ActionResult, ActionVerb};
+use coxswain_machinery::framework::{Meter, ReconcileEnd, RoomMetrics};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::random::HashMap;
+
+/// The bounds that the original has, in seconds.
+const BOUNDS: [f64; 12] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0];
+
+/// The metrics, and the deletes that are under way.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    deletions: IntCounter,
+    duration: Histogram,
+    under_way: Mutex<HashMap<Key, (Duration, bool)>>,
+}
+
+impl Metrics {
+    /// The metrics, registered.
+    pub(super) fn register(metrics: &RoomMetrics) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            deletions: metrics.counter(
+                "device_taint_eviction_controller_pod_deletions_total",
+                "Pods that were deleted for taints of devices since the controller was started.",
+            )?,
+            duration: metrics.histogram(
+                "device_taint_eviction_controller_pod_deletion_duration_seconds",
+                "Time from when a pod was to go to the answer of its delete, in seconds.",
+                BOUNDS.to_vec(),
+            )?,
+            under_way: Mutex::default(),
+        })
+    }
+}
+
+impl Meter<Note> for Metrics {
+    fn planned(&self, key: &Key, note: &Note) {
+        if let Some(eviction) = &note.eviction {
+            self.under_way.lock().insert(key.clone(), (eviction.overdue, eviction.is_found));
+        }
+    }
+
+    fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
+        let Some((overdue, is_found)) = self.under_way.lock().remove(key) else { return };
+        let is_delete = |verb| verb == ActionVerb::Delete;
+        let mut actions = ended.actions.iter();
+        if is_found || actions.any(|action| is_delete(action.verb) && action.result == ActionResult::Done) {
+            self.deletions.inc();
+            self.duration.observe((overdue + ended.took).as_secs_f64());
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What is made for pods, recorded and reserved.
+
+use std::sync::Arc;
+
+use super::fixtures::*;
+use coxswain_machinery::api::AnyObject;
+use coxswain_machinery::api::kinds::RESOURCE_CLAIMS;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::resource::ResourceClaim;
+use coxswain_machinery::executor::{Effect, WriteEffect};
+use coxswain_machinery::framework::{ApiError, Reads};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::plan::Verb;
+use coxswain_machinery::wire::Message as _;
+
+use super::super::names::prefix;
+
+fn none() -> Reads {
+    Reads::default()
+}
+
+/// As the claim of this name is by a live read.
+fn live(name: &str, found: Option<Arc<ResourceClaim>>) -> Reads {
+    let found = found.map(|found| found as AnyObject);
+    Reads::default().with_object(&RESOURCE_CLAIMS, Key::new("ns", name), Ok(found))
+}
+
+fn plain(_: &mut Pod) {}
+
+#[test]
+fn a_claim_is_made_from_its_template_and_recorded_under_the_name_that_it_got() {
+    let cluster = Cluster::new()
+        .with(pod("p", &[("own", "by-hand"), ("gpu", "from t"), ("net", "from t")], &[], plain))
+        .with(template("t", false));
+    let made = ["create resourceclaims p-gpu-", "create resourceclaims p-net-", "look again"];
+    assert_eq!(cluster.pod("p", &none()).unwrap(), made);
+
+    let writes = cluster.writes_for_pod("p", &none());
+    let Verb::Create(body) = &writes[0].verb else { panic!("no create") };
+    let body = ResourceClaim::decode(body).unwrap();
+    assert_eq!(body.metadata.labels, [("team", "a")].into_iter().collect());
+    let annotations = [("note", "b"), ("resource.kubernetes.io/pod-claim-name", "gpu")];
+    assert_eq!(body.metadata.annotations, annotations.into_iter().collect());
+    let owner = body.metadata.controller().unwrap();
+    assert_eq!((owner.kind.as_str(), owner.name.as_str(), owner.block_owner_deletion), ("Pod", "p", None));
+    assert_eq!((body.metadata.name.as_str(), body.spec.devices.requests.len()), ("", 1));
+
+    // The next look has the answers, whatever the cache has.
+    let answered = |name: &str, entry: &str| Effect {
+        kind: &RESOURCE_CLAIMS,
+        key: Key::new("ns", name),
+        subresource: "",
+        change: WriteEffect::Stored("8".into()),
+        answer: Some(claim(name, |claim| made_for(claim, "p", entry))),
+    };
+    let read = Reads::default().after(answered("p-gpu-x", "gpu")).after(answered("p-net-y", "net"));
+    let recorded = r#"apply pods/status p as ResourceClaimController: [{"name":"gpu","resourceClaimName":"p-gpu-x"},{"name":"net","resourceClaimName":"p-net-y"}]"#;
+    assert_eq!(cluster.pod("p", &read).unwrap(), [recorded]);
+}
+
+#[test]
+fn what_was_made_before_is_found_again_and_all_names_are_recorded() {
+    let entries = [("gpu", "from t"), ("net", "from t"), ("no", "from t")];
+    let cluster = Cluster::new()
+        .with(pod("p", &entries, &[("gpu", "p-gpu-1"), ("no", "")], plain))
+        .with(claim("p-gpu-1", |claim| made_for(claim, "p", "gpu")))
+        .with(claim("p-net-2", |claim| made_for(claim, "p", "net")))
+        .with(claim("p-net-1", |claim| made_for(claim, "p", "net")));
+    // The first of two, and no template is needed.
+    let recorded = r#"apply pods/status p as ResourceClaimController: [{"name":"gpu","resourceClaimName":"p-gpu-1"},{"name":"net","resourceClaimName":"p-net-1"}]"#;
+    assert_eq!(cluster.pod("p", &none()).unwrap(), [recorded]);
+
+    let all = Cluster::new()
+        .with(pod("p", &[("gpu", "from t")], &[("gpu", "p-gpu-1")], plain))
+        .with(claim("p-gpu-1", |claim| made_for(claim, "p", "gpu")));
+    assert_eq!(all.pod("p", &none()).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_recorded_claim_that_the_cache_has_not_is_asked_for_before_another_is_made() {
+    let cluster = Cluster::new()
+        .with(pod("p", &[("gpu", "from t")], &[("gpu", "c")], plain))
+        .with(template("t", false));
+    assert_eq!(cluster.pod("p", &none()).unwrap_err(), "read resourceclaims.resource.k8s.io c");
+    let there = live("c", Some(claim("c", |claim| made_for(claim, "p", "gpu"))));
+    assert_eq!(cluster.pod("p", &there).unwrap(), Vec::<String>::new());
+    let made = ["create resourceclaims p-gpu-", "look again"];
+    assert_eq!(cluster.pod("p", &live("c", None)).unwrap(), made);
+    // Somebody else's is none.
+    let foreign = live("c", Some(claim("c", |claim| made_for(claim, "other", "gpu"))));
+    assert_eq!(cluster.pod("p", &foreign).unwrap(), made);
+    let cluster = cluster.with(claim("c", |claim| made_for(claim, "other", "gpu")));
+    assert_eq!(cluster.pod("p", &none()).unwrap(), made);
+    // No answer is no absence.
+    let silent = Reads::default().with_object(
+        &RESOURCE_CLAIMS,
+        Key::new("ns", "d"),
+        Err(ApiError::Malformed { request: "GET".to_owned(), what: "nonsense".to_owned() }),
+    );
+    let cluster = Cluster::new().with(pod("p", &[("gpu", "from t")], &[("gpu", "d")], plain));
+    assert!(cluster.pod("p", &silent).unwrap_err().contains("nonsense"));
+}
+
+#[test]
+fn what_cannot_be_made_is_told_and_tried_again_and_nothing_is_recorded_before() {
+    let entries = [("a", "from t"), ("b", "from gone"), ("c", "from t")];
+    let cluster = Cluster::new().with(pod("p", &entries, &[], plain)).with(template("t", false));
+    let missing =
+        "resource claim template \"gone\": resourceclaimtemplate.resource.k8s.io \"gone\" not found";
+    let planned = [
+        "create resourceclaims p-a-".to_owned(),
+        format!("event FailedResourceClaimCreation: PodResourceClaim b: {missing}"),
+        format!("retry: {missing}"),
+    ];
+    assert_eq!(cluster.pod("p", &none()).unwrap(), planned);
+    let writes = cluster.writes_for_pod("p", &none());
+    let told = writes[0].on_failure.as_ref().map(|event| event.message.as_str());
+    assert_eq!(told, Some("PodResourceClaim a: create ResourceClaim : {error}"));
+
+    let empty = Cluster::new().with(pod("p", &[("a", "")], &[], plain));
+    let fault = "checking for claim before creating it: pod \"ns/p\", spec.resourceClaim \"a\": none of the supported \
+                 fields are set";
+    assert_eq!(empty.pod("p", &none()).unwrap()[1], format!("retry: {fault}"));
+
+    let mut listed = Cluster::new().with(pod("p", &[("a", "from t")], &[], plain)).with(template("t", true));
+    assert_eq!(listed.pod("p", &none()).unwrap()[1], "look again");
+    listed.prioritized_lists = false;
+    let fault = "retry: template includes a prioritized list of subrequests, but the feature is disabled";
+    assert_eq!(listed.pod("p", &none()).unwrap()[1], fault);
+}
+
+#[test]
+fn what_is_allocated_is_reserved_for_a_pod_that_is_on_its_node_already() {
+    let shared = |change: fn(&mut ResourceClaim)| {
+        claim("shared", |claim| {
+            allocated(claim);
+            claim.status.reserved_for = vec![consumer("other")];
+            change(claim);
+        })
+    };
+    let entries = [("a", "shared"), ("b", "shared")];
+    let reserved = "update resourceclaims/status shared: allocated, for [other p], kept by \
+                    [resource.kubernetes.io/delete-protection]";
+    let nothing = Vec::<String>::new();
+    for (change, claim, planned) in [
+        (bound as fn(&mut Pod), shared(|_| {}), vec![reserved.to_owned()]),
+        // A scheduler does it for others.
+        (plain, shared(|_| {}), nothing.clone()),
+        (bound, shared(|claim| claim.status.reserved_for.push(consumer("p"))), nothing.clone()),
+        (bound, shared(|claim| claim.status.allocation = None), nothing.clone()),
+    ] {
+        let cluster = Cluster::new().with(pod("p", &entries, &[], change)).with(claim);
+        assert_eq!(cluster.pod("p", &none()).unwrap(), planned);
+    }
+    // What comes behind one that is not there waits for it.
+    let cluster =
+        Cluster::new().with(pod("p", &[("a", "absent"), ("b", "shared")], &[], bound)).with(shared(|_| {}));
+    assert_eq!(cluster.pod("p", &live("absent", None)).unwrap(), nothing);
+}
+
+#[test]
+fn pods_that_are_done_need_nothing() {
+    for change in [finished as fn(&mut Pod), deleting] {
+        let cluster =
+            Cluster::new().with(pod("p", &[("a", "from t")], &[], change)).with(template("t", false));
+        assert_eq!(cluster.pod("p", &none()).unwrap(), ["nothing"]);
+    }
+    assert_eq!(Cluster::new().pod("p", &none()).unwrap(), ["nothing"]);
+}
+
+#[test]
+fn pods_share_the_claims_of_their_group() {
+    let entries = [("gpu", "from t"), ("own", "from t")];
+    let mut cluster = Cluster::new()
+        .with(member("g", "p", (&entries, &[]), bound))
+        .with(template("t", false))
+        .with(claim("p-own-1", |claim| made_for(claim, "p", "own")));
+    cluster.with_groups = true;
+    // The group comes first.
+    assert_eq!(cluster.pod("p", &none()).unwrap_err(), "pod ns/p: PodGroup ns/g is not there");
+    let cluster = cluster.with(group("g", &[("gpu", "t")]));
+    assert_eq!(cluster.group("g", &none()).unwrap(), ["create resourceclaims g-gpu-", "look again"]);
+    let recorded =
+        r#"apply pods/status p as ResourceClaimController: [{"name":"own","resourceClaimName":"p-own-1"}]"#;
+    assert_eq!(cluster.pod("p", &none()).unwrap(), [recorded]);
+
+    let cluster = cluster.with(claim("g-gpu-1", |claim| {
+        made_for_group(claim, "g", "gpu");
+        allocated(claim);
+    }));
+    let recorded = r#"apply podgroups/status g as ResourceClaimController: [{"name":"gpu","resourceClaimName":"g-gpu-1"}]"#;
+    assert_eq!(cluster.group("g", &none()).unwrap(), [recorded]);
+    let recorded = r#"apply pods/status p as ResourceClaimController: [{"name":"gpu","resourceClaimName":"g-gpu-1"},{"name":"own","resourceClaimName":"p-own-1"}]"#;
+    assert_eq!(cluster.pod("p", &none()).unwrap(), [recorded]);
+
+    // It is reserved for the group.
+    let all = [("gpu", "g-gpu-1"), ("own", "p-own-1")];
+    let cluster = cluster.with(member("g", "p", (&entries, &all), bound));
+    let writes = cluster.writes_for_pod("p", &none());
+    let Verb::Update(body) = &writes[0].verb else { panic!("no update") };
+    let consumers = ResourceClaim::decode(body).unwrap().status.reserved_for;
+    let consumer = consumers.first().unwrap();
+    assert_eq!(
+        (consumer.api_group.as_str(), consumer.resource.as_str(), consumer.uid.as_str()),
+        ("scheduling.k8s.io", "podgroups", "g-uid")
+    );
+}
+
+#[test]
+fn names_begin_with_both_names_or_a_share_of_each() {
+    let long = "p".repeat(60);
+    for (pod, entry, begins) in [
+        ("p", "e", "p-e-".to_owned()),
+        (&"p".repeat(50), "12345", format!("{}-12345-", "p".repeat(50))),
+        (&"p".repeat(51), "12345", format!("{}-{}", "p".repeat(50), "1234")),
+        (&long, "12345", format!("{}-{}", "p".repeat(51), "1234")),
+    ] {
+        assert_eq!(prefix(pod, entry), begins);
+    }
+}
+
+#[test]
+fn it_says_why() {
+    let cluster = Cluster::new()
+        .with(pod("p", &[("a", "shared"), ("b", "from t"), ("c", "from gone")], &[], bound))
+        .with(claim("shared", allocated))
+        .with(template("t", false));
+    let why = [
+        "Entry a uses the claim shared, which somebody else makes.",
+        "Entry b has no claim: one is made from the template t.",
+        "Entry c has no claim, and none can be made: resource claim template \"gone\": \
+         resourceclaimtemplate.resource.k8s.io \"gone\" not found.",
+        "The claim shared is allocated and not reserved for p, which is on its node already: that is done now.",
+    ];
+    assert_eq!(cluster.reasons_of_pod("p"), why);
+}

@@ -1,0 +1,298 @@
+//! A pod or a PodGroup and the claims of its entries: what is there, what is to be made, what is to be recorded and reserved.
+//! Decides nothing.
+
+use std::sync::Arc;
+
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
+use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate};
+use coxswain_machinery::api::scheduling::PodGroup;
+use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
+use coxswain_machinery::informer::{Indexed, Lister, downcast};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::{Message as _, Str};
+
+/// What both rooms read.
+pub(super) struct Rooms {
+    pub(super) pods: Lister<Pod>,
+    /// `None` where PodGroups have no claims.
+    pub(super) groups: Option<Lister<PodGroup>>,
+    pub(super) claims: Lister<ResourceClaim>,
+    /// Claims by their controller.
+    pub(super) by_controller: Indexed<ResourceClaim>,
+    pub(super) templates: Lister<ResourceClaimTemplate>,
+    /// Whether requests may have alternatives.
+    pub(super) prioritized_lists: bool,
+}
+
+/// What claims are made for.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) kind: &'static Kind,
+    pub(super) metadata: ObjectMeta,
+    pub(super) entries: Vec<Entry>,
+    /// Whether claims are to be reserved for it, because no scheduler has done that.
+    pub(super) reserves: bool,
+}
+
+/// An entry of an owner: a claim that it is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: Str,
+    pub(super) claim: Option<Str>,
+    pub(super) template: Option<Str>,
+    /// What the status says.
+    pub(super) recorded: Recorded,
+}
+
+/// What the status of an owner says of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// Nothing.
+    Nothing,
+    /// It needs no claim.
+    NotNeeded,
+    /// This claim was made.
+    Claim(Str),
+}
+
+impl Recorded {
+    /// What an entry of the status says that names a claim, or none.
+    pub(super) fn of(claim: Option<&Str>) -> Self {
+        claim.map_or(Self::NotNeeded, |claim| Self::Claim(claim.clone()))
+    }
+}
+
+/// An owner, and what there is of each of its entries.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) owner: Owner,
+    /// In the order of the entries.
+    pub(super) found: Vec<Found>,
+    /// Claims of the entries that are allocated, and not reserved for the owner.
+    pub(super) unreserved: Vec<Reservation>,
+}
+
+/// What there is of an entry.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    /// It names a claim that somebody else makes.
+    Given(Str),
+    /// It needs none.
+    NotNeeded,
+    /// There is a claim, and the status says so.
+    Recorded(Str),
+    /// There is a claim, and the status does not say so.
+    Unrecorded(Str),
+    /// The PodGroup has the same entry: its claim is waited for.
+    LeftToGroup,
+    /// One is to be made from this.
+    Missing(Arc<ResourceClaimTemplate>),
+    /// None can be made.
+    Fault(String),
+}
+
+/// A claim that is to say that an owner uses it.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    pub(super) claim: Arc<ResourceClaim>,
+    /// The owner, or the PodGroup whose claim it is.
+    pub(super) consumer: Consumer,
+}
+
+/// Who is to use a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Consumer {
+    pub(super) kind: &'static Kind,
+    pub(super) name: Str,
+    pub(super) uid: Str,
+}
+
+impl Found {
+    /// The claim, if there is one or should be.
+    pub(super) fn claim(&self) -> Option<&Str> {
+        match self {
+            Self::Given(name) | Self::Recorded(name) | Self::Unrecorded(name) => Some(name),
+            Self::NotNeeded | Self::LeftToGroup | Self::Missing(_) | Self::Fault(_) => None,
+        }
+    }
+}
+
+impl Rooms {
+    /// The PodGroup of a pod, where such have claims. It comes before its pods do anything about theirs.
+    pub(super) fn group_of(&self, pod: &Pod) -> Result<Option<Arc<PodGroup>>, ObserveError> {
+        let Some(groups) = self.groups.as_ref().filter(|_| !pod.shape.pod_group.is_empty()) else {
+            return Ok(None);
+        };
+        let key = Key::new(pod.metadata.namespace.clone(), pod.shape.pod_group.clone());
+        let absent =
+            || ObserveError::Retry(format!("pod {}: PodGroup {key} is not there", Key::of(&pod.metadata)));
+        groups.get(&key).map(Some).ok_or_else(absent)
+    }
+
+    /// An owner, and what there is of its entries.
+    pub(super) fn observe(
+        &self,
+        owner: Owner,
+        group: Option<&PodGroup>,
+        read: &Reads,
+    ) -> Result<Observation<View>, ObserveError> {
+        let mut look = Look { rooms: self, owner: &owner, group, read, needs: Vec::new() };
+        let mut found = Vec::with_capacity(owner.entries.len());
+        for entry in &owner.entries {
+            found.push(look.find(entry)?);
+        }
+        let unreserved = if owner.reserves { look.unreserved(&found)? } else { Vec::new() };
+        let needs = look.needs;
+        if needs.is_empty() {
+            Ok(Observation::View(View { owner, found, unreserved }))
+        } else {
+            Ok(Observation::Needs(needs))
+        }
+    }
+}
+
+/// One look at an owner's claims.
+struct Look<'a> {
+    rooms: &'a Rooms,
+    owner: &'a Owner,
+    group: Option<&'a PodGroup>,
+    read: &'a Reads,
+    needs: Vec<Read>,
+}
+
+impl Look<'_> {
+    fn find(&mut self, entry: &Entry) -> Result<Found, ObserveError> {
+        if let Some(claim) = &entry.claim {
+            return Ok(Found::Given(claim.clone()));
+        }
+        let Some(template) = &entry.template else { return Ok(Found::Fault(self.unsupported(entry))) };
+        match &entry.recorded {
+            Recorded::NotNeeded => return Ok(Found::NotNeeded),
+            Recorded::Claim(name)
+                if self.claim(name)?.is_some_and(|claim| self.is_owned(&claim.metadata)) =>
+            {
+                return Ok(Found::Recorded(name.clone()));
+            }
+            _ => {}
+        }
+        if let Some(group) = self.group.filter(|group| shares(group, entry)) {
+            let made = self.made_for(&group.metadata, entry);
+            return Ok(made.map_or(Found::LeftToGroup, Found::Unrecorded));
+        }
+        if let Some(name) = self.made_for(&self.owner.metadata, entry) {
+            return Ok(Found::Unrecorded(name));
+        }
+        Ok(self.template(template))
+    }
+
+    fn unsupported(&self, entry: &Entry) -> String {
+        let ObjectMeta { namespace, name, .. } = &self.owner.metadata;
+        let what = if self.owner.kind == &PODS { "pod" } else { "podgroup" };
+        format!(
+            "checking for claim before creating it: {what} \"{namespace}/{name}\", spec.resourceClaim {:?}: none of the \
+             supported fields are set",
+            entry.name.as_str()
+        )
+    }
+
+    /// A claim by its name. One that is recorded and that the cache has not is asked for: the cache may be late, and a second
+    /// one must not be made.
+    fn claim(&mut self, name: &Str) -> Result<Option<Arc<ResourceClaim>>, ObserveError> {
+        let key = Key::new(self.owner.metadata.namespace.clone(), name.clone());
+        if let Some(claim) = self.rooms.claims.get(&key) {
+            return Ok(Some(claim));
+        }
+        match self.read.object(&RESOURCE_CLAIMS, &key) {
+            Some(Ok(found)) => Ok(found.and_then(|found| downcast(Arc::clone(found)))),
+            Some(Err(error)) => Err(ObserveError::Retry(format!("{RESOURCE_CLAIMS} {key}: {error}"))),
+            None => {
+                self.needs.push(Read::Object(&RESOURCE_CLAIMS, key));
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_owned(&self, claim: &ObjectMeta) -> bool {
+        let is_groups = |group: &PodGroup| claim.is_controlled_by(&group.metadata.uid);
+        claim.is_controlled_by(&self.owner.metadata.uid) || self.group.is_some_and(is_groups)
+    }
+
+    /// The claim that was made for an entry of an owner: in this reconcile, or as the cache has it. The first by name, if there
+    /// are several.
+    fn made_for(&self, owner: &ObjectMeta, entry: &Entry) -> Option<Str> {
+        let answers = self.read.written().iter().filter_map(|effect| effect.answer.clone());
+        let answers = answers.filter_map(downcast::<ResourceClaim>);
+        let held = self.rooms.by_controller.filed(&owner.uid.to_str()).into_iter();
+        let is_it = |claim: &ResourceClaim| {
+            claim.metadata.is_controlled_by(&owner.uid)
+                && claim
+                    .metadata
+                    .annotations
+                    .get(super::ENTRY)
+                    .is_some_and(|made_for| *made_for == entry.name)
+        };
+        answers.chain(held).filter(|claim| is_it(claim)).map(|claim| claim.metadata.name.clone()).min()
+    }
+
+    fn template(&self, name: &Str) -> Found {
+        let key = Key::new(self.owner.metadata.namespace.clone(), name.clone());
+        let Some(template) = self.rooms.templates.get(&key) else {
+            return Found::Fault(format!(
+                "resource claim template {name:?}: resourceclaimtemplate.resource.k8s.io {name:?} not found",
+                name = name.as_str()
+            ));
+        };
+        if !self.rooms.prioritized_lists && has_alternatives(&template) {
+            let fault = "template includes a prioritized list of subrequests, but the feature is disabled";
+            return Found::Fault(fault.to_owned());
+        }
+        Found::Missing(template)
+    }
+
+    /// Claims that are allocated and not reserved for who is to use them, up to the first that is not there.
+    fn unreserved(&mut self, found: &[Found]) -> Result<Vec<Reservation>, ObserveError> {
+        let mut unreserved: Vec<Reservation> = Vec::new();
+        for (entry, found) in self.owner.entries.iter().zip(found) {
+            let Some(name) = found.claim() else { continue };
+            // What is not recorded was made a moment ago, or is about to be looked at again.
+            if matches!(found, Found::Unrecorded(_)) {
+                continue;
+            }
+            let Some(claim) = self.claim(name)? else { break };
+            let consumer = self.consumer(entry);
+            let is_listed = claim.status.reserved_for.iter().any(|held| held.uid == consumer.uid)
+                || unreserved.iter().any(|other| other.claim.metadata.name == *name);
+            if claim.status.allocation.is_some() && !is_listed {
+                unreserved.push(Reservation { claim, consumer });
+            }
+        }
+        Ok(unreserved)
+    }
+
+    /// Who is to use the claim of an entry: the PodGroup if the claim is its.
+    fn consumer(&self, entry: &Entry) -> Consumer {
+        let (kind, metadata) = match self.group.filter(|group| shares(group, entry)) {
+            Some(group) => (&POD_GROUPS, &group.metadata),
+            None => (self.owner.kind, &self.owner.metadata),
+        };
+        Consumer { kind, name: metadata.name.clone(), uid: metadata.uid.to_str() }
+    }
+}
+
+/// Whether a PodGroup has the same entry.
+fn shares(group: &PodGroup, entry: &Entry) -> bool {
+    group.spec.resource_claims.iter().any(|held| {
+        held.name == entry.name
+            && held.resource_claim_name == entry.claim
+            && held.resource_claim_template_name == entry.template
+    })
+}
+
+/// Whether requests of a template have alternatives.
+fn has_alternatives(template: &ResourceClaimTemplate) -> bool {
+    let spec = ResourceClaimSpec::decode(&template.spec.spec.0);
+    spec.is_ok_and(|spec| spec.devices.requests.iter().any(|request| !request.first_available.is_empty()))
+}

@@ -1,0 +1,71 @@
+//! What becomes of a node: it has its ranges, it gets them, or it is said why not.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::pool::{Note, Standing};
+use super::view::View;
+use coxswain_machinery::api::core::Node;
+use coxswain_machinery::api::kinds::NODES;
+use coxswain_machinery::model::plan::{EventSpec, Patch, Regarding, Tolerate, Verb};
+use coxswain_machinery::model::{Key, Plan, Step, Write};
+
+pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
+    let plan = Plan::default();
+    if view.has_failed {
+        let told = Step::Emit(event(&view.node, "CIDRAssignmentFailed"));
+        return Plan { steps: vec![told], ..plan }.with_note(Note::default());
+    }
+    let waits = Note { waits: true, ..Note::default() };
+    match &view.standing {
+        Standing::Fits => plan.with_note(Note::default()),
+        Standing::Misfits(why) => {
+            let error = format!("the node {} {why}", view.node.metadata.name);
+            Plan { retry: Some(error), ..plan }.with_note(Note::default())
+        }
+        Standing::Held(why) => {
+            Plan { retry: Some(format!("no node gets a range: {why}")), ..plan }.with_note(waits)
+        }
+        Standing::Full(range) => Plan {
+            steps: vec![Step::Emit(event(&view.node, "CIDRNotAvailable"))],
+            retry: Some(format!("no block of {range} is left")),
+            ..plan
+        }
+        .with_note(waits),
+        Standing::Gets(blocks) => {
+            let ranges: Vec<String> = blocks.iter().map(|(_, range)| range.to_string()).collect();
+            let metadata = &view.node.metadata;
+            // The API server takes ranges once; so what was not seen yet is not undone.
+            let patch = json!({
+                "metadata": { "uid": metadata.uid },
+                "spec": { "podCIDR": ranges.first(), "podCIDRs": ranges },
+            });
+            let write = Write {
+                tolerate: Tolerate { absent: true, ..Tolerate::default() },
+                ..Write::new(&NODES, Key::of(metadata), Verb::Patch(Patch::Strategic(patch)))
+            };
+            let given = blocks.iter().map(|(free, _)| *free).collect();
+            Plan { steps: vec![Step::Write(write)], ..plan }.with_note(Note { given, waits: false })
+        }
+    }
+}
+
+fn event(node: &Node, reason: &'static str) -> EventSpec {
+    EventSpec {
+        regarding: Regarding::of(&NODES, &node.metadata),
+        warning: false,
+        reason,
+        message: format!("Node {} status is now: {reason}", node.metadata.name),
+    }
+}
+
+pub(super) fn reasons(view: &View) -> Vec<String> {
+    let ranges = view.node.spec.pod_cidrs.join(" and ");
+    vec![match &view.standing {
+        Standing::Fits => format!("The node has its ranges of Pod addresses, {ranges}."),
+        Standing::Misfits(why) => format!("The node {why}; it is left as it is."),
+        Standing::Held(why) => format!("No node gets a range: {why}."),
+        Standing::Full(range) => format!("No block of {range} is left: it waits until a node goes."),
+        Standing::Gets(_) => "The node has no range yet, and there is a free block.".to_owned(),
+    }]
+}

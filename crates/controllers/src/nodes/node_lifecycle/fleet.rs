@@ -1,0 +1,278 @@
+//! What is remembered of all nodes, and what a look at them makes of it. Pure.
+//!
+//! Times are those that deliveries of the watch of Leases cover: while that hears nothing no time passes here. A node's own
+//! times are compared for being others, never for their age.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::taints::{NO_EXECUTE, NOT_READY, UNREACHABLE, condition, has, is_driven};
+use super::zones::{Zone, ZoneRules, ZoneSize, ZoneState, counts, zone_of};
+use coxswain_machinery::api::core::Node;
+use coxswain_machinery::wire::{Str, Time, Uid};
+
+/// What the flags say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// After so long without a sign of life a node is not known to be ready.
+    pub(super) grace: Duration,
+    /// The same for one that never said whether it is.
+    pub(super) startup_grace: Duration,
+    pub(super) zones: ZoneRules,
+}
+
+/// When a Lease was renewed, by its holder's clock.
+pub(super) type Renewal = (i64, i32);
+
+/// What a node has said of its readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Posted {
+    /// It has never said anything.
+    Never,
+    /// It said something, at this time by its own clock, if it told one.
+    At(Option<Time>),
+}
+
+/// What is remembered of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct KnownNode {
+    pub(super) uid: Uid,
+    /// Its last heartbeat by status.
+    pub(super) heartbeat: Posted,
+    pub(super) renewal: Option<Renewal>,
+    /// When it gave its last sign of life, or when that begins to count.
+    pub(super) alive_at: Duration,
+    /// Whether the taint that drives its pods away is ours.
+    pub(super) is_ours: bool,
+    /// Whether such taints, from before, are to be taken off, which has not succeeded yet.
+    pub(super) is_to_be_freed: bool,
+    /// When it was to be tainted last: others come before it.
+    pub(super) tried_at: Duration,
+}
+
+/// All nodes and zones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fleet {
+    pub(super) nodes: BTreeMap<Str, (KnownNode, Arc<Node>)>,
+    pub(super) zones: BTreeMap<Str, Zone>,
+    /// All zones are fully disrupted: nothing is tainted.
+    pub(super) is_stopped: bool,
+}
+
+/// What is to be done about a node.
+#[derive(Clone, Debug)]
+pub(super) enum Task {
+    /// It was seen for the first time.
+    Register(Arc<Node>),
+    /// It is gone.
+    Remove(Arc<Node>),
+    /// It has been silent for too long.
+    MarkUnknown(Arc<Node>),
+    /// Its pods are driven away for another reason than before.
+    Swap(Arc<Node>, &'static str),
+    /// Its pods are driven away; a token of its zone was taken for that.
+    Taint(Arc<Node>, &'static str, Str),
+    /// Its pods are not driven away any more.
+    Untaint(Arc<Node>),
+}
+
+/// What a look found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Look {
+    pub(super) fleet: Fleet,
+    pub(super) tasks: Vec<Task>,
+    /// When a token comes that a node waits for.
+    pub(super) next_token: Option<Duration>,
+}
+
+impl KnownNode {
+    /// What is known of a node once it was looked at.
+    fn seen(before: Option<&Self>, node: &Node, renewal: Option<Renewal>, now: Duration) -> Self {
+        let heartbeat = heartbeat(node);
+        let Some(before) = before.filter(|before| before.uid == node.metadata.uid) else {
+            return Self {
+                uid: node.metadata.uid.clone(),
+                heartbeat,
+                renewal,
+                alive_at: now,
+                is_ours: false,
+                is_to_be_freed: is_driven(node),
+                tried_at: Duration::ZERO,
+            };
+        };
+        let has_posted = heartbeat != Posted::Never && heartbeat != before.heartbeat;
+        let has_renewed = renewal.is_some_and(|renewal| before.renewal.is_none_or(|held| renewal > held));
+        let mut seen = Self { heartbeat, ..before.clone() };
+        if has_posted || has_renewed {
+            seen.alive_at = now;
+        }
+        if has_renewed {
+            seen.renewal = renewal;
+        } else if has_posted {
+            // As in the original: a Lease that is there counts once more at the next look.
+            seen.renewal = None;
+        }
+        seen.is_ours &= is_driven(node);
+        seen.is_to_be_freed &= is_driven(node);
+        seen
+    }
+
+    /// This controller says of it that it is not known to be ready: that is no sign of life, though it tells of a time.
+    pub(super) fn is_marked(&mut self, node: &Node) {
+        if self.heartbeat == Posted::Never {
+            self.heartbeat = Posted::At(node.metadata.creation_timestamp);
+        }
+    }
+
+    /// Whether it has been silent for longer than its grace.
+    pub(super) fn is_silent(&self, rules: &Rules, now: Duration) -> bool {
+        now.saturating_sub(self.alive_at) > self.grace(rules)
+    }
+
+    /// How long it may be silent.
+    pub(super) fn grace(&self, rules: &Rules) -> Duration {
+        if self.heartbeat == Posted::Never { rules.startup_grace } else { rules.grace }
+    }
+}
+
+/// What a node says of its readiness.
+fn heartbeat(node: &Node) -> Posted {
+    let ready = node.status.conditions.iter().find(|held| held.r#type == "Ready");
+    ready.map_or(Posted::Never, |ready| Posted::At(ready.last_heartbeat_time))
+}
+
+/// The taint that belongs to what a node says of itself; `None` if it is ready, or has never said anything.
+fn wanted(node: &Node) -> Option<&'static str> {
+    match condition(node, "Ready") {
+        Some("False") => Some(NOT_READY),
+        Some("Unknown") => Some(UNREACHABLE),
+        _ => None,
+    }
+}
+
+impl Fleet {
+    /// Looks at all nodes at a time that counts.
+    pub(super) fn look(
+        &self,
+        mut nodes: Vec<Arc<Node>>,
+        renewal: impl Fn(&Node) -> Option<Renewal>,
+        rules: &Rules,
+        now: Duration,
+    ) -> Look {
+        nodes.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
+        let mut look = Look::default();
+        let mut sizes: BTreeMap<Str, ZoneSize> = BTreeMap::new();
+        for node in nodes {
+            let before = self.nodes.get(&node.metadata.name).map(|(known, _)| known);
+            let known = KnownNode::seen(before, &node, renewal(&node), now);
+            let zone = zone_of(&node);
+            look.fleet
+                .zones
+                .entry(zone.clone())
+                .or_insert_with(|| self.zones.get(&zone).cloned().unwrap_or_default());
+            if counts(&node) {
+                let size = sizes.entry(zone).or_default();
+                let is_ready = node.is_ready() && !known.is_silent(rules, now);
+                *(if is_ready { &mut size.ready } else { &mut size.unready }) += 1;
+            }
+            if before.is_none() {
+                look.tasks.push(Task::Register(Arc::clone(&node)));
+            }
+            look.fleet.nodes.insert(node.metadata.name.clone(), (known, node));
+        }
+        for (name, (_, node)) in &self.nodes {
+            if !look.fleet.nodes.contains_key(name) {
+                look.tasks.push(Task::Remove(Arc::clone(node)));
+            }
+        }
+        look.judge_zones(self.is_stopped, &sizes, rules, now);
+        look.judge_nodes(rules, now);
+        look
+    }
+}
+
+impl Look {
+    /// Judges the zones.
+    fn judge_zones(
+        &mut self,
+        was_stopped: bool,
+        sizes: &BTreeMap<Str, ZoneSize>,
+        rules: &Rules,
+        now: Duration,
+    ) {
+        let fleet = &mut self.fleet;
+        for (name, zone) in &mut fleet.zones {
+            zone.size = sizes.get(name).copied().unwrap_or_default();
+        }
+        let is_full = |size: &ZoneSize| size.state(&rules.zones) == ZoneState::Full;
+        fleet.is_stopped = !sizes.is_empty() && sizes.values().all(is_full);
+        if fleet.is_stopped {
+            fleet.zones.values_mut().for_each(Zone::stop);
+            for (known, node) in fleet.nodes.values_mut().filter(|_| !was_stopped) {
+                known.is_to_be_freed = is_driven(node);
+            }
+            return;
+        }
+        if was_stopped && !sizes.is_empty() {
+            for (known, _) in fleet.nodes.values_mut() {
+                known.alive_at = now;
+            }
+        }
+        for (name, size) in sizes {
+            if let Some(zone) = fleet.zones.get_mut(name) {
+                zone.enter(size.state(&rules.zones), &rules.zones, was_stopped, now);
+            }
+        }
+    }
+
+    /// What is to be done about each node.
+    fn judge_nodes(&mut self, rules: &Rules, now: Duration) {
+        let mut waiting: BTreeMap<Str, Vec<(Duration, Str, &'static str)>> = BTreeMap::new();
+        let mut tasks = Vec::new();
+        for (name, (known, node)) in &self.fleet.nodes {
+            if known.is_to_be_freed {
+                tasks.push(Task::Untaint(Arc::clone(node)));
+                continue;
+            }
+            if known.is_silent(rules, now) && condition(node, "Ready") != Some("Unknown") {
+                tasks.push(Task::MarkUnknown(Arc::clone(node)));
+                continue;
+            }
+            match wanted(node) {
+                None if node.is_ready() && is_driven(node) => tasks.push(Task::Untaint(Arc::clone(node))),
+                None => {}
+                Some(key) => {
+                    let other = if key == NOT_READY { UNREACHABLE } else { NOT_READY };
+                    if has(node, other, NO_EXECUTE) {
+                        tasks.push(Task::Swap(Arc::clone(node), key));
+                    } else if !(known.is_ours && has(node, key, NO_EXECUTE)) {
+                        waiting.entry(zone_of(node)).or_default().push((known.tried_at, name.clone(), key));
+                    }
+                }
+            }
+        }
+        self.tasks.extend(tasks);
+        for (zone, mut nodes) in waiting {
+            nodes.sort();
+            self.taint(&zone, nodes, rules, now);
+        }
+    }
+
+    /// Taints as many of a zone's nodes as there are tokens, those that were not tried for longest first.
+    fn taint(&mut self, name: &Str, nodes: Vec<(Duration, Str, &'static str)>, rules: &Rules, now: Duration) {
+        let Some(zone) = self.fleet.zones.get_mut(name) else { return };
+        for (_, node, key) in nodes {
+            if !zone.take(&rules.zones, now) {
+                if let Some(wait) = zone.wait(&rules.zones, now) {
+                    self.next_token = Some(self.next_token.map_or(wait, |earlier| earlier.min(wait)));
+                }
+                return;
+            }
+            if let Some((known, node)) = self.fleet.nodes.get_mut(&node) {
+                known.tried_at = now;
+                self.tasks.push(Task::Taint(Arc::clone(node), key, name.clone()));
+            }
+        }
+    }
+}

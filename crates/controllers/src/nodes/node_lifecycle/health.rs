@@ -1,0 +1,210 @@
+//! The loop that looks at the health of all nodes, in rounds. A round is a look, which remembers who gave a sign of life and finds
+//! what is to be done, and the writes that do it.
+//!
+//! While the watch of Leases delivers nothing, no round looks at anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::fleet::{Fleet, Look, Renewal, Rules, Task};
+use super::memory::{FleetMemory, Note};
+use super::taints::{SILENT, driving, keeping};
+use coxswain_machinery::api::coordination::Heartbeat;
+use coxswain_machinery::api::core::Node;
+use coxswain_machinery::api::kinds::NODES;
+use coxswain_machinery::framework::{Observation, ObserveError, Reads, Room};
+use coxswain_machinery::informer::{Covered, Lister};
+use coxswain_machinery::model::plan::{EventSpec, Patch, Regarding, Tolerate, Verb};
+use coxswain_machinery::model::words::{count, time, verb};
+use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
+use coxswain_machinery::random::HashMap;
+use coxswain_machinery::wire::{Str, Time};
+
+/// Where nodes renew Leases of their names.
+const LEASES_NAMESPACE: &str = "kube-node-lease";
+/// Conditions of a silent node that nobody knows any more.
+const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+/// The room.
+pub(super) struct Health {
+    pub(super) nodes: Lister<Node>,
+    pub(super) heartbeats: Lister<Heartbeat>,
+    pub(super) memory: Arc<FleetMemory>,
+    pub(super) rules: Rules,
+    pub(super) period: Duration,
+}
+
+/// What a round rests on.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) covered: Covered,
+    pub(super) rules: Rules,
+    pub(super) period: Duration,
+    pub(super) stage: Stage,
+}
+
+/// How far a round has come.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It begins.
+    Look { fleet: Arc<Fleet>, nodes: Vec<Arc<Node>>, renewals: HashMap<Str, Renewal> },
+    /// The look has found this.
+    Act(Look),
+}
+
+impl Room<Note> for Health {
+    type View = Round;
+
+    fn observe(&self, _: &Key, _: &[Failure], _: &Reads) -> Result<Observation<Round>, ObserveError> {
+        let stage = self.memory.found().map_or_else(|| self.begin(), Stage::Act);
+        let covered = self.memory.deliveries.covered();
+        Ok(Observation::View(Round { covered, rules: self.rules, period: self.period, stage }))
+    }
+
+    fn plan(view: &Round, now: Timestamp) -> Plan<Note> {
+        // What fails is judged anew in the next round.
+        let plan = Plan { requeue_after: Some(view.period), end: true, ..Plan::default() };
+        if view.covered.silent_for.is_some() {
+            return plan.with_note(Note::Looked(None));
+        }
+        let look = view.look();
+        let next = look.next_token.map_or(view.period, |token| token.min(view.period));
+        let plan = Plan { requeue_after: Some(next), ..plan };
+        match &view.stage {
+            Stage::Look { .. } => {
+                let plan = Plan { look_again: !look.tasks.is_empty(), ..plan };
+                plan.with_note(Note::Looked(Some(look)))
+            }
+            Stage::Act(_) => {
+                Plan { steps: steps(&look.tasks, now), ..plan }.with_note(Note::Acted(look.tasks))
+            }
+        }
+    }
+
+    fn reasons(view: &Round, _: Timestamp) -> Vec<String> {
+        if let Some(silent) = view.covered.silent_for {
+            let silent = time(silent);
+            return vec![format!(
+                "The watch of Leases has delivered nothing for {silent}: what is known of nodes may be old, and none is judged."
+            )];
+        }
+        let look = match &view.stage {
+            Stage::Look { .. } => &view.look(),
+            Stage::Act(look) => look,
+        };
+        let mut reasons = Vec::new();
+        if look.fleet.is_stopped {
+            reasons.push("No node of any zone is ready: no pods are driven away from any.".to_owned());
+        }
+        let nodes = look.tasks.len();
+        reasons.push(format!("{} {} to be seen to.", count(nodes, "node"), verb(nodes, "is", "are")));
+        reasons
+    }
+}
+
+impl Health {
+    /// What a look rests on.
+    fn begin(&self) -> Stage {
+        let nodes = self.nodes.list();
+        let renewals = nodes.iter().filter_map(|node| {
+            let lease = self.heartbeats.get(&Key::new(LEASES_NAMESPACE, node.metadata.name.clone()))?;
+            let renewed = &lease.spec.renew_time;
+            Some((node.metadata.name.clone(), (renewed.seconds, renewed.nanos)))
+        });
+        Stage::Look { fleet: self.memory.fleet(), renewals: renewals.collect(), nodes }
+    }
+}
+
+impl Round {
+    fn look(&self) -> Look {
+        match &self.stage {
+            Stage::Look { fleet, nodes, renewals } => {
+                let renewal = |node: &Node| renewals.get(&node.metadata.name).copied();
+                fleet.look(nodes.clone(), renewal, &self.rules, self.covered.time)
+            }
+            Stage::Act(look) => look.clone(),
+        }
+    }
+}
+
+/// Events first, then the writes, each for itself.
+fn steps(tasks: &[Task], now: Timestamp) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut writes = Vec::new();
+    for (item, task) in tasks.iter().enumerate() {
+        let write = match task {
+            Task::Register(node) => {
+                steps.push(Step::Emit(event(node, "RegisteredNode", "Registered Node", "in Controller")));
+                continue;
+            }
+            Task::Remove(node) => {
+                steps.push(Step::Emit(event(node, "RemovingNode", "Removing Node", "from Controller")));
+                continue;
+            }
+            Task::MarkUnknown(node) => unknown(node, now),
+            Task::Swap(node, key) | Task::Taint(node, key, _) => driving(key).write(node, now),
+            Task::Untaint(node) => keeping().write(node, now),
+        };
+        let tolerate = Tolerate { absent: true, ..Tolerate::default() };
+        writes.push(Write { item: Some(item), keep_going: true, tolerate, ..write });
+    }
+    if !writes.is_empty() {
+        steps.push(Step::Each(writes));
+    }
+    steps
+}
+
+fn event(node: &Node, reason: &'static str, what: &str, whence: &str) -> EventSpec {
+    let name = &node.metadata.name;
+    EventSpec {
+        regarding: Regarding::of(&NODES, &node.metadata),
+        warning: false,
+        reason,
+        message: format!("Node {name} event: {what} {name} {whence}"),
+    }
+}
+
+/// Says of a silent node that nothing is known of it, at the resource version that was judged.
+fn unknown(node: &Node, now: Timestamp) -> Write {
+    let metadata = &node.metadata;
+    let now = Time::from(now).to_string();
+    let conditions: Vec<Value> = CONDITIONS
+        .iter()
+        .filter_map(|kind| match node.status.conditions.iter().find(|held| held.r#type == **kind) {
+            None => Some(json!({
+                "type": kind,
+                "status": "Unknown",
+                "reason": "NodeStatusNeverUpdated",
+                "message": "Kubelet never posted node status.",
+                "lastHeartbeatTime": metadata.creation_timestamp.map(|time| time.to_string()),
+                "lastTransitionTime": now,
+            })),
+            Some(held) if held.status != "Unknown" => Some(json!({
+                "type": kind,
+                "status": "Unknown",
+                "reason": SILENT,
+                "message": "Kubelet stopped posting node status.",
+                "lastTransitionTime": now,
+            })),
+            Some(_) => None,
+        })
+        .collect();
+    let patch = json!({
+        "metadata": { "uid": metadata.uid, "resourceVersion": metadata.resource_version },
+        "status": { "conditions": conditions },
+    });
+    let told = EventSpec {
+        regarding: Regarding::of(&NODES, metadata),
+        warning: false,
+        reason: "NodeNotReady",
+        message: format!("Node {} status is now: NodeNotReady", metadata.name),
+    };
+    let patch = Verb::Patch(Patch::Strategic(patch));
+    Write {
+        on_success: node.is_ready().then_some(told),
+        ..Write::new(&NODES, Key::of(metadata), patch).on("status")
+    }
+}

@@ -1,0 +1,418 @@
+//! Rounds of the room on stores that are filled by hand, in paused time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::health::Health;
+use super::super::memory::FleetMemory;
+use super::super::metrics::Metrics;
+use super::super::pods::{Pods, of_nodes, of_pods};
+use super::fixtures::{RULES, node, set};
+use coxswain_machinery::api::AnyObject;
+use coxswain_machinery::api::coordination::Heartbeat;
+use coxswain_machinery::api::core::Node;
+use coxswain_machinery::api::indexes::BY_NODE;
+use coxswain_machinery::api::kinds::{HEARTBEATS, NODES, PODS};
+use coxswain_machinery::api::pod::{Pod, PodCondition};
+use coxswain_machinery::framework::{KeyMap, Memory as _, Observation, Reads, Room, RoomMetrics};
+use coxswain_machinery::informer::{Deliveries, Delta, Indexed, Lister, Store};
+use coxswain_machinery::model::plan::{Patch, Verb};
+use coxswain_machinery::model::{Key, Plan, Step};
+use coxswain_machinery::telemetry::Registry;
+
+const BOUND: Duration = Duration::from_secs(10);
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_700_000_000).unwrap()
+}
+
+struct Bench {
+    health: Health,
+    registry: Registry,
+    renewed: i64,
+}
+
+impl Bench {
+    fn new(nodes: impl IntoIterator<Item = Node>) -> Self {
+        let registry = Registry::new();
+        let metrics = Metrics::register(&RoomMetrics::new(registry.clone())).unwrap();
+        let heartbeats = Arc::new(Store::new(&HEARTBEATS));
+        let deliveries = Deliveries::new(BOUND);
+        heartbeats.tell(&deliveries);
+        let health = Health {
+            nodes: Lister::new(Arc::new(Store::new(&NODES))),
+            heartbeats: Lister::new(heartbeats),
+            memory: Arc::new(FleetMemory::new(deliveries, metrics)),
+            rules: RULES,
+            period: Duration::from_secs(5),
+        };
+        let bench = Self { health, registry, renewed: 0 };
+        for node in nodes {
+            bench.store(node);
+        }
+        bench
+    }
+
+    fn store(&self, node: Node) {
+        let node: AnyObject = Arc::new(node);
+        self.health.nodes.store().upsert(&node);
+    }
+
+    /// A Lease is renewed: of a node, or of somebody who leads.
+    fn renew(&mut self, namespace: &str, name: &str) {
+        self.renewed += 1;
+        let mut lease = Heartbeat::default();
+        lease.metadata.namespace = namespace.into();
+        lease.metadata.name = name.into();
+        lease.spec.renew_time.seconds = self.renewed;
+        let lease: AnyObject = Arc::new(lease);
+        self.health.heartbeats.store().upsert(&lease);
+    }
+
+    fn plan(&self) -> Plan<super::super::memory::Note> {
+        let observed = self.health.observe(&Key::EMPTY, &[], &Reads::default()).unwrap();
+        let Observation::View(view) = observed else { panic!("{observed:?}") };
+        Health::plan(&view, now())
+    }
+
+    /// A round whose writes are accepted and not shown by the cache: what it tells and writes.
+    fn round(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        loop {
+            let plan = self.plan();
+            assert!(plan.end && plan.requeue_after.is_some(), "a round always comes again");
+            for step in &plan.steps {
+                match step {
+                    Step::Emit(event) => told.push(event.message.clone()),
+                    Step::Each(writes) => told.extend(writes.iter().map(|write| {
+                        let what = if write.subresource.is_empty() { "taints" } else { "status" };
+                        format!("{what} of {}", write.key.name)
+                    })),
+                    step => panic!("{step:?}"),
+                }
+            }
+            let items: Vec<usize> = plan.writes().filter_map(|write| write.item).collect();
+            for item in items {
+                self.health.memory.commit_item(&Key::EMPTY, &plan.note, item);
+            }
+            let look_again = plan.look_again;
+            self.health.memory.commit(&Key::EMPTY, plan.note);
+            if !look_again {
+                break;
+            }
+        }
+        let outcome = coxswain_machinery::framework::Outcome::Absent;
+        let took = Duration::from_millis(3);
+        let end = coxswain_machinery::framework::ReconcileEnd { outcome: &outcome, actions: &[], took };
+        self.health.memory.ended(&Key::EMPTY, end);
+        told
+    }
+
+    async fn pass(&mut self, time: u64, mut each: impl FnMut(&mut Self)) -> Vec<String> {
+        let mut told = Vec::new();
+        for _ in 0..time {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            each(self);
+            told.extend(self.round());
+        }
+        told
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_in_which_the_watch_delivers_nothing_counts_against_no_node() {
+    let mut bench = Bench::new([node("one", "a"), node("two", "a")]);
+    assert_eq!(
+        bench.round(),
+        [
+            "Node one event: Registered Node one in Controller",
+            "Node two event: Registered Node two in Controller"
+        ]
+    );
+    bench.pass(20, |bench| bench.renew("kube-system", "leader")).await;
+    // The API server is away: nobody can renew anything.
+    assert_eq!(bench.pass(600, |_| {}).await, [""; 0]);
+    // Somebody who leads is the first to be back.
+    assert_eq!(bench.pass(29, |bench| bench.renew("kube-system", "leader")).await, [""; 0]);
+    bench.renew("kube-node-lease", "one");
+    let told = bench.pass(3, |bench| bench.renew("kube-system", "leader")).await;
+    assert_eq!(told[0], "status of two", "what counted before and after is together more than its grace");
+    assert!(told.iter().all(|what| !what.contains("one")), "{told:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Nodes that are well renew their Leases every ten seconds while they can. Whatever becomes of the API server, of this process
+    /// and of its successors, nobody is marked and nobody is tainted.
+    #[test]
+    fn no_outage_is_ever_the_silence_of_a_node(faults in prop::collection::vec((0_u8..3, 1_u64..200), 1..8)) {
+        const NAMES: [&str; 3] = ["one", "two", "three"];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let told = runtime.block_on(async {
+            let mut bench = Bench::new(NAMES.map(|name| node(name, "a")));
+            let mut told = bench.round();
+            for (fault, time) in faults {
+                match fault {
+                    // Nothing can be renewed, and nothing is delivered.
+                    0 => told.extend(bench.pass(time, |_| {}).await),
+                    // The process stands still.
+                    1 => {
+                        tokio::time::advance(Duration::from_secs(time)).await;
+                        told.extend(bench.round());
+                    }
+                    _ => {
+                        bench = Bench::new(NAMES.map(|name| node(name, "a")));
+                        told.extend(bench.round());
+                    }
+                }
+                for second in 0..time.max(4) {
+                    let renews = |at: u64| second == at || (second + 3 * at).is_multiple_of(10);
+                    let renew = |bench: &mut Bench| {
+                        for (_, name) in (0_u64..).zip(NAMES).filter(|(at, _)| renews(*at)) {
+                            bench.renew("kube-node-lease", name);
+                        }
+                        if second.is_multiple_of(2) {
+                            bench.renew("kube-system", "leader");
+                        }
+                    };
+                    told.extend(bench.pass(1, renew).await);
+                }
+            }
+            told
+        });
+        prop_assert!(told.iter().all(|what| what.contains("Registered Node")), "{:?}", told);
+    }
+}
+
+/// The same after a process stood still: what the watch has delivered meanwhile is read after the clock has moved.
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_the_process_counts_against_no_node() {
+    let mut bench = Bench::new([node("one", "a")]);
+    bench.round();
+    bench.pass(5, |bench| bench.renew("kube-node-lease", "one")).await;
+    tokio::time::advance(Duration::from_hours(1)).await;
+    assert_eq!(bench.round(), [""; 0], "before anything is read");
+    bench.renew("kube-system", "leader");
+    assert_eq!(bench.round(), [""; 0], "before its own Lease is read");
+    bench.renew("kube-node-lease", "one");
+    assert_eq!(bench.round(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_tainted_while_the_view_is_not_known_to_be_current() {
+    let mut lost = node("lost", "a");
+    set(&mut lost, "Ready", "Unknown");
+    let mut bench = Bench::new([lost, node("well", "a")]);
+    tokio::time::advance(BOUND + Duration::from_secs(1)).await;
+    assert_eq!(bench.round(), [""; 0]);
+    bench.renew("kube-node-lease", "well");
+    assert!(bench.round().contains(&"taints of lost".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_said_to_be_unknown_with_all_that_it_says() {
+    let mut silent = node("silent", "a");
+    set(&mut silent, "DiskPressure", "Unknown");
+    set(&mut silent, "NetworkUnavailable", "False");
+    let mut bench = Bench::new([silent, node("well", "a")]);
+    bench.round();
+    for _ in 0..51 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        bench.renew("kube-node-lease", "well");
+    }
+    let look = bench.plan();
+    bench.health.memory.commit(&Key::EMPTY, look.note);
+    let plan = bench.plan();
+    let writes: Vec<_> = plan.writes().collect();
+    let [write] = writes.as_slice() else { panic!("{writes:?}") };
+    let told = write.on_success.as_ref().expect("an event");
+    assert_eq!(
+        (told.reason, told.message.as_str()),
+        ("NodeNotReady", "Node silent status is now: NodeNotReady")
+    );
+    let Verb::Patch(Patch::Strategic(patch)) = &write.verb else { panic!("{write}") };
+    let stopped = |kind: &str| {
+        json!({
+            "type": kind,
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.",
+            "lastTransitionTime": "2023-11-14T22:13:20Z",
+        })
+    };
+    let never = |kind: &str| {
+        let mut never = stopped(kind);
+        never["reason"] = "NodeStatusNeverUpdated".into();
+        never["message"] = "Kubelet never posted node status.".into();
+        never["lastHeartbeatTime"] = "1970-01-01T00:15:00Z".into();
+        never
+    };
+    assert_eq!(
+        *patch,
+        json!({
+            "metadata": { "uid": "silent-uid", "resourceVersion": "7" },
+            "status": { "conditions": [stopped("Ready"), never("MemoryPressure"), never("PIDPressure")] },
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_count_zones_and_who_was_tainted() {
+    let mut lost = node("lost", "a");
+    set(&mut lost, "Ready", "Unknown");
+    let bench = Bench::new([lost, node("well", "a"), node("elsewhere", "b")]);
+    bench.round();
+    let families = bench.registry.gather();
+    let value = |name: &str, zone: &str| {
+        let family = families.iter().find(|family| family.name() == name).unwrap();
+        let metrics = family.get_metric().iter();
+        let mut of_zone = metrics.filter(|metric| metric.get_label()[0].value() == zone);
+        let metric = of_zone.next().unwrap();
+        if name.ends_with("_total") {
+            metric.get_counter().get_value()
+        } else {
+            metric.get_gauge().get_value()
+        }
+    };
+    let [a, b] = [":\0:a", ":\0:b"];
+    for (name, in_a, in_b) in [
+        ("node_collector_zone_size", 2.0, 1.0),
+        ("node_collector_zone_health", 50.0, 100.0),
+        ("node_collector_unhealthy_nodes_in_zone", 1.0, 0.0),
+        ("node_collector_evictions_total", 1.0, 0.0),
+    ] {
+        let [found_a, found_b] = [value(name, a), value(name, b)];
+        assert!((found_a - in_a).abs() < 0.1 && (found_b - in_b).abs() < 0.1, "{name}: {found_a} {found_b}");
+    }
+}
+
+fn pod(ready: Option<&str>) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.name = "web".into();
+    pod.metadata.namespace = "ns".into();
+    pod.metadata.uid = "web-uid".into();
+    pod.spec.node_name = "lost".into();
+    let ready = ready.map(|status| PodCondition {
+        r#type: "Ready".into(),
+        status: status.into(),
+        ..PodCondition::default()
+    });
+    pod.status.conditions = ready.into_iter().collect();
+    pod
+}
+
+/// The room of pods with one pod, on a node that says this; whether the node was looked at.
+fn stranded(node_says: &str, pod_says: Option<&str>, is_looked_at: bool) -> (Bench, Pods) {
+    let mut lost = node("lost", "a");
+    set(&mut lost, "Ready", node_says);
+    let bench = Bench::new([lost, node("well", "a")]);
+    if is_looked_at {
+        bench.round();
+    }
+    let store = Arc::new(Store::new(&PODS));
+    let object: AnyObject = Arc::new(pod(pod_says));
+    store.upsert(&object);
+    let nodes = bench.health.nodes.clone();
+    let room = Pods { lister: Lister::new(store), nodes, memory: Arc::clone(&bench.health.memory) };
+    (bench, room)
+}
+
+/// The plan for the pod, if there is one, and why.
+fn plan_of(room: &Pods) -> Option<(Plan, String)> {
+    match room.observe(&Key::new("ns", "web"), &[], &Reads::default()).unwrap() {
+        Observation::View(view) => {
+            let reasons = Pods::reasons(&view, now()).join(" ");
+            Some((Pods::plan(&view, now()), reasons))
+        }
+        _ => None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_is_lost_are_said_to_be_not_ready() {
+    for (node_says, pod_says, expected) in [
+        ("Unknown", Some("True"), true),
+        ("False", Some("True"), true),
+        ("True", Some("True"), false),
+        ("Unknown", Some("False"), false),
+        ("Unknown", Some("Unknown"), true),
+        ("Unknown", None, false),
+    ] {
+        let (_bench, room) = stranded(node_says, pod_says, true);
+        let planned = plan_of(&room);
+        assert_eq!(planned.is_some(), expected, "{node_says} {pod_says:?}");
+        let Some((plan, reasons)) = planned else { continue };
+        assert!(reasons.contains("it is said to be not ready either"), "{reasons}");
+        let write = plan.writes().next().unwrap();
+        let told = write.on_success.as_ref();
+        assert!(told.is_some_and(|event| event.warning && event.reason == "NodeNotReady"));
+        let Verb::Patch(Patch::Strategic(patch)) = &write.verb else { panic!("{write}") };
+        assert_eq!(patch["status"]["conditions"][0]["status"], "False");
+        assert!(patch["status"]["conditions"][0].get("reason").is_none(), "reason and message stay");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_of_pods_before_their_node_was_looked_at_by_a_view_that_is_current() {
+    let (mut bench, room) = stranded("Unknown", Some("True"), false);
+    let waits = |room: &Pods| {
+        let (plan, reasons) = plan_of(room).expect("it is looked at again");
+        assert_eq!(plan.requeue_after.is_some(), plan.steps.is_empty(), "{reasons}");
+        plan.requeue_after.is_some()
+    };
+    assert!(waits(&room), "nobody has looked");
+    bench.round();
+    assert!(!waits(&room));
+    tokio::time::advance(BOUND + Duration::from_secs(1)).await;
+    assert!(waits(&room), "nothing is delivered");
+    bench.renew("kube-system", "leader");
+    assert!(!waits(&room));
+}
+
+fn queued(keys: &KeyMap, old: Option<&AnyObject>, new: Option<&AnyObject>) -> usize {
+    let mut count = 0;
+    keys(Delta { old, new, initial: false, resync: false }, &mut |_| count += 1);
+    count
+}
+
+#[test]
+fn pods_are_looked_at_when_they_are_bound_and_when_we_have_marked_their_node() {
+    let object = |pod: Pod| -> AnyObject { Arc::new(pod) };
+    let mut unbound = pod(None);
+    unbound.spec.node_name = "".into();
+    let (unbound, bound, ready) = (object(unbound), object(pod(None)), object(pod(Some("True"))));
+    let keys = of_pods();
+    assert_eq!(queued(&keys, Some(&unbound), Some(&bound)), 1);
+    assert_eq!(queued(&keys, None, Some(&bound)), 1);
+    assert_eq!(queued(&keys, None, Some(&unbound)), 0);
+    assert_eq!(queued(&keys, Some(&bound), Some(&ready)), 0);
+    assert_eq!(queued(&keys, Some(&bound), None), 0);
+    let store = Arc::new(Store::new(&PODS));
+    store.upsert(&bound);
+    let keys = of_nodes(Indexed::new(&store, &BY_NODE));
+    let says = |status: &str, reason: &str| -> AnyObject {
+        let mut node = node("lost", "a");
+        set(&mut node, "Ready", status);
+        node.status.conditions[0].reason = reason.into();
+        Arc::new(node)
+    };
+    let ours = "NodeStatusUnknown";
+    for (old, new, reason, count) in [
+        ("True", "Unknown", ours, 1),
+        ("True", "Unknown", "SaysTheKubelet", 0),
+        ("True", "False", "", 0),
+        ("False", "Unknown", ours, 0),
+        ("Unknown", "True", "", 0),
+    ] {
+        assert_eq!(
+            queued(&keys, Some(&says(old, "")), Some(&says(new, reason))),
+            count,
+            "{old} {new} {reason}"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! What goes: volumes that the node has, or may have, and that none of its pods wants. Pure.
+
+use std::time::Duration;
+
+use super::book::{FORCED_AFTER, Held, Operation, PATIENCE, State, Task, is_out_of_service, lists, uses};
+use super::draft::{Ask, Draft};
+use super::view::{Live, View};
+use coxswain_machinery::api::core::Node;
+use coxswain_machinery::api::kinds::{NODES, VOLUME_ATTACHMENTS};
+use coxswain_machinery::framework::Read;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Str;
+
+/// When the cache is asked again for what a live read has found.
+const UNHEARD: Duration = Duration::from_secs(1);
+
+/// Whether a volume that nobody wants may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// It may.
+    Go,
+    /// Its last attempt has failed: not for so long.
+    BacksOff(Duration),
+    /// It is mounted, on a node that will say when it is not.
+    Mounted,
+    /// It is mounted, on a node that is not ready: it is taken away after so long.
+    Forced(Duration),
+}
+
+/// Whether a volume that nobody wants may go. Nothing is begun here.
+pub(super) fn leave(view: &View, volume: &str, held: &Held) -> Leave {
+    if let Some(left) = held.backs_off(Task::Detach, view.at) {
+        return Leave::BacksOff(left);
+    }
+    let node = view.node.as_deref();
+    let for_long = view.at.saturating_sub(held.unwanted_since.unwrap_or(view.at));
+    if !view.is_mounted(volume, held) || node.is_some_and(is_out_of_service) {
+        return Leave::Go;
+    }
+    match FORCED_AFTER.checked_sub(for_long).filter(|left| !left.is_zero()) {
+        _ if node.is_some_and(Node::is_ready) || !view.rules.is_forced => Leave::Mounted,
+        Some(left) => Leave::Forced(left),
+        None => Leave::Go,
+    }
+}
+
+impl Draft {
+    /// What is attached, or may be, and nobody wants; without those that an attacher is at work on, and those of unknown plugins.
+    fn unwanted(&self) -> Vec<(Str, Held)> {
+        let is_unwanted = |volume: &Str, held: &Held| {
+            held.state != State::Absent
+                && held.under_way.is_none()
+                && held.source.is_some()
+                && !self.book.wants.contains_key(volume)
+        };
+        let all = self.book.held.iter().filter(|(volume, held)| is_unwanted(volume, held));
+        all.map(|(volume, held)| (volume.clone(), held.clone())).collect()
+    }
+
+    /// Has volumes leave that may go. What does not leave stays listed.
+    pub(super) fn begin_leaving(&mut self, view: &View) {
+        for (volume, mut held) in self.unwanted() {
+            match leave(view, &volume, &held) {
+                Leave::Go => held.is_leaving = true,
+                Leave::BacksOff(left) => self.look_in(left),
+                Leave::Mounted => held.is_leaving = false,
+                Leave::Forced(left) => {
+                    held.is_leaving = false;
+                    self.look_in(left);
+                }
+            }
+            self.book.held.insert(volume, held);
+        }
+    }
+
+    /// Takes away what has left the node's list, unless the node uses it, by its own word of this moment.
+    pub(super) fn take_away(&mut self, view: &View) {
+        for (volume, mut held) in self.unwanted() {
+            let is_listed = view.node.as_deref().is_some_and(|node| lists(node, &volume));
+            if !held.is_leaving || is_listed || leave(view, &volume, &held) != Leave::Go {
+                continue;
+            }
+            if matches!(view.live, Live::Unasked) {
+                let read = Read::Object(&NODES, Key::new("", view.name.clone()));
+                if !self.needs.contains(&read) {
+                    self.needs.push(read);
+                }
+                continue;
+            }
+            let forced = why_forced(view, &held);
+            if view.live.node().is_some_and(|node| uses(node, &volume)) && forced.is_none() {
+                held.failed(Task::Detach, view.at);
+                self.look_in(held.backs_off(Task::Detach, view.at).unwrap_or_default());
+                self.end(held.source.as_deref(), Task::Detach, true, Duration::ZERO);
+                self.book.held.insert(volume, held);
+                continue;
+            }
+            self.detach(view, &volume, held, forced);
+        }
+    }
+
+    fn detach(&mut self, view: &View, volume: &Str, mut held: Held, forced: Option<&'static str>) {
+        let source = held.source.clone();
+        let Some(name) = held.attachment.clone() else {
+            // A disk: its node lets go of it by itself.
+            self.forced.extend(forced);
+            self.end(source.as_deref(), Task::Detach, false, Duration::ZERO);
+            self.book.held.remove(volume);
+            return;
+        };
+        let found = match (view.attachments.get(&name), view.live_attachments.get(&name)) {
+            (Some(found), _) => Some(found),
+            (None, Some(None)) => None,
+            (None, Some(Some(_))) => {
+                // The cache has yet to hear of it. What it has not seen come it does not see go, either: its absence there would be
+                // taken for the end of the detaching.
+                self.look_in(UNHEARD);
+                return;
+            }
+            (None, None) => {
+                self.needs.push(Read::Object(&VOLUME_ATTACHMENTS, Key::new("", name)));
+                return;
+            }
+        };
+        self.forced.extend(forced);
+        let Some(found) = found else {
+            self.end(source.as_deref(), Task::Detach, false, Duration::ZERO);
+            self.book.held.remove(volume);
+            return;
+        };
+        held.under_way = Some(Operation { task: Task::Detach, since: view.at, pods: Vec::new() });
+        if found.metadata.is_deleting() {
+            let Some(progressed) = self.progressed(view, held) else { return };
+            held = progressed;
+            if let Some(left) = held.backs_off(Task::Detach, view.at) {
+                self.look_in(left);
+            }
+        } else {
+            self.asks.push(Ask::Detach(name, found.metadata.uid.clone()));
+            self.look_in(PATIENCE);
+        }
+        self.book.held.insert(volume.clone(), held);
+    }
+}
+
+/// Why a volume is taken away whatever its node says, if it is: the node is not ready and had time enough, or somebody says that it
+/// is dead. Both by the node's word of this moment.
+fn why_forced(view: &View, held: &Held) -> Option<&'static str> {
+    let node = view.live.node();
+    let for_long = view.at.saturating_sub(held.unwanted_since.unwrap_or(view.at));
+    let is_ready = node.is_some_and(Node::is_ready);
+    if view.rules.is_forced && for_long >= FORCED_AFTER && !is_ready {
+        Some("timeout")
+    } else {
+        node.is_some_and(is_out_of_service).then_some("out-of-service")
+    }
+}

@@ -1,0 +1,61 @@
+//! What becomes of a node's volumes when attachers could not be asked for all that was wanted. Pure.
+
+use std::time::Duration;
+
+use super::book::{Backoff, Operation, Task};
+use super::draft::{Draft, Stage};
+use super::tell::attach_failed;
+use super::view::View;
+use coxswain_machinery::api::kinds::VOLUME_ATTACHMENTS;
+use coxswain_machinery::wire::Str;
+
+/// What was asked for is under way, what was refused is tried again later, and the rest is as if nothing had been tried.
+pub(super) fn refused(view: &View) -> Draft {
+    let mut draft = Draft {
+        stage: Stage::Tell,
+        book: view.book.clone(),
+        events: Vec::new(),
+        asks: Vec::new(),
+        needs: Vec::new(),
+        ended: Vec::new(),
+        forced: Vec::new(),
+        look_in: Some(Backoff::FIRST),
+    };
+    let refused: Vec<_> =
+        view.failures.iter().filter(|failure| failure.kind == &VOLUME_ATTACHMENTS).collect();
+    for failure in &refused {
+        let name = &failure.key.name;
+        let is_of = |attachment: &Option<Str>| attachment.as_ref() == Some(name);
+        if let Some((volume, want)) = draft.book.wants.iter().find(|(_, want)| is_of(&want.attachment)) {
+            let (volume, want) = (volume.clone(), want.clone());
+            let error = format!("kubernetes.io/csi: attacher.Attach failed: {}", failure.message);
+            draft.events.extend(want.pods.iter().map(|pod| attach_failed(pod, Some(&want.source), &error)));
+            let mut held = draft.coming(view, &volume);
+            held.failed(Task::Attach, view.at);
+            draft.book.held.insert(volume, held);
+            draft.end(Some(&want.source), Task::Attach, true, Duration::ZERO);
+        } else if let Some(held) = draft.book.held.values_mut().find(|held| is_of(&held.attachment)) {
+            held.is_leaving = true;
+            held.unwanted_since = held.unwanted_since.or(Some(view.at));
+            held.failed(Task::Detach, view.at);
+            let source = held.source.clone();
+            draft.end(source.as_deref(), Task::Detach, true, Duration::ZERO);
+        }
+    }
+    for name in view.written.iter().filter(|name| refused.iter().all(|failure| failure.key.name != **name)) {
+        let is_of = |attachment: &Option<Str>| attachment.as_ref() == Some(name);
+        let wanted = draft.book.wants.iter().find(|(_, want)| is_of(&want.attachment));
+        let operation = |task, pods| Some(Operation { task, since: view.at, pods });
+        if let Some((volume, want)) = wanted {
+            let (volume, pods) = (volume.clone(), want.pods.clone());
+            let mut held = draft.coming(view, &volume);
+            held.under_way = operation(Task::Attach, pods);
+            draft.book.held.insert(volume, held);
+        } else if let Some(held) = draft.book.held.values_mut().find(|held| is_of(&held.attachment)) {
+            held.is_leaving = true;
+            held.unwanted_since = held.unwanted_since.or(Some(view.at));
+            held.under_way = operation(Task::Detach, Vec::new());
+        }
+    }
+    draft
+}

@@ -1,0 +1,106 @@
+//! The Pods that empty volumes: what they are made from, and how long they have. Pure.
+
+use serde_json::{Value, json};
+
+use super::facts::size;
+use super::reclaiming::Recyclable;
+use coxswain_machinery::api::storage::PersistentVolume;
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::quantity::Quantity;
+use coxswain_machinery::model::revisions::{NotATemplate, template_of};
+use coxswain_machinery::wire::Str;
+
+/// What names of such Pods begin with.
+const PREFIX: &str = "recycler-for-";
+const GIBI: i64 = 1 << 30;
+const IMAGE: &str = "registry.k8s.io/build-image/debian-base:bookworm-v1.0.6";
+const EMPTY: &str =
+    "test -e /scrub && find /scrub -mindepth 1 -delete && test -z \"$(ls -A /scrub)\" || exit 1";
+
+/// How volumes of one sort are emptied.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Recipe {
+    /// The Pod, of which name, deadline and the first volume are replaced.
+    pub(super) template: Value,
+    /// Seconds that it has at least.
+    pub(super) minimum: i32,
+    /// Seconds that it has for each Gi.
+    pub(super) increment: i32,
+}
+
+/// How volumes are emptied.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Recipes {
+    pub(super) host_path: Recipe,
+    pub(super) nfs: Recipe,
+}
+
+impl Recipes {
+    pub(super) fn of(&self, sort: Recyclable) -> &Recipe {
+        match sort {
+            Recyclable::HostPath => &self.host_path,
+            Recyclable::Nfs => &self.nfs,
+        }
+    }
+}
+
+/// The Pod that is made where no file says another.
+pub(super) fn built_in() -> Value {
+    json!({
+        "metadata": { "namespace": "default" },
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "pv-recycler",
+                "image": IMAGE,
+                "command": ["/bin/sh"],
+                "args": ["-c", EMPTY],
+                "volumeMounts": [{ "name": "vol", "mountPath": "/scrub" }],
+            }],
+            "volumes": [{ "name": "vol" }],
+        },
+    })
+}
+
+/// Where the Pod is that empties a volume.
+pub(super) fn pod_key(recipe: &Recipe, volume: &str) -> Key {
+    let namespace = recipe.template["metadata"]["namespace"].as_str().unwrap_or_default();
+    Key::new(namespace, format!("{PREFIX}{volume}"))
+}
+
+/// The volume that a Pod of this name empties.
+pub(super) fn volume_of(pod: &str) -> Option<Str> {
+    pod.strip_prefix(PREFIX).map(Str::from)
+}
+
+/// How long the Pod has.
+pub(super) fn deadline(recipe: &Recipe, capacity: Quantity) -> i64 {
+    let whole = capacity.milli() / 1000 / GIBI;
+    whole.saturating_mul(recipe.increment.into()).max(recipe.minimum.into())
+}
+
+/// The encoded Pod that empties a volume.
+///
+/// # Errors
+/// What the file has is no Pod.
+pub(super) fn pod(recipe: &Recipe, volume: &PersistentVolume) -> Result<Vec<u8>, NotATemplate> {
+    let mut pod = recipe.template.clone();
+    pod["metadata"]["name"] = json!(pod_key(recipe, &volume.metadata.name).name.as_str());
+    if let Some(metadata) = pod["metadata"].as_object_mut() {
+        metadata.remove("generateName");
+    }
+    pod["spec"]["activeDeadlineSeconds"] = json!(deadline(recipe, size(volume)));
+    let source = &volume.spec.persistent_volume_source;
+    let name = pod["spec"]["volumes"][0]["name"].clone();
+    let first = match (&source.host_path, &source.nfs) {
+        (Some(held), _) => json!({ "name": name, "hostPath": { "path": held.path.as_str() } }),
+        (None, Some(held)) => {
+            json!({ "name": name, "nfs": { "server": held.server.as_str(), "path": held.path.as_str() } })
+        }
+        (None, None) => return Err(NotATemplate::Absent),
+    };
+    if let Some(slot) = pod["spec"]["volumes"].get_mut(0) {
+        *slot = first;
+    }
+    template_of(json!({ "spec": { "template": pod } }).to_string().as_bytes())
+}

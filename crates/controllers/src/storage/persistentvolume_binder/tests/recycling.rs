@@ -1,0 +1,181 @@
+//! Pods that empty volumes.
+
+use super::server::json_of;
+use super::*;
+use serde_json::json;
+
+const ASKED: [&str; 2] = ["get persistentvolumes vol", "get persistentvolumeclaims ns/data"];
+const STATUS: &str = "update persistentvolumes/status vol";
+const CREATE: &str = "create pods default/recycler-for-vol";
+const DELETE: &str = "delete pods default/recycler-for-vol";
+
+fn world() -> World {
+    let world = World::new();
+    world.put_volume(&released("vol", "Recycle", directory("/data"))).show_all();
+    world
+}
+
+/// What was written and told, without the reads.
+fn done(told: Vec<String>) -> Vec<String> {
+    told.into_iter().filter(|told| !told.starts_with("get ")).collect()
+}
+
+/// The Pod that was made, in this phase.
+fn pod_is(world: &World, phase: &str) {
+    let key = Key::new("default", "recycler-for-vol");
+    let held: Arc<Pod> = world.pod(&key);
+    let mut pod = (*held).clone();
+    pod.status.phase = phase.into();
+    world.put_pod(&pod).show_all();
+}
+
+#[test]
+fn a_pod_empties_a_volume_and_then_it_is_free() {
+    let world = world();
+    assert_eq!(world.volumes("vol"), [ASKED[0], ASKED[1], CREATE, ASKED[0], ASKED[1]]);
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [""; 0], "it is waited for");
+    pod_is(&world, "Running");
+    assert_eq!(done(world.volumes("vol")), [""; 0]);
+    pod_is(&world, "Succeeded");
+    assert_eq!(
+        done(world.volumes("vol")),
+        [DELETE, "Normal VolumeRecycled Volume recycled", "update persistentvolumes vol", STATUS]
+    );
+    let volume = world.volume("vol");
+    assert!(volume.spec.claim_ref.is_none());
+    assert_eq!(volume.status.phase, "Available");
+}
+
+#[test]
+fn what_went_wrong_is_told_once_and_tried_again() {
+    for (message, expected) in
+        [("out of time", "out of time"), ("", "pod failed, pod.Status.Message unknown")]
+    {
+        let world = world();
+        *world.message.borrow_mut() = message;
+        world.volumes("vol");
+        world.show_all();
+        pod_is(&world, "Failed");
+        let why = format!("Warning VolumeFailedRecycle Recycle failed: failed to recycle volume: {expected}");
+        assert_eq!(done(world.volumes("vol")), [DELETE, STATUS, &why]);
+        world.show_all();
+        assert_eq!(done(world.volumes("vol")), [CREATE], "it is tried again");
+        world.show_all();
+        pod_is(&world, "Failed");
+        assert_eq!(done(world.volumes("vol")), [DELETE], "it is Failed already");
+    }
+    let world = world();
+    world.volumes("vol");
+    world.show_all();
+    world.remove(&PODS, &Key::new("default", "recycler-for-vol"));
+    world.show_all();
+    let gone =
+        "Warning VolumeFailedRecycle Recycle failed: failed to recycle volume: recycler pod was deleted";
+    assert_eq!(done(world.volumes("vol")), [STATUS, gone]);
+}
+
+#[test]
+fn a_pod_of_another_process_is_deleted_first() {
+    let old = "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later";
+    let foreign = || {
+        let mut pod = Pod::default();
+        pod.metadata.namespace = "default".into();
+        pod.metadata.name = "recycler-for-vol".into();
+        pod.metadata.uid = "foreign".into();
+        pod
+    };
+    let seen = world();
+    seen.put_pod(&foreign()).show_all();
+    assert_eq!(done(seen.volumes("vol")), [DELETE, STATUS, old]);
+    seen.show_all();
+    assert_eq!(done(seen.volumes("vol")), [CREATE]);
+    // The cache does not show it.
+    let unseen = world();
+    unseen.put_pod(&foreign());
+    let refused = format!("{CREATE} refused");
+    assert_eq!(done(unseen.volumes("vol")), [&refused, DELETE, STATUS, old]);
+}
+
+#[test]
+fn a_volume_in_use_is_not_emptied() {
+    let world = world();
+    let mut pod = Pod::default();
+    pod.metadata.namespace = "ns".into();
+    pod.metadata.name = "p".into();
+    let source = coxswain_machinery::api::pod::PodClaimSource::Named("data".into());
+    pod.claims =
+        [coxswain_machinery::api::pod::PodClaim { volume: "v".into(), source }].into_iter().collect();
+    world.put_pod(&pod).show_all();
+    assert_eq!(done(world.volumes("vol")), ["Normal VolumeFailedRecycle Volume is used by pods: ns/p"]);
+    let mut another = claim("data");
+    another.metadata.uid = "another".into();
+    world.put_claim(&another).show_all();
+    assert_eq!(done(world.volumes("vol")), [CREATE], "the pod uses the claim that bears the name now");
+}
+
+#[test]
+fn nothing_is_emptied_that_got_a_claim_meanwhile() {
+    let world = world();
+    let (claim, mut taken) = bound_pair();
+    taken.metadata.uid = world.volume("vol").metadata.uid.clone();
+    taken.spec.persistent_volume_reclaim_policy = "Recycle".into();
+    taken.spec.persistent_volume_source = directory("/data");
+    world.put_volume(&taken).put_claim(&claim);
+    assert_eq!(done(world.volumes("vol")), [""; 0]);
+}
+
+#[test]
+fn other_volumes_cannot_be_recycled() {
+    let world = World::new();
+    world.put_volume(&released("vol", "Recycle", csi())).show_all();
+    assert_eq!(
+        done(world.volumes("vol")),
+        [STATUS, "Warning VolumeFailedRecycle No recycler plugin found for the volume!"]
+    );
+}
+
+#[test]
+fn the_pod_is_made_of_its_template() {
+    use super::super::reclaiming::Recyclable;
+    let world = World::new();
+    let recipes = &world.binder.settings.recipes;
+    let mut volume = released("vol", "Recycle", directory("/data"));
+    volume.spec.capacity.insert("storage", "5Gi");
+    let recipe = recipes.of(Recyclable::HostPath);
+    let pod = json_of(&recycler::pod(recipe, &volume).unwrap());
+    let spec = &pod["spec"]["template"]["spec"];
+    assert_eq!(spec["activeDeadlineSeconds"], 150);
+    assert_eq!(spec["volumes"][0]["name"], "vol");
+    assert_eq!(spec["volumes"][0]["hostPath"]["path"], "/data");
+    assert_eq!(spec["containers"][0]["command"], json!(["/bin/sh"]));
+    let mut own = Recipe { template: recycler::built_in(), minimum: 1, increment: 1 };
+    own.template["metadata"] = json!({ "namespace": "own", "generateName": "x", "labels": { "a": "b" } });
+    assert_eq!(recycler::pod_key(&own, "vol"), Key::new("own", "recycler-for-vol"));
+    let server = json_of(&recycler::pod(&own, &released("vol", "Recycle", nfs())).unwrap());
+    let spec = &server["spec"]["template"]["spec"];
+    assert_eq!(spec["volumes"][0]["nfs"], json!({ "server": "s", "path": "/p" }));
+    assert_eq!(server["spec"]["template"]["metadata"]["labels"]["a"], "b");
+    assert!(recycler::pod(&own, &released("vol", "Recycle", csi())).is_err());
+    assert_eq!(recycler::volume_of("recycler-for-vol").unwrap(), "vol");
+    assert_eq!(recycler::volume_of("vol"), None);
+}
+
+#[test]
+fn how_long_a_pod_has() {
+    let recipe = Recipe { template: recycler::built_in(), minimum: 60, increment: 30 };
+    for (size, expected) in [("1Gi", 60), ("2047Mi", 60), ("3Gi", 90), ("100Gi", 3000), ("0", 60)] {
+        assert_eq!(recycler::deadline(&recipe, size.parse().unwrap()), expected, "{size}");
+    }
+}
+
+#[test]
+fn a_template_without_a_namespace_makes_nothing() {
+    let world = World::with(|settings| {
+        settings.recipes.host_path.template["metadata"] = json!({});
+    });
+    world.put_volume(&released("vol", "Recycle", directory("/data"))).show_all();
+    let told = done(world.volumes("vol"));
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[1].starts_with("Warning VolumeFailedRecycle Recycle failed: unexpected error creating"));
+}

@@ -1,0 +1,234 @@
+//! What wakes whom, what is counted, and what is said.
+
+use super::*;
+use coxswain_machinery::informer::Delta;
+
+fn woken(
+    keys: &coxswain_machinery::framework::KeyMap,
+    old: Option<&AnyObject>,
+    new: Option<&AnyObject>,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    keys(Delta { old, new, initial: false, resync: false }, &mut |key| found.push(key.to_string()));
+    found
+}
+
+fn any<T: Object + Clone>(object: &T) -> AnyObject {
+    Arc::new(object.clone())
+}
+
+#[test]
+fn a_volume_wakes_the_claim_that_does_not_name_it_yet() {
+    let (claim, volume) = bound_pair();
+    let mut open = claim.clone();
+    open.spec.volume_name = "".into();
+    let of = |claims: &[&PersistentVolumeClaim]| {
+        let store = Arc::new(Store::new(&PERSISTENT_VOLUME_CLAIMS));
+        for claim in claims {
+            store.upsert(&any(*claim));
+        }
+        keys::claims_of_volumes(Lister::new(store))
+    };
+    let held = any(&volume);
+    assert_eq!(woken(&of(&[&open]), None, Some(&held)), ["ns/data"]);
+    assert_eq!(woken(&of(&[&claim]), None, Some(&held)), [""; 0]);
+    assert_eq!(woken(&of(&[]), None, Some(&held)), [""; 0]);
+    assert_eq!(woken(&of(&[&claim]), Some(&held), None), ["ns/data"], "it is gone");
+    let mut block = volume.clone();
+    block.spec.volume_mode = Some("Block".into());
+    assert_eq!(woken(&of(&[&open]), None, Some(&any(&block))), [""; 0]);
+    let mut nameless = volume;
+    nameless.spec.claim_ref = reference(&open, false);
+    assert_eq!(woken(&of(&[&open]), None, Some(&any(&nameless))), [""; 0], "the next resync finds it");
+}
+
+#[test]
+fn a_claim_that_is_gone_wakes_its_volume_and_a_pod_that_has_ended_the_one_that_it_emptied() {
+    let (claim, _) = bound_pair();
+    let claims = keys::volumes_of_claims();
+    let held = any(&claim);
+    assert_eq!(woken(&claims, Some(&held), None), ["vol"]);
+    assert_eq!(woken(&claims, Some(&held), Some(&held)), [""; 0]);
+    assert_eq!(woken(&claims, Some(&any(&super::claim("data"))), None), [""; 0]);
+    let mut pod = Pod::default();
+    pod.metadata.name = "recycler-for-vol".into();
+    let pods = keys::volumes_of_recyclers();
+    assert_eq!(woken(&pods, None, Some(&any(&pod))), [""; 0]);
+    assert_eq!(woken(&pods, Some(&any(&pod)), None), ["vol"]);
+    pod.status.phase = "Failed".into();
+    assert_eq!(woken(&pods, None, Some(&any(&pod))), ["vol"]);
+    pod.metadata.name = "other".into();
+    assert_eq!(woken(&pods, None, Some(&any(&pod))), [""; 0]);
+}
+
+#[test]
+fn volumes_and_claims_are_counted_as_they_are() {
+    let world = World::new();
+    let volumes = metrics::count_volumes(Arc::clone(&world.binder.metrics));
+    let claims = metrics::count_claims(Arc::clone(&world.binder.metrics));
+    let (bound, held) = bound_pair();
+    let mut annotated = claim("data");
+    annotated.metadata.annotations = labels(&[("volume.beta.kubernetes.io/storage-class", "x")]);
+    woken(&volumes, None, Some(&any(&held)));
+    woken(&volumes, None, Some(&any(&released("a", "Retain", directory("/x")))));
+    woken(&volumes, None, Some(&any(&released("b", "Retain", nfs()))));
+    woken(&claims, None, Some(&any(&bound)));
+    woken(&claims, None, Some(&any(&annotated)));
+    let total = "pv_collector_total_pv_count";
+    assert_eq!(
+        world.metric(total),
+        [
+            format!("{total}{{plugin_name=\"N/A\",volume_mode=\"Filesystem\"}} 1"),
+            format!("{total}{{plugin_name=\"kubernetes.io/host-path\",volume_mode=\"Filesystem\"}} 1"),
+            format!("{total}{{plugin_name=\"kubernetes.io/nfs\",volume_mode=\"Filesystem\"}} 1"),
+        ]
+    );
+    assert_eq!(
+        world.metric("pv_collector_unbound_pv_count"),
+        ["pv_collector_unbound_pv_count{storage_class=\"c\"} 2"]
+    );
+    let unbound = "pv_collector_unbound_pvc_count";
+    assert_eq!(
+        world.metric(unbound),
+        [format!("{unbound}{{namespace=\"ns\",storage_class=\"x\",volume_attributes_class=\"\"}} 1")]
+    );
+    woken(&volumes, Some(&any(&held)), None);
+    woken(&claims, Some(&any(&annotated)), None);
+    assert_eq!(world.metric("pv_collector_bound_pv_count"), [""; 0], "there are no zeros");
+    assert_eq!(world.metric(unbound), [""; 0]);
+}
+
+#[test]
+fn the_time_from_asking_to_binding_is_told() {
+    let world = World::new();
+    world.put_class(&class("c", "example.com/p", "")).put_claim(&claim("data")).show_all();
+    world.claims("data");
+    world.later(3);
+    let mut made = volume("vol");
+    made.spec.claim_ref = reference(&claim("data"), true);
+    made.status.phase = "Pending".into();
+    world.put_volume(&made).show_all();
+    world.claims("data");
+    let sum = "volume_operation_total_seconds_sum";
+    let labels = "operation_name=\"provision\",plugin_name=\"example.com/p\"";
+    assert_eq!(world.metric(sum), [format!("{sum}{{{labels}}} 3")]);
+    assert_eq!(world.metric("volume_operation_errors_total"), [""; 0]);
+}
+
+#[test]
+fn failed_attempts_are_counted() {
+    let world = World::new();
+    world.put_class(&class("c", "kubernetes.io/rbd", "")).put_claim(&claim("data")).show_all();
+    world.claims("data");
+    world.claims("data");
+    let errors = "volume_operation_errors_total";
+    let labels = "operation_name=\"provision\",plugin_name=\"N/A\"";
+    assert_eq!(world.metric(errors), [format!("{errors}{{{labels}}} 2")]);
+}
+
+#[test]
+fn the_time_from_reclaiming_to_the_end_is_told() {
+    let world = World::new();
+    world
+        .put_class(&class("c", "example.com/p", ""))
+        .put_volume(&released("vol", "Delete", csi()))
+        .show_all();
+    world.volumes("vol");
+    world.later(7);
+    world.remove(&PERSISTENT_VOLUMES, &Key::new("", "vol"));
+    world.show_all();
+    world.volumes("vol");
+    let sum = "volume_operation_total_seconds_sum";
+    let labels = "operation_name=\"delete\",plugin_name=\"example.com/p\"";
+    assert_eq!(world.metric(sum), [format!("{sum}{{{labels}}} 7")]);
+    world.volumes("vol");
+    assert_eq!(world.metric(sum).len(), 1);
+}
+
+#[test]
+fn a_default_class_is_counted_whether_it_was_set_or_not() {
+    let world = World::new();
+    let mut default = class("std", "p", "");
+    default.metadata.annotations = labels(&[("storageclass.kubernetes.io/is-default-class", "true")]);
+    let mut open = claim("data");
+    open.spec.storage_class_name = None;
+    world.put_class(&default).put_claim(&open).show_all();
+    let counts = || {
+        ["retroactive_storageclass_total", "retroactive_storageclass_errors_total"]
+            .map(|name| world.metric(name).join(","))
+    };
+    assert_eq!(counts(), ["retroactive_storageclass_total 0", "retroactive_storageclass_errors_total 0"]);
+    world.put_claim(&open);
+    world.claims("data");
+    assert_eq!(counts(), ["retroactive_storageclass_total 1", "retroactive_storageclass_errors_total 1"]);
+    world.show_all();
+    world.claims("data");
+    assert_eq!(counts(), ["retroactive_storageclass_total 2", "retroactive_storageclass_errors_total 1"]);
+}
+
+#[test]
+fn it_says_why_a_claim_does_not_bind() {
+    let says = |class: Option<&StorageClass>, claim: &PersistentVolumeClaim, volumes: &[PersistentVolume]| {
+        let world = World::new();
+        if let Some(class) = class {
+            world.put_class(class);
+        }
+        for volume in volumes {
+            world.put_volume(volume);
+        }
+        world.put_claim(claim).show_all();
+        world.why("data")
+    };
+    let open = claim("data");
+    let mut named = open.clone();
+    named.spec.volume_name = "vol".into();
+    let mut classless = open.clone();
+    classless.spec.storage_class_name = Some("".into());
+    let mut little = volume("vol");
+    little.spec.capacity.insert("storage", "1Mi");
+    let (bound, held) = bound_pair();
+    let external = class("c", "example.com/p", "");
+    let table = [
+        (says(None, &open, &[]), "none can be made: storageclass.storage.k8s.io \"c\" not found"),
+        (says(None, &open, &[little.clone()]), "1 volume of its class was looked at"),
+        (says(None, &open, &[volume("vol")]), "The volume vol suits the claim"),
+        (says(None, &classless, &[]), "it has no class by which one could be made"),
+        (says(Some(&external), &open, &[]), "the provisioner example.com/p of its class c is waited for"),
+        (says(Some(&waiting_class()), &open, &[]), "waits for the first pod that uses the claim"),
+        (says(None, &named, &[]), "The volume vol that the claim names is not there"),
+        (says(None, &named, &[little]), "does not suit it: requested PV is too small"),
+        (says(None, &bound, &[held]), "The claim is bound to the volume vol"),
+        (says(None, &bound, &[]), "which is gone: it is lost"),
+    ];
+    for (said, expected) in table {
+        assert!(said.contains(expected), "{said}: {expected}");
+    }
+}
+
+#[test]
+fn it_says_what_a_volume_waits_for() {
+    let says = |volume: &PersistentVolume, claims: &[PersistentVolumeClaim]| {
+        let world = World::new();
+        for claim in claims {
+            world.put_claim(claim);
+        }
+        world.put_volume(volume).show_all();
+        world.why_volume("vol")
+    };
+    let (claim, held) = bound_pair();
+    let mut open = claim.clone();
+    open.spec.volume_name = "".into();
+    let table = [
+        (says(&volume("vol"), &[]), "No claim has the volume"),
+        (says(&held, &[claim]), "bound to the claim ns/data"),
+        (says(&held, &[open]), "about to be bound"),
+        (says(&released("vol", "Retain", csi()), &[]), "kept, with all that is in it"),
+        (says(&released("vol", "Delete", csi()), &[]), "Whoever provides the volume deletes it"),
+        (says(&released("vol", "Delete", directory("/tmp/x")), &[]), "The directory /tmp/x and the volume"),
+        (says(&released("vol", "Recycle", nfs()), &[]), "A Pod empties it"),
+        (says(&released("vol", "Recycle", csi()), &[]), "which its type cannot be"),
+    ];
+    for (said, expected) in table {
+        assert!(said.contains(expected), "{said}: {expected}");
+    }
+}

@@ -1,0 +1,322 @@
+//! What becomes of a volume: it is available, bound, released, and then kept, deleted or recycled.
+
+use std::iter;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::facts::{self, is_dynamic, same_mode};
+use super::migrating::{self, IN_TREE_FINALIZER};
+use super::note::{Counted, Note, Operation, Recycling};
+use super::plan::{again, settled, steps};
+use super::reclaiming::{self, FAILED_DELETE, FAILED_RECYCLE, Reclaim, Recyclable, reclaim};
+use super::recycler;
+use super::view::{Claimant, Held, VolumeView, is_elsewhere, is_over};
+use super::writes::{self, Chain};
+use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
+use coxswain_machinery::api::storage::PersistentVolumeClaim;
+use coxswain_machinery::api::{Kind, Object as _};
+use coxswain_machinery::model::plan::{EventSpec, FinishOrder, Regarding, Tolerate, UNPREPARED, Verb};
+use coxswain_machinery::model::{Failure, Key, Plan, Step, Write, finalizers};
+use coxswain_machinery::wire::{Uid, WireError};
+
+/// How long a volume is left alone that a claim's reconcile is writing.
+const BINDING_TAKES: Duration = Duration::from_millis(100);
+
+/// What is done about a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Its annotations and finalizers are brought in order first.
+    Migrate(bytes::Bytes),
+    /// Nobody has it.
+    Available,
+    /// Its claim is of another mode, and never gets it.
+    WrongMode,
+    /// Its claim is about to be bound to it.
+    ClaimIsNext,
+    /// Its claim has it.
+    Bound,
+    /// Its claim is bound to another volume, and somebody linked this one.
+    Unbind,
+    /// Its claim is gone: this becomes of it.
+    Reclaim(Reclaim),
+    /// Its claim seems to be gone, and nobody asked the API server.
+    Unsure,
+    /// It is malformed.
+    Broken(String),
+}
+
+pub(super) fn verdict(held: &Held) -> Verdict {
+    match migrating::of_volume(&held.volume) {
+        Ok(Some(changed)) => return Verdict::Migrate(changed),
+        Ok(None) => {}
+        Err(error) => return Verdict::Broken(error.to_string()),
+    }
+    match &held.claim {
+        Claimant::Nobody => Verdict::Available,
+        Claimant::Gone { live } => released(held, *live),
+        Claimant::There(claim, live) if is_elsewhere(&held.volume, claim) => {
+            if is_dynamic(&held.volume) {
+                released(held, *live)
+            } else {
+                Verdict::Unbind
+            }
+        }
+        Claimant::There(claim, _) if !claim.spec.volume_name.is_empty() => Verdict::Bound,
+        Claimant::There(claim, _) if !same_mode(&held.volume, claim) => Verdict::WrongMode,
+        Claimant::There(..) => Verdict::ClaimIsNext,
+    }
+}
+
+/// A volume is released, and what destroys data is done, on a live word only.
+fn released(held: &Held, live: bool) -> Verdict {
+    let what = reclaim(&held.volume);
+    if live || is_over(&held.volume) && !what.destroys() { Verdict::Reclaim(what) } else { Verdict::Unsure }
+}
+
+pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
+    let held = match view {
+        VolumeView::Gone => {
+            let counted = vec![Counted::Finished(Operation::Delete, now)];
+            return Plan::default().with_note(Note { counted, ..Note::default() });
+        }
+        VolumeView::BeingBound => {
+            let plan = Plan { requeue_after: Some(BINDING_TAKES), ..Plan::default() };
+            return plan.with_note(Note::default());
+        }
+        VolumeView::There(held) => held,
+    };
+    let mut note = Note { answers: held.answers.clone(), ..Note::default() };
+    let planned = if let Some(failure) = held.failures.first() {
+        record(held, failure, now, &mut note)
+    } else {
+        decide(held, now, &mut note)
+    };
+    let planned = planned.unwrap_or_else(|error| Plan { retry: Some(error.to_string()), ..Plan::default() });
+    planned.with_note(note)
+}
+
+fn decide(held: &Held, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    if let Some(pod) = &held.made_recycler {
+        note.recycling = Some(Recycling::Began(pod.clone()));
+    }
+    match verdict(held) {
+        Verdict::Migrate(changed) => {
+            let update = Write::new(&PERSISTENT_VOLUMES, key(held), Verb::Update(changed));
+            Ok(again(vec![Step::Write(update)]))
+        }
+        Verdict::Available => phase(held, "Available"),
+        Verdict::Bound => phase(held, "Bound"),
+        Verdict::Unbind => unbind(held).map(again),
+        Verdict::WrongMode => Ok(steps(wrong_mode(held))),
+        Verdict::ClaimIsNext => Ok(Plan::default()),
+        Verdict::Reclaim(what) => reclaimed(held, &what, now, note),
+        Verdict::Unsure => {
+            let retry = "whether its claim is there is not known".to_owned();
+            Ok(Plan { retry: Some(retry), ..Plan::default() })
+        }
+        Verdict::Broken(why) => Ok(Plan { retry: Some(why), ..Plan::default() }),
+    }
+}
+
+/// The status is brought to this phase, and the answer looked at, so that the other loop knows it.
+fn phase(held: &Held, phase: &str) -> Result<Plan, WireError> {
+    let edits = writes::volume_phase(&held.volume, phase, "");
+    Ok(settled(Chain::of_volume(&held.volume).then("status", edits)?.steps()))
+}
+
+/// The link to the claim is taken back, and then the volume is available.
+fn unbind(held: &Held) -> Result<Vec<Step>, WireError> {
+    let chain = Chain::of_volume(&held.volume).then("", writes::volume_unlink(&held.volume))?;
+    Ok(chain.then("status", writes::volume_phase(&held.volume, "Available", ""))?.steps())
+}
+
+fn wrong_mode(held: &Held) -> Vec<Step> {
+    let Claimant::There(claim, _) = &held.claim else { return Vec::new() };
+    let (volume, name) = (&held.volume.metadata.name, &claim.metadata.name);
+    let of_volume = format!(
+        "Cannot bind PersistentVolume to requested PersistentVolumeClaim {name:?} due to incompatible volumeMode."
+    );
+    let of_claim = format!(
+        "Cannot bind PersistentVolume {volume:?} to requested PersistentVolumeClaim due to incompatible volumeMode."
+    );
+    let on_claim = |claim: &PersistentVolumeClaim| EventSpec {
+        regarding: Regarding::of(&PERSISTENT_VOLUME_CLAIMS, &claim.metadata),
+        warning: true,
+        reason: "VolumeMismatch",
+        message: of_claim,
+    };
+    vec![told(held, true, "VolumeMismatch", of_volume), Step::Emit(on_claim(claim))]
+}
+
+/// A volume whose claim is gone: it is released, and then reclaimed.
+fn reclaimed(held: &Held, what: &Reclaim, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    if !is_over(&held.volume) {
+        return phase(held, "Released");
+    }
+    let is_migrated = facts::annotation(&held.volume.metadata, facts::MIGRATED_TO).is_some();
+    if held.volume.spec.persistent_volume_reclaim_policy == "Delete" && !is_migrated {
+        note.counted.push(Counted::Began(Operation::Delete, held.plugin.clone(), now));
+    }
+    match what {
+        Reclaim::Nothing => Ok(Plan::default()),
+        Reclaim::Fail(reason, why) => fail(held, reason, why),
+        _ if held.until.is_some_and(|until| now < until) => Ok(Plan::default()),
+        Reclaim::DeleteDirectory(path) => delete(held, path, now, note),
+        Reclaim::NotRecyclable => match in_use(held) {
+            Some(event) => Ok(steps(vec![event])),
+            None => fail(held, FAILED_RECYCLE, "No recycler plugin found for the volume!"),
+        },
+        Reclaim::Recycle(sort) => recycle(held, *sort, note),
+    }
+}
+
+/// The directory goes, then the finalizer that kept the volume for that, then the volume.
+fn delete(held: &Held, path: &str, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    let volume = &held.volume;
+    if let Some(why) = reclaiming::refused_path(path) {
+        note.counted.push(Counted::Refused(Operation::Delete));
+        note.failed = Some((volume.metadata.uid.clone(), now));
+        return fail(held, FAILED_DELETE, &why);
+    }
+    let meta = &volume.metadata;
+    let is_kept = meta.finalizers.iter().any(|held| held == IN_TREE_FINALIZER);
+    if meta.is_deleting() && !is_kept {
+        // It was all done, and others keep it still.
+        return Ok(Plan::default());
+    }
+    note.counted.push(Counted::Directory(Operation::Delete));
+    let prepare =
+        Some(FinishOrder { finisher: super::DIRECTORIES, details: serde_json::json!({ "remove": path }) });
+    let tolerate = Tolerate { absent: true, ..Tolerate::default() };
+    let gone = |verb: Verb| Write { tolerate, ..Write::new(&PERSISTENT_VOLUMES, key(held), verb) };
+    let all = if is_kept {
+        let freed = finalizers::without(&volume.raw(), IN_TREE_FINALIZER)?;
+        let freed = Step::Write(Write { prepare, ..gone(Verb::Update(freed)) });
+        let deleted = (!meta.is_deleting()).then(|| Step::Write(gone(Verb::delete(meta.uid.clone()))));
+        iter::once(freed).chain(deleted).collect()
+    } else {
+        let verb = Verb::Delete {
+            uid: meta.uid.clone(),
+            resource_version: Some(meta.resource_version.clone()),
+            propagation: None,
+            grace_period: None,
+        };
+        vec![Step::Write(Write { prepare, ..gone(verb) })]
+    };
+    Ok(steps(all))
+}
+
+/// What is told of a volume that pods still use, by a claim of a name that is gone.
+fn in_use(held: &Held) -> Option<Step> {
+    if held.users.is_empty() || held.name_is_taken {
+        return None;
+    }
+    let users: Vec<String> = held.users.iter().map(Key::to_string).collect();
+    Some(told(held, false, FAILED_RECYCLE, format!("Volume is used by pods: {}", users.join(","))))
+}
+
+/// A Pod empties the volume: it is made, waited for and deleted.
+fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireError> {
+    let recipe = held.settings.recipes.of(sort);
+    let at = recycler::pod_key(recipe, &held.volume.metadata.name);
+    let made = held.made_recycler.as_ref().or(held.expected.as_ref());
+    let Some(expected) = made else {
+        if let Some(event) = in_use(held) {
+            return Ok(steps(vec![event]));
+        }
+        if let Some(old) = &held.recycler {
+            let mut all = vec![without_pod(at, old.pod.metadata.uid.clone())];
+            let why = "Recycle failed: old recycler pod found, will retry later";
+            all.extend(fail(held, FAILED_RECYCLE, why)?.steps);
+            return Ok(steps(all));
+        }
+        return match recycler::pod(recipe, &held.volume) {
+            Err(why) => fail(held, FAILED_RECYCLE, &format!("Recycle failed: {why}")),
+            Ok(_) if at.namespace.is_empty() => {
+                let why = "Recycle failed: unexpected error creating recycler pod:  an empty namespace may not be set during creation";
+                fail(held, FAILED_RECYCLE, why)
+            }
+            Ok(pod) => Ok(again(vec![Step::Write(Write::new(&PODS, at, Verb::Create(pod.into())))])),
+        };
+    };
+    if held.made_recycler.is_some() {
+        return Ok(Plan::default());
+    }
+    let ended = |note: &mut Note| note.recycling = Some(Recycling::Ended);
+    let failed = |why: &str| format!("Recycle failed: failed to recycle volume: {why}");
+    let Some(own) = held.recycler.as_ref().filter(|own| own.pod.metadata.uid == *expected) else {
+        ended(note);
+        // It is tried again when this is seen, and not at once.
+        return Ok(steps(fail(held, FAILED_RECYCLE, &failed("recycler pod was deleted"))?.steps));
+    };
+    let gone = without_pod(at, expected.clone());
+    match own.pod.status.phase.as_str() {
+        "Succeeded" => {
+            ended(note);
+            let mut all = vec![gone, told(held, false, "VolumeRecycled", "Volume recycled".to_owned())];
+            all.extend(unbind(held)?);
+            Ok(again(all))
+        }
+        "Failed" => {
+            ended(note);
+            let silent = own.message.is_empty();
+            let why = if silent { "pod failed, pod.Status.Message unknown" } else { own.message.as_str() };
+            let mut all = vec![gone];
+            all.extend(fail(held, FAILED_RECYCLE, &failed(why))?.steps);
+            Ok(steps(all))
+        }
+        _ => Ok(Plan::default()),
+    }
+}
+
+fn without_pod(at: Key, uid: Uid) -> Step {
+    let tolerate = Tolerate { absent: true, ..Tolerate::default() };
+    Step::Write(Write { tolerate, ..Write::new(&PODS, at, Verb::delete(uid)) })
+}
+
+/// What has failed, as far as the volume says so: its directory could not be removed, or the Pod that empties it could not be made.
+fn record(held: &Held, failure: &Failure, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    let is_about = |kind: &'static Kind| failure.kind == kind;
+    let told = if is_about(&PERSISTENT_VOLUMES) && failure.reason == UNPREPARED {
+        Some((FAILED_DELETE, failure.message.clone()))
+    } else if is_about(&PODS) && failure.is_already_exists() {
+        Some((FAILED_RECYCLE, "Recycle failed: old recycler pod found, will retry later".to_owned()))
+    } else if is_about(&PODS) && failure.verb == "create" {
+        let why = &failure.message;
+        Some((FAILED_RECYCLE, format!("Recycle failed: unexpected error creating recycler pod:  {why}")))
+    } else if is_about(&PODS) && failure.verb == "delete" {
+        Some((FAILED_RECYCLE, format!("Recycle failed: failed to delete recycler pod: {}", failure.message)))
+    } else {
+        None
+    };
+    let Some((reason, why)) = told else { return Ok(Plan::default()) };
+    let mut all = Vec::new();
+    if let Some(old) = failure.existing.as_ref() {
+        all.push(without_pod(failure.key.clone(), old.meta().uid.clone()));
+    }
+    note.failed = (reason == FAILED_DELETE).then(|| (held.volume.metadata.uid.clone(), now));
+    all.extend(fail(held, reason, &why)?.steps);
+    // The next resync, or a change, tries again.
+    Ok(Plan { end: true, ..steps(all) })
+}
+
+/// The volume could not be reclaimed. That is told once.
+fn fail(held: &Held, reason: &'static str, why: &str) -> Result<Plan, WireError> {
+    let edits = writes::volume_phase(&held.volume, "Failed", why);
+    let is_news = !edits.is_empty();
+    let mut all = Chain::of_volume(&held.volume).then("status", edits)?.steps();
+    if is_news {
+        all.push(told(held, true, reason, why.to_owned()));
+    }
+    Ok(settled(all))
+}
+
+fn key(held: &Held) -> Key {
+    Key::of(&held.volume.metadata)
+}
+
+fn told(held: &Held, warning: bool, reason: &'static str, message: String) -> Step {
+    let regarding = Regarding::of(&PERSISTENT_VOLUMES, &held.volume.metadata);
+    Step::Emit(EventSpec { regarding, warning, reason, message })
+}

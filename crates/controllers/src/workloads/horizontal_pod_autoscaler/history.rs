@@ -1,0 +1,40 @@
+//! What was asked for and done lately. Decides nothing.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// What was asked for at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recommendation {
+    pub(super) at: Timestamp,
+    pub(super) replicas: i32,
+}
+
+/// Replicas that were added or removed at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) at: Timestamp,
+    pub(super) by: i32,
+}
+
+/// What was asked for and done lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct History {
+    pub(super) recommendations: Vec<Recommendation>,
+    pub(super) added: Vec<Step>,
+    pub(super) removed: Vec<Step>,
+}
+
+impl History {
+    /// The recommendations that are younger than `window`.
+    pub(super) fn since(&self, now: Timestamp, window: Duration) -> impl Iterator<Item = &Recommendation> {
+        self.recommendations.iter().filter(move |held| is_within(held.at, now, window))
+    }
+}
+
+/// Whether something happened less than `window` ago.
+pub(super) fn is_within(at: Timestamp, now: Timestamp, window: Duration) -> bool {
+    let window = SignedDuration::try_from(window).unwrap_or(SignedDuration::MAX);
+    now.duration_since(at) < window
+}

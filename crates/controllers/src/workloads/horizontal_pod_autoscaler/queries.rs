@@ -1,0 +1,245 @@
+//! What is asked of the metrics APIs for each metric of an autoscaler, and what was found. Asks for reads; makes none.
+//!
+//! | metric | is asked at |
+//! |---|---|
+//! | Resource, `ContainerResource` | `metrics.k8s.io/v1beta1`, all pods of the selector |
+//! | Pods, Object | `custom.metrics.k8s.io`, in the first version of `v1beta2` and `v1beta1` that is served |
+//! | External | `external.metrics.k8s.io/v1beta1` |
+//!
+//! A query is a path. Autoscalers that ask the same ask it together: the framework reads a path once for all who wait for it.
+
+use coxswain_machinery::api::autoscaling::{CrossVersionObjectReference, MetricSpec, ObjectMetricSource};
+use coxswain_machinery::api::meta::LabelSelector;
+use coxswain_machinery::framework::{ApiResources, Read, Reads};
+use coxswain_machinery::model::selector::Selector;
+
+use super::answers::{self, PodValues, QueryError};
+
+const CUSTOM: &str = "custom.metrics.k8s.io";
+
+/// What was found of one metric.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Found {
+    /// Values of pods.
+    Pods(Result<PodValues, QueryError>),
+    /// The value of an object.
+    Object(Result<i64, QueryError>),
+    /// Values of what is not in the cluster.
+    External(Result<Vec<i64>, QueryError>),
+    /// The metric is of a type that nobody knows.
+    Nothing,
+}
+
+/// What is known of one metric.
+pub(super) enum Query {
+    /// Read this, and ask again.
+    Needs(Read),
+    /// What was found.
+    Found(Found),
+}
+
+/// Asks for one metric of an autoscaler in `namespace` whose target's pods `selector` selects.
+pub(super) fn ask(metric: &MetricSpec, namespace: &str, selector: &str, read: &Reads) -> Query {
+    match metric.r#type.as_str() {
+        "Resource" => {
+            let name = metric.resource.as_ref().map_or("", |source| source.name.as_str());
+            of_pods(name, None, namespace, selector, read)
+        }
+        "ContainerResource" => {
+            let source = metric.container_resource.as_deref();
+            let (name, container) = source.map_or(("", ""), |source| (&*source.name, &*source.container));
+            of_pods(name, Some(container), namespace, selector, read)
+        }
+        "Pods" => {
+            let Some(source) = metric.pods.as_deref() else { return Query::Found(Found::Nothing) };
+            let asked = Custom {
+                of: "pods/*".to_owned(),
+                name: &source.metric.name,
+                pods: selector,
+                series: source.metric.selector.as_deref(),
+                what: "pods.custom.metrics.k8s.io *",
+            };
+            custom(&asked, namespace, read, |answer| Found::Pods(answer.and_then(answers::pods)))
+        }
+        "Object" => {
+            let Some(source) = metric.object.as_deref() else { return Query::Found(Found::Nothing) };
+            of_object(source, namespace, read)
+        }
+        "External" => {
+            let Some(source) = metric.external.as_deref() else { return Query::Found(Found::Nothing) };
+            let name = &source.metric.name;
+            let path = format!(
+                "/apis/external.metrics.k8s.io/v1beta1/namespaces/{}/{}",
+                escaped(namespace),
+                escaped(name)
+            );
+            let query = match series(source.metric.selector.as_deref()) {
+                Ok(series) => query(&[("labelSelector", &series)]),
+                Err(error) => return Query::Found(Found::External(Err(error))),
+            };
+            let what = format!("get {name}.external.metrics.k8s.io");
+            json(&format!("{path}{query}"), &what, read, |answer| {
+                Found::External(answer.and_then(answers::external))
+            })
+        }
+        _ => Query::Found(Found::Nothing),
+    }
+}
+
+fn of_pods(resource: &str, container: Option<&str>, namespace: &str, selector: &str, read: &Reads) -> Query {
+    let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods", escaped(namespace));
+    let path = format!("{path}{}", query(&[("labelSelector", selector)]));
+    json(&path, "get pods.metrics.k8s.io", read, |answer| {
+        Found::Pods(answer.and_then(|answer| answers::resource(answer, resource, container)))
+    })
+}
+
+fn of_object(source: &ObjectMetricSource, namespace: &str, read: &Reads) -> Query {
+    let object = &source.described_object;
+    let found = |answer: Result<&_, QueryError>| Found::Object(answer.and_then(answers::object));
+    let resources = match read.resources() {
+        None => return Query::Needs(Read::Resources),
+        Some(Err(error)) => return Query::Found(found(Err(QueryError::Fetch(error.message())))),
+        Some(Ok(resources)) => resources,
+    };
+    let resource = match resource_of(object, resources) {
+        Ok(resource) => resource,
+        Err(why) => return Query::Found(found(Err(QueryError::Fetch(why)))),
+    };
+    // The metrics of a namespace are those of the autoscaler's own, whatever its name is said to be.
+    let of_namespace = resource == "namespaces";
+    let of =
+        if of_namespace { "metrics".to_owned() } else { format!("{resource}/{}", escaped(&object.name)) };
+    let what = if of_namespace {
+        "metrics.custom.metrics.k8s.io".to_owned()
+    } else {
+        format!("{resource}.custom.metrics.k8s.io {}", object.name)
+    };
+    let asked = Custom {
+        of,
+        name: &source.metric.name,
+        pods: "",
+        series: source.metric.selector.as_deref(),
+        what: &what,
+    };
+    custom(&asked, namespace, read, found)
+}
+
+/// `deployments.apps`: the resource of the object that a reference names, by its group and kind.
+fn resource_of(object: &CrossVersionObjectReference, resources: &ApiResources) -> Result<String, String> {
+    let group = object.api_version.split_once('/').map_or("", |(group, _)| group);
+    let kind = &object.kind;
+    match resources.all().find(|held| held.group == group && held.kind == *kind) {
+        Some(held) if group.is_empty() => Ok(held.resource.to_string()),
+        Some(held) => Ok(format!("{}.{group}", held.resource)),
+        None => {
+            let full = if group.is_empty() { kind.to_string() } else { format!("{kind}.{group}") };
+            Err(format!(
+                "unable to map kind {full} to resource: no matches for kind \"{kind}\" in group \"{group}\""
+            ))
+        }
+    }
+}
+
+/// A query to the custom metrics API.
+struct Custom<'a> {
+    /// Of what, as a path.
+    of: String,
+    /// The metric.
+    name: &'a str,
+    /// Of which pods.
+    pods: &'a str,
+    /// Which of its series.
+    series: Option<&'a LabelSelector>,
+    /// What is said to have been asked.
+    what: &'a str,
+}
+
+fn custom(
+    asked: &Custom<'_>,
+    namespace: &str,
+    read: &Reads,
+    found: impl Fn(Result<&serde_json::Value, QueryError>) -> Found,
+) -> Query {
+    let failed = |error| Query::Found(found(Err(error)));
+    let version = match read.resources() {
+        None => return Query::Needs(Read::Resources),
+        Some(Err(error)) => return failed(QueryError::Fetch(error.message())),
+        Some(Ok(resources)) => custom_version(resources),
+    };
+    let version = match version {
+        Ok(version) => version,
+        Err(why) => return failed(QueryError::Fetch(why.to_owned())),
+    };
+    let series = match series(asked.series) {
+        Ok(series) => series,
+        Err(error) => return failed(error),
+    };
+    let of = asked.of.replace('*', "%2A");
+    let path = format!(
+        "/apis/{CUSTOM}/{version}/namespaces/{}/{of}/{}{}",
+        escaped(namespace),
+        escaped(asked.name),
+        query(&[("labelSelector", asked.pods), ("metricLabelSelector", &series)])
+    );
+    json(&path, &format!("get {}", asked.what), read, found)
+}
+
+/// The version in which custom metrics are asked for.
+fn custom_version(resources: &ApiResources) -> Result<&'static str, &'static str> {
+    let mut is_there = false;
+    for version in resources.versions_of(CUSTOM) {
+        is_there = true;
+        if let Some(known) = ["v1beta2", "v1beta1"].into_iter().find(|known| *known == version.as_str()) {
+            return Ok(known);
+        }
+    }
+    Err(if is_there {
+        "no known available metric versions found"
+    } else {
+        "no custom metrics API (custom.metrics.k8s.io) registered"
+    })
+}
+
+fn json(
+    path: &str,
+    what: &str,
+    read: &Reads,
+    found: impl Fn(Result<&serde_json::Value, QueryError>) -> Found,
+) -> Query {
+    match read.json(path) {
+        None => Query::Needs(Read::Json(path.into())),
+        Some(Ok(answer)) => Query::Found(found(Ok(answer))),
+        Some(Err(error)) => Query::Found(found(Err(QueryError::Fetch(answers::refusal(error, what))))),
+    }
+}
+
+/// A label selector as a query has it.
+fn series(selector: Option<&LabelSelector>) -> Result<String, QueryError> {
+    let Some(selector) = selector else { return Ok(String::new()) };
+    let compiled = Selector::compile(selector).map_err(|error| QueryError::Fetch(error.to_string()))?;
+    Ok(compiled.to_string())
+}
+
+/// The query of a path, without what is empty.
+fn query(pairs: &[(&str, &str)]) -> String {
+    let given = pairs.iter().filter(|(_, value)| !value.is_empty());
+    let given: Vec<_> = given.map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+    if given.is_empty() { String::new() } else { format!("?{}", given.join("&")) }
+}
+
+/// A text as a part of a path or a query.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.extend(
+                [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789ABCDEF"[usize::from(digit)])),
+            );
+        }
+    }
+    out
+}

@@ -1,0 +1,52 @@
+//! What the manager's flags and feature gates say of all autoscalers. Decides nothing.
+
+use std::time::Duration;
+
+use coxswain_machinery::api::autoscaling::ScalingRules;
+use coxswain_machinery::model::quantity::Quantity;
+use coxswain_machinery::options::Config;
+
+/// The settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Settings {
+    /// Time between two looks at an autoscaler.
+    pub(super) sync_period: Duration,
+    /// How far back recommendations count that keep a target from shrinking, unless the autoscaler says so itself.
+    pub(super) downscale_stabilization: Duration,
+    /// How far the ratio of a metric to its target may be from 1, unless the autoscaler says so itself.
+    pub(super) tolerance: f64,
+    /// For how long after its start a pod's CPU use counts only while it is ready.
+    pub(super) cpu_initialization_period: Duration,
+    /// For how long after its start a pod that is not ready has not been so yet.
+    pub(super) initial_readiness_delay: Duration,
+    /// `HPAConfigurableTolerance`.
+    pub(super) own_tolerance: bool,
+    /// `HPAScaleToZero`.
+    pub(super) scale_to_zero: bool,
+    /// `PodLevelResources`.
+    pub(super) pod_level_resources: bool,
+}
+
+impl Settings {
+    /// Those of a manager.
+    pub(super) fn of(config: &Config, gate: &dyn Fn(&str) -> bool) -> Self {
+        let flags = &config.flags;
+        Self {
+            sync_period: flags.horizontal_pod_autoscaler_sync_period,
+            downscale_stabilization: flags.horizontal_pod_autoscaler_downscale_stabilization,
+            tolerance: flags.horizontal_pod_autoscaler_tolerance,
+            cpu_initialization_period: flags.horizontal_pod_autoscaler_cpu_initialization_period,
+            initial_readiness_delay: flags.horizontal_pod_autoscaler_initial_readiness_delay,
+            own_tolerance: gate("HPAConfigurableTolerance"),
+            scale_to_zero: gate("HPAScaleToZero"),
+            pod_level_resources: gate("PodLevelResources"),
+        }
+    }
+
+    /// The tolerance in one direction, by the autoscaler's own rules for it.
+    pub(super) fn tolerance_of(&self, rules: Option<&ScalingRules>) -> f64 {
+        let own = rules.and_then(|rules| rules.tolerance.as_ref()).filter(|_| self.own_tolerance);
+        let own = own.and_then(|text| text.string.parse::<Quantity>().ok());
+        own.map_or(self.tolerance, Quantity::to_f64)
+    }
+}

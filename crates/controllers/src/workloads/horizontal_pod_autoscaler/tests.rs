@@ -1,0 +1,10 @@
+//! Tables and properties of the autoscaler.
+
+mod answers;
+mod fixtures;
+mod limits;
+mod looks;
+mod metrics;
+mod properties;
+mod replicas;
+mod scaling;

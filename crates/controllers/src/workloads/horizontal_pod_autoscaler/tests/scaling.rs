@@ -1,0 +1,182 @@
+//! What becomes of writes of the scale, what is counted, and how it is explained.
+
+use jiff::SignedDuration;
+
+use super::super::history::Step;
+use super::super::plan;
+use super::fixtures::{Bench, autoscaler};
+use coxswain_machinery::api::autoscaling::HorizontalPodAutoscalerBehavior;
+use coxswain_machinery::framework::Reads;
+use coxswain_machinery::model::Key;
+
+const REASON: &str = "reason: cpu resource utilization (percentage of request) above target";
+
+#[test]
+fn who_was_faster_is_read_anew_and_the_same_number_is_written() {
+    let mut bench = Bench::of(&autoscaler(|_| {}), &["a", "b"]);
+    bench.refusals = vec![(409, "Conflict"), (409, "Conflict")];
+    assert_eq!(
+        bench.all_use("100m").reconcile(),
+        [
+            "scale 4 refused".to_owned(),
+            "scale 4 refused".to_owned(),
+            "scale 4".to_owned(),
+            format!("Normal SuccessfulRescale: New size: 4; {REASON}"),
+            "status 2 -> 4 SucceededRescale ValidMetricFound DesiredWithinRange".to_owned(),
+        ]
+    );
+    assert_eq!(bench.asked.len(), 1, "metrics are read once");
+}
+
+#[test]
+fn a_scale_that_is_refused_is_told_and_nothing_is_remembered_of_it() {
+    for refusals in [vec![(403, "Forbidden")], vec![(409, "Conflict"); 3]] {
+        let behavior = Some(Box::new(HorizontalPodAutoscalerBehavior::default()));
+        let mut bench = Bench::of(&autoscaler(|held| held.spec.behavior = behavior), &["a", "b"]);
+        let (tries, reason) = (refusals.len(), refusals[0].1);
+        bench.settings.downscale_stabilization = std::time::Duration::ZERO;
+        bench.refusals = refusals;
+        let mut held = (*bench.held()).clone();
+        held.spec.behavior = None;
+        bench.store(&held);
+        let lines = bench.all_use("100m").reconcile();
+        assert_eq!(lines[..tries], vec!["scale 4 refused"; tries]);
+        assert_eq!(
+            lines[tries..],
+            [
+                format!("Warning FailedRescale: New size: 4; {REASON}; error: it is refused: {reason}"),
+                "status 2 -> 0 FailedUpdateScale ValidMetricFound DesiredWithinRange".to_owned(),
+            ]
+        );
+        assert_eq!(
+            bench.condition("AbleToScale"),
+            format!(
+                "False FailedUpdateScale: the HPA controller was unable to update the target scale: it is refused: {reason}"
+            )
+        );
+        assert!(bench.held().status.last_scale_time.is_none());
+        let history = bench.remembering.history(&Key::new("default", "web"));
+        assert!(history.added.is_empty());
+        assert_eq!(history.recommendations.len(), 2, "what was asked for is remembered all the same");
+        // The next look is a period later, and tries again.
+        assert_eq!(bench.later(15).reconcile()[0], "scale 4");
+    }
+}
+
+#[test]
+fn steps_are_remembered_where_there_is_a_behavior() {
+    for (has_behavior, added) in [(true, vec![2]), (false, vec![])] {
+        let mut bench = Bench::of(
+            &autoscaler(|held| {
+                held.spec.behavior =
+                    has_behavior.then(|| Box::new(super::limits::behavior(&[("Pods", 4, 60)])));
+            }),
+            &["a", "b"],
+        );
+        bench.all_use("100m").reconcile();
+        let history = bench.remembering.history(&Key::new("default", "web"));
+        assert_eq!(history.added.iter().map(|step: &Step| step.by).collect::<Vec<_>>(), added);
+        assert!(history.removed.is_empty());
+    }
+}
+
+#[test]
+fn a_status_keeps_what_this_controller_does_not_say() {
+    let mut bench = Bench::of(
+        &autoscaler(|held| {
+            held.status.observed_generation = Some(7);
+            held.status.conditions =
+                vec![coxswain_machinery::api::autoscaling::HorizontalPodAutoscalerCondition {
+                    r#type: "Other".into(),
+                    status: "True".into(),
+                    ..Default::default()
+                }];
+        }),
+        &["a"],
+    );
+    bench.all_use("50m").reconcile();
+    let held = bench.held();
+    assert_eq!(held.status.observed_generation, Some(7));
+    let types: Vec<&str> = held.status.conditions.iter().map(|held| held.r#type.as_str()).collect();
+    assert_eq!(types, ["Other", "AbleToScale", "ScalingActive", "ScalingLimited"]);
+    // Times change with statuses alone.
+    let since = held.status.conditions[2].last_transition_time;
+    bench.later(15).answers.clear();
+    bench.reconcile();
+    assert_ne!(bench.held().status.conditions[2].last_transition_time, since);
+    let since = bench.held().status.conditions[1].last_transition_time;
+    bench.later(15).reconcile();
+    assert_eq!(bench.held().status.conditions[1].last_transition_time, since);
+}
+
+#[test]
+fn zero_is_left_by_metrics_where_the_gate_is_on_and_the_controller_brought_it_there() {
+    let external = |held: &mut coxswain_machinery::api::autoscaling::HorizontalPodAutoscaler| {
+        held.spec.min_replicas = Some(0);
+        held.spec.metrics = vec![super::metrics::external(Some("10"), None)];
+    };
+    let series = |value: &str| super::metrics::series(&[value]);
+    let mut bench = Bench::of(&autoscaler(external), &["a"]);
+    bench.settings.scale_to_zero = true;
+    bench.settings.downscale_stabilization = std::time::Duration::from_secs(10);
+    bench.answer("/apis/external", Ok(series("0")));
+    bench.reconcile();
+    assert_eq!(bench.later(15).reconcile()[0], "scale 0");
+    assert_eq!(
+        bench.condition("ScaledToZero"),
+        "True ScaledToZero: the HPA controller scaled the workload to zero"
+    );
+    bench.answer("/apis/external", Ok(series("25")));
+    assert_eq!(bench.later(15).reconcile()[0], "scale 3");
+    assert_eq!(
+        bench.condition("ScaledToZero"),
+        "False NotScaledToZero: the HPA controller did not scale the workload to zero"
+    );
+    // Whom somebody else brought there stays there.
+    bench.replicas = Some(0);
+    assert_eq!(bench.later(15).reconcile().len(), 1);
+    assert!(bench.condition("ScalingActive").starts_with("False ScalingDisabled"));
+    assert!(!bench.condition("ScaledToZero").is_empty());
+    // Without the gate the condition goes.
+    bench.settings.scale_to_zero = false;
+    bench.later(15).reconcile();
+    assert_eq!(bench.condition("ScaledToZero"), "");
+}
+
+#[test]
+fn an_explanation_tells_metric_by_metric_how_a_number_came_about() {
+    let mut bench = Bench::of(&autoscaler(|_| {}), &["a", "b"]);
+    bench.all_use("100m");
+    let reasons = |bench: &mut Bench| {
+        let (view, _) = bench.observe(Reads::default(), &[]).unwrap();
+        plan::reasons::reasons(&view, bench.now)
+    };
+    assert_eq!(
+        reasons(&mut bench),
+        [
+            "Deployment web is asked to have 2 replicas, and is scaled to 4.",
+            "Cpu resource utilization (percentage of request) is 100% of 50%, which asks for 4 replicas.",
+            "Its selector is app=web; there are 2 such pods.",
+        ]
+    );
+    assert!(bench.remembering.history(&Key::new("default", "web")).recommendations.is_empty());
+    bench.reconcile();
+    bench.all_use("10m").now += SignedDuration::from_secs(15);
+    let told = reasons(&mut bench);
+    assert_eq!(told[0], "Deployment web is asked to have 4 replicas, and it stays so.");
+    assert_eq!(told[2], "More were asked for lately: until that is long enough ago, 4 are kept.");
+    bench.answers.clear();
+    let told = reasons(&mut bench);
+    assert!(told[0].ends_with("it is not known how many it needs."), "{told:?}");
+    assert!(
+        told[1].starts_with("A metric says nothing: failed to get cpu resource metric value"),
+        "{told:?}"
+    );
+    bench.replicas = None;
+    assert_eq!(
+        reasons(&mut bench),
+        [
+            "Nothing is scaled, because the scale of Deployment web could not be read: deployments.apps \"web\" not found. It is tried again in 15s."
+        ]
+    );
+}

@@ -1,0 +1,370 @@
+//! Who has a place among the connections, and who makes room when there is none.
+//!
+//! A newcomer always gets in as long as somebody holds a place for whom it matters less: strangers before callers who are
+//! known, idle connections before busy ones, those of an address that holds many before those of one that holds few, and
+//! among equals the one that has been quiet for longest. So a probe, which is new and quick, is the last that a crowd of
+//! idle connections can push out. Everybody is a stranger until a request of theirs was authenticated.
+//!
+//! Here is only the table. Connections tell it how they are ([`Seat`]), and end when it says so ([`Seat::cut`]).
+
+use std::cmp::Reverse;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::options::Limits;
+use crate::random::HashMap;
+
+/// The order in which connections go when there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    IdleStranger,
+    BusyStranger,
+    Idle,
+    Busy,
+}
+
+struct Held {
+    address: IpAddr,
+    known: bool,
+    in_flight: usize,
+    /// When something last happened: a count of happenings, not a time.
+    active: u64,
+    cut: CancellationToken,
+}
+
+impl Held {
+    fn rank(&self) -> Rank {
+        match (self.known, self.in_flight > 0) {
+            (false, false) => Rank::IdleStranger,
+            (false, true) => Rank::BusyStranger,
+            (true, false) => Rank::Idle,
+            (true, true) => Rank::Busy,
+        }
+    }
+}
+
+/// How many connections there are, of an address or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    all: usize,
+    strangers: usize,
+}
+
+impl Count {
+    fn add(&mut self, known: bool) {
+        self.all += 1;
+        self.strangers += usize::from(!known);
+    }
+
+    fn remove(&mut self, known: bool) {
+        self.all -= 1;
+        self.strangers -= usize::from(!known);
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    held: HashMap<u64, Held>,
+    addresses: HashMap<IpAddr, Count>,
+    total: Count,
+    happenings: u64,
+}
+
+impl Table {
+    fn count(&self, address: IpAddr) -> Count {
+        self.addresses.get(&address).copied().unwrap_or_default()
+    }
+
+    fn enter(&mut self, address: IpAddr, cut: CancellationToken) -> u64 {
+        self.happenings += 1;
+        let id = self.happenings;
+        self.held.insert(id, Held { address, known: false, in_flight: 0, active: id, cut });
+        self.total.add(false);
+        self.addresses.entry(address).or_default().add(false);
+        id
+    }
+
+    fn leave(&mut self, id: u64) -> Option<Held> {
+        let held = self.held.remove(&id)?;
+        self.total.remove(held.known);
+        if let Some(count) = self.addresses.get_mut(&held.address) {
+            count.remove(held.known);
+            if *count == Count::default() {
+                self.addresses.remove(&held.address);
+            }
+        }
+        Some(held)
+    }
+
+    /// Something happened on a connection, which may have made room for another meanwhile.
+    fn happened(&mut self, id: u64, change: impl FnOnce(&mut Held)) {
+        self.happenings += 1;
+        let now = self.happenings;
+        let Some(held) = self.held.get_mut(&id) else { return };
+        held.active = now;
+        let was_known = held.known;
+        change(held);
+        if held.known != was_known {
+            let (address, known) = (held.address, held.known);
+            self.total.remove(was_known);
+            self.total.add(known);
+            let count = self.addresses.entry(address).or_default();
+            count.remove(was_known);
+            count.add(known);
+        }
+    }
+
+    /// The connection that matters least, of those that may go.
+    fn least(&self, may_go: impl Fn(&Held) -> bool) -> Option<u64> {
+        let may_go = self.held.iter().filter(|(_, held)| may_go(held));
+        let order = |held: &Held| (held.rank(), Reverse(self.count(held.address).all), held.active);
+        may_go.min_by_key(|(_, held)| order(held)).map(|(id, _)| *id)
+    }
+
+    /// Who must go before a stranger from this address can come. `Ok(None)`: nobody. `Err`: nobody would.
+    fn in_the_way(&self, address: IpAddr, limits: &SeatLimits) -> Result<Option<u64>, NoRoom> {
+        let own = self.count(address);
+        let from_here = |held: &Held| held.address == address;
+        let goes = if own.strangers >= limits.strangers_of_address {
+            self.least(|held| from_here(held) && !held.known)
+        } else if self.total.strangers >= limits.strangers {
+            self.least(|held| !held.known)
+        } else if own.all >= limits.of_address {
+            self.least(|held| from_here(held) && held.rank() < Rank::Busy)
+        } else if self.total.all >= limits.all {
+            // What somebody waits for is cut off only for the sake of who has less.
+            self.least(|held| held.rank() < Rank::Busy || self.count(held.address).all > own.all)
+        } else {
+            return Ok(None);
+        };
+        goes.map(Some).ok_or(NoRoom)
+    }
+}
+
+/// Nobody makes room: whoever is there matters as much as who would come.
+struct NoRoom;
+
+/// How many places there are.
+#[derive(Clone, Copy, Debug)]
+struct SeatLimits {
+    all: usize,
+    of_address: usize,
+    strangers: usize,
+    strangers_of_address: usize,
+}
+
+/// The places of a port.
+pub(super) struct Seats {
+    limits: SeatLimits,
+    table: Mutex<Table>,
+}
+
+impl Seats {
+    pub(super) fn new(limits: &Limits) -> Arc<Self> {
+        let limits = SeatLimits {
+            all: limits.connections,
+            of_address: limits.connections_of_address,
+            strangers: limits.strangers,
+            strangers_of_address: limits.strangers_of_address,
+        };
+        Arc::new(Self { limits, table: Mutex::default() })
+    }
+
+    /// A place for a connection from this peer; others are told to go if that is what it takes.
+    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
+        let address = network(peer);
+        let mut table = self.table.lock();
+        while let Some(id) = table.in_the_way(address, &self.limits).ok()? {
+            if let Some(held) = table.leave(id) {
+                held.cut.cancel();
+            }
+        }
+        let cut = CancellationToken::new();
+        let id = table.enter(address, cut.clone());
+        Some(Seat { seats: Arc::clone(self), id, cut })
+    }
+}
+
+/// What counts as one address: of IPv6 the network, for who has one address there has them all.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => {
+            let bits = address.to_bits() & (u128::MAX << 64);
+            IpAddr::V6(Ipv6Addr::from_bits(bits))
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// A connection's place. It is free when this is dropped.
+pub(super) struct Seat {
+    seats: Arc<Seats>,
+    id: u64,
+    cut: CancellationToken,
+}
+
+impl Seat {
+    /// Cancelled when the connection has to make room.
+    pub(super) fn cut(&self) -> CancellationToken {
+        self.cut.clone()
+    }
+
+    /// A request of it was authenticated.
+    pub(super) fn mark_known(&self) {
+        self.seats.table.lock().happened(self.id, |held| held.known = true);
+    }
+
+    /// A request has begun.
+    pub(super) fn begun(&self) {
+        self.seats.table.lock().happened(self.id, |held| held.in_flight += 1);
+    }
+
+    /// A request has ended, with the last byte of its answer.
+    pub(super) fn ended(&self) {
+        self.seats.table.lock().happened(self.id, |held| held.in_flight = held.in_flight.saturating_sub(1));
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.table.lock().leave(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        connections: 6,
+        connections_of_address: 4,
+        strangers: 3,
+        strangers_of_address: 2,
+        ..Limits::DEFAULT
+    };
+
+    fn peer(n: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, n])
+    }
+
+    fn known(seats: &Arc<Seats>, n: u8) -> Seat {
+        let seat = seats.take(peer(n)).unwrap();
+        seat.mark_known();
+        seat
+    }
+
+    fn gone(seats: &[&Seat]) -> Vec<bool> {
+        seats.iter().map(|seat| seat.cut.is_cancelled()).collect()
+    }
+
+    #[test]
+    fn a_stranger_makes_room_for_the_next_of_its_address_the_quietest_first() {
+        let seats = Seats::new(&LIMITS);
+        let (first, second) = (seats.take(peer(1)).unwrap(), seats.take(peer(1)).unwrap());
+        let other = seats.take(peer(2)).unwrap();
+        first.begun();
+        first.ended();
+        let third = seats.take(peer(1)).unwrap();
+        assert_eq!(gone(&[&first, &second, &third, &other]), [false, true, false, false]);
+        // What it carries counts for more than what happened last.
+        first.begun();
+        third.begun();
+        third.ended();
+        let fourth = seats.take(peer(1)).unwrap();
+        assert_eq!(gone(&[&first, &third, &fourth, &other]), [false, true, false, false]);
+    }
+
+    #[test]
+    fn of_many_strangers_those_of_the_heaviest_address_go_first() {
+        let seats = Seats::new(&LIMITS);
+        let lone = seats.take(peer(1)).unwrap();
+        let crowd = [seats.take(peer(2)).unwrap(), seats.take(peer(2)).unwrap()];
+        let _probe = seats.take(peer(3)).unwrap();
+        assert_eq!(gone(&[&lone, &crowd[0], &crowd[1]]), [false, true, false]);
+    }
+
+    #[test]
+    fn who_is_known_goes_after_strangers_and_who_is_busy_last() {
+        let seats = Seats::new(&LIMITS);
+        let busy = [known(&seats, 1), known(&seats, 1), known(&seats, 1)];
+        busy.iter().for_each(Seat::begun);
+        let idle = known(&seats, 2);
+        let strangers = [seats.take(peer(3)).unwrap(), seats.take(peer(4)).unwrap()];
+        strangers[0].begun();
+        let _newcomers: Vec<_> = (5..9)
+            .map(|n| {
+                let newcomer = seats.take(peer(n)).unwrap();
+                newcomer.mark_known();
+                newcomer.begun();
+                newcomer
+            })
+            .collect();
+        assert_eq!(gone(&[&strangers[0], &strangers[1], &idle]), [true, true, true]);
+        // The fourth found nobody but the busy ones, of whom one address had more than the rest.
+        assert_eq!(gone(&[&busy[0], &busy[1], &busy[2]]), [true, false, false]);
+    }
+
+    #[test]
+    fn nobody_is_cut_off_for_the_sake_of_who_has_as_much() {
+        let seats = Seats::new(&Limits { connections: 3, ..LIMITS });
+        let busy: Vec<_> = (1..4).map(|n| known(&seats, n)).collect();
+        busy.iter().for_each(Seat::begun);
+        assert!(seats.take(peer(1)).is_none());
+        assert!(seats.take(peer(9)).is_some(), "who has nothing gets in");
+        let seats = Seats::new(&LIMITS);
+        let busy: Vec<_> = (0..4).map(|_| known(&seats, 1)).collect();
+        busy.iter().for_each(Seat::begun);
+        assert!(seats.take(peer(1)).is_none(), "its share is used up");
+        assert!(seats.take(peer(2)).is_some());
+        busy[2].ended();
+        assert!(seats.take(peer(1)).is_some());
+        assert_eq!(gone(&busy.iter().collect::<Vec<_>>()), [false, false, true, false]);
+    }
+
+    #[test]
+    fn networks_of_ipv6_count_as_one_and_ipv4_by_any_name() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+
+    proptest! {
+        /// Whatever happens, no limit is passed, and what is dropped leaves nothing behind.
+        #[test]
+        fn no_limit_is_passed(steps in prop::collection::vec((0_u8..5, 0_u8..4, any::<u8>()), 0..120)) {
+            let seats = Seats::new(&LIMITS);
+            let mut here: Vec<Seat> = Vec::new();
+            for (step, n, of) in steps {
+                let at = if here.is_empty() { 0 } else { usize::from(of) % here.len() };
+                match step {
+                    0 | 1 => here.extend(seats.take(peer(n))),
+                    2 if !here.is_empty() => drop(here.swap_remove(at)),
+                    3 => here.get(at).into_iter().for_each(Seat::mark_known),
+                    _ => here.get(at).into_iter().for_each(Seat::begun),
+                }
+                let table = seats.table.lock();
+                let held = here.iter().filter(|seat| !seat.cut.is_cancelled()).count();
+                prop_assert_eq!(table.total.all, held);
+                prop_assert!(held <= LIMITS.connections);
+                let strangers = table.held.values().filter(|held| !held.known).count();
+                prop_assert_eq!(table.total.strangers, strangers);
+                prop_assert!(strangers <= LIMITS.strangers);
+                for count in table.addresses.values() {
+                    prop_assert!(count.all <= LIMITS.connections_of_address);
+                    prop_assert!(count.strangers <= LIMITS.strangers_of_address);
+                }
+            }
+            here.clear();
+            let table = seats.table.lock();
+            prop_assert!(table.held.is_empty() && table.addresses.is_empty());
+            prop_assert_eq!(table.total, Count::default());
+        }
+    }
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Runs a program of a root filesystem as a container engine would, without one and without root: as the user 65532 of a user
+# namespace, without capabilities, nothing of the machine's files in sight but what is mounted, all of it read-only.
+#   run.sh ROOTFS [--mount FROM:TO]... -- PROGRAM [ARGUMENT]...
+# The process stays the same one, so whoever signals it signals the program. The network is the machine's. The empty directory
+# ROOTFS.run is left behind.
+set -euo pipefail
+
+if [ "${1:-}" != --inside ]; then
+    exec unshare --user --map-root-user --mount --propagation private "$(realpath "${BASH_SOURCE[0]}")" --inside "$@"
+fi
+shift
+rootfs=$(realpath "$1")
+shift
+stage=$rootfs.run
+mkdir -p "$stage"
+# Mount points are no part of the image: they come with a layer over it, in memory.
+mount -t tmpfs memory "$stage"
+mkdir "$stage"/{upper,work,root}
+mount -t overlay -o "lowerdir=$rootfs,upperdir=$stage/upper,workdir=$stage/work" image "$stage/root"
+stage=$stage/root
+mkdir -p "$stage"/{proc,run,var}
+ln -s /run "$stage/var/run"
+mount --rbind /proc "$stage/proc"
+while [ "$1" = --mount ]; do
+    from=${2%%:*} to=${2#*:}
+    case $to in /var/run/*) to=/run/${to#/var/run/} ;; esac
+    if [ -d "$from" ]; then mkdir -p "$stage$to"; else mkdir -p "$stage${to%/*}"; touch "$stage$to"; fi
+    mount --rbind "$from" "$stage$to"
+    mount -o remount,bind,ro "$stage$to"
+    shift 2
+done
+[ "$1" = -- ] && shift
+mount -o remount,bind,ro "$stage"
+exec unshare --user --map-user=65532 --map-group=65532 --root="$stage" --wd=/ "$@"

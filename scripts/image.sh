@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Makes the image in target/image, an OCI layout, without a container engine: program, list of its parts, root filesystem,
+# layout. ARCH is amd64 or arm64, COXSWAIN names a program that is there already. Push it with `skopeo copy oci:target/image:VERSION docker://…`.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out=${OUT:-target/image}
+program=${COXSWAIN:-$(deploy/image/build.sh ${ARCH:+"$ARCH"})}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+deploy/image/sbom.sh "$work/sbom.cdx.json" "$program"
+SBOM=$work/sbom.cdx.json deploy/image/rootfs.sh "$program" "$work/rootfs"
+rm -rf "$out"
+deploy/image/layout.sh "$work/rootfs" "$out"
+printf '%s\n' "$out"

@@ -1,0 +1,97 @@
+//! The directories that are volumes on the manager's own machine: they are made, and removed, for the controller that binds volumes.
+//!
+//! Only what is below `/tmp` is touched, also where links lead elsewhere. It is for development clusters: the work is done where it is
+//! asked for.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path};
+
+use futures::future::{BoxFuture, FutureExt as _, ready};
+use serde_json::Value;
+
+use coxswain_machinery::executor::{FinishError, Finisher};
+
+/// Where directories may be.
+const BELOW: &str = "/tmp";
+
+/// Makes and removes directories.
+pub(super) struct Directories;
+
+impl Finisher for Directories {
+    fn finish<'a>(
+        &'a self,
+        object: &'a [u8],
+        details: &'a Value,
+    ) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
+        let done = match (details["make"].as_str(), details["remove"].as_str()) {
+            (Some(path), None) => make(Path::new(path)),
+            (None, Some(path)) => remove(Path::new(path)),
+            _ => return ready(Err(FinishError::Unfit("there is no such order".to_owned()))).boxed(),
+        };
+        let done = done.map_err(|error| FinishError::Failed(error.to_string()));
+        ready(done.map(|()| object.to_vec())).boxed()
+    }
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    if !is_plain(path) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the directory would not be below /tmp"));
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(path)
+}
+
+/// Removes what is at a path, if that is below `/tmp`; elsewhere everything stays, and that is no failure.
+fn remove(path: &Path) -> io::Result<()> {
+    let Some(parent) = path.parent().filter(|_| is_plain(path)) else { return Ok(()) };
+    let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
+    let is_below = match (parent.canonicalize(), Path::new(BELOW).canonicalize()) {
+        (Ok(parent), Ok(below)) => parent.starts_with(below),
+        (Err(error), _) | (_, Err(error)) => return gone(error),
+    };
+    if !is_below {
+        return Ok(());
+    }
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path).or_else(gone),
+        Ok(_) => fs::remove_file(path).or_else(gone),
+        Err(error) => gone(error),
+    }
+}
+
+/// Whether a path is below `/tmp` as it is written, without detours.
+fn is_plain(path: &Path) -> bool {
+    let is_straight = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    is_straight && path != Path::new(BELOW) && path.starts_with(BELOW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn order(details: &Value) -> Result<Vec<u8>, FinishError> {
+        Directories.finish(b"object", details).now_or_never().expect("it is done at once")
+    }
+
+    #[test]
+    fn directories_are_made_and_removed_below_tmp_only() {
+        let root = format!("/tmp/coxswain-directories-{}", std::process::id());
+        let inner = format!("{root}/a/b");
+        assert_eq!(order(&json!({ "make": inner })).unwrap(), b"object");
+        assert_eq!(order(&json!({ "make": inner })).unwrap(), b"object", "it may be there");
+        fs::write(format!("{inner}/file"), "x").unwrap();
+        std::os::unix::fs::symlink("/usr", format!("{root}/out")).unwrap();
+        for kept in ["/usr/bin/env", "/tmp", "/tmp/../usr", "tmp/x"] {
+            order(&json!({ "remove": kept })).unwrap();
+        }
+        order(&json!({ "remove": format!("{root}/out/bin") })).unwrap();
+        assert!(Path::new("/usr/bin").exists(), "it was behind a link");
+        order(&json!({ "remove": root })).unwrap();
+        assert!(!Path::new(&root).exists());
+        order(&json!({ "remove": root })).unwrap();
+        assert!(matches!(order(&json!({ "make": "/usr/x" })), Err(FinishError::Failed(_))));
+        assert!(matches!(order(&json!({})), Err(FinishError::Unfit(_))));
+    }
+}

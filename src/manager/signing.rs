@@ -1,0 +1,263 @@
+//! The authorities that sign certificates, in the files that `--cluster-signing-*` names.
+//!
+//! The files are read again at each signing, so what signs is what they hold at that moment. Files that can't be used change
+//! nothing: what was in force stays, and so one file can be replaced after the other. Nothing here shows what is in a file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use ring::digest;
+use serde_json::Value;
+
+use super::error::ManagerError;
+use coxswain_controllers::identity::certificatesigningrequest_signing::authority::{
+    Authority, AuthorityError,
+};
+use coxswain_controllers::identity::certificatesigningrequest_signing::{DESCRIPTOR, finisher};
+use coxswain_controllers::identity::signers::Signer;
+use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
+use coxswain_machinery::options::{Config, Flags, SelectionState};
+
+/// The same and those that sign, where there are files. They must be of use if somebody is to sign with them.
+pub(super) fn with_authorities(finishers: Finishers, config: &Config) -> Result<Finishers, ManagerError> {
+    let are_needed = config.controller_state(&DESCRIPTOR) == SelectionState::Enabled;
+    Signer::ALL.into_iter().try_fold(finishers, |finishers, signer| {
+        let Some([certificate, key]) = files(&config.flags, signer) else { return Ok(finishers) };
+        match FileAuthority::load(signer, certificate.into(), key.into()) {
+            Ok(authority) => Ok(finishers.with(finisher(signer), Arc::new(authority))),
+            Err(error) if are_needed => Err(error),
+            Err(_) => Ok(finishers),
+        }
+    })
+}
+
+/// Certificate and key of a signer: its own, or those for all.
+fn files(flags: &Flags, signer: Signer) -> Option<[&str; 2]> {
+    let own = match signer {
+        Signer::KubeletServing => [
+            &flags.cluster_signing_kubelet_serving_cert_file,
+            &flags.cluster_signing_kubelet_serving_key_file,
+        ],
+        Signer::KubeletClient => {
+            [&flags.cluster_signing_kubelet_client_cert_file, &flags.cluster_signing_kubelet_client_key_file]
+        }
+        Signer::ApiServerClient => [
+            &flags.cluster_signing_kube_apiserver_client_cert_file,
+            &flags.cluster_signing_kube_apiserver_client_key_file,
+        ],
+        Signer::LegacyUnknown => {
+            [&flags.cluster_signing_legacy_unknown_cert_file, &flags.cluster_signing_legacy_unknown_key_file]
+        }
+    };
+    let general = [&flags.cluster_signing_cert_file, &flags.cluster_signing_key_file];
+    let given = |pair: &[&String; 2]| pair.iter().all(|file| !file.is_empty());
+    [own, general].into_iter().find(given).map(|pair| pair.map(String::as_str))
+}
+
+/// An authority in two files.
+struct FileAuthority {
+    signer: Signer,
+    certificate: PathBuf,
+    key: PathBuf,
+    held: Mutex<Held>,
+}
+
+/// What was read last, and what is in force.
+struct Held {
+    /// The digest of what was read.
+    seen: [u8; digest::SHA256_OUTPUT_LEN],
+    /// The authority, or why none can sign.
+    authority: Result<Arc<Authority>, String>,
+    /// Whether the files could not be read the last time.
+    lost: bool,
+}
+
+impl FileAuthority {
+    fn load(signer: Signer, certificate: PathBuf, key: PathBuf) -> Result<Self, ManagerError> {
+        let wrong = |path: &Path, why: String| ManagerError::Authority {
+            signer: signer.name(),
+            path: path.to_owned(),
+            why,
+        };
+        let read = |path: &Path| std::fs::read(path).map_err(|error| wrong(path, error.to_string()));
+        let contents = [read(&certificate)?, read(&key)?];
+        let authority = Authority::from_pem(&contents[0], &contents[1])
+            .map_err(|error| wrong(&certificate, error.to_string()))?;
+        let held = Held { seen: digest_of(&contents), authority: Ok(Arc::new(authority)), lost: false };
+        Ok(Self { signer, certificate, key, held: Mutex::new(held) })
+    }
+
+    async fn current(&self) -> Result<Arc<Authority>, String> {
+        let read = tokio::try_join!(tokio::fs::read(&self.certificate), tokio::fs::read(&self.key));
+        let mut held = self.held.lock();
+        match read {
+            Ok((certificate, key)) => {
+                held.lost = false;
+                self.take(&mut held, &[certificate, key]);
+            }
+            Err(error) if !held.lost => {
+                held.lost = true;
+                tracing::error!(signer = self.signer.name(), %error, "cannot read the authority's files; what was in force stays");
+            }
+            Err(_) => {}
+        }
+        held.authority.clone()
+    }
+
+    /// Puts in force what was read, if it is new and of use.
+    fn take(&self, held: &mut Held, contents: &[Vec<u8>; 2]) {
+        let seen = digest_of(contents);
+        if seen == held.seen {
+            return;
+        }
+        held.seen = seen;
+        match Authority::from_pem(&contents[0], &contents[1]) {
+            Ok(authority) => {
+                tracing::info!(signer = self.signer.name(), "the authority was reloaded");
+                held.authority = Ok(Arc::new(authority));
+            }
+            // Which of them is meant is not known: nothing is signed until the file is put right, as in the original.
+            Err(error @ AuthorityError::NotOne(_)) => {
+                let why = format!("error reading CA cert file \"{}\": {error}", self.certificate.display());
+                tracing::error!(signer = self.signer.name(), why, "the authority can't sign");
+                held.authority = Err(why);
+            }
+            Err(error) => {
+                tracing::error!(signer = self.signer.name(), %error, "the authority's files are of no use; what was in force stays");
+            }
+        }
+    }
+}
+
+fn digest_of(contents: &[Vec<u8>; 2]) -> [u8; digest::SHA256_OUTPUT_LEN] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(&(contents[0].len() as u64).to_be_bytes());
+    for content in contents {
+        context.update(content);
+    }
+    let mut out = [0; digest::SHA256_OUTPUT_LEN];
+    out.copy_from_slice(context.finish().as_ref());
+    out
+}
+
+impl Finisher for FileAuthority {
+    fn finish<'a>(
+        &'a self,
+        object: &'a [u8],
+        details: &'a Value,
+    ) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
+        Box::pin(async move {
+            let authority = self
+                .current()
+                .await
+                .map_err(|why| FinishError::Failed(format!("error auto signing csr: {why}")))?;
+            authority.finish(object, details)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory with an authority in it, and others to put in its place.
+    struct Files(tempfile::TempDir);
+
+    fn authority(name: &str) -> [String; 2] {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        [params.self_signed(&key).unwrap().pem(), key.serialize_pem()]
+    }
+
+    impl Files {
+        fn path(&self, file: &str) -> PathBuf {
+            self.0.path().join(file)
+        }
+
+        fn put(&self, file: &str, content: &str) {
+            std::fs::write(self.path(file), content).unwrap();
+        }
+
+        fn load(&self) -> Result<FileAuthority, ManagerError> {
+            FileAuthority::load(Signer::KubeletServing, self.path("crt"), self.path("key"))
+        }
+    }
+
+    /// Who signs now.
+    async fn name(authority: &FileAuthority) -> Result<String, String> {
+        authority.current().await.map(|authority| format!("{authority:?}"))
+    }
+
+    #[tokio::test]
+    async fn what_signs_is_what_the_files_hold() {
+        let files = Files(tempfile::tempdir().unwrap());
+        let ([a, a_key], [b, b_key]) = (authority("a"), authority("b"));
+        files.put("crt", &a);
+        files.put("key", &a_key);
+        let loaded = files.load().unwrap();
+        let is = |name: &str| Ok(format!("Authority {{ name: \"CN={name}\", .. }}"));
+        assert_eq!(name(&loaded).await, is("a"));
+        files.put("crt", &b);
+        assert_eq!(name(&loaded).await, is("a"), "half-way");
+        files.put("key", &b_key);
+        assert_eq!(name(&loaded).await, is("b"));
+        files.put("key", &a_key);
+        assert_eq!(name(&loaded).await, is("b"), "half-way, the other way");
+        files.put("crt", &a);
+        assert_eq!(name(&loaded).await, is("a"));
+        std::fs::remove_file(files.path("key")).unwrap();
+        assert_eq!(name(&loaded).await, is("a"), "without the file");
+        files.put("key", "nonsense");
+        assert_eq!(name(&loaded).await, is("a"), "without a key");
+        files.put("key", &a_key);
+        files.put("crt", &format!("{a}{b}"));
+        let several = name(&loaded).await.unwrap_err();
+        assert!(several.ends_with("expected 1 certificate, found 2"), "{several}");
+        assert!(several.starts_with("error reading CA cert file"), "{several}");
+        files.put("crt", &a);
+        assert_eq!(name(&loaded).await, is("a"), "put right");
+    }
+
+    #[test]
+    fn what_cannot_sign_is_refused_at_once() {
+        let files = Files(tempfile::tempdir().unwrap());
+        let ([a, a_key], [b, _]) = (authority("a"), authority("b"));
+        let canary = "canary-in-the-file";
+        let two = format!("{a}{b}");
+        for (certificate, key, expected) in [
+            (a.as_str(), "", "holds no private key"),
+            (&a, canary, "holds no private key"),
+            ("", &a_key, "holds no certificate"),
+            (canary, &a_key, "holds no certificate"),
+            (&b, &a_key, "not that of the certificate"),
+            (&two, &a_key, "expected 1 certificate, found 2"),
+        ] {
+            files.put("crt", certificate);
+            files.put("key", key);
+            let error = files.load().map(|_| ()).unwrap_err().to_string();
+            assert!(error.starts_with("failed to init kubernetes.io/kubelet-serving certificate controller"));
+            assert!(error.contains(expected) && !error.contains(canary), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_signer_has_files_of_its_own_or_those_for_all() {
+        let flags = Flags::default();
+        assert!(Signer::ALL.into_iter().all(|signer| files(&flags, signer).is_none()));
+        let half = Flags { cluster_signing_cert_file: "crt".to_owned(), ..Flags::default() };
+        assert!(Signer::ALL.into_iter().all(|signer| files(&half, signer).is_none()));
+        let all = Flags { cluster_signing_key_file: "key".to_owned(), ..half };
+        assert!(Signer::ALL.into_iter().all(|signer| files(&all, signer) == Some(["crt", "key"])));
+        let one = Flags {
+            cluster_signing_kubelet_client_cert_file: "crt".to_owned(),
+            cluster_signing_kubelet_client_key_file: "key".to_owned(),
+            ..Flags::default()
+        };
+        let given: Vec<Signer> =
+            Signer::ALL.into_iter().filter(|signer| files(&one, *signer).is_some()).collect();
+        assert_eq!(given, [Signer::KubeletClient]);
+    }
+}

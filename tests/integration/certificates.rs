@@ -1,0 +1,138 @@
+//! Certificates that were signed under Coxswain, as people get them and as the API server and TLS libraries take them.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use kube::api::{Api, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use serde_json::json;
+
+use crate::harness::{ControlPlane, object, until};
+
+const LIMIT: Duration = Duration::from_mins(3);
+
+/// Makes a request of a key; how the subject is called, and its group.
+pub(crate) async fn request(plane: &ControlPlane, name: &str, signer: &str, key: &KeyPair, who: [&str; 2]) {
+    request_as(plane.cluster().await.client, name, signer, key, who).await;
+}
+
+/// The same as whoever this client is.
+pub(crate) async fn request_as(client: Client, name: &str, signer: &str, key: &KeyPair, who: [&str; 2]) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, who[1]);
+    params.distinguished_name.push(DnType::CommonName, who[0]);
+    let pem = params.serialize_request(key).expect("a request").pem().expect("PEM");
+    let request = object(json!({
+        "metadata": { "name": name },
+        "spec": {
+            "signerName": signer,
+            "usages": ["digital signature", "client auth"],
+            "expirationSeconds": 3600,
+            "request": ByteString(pem.into_bytes()),
+        },
+    }));
+    let requests: Api<CertificateSigningRequest> = Api::all(client);
+    requests.create(&PostParams::default(), &request).await.expect("it is created");
+}
+
+/// The certificate that a request gets, in PEM.
+pub(crate) async fn issued(plane: &ControlPlane, name: &str) -> Vec<u8> {
+    let requests: Api<CertificateSigningRequest> = Api::all(plane.cluster().await.client);
+    let certificate = || async {
+        let request = requests.get(name).await.expect("the request");
+        request.status.and_then(|status| status.certificate)
+    };
+    until("a certificate", LIMIT, certificate, Option::is_some).await.expect("it was waited for").0
+}
+
+/// Who the API server says that somebody with this certificate is, and in which groups.
+pub(crate) async fn logged_in(
+    plane: &ControlPlane,
+    certificate: &[u8],
+    key: &KeyPair,
+) -> (String, Vec<String>) {
+    let mut kubeconfig = Kubeconfig::read_from(&plane.report.kubeconfigs["admin"]).expect("the kubeconfig");
+    let user = kubeconfig.auth_infos[0].auth_info.as_mut().expect("a user");
+    user.client_certificate_data = Some(STANDARD.encode(certificate));
+    user.client_key_data = Some(STANDARD.encode(key.serialize_pem()).into());
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let client = Client::try_from(config.expect("the kubeconfig is complete")).expect("a client");
+    let reviews: Api<SelfSubjectReview> = Api::all(client);
+    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await;
+    let info = review.expect("an answer").status.and_then(|status| status.user_info).expect("a user");
+    (info.username.expect("a name"), info.groups.unwrap_or_default())
+}
+
+/// Whether rustls takes it from a client, by the cluster's authorities.
+fn rustls_takes(plane: &ControlPlane, certificate: &[u8]) {
+    let mut roots = rustls::RootCertStore::empty();
+    let bundle = std::fs::read(&plane.report.ca_file).expect("the authorities");
+    for authority in CertificateDer::pem_slice_iter(&bundle) {
+        roots.add(authority.expect("a certificate")).expect("an authority");
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let certificate = CertificateDer::from_pem_slice(certificate).expect("a certificate");
+    let verified =
+        verifier.build().expect("a verifier").verify_client_cert(&certificate, &[], UnixTime::now());
+    verified.expect("rustls takes it");
+}
+
+/// Whether openssl takes it from a client, by the cluster's authorities, at its strictest.
+fn openssl_takes(plane: &ControlPlane, certificate: &[u8]) {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), certificate).expect("its content");
+    let verified = Command::new("openssl")
+        .args(["verify", "-x509_strict", "-check_ss_sig", "-purpose", "sslclient", "-CAfile"])
+        .args([plane.report.ca_file.as_path(), file.path()])
+        .output()
+        .expect("openssl runs");
+    let told = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success(), "openssl does not take it: {told}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_people_approve_logs_its_owner_in() {
+    let plane = ControlPlane::shared();
+    for (name, algorithm) in
+        [("certified-p256", &rcgen::PKCS_ECDSA_P256_SHA256), ("certified-ed25519", &rcgen::PKCS_ED25519)]
+    {
+        let key = KeyPair::generate_for(algorithm).expect("a key");
+        let signer = "kubernetes.io/kube-apiserver-client";
+        request(plane, name, signer, &key, [name, "certified"]).await;
+        plane.kubectl(&["certificate", "approve", name]);
+        let certificate = issued(plane, name).await;
+        rustls_takes(plane, &certificate);
+        openssl_takes(plane, &certificate);
+        let (user, groups) = logged_in(plane, &certificate, &key).await;
+        assert_eq!(user, name);
+        assert!(groups.contains(&"certified".to_owned()), "{groups:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_may_join_logs_in_with_nobodys_help() {
+    let plane = ControlPlane::shared();
+    let key = KeyPair::generate().expect("a key");
+    let signer = "kubernetes.io/kube-apiserver-client-kubelet";
+    // An administrator may make requests for any node.
+    request(plane, "joining", signer, &key, ["system:node:joining", "system:nodes"]).await;
+    let certificate = issued(plane, "joining").await;
+    rustls_takes(plane, &certificate);
+    openssl_takes(plane, &certificate);
+    let (user, groups) = logged_in(plane, &certificate, &key).await;
+    assert_eq!(user, "system:node:joining");
+    assert!(groups.contains(&"system:nodes".to_owned()), "{groups:?}");
+}

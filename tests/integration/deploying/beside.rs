@@ -1,0 +1,152 @@
+//! Beside the Go manager: each has a Lease and controllers of its own. Leader migration does not do that with this Go manager.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::manifests::yaml;
+use super::{NAMESPACE, file, text};
+use crate::harness::{ControlPlane, LeaseHistory, Namespace, Options, turn_beside_another, until};
+
+const LIMIT: Duration = Duration::from_mins(1);
+/// Controllers' accounts.
+const ACCOUNTS: &str = "system:serviceaccount:kube-system:";
+/// The Lease that both would share.
+const SHARED: &str = "jobs-migration";
+/// The original's durations, halved.
+const TIMING: [&str; 3] = [
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=5s",
+    "--leader-elect-retry-period=1s",
+];
+
+fn start() -> ControlPlane {
+    let args = vec!["--audit", "--scheduler=false", "--kwok=false"];
+    ControlPlane::start(&Options { nodes: 0, args })
+}
+
+/// What README gives a program beside all other flags.
+fn flags_in_readme(program: &str) -> Vec<String> {
+    let readme = fs::read_to_string(file("README.md")).expect("the document");
+    let begins = format!("$ {program} … ");
+    let mut lines = readme.lines().filter_map(|line| line.strip_prefix(&begins));
+    let flags = lines.next().unwrap_or_else(|| panic!("README does not start {program}"));
+    flags.split(' ').map(str::to_owned).collect()
+}
+
+/// The controllers' accounts in whose name the Go manager has written, and those in whose name Coxswain has.
+pub(super) fn writers(plane: &ControlPlane) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut theirs, mut ours) = (BTreeSet::new(), BTreeSet::new());
+    for event in plane.audit().iter().filter(|event| event.is_write() && event.succeeded()) {
+        // What a replica does about its own Lease is no controller's work.
+        let Some(account) =
+            event.user.username.strip_prefix(ACCOUNTS).filter(|_| event.coxswain() != Some("replicas"))
+        else {
+            continue;
+        };
+        if event.coxswain().is_some() {
+            ours.insert(account.to_owned());
+        } else if event.user_agent.starts_with("kube-controller-manager/") {
+            theirs.insert(account.to_owned());
+        }
+    }
+    (theirs, ours)
+}
+
+/// Makes a Job, and waits until it has a pod.
+pub(super) async fn run_job(plane: &ControlPlane, namespace: &str, name: &str) {
+    plane.kubectl(&["-n", namespace, "create", "job", name, "--image=busybox"]);
+    let active =
+        || async { plane.kubectl(&["-n", namespace, "get", "job", name, "-o", "jsonpath={.status.active}"]) };
+    until("the Job to have a pod", LIMIT, active, |active| active == "1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_manager_runs_what_readme_gives_it() {
+    let _turn = turn_beside_another().await;
+    let plane = start();
+    let cluster = plane.cluster().await;
+    let given = ["kube-controller-manager", "coxswain"].map(flags_in_readme);
+    let [theirs, ours] = given.each_ref().map(|flags| flags.iter().map(String::as_str).collect::<Vec<_>>());
+    plane.go_manager("go", &theirs);
+    plane.coxswain("coxswain", &ours);
+    let namespace: Namespace = cluster.namespace("beside").await;
+    namespace.deployment("web", 2, json!({})).await;
+    until("the pods of both", LIMIT, || namespace.pods(), |pods| pods.len() == 2).await;
+    run_job(&plane, &namespace.name, "once").await;
+
+    let (theirs, ours) = writers(&plane);
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(ours, names(&["deployment-controller", "replicaset-controller"]));
+    assert!(theirs.is_superset(&names(&["job-controller", "service-account-controller"])), "{theirs:?}");
+    assert!(theirs.is_disjoint(&ours), "{theirs:?}");
+    for lease in ["kube-controller-manager", "coxswain"] {
+        let holder = ["-n", NAMESPACE, "get", "lease", lease, "-o", "jsonpath={.spec.holderIdentity}"];
+        assert_ne!(plane.kubectl(&holder), "", "{lease}");
+    }
+}
+
+/// Why `docs/install.md` splits controllers by flags: the Go manager of this version ends as soon as a second Lease comes to it.
+/// Coxswain leads by both, and takes the second one up again.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_go_manager_can_not_lead_by_the_second_lease() {
+    let _turn = turn_beside_another().await;
+    let plane = start();
+    let cluster = plane.cluster().await;
+    let history = LeaseHistory::follow(&cluster, SHARED).await;
+    let configuration = json!({
+        "apiVersion": "controllermanager.config.k8s.io/v1", "kind": "LeaderMigrationConfiguration",
+        "leaderName": SHARED, "controllerLeaders": [{ "name": "job-controller", "component": "*" }],
+    });
+    let path = plane.report.dir.join("migration.json");
+    fs::write(&path, configuration.to_string()).expect("written");
+    let configured = format!("--leader-migration-config={}", text(&path));
+    let migrating = [&TIMING[..], &["--enable-leader-migration", &configured]].concat();
+    let own = ["--controllers=job-controller", "--leader-elect-resource-name=coxswain-controller-manager"];
+
+    let is_led = || async { history.last().map(|held| held.holder).unwrap_or_default() };
+    let coxswain = plane.coxswain("coxswain", &[&migrating[..], &own].concat());
+    let first = until("the second Lease to be taken", LIMIT, is_led, |holder| !holder.is_empty()).await;
+    let go = plane.go_manager("go", &migrating);
+    let namespace = cluster.namespace("beside").await;
+    let account =
+        || async { plane.kubectl(&["-n", &namespace.name, "get", "serviceaccounts", "-o", "name"]) };
+    until("the account of pods", LIMIT, account, |names| !names.is_empty()).await;
+    run_job(&plane, &namespace.name, "first").await;
+    let (theirs, ours) = writers(&plane);
+    assert!(ours.contains("job-controller") && !theirs.contains("job-controller"), "{theirs:?} {ours:?}");
+    assert!(theirs.contains("service-account-controller"), "{theirs:?}");
+
+    coxswain.stop();
+    let exit = go.exited(LIMIT).await;
+    assert!(exit.starts_with("exit status 1 "), "{exit}");
+    assert!(plane.log("go").contains("is already registered"), "it ended for another reason");
+    let taken = history.seen().into_iter().any(|held| !held.holder.is_empty() && held.holder != first);
+    assert!(taken, "it ended before it led: {:?}", history.seen());
+
+    coxswain.start_again();
+    run_job(&plane, &namespace.name, "second").await;
+    let (theirs, _) = writers(&plane);
+    assert!(!theirs.contains("job-controller"), "{theirs:?}");
+}
+
+/// What Coxswain is given is what the Go manager is told to leave, in every place that says so.
+#[test]
+fn no_controller_is_in_both_lists() {
+    let overlay = yaml("deploy/kustomize/overlays/beside/kustomization.yaml");
+    let patch = overlay["patches"][0]["patch"].as_str().expect("a patch");
+    let operations: Value = serde_yaml_ng::from_str(patch).expect("YAML");
+    let mut values =
+        operations.as_array().expect("operations").iter().filter_map(|each| each["value"].as_str());
+    let taken = values.find_map(|value| value.strip_prefix("--controllers=")).expect("the flag");
+    let left: String = taken.split(',').flat_map(|name| [",-", name]).collect();
+    for path in ["docs/install.md", "deploy/kustomize/overlays/beside/kustomization.yaml"] {
+        let said = fs::read_to_string(file(path)).expect("a file");
+        assert!(
+            said.contains(&format!("--controllers=*,bootstrapsigner,tokencleaner{left}")),
+            "{path}: {left}"
+        );
+    }
+}

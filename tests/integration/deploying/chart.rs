@@ -1,0 +1,151 @@
+//! The chart, by the real helm: the same objects as the manifests, installed, upgraded and rolled back. Helm takes a while to
+//! build, so this is for `make test-all`.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Output};
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::manifests::define_monitors;
+use super::{NAMESPACE, file, overlay, restrict, said, script, text};
+use crate::harness::{ControlPlane, Options, by_depth, turn_beside_another};
+
+/// Labels that only Helm's objects have.
+const OWN_LABELS: [&str; 3] = ["app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"];
+/// What makes the objects of an overlay.
+const SETS: [(&str, &str); 3] = [
+    ("deployment", "replicas=3"),
+    ("monitored", "servingSecret=coxswain-serving,serviceMonitor.enabled=true"),
+    (
+        "beside",
+        "leaseName=coxswain-controller-manager,\
+         controllers=cronjob-controller\\,job-controller\\,ttl-after-finished-controller",
+    ),
+];
+/// Values that can't be meant, and what is said of them.
+const REFUSED: [(&str, &str); 4] = [
+    ("replica=3", "additional properties 'replica' not allowed"),
+    ("leaseName=mine", "does not match pattern"),
+    ("serviceMonitor.enabled=true", "wants servingSecret"),
+    ("image.pullPolicy=Sometimes", "must be one of"),
+];
+
+struct Helm<'a> {
+    program: String,
+    plane: &'a ControlPlane,
+}
+
+impl Helm<'_> {
+    fn output(&self, args: &[&str]) -> Output {
+        let mut helm = Command::new(self.program.trim());
+        helm.args(["--namespace", NAMESPACE, "--kubeconfig"]).arg(&self.plane.report.kubeconfigs["admin"]);
+        let home = &self.plane.report.dir;
+        helm.env("HELM_CACHE_HOME", home).env("HELM_CONFIG_HOME", home).env("HELM_DATA_HOME", home);
+        helm.args(args).output().expect("helm runs")
+    }
+
+    fn run(&self, args: &[&str]) -> String {
+        let output = self.output(args);
+        assert!(output.status.success(), "helm {args:?}: {}", said(&output));
+        String::from_utf8(output.stdout).expect("text")
+    }
+}
+
+/// Objects by kind and name, without what is Helm's own.
+fn objects(yaml: &str) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for document in serde_yaml_ng::Deserializer::from_str(yaml) {
+        let mut object = Value::deserialize(document).expect("YAML");
+        if object.is_null() {
+            continue;
+        }
+        if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
+            labels.retain(|name, _| !OWN_LABELS.contains(&name.as_str()));
+        }
+        let name = format!("{}/{}", object["kind"], object["metadata"]["name"]);
+        let before = found.insert(name.clone(), object);
+        assert!(before.is_none(), "{name} is there twice");
+    }
+    found
+}
+
+/// Flags of which the last one counts are given once by the chart.
+fn with_flags_once(mut objects: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    for object in objects.values_mut().filter(|object| object["kind"] == "Deployment") {
+        let args = &mut object["spec"]["template"]["spec"]["containers"][0]["args"];
+        let all: BTreeMap<String, String> = args
+            .as_array()
+            .expect("arguments")
+            .iter()
+            .map(|each| {
+                let (name, value) = each.as_str().expect("text").split_once('=').expect("a value");
+                (name.to_owned(), value.to_owned())
+            })
+            .collect();
+        *args = serde_json::to_value(all).expect("JSON");
+    }
+    objects
+}
+
+/// `docs/install.md` says it in passing, and to a shell.
+#[test]
+fn what_the_documents_give_helm_is_what_is_tested() {
+    let document = std::fs::read_to_string(file("docs/install.md")).expect("the document");
+    let (name, set) = SETS[2];
+    let (lease, controllers) = set.split_once(",controllers=").expect("two values");
+    for said in [
+        format!("`helm install coxswain deploy/helm/coxswain --namespace {NAMESPACE}`"),
+        format!("`--set controllers='{controllers}'`"),
+        format!("`--set {lease}`"),
+    ] {
+        assert!(document.contains(&said), "{name}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
+    if !by_depth(false, true) {
+        return;
+    }
+    let _turn = turn_beside_another().await;
+    let options = vec!["--scheduler=false", "--kwok=false"];
+    let plane = ControlPlane::start(&Options { nodes: 0, args: options });
+    let helm = Helm { program: script("scripts/tool.sh", &["helm"]), plane: &plane };
+    let chart = file("deploy/helm/coxswain");
+    let chart = text(&chart);
+    helm.run(&["lint", "--strict", chart]);
+    for (name, set) in SETS {
+        let rendered = objects(&helm.run(&["template", "coxswain", chart, "--set", set]));
+        let manifests = objects(&plane.kubectl(&["kustomize", &overlay(name)]));
+        let (rendered, manifests) = (with_flags_once(rendered), with_flags_once(manifests));
+        assert!(rendered.keys().eq(manifests.keys()), "{name}: {:?}", rendered.keys());
+        for (object, value) in &rendered {
+            assert_eq!(*value, manifests[object], "{name}: {object}");
+        }
+    }
+    for (set, why) in REFUSED {
+        let output = helm.output(&["template", "coxswain", chart, "--set", set]);
+        assert!(!output.status.success() && said(&output).contains(why), "{set}: {}", said(&output));
+    }
+
+    restrict(&plane);
+    define_monitors(&plane);
+    let args = "jsonpath={.spec.template.spec.containers[0].args}";
+    let args = || plane.kubectl(&["-n", NAMESPACE, "get", "deployment", "coxswain", "-o", args]);
+    let notes = helm.run(&["install", "coxswain", chart]);
+    assert!(notes.contains("rollout status deployment/coxswain"), "{notes}");
+    let first = args();
+    let set = format!("{},extraArgs[0]=--v=4", SETS[1].1);
+    helm.run(&["upgrade", "coxswain", chart, "--set", &set]);
+    assert!(args().contains("--v=4") && args().contains("--tls-cert-file"), "{}", args());
+    plane.kubectl(&["-n", NAMESPACE, "get", "servicemonitor", "coxswain"]);
+    helm.run(&["rollback", "coxswain", "1"]);
+    assert_eq!(args(), first);
+    let monitors = plane.kubectl(&["-n", NAMESPACE, "get", "servicemonitors", "-o", "name"]);
+    assert_eq!(monitors, "");
+    helm.run(&["uninstall", "coxswain"]);
+    let left =
+        ["-n", NAMESPACE, "get", "all,roles,leases", "-l", "app.kubernetes.io/name=coxswain", "-o", "name"];
+    assert_eq!(plane.kubectl(&left), "");
+}

@@ -1,0 +1,164 @@
+//! The image: the stages of `deploy/Containerfile`, by their scripts, into a layout that a registry would take.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{file, said, script, text};
+use crate::harness::{ControlPlane, by_depth};
+
+/// All that is in it, besides directories and the libraries of the architecture.
+const CONTENTS: [&str; 8] = [
+    "etc/group",
+    "etc/nsswitch.conf",
+    "etc/passwd",
+    "etc/ssl/certs/ca-certificates.crt",
+    "usr/local/bin/coxswain",
+    "usr/local/bin/kubectl-coxswain",
+    "usr/share/doc/coxswain/LICENSE",
+    "usr/share/doc/coxswain/sbom.cdx.json",
+];
+/// What the program is linked with.
+const LIBRARIES: [&str; 4] = ["ld-linux", "libc.so.6", "libgcc_s.so.1", "libm.so.6"];
+
+/// The files of a directory, by their paths in it.
+fn files(root: &Path, at: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(at).expect("a directory").flatten() {
+        if entry.file_type().expect("a type").is_dir() {
+            found.extend(files(root, &entry.path()));
+        } else {
+            let path = entry.path().strip_prefix(root).expect("within it").to_path_buf();
+            found.insert(text(&path).to_owned());
+        }
+    }
+    found
+}
+
+/// `make image`, of the build under test, into a directory.
+fn make(layout: &Path) {
+    let output = Command::new("make")
+        .args(["--no-print-directory", "image"])
+        .current_dir(file(""))
+        .env("COXSWAIN", ControlPlane::coxswain_binary())
+        .env("OUT", layout)
+        .output()
+        .expect("make");
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
+}
+
+/// What a descriptor is of.
+fn blob(layout: &Path, descriptor: &Value) -> Value {
+    let digest = descriptor["digest"].as_str().expect("a digest").replace(':', "/");
+    json(&layout.join("blobs").join(digest))
+}
+
+/// What the stages of the Containerfile run, with the build under test, in a directory in the place of theirs; gives the root
+/// filesystem that comes of it.
+fn build_stages(containerfile: &str, dir: &Path) -> PathBuf {
+    let built = "\"$(deploy/image/build.sh \"$TARGETARCH\")\"";
+    assert!(containerfile.contains(built), "the program is built by its script");
+    let containerfile = containerfile.replace(built, &ControlPlane::coxswain_binary());
+    let runs = containerfile.lines().filter_map(|line| line.strip_prefix("RUN "));
+    // The rest brings the compiler of another architecture.
+    let runs: Vec<&str> = runs.filter(|run| !run.starts_with("if [ \"$TARGETARCH\"")).collect();
+    assert_eq!(runs.len(), 3, "{runs:?}");
+    for run in runs {
+        let mut command = format!(" {run}");
+        for place in ["/out", "/rootfs"] {
+            for before in [" ", "="] {
+                command = command
+                    .replace(&format!("{before}{place}"), &format!("{before}{}{place}", dir.display()));
+            }
+        }
+        let output =
+            Command::new("bash").args(["-euc", &command]).current_dir(file("")).output().expect("bash");
+        assert!(output.status.success(), "{run}: {}", said(&output));
+    }
+    dir.join("rootfs")
+}
+
+/// The Containerfile makes the same image: of the same files, run in the same way.
+fn assert_containerfile_makes(rootfs: &Path, config: &Value, dir: &Path) {
+    let containerfile = fs::read_to_string(file("deploy/Containerfile")).expect("a file");
+    let built = build_stages(&containerfile, dir);
+    let paths = files(rootfs, rootfs);
+    assert_eq!(files(&built, &built), paths);
+    for path in paths {
+        let [ours, theirs] = [rootfs, &built].map(|root| fs::read(root.join(&path)).expect("a file"));
+        assert!(ours == theirs, "{path} is another one");
+    }
+    let (_, last) = containerfile.rsplit_once("FROM scratch\n").expect("nothing else is in the image");
+    let said: Vec<&str> = last.lines().collect();
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let ports: Vec<&String> = config["ExposedPorts"].as_object().expect("ports").keys().collect();
+    let expected = [
+        "COPY --from=rootfs /rootfs /".to_owned(),
+        format!("ENV {}", text(&config["Env"][0])),
+        format!("WORKDIR {}", text(&config["WorkingDir"])),
+        format!("USER {}", text(&config["User"])),
+        format!("EXPOSE {}", ports[0]),
+        format!("ENTRYPOINT {}", config["Entrypoint"]),
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn the_image_holds_the_program_and_nothing_to_start_another_with() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let layout = dir.path().join("image");
+    make(&layout);
+    let manifest = blob(&layout, &json(&layout.join("index.json"))["manifests"][0]);
+    let config = blob(&layout, &manifest["config"]);
+    assert_eq!(config["config"]["User"], "65532:65532");
+    assert_eq!(config["config"]["Entrypoint"][0], "/usr/local/bin/coxswain");
+    let version = &config["config"]["Labels"]["org.opencontainers.image.version"];
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
+
+    let rootfs = dir.path().join("rootfs");
+    let umoci = script("scripts/tool.sh", &["umoci"]);
+    let image = format!("{}:{}", layout.display(), env!("CARGO_PKG_VERSION"));
+    let unpack = ["raw", "unpack", "--rootless", "--image", &image, text(&rootfs)];
+    let unpacked = Command::new(umoci.trim()).args(unpack).output().expect("umoci");
+    assert!(unpacked.status.success(), "{}", said(&unpacked));
+    let (libraries, rest): (BTreeSet<String>, BTreeSet<String>) =
+        files(&rootfs, &rootfs).into_iter().partition(|path| path.starts_with("lib"));
+    assert_eq!(rest, CONTENTS.map(str::to_owned).into());
+    for library in &libraries {
+        let name = library.rsplit('/').next().expect("a name");
+        assert!(LIBRARIES.iter().any(|known| name.starts_with(known)), "{libraries:?}");
+    }
+    let parts = json(&rootfs.join("usr/share/doc/coxswain/sbom.cdx.json"));
+    let parts = parts["components"].as_array().expect("components");
+    let licensed = |name: &str| parts.iter().any(|part| part["name"] == name && !part["licenses"].is_null());
+    assert!(parts.len() > 100 && licensed("rustls") && licensed("tokio"), "{} parts", parts.len());
+
+    let stages = dir.path().join("stages");
+    fs::create_dir(&stages).expect("a directory");
+    assert_containerfile_makes(&rootfs, &config["config"], &stages);
+
+    let version =
+        script("deploy/image/run.sh", &[text(&rootfs), "--", "/usr/local/bin/coxswain", "--version"]);
+    assert_eq!(version.split_whitespace().nth(1), Some(concat!("v", env!("CARGO_PKG_VERSION"))));
+    let shell = ["--", "/bin/sh", "-c", "true"];
+    let shell = Command::new(file("deploy/image/run.sh")).arg(&rootfs).args(shell).output().expect("bash");
+    assert!(!shell.status.success(), "there is a shell in it");
+
+    if by_depth(false, true) {
+        let again = dir.path().join("again");
+        make(&again);
+        let paths = files(&layout, &layout);
+        assert_eq!(files(&again, &again), paths);
+        for path in paths {
+            let [first, second] = [&layout, &again].map(|root| fs::read(root.join(&path)).expect("a file"));
+            assert!(first == second, "{path} is not the same twice");
+        }
+    }
+}

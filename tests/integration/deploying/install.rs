@@ -1,0 +1,288 @@
+//! `docs/install.md`, typed line by line on a control plane whose node has what kubeadm puts there.
+//!
+//! What is different: the node's `/etc/kubernetes` and `/usr/local/bin` are in a directory of the test's own, and `make image` is
+//! typed by the test of the image.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::beside::{run_job, writers};
+use super::kubelet::{Kubelet, Replica};
+use super::manifests::define_monitors;
+use super::replicas::{leader, led};
+use super::{NAMESPACE, file, prepare, text};
+use crate::harness::{ControlPlane, Options, binaries, by_depth, turn_beside_another, until};
+
+const LIMIT: Duration = Duration::from_mins(2);
+const DOCUMENT: &str = "docs/install.md";
+const KUBEADM: &str = "tests/data/peer/kubeadm-controller-manager.yaml";
+const MANIFEST: &str = "etc/kubernetes/manifests/kube-controller-manager.yaml";
+/// Ends what a command says, before its exit code.
+const END: &str = "--- ended with";
+/// What `make test` leaves to `make test-all`: from here on.
+const IN_FULL: &str = "Metrics";
+
+/// A headline and what is typed under it.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// The headline of its chapter.
+    chapter: String,
+    headline: String,
+    pub(super) commands: Vec<String>,
+}
+
+pub(super) fn parts(document: &str) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let (mut chapter, mut typing) = (String::new(), false);
+    let mut lines = document.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("```") {
+            typing = line == "```console";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| typing) {
+            let mut command = command.to_owned();
+            while command.ends_with('\\') {
+                command.push('\n');
+                command.push_str(lines.next().expect("the rest of a command"));
+            }
+            parts.last_mut().expect("a headline").commands.push(command);
+        } else if let Some(headline) =
+            line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'))
+        {
+            if line.starts_with("## ") {
+                headline.clone_into(&mut chapter);
+            }
+            parts.push(Part {
+                chapter: chapter.clone(),
+                headline: headline.to_owned(),
+                commands: Vec::new(),
+            });
+        } else {
+            assert!(!typing, "neither a command nor its output belongs here: {line}");
+        }
+    }
+    parts.retain(|part| !part.commands.is_empty());
+    parts
+}
+
+/// A shell in which one command comes after the other.
+struct Shell {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Shell {
+    fn start(plane: &ControlPlane, host: &Path, dir: &Path) -> Self {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut child = Command::new("bash")
+            .args(["--noprofile", "--norc"])
+            .current_dir(dir)
+            .env("PATH", format!("{}/usr/local/bin:{}:{path}", host.display(), binaries().display()))
+            .env("KUBECONFIG", &plane.report.kubeconfigs["admin"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("bash");
+        let mut stdin = child.stdin.take().expect("piped");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        writeln!(stdin, "exec 2>&1").expect("it reads");
+        Self { child, stdin, stdout }
+    }
+
+    /// Types a command, and gives what it says; panics with that if it fails.
+    fn type_in(&mut self, command: &str) -> String {
+        writeln!(self.stdin, "{command}\necho $'\\n'\"{END} $?\"").expect("it reads");
+        let (mut said, mut line) = (String::new(), String::new());
+        loop {
+            line.clear();
+            assert!(self.stdout.read_line(&mut line).expect("text") > 0, "the shell has ended: {said}");
+            if let Some(code) = line.strip_prefix(END) {
+                assert_eq!(code.trim(), "0", "{command}: {said}");
+                return said;
+            }
+            said.push_str(&line);
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A node of a control plane: its kubelet runs the manager's pods, and what is in the manifests' directory.
+struct Node<'a> {
+    plane: &'a ControlPlane,
+    kubelet: Kubelet<'a>,
+    /// The manifest that runs, and its component.
+    running: Option<(String, String)>,
+    /// The static pod, if it is one of ours.
+    static_pod: Option<Replica>,
+    starts: u32,
+}
+
+impl<'a> Node<'a> {
+    /// What kubeadm has put there.
+    fn new(plane: &'a ControlPlane) -> Self {
+        let kubelet = Kubelet::new(plane);
+        let kubernetes = kubelet.host.join("etc/kubernetes");
+        for dir in ["manifests", "pki"] {
+            fs::create_dir_all(kubernetes.join(dir)).expect("a directory");
+        }
+        let pki = plane.report.ca_file.parent().expect("a directory");
+        for name in ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt"] {
+            fs::copy(pki.join(name), kubernetes.join("pki").join(name)).expect("copied");
+        }
+        let config = &plane.report.kubeconfigs["controller-manager"];
+        fs::copy(config, kubernetes.join("controller-manager.conf")).expect("copied");
+        fs::copy(file(KUBEADM), kubelet.host.join(MANIFEST)).expect("copied");
+        let programs = kubelet.host.join("usr/local/bin");
+        fs::create_dir_all(&programs).expect("a directory");
+        symlink(ControlPlane::coxswain_binary(), programs.join("coxswain")).expect("a link");
+        Self { plane, kubelet, running: None, static_pod: None, starts: 0 }
+    }
+
+    /// Runs what is to run, and ends what is not.
+    fn sync(&mut self) {
+        self.kubelet.sync();
+        // It is empty while it is written.
+        let manifest = fs::read_to_string(self.kubelet.host.join(MANIFEST)).unwrap_or_default();
+        if self.running.as_ref().map_or("", |(running, _)| running.as_str()) == manifest {
+            return;
+        }
+        if let Some((_, name)) = self.running.take() {
+            self.plane.operate("stop", &name);
+            self.static_pod = None;
+        }
+        if manifest.is_empty() {
+            return;
+        }
+        let pod: Value = serde_yaml_ng::from_str(&manifest).expect("a manifest");
+        let container = &pod["spec"]["containers"][0];
+        let command = container["command"].as_array().expect("a command");
+        let name = if command[0] == "kube-controller-manager" {
+            self.starts += 1;
+            let name = format!("go-{}", self.starts);
+            let controllers =
+                command.iter().filter_map(Value::as_str).find(|arg| arg.starts_with("--controllers="));
+            self.plane.go_manager(&name, &[controllers.expect("the flag")]);
+            name
+        } else {
+            let replica = self.kubelet.start(&pod);
+            let name = replica.name.clone();
+            self.static_pod = Some(replica);
+            name
+        };
+        self.running = Some((manifest, name));
+    }
+
+    /// Types a command, and does meanwhile, and after it, what a kubelet does.
+    async fn type_in(&mut self, mut shell: Shell, command: &str) -> (Shell, String) {
+        let host = text(&self.kubelet.host).to_owned();
+        let mut command = command.to_owned();
+        for path in ["/etc/kubernetes", "/usr/local/bin"] {
+            command = command.replace(path, &format!("{host}{path}"));
+        }
+        let typed = tokio::task::spawn_blocking(move || {
+            let said = shell.type_in(&command);
+            (shell, said)
+        });
+        until(
+            "the command to end",
+            LIMIT * 2,
+            || {
+                self.sync();
+                let ended = typed.is_finished();
+                async move { ended }
+            },
+            |ended| *ended,
+        )
+        .await;
+        let ended = typed.await.expect("it does not fail");
+        self.sync();
+        self.kubelet.ready().await;
+        if let Some(replica) = &self.static_pod {
+            self.kubelet.announced(replica).await;
+        }
+        ended
+    }
+
+    /// What has come of a part.
+    async fn assert_came(&self, part: &Part, said: &str) {
+        let replicas: Vec<Replica> = self.kubelet.replicas.values().cloned().collect();
+        match (part.chapter.as_str(), part.headline.as_str()) {
+            ("The image", _) => assert!(said.contains(concat!("v", env!("CARGO_PKG_VERSION"))), "{said}"),
+            ("As a Deployment", "As a Deployment") => {
+                assert!(said.contains("\"holderIdentity\""), "{said}");
+                assert_eq!(replicas.len(), 3);
+                led(self.plane, &replicas).await;
+            }
+            ("As a Deployment", "Metrics") => {
+                assert!(said.contains("coxswain.kube-system.svc") || said.contains("Replicas:"), "{said}");
+                led(self.plane, &replicas).await;
+            }
+            ("As a static pod", "As a static pod") => {
+                led(self.plane, self.static_pod.as_slice()).await;
+            }
+            ("Beside the Go manager", "Beside the Go manager") => {
+                let lease = ["-n", NAMESPACE, "get", "lease", "coxswain-controller-manager", "-o"];
+                let lease = [&lease[..], &["jsonpath={.spec.holderIdentity}"]].concat();
+                assert_ne!(self.plane.kubectl(&lease), "", "it leads by a Lease of its own");
+                assert_eq!(leader(self.plane), None, "the Go manager leads");
+                assert!(said.contains("job-controller"), "{said}");
+                run_job(self.plane, "default", "beside").await;
+                let (theirs, ours) = writers(self.plane);
+                assert!(theirs.contains("replicaset-controller"), "{theirs:?}");
+                assert!(ours.contains("job-controller"), "{ours:?}");
+            }
+            (_, "Back") => {
+                assert!(replicas.is_empty() && self.static_pod.is_none(), "{replicas:?}");
+                self.go_leads().await;
+            }
+            other => panic!("nothing is known of {other:?}"),
+        }
+    }
+
+    /// Waits until a manager holds the main Lease that is none of ours.
+    async fn go_leads(&self) {
+        let holder = || async {
+            let lease = ["-n", NAMESPACE, "get", "lease", "kube-controller-manager", "-o"];
+            let renewed = [&lease[..], &["jsonpath={.spec.holderIdentity} {.spec.renewTime}"]].concat();
+            self.plane.kubectl(&renewed)
+        };
+        let before = holder().await;
+        let goes_on = |now: &String| now != &before && !now.starts_with(' ') && leader(self.plane).is_none();
+        until("the Go manager to lead", LIMIT, holder, goes_on).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_typed_is_what_comes() {
+    let _turn = turn_beside_another().await;
+    let plane = ControlPlane::start(&Options { nodes: 3, args: vec!["--audit"] });
+    prepare(&plane);
+    define_monitors(&plane);
+    let mut node = Node::new(&plane);
+    node.sync();
+    let dir = tempfile::tempdir().expect("a directory");
+    symlink(file("deploy"), dir.path().join("deploy")).expect("a link");
+    let mut shell = Shell::start(&plane, &node.kubelet.host, dir.path());
+    let parts = parts(&fs::read_to_string(file(DOCUMENT)).expect("the document"));
+    assert!(parts.len() > 6, "{parts:?}");
+    let many = |part: &&Part| by_depth(part.headline != IN_FULL, true);
+    for part in parts.iter().take_while(many) {
+        let mut said = String::new();
+        for command in part.commands.iter().filter(|command| *command != "make image") {
+            (shell, said) = node.type_in(shell, command).await;
+        }
+        node.assert_came(part, &said).await;
+    }
+}

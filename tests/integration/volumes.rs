@@ -1,0 +1,216 @@
+//! Many pods with volumes of several classes, from their claims to the last of their volumes, under Coxswain with a provisioner and
+//! an attacher that are played: everything is bound, attached, detached and released, and nothing is left over.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment};
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::harness::{ControlPlane, Namespace, Options, by_depth, object, until};
+
+const LIMIT: Duration = Duration::from_mins(8);
+const DRIVER: &str = "csi.example.com";
+const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+/// Bound at once, bound when a pod is bound, and made by hand.
+const CLASSES: [&str; 3] = ["now", "later", "by-hand"];
+const NODES: usize = 5;
+/// How often those who are played look.
+const POLL: Duration = Duration::from_millis(200);
+
+async fn create<K>(client: &Client, value: Value)
+where
+    K: kube::Resource<DynamicType = ()>
+        + serde::Serialize
+        + serde::de::DeserializeOwned
+        + Clone
+        + std::fmt::Debug,
+{
+    Api::<K>::all(client.clone())
+        .create(&PostParams::default(), &object(value))
+        .await
+        .expect("it is created");
+}
+
+fn volume(name: &str, class: &str, policy: &str, claim: Option<&Value>) -> Value {
+    let made_by = claim.is_some().then(|| json!({ "pv.kubernetes.io/provisioned-by": DRIVER }));
+    json!({ "metadata": { "name": name, "annotations": made_by }, "spec": {
+        "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+        "persistentVolumeReclaimPolicy": policy, "csi": { "driver": DRIVER, "volumeHandle": name },
+        "claimRef": claim,
+    } })
+}
+
+/// Makes volumes for the claims that ask for them, and deletes those that are released.
+async fn provision(client: Client) {
+    let (claims, volumes) =
+        (Api::<PersistentVolumeClaim>::all(client.clone()), Api::<PersistentVolume>::all(client));
+    let (every, params) = (ListParams::default(), PostParams::default());
+    loop {
+        let asked = claims.list(&every).await.map(|list| list.items).unwrap_or_default().into_iter();
+        for claim in asked.filter(|claim| claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_none()))
+        {
+            let notes = claim.metadata.annotations.unwrap_or_default();
+            let class = claim.spec.and_then(|spec| spec.storage_class_name).unwrap_or_default();
+            let is_bound_for = class == "now" || notes.contains_key("volume.kubernetes.io/selected-node");
+            let (Some(uid), true) = (claim.metadata.uid, is_bound_for) else { continue };
+            if notes.get("volume.kubernetes.io/storage-provisioner").is_some_and(|name| name == DRIVER) {
+                let of = json!({ "kind": "PersistentVolumeClaim", "apiVersion": "v1", "uid": uid,
+                    "namespace": claim.metadata.namespace, "name": claim.metadata.name });
+                let made = object(volume(&format!("pvc-{uid}"), &class, "Delete", Some(&of)));
+                // It may be there since the last look.
+                drop(volumes.create(&params, &made).await);
+            }
+        }
+        let released = volumes.list(&every).await.map(|list| list.items).unwrap_or_default().into_iter();
+        for volume in released {
+            let is_released = volume.status.is_some_and(|status| status.phase.as_deref() == Some("Released"));
+            let policy = volume.spec.and_then(|spec| spec.persistent_volume_reclaim_policy);
+            if is_released && policy.as_deref() == Some("Delete") {
+                let name = volume.metadata.name.unwrap_or_default();
+                drop(volumes.delete(&name, &DeleteParams::default()).await);
+            }
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// Attaches what is asked for, with a finalizer of its own, and lets go of what is deleted.
+async fn attach(client: Client) {
+    let attachments: Api<VolumeAttachment> = Api::all(client);
+    let params = PatchParams::default();
+    loop {
+        let all = attachments.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+        for found in all {
+            let name = found.metadata.name.unwrap_or_default();
+            let is_ours = found.metadata.finalizers.is_some_and(|held| !held.is_empty());
+            let patch = |finalizers: Value| Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
+            if found.metadata.deletion_timestamp.is_some() {
+                drop(attachments.patch(&name, &params, &patch(Value::Null)).await);
+            } else if !is_ours {
+                drop(attachments.patch(&name, &params, &patch(json!(["example.com/attacher"]))).await);
+                let attached = Patch::Merge(json!({ "status": { "attached": true } }));
+                drop(attachments.patch_status(&name, &params, &attached).await);
+            }
+        }
+        sleep(POLL).await;
+    }
+}
+
+async fn add_pod(namespace: &Namespace, at: usize) {
+    let (name, node) = (format!("pod-{at}"), format!("node-{}", at % NODES));
+    let class = CLASSES[at % CLASSES.len()];
+    // As the scheduler says it.
+    let selected = (class == "later").then(|| json!({ "volume.kubernetes.io/selected-node": node }));
+    let _: PersistentVolumeClaim = namespace
+        .create(json!({ "metadata": { "name": name, "annotations": selected }, "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+            "resources": { "requests": { "storage": "1Gi" } },
+        } }))
+        .await;
+    let _: Pod = namespace
+        .create(json!({ "metadata": { "name": name }, "spec": {
+            "nodeName": node, "terminationGracePeriodSeconds": 0,
+            "containers": [{ "name": "c", "image": "image:1" }],
+            "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": name } }],
+        } }))
+        .await;
+}
+
+/// How many objects there are.
+async fn count<K>(api: &Api<K>) -> usize
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    sleep(POLL).await;
+    api.list_metadata(&ListParams::default()).await.expect("a list").items.len()
+}
+
+#[tokio::test]
+async fn volumes_of_many_pods_come_and_go_and_nothing_is_left_over() {
+    let pods = by_depth(60, 1000);
+    let plane = ControlPlane::start(&Options {
+        nodes: 0,
+        args: vec!["--audit", "--scheduler=false", "--kwok=false"],
+    });
+    // Nobody renews the Leases of these nodes.
+    let controllers = "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller";
+    let args =
+        ["--use-service-account-credentials", "--kube-api-qps=200", "--kube-api-burst=400", controllers];
+    let manager = plane.coxswain("coxswain", &args);
+    let cluster = plane.cluster().await;
+    let client = &cluster.client;
+    let namespace = cluster.namespace("volumes").await;
+    namespace.default_account().await;
+    for (class, mode) in [("now", "Immediate"), ("later", "WaitForFirstConsumer")] {
+        create::<StorageClass>(
+            client,
+            json!({ "metadata": { "name": class }, "provisioner": DRIVER, "volumeBindingMode": mode }),
+        )
+        .await;
+    }
+    let nodes: Api<Node> = Api::all(client.clone());
+    for at in 0..NODES {
+        let name = format!("node-{at}");
+        create::<Node>(client, json!({ "metadata": { "name": name, "annotations": { MANAGED: "true" } } }))
+            .await;
+        let ready =
+            Patch::Merge(json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } }));
+        nodes.patch_status(&name, &PatchParams::default(), &ready).await.expect("it is ready");
+    }
+    let mut played = JoinSet::new();
+    played.spawn(provision(client.clone()));
+    played.spawn(attach(client.clone()));
+
+    for at in 0..pods {
+        if CLASSES[at % CLASSES.len()] == "by-hand" {
+            create::<PersistentVolume>(client, volume(&format!("disk-{at}"), "by-hand", "Retain", None))
+                .await;
+        }
+        add_pod(&namespace, at).await;
+    }
+    let listed = || async {
+        sleep(POLL).await;
+        let all = nodes.list(&ListParams::default()).await.expect("nodes").items.into_iter();
+        let listed = all.filter_map(|node| node.status?.volumes_attached);
+        listed.map(|volumes| volumes.len()).sum::<usize>()
+    };
+    until("every pod's volume to be attached", LIMIT, listed, |count| *count == pods).await;
+
+    // First the pods go, then their claims, and what was made by hand at last.
+    let (now, all) = (DeleteParams::default().grace_period(0), ListParams::default());
+    namespace.api::<Pod>().delete_collection(&now, &all).await.expect("the pods go");
+    let attachments: Api<VolumeAttachment> = Api::all(client.clone());
+    until("no VolumeAttachment to be left", LIMIT, || count(&attachments), |count| *count == 0).await;
+    until("no node to list a volume", LIMIT, listed, |count| *count == 0).await;
+    let claims = namespace.api::<PersistentVolumeClaim>();
+    claims.delete_collection(&DeleteParams::default(), &all).await.expect("the claims go");
+    until("no claim to be left", LIMIT, || count(&claims), |count| *count == 0).await;
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let by_hand = (0..pods).filter(|at| CLASSES[at % CLASSES.len()] == "by-hand").count();
+    until(
+        "the volumes to go that were made for claims",
+        LIMIT,
+        || count(&volumes),
+        |count| *count == by_hand,
+    )
+    .await;
+    let phases = || async {
+        let all = volumes.list(&ListParams::default()).await.expect("volumes").items.into_iter();
+        all.filter_map(|volume| volume.status?.phase).collect::<Vec<_>>()
+    };
+    until("the others to be kept", LIMIT, phases, |phases| phases.iter().all(|phase| phase == "Released"))
+        .await;
+    volumes.delete_collection(&DeleteParams::default(), &all).await.expect("they go by hand, too");
+    until("no volume to be left", LIMIT, || count(&volumes), |count| *count == 0).await;
+
+    let audit = plane.audit();
+    let refused = audit.iter().filter(|event| event.coxswain().is_some() && event.is_forbidden());
+    let refused: Vec<_> = refused.map(|event| format!("{} {}", event.verb, event.uri)).collect();
+    assert_eq!(refused, Vec::<String>::new(), "forbidden by the bootstrap roles");
+    assert_eq!(manager.errors(), Vec::<String>::new());
+}

@@ -1,0 +1,37 @@
+//! Who else there is in a cluster: nodes and their kubelets, the scheduler, users; and who makes trouble. They act on the model
+//! directly, at once and without faults.
+
+mod chaos;
+mod nodes;
+mod users;
+mod wishes;
+
+pub(crate) use chaos::{bookmarks, chaos, mishaps};
+pub(crate) use nodes::{add_to, change, make_ready, nodes, renew, start_nodes};
+pub(crate) use users::{acts, users};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jiff::Timestamp;
+
+use crate::server::Server;
+
+/// Whether there is still trouble: afterwards actors only help what is there to become what it should be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calm(Arc<AtomicBool>);
+
+impl Calm {
+    pub(crate) fn begin(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// The time as fields of objects have it.
+fn stamp(server: &Server) -> String {
+    Timestamp::from_second(server.now().as_second()).unwrap_or_default().to_string()
+}

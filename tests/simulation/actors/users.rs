@@ -1,0 +1,199 @@
+//! Users: they create, scale, roll, relabel and delete, at random.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+use tokio::time::sleep;
+
+use super::{Calm, wishes};
+use crate::dice::Dice;
+use crate::faults::Muted;
+use crate::invariants::{KEEPSAKE, controller_of, is_active};
+use crate::model::{Deletion, Model, Place, Refusal, text};
+use crate::server::Server;
+
+const NAMESPACES: &[&str] = &["default", "red", "blue"];
+const WORKLOADS: &[&str] = &[
+    "deployments",
+    "deployments",
+    "replicasets",
+    "statefulsets",
+    "daemonsets",
+    "jobs",
+    "replicationcontrollers",
+];
+/// More workloads than these are not there at a time.
+const MANY: usize = 10;
+
+/// What a user does.
+type Act = fn(&mut Model, &mut Dice) -> Result<(), Refusal>;
+
+/// Everything that users do, and how often.
+const ACTS: &[(u32, &str, Act)] = &[
+    (30, "a workload is created", create),
+    (25, "a workload is scaled", scale),
+    (12, "a template changes", roll),
+    (10, "a pod is deleted", delete_pod),
+    (6, "a pod is relabelled", release_pod),
+    (8, "a workload is deleted", delete_workload),
+    (4, "a stray pod is created", stray_pod),
+    (2, "a namespace is deleted", delete_namespace),
+    (3, "a ConfigMap is created", configure),
+];
+
+/// The names of all that users do.
+pub(crate) fn acts() -> impl Iterator<Item = &'static str> {
+    ACTS.iter().map(|(_, name, _)| *name)
+}
+
+/// Acts until it is calm, and then no more.
+pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Muted) {
+    let mut dice = Dice::new(seed, "users");
+    // Some are in a hurry.
+    let longest = *dice.pick(&[3_000, 10_000, 40_000]).unwrap_or(&10_000);
+    loop {
+        sleep(dice.millis(200, longest)).await;
+        if calm.has_begun() {
+            break;
+        }
+        let total: u32 = ACTS.iter().map(|(weight, ..)| weight).sum();
+        let mut drawn = dice.below(total as usize) as u32;
+        let act = ACTS.iter().find(|(weight, ..)| {
+            let is_it = drawn < *weight;
+            drawn = drawn.saturating_sub(*weight);
+            is_it
+        });
+        if let Some((_, name, act)) = act
+            && !muted.contains(name)
+        {
+            // What cannot be done is not done.
+            server.with(|model| drop(act(model, &mut dice)));
+        }
+    }
+    // Nobody else takes care of pods that were let go of, and a StatefulSet may want their names.
+    server.with(|model| {
+        let released = |pod: &&Arc<crate::model::Stored>| pod.json["metadata"]["labels"]["app"] == "released";
+        let places: Vec<Place> =
+            model.all("pods", "").filter(released).map(|pod| pod.place.clone()).collect();
+        for place in places {
+            drop(model.delete("user", &place, &Deletion::default()));
+        }
+    });
+    std::future::pending::<()>().await;
+}
+
+fn workloads(model: &Model) -> Vec<Place> {
+    let all = WORKLOADS[1..].iter().flat_map(|resource| model.all(resource, ""));
+    all.filter(|stored| controller_of(&stored.json).is_null()).map(|stored| stored.place.clone()).collect()
+}
+
+fn edit(model: &mut Model, place: &Place, edit: impl FnOnce(&mut Json)) -> Result<(), Refusal> {
+    let edited = |held: &Json| {
+        let mut object = held.clone();
+        edit(&mut object);
+        Ok(object)
+    };
+    model.update("user", place, "", edited).map(drop)
+}
+
+fn create(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(&namespace) = dice.pick(NAMESPACES) else { return Ok(()) };
+    let Some(&resource) = dice.pick(WORKLOADS) else { return Ok(()) };
+    if model.get(&Place::new("namespaces", "", namespace)).is_none() {
+        model.create("user", "namespaces", "", json!({ "metadata": { "name": namespace } }))?;
+    }
+    if workloads(model).len() >= MANY {
+        return Ok(());
+    }
+    // Names come back: what bears one again is another object.
+    let begin = if resource == "replicationcontrollers" { "con" } else { &resource[..3] };
+    let name = format!("{begin}-{}", dice.below(6));
+    let object = wishes::workload(resource, &name, dice);
+    model.create("user", resource, namespace, object).map(drop)
+}
+
+fn scale(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(place) = dice.pick(&workloads(model)).cloned() else { return Ok(()) };
+    let size = dice.within(0, 7);
+    edit(model, &place, |object| match place.resource {
+        "jobs" => object["spec"]["parallelism"] = json!(size.clamp(1, 3)),
+        "daemonsets" => {}
+        _ => object["spec"]["replicas"] = json!(size),
+    })
+}
+
+fn roll(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(place) = dice.pick(&workloads(model)).cloned() else { return Ok(()) };
+    // Sometimes back to one that was there before.
+    let version = dice.below(5);
+    edit(model, &place, |object| {
+        if place.resource != "jobs" {
+            object["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] =
+                json!(version.to_string());
+        }
+    })
+}
+
+fn a_pod(model: &Model, dice: &mut Dice) -> Option<Arc<crate::model::Stored>> {
+    let pods: Vec<_> = model.all("pods", "").filter(|pod| is_active(&pod.json)).cloned().collect();
+    dice.pick(&pods).cloned()
+}
+
+fn delete_pod(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(pod) = a_pod(model, dice) else { return Ok(()) };
+    let grace = dice.permille(300).then_some(0);
+    model.delete("user", &pod.place, &Deletion { grace, ..Deletion::default() }).map(drop)
+}
+
+/// A pod gets another label, so that its owner lets go of it; nobody takes care of it from then on.
+fn release_pod(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(pod) = a_pod(model, dice) else { return Ok(()) };
+    if text(controller_of(&pod.json), "/kind") == "Job" {
+        return Ok(());
+    }
+    edit(model, &pod.place, |pod| pod["metadata"]["labels"]["app"] = json!("released"))
+}
+
+fn delete_workload(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(place) = dice.pick(&workloads(model)).cloned() else { return Ok(()) };
+    let propagation =
+        *dice.pick(&["Background", "Background", "Foreground", "Orphan"]).unwrap_or(&"Background");
+    let how = Deletion { propagation: propagation.to_owned(), ..Deletion::default() };
+    model.delete("user", &place, &how).map(drop)
+}
+
+/// A pod that is nobody's, but that somebody selects.
+fn stray_pod(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(place) = dice.pick(&workloads(model)).cloned() else { return Ok(()) };
+    if !matches!(place.resource, "replicasets" | "replicationcontrollers") {
+        return Ok(());
+    }
+    let mut pod = wishes::template(&place.name, 0, "Always");
+    pod["metadata"]["generateName"] = json!("stray-");
+    model.create("user", "pods", &place.namespace, pod).map(drop)
+}
+
+fn delete_namespace(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(&name) = dice.pick(&NAMESPACES[1..]) else { return Ok(()) };
+    model.delete("user", &Place::new("namespaces", "", name), &Deletion::default()).map(drop)
+}
+
+/// A ConfigMap that a workload owns without controlling it.
+fn configure(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(place) = dice.pick(&workloads(model)).cloned() else { return Ok(()) };
+    let Some(owner) = model.get(&place).cloned() else { return Ok(()) };
+    if place.resource != "deployments" {
+        return Ok(());
+    }
+    let reference = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": place.name, "uid": owner.json["metadata"]["uid"],
+        "blockOwnerDeletion": dice.permille(500),
+    });
+    let map = json!({
+        "metadata": {
+            "generateName": "map-", "annotations": { KEEPSAKE: "map" }, "ownerReferences": [reference],
+        },
+        "data": { "key": "value" },
+    });
+    model.create("user", "configmaps", &place.namespace, map).map(drop)
+}

@@ -1,0 +1,69 @@
+//! What users wish for: the objects that they create.
+
+use serde_json::{Value as Json, json};
+
+use crate::dice::Dice;
+use crate::invariants::KEEPSAKE;
+
+/// A pod template with labels that are its owner's alone, and fields that no controller knows.
+pub(super) fn template(app: &str, version: u64, restart: &str) -> Json {
+    json!({
+        "metadata": { "labels": { "app": app }, "annotations": { KEEPSAKE: "template" } },
+        "spec": {
+            "restartPolicy": restart,
+            "hostAliases": [{ "ip": "10.1.2.3", "hostnames": ["here"] }],
+            "dnsConfig": { "options": [{ "name": "ndots", "value": "2" }] },
+            "containers": [{
+                "name": "main",
+                "image": "main",
+                "env": [{ "name": "VERSION", "value": version.to_string() }],
+                "resources": { "requests": { "cpu": "10m" } },
+            }],
+        },
+    })
+}
+
+/// A workload of a resource; its name is also the label of its pods.
+pub(super) fn workload(resource: &str, name: &str, dice: &mut Dice) -> Json {
+    let replicas = dice.within(0, 6);
+    let spec = match resource {
+        "deployments" => {
+            let strategy = if dice.permille(250) {
+                json!({ "type": "Recreate" })
+            } else {
+                let (surge, unavailable) = *dice.pick(&[(1, 0), (2, 1), (0, 1), (1, 1)]).unwrap_or(&(1, 0));
+                json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } })
+            };
+            json!({ "replicas": replicas, "strategy": strategy, "revisionHistoryLimit": 2 })
+        }
+        "statefulsets" => {
+            let policy = if dice.permille(300) { "Parallel" } else { "OrderedReady" };
+            json!({ "replicas": replicas, "serviceName": name, "podManagementPolicy": policy })
+        }
+        "jobs" => {
+            json!({ "parallelism": dice.within(1, 3), "completions": dice.within(1, 8), "backoffLimit": 20 })
+        }
+        "daemonsets" => json!({}),
+        _ => json!({ "replicas": replicas }),
+    };
+    let mut object = json!({
+        "metadata": { "name": name, "labels": { "app": name }, "annotations": { KEEPSAKE: name } },
+        "spec": spec,
+    });
+    if resource != "jobs" {
+        let labels = json!({ "app": name });
+        let is_old = resource == "replicationcontrollers";
+        object["spec"]["selector"] = if is_old { labels } else { json!({ "matchLabels": labels }) };
+    }
+    let restart = if resource == "jobs" { "Never" } else { "Always" };
+    object["spec"]["template"] = template(name, 0, restart);
+    if dice.permille(400) {
+        object["spec"]["template"]["spec"]["tolerations"] = json!([{
+            "key": "node.kubernetes.io/unreachable",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": dice.within(0, 60),
+        }]);
+    }
+    object
+}

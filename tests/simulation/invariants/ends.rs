@@ -1,0 +1,135 @@
+//! What must be once faults and wishes have ended: everything is as it is wished for.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value as Json;
+
+use super::jobs::has_ended;
+use super::nodes::node;
+use super::sets::node_of;
+use super::{controller_of, is_active};
+use crate::model::{Model, items, text};
+
+/// What is not yet as it should be with an object of a resource.
+type End = fn(&Model, &str, &Json) -> Option<String>;
+
+/// What is not yet as it is wished for; `None` if everything is.
+pub(crate) fn unsettled(model: &Model) -> Option<String> {
+    let rules: &[End] = &[replica_set, deployment, stateful_set, daemon_set, job, node, deleted];
+    let uids: BTreeSet<&str> = model.everything().map(|stored| text(&stored.json, "/metadata/uid")).collect();
+    model.everything().find_map(|stored| {
+        let named = format!("{} {}/{}", stored.place.resource, stored.place.namespace, stored.place.name);
+        let why = rules.iter().find_map(|rule| rule(model, stored.place.resource, &stored.json));
+        let why = why.or_else(|| orphaned(&uids, &stored.json))?;
+        Some(format!("{named}: {why}"))
+    })
+}
+
+/// The active pods of an owner.
+fn pods_of<'a>(model: &'a Model, owner: &'a Json) -> Vec<&'a Json> {
+    let (namespace, uid) = (text(owner, "/metadata/namespace"), text(owner, "/metadata/uid"));
+    let pods = model.all("pods", namespace).map(|stored| &stored.json);
+    pods.filter(|pod| is_active(pod) && text(controller_of(pod), "/uid") == uid).collect()
+}
+
+fn is_ready(pod: &Json) -> bool {
+    items(pod, "/status/conditions").iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
+}
+
+/// The first of these numbers of the status that is not as it should be.
+fn status(object: &Json, wanted: &[(&str, i64)]) -> Option<String> {
+    let observed = object["status"]["observedGeneration"].as_i64();
+    if observed != object["metadata"]["generation"].as_i64() {
+        return Some(format!("its generation is not observed: {observed:?}"));
+    }
+    wanted.iter().find_map(|(name, wanted)| {
+        let held = object["status"][*name].as_i64().unwrap_or(0);
+        (held != *wanted).then(|| format!("{name} is {held}, not {wanted}"))
+    })
+}
+
+fn replica_set(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    if !matches!(resource, "replicasets" | "replicationcontrollers") {
+        return None;
+    }
+    let wanted = object["spec"]["replicas"].as_i64().unwrap_or(1);
+    let pods = pods_of(model, object);
+    if pods.len() as i64 != wanted {
+        return Some(format!("it has {} pods, not {wanted}", pods.len()));
+    }
+    status(object, &[("replicas", wanted), ("readyReplicas", wanted), ("availableReplicas", wanted)])
+}
+
+fn deployment(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    if resource != "deployments" || object["spec"]["paused"] == true {
+        return None;
+    }
+    let (wanted, uid) = (object["spec"]["replicas"].as_i64().unwrap_or(1), text(object, "/metadata/uid"));
+    let sets = model.all("replicasets", text(object, "/metadata/namespace")).map(|stored| &stored.json);
+    let own = sets.filter(|set| text(controller_of(set), "/uid") == uid);
+    let sizes: Vec<i64> =
+        own.filter_map(|set| set["spec"]["replicas"].as_i64()).filter(|size| *size > 0).collect();
+    let is_one = if wanted == 0 { sizes.is_empty() } else { sizes == [wanted] };
+    if !is_one {
+        return Some(format!("its ReplicaSets have {sizes:?} replicas, not {wanted}"));
+    }
+    let names = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+    status(object, &names.map(|name| (name, wanted)))
+}
+
+fn stateful_set(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    if resource != "statefulsets" {
+        return None;
+    }
+    let wanted = object["spec"]["replicas"].as_i64().unwrap_or(1);
+    let pods = pods_of(model, object);
+    if pods.len() as i64 != wanted {
+        return Some(format!("it has {} pods, not {wanted}", pods.len()));
+    }
+    let revision = &object["status"]["updateRevision"];
+    if let Some(old) =
+        pods.iter().find(|pod| pod["metadata"]["labels"]["controller-revision-hash"] != *revision)
+    {
+        return Some(format!("{} is of an old revision", text(old, "/metadata/name")));
+    }
+    status(object, &[("replicas", wanted), ("readyReplicas", wanted), ("updatedReplicas", wanted)])
+}
+
+fn daemon_set(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    if resource != "daemonsets" {
+        return None;
+    }
+    let pods = pods_of(model, object);
+    let nodes: Vec<&str> = model.all("nodes", "").map(|node| node.place.name.as_str()).collect();
+    for node in &nodes {
+        let there = pods.iter().filter(|pod| node_of(pod) == *node && is_ready(pod)).count();
+        if there != 1 {
+            return Some(format!("it has {there} pods on {node}"));
+        }
+    }
+    let wanted = nodes.len() as i64;
+    let names = ["desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable"];
+    status(object, &names.map(|name| (name, wanted)))
+}
+
+fn job(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    if resource != "jobs" || object["spec"]["suspend"] == true {
+        return None;
+    }
+    if !has_ended(object) {
+        return Some("it has not ended".to_owned());
+    }
+    let pods = pods_of(model, object);
+    (!pods.is_empty()).then(|| format!("it has ended with {} pods", pods.len()))
+}
+
+fn deleted(_: &Model, _: &str, object: &Json) -> Option<String> {
+    object["metadata"]["deletionTimestamp"].as_str().map(|_| "it is being deleted".to_owned())
+}
+
+/// Nothing is left whose owners are all gone.
+fn orphaned(uids: &BTreeSet<&str>, object: &Json) -> Option<String> {
+    let owners = items(object, "/metadata/ownerReferences");
+    let is_left = !owners.is_empty() && !owners.iter().any(|owner| uids.contains(text(owner, "/uid")));
+    is_left.then(|| "its owners are gone".to_owned())
+}

@@ -1,0 +1,170 @@
+//! What must hold after every write, room by room: one table, of rows of the same shape.
+//!
+//! A controller decides by what it has been told, which may be old. So a rule about numbers allows all that was right at any time
+//! within [`WINDOW`]; a rule about single objects (owners, finalizers, UIDs) allows nothing, for those are protected by live
+//! reads and preconditions.
+
+mod ends;
+mod general;
+mod jobs;
+mod memory;
+mod nodes;
+mod sets;
+
+use jiff::SignedDuration;
+use serde_json::Value as Json;
+
+use crate::model::{Change, Model};
+pub(crate) use ends::unsettled;
+pub(crate) use general::KEEPSAKE;
+pub(crate) use memory::{Memory, controller_of, is_active};
+pub(crate) use nodes::TaintRate;
+pub(crate) use sets::node_of;
+
+/// How old what a controller knows may be: the longest lag, and what a plan takes to be carried out.
+pub(crate) const WINDOW: SignedDuration = SignedDuration::from_secs(240);
+
+/// What a rule sees.
+pub(crate) struct Look<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) change: &'a Change,
+    pub(crate) memory: &'a Memory,
+    /// The controller that made the change; empty if it was somebody else.
+    pub(crate) controller: &'a str,
+}
+
+/// One rule.
+pub(crate) struct Row {
+    /// Whose it is: a controller, or `*` for all.
+    pub(crate) room: &'static str,
+    pub(crate) name: &'static str,
+    /// Why the change is wrong, if it is.
+    check: fn(&Look<'_>) -> Result<(), String>,
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    pub(crate) rule: String,
+    pub(crate) what: String,
+}
+
+/// All rules.
+pub(crate) static RULES: &[Row] = &[
+    Row { room: "*", name: "a finalizer is dropped only by its own controller", check: general::finalizers },
+    Row { room: "*", name: "what users have written stays", check: general::fields },
+    Row { room: "*", name: "only the leader writes", check: general::leader },
+    Row { room: "*", name: "an owner is never taken from another", check: general::owners },
+    Row {
+        room: "garbage-collector-controller",
+        name: "nothing is deleted that has an owner",
+        check: general::garbage,
+    },
+    Row {
+        room: "namespace-controller",
+        name: "nothing is deleted but what ends with its namespace",
+        check: general::namespaces,
+    },
+    Row { room: "replicaset-controller", name: "never more pods than replicas", check: sets::too_many },
+    Row { room: "replicaset-controller", name: "no pod is deleted that is wanted", check: sets::too_few },
+    Row {
+        room: "replicationcontroller-controller",
+        name: "never more pods than replicas",
+        check: sets::too_many,
+    },
+    Row {
+        room: "replicationcontroller-controller",
+        name: "no pod is deleted that is wanted",
+        check: sets::too_few,
+    },
+    Row {
+        room: "deployment-controller",
+        name: "never more replicas than the Deployment and its surge",
+        check: sets::surge,
+    },
+    Row {
+        room: "deployment-controller",
+        name: "no ReplicaSet is deleted that has replicas",
+        check: sets::history,
+    },
+    Row { room: "statefulset-controller", name: "pods come one after the other", check: sets::ordinals },
+    Row { room: "statefulset-controller", name: "no pod beyond the replicas is made", check: sets::beyond },
+    Row { room: "daemonset-controller", name: "one pod on a node", check: sets::nodes },
+    Row { room: "job-controller", name: "never more active pods than parallelism", check: jobs::parallelism },
+    Row { room: "job-controller", name: "nothing is started after the end", check: jobs::ended },
+    Row { room: "job-controller", name: "no pod is counted twice", check: jobs::counted },
+    Row { room: "node-lifecycle-controller", name: "no node is given up that lives", check: nodes::lives },
+    Row { room: "node-lifecycle-controller", name: "nodes are tainted at their rate", check: nodes::rate },
+    Row { room: "taint-eviction-controller", name: "no toleration ends early", check: nodes::patience },
+    Row { room: "node-ipam-controller", name: "no address is given twice", check: nodes::addresses },
+];
+
+/// The rules, with what they remember.
+#[derive(Default)]
+pub(crate) struct Checks {
+    memory: Memory,
+    pub(crate) violations: Vec<Violation>,
+}
+
+impl Checks {
+    /// How fast nodes may be tainted, where that is not as it is by default.
+    pub(crate) fn rate(&mut self, rate: TaintRate) {
+        self.memory.fleet.rate = rate;
+    }
+
+    /// Looks at a change. Whether nothing is wrong with it; what is, is among the violations.
+    pub(crate) fn observe(&mut self, model: &Model, change: &Change) -> bool {
+        self.memory.note(change);
+        let controller = match change.by.split_once('/') {
+            Some((manager, name)) if manager.starts_with('m') => name,
+            _ => "",
+        };
+        if controller.is_empty() {
+            return true;
+        }
+        let look = Look { model, change, memory: &self.memory, controller };
+        let before = self.violations.len();
+        for row in RULES.iter().filter(|row| row.room == "*" || row.room == controller) {
+            if let Err(what) = (row.check)(&look) {
+                let rule = format!("{}: {}", row.room, row.name);
+                self.violations
+                    .push(Violation { rule, what: format!("{} at {}: {what}", change.by, change.at) });
+            }
+        }
+        self.violations.len() == before
+    }
+}
+
+impl Look<'_> {
+    /// The object as it was, or is.
+    pub(crate) fn before(&self) -> &Json {
+        self.change.before.as_ref().map_or(&Json::Null, |stored| &stored.json)
+    }
+
+    pub(crate) fn after(&self) -> &Json {
+        self.change.after.as_ref().map_or(&Json::Null, |stored| &stored.json)
+    }
+
+    pub(crate) fn resource(&self) -> &'static str {
+        let stored = self.change.before.as_ref().or(self.change.after.as_ref());
+        stored.map_or("", |stored| stored.place.resource)
+    }
+
+    /// Whether an object of this resource was made.
+    pub(crate) fn makes(&self, resource: &str) -> bool {
+        self.change.verb == "create" && self.resource() == resource
+    }
+
+    /// Whether an object of this resource is deleted, or begins to be.
+    pub(crate) fn deletes(&self, resource: &str) -> bool {
+        self.change.verb == "delete" && self.resource() == resource
+    }
+
+    /// Its namespace and name, for people.
+    pub(crate) fn named(&self) -> String {
+        let stored = self.change.before.as_ref().or(self.change.after.as_ref());
+        stored.map_or_else(String::new, |stored| {
+            format!("{} {}/{}", stored.place.resource, stored.place.namespace, stored.place.name)
+        })
+    }
+}

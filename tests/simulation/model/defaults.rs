@@ -1,0 +1,211 @@
+//! What the API server adds to objects by their kind, and which part of them a write may change.
+
+use serde_json::{Value as Json, json};
+
+use super::write::text;
+
+/// Kinds whose generation counts the versions of their spec.
+const WITH_GENERATION: &[&str] = &[
+    "pods",
+    "deployments",
+    "replicasets",
+    "statefulsets",
+    "daemonsets",
+    "replicationcontrollers",
+    "jobs",
+    "cronjobs",
+    "poddisruptionbudgets",
+];
+/// Kinds of which only the subresource writes the status.
+const WITH_STATUS: &[&str] = &[
+    "pods",
+    "deployments",
+    "replicasets",
+    "statefulsets",
+    "daemonsets",
+    "replicationcontrollers",
+    "jobs",
+    "cronjobs",
+    "poddisruptionbudgets",
+    "namespaces",
+    "nodes",
+    "services",
+    "resourcequotas",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+];
+/// What the API server says of an object; nobody else can.
+const OWN_METADATA: &[&str] = &[
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+    "selfLink",
+];
+
+/// Gives a member what it has not.
+fn default(object: &mut Json, name: &str, value: Json) {
+    if object[name].is_null() {
+        object[name] = value;
+    }
+}
+
+/// A new object.
+pub(super) fn on_create(resource: &str, object: &mut Json) {
+    if WITH_GENERATION.contains(&resource) {
+        object["metadata"]["generation"] = Json::from(1);
+    }
+    if WITH_STATUS.contains(&resource) && resource != "nodes" {
+        object["status"] = json!({});
+    }
+    match resource {
+        "namespaces" => {
+            let name = object["metadata"]["name"].clone();
+            default(&mut object["metadata"], "labels", json!({}));
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+            object["spec"] = json!({ "finalizers": ["kubernetes"] });
+            object["status"] = json!({ "phase": "Active" });
+        }
+        "pods" => {
+            let tolerate = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 });
+            object["status"] = json!({ "phase": "Pending", "qosClass": "BestEffort" });
+            let held = super::write::items(object, "/spec/tolerations");
+            let has = |key: &str| {
+                held.iter().any(|held| text(held, "/key") == key || text(held, "/key").is_empty())
+            };
+            let missing: Vec<Json> = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+                .into_iter()
+                .filter(|key| !has(key))
+                .map(tolerate)
+                .collect();
+            let all = [held, &missing].concat();
+            object["spec"]["tolerations"] = Json::Array(all);
+        }
+        "jobs" => own_selector(object),
+        _ => {}
+    }
+    of_spec(resource, object);
+}
+
+/// Pods of a Job are told by its UID.
+fn own_selector(job: &mut Json) {
+    let uid = job["metadata"]["uid"].clone();
+    let name = job["metadata"]["name"].clone();
+    job["spec"]["selector"] = json!({ "matchLabels": { "batch.kubernetes.io/controller-uid": uid } });
+    let metadata = &mut job["spec"]["template"]["metadata"];
+    if !metadata["labels"].is_object() {
+        *metadata = json!({ "labels": {} });
+    }
+    for (key, value) in [("controller-uid", &uid), ("job-name", &name)] {
+        metadata["labels"][key] = value.clone();
+        metadata["labels"][format!("batch.kubernetes.io/{key}")] = value.clone();
+    }
+}
+
+/// A version that replaces another: what is not for this writer is as it was.
+pub(super) fn on_update(resource: &str, subresource: &str, old: &Json, new: &mut Json) {
+    if !new["metadata"].is_object() {
+        new["metadata"] = json!({});
+    }
+    match subresource {
+        "status" => {
+            let (status, annotations) = (new["status"].take(), new["metadata"]["annotations"].take());
+            *new = old.clone();
+            new["status"] = status;
+            if resource != "pods" {
+                set(&mut new["metadata"], "annotations", &annotations);
+            }
+        }
+        "finalize" => {
+            let finalizers = new["spec"]["finalizers"].take();
+            *new = old.clone();
+            set(&mut new["spec"], "finalizers", &finalizers);
+        }
+        _ if WITH_STATUS.contains(&resource) => set(new, "status", &old["status"]),
+        _ => {}
+    }
+    for name in OWN_METADATA {
+        set(&mut new["metadata"], name, &old["metadata"][*name]);
+    }
+    if resource == "namespaces" && subresource != "finalize" {
+        set(&mut new["spec"], "finalizers", &old["spec"]["finalizers"]);
+    }
+    of_spec(resource, new);
+    if WITH_GENERATION.contains(&resource) && old["spec"] != new["spec"] {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
+        new["metadata"]["generation"] = Json::from(generation + 1);
+    }
+}
+
+fn set(object: &mut Json, name: &str, value: &Json) {
+    let Some(members) = object.as_object_mut() else { return };
+    if value.is_null() {
+        members.shift_remove(name);
+    } else {
+        members.insert(name.to_owned(), value.clone());
+    }
+}
+
+/// Defaults of the spec, as far as controllers read them.
+fn of_spec(resource: &str, object: &mut Json) {
+    let spec = &mut object["spec"];
+    match resource {
+        "deployments" => {
+            default(spec, "replicas", json!(1));
+            default(spec, "revisionHistoryLimit", json!(10));
+            default(spec, "progressDeadlineSeconds", json!(600));
+            default(spec, "strategy", json!({}));
+            default(&mut spec["strategy"], "type", json!("RollingUpdate"));
+            if spec["strategy"]["type"] == "RollingUpdate" {
+                default(&mut spec["strategy"], "rollingUpdate", json!({}));
+                default(&mut spec["strategy"]["rollingUpdate"], "maxSurge", json!("25%"));
+                default(&mut spec["strategy"]["rollingUpdate"], "maxUnavailable", json!("25%"));
+            }
+        }
+        "replicasets" | "replicationcontrollers" => default(spec, "replicas", json!(1)),
+        "statefulsets" => {
+            default(spec, "replicas", json!(1));
+            default(spec, "revisionHistoryLimit", json!(10));
+            default(spec, "podManagementPolicy", json!("OrderedReady"));
+            default(spec, "updateStrategy", json!({ "type": "RollingUpdate" }));
+            if spec["updateStrategy"]["type"] == "RollingUpdate" {
+                default(&mut spec["updateStrategy"], "rollingUpdate", json!({ "partition": 0 }));
+            }
+        }
+        "daemonsets" => {
+            default(spec, "revisionHistoryLimit", json!(10));
+            default(spec, "updateStrategy", json!({ "type": "RollingUpdate" }));
+            if spec["updateStrategy"]["type"] == "RollingUpdate" {
+                let rolling = json!({ "maxUnavailable": 1, "maxSurge": 0 });
+                default(&mut spec["updateStrategy"], "rollingUpdate", rolling);
+            }
+        }
+        "jobs" => {
+            default(spec, "parallelism", json!(1));
+            default(spec, "backoffLimit", json!(6));
+            default(spec, "completionMode", json!("NonIndexed"));
+            default(spec, "suspend", json!(false));
+            let failure = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
+            default(spec, "podReplacementPolicy", json!(failure));
+        }
+        "pods" => of_pod(spec),
+        _ => {}
+    }
+    if spec["template"].is_object() {
+        default(&mut spec["template"], "spec", json!({}));
+        of_pod(&mut spec["template"]["spec"]);
+    }
+}
+
+fn of_pod(spec: &mut Json) {
+    default(spec, "restartPolicy", json!("Always"));
+    default(spec, "terminationGracePeriodSeconds", json!(30));
+    default(spec, "dnsPolicy", json!("ClusterFirst"));
+    default(spec, "schedulerName", json!("default-scheduler"));
+    default(spec, "securityContext", json!({}));
+}

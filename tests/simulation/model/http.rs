@@ -1,0 +1,223 @@
+//! Requests to the model, as clients send them, and its answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, header};
+use serde_json::{Value as Json, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use coxswain_machinery::api::meta::{DeleteRequest, Status};
+use coxswain_machinery::api::{Kind, kinds};
+use coxswain_machinery::wire::{Message as _, unwrap_envelope, wrap_envelope};
+
+use super::{Deletion, Model, PatchType, Place, Query, Refusal, Stored, codec, message};
+
+/// What the server says.
+pub(crate) enum Answer {
+    /// A body, and whether it is JSON.
+    Body(Vec<u8>, bool),
+    /// Frames, each not to be there before its time.
+    Frames(mpsc::Receiver<(Instant, Bytes)>),
+}
+
+/// A request in Kubernetes' terms.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) kind: Option<&'static Kind>,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) subresource: String,
+    pub(crate) is_watch: bool,
+    query: BTreeMap<String, String>,
+    metadata_only: bool,
+    content_type: String,
+    pub(crate) body: Bytes,
+}
+
+impl Asked {
+    pub(crate) fn new(parts: &http::request::Parts, body: Bytes) -> Self {
+        let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let query: BTreeMap<String, String> =
+            form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+        let path = parts.uri.path().to_owned();
+        let words: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let (group, version, rest) = match words.as_slice() {
+            ["api", version, rest @ ..] => ("", *version, rest),
+            ["apis", group, version, rest @ ..] => (*group, *version, rest),
+            _ => ("", "", &[][..]),
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", _, "status" | "finalize"] => ("", rest),
+            ["namespaces", namespace, below @ ..] if !below.is_empty() => (*namespace, below),
+            _ => ("", rest),
+        };
+        let word = |at: usize| rest.get(at).copied().unwrap_or_default();
+        Self {
+            method: parts.method.clone(),
+            kind: super::kind(group, version, word(0)),
+            namespace: namespace.to_owned(),
+            name: word(1).to_owned(),
+            subresource: word(2).to_owned(),
+            is_watch: query.contains_key("watch"),
+            metadata_only: header(header::ACCEPT).contains("PartialObjectMetadata"),
+            content_type: header(header::CONTENT_TYPE).to_owned(),
+            query,
+            body,
+            path,
+        }
+    }
+
+    /// Whether it may change something.
+    pub(crate) fn is_write(&self) -> bool {
+        self.method != Method::GET && self.kind.is_some()
+    }
+
+    /// Changes the object in the body.
+    pub(crate) fn edit(&mut self, edit: impl FnOnce(&mut Json)) {
+        let Some(kind) = self.kind else { return };
+        let (Ok(mut object), Some(message)) = (self.object(kind), message(kind)) else { return };
+        edit(&mut object);
+        let object = codec::encode(message, &object);
+        self.body = wrap_envelope(&kind.api_version(), kind.kind, &object).into();
+        "application/vnd.kubernetes.protobuf".clone_into(&mut self.content_type);
+    }
+
+    /// What the body says, as JSON.
+    fn object(&self, kind: &Kind) -> Result<Json, Refusal> {
+        let unreadable = || Refusal::new(400, "BadRequest", "the body cannot be read");
+        if self.content_type.contains("json") || self.content_type.contains("yaml") {
+            return serde_json::from_slice(&self.body).map_err(|_| unreadable());
+        }
+        let object = unwrap_envelope(&self.body).map_err(|_| unreadable())?;
+        let message = message(kind).ok_or_else(unreadable)?;
+        codec::decode(message, &object).map_err(|_| unreadable())
+    }
+
+    fn deletion(&self) -> Deletion {
+        let object = unwrap_envelope(&self.body).unwrap_or_default();
+        let request = DeleteRequest::decode(&object).unwrap_or_default();
+        Deletion {
+            uid: request.preconditions.uid.to_string(),
+            version: request.preconditions.resource_version.to_string(),
+            propagation: request.propagation_policy.to_string(),
+            grace: request.grace_period_seconds,
+        }
+    }
+}
+
+impl Model {
+    /// Answers a request of `by`.
+    pub(crate) fn answer(&mut self, by: &str, asked: &Asked) -> Result<Answer, Refusal> {
+        let json = |value: Json| Ok(Answer::Body(value.to_string().into_bytes(), true));
+        match asked.path.as_str() {
+            "/healthz" => return Ok(Answer::Body(b"ok".to_vec(), true)),
+            "/api" => return json(discovery(|row| row.group.is_empty())),
+            "/apis" => return json(discovery(|row| !row.group.is_empty())),
+            _ => {}
+        }
+        let Some(kind) = asked.kind else {
+            return Err(Refusal::new(404, "NotFound", "the server could not find the requested resource"));
+        };
+        let pair = |name: &str| asked.query.get(name).map_or("", String::as_str);
+        let query = Query::new(
+            kind,
+            asked.metadata_only,
+            &asked.namespace,
+            pair("fieldSelector"),
+            pair("labelSelector"),
+        );
+        if asked.method == Method::GET && asked.is_watch {
+            let initial = asked.query.contains_key("sendInitialEvents");
+            return Ok(Answer::Frames(self.watch(query, pair("resourceVersion"), initial)));
+        }
+        if asked.method == Method::GET && asked.name.is_empty() {
+            let token = asked.query.get("continue").map(String::as_str);
+            let list = self.list(&query, pair("limit").parse().ok(), token)?;
+            return Ok(Answer::Body(list, false));
+        }
+        if message(kind).is_none() {
+            let why = format!("{kind} are not stored");
+            return Err(Refusal::new(if asked.method == Method::GET { 404 } else { 405 }, "NotFound", why));
+        }
+        let stored = self.write(by, kind, asked)?;
+        let body = stored.map(|stored| query.envelope(&stored.encoded(asked.metadata_only)));
+        Ok(Answer::Body(body.unwrap_or_else(success), false))
+    }
+
+    /// Reads or writes one object. `None` when there is nothing to show.
+    fn write(
+        &mut self,
+        by: &str,
+        kind: &'static Kind,
+        asked: &Asked,
+    ) -> Result<Option<Arc<Stored>>, Refusal> {
+        let place = Place::new(kind.resource, &asked.namespace, &asked.name);
+        let sub = asked.subresource.as_str();
+        match (asked.method.as_str(), sub) {
+            ("GET", "") => self.get(&place).cloned().map(Some).ok_or_else(|| Refusal::not_found(&place)),
+            ("POST", "") => {
+                let object = asked.object(kind)?;
+                self.create(by, kind.resource, &asked.namespace, object).map(Some)
+            }
+            ("PUT", "" | "status" | "finalize" | "approval") => {
+                let object = asked.object(kind)?;
+                self.update(by, &place, sub, |_| Ok(object)).map(Some)
+            }
+            ("PATCH", "" | "status" | "finalize") => {
+                let body: Json = serde_json::from_slice(&asked.body)
+                    .map_err(|_| Refusal::new(400, "BadRequest", "the patch cannot be read"))?;
+                let unknown = || Refusal::new(415, "UnsupportedMediaType", "a patch of an unknown type");
+                let patch = PatchType::of(&asked.content_type).ok_or_else(unknown)?;
+                self.update(by, &place, sub, |held| patch.apply(&place, held, &body)).map(Some)
+            }
+            ("DELETE", "") if asked.name.is_empty() => {
+                let how = asked.deletion();
+                let places: Vec<Place> =
+                    self.all(kind.resource, &asked.namespace).map(|stored| stored.place.clone()).collect();
+                for place in places {
+                    self.delete(by, &place, &how)?;
+                }
+                Ok(None)
+            }
+            ("DELETE", "") => self.delete(by, &place, &asked.deletion()).map(Some),
+            _ => {
+                let why = format!("{} of {kind}/{sub} is not modelled", asked.method);
+                Err(Refusal::new(405, "MethodNotAllowed", why))
+            }
+        }
+    }
+}
+
+fn success() -> Vec<u8> {
+    let status = Status { status: "Success".into(), ..Status::default() };
+    wrap_envelope("v1", "Status", &status.to_bytes())
+}
+
+/// Aggregated discovery of these rows.
+fn discovery(of: impl Fn(&Kind) -> bool) -> Json {
+    let mut groups: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Json>>> = BTreeMap::new();
+    for row in kinds::ALL.iter().filter(|row| of(row)) {
+        let verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+        let resource = json!({
+            "resource": row.resource, "singularResource": row.kind.to_lowercase(), "verbs": verbs,
+            "responseKind": { "group": row.group, "version": row.version, "kind": row.kind },
+            "scope": if row.namespaced { "Namespaced" } else { "Cluster" },
+        });
+        groups.entry(row.group).or_default().entry(row.version).or_default().insert(row.resource, resource);
+    }
+    let version = |(version, resources): (&str, BTreeMap<&str, Json>)| {
+        let resources: Vec<_> = resources.into_values().collect();
+        json!({ "version": version, "freshness": "Current", "resources": resources })
+    };
+    let group = |(name, versions): (&str, BTreeMap<&str, BTreeMap<&str, Json>>)| {
+        let versions: Vec<_> = versions.into_iter().map(version).collect();
+        json!({ "metadata": { "name": name }, "versions": versions })
+    };
+    let items: Vec<_> = groups.into_iter().map(group).collect();
+    json!({ "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items })
+}

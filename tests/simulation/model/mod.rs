@@ -1,0 +1,240 @@
+//! An API server in memory: what it stores, and how each write changes it.
+//!
+//! All of it is synchronous and knows no time but what it is told; `http` speaks for it. An object is the JSON that the real
+//! server would show, with every field that upstream's definitions have.
+//!
+//! It models: resource versions and conflicts, UIDs, preconditions, finalizers, graceful deletion and propagation, owner
+//! references, status and finalize subresources, generateName, generations, the defaults that controllers read, namespace
+//! lifecycle. It does not model: authorization, managed fields, quota, most of validation.
+
+pub(crate) mod codec;
+mod defaults;
+pub(crate) mod http;
+mod patch;
+mod refusal;
+mod schema;
+mod watch;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::Value as Json;
+
+use coxswain_machinery::api::{Kind, kinds};
+
+use crate::dice::Dice;
+pub(crate) use patch::PatchType;
+pub(crate) use refusal::Refusal;
+use schema::SCHEMA;
+pub(crate) use watch::{Lag, Query, Watching};
+pub(crate) use write::{Change, Deletion, items, text};
+
+/// Changes that are remembered for watches that come back.
+const REMEMBERED: usize = 4000;
+
+/// Where an object is: its resource, namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) resource: &'static str,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// One version of an object.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) place: Place,
+    pub(crate) version: u64,
+    pub(crate) json: Json,
+    full: OnceLock<Bytes>,
+    metadata: OnceLock<Bytes>,
+}
+
+/// A change that watches are told of.
+struct Event {
+    version: u64,
+    before: Option<Arc<Stored>>,
+    /// What the object became; what it was when it went.
+    after: Arc<Stored>,
+    gone: bool,
+}
+
+/// What is left of a list, and the version that it shows.
+struct Remainder {
+    version: u64,
+    objects: Vec<Arc<Stored>>,
+}
+
+/// See the module.
+pub(crate) struct Model {
+    version: u64,
+    now: Timestamp,
+    objects: BTreeMap<Place, Arc<Stored>>,
+    history: VecDeque<Event>,
+    /// Versions up to this one are forgotten.
+    compacted: u64,
+    watching: Vec<Watching>,
+    /// What is left of lists that were read in part, by their tokens.
+    pages: BTreeMap<u64, Remainder>,
+    pub(crate) lag: Lag,
+    /// Whether watches are not told of deletions, which is a bug that is planted.
+    pub(crate) deaf: bool,
+    dice: Dice,
+    /// Changes that nobody has looked at yet.
+    pub(crate) changes: Vec<Change>,
+}
+
+/// The row of a resource that the API has.
+pub(crate) fn kind(group: &str, version: &str, resource: &str) -> Option<&'static Kind> {
+    let is_it = |row: &&&Kind| (row.group, row.version, row.resource) == (group, version, resource);
+    kinds::ALL.iter().find(is_it).copied()
+}
+
+/// The row of a resource by its name alone, which is unique among those that the model stores.
+pub(crate) fn stored_kind(resource: &str) -> &'static Kind {
+    let found = kinds::ALL.iter().find(|row| row.resource == resource && message(row).is_some());
+    found.unwrap_or_else(|| panic!("{resource} are not stored"))
+}
+
+/// The message of a kind's objects; `None` if the model does not store them.
+fn message(kind: &Kind) -> Option<usize> {
+    let group = kind.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+    SCHEMA.message(&format!("{group}.{}.{}", kind.version, kind.kind))
+}
+
+impl Place {
+    pub(crate) fn new(resource: &'static str, namespace: &str, name: &str) -> Self {
+        Self { resource, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+impl Stored {
+    /// The encoding of the object, or of its metadata alone.
+    fn encoded(&self, metadata_only: bool) -> Bytes {
+        let encode = || {
+            let message = message(stored_kind(self.place.resource)).expect("it is stored");
+            codec::encode(message, &self.json).into()
+        };
+        let full = self.full.get_or_init(encode);
+        if !metadata_only {
+            return full.clone();
+        }
+        let encode = || {
+            let message = SCHEMA.message("meta.v1.ObjectMeta").expect("it is in the table");
+            let mut out = Vec::new();
+            let metadata = codec::encode(message, &self.json["metadata"]);
+            coxswain_machinery::wire::splice::put_bytes(&mut out, 1, &metadata);
+            out.into()
+        };
+        self.metadata.get_or_init(encode).clone()
+    }
+}
+
+impl Model {
+    /// A server with the namespaces that the real one makes for itself.
+    pub(crate) fn new(now: Timestamp, seed: u64) -> Self {
+        let mut model = Self {
+            version: 1,
+            now,
+            objects: BTreeMap::new(),
+            history: VecDeque::new(),
+            compacted: 0,
+            watching: Vec::new(),
+            pages: BTreeMap::new(),
+            lag: Lag::default(),
+            deaf: false,
+            dice: Dice::new(seed, "server"),
+            changes: Vec::new(),
+        };
+        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+            let namespace = serde_json::json!({ "metadata": { "name": name } });
+            model.create("server", "namespaces", "", namespace).expect("a namespace");
+        }
+        model
+    }
+
+    /// From here on it is this late.
+    pub(crate) fn set_time(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn get(&self, place: &Place) -> Option<&Arc<Stored>> {
+        self.objects.get(place)
+    }
+
+    /// The object of this name; `Null` if there is none.
+    pub(crate) fn look(&self, resource: &'static str, namespace: &str, name: &str) -> &Json {
+        self.objects.get(&Place::new(resource, namespace, name)).map_or(&Json::Null, |stored| &stored.json)
+    }
+
+    /// The objects of a resource, those of one namespace or of all, by name.
+    pub(crate) fn all(&self, resource: &'static str, namespace: &str) -> impl Iterator<Item = &Arc<Stored>> {
+        let namespace = namespace.to_owned();
+        let range = self.objects.range(Place::new(resource, &namespace, "")..);
+        range
+            .take_while(move |(place, _)| {
+                place.resource == resource && (namespace.is_empty() || place.namespace == namespace)
+            })
+            .map(|(_, stored)| stored)
+    }
+
+    /// Everything.
+    pub(crate) fn everything(&self) -> impl Iterator<Item = &Arc<Stored>> {
+        self.objects.values()
+    }
+
+    /// Forgets what is past: watches that begin there, and lists that go on there, are refused.
+    pub(crate) fn compact(&mut self) {
+        self.compacted = self.version;
+        self.history.clear();
+        self.pages.clear();
+    }
+
+    /// A UUID that nobody else has.
+    fn uid(&mut self) -> String {
+        let (high, low) = (self.dice.next(), self.dice.next());
+        uuid::Builder::from_random_bytes(((u128::from(high) << 64) | u128::from(low)).to_be_bytes())
+            .into_uuid()
+            .to_string()
+    }
+
+    /// What is put behind a `generateName`.
+    fn suffix(&mut self) -> String {
+        const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        (0..5).map(|_| char::from(LETTERS[self.dice.below(LETTERS.len())])).collect()
+    }
+
+    /// Stores a version of an object, and tells of it. `gone`: it was the last one.
+    fn commit(&mut self, place: Place, mut json: Json, gone: bool) -> Arc<Stored> {
+        self.version += 1;
+        json["metadata"]["resourceVersion"] = Json::from(self.version.to_string());
+        let stored = Arc::new(Stored {
+            place: place.clone(),
+            version: self.version,
+            json,
+            full: OnceLock::new(),
+            metadata: OnceLock::new(),
+        });
+        let before =
+            if gone { self.objects.remove(&place) } else { self.objects.insert(place, Arc::clone(&stored)) };
+        let event = Event { version: self.version, before, after: Arc::clone(&stored), gone };
+        self.tell(&event);
+        self.history.push_back(event);
+        if self.history.len() > REMEMBERED
+            && let Some(oldest) = self.history.pop_front()
+        {
+            self.compacted = oldest.version;
+        }
+        stored
+    }
+}

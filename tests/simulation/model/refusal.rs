@@ -1,0 +1,88 @@
+//! What the API server answers when it does not do what it is asked.
+
+use coxswain_machinery::api::meta::{Status, StatusCause, StatusDetails};
+use coxswain_machinery::wire::{Message as _, wrap_envelope};
+
+use super::Place;
+
+/// A `Status` that says no.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: u16,
+    reason: &'static str,
+    message: String,
+    cause: Option<&'static str>,
+    place: Option<Box<Place>>,
+    pub(crate) retry_after: Option<u32>,
+}
+
+impl Refusal {
+    /// One that is about no object.
+    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), cause: None, place: None, retry_after: None }
+    }
+
+    /// One that says when to come back.
+    pub(crate) fn later(seconds: u32) -> Self {
+        let why = "too many requests, please try again later";
+        Self { retry_after: Some(seconds), ..Self::new(429, "TooManyRequests", why) }
+    }
+
+    fn about(place: &Place, code: u16, reason: &'static str, what: &str) -> Self {
+        let message = format!("{} {:?} {what}", place.resource, place.name);
+        Self { place: Some(Box::new(place.clone())), ..Self::new(code, reason, message) }
+    }
+
+    pub(crate) fn not_found(place: &Place) -> Self {
+        Self::about(place, 404, "NotFound", "not found")
+    }
+
+    pub(crate) fn exists(place: &Place) -> Self {
+        Self::about(place, 409, "AlreadyExists", "already exists")
+    }
+
+    pub(crate) fn conflict(place: &Place) -> Self {
+        Self::about(place, 409, "Conflict", "cannot be changed: the object has been modified")
+    }
+
+    pub(crate) fn invalid(place: &Place, why: &str) -> Self {
+        Self::about(place, 422, "Invalid", why)
+    }
+
+    pub(crate) fn terminating(place: &Place) -> Self {
+        let why = "cannot be created because its namespace is being terminated";
+        Self { cause: Some("NamespaceTerminating"), ..Self::about(place, 403, "Forbidden", why) }
+    }
+
+    pub(crate) fn expired() -> Self {
+        Self::new(410, "Expired", "the resource version is too old")
+    }
+
+    /// The message, without its envelope.
+    pub(crate) fn status(&self) -> Vec<u8> {
+        let details = self.place.as_ref().map(|place| {
+            let kind = super::stored_kind(place.resource);
+            let cause = |reason: &str| StatusCause { reason: reason.into(), ..StatusCause::default() };
+            Box::new(StatusDetails {
+                name: place.name.as_str().into(),
+                group: kind.group.into(),
+                kind: kind.resource.into(),
+                causes: self.cause.map(cause).into_iter().collect(),
+                ..StatusDetails::default()
+            })
+        });
+        let status = Status {
+            status: "Failure".into(),
+            message: self.message.as_str().into(),
+            reason: self.reason.into(),
+            code: self.code.into(),
+            details,
+            ..Status::default()
+        };
+        status.to_bytes()
+    }
+
+    pub(crate) fn body(&self) -> Vec<u8> {
+        wrap_envelope("v1", "Status", &self.status())
+    }
+}

@@ -1,0 +1,297 @@
+//! The model of the API server at work: it answers managers over a line with faults, obeys actors at once, and has every
+//! change checked and written down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use coxswain_machinery::client::{BoxError, HttpService, ResponseBody};
+
+use crate::faults::{Fate, Faults};
+use crate::invariants::{Checks, Violation};
+use crate::model::http::{Answer, Asked};
+use crate::model::{Model, Refusal};
+use crate::mutants::Mutant;
+use crate::trace::Trace;
+
+/// How long a connection on which nothing comes stays open.
+const UNANSWERED: Duration = Duration::from_mins(5);
+
+/// See the module.
+pub(crate) struct Server {
+    began: Instant,
+    epoch: Timestamp,
+    state: Mutex<State>,
+    /// What goes on although who asked is gone.
+    tasks: TaskTracker,
+    mutant: Option<Mutant>,
+    /// Cancelled by the first violation.
+    pub(crate) violated: CancellationToken,
+}
+
+struct State {
+    model: Model,
+    checks: Checks,
+    faults: Faults,
+    trace: Trace,
+    counts: Counts,
+}
+
+/// What has happened so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) requests: u64,
+    /// Changes that managers made, Leases and Events not counted.
+    pub(crate) writes: u64,
+    /// The last of these.
+    pub(crate) last_write: Option<(Timestamp, String)>,
+    /// All changes by managers, by who made them and of what.
+    pub(crate) by_agent: BTreeMap<String, u64>,
+}
+
+/// Who asks: the number of the manager, and in it the controller.
+#[derive(Clone, Debug)]
+struct Client {
+    manager: u32,
+    agent: String,
+}
+
+impl Client {
+    fn name(&self) -> String {
+        format!("m{}/{}", self.manager, self.agent)
+    }
+}
+
+/// The connection broke.
+#[derive(Debug, thiserror::Error)]
+#[error("connection reset by the simulation")]
+struct Reset;
+
+impl Server {
+    pub(crate) fn new(
+        epoch: Timestamp,
+        seed: u64,
+        faults: Faults,
+        trace: Trace,
+        mutant: Option<Mutant>,
+    ) -> Arc<Self> {
+        let mut model = Model::new(epoch, seed);
+        let mut checks = Checks::default();
+        model.deaf = mutant.is_some_and(|mutant| mutant.deaf);
+        for change in std::mem::take(&mut model.changes) {
+            checks.observe(&model, &change);
+        }
+        Arc::new(Self {
+            began: Instant::now(),
+            epoch,
+            state: Mutex::new(State { model, checks, faults, trace, counts: Counts::default() }),
+            tasks: TaskTracker::new(),
+            mutant,
+            violated: CancellationToken::new(),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let passed = SignedDuration::try_from(self.began.elapsed()).unwrap_or_default();
+        self.epoch + passed
+    }
+
+    /// Does something to the model, or looks at it.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Model) -> T) -> T {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.model.set_time(now);
+        let result = act(&mut state.model);
+        self.settle(&mut state);
+        result
+    }
+
+    /// Changes what goes wrong.
+    pub(crate) fn faults<T>(&self, act: impl FnOnce(&mut Faults, &mut Model) -> T) -> T {
+        let State { faults, model, .. } = &mut *self.state.lock();
+        act(faults, model)
+    }
+
+    /// Changes what is checked.
+    pub(crate) fn checks(&self, act: impl FnOnce(&mut Checks)) {
+        act(&mut self.state.lock().checks);
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.state.lock().counts.clone()
+    }
+
+    /// Writes down what somebody did that is no request.
+    pub(crate) fn tell(&self, what: &str) {
+        let now = self.began.elapsed();
+        self.state.lock().trace.line(now, what);
+    }
+
+    /// What is left of a run: violations, and what was written down.
+    pub(crate) fn finish(&self) -> (Vec<Violation>, Trace, BTreeMap<&'static str, u64>) {
+        let mut state = self.state.lock();
+        let violations = std::mem::take(&mut state.checks.violations);
+        (violations, std::mem::take(&mut state.trace), std::mem::take(&mut state.faults.counts))
+    }
+
+    /// Says that what must be is not.
+    pub(crate) fn violate(&self, violation: Violation) {
+        self.state.lock().checks.violations.push(violation);
+        self.violated.cancel();
+    }
+
+    /// Checks and writes down what has changed.
+    fn settle(&self, state: &mut State) {
+        for change in std::mem::take(&mut state.model.changes) {
+            let stored = change.after.as_ref().or(change.before.as_ref());
+            let place = stored.map(|stored| stored.place.clone());
+            let Some(place) = place else { continue };
+            let what = if change.after.is_none() { "gone" } else { "" };
+            let line = format!(
+                "  {} {} {}/{} {} {} {what}",
+                change.by, change.verb, place.resource, change.subresource, place.namespace, place.name
+            );
+            state.trace.line(self.began.elapsed(), line.trim_end());
+            if change.by.starts_with('m') {
+                let key = format!("{} {} {}", change.by, change.verb, place.resource);
+                *state.counts.by_agent.entry(key).or_default() += 1;
+                if !matches!(place.resource, "leases" | "events") {
+                    state.counts.writes += 1;
+                    state.counts.last_write = Some((change.at, line));
+                }
+            }
+            if !state.checks.observe(&state.model, &change) {
+                self.violated.cancel();
+            }
+        }
+    }
+
+    /// What carries the requests of one manager. When `alive` is cancelled it answers no more.
+    pub(crate) fn service(self: &Arc<Self>, manager: u32, alive: CancellationToken) -> HttpService {
+        let server = Arc::clone(self);
+        HttpService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let (server, alive) = (Arc::clone(&server), alive.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                let agent = parts.headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+                let agent = agent.and_then(|agent| agent.rsplit_once('/')).map_or("", |(_, name)| name);
+                let client = Client { manager, agent: agent.to_owned() };
+                let asked = Asked::new(&parts, body);
+                let tasks = server.tasks.clone();
+                // What was sent arrives although the manager is gone.
+                let answered = tasks.spawn(async move { server.carry(&client, asked).await });
+                tokio::select! {
+                    biased;
+                    () = alive.cancelled() => std::future::pending().await,
+                    answered = answered => answered.unwrap_or_else(|_| Err(Box::new(Reset))),
+                }
+            }
+        }))
+    }
+
+    /// Takes a request to the server and its answer back, if nothing happens to them.
+    async fn carry(&self, client: &Client, mut asked: Asked) -> Result<Response<ResponseBody>, BoxError> {
+        let (fate, there, back) = {
+            let mut state = self.state.lock();
+            state.counts.requests += 1;
+            state.faults.draw(&asked)
+        };
+        sleep(there).await;
+        if let Some(mutant) = self.mutant {
+            mutant.send(&client.agent, &mut asked);
+            if asked.is_write() && !asked.path.contains("/leases") {
+                sleep(mutant.held_up).await;
+            }
+        }
+        if let Some(name) = fate.name() {
+            self.tell(&format!("  fault {name}"));
+        }
+        let result = match &fate {
+            Fate::LostBefore => Err(None),
+            Fate::Refused(refusal) => Err(Some(refusal.clone())),
+            _ => self.ask(client, &asked).map_err(Some),
+        };
+        let told = match &result {
+            Ok(_) => 200,
+            Err(Some(refusal)) => refusal.code,
+            Err(None) => 0,
+        };
+        self.tell(&format!("{} {} {} {told}", client.name(), asked.method, asked.path));
+        sleep(back).await;
+        match (fate, result) {
+            (Fate::LostBefore | Fate::LostAfter, _) | (_, Err(None)) => Err(Box::new(Reset)),
+            (Fate::FailedAfter(refusal), _) | (_, Err(Some(refusal))) => Ok(refused(&refusal)),
+            (Fate::Unanswered, _) => {
+                sleep(UNANSWERED).await;
+                Err(Box::new(Reset))
+            }
+            (fate, Ok(answer)) => Ok(response(answer, fate.cut_after())),
+        }
+    }
+
+    fn ask(&self, client: &Client, asked: &Asked) -> Result<Answer, Refusal> {
+        let by = client.name();
+        self.with(|model| {
+            let Some(mutant) = self.mutant else { return model.answer(&by, asked) };
+            if let Some(answer) = mutant.answer(model, &client.agent, asked) {
+                return answer;
+            }
+            let answer = model.answer(&by, asked);
+            mutant.after(model, &by, asked);
+            answer
+        })
+    }
+}
+
+fn refused(refusal: &Refusal) -> Response<ResponseBody> {
+    let mut response = Response::new(whole(refusal.body()));
+    *response.status_mut() = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Some(seconds) = refusal.retry_after {
+        response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+fn whole(body: impl Into<Bytes>) -> ResponseBody {
+    Full::new(body.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// An answer; a watch comes frame by frame, each in its time, and may be cut.
+fn response(answer: Answer, cut_after: Option<Duration>) -> Response<ResponseBody> {
+    match answer {
+        Answer::Body(body, is_json) => {
+            let mut response = Response::new(whole(body));
+            let kind = if is_json { "application/json" } else { "application/vnd.kubernetes.protobuf" };
+            response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+            response
+        }
+        Answer::Frames(frames) => {
+            let frames = ReceiverStream::new(frames).then(|(due, frame)| async move {
+                sleep_until(due).await;
+                Ok::<_, BoxError>(Frame::data(frame))
+            });
+            let body = match cut_after {
+                Some(after) => {
+                    let end = Box::pin(sleep(after));
+                    let cut = futures::stream::once(async { Err::<Frame<Bytes>, BoxError>(Box::new(Reset)) });
+                    StreamBody::new(frames.take_until(end).chain(cut)).boxed_unsync()
+                }
+                None => StreamBody::new(frames).boxed_unsync(),
+            };
+            Response::new(body)
+        }
+    }
+}
