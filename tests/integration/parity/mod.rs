@@ -36,6 +36,7 @@ mod diff;
 mod metrics;
 mod names;
 mod play;
+mod policies;
 mod record;
 mod report;
 mod scenario;

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::diff::differences;
 use super::names::Names;
+use super::policies;
 use super::scenario::{
     Advance, Evict, Fate, Propagation, Published, Scenario, Seen, Step, Target, is_namespaced, resource,
 };
@@ -24,7 +25,7 @@ use crate::harness::{Activity, Cluster, Heartbeats, MetricsApi, Namespace, Repor
 
 /// How long a step may take. What was refused for a while is tried again after as long a while, which is the longer the more
 /// the machine has to do.
-const LIMIT: Duration = Duration::from_mins(3);
+pub(super) const LIMIT: Duration = Duration::from_mins(3);
 /// How often a namespace is looked at.
 const POLL: Duration = Duration::from_millis(250);
 /// How long after a write it is still expected to be heard of and answered with another: by the original, which is recorded
@@ -272,6 +273,9 @@ impl Stage<'_> {
         }
         let object = format!("{}/{}", text("/kind"), self.names.plain(text("/metadata/name")));
         self.names.know(&object, &applied.metadata.uid.unwrap_or_default());
+        if text("/kind") == "ValidatingAdmissionPolicyBinding" {
+            policies::are_in_force(self.namespace.client.clone(), &self.namespace.name).await?;
+        }
         Ok(())
     }
 
@@ -469,7 +473,9 @@ impl Stage<'_> {
 }
 
 /// Tries until there is an answer; `None` when there was none within [`LIMIT`].
-async fn poll<T>(mut attempt: impl AsyncFnMut() -> Result<Option<T>, String>) -> Result<Option<T>, String> {
+pub(super) async fn poll<T>(
+    mut attempt: impl AsyncFnMut() -> Result<Option<T>, String>,
+) -> Result<Option<T>, String> {
     let deadline = Instant::now() + LIMIT;
     loop {
         let answer = attempt().await?;
@@ -518,6 +524,6 @@ fn status(fate: Fate) -> Value {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
-fn say(error: kube::Error) -> String {
+pub(super) fn say(error: kube::Error) -> String {
     error.to_string()
 }
