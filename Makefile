@@ -29,7 +29,7 @@ lint: ## Formatting, clippy with warnings as errors, licences and advisories, th
 	@scripts/lint.sh
 
 unit: ## Unit and property tests, and the simulation with seeds that are always the same; needs no cluster
-	$(CARGO) test --workspace --lib --bins --test simulation
+	$(CARGO) test --workspace --lib --bins --test simulation --test memory
 	cd tests/controlplane && go test ./...
 
 simulate: ## A minute of the simulated cluster with new seeds (SECONDS=…), or one seed again with its trace (SEED=…)

@@ -45,12 +45,15 @@ fn controllers() -> String {
         REGISTRY.len()
     );
     for row in REGISTRY {
-        let mut state = if row.build.is_some() { "**built**".to_owned() } else { "not yet".to_owned() };
+        let state = match row.build {
+            Some(_) => "**built**",
+            // So does the original, whatever its flags say.
+            None if row.cloud => "never runs here: it is for a cloud controller manager",
+            None => "not yet",
+        };
+        let mut state = state.to_owned();
         if row.default == DefaultState::Off {
             state.push_str(", off by default");
-        }
-        if row.cloud {
-            state.push_str(", left to a cloud controller manager");
         }
         if !row.gates.is_empty() {
             let _ = write!(state, ", behind {}", row.gates.join(", "));

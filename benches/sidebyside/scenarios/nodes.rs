@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::Scenario;
+use super::{Scenario, Target, grown, lean};
 use crate::bench::{Bench, Flags, Qps, Turn};
 use crate::content::{LIMIT, many, running};
-use crate::figures::Figures;
+use crate::figures::{Figure, Figures};
 use crate::harness::until;
 use crate::measure::{Gauge, Until};
-use crate::sampling::calm;
+use crate::sampling::{calm, mib, resident};
 
 const PODS: usize = 500;
 /// kwok plays nodes that have this label.
@@ -51,6 +51,10 @@ impl Scenario for NotReady {
         &["node-lifecycle-controller", "taint-eviction-controller"]
     }
 
+    fn targets(&self) -> Vec<(Figure, Target)> {
+        lean().into_iter().chain([(grown(), Target::Ratio(0.125))]).collect()
+    }
+
     fn run<'a>(&'a self, bench: &'a Bench, turn: Turn) -> LocalBoxFuture<'a, Figures> {
         async move {
             let mut figures = Figures::default();
@@ -82,6 +86,7 @@ impl Scenario for NotReady {
             let flags = Flags { more: &[GRACE], ..Flags::of(self.controllers(), Qps::Usual) };
             let manager = bench.manager(turn, "nodes", &flags);
             calm(manager.pid).await;
+            let before = resident(manager.pid).rss;
 
             let mark = Gauge::start(bench, turn.program, manager.pid);
             let patch = json!({ "metadata": { "labels": { PLAYED: null } } });
@@ -100,9 +105,12 @@ impl Scenario for NotReady {
             };
             until("all pods to be evicted", LIMIT, left, |count| *count == 0).await;
             evict.close("evict", Until::Calm, &mut figures).await;
+            let growth = mib(resident(manager.pid).rss.saturating_sub(before));
             bench.stop_all();
             nodes.delete(&node, &DeleteParams::default()).await.expect("the node goes");
-            figures.totalled()
+            let mut figures = figures.totalled();
+            figures.add(grown(), growth);
+            figures
         }
         .boxed_local()
     }

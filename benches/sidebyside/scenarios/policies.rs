@@ -62,8 +62,7 @@ impl Scenario for Policies {
 
     fn about(&self) -> String {
         format!(
-            "{} ValidatingAdmissionPolicies over {} kinds, of {} expressions each, are there when the manager starts, and are \
-             checked. --kube-api-qps never limits.",
+            "{} ValidatingAdmissionPolicies over {} kinds, of {} expressions each, come at once, and are checked. --kube-api-qps never limits.",
             self.count,
             KINDS.len(),
             EXPRESSIONS.len()

@@ -39,7 +39,8 @@ impl Check<'_> {
                 if name.trim().is_empty() {
                     self.fail(flag, "one of the names is empty", "names such as x-remote-user");
                 } else if http::HeaderName::try_from(name.trim()).is_err() {
-                    self.warn(flag, format!("{name:?} can't be the name of a header, and will never be one"));
+                    let problem = format!("{name:?} can't be the name of a header, and will never be one");
+                    self.fail(flag, problem, "names such as x-remote-user");
                 }
             }
         }

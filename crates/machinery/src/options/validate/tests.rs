@@ -283,7 +283,7 @@ fn requests() {
         refused(&[&format!("--{paths}={bad}")], paths, &["not at its end"]);
     }
     refused(&["--requestheader-username-headers=a, ,b"], "requestheader-username-headers", &["empty"]);
-    warned(&["--requestheader-group-headers=a b"], "requestheader-group-headers", "never be one");
+    refused(&["--requestheader-group-headers=a b"], "requestheader-group-headers", &["never be one"]);
     refused(&["--requestheader-allowed-names= "], "requestheader-allowed-names", &["empty"]);
     valid(&["--requestheader-uid-headers=X-Remote-Uid,b"]);
     refused(&["--requestheader-uid-headers=b"], "requestheader-uid-headers", &["x-remote-uid among them"]);
