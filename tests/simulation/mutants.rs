@@ -7,14 +7,21 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value as Json, json};
 
+mod schedules;
+mod sets;
+mod volumes;
+
 use crate::invariants::{KEEPSAKE, controller_of, is_active};
 use crate::model::http::{Answer, Asked};
 use crate::model::{Deletion, Model, Place, Query, Refusal, items, text};
+use crate::run::SETTLES;
 
 /// A planted bug.
 #[derive(Clone, Copy)]
 pub(crate) struct Mutant {
     pub(crate) name: &'static str,
+    /// The rule that finds it.
+    pub(crate) breaks: &'static str,
     /// Changes a request of this controller before it arrives.
     send: fn(&str, &mut Asked),
     /// Answers in the server's place.
@@ -29,6 +36,7 @@ pub(crate) struct Mutant {
 
 const NONE: Mutant = Mutant {
     name: "",
+    breaks: "",
     send: |_, _| {},
     answer: |_, _, _| None,
     after: |_, _, _| {},
@@ -38,20 +46,200 @@ const NONE: Mutant = Mutant {
 
 /// All of them.
 pub(crate) static MUTANTS: &[Mutant] = &[
-    Mutant { name: "expectations are off: a pod is made twice", after: make_twice, ..NONE },
-    Mutant { name: "a pod too many is deleted", after: delete_one_more, ..NONE },
-    Mutant { name: "a Deployment scales beyond its surge", send: scale_beyond, ..NONE },
-    Mutant { name: "a StatefulSet starts with a later pod", send: start_late, ..NONE },
-    Mutant { name: "a Job counts a success twice", send: count_twice, ..NONE },
-    Mutant { name: "what was not decoded is not written back", send: lose_annotation, ..NONE },
-    Mutant { name: "finalizers of others are dropped", after: drop_finalizers, ..NONE },
-    Mutant { name: "the live look at an owner is skipped", answer: no_owner, ..NONE },
-    Mutant { name: "a namespace ends before what is in it", answer: seems_empty, ..NONE },
-    Mutant { name: "writes go on after the Lease is lost", held_up: Duration::from_secs(45), ..NONE },
-    Mutant { name: "deletions are not told to caches", deaf: true, ..NONE },
-    Mutant { name: "all nodes get the same range of addresses", send: same_range, ..NONE },
-    Mutant { name: "a node that lives is given up", after: give_up, ..NONE },
-    Mutant { name: "pods leave a node as soon as it is tainted", after: drive_away, ..NONE },
+    Mutant {
+        name: "expectations are off: a pod is made twice",
+        breaks: "never more pods than replicas",
+        after: make_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a pod too many is deleted",
+        breaks: "no pod is deleted that is wanted",
+        after: delete_one_more,
+        ..NONE
+    },
+    Mutant {
+        name: "a Deployment scales beyond its surge",
+        breaks: "never more replicas than the Deployment and its surge",
+        send: scale_beyond,
+        ..NONE
+    },
+    Mutant {
+        name: "a StatefulSet starts with a later pod",
+        breaks: "pods come one after the other",
+        send: start_late,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job counts a success twice",
+        breaks: "no pod is counted twice",
+        send: count_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "what was not decoded is not written back",
+        breaks: "what users have written stays",
+        send: lose_annotation,
+        ..NONE
+    },
+    Mutant {
+        name: "finalizers of others are dropped",
+        breaks: "a finalizer is dropped only by its own controller",
+        after: drop_finalizers,
+        ..NONE
+    },
+    Mutant { name: "the live look at an owner is skipped", breaks: SETTLES, answer: no_owner, ..NONE },
+    Mutant {
+        name: "a pod is taken for garbage that has its owner",
+        breaks: "nothing is deleted that has an owner",
+        after: sets::collect,
+        ..NONE
+    },
+    Mutant {
+        name: "a namespace ends before what is in it",
+        breaks: "nothing is deleted but what ends with its namespace",
+        answer: seems_empty,
+        ..NONE
+    },
+    Mutant {
+        name: "writes go on after the Lease is lost",
+        breaks: "only the leader writes",
+        held_up: Duration::from_secs(45),
+        ..NONE
+    },
+    Mutant { name: "deletions are not told to caches", breaks: SETTLES, deaf: true, ..NONE },
+    Mutant {
+        name: "all nodes get the same range of addresses",
+        breaks: "no address is given twice",
+        send: same_range,
+        ..NONE
+    },
+    Mutant {
+        name: "a node that lives is given up",
+        breaks: "no node is given up that lives",
+        after: give_up,
+        ..NONE
+    },
+    Mutant {
+        name: "pods leave a node as soon as it is tainted",
+        breaks: "no toleration ends early",
+        after: drive_away,
+        ..NONE
+    },
+    Mutant {
+        name: "all nodes are tainted at once",
+        breaks: "nodes are tainted at their rate",
+        after: give_all_up,
+        ..NONE
+    },
+    Mutant {
+        name: "a ReplicationController makes a pod twice",
+        breaks: "never more pods than replicas",
+        after: sets::make_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a ReplicationController deletes a pod too many",
+        breaks: "no pod is deleted that is wanted",
+        after: sets::delete_one_more,
+        ..NONE
+    },
+    Mutant {
+        name: "a StatefulSet makes a pod that nobody wants",
+        breaks: "no pod beyond the replicas is made",
+        send: sets::go_beyond,
+        ..NONE
+    },
+    Mutant {
+        name: "a DaemonSet makes a pod twice",
+        breaks: "one pod on a node",
+        after: sets::make_twice_on_a_node,
+        ..NONE
+    },
+    Mutant {
+        name: "a ReplicaSet goes that has pods",
+        breaks: "no ReplicaSet is deleted that has replicas",
+        after: sets::forget_history,
+        ..NONE
+    },
+    Mutant {
+        name: "a pod is taken from its owner",
+        breaks: "an owner is never taken from another",
+        after: sets::take_over,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job makes a pod twice",
+        breaks: "never more active pods than parallelism",
+        after: schedules::make_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job goes on after its end",
+        breaks: "nothing is started after the end",
+        after: schedules::go_on,
+        ..NONE
+    },
+    Mutant {
+        name: "a CronJob runs twice for one time",
+        breaks: "nothing runs twice for one time",
+        after: schedules::run_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a CronJob runs ahead of its time",
+        breaks: "nothing runs before its time",
+        send: schedules::run_ahead,
+        ..NONE
+    },
+    Mutant {
+        name: "a CronJob that must be alone runs beside itself",
+        breaks: "what must be alone is alone",
+        after: schedules::run_beside,
+        ..NONE
+    },
+    Mutant {
+        name: "a budget allows one more",
+        breaks: "no more may go than can",
+        send: schedules::allow_more,
+        ..NONE
+    },
+    Mutant {
+        name: "an eviction is forgotten",
+        breaks: "no eviction is forgotten",
+        send: schedules::forget_evictions,
+        ..NONE
+    },
+    Mutant {
+        name: "a volume is given to another claim",
+        breaks: "no volume is taken from its claim",
+        after: volumes::give_away,
+        ..NONE
+    },
+    Mutant {
+        name: "a claim gets somebody else's volume",
+        breaks: "a claim is bound to the volume that is bound to it",
+        after: volumes::bind_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a claim goes while it is mounted",
+        breaks: "no claim goes that is in use",
+        after: volumes::let_claim_go,
+        ..NONE
+    },
+    Mutant {
+        name: "a volume goes while it is bound",
+        breaks: "no volume goes that is bound",
+        after: volumes::let_volume_go,
+        ..NONE
+    },
+    Mutant {
+        name: "claims go against their policy",
+        breaks: "claims go by their policy",
+        send: volumes::own_claim,
+        ..NONE
+    },
 ];
 
 impl Mutant {
@@ -85,16 +273,30 @@ fn make_twice(model: &mut Model, by: &str, asked: &Asked) {
 }
 
 fn delete_one_more(model: &mut Model, by: &str, asked: &Asked) {
-    if !(by.ends_with("/replicaset-controller") && is(asked, &Method::POST, "pods")) {
-        return;
+    if by.ends_with("/replicaset-controller") && is(asked, &Method::POST, "pods") {
+        delete_one_of(model, by, asked, "ReplicaSet");
     }
+}
+
+/// Deletes an active pod of an owner of this kind.
+fn delete_one_of(model: &mut Model, by: &str, asked: &Asked, kind: &str) {
     let own = |pod: &&std::sync::Arc<crate::model::Stored>| {
-        is_active(&pod.json) && text(controller_of(&pod.json), "/kind") == "ReplicaSet"
+        is_active(&pod.json) && text(controller_of(&pod.json), "/kind") == kind
     };
     let place = model.all("pods", &asked.namespace).find(own).map(|pod| pod.place.clone());
     if let Some(place) = place {
         drop(model.delete(by, &place, &Deletion::default()));
     }
+}
+
+/// Changes an object in the name of `by`.
+fn change(model: &mut Model, by: &str, place: &Place, edit: impl FnOnce(&mut Json)) {
+    let edited = |held: &Json| {
+        let mut object = held.clone();
+        edit(&mut object);
+        Ok(object)
+    };
+    drop(model.update(by, place, "", edited));
 }
 
 fn same_range(controller: &str, asked: &mut Asked) {
@@ -117,6 +319,18 @@ fn give_up(model: &mut Model, by: &str, asked: &Asked) {
     };
     let place = Place::new("nodes", "", &asked.name);
     drop(model.update(&format!("{manager}/node-lifecycle-controller"), &place, "", tainted));
+}
+
+fn give_all_up(model: &mut Model, by: &str, asked: &Asked) {
+    if !by.ends_with("/node-ipam-controller") || !is(asked, &Method::PATCH, "nodes") {
+        return;
+    }
+    let nodes: Vec<String> = model.all("nodes", "").map(|node| node.place.name.clone()).collect();
+    for name in nodes {
+        let mut one = asked.clone();
+        one.name = name;
+        give_up(model, by, &one);
+    }
 }
 
 fn drive_away(model: &mut Model, by: &str, asked: &Asked) {

@@ -34,6 +34,8 @@ const FLAGS: &[&str] = &[
     "--cluster-cidr=10.128.0.0/24",
     "--node-cidr-mask-size=26",
 ];
+/// The rule about the end.
+pub(crate) const SETTLES: &str = "everything becomes as it is wished for";
 /// When a simulation begins, in seconds.
 pub(crate) const EPOCH: i64 = 1_800_000_000;
 /// For how long nothing may be written when all is as it should be; and before, for how long something still may.
@@ -242,8 +244,7 @@ async fn direct(server: &Server, turmoil: Duration, settles_within: Duration, ca
     let began = Instant::now();
     while let Some(why) = server.with(|model| unsettled(model)) {
         if began.elapsed() > settles_within {
-            let rule = "everything becomes as it is wished for".to_owned();
-            return server.violate(Violation { rule, what: why });
+            return server.violate(Violation { rule: SETTLES.to_owned(), what: why });
         }
         sleep(LOOK).await;
     }

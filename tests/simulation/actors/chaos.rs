@@ -26,6 +26,10 @@ const LAGGING: &[&str] = &[
     "nodes",
     "namespaces",
     "configmaps",
+    "cronjobs",
+    "poddisruptionbudgets",
+    "persistentvolumes",
+    "persistentvolumeclaims",
 ];
 /// Controllers that are turned off and on.
 const TOGGLED: &[&str] = &[
@@ -37,6 +41,10 @@ const TOGGLED: &[&str] = &[
     "garbage-collector-controller",
     "namespace-controller",
     "replicationcontroller-controller",
+    "cronjob-controller",
+    "disruption-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolumeclaim-protection-controller",
 ];
 const OVERRIDES: &str = "coxswain-overrides";
 

@@ -1,14 +1,17 @@
 //! Who else there is in a cluster: nodes and their kubelets, the scheduler, users; and who makes trouble. They act on the model
 //! directly, at once and without faults.
 
+mod budgets;
 mod chaos;
 mod nodes;
 mod users;
+mod volumes;
 mod wishes;
 
 pub(crate) use chaos::{bookmarks, chaos, mishaps};
 pub(crate) use nodes::{add_to, change, make_ready, nodes, renew, start_nodes};
 pub(crate) use users::{acts, users};
+pub(crate) use volumes::claims_of;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

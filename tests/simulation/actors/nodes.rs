@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
-use super::{Calm, stamp};
+use super::{Calm, stamp, volumes};
 use crate::dice::Dice;
 use crate::invariants::node_of;
 use crate::model::{Deletion, Model, Place, items, text};
@@ -135,6 +135,7 @@ pub(crate) async fn nodes(server: Arc<Server>, seed: u64, calm: Calm, turmoil: b
             }
             kubelet(&server, &mut dice, name, calm.has_begun() || !turmoil);
         }
+        server.with(|model| volumes::provide(model, &mut dice));
         schedule(&server, &mut dice, &names, &silent);
     }
 }
@@ -243,6 +244,9 @@ fn schedule(server: &Server, dice: &mut Dice, names: &[String], silent: &BTreeMa
             .cloned()
             .collect();
         for pod in waiting {
+            if !volumes::are_bound(model, &pod.json) {
+                continue;
+            }
             let wanted = node_of(&pod.json).to_owned();
             let node = if wanted.is_empty() { dice.pick(&free).cloned() } else { Some(wanted) };
             let Some(node) = node.filter(|node| names.contains(node)) else { continue };

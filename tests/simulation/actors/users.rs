@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
-use super::{Calm, wishes};
+use super::{Calm, budgets, volumes, wishes};
 use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::invariants::{KEEPSAKE, controller_of, is_active};
 use crate::model::{Deletion, Model, Place, Refusal, text};
 use crate::server::Server;
 
-const NAMESPACES: &[&str] = &["default", "red", "blue"];
+pub(super) const NAMESPACES: &[&str] = &["default", "red", "blue"];
 const WORKLOADS: &[&str] = &[
     "deployments",
     "deployments",
@@ -21,9 +21,10 @@ const WORKLOADS: &[&str] = &[
     "daemonsets",
     "jobs",
     "replicationcontrollers",
+    "cronjobs",
 ];
 /// More workloads than these are not there at a time.
-const MANY: usize = 10;
+const MANY: usize = 12;
 
 /// What a user does.
 type Act = fn(&mut Model, &mut Dice) -> Result<(), Refusal>;
@@ -39,6 +40,14 @@ const ACTS: &[(u32, &str, Act)] = &[
     (4, "a stray pod is created", stray_pod),
     (2, "a namespace is deleted", delete_namespace),
     (3, "a ConfigMap is created", configure),
+    (4, "a budget is set", budgets::set),
+    (1, "a budget is deleted", budgets::delete),
+    (15, "a pod is evicted", budgets::evict),
+    (5, "a volume is made", volumes::make),
+    (3, "a volume is deleted", volumes::delete),
+    (5, "a claim is made", volumes::claim),
+    (3, "a claim is deleted", volumes::delete_claim),
+    (4, "a pod with a claim is created", volumes::mount),
 ];
 
 /// The names of all that users do.
@@ -70,24 +79,32 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
             server.with(|model| drop(act(model, &mut dice)));
         }
     }
-    // Nobody else takes care of pods that were let go of, and a StatefulSet may want their names.
+    // Nobody else takes care of pods that were let go of, and a StatefulSet may want their names. Pods that have ended still hold
+    // what they mount.
     server.with(|model| {
-        let released = |pod: &&Arc<crate::model::Stored>| pod.json["metadata"]["labels"]["app"] == "released";
+        let released = |pod: &&Arc<crate::model::Stored>| {
+            matches!(text(&pod.json, "/metadata/labels/app"), "released" | volumes::MOUNTS)
+        };
         let places: Vec<Place> =
             model.all("pods", "").filter(released).map(|pod| pod.place.clone()).collect();
         for place in places {
             drop(model.delete("user", &place, &Deletion::default()));
         }
+        // What is due again and again never comes to an end.
+        let due: Vec<Place> = model.all("cronjobs", "").map(|held| held.place.clone()).collect();
+        for place in due {
+            drop(edit(model, &place, |held| held["spec"]["suspend"] = json!(true)));
+        }
     });
     std::future::pending::<()>().await;
 }
 
-fn workloads(model: &Model) -> Vec<Place> {
+pub(super) fn workloads(model: &Model) -> Vec<Place> {
     let all = WORKLOADS[1..].iter().flat_map(|resource| model.all(resource, ""));
     all.filter(|stored| controller_of(&stored.json).is_null()).map(|stored| stored.place.clone()).collect()
 }
 
-fn edit(model: &mut Model, place: &Place, edit: impl FnOnce(&mut Json)) -> Result<(), Refusal> {
+pub(super) fn edit(model: &mut Model, place: &Place, edit: impl FnOnce(&mut Json)) -> Result<(), Refusal> {
     let edited = |held: &Json| {
         let mut object = held.clone();
         edit(&mut object);
@@ -118,6 +135,7 @@ fn scale(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
     edit(model, &place, |object| match place.resource {
         "jobs" => object["spec"]["parallelism"] = json!(size.clamp(1, 3)),
         "daemonsets" => {}
+        "cronjobs" => object["spec"]["suspend"] = json!(size > 4),
         _ => object["spec"]["replicas"] = json!(size),
     })
 }
@@ -127,7 +145,7 @@ fn roll(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
     // Sometimes back to one that was there before.
     let version = dice.below(5);
     edit(model, &place, |object| {
-        if place.resource != "jobs" {
+        if !matches!(place.resource, "jobs" | "cronjobs") {
             object["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] =
                 json!(version.to_string());
         }
@@ -148,7 +166,10 @@ fn delete_pod(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
 /// A pod gets another label, so that its owner lets go of it; nobody takes care of it from then on.
 fn release_pod(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
     let Some(pod) = a_pod(model, dice) else { return Ok(()) };
-    if text(controller_of(&pod.json), "/kind") == "Job" {
+    if !matches!(
+        text(controller_of(&pod.json), "/kind"),
+        "ReplicaSet" | "ReplicationController" | "StatefulSet" | "DaemonSet"
+    ) {
         return Ok(());
     }
     edit(model, &pod.place, |pod| pod["metadata"]["labels"]["app"] = json!("released"))

@@ -5,6 +5,9 @@ use serde_json::{Value as Json, json};
 use crate::dice::Dice;
 use crate::invariants::KEEPSAKE;
 
+/// A class of which there is no object: volumes of it are made by hand.
+pub(super) const BY_HAND: &str = "by-hand";
+
 /// A pod template with labels that are its owner's alone, and fields that no controller knows.
 pub(super) fn template(app: &str, version: u64, restart: &str) -> Json {
     json!({
@@ -19,6 +22,42 @@ pub(super) fn template(app: &str, version: u64, restart: &str) -> Json {
                 "env": [{ "name": "VERSION", "value": version.to_string() }],
                 "resources": { "requests": { "cpu": "10m" } },
             }],
+        },
+    })
+}
+
+/// A claim for a volume that somebody makes by hand.
+pub(super) fn claim(size: &str) -> Json {
+    json!({
+        "storageClassName": BY_HAND,
+        "accessModes": ["ReadWriteOnce"],
+        "resources": { "requests": { "storage": size } },
+    })
+}
+
+/// Pods of a StatefulSet have a claim each, which stays or goes.
+fn with_claims(spec: &mut Json, dice: &mut Dice) {
+    spec["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" }, "spec": claim("1Gi") }]);
+    let mut policy = || *dice.pick(&["Retain", "Delete"]).unwrap_or(&"Retain");
+    let retention = json!({ "whenDeleted": policy(), "whenScaled": policy() });
+    spec["persistentVolumeClaimRetentionPolicy"] = retention;
+}
+
+/// A CronJob that is due every minute or two.
+fn cron_job(name: &str, dice: &mut Dice) -> Json {
+    let job = json!({
+        "completions": dice.within(1, 2),
+        "backoffLimit": 20,
+        "template": template(name, 0, "Never"),
+    });
+    json!({
+        "metadata": { "name": name, "labels": { "app": name }, "annotations": { KEEPSAKE: name } },
+        "spec": {
+            "schedule": dice.pick(&["* * * * *", "*/2 * * * *"]),
+            "concurrencyPolicy": dice.pick(&["Allow", "Forbid", "Replace"]),
+            "successfulJobsHistoryLimit": dice.within(0, 2),
+            "failedJobsHistoryLimit": dice.within(0, 1),
+            "jobTemplate": { "spec": job },
         },
     })
 }
@@ -38,12 +77,18 @@ pub(super) fn workload(resource: &str, name: &str, dice: &mut Dice) -> Json {
         }
         "statefulsets" => {
             let policy = if dice.permille(300) { "Parallel" } else { "OrderedReady" };
-            json!({ "replicas": replicas, "serviceName": name, "podManagementPolicy": policy })
+            let mut spec =
+                json!({ "replicas": replicas, "serviceName": name, "podManagementPolicy": policy });
+            if dice.permille(300) {
+                with_claims(&mut spec, dice);
+            }
+            spec
         }
         "jobs" => {
             json!({ "parallelism": dice.within(1, 3), "completions": dice.within(1, 8), "backoffLimit": 20 })
         }
         "daemonsets" => json!({}),
+        "cronjobs" => return cron_job(name, dice),
         _ => json!({ "replicas": replicas }),
     };
     let mut object = json!({

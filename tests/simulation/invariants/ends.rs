@@ -15,7 +15,19 @@ type End = fn(&Model, &str, &Json) -> Option<String>;
 
 /// What is not yet as it is wished for; `None` if everything is.
 pub(crate) fn unsettled(model: &Model) -> Option<String> {
-    let rules: &[End] = &[replica_set, deployment, stateful_set, daemon_set, job, node, deleted];
+    let rules: &[End] = &[
+        replica_set,
+        deployment,
+        stateful_set,
+        daemon_set,
+        job,
+        cron_job,
+        budget,
+        claim,
+        volume,
+        node,
+        deleted,
+    ];
     let uids: BTreeSet<&str> = model.everything().map(|stored| text(&stored.json, "/metadata/uid")).collect();
     model.everything().find_map(|stored| {
         let named = format!("{} {}/{}", stored.place.resource, stored.place.namespace, stored.place.name);
@@ -123,7 +135,78 @@ fn job(model: &Model, resource: &str, object: &Json) -> Option<String> {
     (!pods.is_empty()).then(|| format!("it has ended with {} pods", pods.len()))
 }
 
-fn deleted(_: &Model, _: &str, object: &Json) -> Option<String> {
+/// CronJobs are suspended in the end: nothing runs any more, and of what ran so much is left as is wished for.
+fn cron_job(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    if resource != "cronjobs" {
+        return None;
+    }
+    let active = items(object, "/status/active").len();
+    if active > 0 {
+        return Some(format!("it has {active} active Jobs"));
+    }
+    let (namespace, uid) = (text(object, "/metadata/namespace"), text(object, "/metadata/uid"));
+    let own = model.all("jobs", namespace).filter(|job| text(controller_of(&job.json), "/uid") == uid);
+    let own: Vec<&Json> = own.map(|job| &job.json).collect();
+    [("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")].iter().find_map(
+        |(condition, limit)| {
+            let is_so = |job: &&&Json| {
+                items(job, "/status/conditions")
+                    .iter()
+                    .any(|held| held["type"] == *condition && held["status"] == "True")
+            };
+            let (kept, most) = (own.iter().filter(is_so).count() as i64, object["spec"][*limit].as_i64()?);
+            (kept > most).then(|| format!("{kept} of its Jobs are {condition}, {most} are to be kept"))
+        },
+    )
+}
+
+fn budget(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    if resource != "poddisruptionbudgets" {
+        return None;
+    }
+    let healthy = super::budgets::healthy(model, object);
+    let wanted = object["spec"]["minAvailable"].as_i64().unwrap_or(0);
+    let allowed = (healthy - wanted).max(0);
+    status(
+        object,
+        &[("currentHealthy", healthy), ("desiredHealthy", wanted), ("disruptionsAllowed", allowed)],
+    )
+}
+
+fn claim(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    if resource != "persistentvolumeclaims" || object["metadata"]["deletionTimestamp"].is_string() {
+        return None;
+    }
+    let phase = text(object, "/status/phase");
+    if phase != "Bound" {
+        return Some(format!("it is {phase}"));
+    }
+    let volume = model.look("persistentvolumes", "", text(object, "/spec/volumeName"));
+    let is_its = volume["spec"]["claimRef"]["uid"] == object["metadata"]["uid"];
+    (!is_its || volume["status"]["phase"] != "Bound").then(|| "its volume is not bound to it".to_owned())
+}
+
+fn volume(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    if resource != "persistentvolumes" {
+        return None;
+    }
+    let reference = &object["spec"]["claimRef"];
+    let claim = model.look("persistentvolumeclaims", text(reference, "/namespace"), text(reference, "/name"));
+    let is_there = claim.is_object() && claim["metadata"]["uid"] == reference["uid"];
+    let wanted = match reference["uid"].as_str() {
+        None => "Available",
+        Some(_) if is_there => "Bound",
+        Some(_) => "Released",
+    };
+    let phase = text(object, "/status/phase");
+    (phase != wanted).then(|| format!("it is {phase}, not {wanted}"))
+}
+
+/// A volume that is bound stays until its claim goes.
+fn deleted(_: &Model, resource: &str, object: &Json) -> Option<String> {
+    if resource == "persistentvolumes" && object["status"]["phase"] == "Bound" {
+        return None;
+    }
     object["metadata"]["deletionTimestamp"].as_str().map(|_| "it is being deleted".to_owned())
 }
 

@@ -11,6 +11,7 @@ const FINALIZERS: &[(&str, &str)] = &[
     ("foregroundDeletion", "garbage-collector-controller"),
     ("orphan", "garbage-collector-controller"),
     ("kubernetes.io/pvc-protection", "persistentvolumeclaim-protection-controller"),
+    ("kubernetes.io/pv-protection", "persistentvolume-protection-controller"),
 ];
 /// Whose pods which controller has.
 const OWNERS: &[(&str, &str)] = &[
@@ -29,6 +30,8 @@ const WRITABLE: &[(&str, &str, &str)] = &[
     ("deployment-controller", "replicasets", "/spec/minReadySeconds"),
     ("daemonset-controller", "controllerrevisions", "/revision"),
     ("statefulset-controller", "controllerrevisions", "/revision"),
+    ("persistentvolume-binder-controller", "persistentvolumes", "/spec/claimRef"),
+    ("persistentvolume-binder-controller", "persistentvolumeclaims", "/spec/volumeName"),
 ];
 /// Kinds whose specs controllers leave alone.
 const GUARDED: &[&str] = &[
@@ -39,6 +42,10 @@ const GUARDED: &[&str] = &[
     "daemonsets",
     "replicationcontrollers",
     "jobs",
+    "cronjobs",
+    "poddisruptionbudgets",
+    "persistentvolumes",
+    "persistentvolumeclaims",
     "controllerrevisions",
     "configmaps",
 ];
@@ -75,7 +82,9 @@ pub(super) fn fields(look: &Look<'_>) -> Result<(), String> {
     }
     let may = |path: &String| {
         WRITABLE.iter().any(|(whose, resource, writable)| {
-            *whose == look.controller && *resource == look.resource() && path == writable
+            let is_below =
+                path.strip_prefix(writable).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            *whose == look.controller && *resource == look.resource() && is_below
         })
     };
     match changed.iter().find(|path| !may(path)) {
@@ -111,7 +120,9 @@ pub(super) fn leader(look: &Look<'_>) -> Result<(), String> {
 pub(super) fn owners(look: &Look<'_>) -> Result<(), String> {
     let (had, has) = (controller_of(look.before()), controller_of(look.after()));
     let (was, is) = (text(had, "/uid"), text(has, "/uid"));
-    if look.change.verb == "update" && !was.is_empty() && !is.is_empty() && was != is {
+    // A claim that a gone pod or set has left goes on with the next one of its name.
+    let is_left = look.resource() == "persistentvolumeclaims" && !look.memory.alive.contains_key(was);
+    if look.change.verb == "update" && !was.is_empty() && !is.is_empty() && was != is && !is_left {
         return Err(format!("{} is taken from {was} by {is}", look.named()));
     }
     let Some((_, kind)) = OWNERS.iter().find(|(name, _)| *name == look.controller) else { return Ok(()) };

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::WINDOW;
+use super::budgets::Health;
 use super::nodes::Fleet;
 use crate::model::{Change, Place, items, text};
 
@@ -26,6 +27,9 @@ pub(crate) struct Memory {
     /// Which manager has taken the Lease last.
     pub(super) leader: Option<String>,
     pub(super) fleet: Fleet,
+    /// How many Jobs a CronJob has made for an activation, by its UID and the time.
+    activations: BTreeMap<(String, String), u32>,
+    pub(super) budgets: Health,
 }
 
 /// The reference to the controller of an object; `Null` if it has none.
@@ -41,6 +45,13 @@ pub(crate) fn is_active(pod: &Json) -> bool {
     pod.is_object()
         && pod["metadata"]["deletionTimestamp"].is_null()
         && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// The CronJob that a Job is of, by its UID, and the time for which it was made.
+fn activation_of(job: &Json) -> Option<(String, String)> {
+    let owner = controller_of(job);
+    let time = job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"].as_str()?;
+    (owner["kind"] == "CronJob").then(|| (text(owner, "/uid").to_owned(), time.to_owned()))
 }
 
 /// How many pods a Deployment may have beyond its replicas.
@@ -68,6 +79,12 @@ impl Memory {
             self.gone.insert(uid.clone(), change.at);
         }
         self.fleet.note(change);
+        self.budgets.note(change);
+        if change.verb == "create"
+            && let Some(activation) = activation_of(&stored.json)
+        {
+            *self.activations.entry(activation).or_default() += 1;
+        }
         match stored.place.resource {
             "pods" => self.note_pod(change, &uid),
             "leases" if stored.place.name == "kube-controller-manager" => {
@@ -76,8 +93,11 @@ impl Memory {
                 self.leader = holds.then_some(manager);
             }
             _ => {
-                let wish = &stored.json["spec"]
-                    [if stored.place.resource == "jobs" { "parallelism" } else { "replicas" }];
+                let wish = &stored.json["spec"][match stored.place.resource {
+                    "jobs" => "parallelism",
+                    "poddisruptionbudgets" => "minAvailable",
+                    _ => "replicas",
+                }];
                 if let Some(wish) = wish.as_i64() {
                     let wish = if stored.place.resource == "deployments" {
                         wish + surge_of(&stored.json)
@@ -112,6 +132,11 @@ impl Memory {
             "Failed" => drop(self.failed.entry(owner.to_owned()).or_default().insert(uid.to_owned())),
             _ => {}
         }
+    }
+
+    /// How many Jobs were made for the activation that a Job is of.
+    pub(super) fn activated(&self, job: &Json) -> u32 {
+        activation_of(job).and_then(|activation| self.activations.get(&activation).copied()).unwrap_or(0)
     }
 
     /// The smallest and the largest number of pods that an owner was to have lately; `None` if nothing is known of it.

@@ -4,17 +4,21 @@
 //! within [`WINDOW`]; a rule about single objects (owners, finalizers, UIDs) allows nothing, for those are protected by live
 //! reads and preconditions.
 
+mod budgets;
 mod ends;
 mod general;
 mod jobs;
 mod memory;
 mod nodes;
+mod schedules;
 mod sets;
+mod volumes;
 
 use jiff::SignedDuration;
 use serde_json::Value as Json;
 
 use crate::model::{Change, Model};
+pub(crate) use budgets::{EVICTION, budget_of, is_healthy};
 pub(crate) use ends::unsettled;
 pub(crate) use general::KEEPSAKE;
 pub(crate) use memory::{Memory, controller_of, is_active};
@@ -93,6 +97,32 @@ pub(crate) static RULES: &[Row] = &[
     Row { room: "job-controller", name: "never more active pods than parallelism", check: jobs::parallelism },
     Row { room: "job-controller", name: "nothing is started after the end", check: jobs::ended },
     Row { room: "job-controller", name: "no pod is counted twice", check: jobs::counted },
+    Row { room: "cronjob-controller", name: "nothing runs twice for one time", check: schedules::once },
+    Row { room: "cronjob-controller", name: "nothing runs before its time", check: schedules::not_early },
+    Row { room: "cronjob-controller", name: "what must be alone is alone", check: schedules::alone },
+    Row { room: "disruption-controller", name: "no more may go than can", check: budgets::allows },
+    Row { room: "disruption-controller", name: "no eviction is forgotten", check: budgets::remembers },
+    Row { room: "statefulset-controller", name: "claims go by their policy", check: volumes::retention },
+    Row {
+        room: "persistentvolume-binder-controller",
+        name: "no volume is taken from its claim",
+        check: volumes::keeps_claim,
+    },
+    Row {
+        room: "persistentvolume-binder-controller",
+        name: "a claim is bound to the volume that is bound to it",
+        check: volumes::both_ways,
+    },
+    Row {
+        room: "persistentvolumeclaim-protection-controller",
+        name: "no claim goes that is in use",
+        check: volumes::claim_in_use,
+    },
+    Row {
+        room: "persistentvolume-protection-controller",
+        name: "no volume goes that is bound",
+        check: volumes::volume_in_use,
+    },
     Row { room: "node-lifecycle-controller", name: "no node is given up that lives", check: nodes::lives },
     Row { room: "node-lifecycle-controller", name: "nodes are tainted at their rate", check: nodes::rate },
     Row { room: "taint-eviction-controller", name: "no toleration ends early", check: nodes::patience },

@@ -87,6 +87,15 @@ pub(super) fn on_create(resource: &str, object: &mut Json) {
             object["spec"]["tolerations"] = Json::Array(all);
         }
         "jobs" => own_selector(object),
+        // What is used is protected from the beginning.
+        "persistentvolumes" => {
+            object["metadata"]["finalizers"] = json!(["kubernetes.io/pv-protection"]);
+            object["status"] = json!({ "phase": "Pending" });
+        }
+        "persistentvolumeclaims" => {
+            object["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+            object["status"] = json!({ "phase": "Pending" });
+        }
         _ => {}
     }
     of_spec(resource, object);
@@ -193,6 +202,17 @@ fn of_spec(resource: &str, object: &mut Json) {
             let failure = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
             default(spec, "podReplacementPolicy", json!(failure));
         }
+        "cronjobs" => {
+            default(spec, "concurrencyPolicy", json!("Allow"));
+            default(spec, "suspend", json!(false));
+            default(spec, "successfulJobsHistoryLimit", json!(3));
+            default(spec, "failedJobsHistoryLimit", json!(1));
+        }
+        "persistentvolumes" => {
+            default(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
+            default(spec, "volumeMode", json!("Filesystem"));
+        }
+        "persistentvolumeclaims" => default(spec, "volumeMode", json!("Filesystem")),
         "pods" => of_pod(spec),
         _ => {}
     }

@@ -219,7 +219,7 @@ impl Model {
         });
     }
 
-    fn seconds(&self) -> Timestamp {
+    pub(crate) fn seconds(&self) -> Timestamp {
         Timestamp::from_second(self.now.as_second()).unwrap_or_default()
     }
 }
