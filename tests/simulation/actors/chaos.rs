@@ -24,6 +24,7 @@ const LAGGING: &[&str] = &[
     "daemonsets",
     "jobs",
     "nodes",
+    "leases",
     "namespaces",
     "configmaps",
     "cronjobs",
@@ -45,6 +46,9 @@ const TOGGLED: &[&str] = &[
     "disruption-controller",
     "persistentvolume-binder-controller",
     "persistentvolumeclaim-protection-controller",
+    "node-lifecycle-controller",
+    "taint-eviction-controller",
+    "node-ipam-controller",
 ];
 const OVERRIDES: &str = "coxswain-overrides";
 

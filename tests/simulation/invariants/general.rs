@@ -116,13 +116,20 @@ pub(super) fn leader(look: &Look<'_>) -> Result<(), String> {
     }
 }
 
+/// The name of the StatefulSet that an owner of a claim is, or is a pod of.
+fn set_of(owner: &Json) -> &str {
+    let name = text(owner, "/name");
+    if owner["kind"] == "Pod" { name.rsplit_once('-').map_or(name, |(set, _)| set) } else { name }
+}
+
 /// Pods and ReplicaSets are taken over only when nobody has them, and touched only by those who own them.
 pub(super) fn owners(look: &Look<'_>) -> Result<(), String> {
     let (had, has) = (controller_of(look.before()), controller_of(look.after()));
     let (was, is) = (text(had, "/uid"), text(has, "/uid"));
-    // A claim that a gone pod or set has left goes on with the next one of its name.
-    let is_left = look.resource() == "persistentvolumeclaims" && !look.memory.alive.contains_key(was);
-    if look.change.verb == "update" && !was.is_empty() && !is.is_empty() && was != is && !is_left {
+    // A claim is its set's or its pod's, as the policy has it, and goes on with the next one of a name.
+    let stays = look.resource() == "persistentvolumeclaims"
+        && (set_of(had) == set_of(has) || !look.memory.alive.contains_key(was));
+    if look.change.verb == "update" && !was.is_empty() && !is.is_empty() && was != is && !stays {
         return Err(format!("{} is taken from {was} by {is}", look.named()));
     }
     let Some((_, kind)) = OWNERS.iter().find(|(name, _)| *name == look.controller) else { return Ok(()) };

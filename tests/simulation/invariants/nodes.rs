@@ -107,6 +107,10 @@ impl Fleet {
             let zone = zone_of(&after);
             self.driven.entry((manager, zone)).or_default().push(change.at);
         }
+        if change.after.is_none() {
+            // Nobody tolerates longer what a node had that is gone: timers go on.
+            return;
+        }
         let taints = driving(&after);
         let held = self.tainted.entry(name).or_default();
         match held.last_mut().filter(|stretch| stretch.to.is_none()) {
