@@ -17,7 +17,7 @@ const WAITED_FOR: SignedDuration = SignedDuration::from_secs(114);
 /// What rules about budgets remember.
 #[derive(Default)]
 pub(crate) struct Health {
-    /// Pods that were healthy: their namespaces and labels, and until when, by UID.
+    /// Pods that were healthy, or a budget's: their namespaces and labels, and until when, by UID.
     until: BTreeMap<String, (Timestamp, String, String)>,
     /// Pods that were evicted, by UID.
     evicted: BTreeSet<String>,
@@ -32,10 +32,13 @@ impl Health {
         if change.by == EVICTION {
             self.evicted.insert(uid.clone());
         }
-        let still = change.after.as_ref().is_some_and(|after| is_healthy(&after.json));
+        let app = |pod: &Json| text(pod, "/metadata/labels/app").to_owned();
+        let still = change
+            .after
+            .as_ref()
+            .is_some_and(|after| is_healthy(&after.json) && app(&after.json) == app(&before.json));
         if is_healthy(&before.json) && !still {
-            let app = text(&before.json, "/metadata/labels/app").to_owned();
-            self.until.insert(uid, (change.at, before.place.namespace.clone(), app));
+            self.until.insert(uid, (change.at, before.place.namespace.clone(), app(&before.json)));
         }
     }
 }
@@ -96,7 +99,11 @@ pub(super) fn allows(look: &Look<'_>) -> Result<(), String> {
     let least =
         look.memory.wished(text(budget, "/metadata/uid"), look.change.at).map_or(0, |(least, _)| least);
     if allowed > (count - least).max(0) {
-        return Err(format!("{}: {allowed} may go of {count}, {least} must stay", look.named()));
+        let status = &budget["status"];
+        return Err(format!(
+            "{}: {allowed} may go of {count}, {least} must stay: {status}, healthy {now:?}",
+            look.named()
+        ));
     }
     let status = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
     if allowed > status("currentHealthy") - status("desiredHealthy") {

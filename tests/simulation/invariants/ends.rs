@@ -30,6 +30,9 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
     ];
     let uids: BTreeSet<&str> = model.everything().map(|stored| text(&stored.json, "/metadata/uid")).collect();
     model.everything().find_map(|stored| {
+        if waits_in_a_circle(model, stored.place.resource, &stored.json) {
+            return None;
+        }
         let named = format!("{} {}/{}", stored.place.resource, stored.place.namespace, stored.place.name);
         let why = rules.iter().find_map(|rule| rule(model, stored.place.resource, &stored.json));
         let why = why.or_else(|| orphaned(&uids, &stored.json))?;
@@ -200,6 +203,30 @@ fn volume(model: &Model, resource: &str, object: &Json) -> Option<String> {
     };
     let phase = text(object, "/status/phase");
     (phase != wanted).then(|| format!("it is {phase}, not {wanted}"))
+}
+
+/// Whether a pod that is deleted in the foreground waits for a claim that is its own, which waits for the pod: Kubernetes
+/// never ends that. A StatefulSet makes a claim its pod's when it scales in, and may then be deleted in the foreground.
+fn waits_in_a_circle(model: &Model, resource: &str, object: &Json) -> bool {
+    let (namespace, uid) = (text(object, "/metadata/namespace"), text(object, "/metadata/uid"));
+    let is_deleted = |held: &Json| held["metadata"]["deletionTimestamp"].is_string();
+    let waits = |pod: &Json| {
+        is_deleted(pod) && items(pod, "/metadata/finalizers").iter().any(|held| held == "foregroundDeletion")
+    };
+    match resource {
+        "pods" => {
+            let mut claims = model.all("persistentvolumeclaims", namespace);
+            waits(object)
+                && claims
+                    .any(|claim| text(controller_of(&claim.json), "/uid") == uid && is_deleted(&claim.json))
+        }
+        "persistentvolumeclaims" => {
+            let owner = controller_of(object);
+            let pod = model.look("pods", namespace, text(owner, "/name"));
+            owner["kind"] == "Pod" && pod["metadata"]["uid"] == owner["uid"] && waits(pod)
+        }
+        _ => false,
+    }
 }
 
 /// A volume that is bound stays until its claim goes.
