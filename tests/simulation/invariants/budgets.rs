@@ -17,7 +17,7 @@ const WAITED_FOR: SignedDuration = SignedDuration::from_secs(114);
 /// What rules about budgets remember.
 #[derive(Default)]
 pub(crate) struct Health {
-    /// Pods that were healthy, or a budget's: their namespaces and labels, and until when, by UID.
+    /// Pods that are no longer healthy, or have another label: their namespaces and labels before, and since when, by UID.
     until: BTreeMap<String, (Timestamp, String, String)>,
     /// Pods that were evicted, by UID.
     evicted: BTreeSet<String>,
@@ -99,10 +99,10 @@ pub(super) fn allows(look: &Look<'_>) -> Result<(), String> {
     let least =
         look.memory.wished(text(budget, "/metadata/uid"), look.change.at).map_or(0, |(least, _)| least);
     if allowed > (count - least).max(0) {
-        let status = &budget["status"];
         return Err(format!(
-            "{}: {allowed} may go of {count}, {least} must stay: {status}, healthy {now:?}",
-            look.named()
+            "{}: {allowed} may go of {count}, {least} must stay: {}, healthy {now:?}",
+            look.named(),
+            budget["status"]
         ));
     }
     let status = |field: &str| budget["status"][field].as_i64().unwrap_or(0);

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::jobs::has_ended;
 use super::nodes::node;
 use super::sets::node_of;
-use super::{controller_of, is_active};
+use super::{controller_of, is_active, is_held_by};
 use crate::model::{Model, items, text};
 
 /// What is not yet as it should be with an object of a resource.
@@ -208,22 +208,19 @@ fn volume(model: &Model, resource: &str, object: &Json) -> Option<String> {
 /// Whether a pod that is deleted in the foreground waits for a claim that is its own, which waits for the pod: Kubernetes
 /// never ends that. A StatefulSet makes a claim its pod's when it scales in, and may then be deleted in the foreground.
 fn waits_in_a_circle(model: &Model, resource: &str, object: &Json) -> bool {
-    let (namespace, uid) = (text(object, "/metadata/namespace"), text(object, "/metadata/uid"));
-    let is_deleted = |held: &Json| held["metadata"]["deletionTimestamp"].is_string();
-    let waits = |pod: &Json| {
-        is_deleted(pod) && items(pod, "/metadata/finalizers").iter().any(|held| held == "foregroundDeletion")
+    let namespace = text(object, "/metadata/namespace");
+    let wait_for_each_other = |pod: &Json, claim: &Json| {
+        controller_of(claim)["uid"] == pod["metadata"]["uid"]
+            && is_held_by(pod, "foregroundDeletion")
+            && is_held_by(claim, "kubernetes.io/pvc-protection")
     };
     match resource {
-        "pods" => {
-            let mut claims = model.all("persistentvolumeclaims", namespace);
-            waits(object)
-                && claims
-                    .any(|claim| text(controller_of(&claim.json), "/uid") == uid && is_deleted(&claim.json))
-        }
+        "pods" => model
+            .all("persistentvolumeclaims", namespace)
+            .any(|claim| wait_for_each_other(object, &claim.json)),
         "persistentvolumeclaims" => {
-            let owner = controller_of(object);
-            let pod = model.look("pods", namespace, text(owner, "/name"));
-            owner["kind"] == "Pod" && pod["metadata"]["uid"] == owner["uid"] && waits(pod)
+            let pod = model.look("pods", namespace, text(controller_of(object), "/name"));
+            pod.is_object() && wait_for_each_other(pod, object)
         }
         _ => false,
     }

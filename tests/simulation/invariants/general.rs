@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::{Look, controller_of};
+use super::{Look, controller_of, is_held_by};
 use crate::model::{items, text};
 
 /// Who may take which finalizer off.
@@ -116,19 +116,22 @@ pub(super) fn leader(look: &Look<'_>) -> Result<(), String> {
     }
 }
 
-/// The name of the StatefulSet that an owner of a claim is, or is a pod of.
-fn set_of(owner: &Json) -> &str {
-    let name = text(owner, "/name");
-    if owner["kind"] == "Pod" { name.rsplit_once('-').map_or(name, |(set, _)| set) } else { name }
+/// Whether one owner is a StatefulSet, and the other a pod with a name of its pods.
+fn are_set_and_pod(one: &Json, other: &Json) -> bool {
+    let is_pod_of = |pod: &Json, set: &Json| {
+        let of = text(pod, "/name").rsplit_once('-').map(|(name, _)| name);
+        pod["kind"] == "Pod" && set["kind"] == "StatefulSet" && of == Some(text(set, "/name"))
+    };
+    is_pod_of(one, other) || is_pod_of(other, one)
 }
 
 /// Pods and ReplicaSets are taken over only when nobody has them, and touched only by those who own them.
 pub(super) fn owners(look: &Look<'_>) -> Result<(), String> {
     let (had, has) = (controller_of(look.before()), controller_of(look.after()));
     let (was, is) = (text(had, "/uid"), text(has, "/uid"));
-    // A claim is its set's or its pod's, as the policy has it, and goes on with the next one of a name.
+    // A claim goes from its StatefulSet to its pod and back, as the policy says, and from an owner that is gone to the next.
     let stays = look.resource() == "persistentvolumeclaims"
-        && (set_of(had) == set_of(has) || !look.memory.alive.contains_key(was));
+        && (are_set_and_pod(had, has) || !look.memory.alive.contains_key(was));
     if look.change.verb == "update" && !was.is_empty() && !is.is_empty() && was != is && !stays {
         return Err(format!("{} is taken from {was} by {is}", look.named()));
     }
@@ -162,8 +165,7 @@ pub(super) fn garbage(look: &Look<'_>) -> Result<(), String> {
     for owner in owners {
         let Some(place) = look.memory.alive.get(text(owner, "/uid")) else { continue };
         let Some(held) = look.model.get(place) else { continue };
-        let waits = items(&held.json, "/metadata/finalizers").iter().any(|held| held == "foregroundDeletion");
-        if held.json["metadata"]["deletionTimestamp"].is_null() || !waits {
+        if !is_held_by(&held.json, "foregroundDeletion") {
             return Err(format!("{} is deleted, its owner {} is there", look.named(), place.name));
         }
     }

@@ -40,6 +40,12 @@ pub(crate) fn controller_of(object: &Json) -> &Json {
         .unwrap_or(&Json::Null)
 }
 
+/// Whether an object is being deleted, and waits for this finalizer.
+pub(crate) fn is_held_by(object: &Json, finalizer: &str) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+        && items(object, "/metadata/finalizers").iter().any(|held| held == finalizer)
+}
+
 /// Whether a pod counts for its owner: it has neither ended nor begins to.
 pub(crate) fn is_active(pod: &Json) -> bool {
     pod.is_object()

@@ -21,7 +21,7 @@ use crate::model::{Change, Model};
 pub(crate) use budgets::{EVICTION, budget_of, is_healthy};
 pub(crate) use ends::unsettled;
 pub(crate) use general::KEEPSAKE;
-pub(crate) use memory::{Memory, controller_of, is_active};
+pub(crate) use memory::{Memory, controller_of, is_active, is_held_by};
 pub(crate) use nodes::TaintRate;
 pub(crate) use sets::node_of;
 

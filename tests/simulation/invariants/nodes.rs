@@ -107,8 +107,8 @@ impl Fleet {
             let zone = zone_of(&after);
             self.driven.entry((manager, zone)).or_default().push(change.at);
         }
+        // When a node is deleted, the timers of its pods go on, as if it still had its taints.
         if change.after.is_none() {
-            // Nobody tolerates longer what a node had that is gone: timers go on.
             return;
         }
         let taints = driving(&after);
