@@ -127,6 +127,8 @@ pub(crate) struct Settings {
     pub(crate) programs: Programs,
     pub(crate) scenarios: Vec<String>,
     pub(crate) docs: bool,
+    /// Whether what an earlier run has measured is kept.
+    pub(crate) resume: bool,
 }
 
 impl Settings {
@@ -142,7 +144,13 @@ impl Settings {
             programs: Programs::from_environment(),
             scenarios: scenarios.split(',').map(|text| text.trim().to_owned()).collect(),
             docs: number("DOCS", 0) > 0,
+            resume: number("RESUME", 0) > 0,
         }
+    }
+
+    /// Whether no scenario is named.
+    pub(crate) fn wants_all(&self) -> bool {
+        self.scenarios.iter().any(String::is_empty)
     }
 
     /// Whether a scenario of this name is asked for.

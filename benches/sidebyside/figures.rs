@@ -50,9 +50,45 @@ impl What {
         }
     }
 
+    /// What these words mean, as [`What::words`] has them; what is none of the usual is derived, with so many decimals.
+    pub(crate) fn told(words: &str, decimals: Option<u64>) -> Self {
+        const USUAL: [What; 9] = [
+            What::Wall,
+            What::Cpu,
+            What::Settled,
+            What::Peak,
+            What::Writes,
+            What::Reads,
+            What::Received,
+            What::Lease,
+            What::FirstWrite,
+        ];
+        if let Some(usual) = USUAL.into_iter().find(|each| each.words() == words) {
+            return usual;
+        }
+        if let Some(request) = words.strip_prefix("requests: ") {
+            return match request.split_once(' ') {
+                None => Self::Verb(request.to_owned()),
+                Some((verb, resource)) => Self::Request(verb.to_owned(), resource.to_owned()),
+            };
+        }
+        let percentile =
+            words.strip_prefix("latency p").and_then(|rest| rest.strip_suffix(", ms")?.parse().ok());
+        percentile.map_or_else(
+            || Self::Derived(words.to_owned(), decimals.map_or(2, |decimals| decimals as usize)),
+            Self::Latency,
+        )
+    }
+
     /// A value, as precise as it can be read.
     pub(crate) fn show(&self, value: f64) -> String {
-        let decimals = match self {
+        let decimals = self.decimals(value);
+        format!("{value:.decimals$}")
+    }
+
+    /// As how many decimals a value can be read.
+    fn decimals(&self, value: f64) -> usize {
+        match self {
             // Between two rounds, the median of counts may be a half.
             Self::Writes | Self::Reads | Self::Verb(_) | Self::Request(..) => {
                 usize::from(value.fract() > 0.0)
@@ -60,8 +96,7 @@ impl What {
             Self::Settled | Self::Peak | Self::Latency(_) => 1,
             Self::Derived(_, decimals) => *decimals,
             Self::Wall | Self::Cpu | Self::Received | Self::Lease | Self::FirstWrite => 2,
-        };
-        format!("{value:.decimals$}")
+        }
     }
 
     /// How parts make a whole: by their sum, or by the highest.
@@ -227,6 +262,7 @@ impl Outcome {
                 json!({
                     "phase": row.figure.phase,
                     "figure": row.figure.what.words(),
+                    "decimals": row.figure.what.decimals(0.0),
                     "go": row.go.rounds(),
                     "coxswain": row.ours.rounds(),
                     "ratio": row.ratio(),

@@ -20,6 +20,8 @@ pub(crate) struct Machine {
     pub(crate) coxswain: String,
     /// The profile that Coxswain was built with, as the directory of its binary tells.
     pub(crate) profile: String,
+    /// Of Coxswain's binary.
+    digest: String,
 }
 
 impl Machine {
@@ -48,6 +50,7 @@ impl Machine {
             go: version(&binaries().join("kube-controller-manager")),
             coxswain: version(Path::new(&binary)),
             profile,
+            digest: digest(Path::new(&binary)),
         }
     }
 
@@ -56,9 +59,17 @@ impl Machine {
         self.profile == "dist"
     }
 
+    /// The machine and both programs without the day, in short: what has the same here can be compared.
+    pub(crate) fn of(&self) -> String {
+        let Self { cores, processor, memory_gib, kernel, go, digest, .. } = self;
+        format!(
+            "{cores} cores of {processor}, {memory_gib} GiB, Linux {kernel}, {go}, Coxswain sha256:{digest}"
+        )
+    }
+
     /// In a paragraph.
     pub(crate) fn words(&self) -> String {
-        let Self { day, cores, processor, memory_gib, kernel, go, coxswain, profile } = self;
+        let Self { day, cores, processor, memory_gib, kernel, go, coxswain, profile, .. } = self;
         format!(
             "{day}: {cores} cores of {processor}, {memory_gib} GiB, Linux {kernel}, which API server, etcd, scheduler and kwok \
              share with the managers. Go: kube-controller-manager, {go}. {coxswain}, profile `{profile}`."
@@ -78,6 +89,13 @@ impl Machine {
             "profile": self.profile,
         })
     }
+}
+
+/// The SHA-256 of a file, in hex.
+fn digest(path: &Path) -> String {
+    let content = fs::read(path).expect("the binary");
+    let digest = ring::digest::digest(&ring::digest::SHA256, &content);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn version(program: &Path) -> String {

@@ -7,7 +7,8 @@
 //!
 //! `SCENARIOS` (all) is text that a scenario's name must contain, or several with commas in between; `ROUNDS` (3) how often
 //! each manager is measured; `SCALE` (1) a factor on the number of objects; `ONLY` (both) `go` or `coxswain`; `COXSWAIN` the
-//! binary, where it is not the one of this build.
+//! binary, where it is not the one of this build. `RESUME=1` keeps what `target/bench/sidebyside.json` has of the same binaries
+//! and settings, and plays what is missing there, or what `SCENARIOS` names.
 
 #![expect(
     clippy::expect_used,
@@ -30,6 +31,7 @@ mod harness;
 mod machine;
 mod measure;
 mod report;
+mod resume;
 #[path = "../sampling.rs"]
 #[allow(dead_code, reason = "each benchmark samples what it needs")]
 mod sampling;
@@ -47,6 +49,7 @@ use bench::{Bench, Program, Turn};
 use coxswain_controllers::registry;
 use figures::Outcome;
 use report::Report;
+use resume::Played;
 use scenarios::Scenario;
 
 fn main() -> ExitCode {
@@ -58,13 +61,20 @@ fn main() -> ExitCode {
 async fn compare() -> ExitCode {
     let bench = Bench::start().await;
     let mut report = Report::new(&bench);
+    let played = if bench.settings.resume { report.earlier() } else { Played::default() };
     let (mut any, mut failed) = (false, false);
     for mut scenario in scenarios::all(&bench) {
-        if !bench.settings.wants(&scenario.name()) {
+        let mut outcome = Outcome::of(scenario.as_ref());
+        let is_wanted = bench.settings.wants(&outcome.name);
+        if (!is_wanted || bench.settings.wants_all()) && played.add_to(&mut outcome) {
+            any |= is_wanted;
+            report.add(outcome);
+            continue;
+        }
+        if !is_wanted {
             continue;
         }
         any = true;
-        let mut outcome = Outcome::of(scenario.as_ref());
         if let Some(reason) = skipped(scenario.as_ref()) {
             bench.say(&format!("{}: skipped: {reason}", scenario.name()));
             outcome.skipped = Some(reason);

@@ -11,6 +11,7 @@ use crate::chart;
 use crate::figures::{Outcome, Row, Samples, What};
 use crate::growth;
 use crate::machine::Machine;
+use crate::resume::Played;
 use crate::scenarios::Target;
 
 /// A part of a document that is written anew, by what it begins and ends with.
@@ -32,7 +33,14 @@ impl Report {
     pub(crate) fn new(bench: &Bench) -> Self {
         let machine = Machine::look();
         bench.say(&machine.words());
-        Self { machine, facts: bench.facts(), docs: bench.settings.docs, outcomes: Vec::new() }
+        let mut facts = bench.facts();
+        facts["of"] = machine.of().into();
+        Self { machine, facts, docs: bench.settings.docs, outcomes: Vec::new() }
+    }
+
+    /// What an earlier run has left of the same.
+    pub(crate) fn earlier(&self) -> Played {
+        Played::read(&root().join("target/bench/sidebyside.json"), &self.facts)
     }
 
     /// One scenario more.

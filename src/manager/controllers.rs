@@ -150,6 +150,7 @@ impl Controllers {
         let check = ControllerHealth {
             controller: Arc::clone(controller),
             informers: self.runtime.informers.clone(),
+            selected: initial(&self.runtime.config, controller.descriptor).0 == Phase::Standby,
         };
         let (metrics, health) = (self.metrics.clone(), Arc::clone(&self.health));
         supervisors.spawn(report_running(Arc::new(check), metrics, health, stop.clone()));
@@ -230,7 +231,7 @@ async fn report_running(
     loop {
         let phase = phases.borrow_and_update().clone();
         metrics.set_running(MANAGER, name, phase == Phase::Running);
-        let is_checked = !matches!(phase, Phase::Disabled | Phase::Skipped(_) | Phase::NotImplemented);
+        let is_checked = check.is_checked(&phase);
         if is_checked && !checked {
             health.add(Arc::clone(&check) as _);
         } else if checked && !is_checked {

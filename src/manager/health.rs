@@ -23,6 +23,19 @@ pub(super) fn cache_problem(controller: &Controller, informers: &Informers) -> O
 pub(super) struct ControllerHealth {
     pub(super) controller: Arc<Controller>,
     pub(super) informers: Informers,
+    /// Whether the flags want it to run, so that it is an override that disables it.
+    pub(super) selected: bool,
+}
+
+impl ControllerHealth {
+    /// Whether a controller in this phase has a check: one that is disabled by the flags has none, as in the original.
+    pub(super) fn is_checked(&self, phase: &Phase) -> bool {
+        match phase {
+            Phase::Disabled => self.selected,
+            Phase::Skipped(_) | Phase::NotImplemented => false,
+            _ => true,
+        }
+    }
 }
 
 impl HealthCheck for ControllerHealth {
@@ -36,5 +49,9 @@ impl HealthCheck for ControllerHealth {
 
     fn degraded(&self) -> Option<String> {
         self.controller.degraded().or_else(|| cache_problem(&self.controller, &self.informers))
+    }
+
+    fn remark(&self) -> Option<&'static str> {
+        (self.controller.phase() == Phase::Disabled).then_some("disabled by an override")
     }
 }

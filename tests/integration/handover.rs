@@ -42,8 +42,12 @@ const LOOKS: usize = 4;
 /// How many quotas were to be counted anew.
 const COUNTED: &str = "workqueue_adds_total{name=\"resourcequota_primary\"}";
 /// Nodes that nobody plays stay as they are.
-const PLANE: [&str; 3] =
-    ["--audit", "--kwok-arg=manage-all-nodes=false", "--kwok-arg=manage-nodes-with-label-selector=type=kwok"];
+const PLANE: [&str; 4] = [
+    "--audit",
+    "--kwok-arg=manage-all-nodes=false",
+    "--kwok-arg=manage-nodes-with-label-selector=type=kwok",
+    "--apiserver-arg=service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
+];
 /// What changes by itself, or because somebody looks.
 const RESTLESS: [&str; 4] = ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "nodes"];
 
@@ -230,6 +234,19 @@ async fn populate(plane: &ControlPlane) {
     let unselect = r#"[{ "op": "remove", "path": "/spec/selector" }]"#;
     plane.kubectl(&["-n", "handover", "patch", "service", "let-go", "--type=json", "-p", unselect]);
     plane.kubectl(&["delete", "namespace", "handover-ending", "--wait=false"]);
+    // A pod of both families serves a Service of both.
+    let ready = r#"{ "status": {
+        "phase": "Running", "podIP": "10.1.0.9", "podIPs": [{ "ip": "10.1.0.9" }, { "ip": "fd00:1::9" }],
+        "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }]
+    } }"#;
+    plane.kubectl(&["-n", "handover", "patch", "pod", "twin", "--subresource=status", "-p", ready]);
+    // A rollout is in mid-course, and stays there: nobody makes its new pods ready.
+    let reached = "--for=jsonpath={.status.availableReplicas}=4";
+    plane.kubectl(&["-n", "handover", "wait", "deployment/midway", reached, "--timeout=2m"]);
+    let by_hand = r#"{ "spec": { "template": { "spec": { "nodeName": "by-hand" } } } }"#;
+    plane.kubectl(&["-n", "handover", "patch", "deployment", "midway", "-p", by_hand]);
+    let reached = "--for=jsonpath={.status.unavailableReplicas}=2";
+    plane.kubectl(&["-n", "handover", "wait", "deployment/midway", reached, "--timeout=2m"]);
     // One StatefulSet is in mid-rollout and another on its way out; pods of the DaemonSet stay as they are.
     for (name, field, number) in [
         ("statefulset/partitioned", "availableReplicas", 2),

@@ -33,7 +33,6 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("Namespace", "", "v1"),
     ("Node", "", "v1"),
     ("Pod", "", "v1"),
-    ("Job", "batch", "v1"),
     ("PersistentVolume", "", "v1"),
     ("PersistentVolumeClaim", "", "v1"),
     ("PodCertificateRequest", "certificates.k8s.io", "v1beta1"),

@@ -2,7 +2,7 @@
 //!
 //! The choice is explicit: a kubeconfig file when one is named, its server overridden by `--master` when that is
 //! given; otherwise `--master` alone; otherwise the pod's service account. Nothing is inferred: no file in a home
-//! directory, no `KUBECONFIG`, no proxy from the environment.
+//! directory, no `KUBECONFIG`, no proxy from the environment. A kubeconfig's `proxy-url` is used.
 //!
 //! No secret of a kubeconfig ever gets into an error: parsers' messages, which may quote the file, are replaced.
 
@@ -14,11 +14,15 @@ use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::transport::Proxy;
+
 /// The server and the credentials of a connection, before anything is connected.
 #[derive(Clone)]
 pub struct Connection {
     pub(super) config: kube::Config,
     pub(super) token_file: Option<TokenFile>,
+    /// The way to the server; none leads straight there.
+    pub(super) proxy: Option<Proxy>,
     origin: Origin,
     authorities: Option<String>,
 }
@@ -122,15 +126,20 @@ impl Connection {
             }
         }
         let cluster = current_cluster(&kubeconfig).cloned();
+        // Read here and not by kube, whose errors quote it.
+        for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+            cluster.proxy_url = None;
+        }
         let authorities = cluster.as_ref().and_then(|cluster| cluster.certificate_authority_data.clone());
         let mut config =
             kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
                 .await
                 .map_err(|error| invalid(&error))?;
         let wrong = |why: &str| ConfigError::Invalid { origin: origin.clone(), why: why.to_owned() };
+        let mut proxy = None;
         if let Some(cluster) = &cluster {
-            if cluster.proxy_url.as_ref().is_some_and(|proxy| !proxy.is_empty()) {
-                return Err(wrong("proxy-url is not supported: the API server must be reachable directly"));
+            if let Some(url) = cluster.proxy_url.as_ref().filter(|url| !url.is_empty()) {
+                proxy = Some(Proxy::parse(url).map_err(wrong)?);
             }
             if cluster.certificate_authority_data.is_none() {
                 // Reread from time to time, as the file may be rotated.
@@ -141,7 +150,7 @@ impl Connection {
             config.cluster_url = master_url(master, has_tls(&config))?;
         }
         check_server(&config.cluster_url).map_err(|why| wrong(&why))?;
-        Ok(Self { authorities, ..Self::new(config, origin) })
+        Ok(Self { authorities, proxy, ..Self::new(config, origin) })
     }
 
     fn from_master(master: &str) -> Result<Self, ConfigError> {
@@ -157,10 +166,10 @@ impl Connection {
         Ok(Self::new(config, Origin::InCluster))
     }
 
-    /// Takes a configuration that is complete already. Its proxy is not used.
+    /// Takes a configuration that is complete already. A proxy of the environment is not used.
     pub fn new(mut config: kube::Config, origin: Origin) -> Self {
         if config.proxy_url.take().is_some() {
-            tracing::warn!("HTTPS_PROXY is ignored: the API server is always connected to directly");
+            tracing::warn!("HTTPS_PROXY is ignored: a proxy is taken from the kubeconfig's proxy-url alone");
         }
         config.default_retry = false;
         if let Some(token) = &config.auth_info.token {
@@ -173,7 +182,7 @@ impl Connection {
             .token_file
             .take()
             .map(|path| TokenFile { path: PathBuf::from(path), fallback: config.auth_info.token.take() });
-        Self { config, token_file, origin, authorities: None }
+        Self { config, token_file, proxy: None, origin, authorities: None }
     }
 
     /// The same server and certificate authority, without any credentials.
@@ -181,8 +190,8 @@ impl Connection {
         let mut config = self.config.clone();
         config.auth_info = kube::config::AuthInfo::default();
         config.headers.clear();
-        let authorities = self.authorities.clone();
-        Self { config, token_file: None, origin: self.origin.clone(), authorities }
+        let (authorities, proxy) = (self.authorities.clone(), self.proxy.clone());
+        Self { config, token_file: None, proxy, origin: self.origin.clone(), authorities }
     }
 
     /// The API server's URL.

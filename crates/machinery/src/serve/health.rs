@@ -51,11 +51,17 @@ pub trait HealthCheck: Send + Sync + 'static {
     fn degraded(&self) -> Option<String> {
         None
     }
+
+    /// What whoever reads the page should know though nothing is wrong, in a few words that anyone may read. Must not block.
+    fn remark(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// What a check says.
 enum CheckOutcome {
-    Well,
+    /// With a remark, perhaps.
+    Well(Option<&'static str>),
     Degraded(String),
     Failed(String),
 }
@@ -64,14 +70,14 @@ impl CheckOutcome {
     fn of(check: &dyn HealthCheck) -> Self {
         match check.check() {
             Err(reason) => Self::Failed(reason),
-            Ok(()) => check.degraded().map_or(Self::Well, Self::Degraded),
+            Ok(()) => check.degraded().map_or_else(|| Self::Well(check.remark()), Self::Degraded),
         }
     }
 
     /// For the metrics, where a degraded check is one that does not succeed.
     fn status(&self) -> CheckStatus {
         match self {
-            Self::Well => CheckStatus::Success,
+            Self::Well(_) => CheckStatus::Success,
             Self::Degraded(_) | Self::Failed(_) => CheckStatus::Error,
         }
     }
@@ -182,7 +188,8 @@ impl HealthRegistry {
             let outcome = CheckOutcome::of(&*check);
             observer.health_checked(name, probe, outcome.status());
             let _infallible = match outcome {
-                CheckOutcome::Well => writeln!(lines, "[+]{name} ok"),
+                CheckOutcome::Well(None) => writeln!(lines, "[+]{name} ok"),
+                CheckOutcome::Well(Some(remark)) => writeln!(lines, "[+]{name} ok, {remark}"),
                 CheckOutcome::Degraded(_) => writeln!(lines, "[+]{name} ok, degraded: reason withheld"),
                 CheckOutcome::Failed(reason) => {
                     failed.push(format!("{name}: {reason}"));
@@ -213,7 +220,10 @@ impl HealthRegistry {
         let outcome = CheckOutcome::of(&*check);
         observer.health_checked(name, probe, outcome.status());
         Some(match outcome {
-            CheckOutcome::Well => HealthReport { passed: true, text: "ok".to_owned() },
+            CheckOutcome::Well(None) => HealthReport { passed: true, text: "ok".to_owned() },
+            CheckOutcome::Well(Some(remark)) => {
+                HealthReport { passed: true, text: format!("ok, {remark}\n") }
+            }
             CheckOutcome::Degraded(reason) => {
                 HealthReport { passed: true, text: format!("ok, degraded: {reason}\n") }
             }

@@ -21,6 +21,10 @@ fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
+fn proxied(url: &str) -> String {
+    KUBECONFIG.replace("{server:", &format!("{{proxy-url: \"{url}\", server:"))
+}
+
 async fn load(text: &str, master: Option<&str>) -> Result<Connection, ConfigError> {
     let (_dir, path) = file(text);
     Connection::load(Some(&path), master).await
@@ -75,10 +79,11 @@ async fn errors_name_the_file_and_quote_none_of_it() {
         (KUBECONFIG.replace("current-context: here", ""), "current-context is not set"),
         (KUBECONFIG.replace("name: c,", "name: d,"), "there is no cluster \"c\""),
         (KUBECONFIG.replace("https://api.test", "ftp://api.test"), "must begin with https://"),
-        (
-            KUBECONFIG.replace("{server:", "{proxy-url: \"http://proxy:1\", server:"),
-            "proxy-url is not supported",
-        ),
+        (proxied("ftp://u:s3cret@proxy:1"), "proxy-url must begin with http:// or socks5://"),
+        (proxied("https://u:s3cret@proxy:1"), "http:// and socks5:// are"),
+        (proxied("http://u:s3cret@"), "proxy-url"),
+        (proxied("http://u:s3cret%ff@proxy"), "not UTF-8"),
+        (proxied("s3cret proxy"), "proxy-url is not a URL"),
     ] {
         let error = load(&text, None).await.unwrap_err().to_string();
         assert!(error.starts_with("--kubeconfig /"), "{error}");

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceExt};
 
+use super::proxy::{Proxy, Route};
 use super::socket::{Socket, Sockets};
 use crate::client::api::BoxError;
 use crate::client::fence::Fence;
@@ -26,7 +27,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_STAYS_GOOD: Duration = Duration::from_secs(5);
 
 pub(super) type Stream = MaybeHttpsStream<Socket>;
-type Https = HttpsConnector<Sockets>;
+type Https = HttpsConnector<Route>;
 
 /// Connects to the API server.
 #[derive(Clone)]
@@ -44,6 +45,7 @@ pub(super) struct Connector {
 struct Tls {
     config: rustls::ClientConfig,
     server_name: Option<ServerName<'static>>,
+    proxy: Option<Arc<Proxy>>,
 }
 
 impl Tls {
@@ -52,7 +54,7 @@ impl Tls {
         if let Some(name) = self.server_name.clone() {
             builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
-        builder.enable_all_versions().wrap_connector(sockets)
+        builder.enable_all_versions().wrap_connector(Route::new(sockets, self.proxy.clone()))
     }
 }
 
@@ -60,9 +62,10 @@ impl Connector {
     pub(super) fn new(
         config: rustls::ClientConfig,
         server_name: Option<&str>,
+        proxy: Option<Proxy>,
     ) -> Result<Self, InvalidDnsNameError> {
         let server_name = server_name.map(|name| ServerName::try_from(name.to_owned())).transpose()?;
-        let tls = Arc::new(Tls { config, server_name });
+        let tls = Arc::new(Tls { config, server_name, proxy: proxy.map(Arc::new) });
         let https = tls.over(Sockets::new(None));
         Ok(Self { https, tls, first: Arc::default(), only_http2: false, downgraded: Arc::default() })
     }

@@ -9,6 +9,7 @@
 
 mod connector;
 mod lanes;
+mod proxy;
 mod socket;
 mod token_file;
 
@@ -34,6 +35,7 @@ use tower::{Layer, Service, ServiceExt};
 
 use self::connector::{Connector, Tasks};
 use self::lanes::Lanes;
+pub(super) use self::proxy::Proxy;
 use self::token_file::FileToken;
 use super::api::{BoxError, HttpService};
 use super::config::{ConfigError, Connection, describe_auth, describe_kube};
@@ -248,7 +250,7 @@ async fn build(
     let threads = environment.threads;
     let material = blocking(threads, connection, material).await??;
     let config = &connection.config;
-    let connector = Connector::new(material.tls, config.tls_server_name.as_deref())
+    let connector = Connector::new(material.tls, config.tls_server_name.as_deref(), connection.proxy.clone())
         .map_err(|why| connection.invalid(format!("tls-server-name: {why}")))?;
     let lanes = Lanes::new(config.cluster_url.clone(), connector, keep_alive, Tasks(tasks.clone()));
     let headers = config.extra_headers_layer().map_err(|error| connection.invalid(describe_kube(&error)))?;

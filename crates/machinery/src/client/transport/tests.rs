@@ -18,6 +18,7 @@ use crate::client::layers::is_watch;
 use crate::client::testing::{Handler, Pair, Peer, Pki, Server, endless, text};
 
 mod black_hole;
+mod proxied;
 
 const H2: &[&str] = &["h2", "http/1.1"];
 const WATCH: &str = "/api/v1/pods?watch=true";
