@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::caller::reason;
 use super::{Admin, DEPLOYMENT, LIMIT, REPLICA_SET, Who, all_run, assert_unharmed, bare, operator};
-use crate::harness::{ControlPlane, Manager, turn, until};
+use crate::harness::{Caller, ControlPlane, Manager, turn, until};
 
 const SERVICE_ACCOUNT: &str = "serviceaccount-controller";
 const CA_PUBLISHER: &str = "root-ca-certificate-publisher-controller";
