@@ -14,7 +14,8 @@ use coxswain::cli::{self, Called};
 use coxswain::manager;
 use coxswain_controllers::registry::{self, REGISTRY};
 use coxswain_machinery::environment::Environment;
-use coxswain_machinery::options::{self, Invocation, Startup, logging, versions};
+use coxswain_machinery::options::logging::{self, Logging};
+use coxswain_machinery::options::{self, Invocation, Startup, versions};
 use coxswain_machinery::telemetry::tracing::Tracing;
 use tokio::runtime::{Builder, Runtime};
 
@@ -58,7 +59,8 @@ fn run(startup: Startup) -> anyhow::Result<()> {
     let tracing = config.tracing.clone().map(Tracing::new).transpose()?;
     let traces = tracing.as_ref().map(Tracing::layer);
     let environment = Environment::system();
-    let set_verbosity = logging::init(&config, Arc::clone(&environment.clock), traces)?;
+    let Logging { set_verbosity, held_back } =
+        logging::init(&config, Arc::clone(&environment.clock), traces)?;
     tracing::info!(version = versions::COXSWAIN, kubernetes = config.kubernetes_version, "Starting");
     for (name, value) in given {
         tracing::debug!(flag = name, value, "Flag given");
@@ -67,7 +69,16 @@ fn run(startup: Startup) -> anyhow::Result<()> {
         tracing::warn!(flag = warning.flag, reason = warning.message, "Check this flag");
     }
     let runtime = runtime()?;
-    Ok(runtime.block_on(manager::run(config, REGISTRY, set_verbosity, tracing, environment))?)
+    let flushed = held_back.clone().map(|held_back| (held_back, config.flags.log_flush_frequency));
+    if let Some((held_back, frequency)) = flushed {
+        runtime.spawn(held_back.flush_every(frequency));
+    }
+    let ended = runtime.block_on(manager::run(config, REGISTRY, set_verbosity, tracing, environment));
+    if let Some(held_back) = held_back {
+        // Whoever does not read it any more need not be told.
+        let _closed = held_back.flush();
+    }
+    Ok(ended?)
 }
 
 /// What controllers run on: a thread for every [`CORES_PER_THREAD`] cores, or as many as `TOKIO_WORKER_THREADS` says. They

@@ -1,5 +1,6 @@
 //! Certificates that were signed under Coxswain, as people get them and as the API server and TLS libraries take them.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use serde_json::json;
 
-use crate::harness::{ControlPlane, object, until};
+use crate::harness::{ControlPlane, Options, object, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 
@@ -75,10 +76,10 @@ pub(crate) async fn logged_in(
     (info.username.expect("a name"), info.groups.unwrap_or_default())
 }
 
-/// Whether rustls takes it from a client, by the cluster's authorities.
-fn rustls_takes(plane: &ControlPlane, certificate: &[u8]) {
+/// Whether rustls takes it from a client, by the authorities in a file.
+fn rustls_takes(authorities: &Path, certificate: &[u8]) {
     let mut roots = rustls::RootCertStore::empty();
-    let bundle = std::fs::read(&plane.report.ca_file).expect("the authorities");
+    let bundle = std::fs::read(authorities).expect("the authorities");
     for authority in CertificateDer::pem_slice_iter(&bundle) {
         roots.add(authority.expect("a certificate")).expect("an authority");
     }
@@ -90,17 +91,59 @@ fn rustls_takes(plane: &ControlPlane, certificate: &[u8]) {
     verified.expect("rustls takes it");
 }
 
-/// Whether openssl takes it from a client, by the cluster's authorities, at its strictest.
-fn openssl_takes(plane: &ControlPlane, certificate: &[u8]) {
+/// Whether openssl takes it from a client, by the authorities in a file, at its strictest.
+fn openssl_takes(authorities: &Path, certificate: &[u8]) {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), certificate).expect("its content");
     let verified = Command::new("openssl")
         .args(["verify", "-x509_strict", "-check_ss_sig", "-purpose", "sslclient", "-CAfile"])
-        .args([plane.report.ca_file.as_path(), file.path()])
+        .args([authorities, file.path()])
         .output()
         .expect("openssl runs");
     let told = String::from_utf8_lossy(&verified.stderr);
     assert!(verified.status.success(), "openssl does not take it: {told}");
+}
+
+/// Whether Go takes it from a client, by the authorities in a file.
+fn go_takes(authorities: &Path, certificate: &[u8]) {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), certificate).expect("its content");
+    let verified = Command::new("go")
+        .args(["run", "./cmd/verify"])
+        .args([authorities, file.path()])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/controlplane"))
+        .output()
+        .expect("go runs");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+}
+
+#[tokio::test]
+async fn verifiers_take_what_each_kind_of_authority_signs() {
+    let _turn = turn_beside_another().await;
+    let plane = ControlPlane::start(&Options { nodes: 0, args: Vec::new() });
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/authorities"));
+    for kind in ["rsa", "p256", "p384", "p521", "ed25519"] {
+        let file = |what: &str| folder.join(format!("{kind}.{what}"));
+        let (authority, key_file) = (file("crt"), file("key"));
+        let flags = [
+            "--leader-elect=false",
+            "--controllers=certificatesigningrequest-signing-controller",
+            &format!("--cluster-signing-cert-file={}", authority.display()),
+            &format!("--cluster-signing-key-file={}", key_file.display()),
+        ];
+        let manager = plane.coxswain(&format!("signs-with-{kind}"), &flags);
+        let key = KeyPair::generate().expect("a key");
+        request(&plane, kind, "kubernetes.io/kube-apiserver-client", &key, [kind, "certified"]).await;
+        plane.kubectl(&["certificate", "approve", kind]);
+        let certificate = issued(&plane, kind).await;
+        openssl_takes(&authority, &certificate);
+        go_takes(&authority, &certificate);
+        // Its cryptography here knows no signatures by that curve.
+        if kind != "p521" {
+            rustls_takes(&authority, &certificate);
+        }
+        manager.stop();
+    }
 }
 
 #[tokio::test]
@@ -114,8 +157,8 @@ async fn a_certificate_that_people_approve_logs_its_owner_in() {
         request(plane, name, signer, &key, [name, "certified"]).await;
         plane.kubectl(&["certificate", "approve", name]);
         let certificate = issued(plane, name).await;
-        rustls_takes(plane, &certificate);
-        openssl_takes(plane, &certificate);
+        rustls_takes(&plane.report.ca_file, &certificate);
+        openssl_takes(&plane.report.ca_file, &certificate);
         let (user, groups) = logged_in(plane, &certificate, &key).await;
         assert_eq!(user, name);
         assert!(groups.contains(&"certified".to_owned()), "{groups:?}");
@@ -130,8 +173,8 @@ async fn a_node_that_may_join_logs_in_with_nobodys_help() {
     // An administrator may make requests for any node.
     request(plane, "joining", signer, &key, ["system:node:joining", "system:nodes"]).await;
     let certificate = issued(plane, "joining").await;
-    rustls_takes(plane, &certificate);
-    openssl_takes(plane, &certificate);
+    rustls_takes(&plane.report.ca_file, &certificate);
+    openssl_takes(&plane.report.ca_file, &certificate);
     let (user, groups) = logged_in(plane, &certificate, &key).await;
     assert_eq!(user, "system:node:joining");
     assert!(groups.contains(&"system:nodes".to_owned()), "{groups:?}");

@@ -51,6 +51,9 @@ async fn kubectl_rolls_undoes_restarts_and_drains() {
     assert_eq!(images(), ["agent:1"; NODES].join(" "));
     let names = || kubectl(&["get", "pods", "-o", "name"]);
     let before = names();
+    // It is kubectl that cannot pause one.
+    let refused = plane.try_kubectl(&["-n", &namespace.name, "rollout", "pause", "daemonset/agent"]);
+    assert!(!refused.status.success(), "{refused:?}");
     kubectl(&["rollout", "restart", "daemonset/agent"]);
     rolled("restarted");
     assert!(before.lines().all(|name| !names().contains(name)), "all pods are new");

@@ -118,6 +118,23 @@ async fn a_deployment_lives_its_life() {
     assert_eq!(after[current].spec.as_ref().and_then(|spec| spec.replicas), Some(200));
     let annotations = after[current].metadata.annotations.clone().unwrap_or_default();
     assert_eq!(annotations["deployment.kubernetes.io/revision"], "3");
+
+    // While it is paused it is scaled, and its template waits.
+    let kubectl = |args: &[&str]| plane.kubectl(&[&["-n", &namespace.name], args].concat());
+    kubectl(&["rollout", "pause", "deployment/web"]);
+    kubectl(&["set", "image", "deployment/web", "nginx=nginx:3"]);
+    kubectl(&["scale", "deployment/web", "--replicas=20"]);
+    let scaled = || namespace.get_deployment("web");
+    let paused = until("the paused Deployment to be scaled", LIMIT, scaled, |deployment| {
+        let status = deployment.status.clone().unwrap_or_default();
+        status.observed_generation == deployment.metadata.generation && status.replicas == Some(20)
+    });
+    assert_eq!(paused.await.status.and_then(|status| status.updated_replicas).unwrap_or_default(), 0);
+    assert_eq!(namespace.replica_sets().await.len(), 2, "nothing is rolled");
+    kubectl(&["rollout", "resume", "deployment/web"]);
+    kubectl(&["rollout", "status", "deployment/web", "--timeout=120s"]);
+    settled(&namespace, "web", 20).await;
+    assert_eq!(namespace.replica_sets().await.len(), 3);
 }
 
 /// The pods name a service account that does not exist, so admission refuses them until it does.

@@ -234,36 +234,7 @@ async fn populate(plane: &ControlPlane) {
     let unselect = r#"[{ "op": "remove", "path": "/spec/selector" }]"#;
     plane.kubectl(&["-n", "handover", "patch", "service", "let-go", "--type=json", "-p", unselect]);
     plane.kubectl(&["delete", "namespace", "handover-ending", "--wait=false"]);
-    // A pod of both families serves a Service of both.
-    let ready = r#"{ "status": {
-        "phase": "Running", "podIP": "10.1.0.9", "podIPs": [{ "ip": "10.1.0.9" }, { "ip": "fd00:1::9" }],
-        "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }]
-    } }"#;
-    plane.kubectl(&["-n", "handover", "patch", "pod", "twin", "--subresource=status", "-p", ready]);
-    // A rollout is in mid-course, and stays there: nobody makes its new pods ready.
-    let reached = "--for=jsonpath={.status.availableReplicas}=4";
-    plane.kubectl(&["-n", "handover", "wait", "deployment/midway", reached, "--timeout=2m"]);
-    let by_hand = r#"{ "spec": { "template": { "spec": { "nodeName": "by-hand" } } } }"#;
-    plane.kubectl(&["-n", "handover", "patch", "deployment", "midway", "-p", by_hand]);
-    let reached = "--for=jsonpath={.status.unavailableReplicas}=2";
-    plane.kubectl(&["-n", "handover", "wait", "deployment/midway", reached, "--timeout=2m"]);
-    // One StatefulSet is in mid-rollout and another on its way out; pods of the DaemonSet stay as they are.
-    for (name, field, number) in [
-        ("statefulset/partitioned", "availableReplicas", 2),
-        ("statefulset/held", "availableReplicas", 1),
-        ("daemonset/agents", "numberAvailable", 3),
-    ] {
-        let reached = format!("--for=jsonpath={{.status.{field}}}={number}");
-        plane.kubectl(&["-n", "handover-sets", "wait", name, &reached, "--timeout=2m"]);
-    }
-    for args in [
-        &["set", "image", "statefulset/partitioned", "c=nginx:2"][..],
-        &["set", "image", "daemonset/agents", "c=nginx:2"],
-        &["delete", "statefulset", "held", "--wait=false"],
-    ] {
-        plane.kubectl(&[&["-n", "handover-sets"][..], args].concat());
-    }
-    plane.kubectl(&["-n", "handover-jobs", "wait", "job/done", "--for=condition=Complete", "--timeout=2m"]);
+    begin_rollouts(plane);
     // The Go manager learns of new resources every 30 seconds; until then it says nothing of their number.
     let used = || async {
         plane.kubectl(&[
@@ -277,6 +248,46 @@ async fn populate(plane: &ControlPlane) {
         ])
     };
     until("custom resources to be counted", LIMIT, used, |used| used.contains("count/widgets")).await;
+}
+
+/// What is served and rolled: in mid-course, where it stays.
+fn begin_rollouts(plane: &ControlPlane) {
+    // A pod of both families serves a Service of both.
+    let ready = r#"{ "status": {
+        "phase": "Running", "podIP": "10.1.0.9", "podIPs": [{ "ip": "10.1.0.9" }, { "ip": "fd00:1::9" }],
+        "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }]
+    } }"#;
+    plane.kubectl(&["-n", "handover", "patch", "pod", "twin", "--subresource=status", "-p", ready]);
+    // A rollout is in mid-course, and stays there: nobody makes its new pods ready.
+    let reached = "--for=jsonpath={.status.availableReplicas}=4";
+    plane.kubectl(&["-n", "handover", "wait", "deployment/midway", reached, "--timeout=2m"]);
+    let by_hand = r#"{ "spec": { "template": { "spec": { "nodeName": "by-hand" } } } }"#;
+    plane.kubectl(&["-n", "handover", "patch", "deployment", "midway", "-p", by_hand]);
+    let reached = "--for=jsonpath={.status.unavailableReplicas}=2";
+    plane.kubectl(&["-n", "handover", "wait", "deployment/midway", reached, "--timeout=2m"]);
+    // StatefulSets are in mid-rollout, broken there, and on their way out; pods of the DaemonSet stay as they are.
+    for (name, field, number) in [
+        ("statefulset/partitioned", "availableReplicas", 2),
+        ("statefulset/held", "availableReplicas", 1),
+        ("statefulset/broken", "availableReplicas", 3),
+        ("daemonset/agents", "numberAvailable", 3),
+    ] {
+        let reached = format!("--for=jsonpath={{.status.{field}}}={number}");
+        plane.kubectl(&["-n", "handover-sets", "wait", name, &reached, "--timeout=2m"]);
+    }
+    for args in [
+        &["set", "image", "statefulset/partitioned", "c=nginx:2"][..],
+        &["set", "image", "daemonset/agents", "c=nginx:2"],
+        &["patch", "statefulset", "broken", "-p", by_hand],
+        &["delete", "statefulset", "held", "--wait=false"],
+    ] {
+        plane.kubectl(&[&["-n", "handover-sets"][..], args].concat());
+    }
+    for reached in ["updatedReplicas}=1", "availableReplicas}=2"] {
+        let reached = format!("--for=jsonpath={{.status.{reached}");
+        plane.kubectl(&["-n", "handover-sets", "wait", "statefulset/broken", &reached, "--timeout=2m"]);
+    }
+    plane.kubectl(&["-n", "handover-jobs", "wait", "job/done", "--for=condition=Complete", "--timeout=2m"]);
 }
 
 fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {

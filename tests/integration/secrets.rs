@@ -4,14 +4,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use coxswain::admin::proto;
+use coxswain::admin::proto::{self, EventType};
+use http::Method;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace as CoreNamespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace as CoreNamespace, Secret, ServiceAccount};
 use kube::api::{Api, DeleteParams, PostParams};
 use rcgen::KeyPair;
 use serde_json::json;
@@ -97,14 +100,7 @@ async fn secrets_pass(known: &mut Known, plane: &ControlPlane, cluster: &Cluster
     let token = until("a signed token", LIMIT, signed, Option::is_some).await.expect("it was waited for");
     learn_token(known, &format!("the signed token in {}", namespace.name), &token);
 
-    let system: Api<Secret> = Api::namespaced(cluster.client.clone(), "kube-system");
-    let name = format!("bootstrap-token-{:0>6}", namespace.name.rsplit('-').next().expect("a number"));
-    let bootstrap = mark("bootstrap");
-    learn(known, &format!("a bootstrap token ({name})"), &bootstrap);
-    let fields = json!({ "token-id": name[name.len() - 6..], "token-secret": bootstrap });
-    let bootstrap = json!({ "metadata": { "name": name }, "type": "bootstrap.kubernetes.io/token",
-        "stringData": fields });
-    system.create(&PostParams::default(), &object(bootstrap)).await.expect("it is created");
+    bootstrap_tokens_pass(known, cluster, &namespace).await;
 
     // A certificate is signed with the authority's key.
     let (node, key) = (namespace.name.as_str(), KeyPair::generate().expect("a key"));
@@ -116,6 +112,91 @@ async fn secrets_pass(known: &mut Known, plane: &ControlPlane, cluster: &Cluster
     secrets.delete("opaque", &DeleteParams::default()).await.expect("it is deleted");
     plane.kubectl(&["-n", &namespace.name, "delete", "deployment", "web", "--wait=false"]);
     namespace
+}
+
+/// A bootstrap token signs the description of the cluster, and another one is cleaned away.
+async fn bootstrap_tokens_pass(known: &mut Known, cluster: &Cluster, namespace: &Namespace) {
+    let system: Api<Secret> = Api::namespaced(cluster.client.clone(), "kube-system");
+    let number = namespace.name.rsplit('-').next().expect("a number");
+    let token = |kind: char, expiration: &str| {
+        let (id, secret) = (format!("{kind}{number:0>5}"), format!("hush{kind}{number:0>11}"));
+        let fields = json!({ "token-id": id, "token-secret": secret, "usage-bootstrap-signing": "true",
+            "usage-bootstrap-authentication": "true", "expiration": expiration });
+        let object = json!({ "metadata": { "name": format!("bootstrap-token-{id}") },
+            "type": "bootstrap.kubernetes.io/token", "stringData": fields });
+        (id, secret, object)
+    };
+    let described =
+        json!({ "metadata": { "name": "cluster-info" }, "data": { "kubeconfig": "apiVersion: v1" } });
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), "kube-public");
+    if maps.get_opt("cluster-info").await.expect("an answer").is_none() {
+        maps.create(&PostParams::default(), &object(described)).await.expect("it is created");
+    }
+    let (id, secret, signing) = token('s', "2100-01-01T00:00:00Z");
+    learn(known, &format!("a bootstrap token ({id})"), &secret);
+    system.create(&PostParams::default(), &object(signing)).await.expect("it is created");
+    let signature = format!("jws-kubeconfig-{id}");
+    let signed = || async {
+        let map = maps.get("cluster-info").await.expect("the ConfigMap");
+        map.data.is_some_and(|data| data.contains_key(&signature))
+    };
+    until("the description of the cluster to be signed", LIMIT, signed, |signed| *signed).await;
+    let (id, secret, expired) = token('e', "2020-01-01T00:00:00Z");
+    learn(known, &format!("an expired bootstrap token ({id})"), &secret);
+    let name = expired["metadata"]["name"].as_str().expect("a name").to_owned();
+    system.create(&PostParams::default(), &object(expired)).await.expect("it is created");
+    let left = || async { system.get_opt(&name).await.expect("an answer").is_some() };
+    until("the expired token to be cleaned", LIMIT, left, |left| !left).await;
+}
+
+/// What somebody is answered who may ask everything: controllers, queues, objects explained, and all that has happened.
+async fn told_to_master(plane: &ControlPlane, manager: &Manager<'_>, namespace: &Namespace) -> Vec<String> {
+    let master = Admin::master(plane, manager);
+    let mut answers = vec![format!("{:?}", master.list(&[]).await)];
+    let queues = master.queues().list_queues(proto::ListQueuesRequest::default()).await.expect("queues");
+    answers.push(format!("{queues:?}"));
+    for (controller, namespace, name) in [
+        ("serviceaccount-token-controller", namespace.name.as_str(), "robot-token"),
+        ("deployment-controller", namespace.name.as_str(), "refused"),
+        ("certificatesigningrequest-signing-controller", "", namespace.name.as_str()),
+    ] {
+        let request = proto::ExplainObjectRequest {
+            controller: controller.to_owned(),
+            object: Some(proto::ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() }),
+            queue: String::new(),
+        };
+        // Some have more than one queue, and say so.
+        answers.push(format!("{:?}", master.queues().explain_object(request).await));
+    }
+    for of in [EventType::PhaseChanged, EventType::ReconcileFailed, EventType::ApiWrite] {
+        answers.push(format!("{:?}", master.past("", of).await));
+    }
+    answers
+}
+
+/// The names in profiles of CPU and memory.
+async fn profiles(manager: &Manager<'_>) -> Vec<String> {
+    let port = manager.port(Caller::Admin).await;
+    let mut told = Vec::new();
+    for path in ["/debug/pprof/profile?seconds=1", "/debug/pprof/heap?seconds=1"] {
+        let answer = port.ask(Method::GET, path, "", LIMIT).await.expect("an answer");
+        assert_eq!(answer.status(), 200, "{path}");
+        let mut unpacked = Command::new("gzip")
+            .arg("-dc")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("gzip is there");
+        let mut input = unpacked.stdin.take().expect("its input");
+        let packed = answer.into_body();
+        let fed = tokio::task::spawn_blocking(move || input.write_all(&packed));
+        let output = tokio::task::spawn_blocking(move || unpacked.wait_with_output());
+        fed.await.expect("fed").expect("it takes all");
+        let output = output.await.expect("it ends").expect("its output");
+        assert!(output.status.success() && output.stdout.len() > 100, "{path}: {:?}", output.status);
+        told.push(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    told
 }
 
 /// A token is known by its signature as well, which the rest would be useless without.
@@ -187,11 +268,18 @@ async fn nothing_that_a_manager_tells_is_secret() {
     let headers = format!("OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20{header}");
     let (endpoint, mut told) = (format!("--tracing-endpoint={}", collector.grpc), Vec::new());
     for format in ["text", "json"] {
-        let flags = [&format!("--logging-format={format}"), "--v=10", &*endpoint];
+        let controllers = "--controllers=*,bootstrap-signer-controller,token-cleaner-controller";
+        let flags = [&format!("--logging-format={format}"), "--v=10", &*endpoint, controllers];
         let manager = plane.coxswain_with(format, &[&headers], &flags);
         let namespace = secrets_pass(&mut known, &plane, &cluster).await;
         let answers = calls(&mut known, &plane, &manager, &namespace).await;
         told.push((format!("an answer ({format})"), answers.join("\n")));
+        let answers = told_to_master(&plane, &manager, &namespace).await;
+        told.push((format!("an answer of the admin API ({format})"), answers.join("\n")));
+        told.push((format!("a profile ({format})"), profiles(&manager).await.join("\n")));
+        let events = plane.kubectl(&["get", "events", "--all-namespaces", "-o", "json"]);
+        assert!(events.contains("FailedCreate"), "{events}");
+        told.push((format!("an Event ({format})"), events));
         // Then all that is left of it goes.
         let namespaces: Api<CoreNamespace> = Api::all(cluster.client.clone());
         let deployments: Api<Deployment> = namespace.api();

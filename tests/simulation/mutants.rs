@@ -11,7 +11,7 @@ mod schedules;
 mod sets;
 mod volumes;
 
-use crate::invariants::{KEEPSAKE, controller_of, is_active};
+use crate::invariants::{KEEPSAKE, controller_of, index_of, is_active};
 use crate::model::http::{Answer, Asked};
 use crate::model::{Deletion, Model, Place, Query, Refusal, items, text};
 use crate::run::SETTLES;
@@ -74,6 +74,12 @@ pub(crate) static MUTANTS: &[Mutant] = &[
         name: "a Job counts a success twice",
         breaks: "no pod is counted twice",
         send: count_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job runs the same index again",
+        breaks: "no index that has succeeded runs again",
+        send: run_again,
         ..NONE
     },
     Mutant {
@@ -151,9 +157,27 @@ pub(crate) static MUTANTS: &[Mutant] = &[
         ..NONE
     },
     Mutant {
+        name: "a StatefulSet rolls what is held back",
+        breaks: "what is held back is not rolled",
+        after: sets::pass_over_strategy,
+        ..NONE
+    },
+    Mutant {
+        name: "a StatefulSet rolls two pods at once",
+        breaks: "pods are rolled one after the other",
+        after: sets::roll_two,
+        ..NONE
+    },
+    Mutant {
         name: "a DaemonSet makes a pod twice",
         breaks: "one pod on a node",
         after: sets::make_twice_on_a_node,
+        ..NONE
+    },
+    Mutant {
+        name: "a DaemonSet rolls too many pods",
+        breaks: "no more daemons are missing than may be",
+        after: sets::roll_all,
         ..NONE
     },
     Mutant {
@@ -376,6 +400,16 @@ fn count_twice(controller: &str, asked: &mut Asked) {
         asked.edit(|job| {
             if let Some(count) = job["status"]["succeeded"].as_i64().filter(|count| *count > 0) {
                 job["status"]["succeeded"] = json!(count + 1);
+            }
+        });
+    }
+}
+
+fn run_again(controller: &str, asked: &mut Asked) {
+    if controller == "job-controller" && is(asked, &Method::POST, "pods") {
+        asked.edit(|pod| {
+            if index_of(pod).is_some() {
+                pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = json!("0");
             }
         });
     }

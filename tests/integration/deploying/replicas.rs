@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::grants::assert_exact;
 use super::kubelet::{Kubelet, PROBES, Replica};
@@ -53,6 +55,46 @@ pub(super) async fn led(plane: &ControlPlane, replicas: &[Replica]) -> Replica {
 async fn assert_probes(replica: &Replica, pass: bool) {
     for probe in PROBES {
         assert_eq!(replica.passes(probe).await, pass, "{probe} of {}", replica.name);
+    }
+}
+
+/// Tries the probes of those that live while others are killed: far more often than a kubelet does.
+struct Tries(Vec<(String, JoinHandle<Vec<Try>>)>, CancellationToken);
+
+/// A probe, and whether it passed.
+type Try = (&'static str, bool);
+
+impl Tries {
+    fn of<'a>(replicas: impl Iterator<Item = &'a Replica>) -> Self {
+        const BETWEEN: Duration = Duration::from_millis(100);
+        let stop = CancellationToken::new();
+        let of = |replica: &Replica| {
+            let (replica, stop) = (replica.clone(), stop.clone());
+            let name = replica.name.clone();
+            let tries = async move {
+                let mut tries = Vec::new();
+                loop {
+                    for probe in PROBES {
+                        tries.push((probe, replica.passes(probe).await));
+                    }
+                    if stop.run_until_cancelled(tokio::time::sleep(BETWEEN)).await.is_none() {
+                        return tries;
+                    }
+                }
+            };
+            (name, tokio::spawn(tries))
+        };
+        Self(replicas.map(of).collect(), stop)
+    }
+
+    /// There was no moment at which one of them was not alive and ready.
+    async fn assert_all_passed(self) {
+        self.1.cancel();
+        for (name, tries) in self.0 {
+            let tries = tries.await.expect("tries");
+            let failed: Vec<_> = tries.iter().filter(|(_, passed)| !passed).collect();
+            assert!(failed.is_empty(), "{name}: {} of {} failed: {failed:?}", failed.len(), tries.len());
+        }
     }
 }
 
@@ -181,12 +223,14 @@ async fn a_rollout_goes_on_while_each_replica_is_killed() {
         namespace.set_image("web", &format!("nginx:{}", round + 2)).await;
         let begun = || updated(&namespace);
         until("the rollout to begin", LIMIT, begun, |updated| *updated >= 1).await;
+        let tries = Tries::of(replicas.iter().filter(|replica| replica.name != killed.name));
         plane.operate("kill", &killed.name);
         assert!(updated(&namespace).await < PODS, "it was killed in the middle of the rollout");
         for replica in &replicas {
             assert_probes(replica, replica.name != killed.name).await;
         }
         settled(&namespace, "web", PODS).await;
+        tries.assert_all_passed().await;
         plane.operate("start", &killed.name);
         let ready = || killed.passes("readinessProbe");
         until("it to be ready again", LIMIT, ready, |ready| *ready).await;

@@ -18,9 +18,13 @@ const FILE: &str = "outcomes/metrics.tsv";
 /// The original's metrics by name.
 const KNOWN: &str = include_str!("../../data/peer/metrics.tsv");
 /// Others, seen there only once there is something to count.
-const SEEN_LATE: [&str; 5] = [
+const SEEN_LATE: [&str; 9] = [
     "attach_detach_controller_attachdetach_controller_forced_detaches",
     "attachdetach_controller_total_volumes",
+    "horizontal_pod_autoscaler_controller_metric_computation_duration_seconds",
+    "horizontal_pod_autoscaler_controller_metric_computation_total",
+    "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds",
+    "horizontal_pod_autoscaler_controller_reconciliations_total",
     "selinux_warning_controller_selinux_volume_conflict",
     "storage_count_attachable_volumes_in_use",
     "storage_operation_duration_seconds",

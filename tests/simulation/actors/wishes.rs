@@ -79,15 +79,28 @@ pub(super) fn workload(resource: &str, name: &str, dice: &mut Dice) -> Json {
             let policy = if dice.permille(300) { "Parallel" } else { "OrderedReady" };
             let mut spec =
                 json!({ "replicas": replicas, "serviceName": name, "podManagementPolicy": policy });
+            spec["updateStrategy"] = if dice.permille(200) {
+                json!({ "type": "OnDelete" })
+            } else {
+                let partition = if dice.permille(400) { dice.within(0, 3) } else { 0 };
+                json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": partition } })
+            };
             if dice.permille(300) {
                 with_claims(&mut spec, dice);
             }
             spec
         }
         "jobs" => {
-            json!({ "parallelism": dice.within(1, 3), "completions": dice.within(1, 8), "backoffLimit": 20 })
+            let mode = if dice.permille(300) { "Indexed" } else { "NonIndexed" };
+            let (parallelism, completions) = (dice.within(1, 3), dice.within(1, 8));
+            json!({ "parallelism": parallelism, "completions": completions, "completionMode": mode, "backoffLimit": 20 })
         }
-        "daemonsets" => json!({}),
+        "daemonsets" => {
+            let bounds = [(1, 0), (2, 0), (0, 1), (0, 2)];
+            let (unavailable, surge) = *dice.pick(&bounds).unwrap_or(&(1, 0));
+            let rolling = json!({ "maxUnavailable": unavailable, "maxSurge": surge });
+            json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": rolling } })
+        }
         "cronjobs" => return cron_job(name, dice),
         _ => json!({ "replicas": replicas }),
     };

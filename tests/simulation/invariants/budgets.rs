@@ -6,8 +6,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
+use super::memory::is_ready;
 use super::{Look, WINDOW, is_active};
-use crate::model::{Change, Model, Stored, items, text};
+use crate::model::{Change, Model, Stored, text};
 
 /// Who evicts.
 pub(crate) const EVICTION: &str = "eviction";
@@ -45,8 +46,7 @@ impl Health {
 
 /// Whether a pod counts for its budget.
 pub(crate) fn is_healthy(pod: &Json) -> bool {
-    let ready = items(pod, "/status/conditions").iter();
-    is_active(pod) && ready.into_iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
+    is_active(pod) && is_ready(pod)
 }
 
 /// The budget of a pod: budgets select by the label `app`, and bear its value as their names.

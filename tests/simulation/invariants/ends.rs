@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value as Json;
 
 use super::jobs::has_ended;
+use super::memory::is_ready;
 use super::nodes::node;
-use super::sets::node_of;
+use super::sets::{node_of, ordinal};
 use super::{controller_of, is_active, is_held_by};
 use crate::model::{Model, items, text};
 
@@ -45,10 +46,6 @@ fn pods_of<'a>(model: &'a Model, owner: &'a Json) -> Vec<&'a Json> {
     let (namespace, uid) = (text(owner, "/metadata/namespace"), text(owner, "/metadata/uid"));
     let pods = model.all("pods", namespace).map(|stored| &stored.json);
     pods.filter(|pod| is_active(pod) && text(controller_of(pod), "/uid") == uid).collect()
-}
-
-fn is_ready(pod: &Json) -> bool {
-    items(pod, "/status/conditions").iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
 }
 
 /// The first of these numbers of the status that is not as it should be.
@@ -102,12 +99,19 @@ fn stateful_set(model: &Model, resource: &str, object: &Json) -> Option<String> 
         return Some(format!("it has {} pods, not {wanted}", pods.len()));
     }
     let revision = &object["status"]["updateRevision"];
-    if let Some(old) =
-        pods.iter().find(|pod| pod["metadata"]["labels"]["controller-revision-hash"] != *revision)
-    {
+    let is_old = |pod: &Json| pod["metadata"]["labels"]["controller-revision-hash"] != *revision;
+    let strategy = &object["spec"]["updateStrategy"];
+    // From this number on no pod is held back.
+    let partition = match &strategy["type"] {
+        Json::String(kind) if kind == "OnDelete" => i64::MAX,
+        _ => strategy["rollingUpdate"]["partition"].as_i64().unwrap_or(0),
+    };
+    let is_rolled = |pod: &Json| ordinal(pod).is_some_and(|(_, number)| number >= partition);
+    if let Some(old) = pods.iter().find(|pod| is_old(pod) && is_rolled(pod)) {
         return Some(format!("{} is of an old revision", text(old, "/metadata/name")));
     }
-    status(object, &[("replicas", wanted), ("readyReplicas", wanted), ("updatedReplicas", wanted)])
+    let updated = pods.iter().filter(|pod| !is_old(pod)).count() as i64;
+    status(object, &[("replicas", wanted), ("readyReplicas", wanted), ("updatedReplicas", updated)])
 }
 
 fn daemon_set(model: &Model, resource: &str, object: &Json) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::memory::index_of;
 use super::{Look, WINDOW, controller_of};
 use crate::model::{items, text};
 
@@ -50,6 +51,16 @@ pub(super) fn ended(look: &Look<'_>) -> Result<(), String> {
         known.map_or(0, |held| held.values().filter(|at| **at < look.change.at - WINDOW).count()) as i64;
     if long_ago >= wanted {
         return Err(format!("{} is made although {long_ago} of {wanted} have succeeded", look.named()));
+    }
+    Ok(())
+}
+
+/// A pod is made: its index must not have succeeded.
+pub(super) fn index_once(look: &Look<'_>) -> Result<(), String> {
+    let Some(index) = index_of(look.after()).filter(|_| look.makes("pods")) else { return Ok(()) };
+    let (uid, _) = owner(look);
+    if look.memory.indexes.contains(&(uid.to_owned(), index.to_owned())) {
+        return Err(format!("{} is made for index {index}, which has succeeded", look.named()));
     }
     Ok(())
 }

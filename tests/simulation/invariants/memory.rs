@@ -8,18 +8,35 @@ use serde_json::Value as Json;
 use super::WINDOW;
 use super::budgets::Health;
 use super::nodes::Fleet;
+use super::sets::node_of;
 use crate::model::{Change, Place, items, text};
+
+/// A pod that ceased to be active.
+struct Left {
+    at: Timestamp,
+    name: String,
+    /// Where it was, or was to be.
+    node: String,
+    /// Who has seen to that.
+    by: String,
+}
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Memory {
     /// By UID of the owner: how many pods it was to have, and since when.
     wishes: BTreeMap<String, Vec<(Timestamp, i64)>>,
-    /// By UID of the owner: pods that it had, their names and when they ceased to be active.
-    left: BTreeMap<String, Vec<(Timestamp, String)>>,
+    /// By UID of the owner: pods that it had.
+    left: BTreeMap<String, Vec<Left>>,
+    /// UIDs of pods that have been ready.
+    was_ready: BTreeSet<String>,
+    /// When a pod became ready last, by its owner's UID and its node.
+    ready_on: BTreeMap<(String, String), Timestamp>,
     /// By UID of a Job: its pods that have succeeded, and when.
     pub(super) succeeded: BTreeMap<String, BTreeMap<String, Timestamp>>,
     pub(super) failed: BTreeMap<String, BTreeSet<String>>,
+    /// UIDs of Jobs, each with an index that a pod has succeeded with.
+    pub(super) indexes: BTreeSet<(String, String)>,
     /// All objects that there are, by UID.
     pub(super) alive: BTreeMap<String, Place>,
     /// When objects went, by UID.
@@ -51,6 +68,16 @@ pub(crate) fn is_active(pod: &Json) -> bool {
     pod.is_object()
         && pod["metadata"]["deletionTimestamp"].is_null()
         && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// The index that a pod of an Indexed Job is for.
+pub(crate) fn index_of(pod: &Json) -> Option<&str> {
+    pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"].as_str()
+}
+
+/// Whether a pod says that it is ready.
+pub(crate) fn is_ready(pod: &Json) -> bool {
+    items(pod, "/status/conditions").iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
 }
 
 /// The CronJob that a Job is of, by its UID, and the time for which it was made.
@@ -127,11 +154,20 @@ impl Memory {
         let still = is_active(after) && text(controller_of(after), "/uid") == owner;
         if is_active(before) && !still && !owner.is_empty() {
             let name = text(before, "/metadata/name").to_owned();
-            self.left.entry(owner.to_owned()).or_default().push((change.at, name));
+            let node = node_of(before).to_owned();
+            let left = Left { at: change.at, name, node, by: change.by.clone() };
+            self.left.entry(owner.to_owned()).or_default().push(left);
+        }
+        if is_ready(after) && self.was_ready.insert(uid.to_owned()) {
+            let owner = text(controller_of(after), "/uid").to_owned();
+            self.ready_on.insert((owner, node_of(after).to_owned()), change.at);
         }
         let owner = text(controller_of(after), "/uid");
         match text(after, "/status/phase") {
             "Succeeded" => {
+                if let Some(index) = index_of(after) {
+                    self.indexes.insert((owner.to_owned(), index.to_owned()));
+                }
                 let held = self.succeeded.entry(owner.to_owned()).or_default();
                 held.entry(uid.to_owned()).or_insert(change.at);
             }
@@ -163,12 +199,39 @@ impl Memory {
     /// How many of an owner's pods have ceased to be active lately.
     pub(super) fn left(&self, owner: &str, now: Timestamp) -> i64 {
         let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
-        held.iter().filter(|(at, _)| *at > now - WINDOW).count() as i64
+        held.iter().filter(|left| left.at > now - WINDOW).count() as i64
     }
 
     /// Whether a pod of this name of an owner has ceased to be active lately.
     pub(super) fn has_left(&self, owner: &str, name: &str, now: Timestamp) -> bool {
         let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
-        held.iter().any(|(at, held)| *at > now - WINDOW && held == name)
+        held.iter().any(|left| left.at > now - WINDOW && left.name == name)
+    }
+
+    /// Whether a pod of this name of an owner has ceased to be active lately, by somebody else than this one.
+    pub(super) fn has_left_by_others(&self, owner: &str, name: &str, by: &str, now: Timestamp) -> bool {
+        let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
+        held.iter().any(|left| left.at > now - WINDOW && left.name == name && left.by != by)
+    }
+
+    /// Nodes whose pod of an owner has been ended by this one, and that have had no ready one since.
+    pub(super) fn emptied(&self, owner: &str, by: &str) -> BTreeSet<&str> {
+        let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
+        let is_back = |left: &Left| {
+            let ready = self.ready_on.get(&(owner.to_owned(), left.node.clone()));
+            ready.is_some_and(|at| *at > left.at)
+        };
+        held.iter().filter(|left| left.by == by && !is_back(left)).map(|left| left.node.as_str()).collect()
+    }
+
+    /// Whether a pod of an owner has ceased to be active on a node lately, by somebody else than this one.
+    pub(super) fn has_left_node(&self, owner: &str, node: &str, by: &str, now: Timestamp) -> bool {
+        let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
+        held.iter().any(|left| left.at > now - WINDOW && left.node == node && left.by != by)
+    }
+
+    /// Whether a pod has ever been ready.
+    pub(super) fn was_ready(&self, uid: &str) -> bool {
+        self.was_ready.contains(uid)
     }
 }

@@ -21,7 +21,7 @@ use crate::model::{Change, Model};
 pub(crate) use budgets::{EVICTION, budget_of, is_healthy};
 pub(crate) use ends::unsettled;
 pub(crate) use general::KEEPSAKE;
-pub(crate) use memory::{Memory, controller_of, is_active, is_held_by};
+pub(crate) use memory::{Memory, controller_of, index_of, is_active, is_held_by};
 pub(crate) use nodes::TaintRate;
 pub(crate) use sets::node_of;
 
@@ -93,10 +93,22 @@ pub(crate) static RULES: &[Row] = &[
     },
     Row { room: "statefulset-controller", name: "pods come one after the other", check: sets::ordinals },
     Row { room: "statefulset-controller", name: "no pod beyond the replicas is made", check: sets::beyond },
+    Row { room: "statefulset-controller", name: "what is held back is not rolled", check: sets::held_back },
+    Row {
+        room: "statefulset-controller",
+        name: "pods are rolled one after the other",
+        check: sets::one_by_one,
+    },
     Row { room: "daemonset-controller", name: "one pod on a node", check: sets::nodes },
+    Row {
+        room: "daemonset-controller",
+        name: "no more daemons are missing than may be",
+        check: sets::daemons_are_there,
+    },
     Row { room: "job-controller", name: "never more active pods than parallelism", check: jobs::parallelism },
     Row { room: "job-controller", name: "nothing is started after the end", check: jobs::ended },
     Row { room: "job-controller", name: "no pod is counted twice", check: jobs::counted },
+    Row { room: "job-controller", name: "no index that has succeeded runs again", check: jobs::index_once },
     Row { room: "cronjob-controller", name: "nothing runs twice for one time", check: schedules::once },
     Row { room: "cronjob-controller", name: "nothing runs before its time", check: schedules::not_early },
     Row { room: "cronjob-controller", name: "what must be alone is alone", check: schedules::alone },

@@ -1,8 +1,10 @@
 //! Rules about pods that are kept at a number: ReplicaSets, Deployments, StatefulSets, DaemonSets.
 
+use jiff::Timestamp;
 use serde_json::Value as Json;
 
-use super::{Look, controller_of, is_active};
+use super::memory::is_ready;
+use super::{Look, WINDOW, controller_of, is_active};
 use crate::model::{items, text};
 
 impl Look<'_> {
@@ -76,7 +78,8 @@ pub(super) fn history(look: &Look<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn ordinal(pod: &Json) -> Option<(&str, i64)> {
+/// The set of a pod, and its number in it, by its name.
+pub(super) fn ordinal(pod: &Json) -> Option<(&str, i64)> {
     let (set, number) = text(pod, "/metadata/name").rsplit_once('-')?;
     Some((set, number.parse().ok()?))
 }
@@ -111,6 +114,47 @@ pub(super) fn beyond(look: &Look<'_>) -> Result<(), String> {
     }
 }
 
+/// A pod that a StatefulSet deletes to have it anew, not for being too many: its set, and its number.
+fn rolled<'a>(look: &'a Look<'_>) -> Option<(&'a Json, &'a str, i64)> {
+    let pod = look.before();
+    let (set, number) = ordinal(pod).filter(|_| look.deletes("pods") && is_active(pod))?;
+    let owner = text(controller_of(pod), "/uid");
+    let held = look.model.look("statefulsets", text(pod, "/metadata/namespace"), set);
+    let (least, _) = look.memory.wished(owner, look.change.at)?;
+    (text(held, "/metadata/uid") == owner && number < least).then_some((held, owner, number))
+}
+
+/// What a partition holds back is not rolled, nor what only its deletion by hand renews.
+pub(super) fn held_back(look: &Look<'_>) -> Result<(), String> {
+    let Some((set, _, number)) = rolled(look) else { return Ok(()) };
+    let strategy = &set["spec"]["updateStrategy"];
+    if strategy["type"] == "OnDelete" {
+        return Err(format!("{} goes, which is to be deleted by hand alone", look.named()));
+    }
+    let partition = strategy["rollingUpdate"]["partition"].as_i64().unwrap_or(0);
+    if number < partition {
+        return Err(format!("{} goes, below the partition {partition}", look.named()));
+    }
+    Ok(())
+}
+
+/// Pods are rolled from the last to the first: those behind one are back, and have been ready, before it goes. Of those that
+/// somebody else has ended lately the controller may not know.
+pub(super) fn one_by_one(look: &Look<'_>) -> Result<(), String> {
+    let Some((set, owner, number)) = rolled(look) else { return Ok(()) };
+    let (namespace, name) = (text(set, "/metadata/namespace"), text(set, "/metadata/name"));
+    let (least, _) = look.memory.wished(owner, look.change.at).unwrap_or_default();
+    for behind in number + 1..least {
+        let behind = format!("{name}-{behind}");
+        let pod = look.model.look("pods", namespace, &behind);
+        let is_back = is_active(pod) && look.memory.was_ready(text(pod, "/metadata/uid"));
+        if !is_back && !look.memory.has_left_by_others(owner, &behind, &look.change.by, look.change.at) {
+            return Err(format!("{} goes before {behind} was ready", look.named()));
+        }
+    }
+    Ok(())
+}
+
 /// The node that a pod of a DaemonSet is for.
 pub(crate) fn node_of(pod: &Json) -> &str {
     const TERMS: &str =
@@ -125,16 +169,80 @@ pub(crate) fn node_of(pod: &Json) -> &str {
     names.next_back().unwrap_or_default()
 }
 
-/// A DaemonSet has one active pod on a node.
+impl Look<'_> {
+    /// The active pods of the owner of a pod that are on its node, itself among them while it is.
+    fn beside<'a>(&'a self, pod: &'a Json) -> impl Iterator<Item = &'a Json> {
+        let (owner, node) = (text(controller_of(pod), "/uid"), node_of(pod));
+        let pods = self.model.all("pods", text(pod, "/metadata/namespace")).map(|pod| &pod.json);
+        pods.filter(move |pod| {
+            is_active(pod) && text(controller_of(pod), "/uid") == owner && node_of(pod) == node
+        })
+    }
+
+    /// The DaemonSet of a pod, while it is there.
+    fn daemon_set(&self, pod: &Json) -> Option<&Json> {
+        let owner = controller_of(pod);
+        let set = self.model.look("daemonsets", text(pod, "/metadata/namespace"), text(owner, "/name"));
+        (set.is_object() && set["metadata"]["uid"] == owner["uid"]).then_some(set)
+    }
+
+    /// Whether everybody knows that daemons should run on a node.
+    fn has_daemons(&self, node: &str) -> bool {
+        let held = self.model.look("nodes", "", node);
+        let created: Option<Timestamp> = text(held, "/metadata/creationTimestamp").parse().ok();
+        let is_tolerated = |taint: &Json| text(taint, "/key").starts_with("node.kubernetes.io/");
+        created.is_some_and(|created| created < self.change.at - WINDOW)
+            && items(held, "/spec/taints").iter().all(is_tolerated)
+    }
+}
+
+fn most(set: &Json, field: &str) -> i64 {
+    set["spec"]["updateStrategy"]["rollingUpdate"][field].as_i64().unwrap_or(0)
+}
+
+/// A DaemonSet has one active pod on a node, and one more where it surges.
 pub(super) fn nodes(look: &Look<'_>) -> Result<(), String> {
     if !look.makes("pods") {
         return Ok(());
     }
-    let (owner, node) = (text(controller_of(look.after()), "/uid"), node_of(look.after()));
-    let pods = look.model.all("pods", text(look.after(), "/metadata/namespace"));
-    let there = pods
-        .filter(|pod| is_active(&pod.json) && text(controller_of(&pod.json), "/uid") == owner)
-        .filter(|pod| node_of(&pod.json) == node)
-        .count();
-    if there > 1 { Err(format!("{} is the second on {node}", look.named())) } else { Ok(()) }
+    let surges = look.daemon_set(look.after()).is_some_and(|set| most(set, "maxSurge") > 0);
+    let there = look.beside(look.after()).count();
+    if there > 1 + usize::from(surges) {
+        Err(format!("{} is the {there}th on {}", look.named(), node_of(look.after())))
+    } else {
+        Ok(())
+    }
+}
+
+/// A DaemonSet that rolls deletes no more pods that are ready than may be missing, and with a surge none before there is another
+/// one. The controller knows what it has deleted itself.
+pub(super) fn daemons_are_there(look: &Look<'_>) -> Result<(), String> {
+    let pod = look.before();
+    if !look.deletes("pods") || !is_active(pod) || !is_ready(pod) {
+        return Ok(());
+    }
+    let Some(set) = look.daemon_set(pod).filter(|set| set["metadata"]["deletionTimestamp"].is_null()) else {
+        return Ok(());
+    };
+    let (owner, node) = (text(set, "/metadata/uid"), node_of(pod));
+    let others: Vec<&Json> = look.beside(pod).collect();
+    if !look.has_daemons(node) {
+        return Ok(());
+    }
+    if most(set, "maxSurge") > 0 {
+        let is_replaced = others.iter().any(|other| look.memory.was_ready(text(other, "/metadata/uid")))
+            || look.memory.has_left_node(owner, node, &look.change.by, look.change.at);
+        return if is_replaced {
+            Ok(())
+        } else {
+            Err(format!("{} goes, and {node} has no other", look.named()))
+        };
+    }
+    let emptied = look.memory.emptied(owner, &look.change.by);
+    let missing = emptied.iter().filter(|emptied| look.has_daemons(emptied)).count() as i64;
+    let most = most(set, "maxUnavailable");
+    if others.is_empty() && missing > most {
+        return Err(format!("{} goes, so that {missing} of {most} are missing: {emptied:?}", look.named()));
+    }
+    Ok(())
 }

@@ -26,6 +26,15 @@ pub(super) fn make_twice_on_a_node(model: &mut Model, by: &str, asked: &Asked) {
     }
 }
 
+/// With a daemon all that are made by the same.
+pub(super) fn roll_all(model: &mut Model, by: &str, asked: &Asked) {
+    if by.ends_with("/daemonset-controller") && is(asked, &Method::DELETE, "pods") {
+        for _ in 0..3 {
+            delete_one_of(model, by, asked, "DaemonSet");
+        }
+    }
+}
+
 pub(super) fn go_beyond(controller: &str, asked: &mut Asked) {
     if controller == "statefulset-controller" && is(asked, &Method::POST, "pods") {
         asked.edit(|pod| {
@@ -33,6 +42,26 @@ pub(super) fn go_beyond(controller: &str, asked: &mut Asked) {
                 pod["metadata"]["name"] = json!(format!("{set}-9"));
             }
         });
+    }
+}
+
+/// Any pod of a StatefulSet, whatever its strategy says of it.
+pub(super) fn pass_over_strategy(model: &mut Model, by: &str, asked: &Asked) {
+    if by.ends_with("/statefulset-controller") && is(asked, &Method::POST, "pods") {
+        delete_one_of(model, by, asked, "StatefulSet");
+    }
+}
+
+/// With a pod the one before it, which is to wait until that one is back.
+pub(super) fn roll_two(model: &mut Model, by: &str, asked: &Asked) {
+    if !by.ends_with("/statefulset-controller") || !is(asked, &Method::DELETE, "pods") {
+        return;
+    }
+    let number =
+        asked.name.rsplit_once('-').and_then(|(set, number)| Some((set, number.parse::<i64>().ok()?)));
+    if let Some((set, number)) = number.filter(|(_, number)| *number > 0) {
+        let place = Place::new("pods", &asked.namespace, &format!("{set}-{}", number - 1));
+        drop(model.delete(by, &place, &Deletion::default()));
     }
 }
 

@@ -150,7 +150,7 @@ impl Connection {
             config.cluster_url = master_url(master, has_tls(&config))?;
         }
         check_server(&config.cluster_url).map_err(|why| wrong(&why))?;
-        Ok(Self { authorities, proxy, ..Self::new(config, origin) })
+        Ok(Self { proxy, authorities, ..Self::new(config, origin) })
     }
 
     fn from_master(master: &str) -> Result<Self, ConfigError> {

@@ -245,10 +245,10 @@ tracing_endpoint: String = "", Built, "OpenTelemetry collector to send spans to:
 tracing_sampling_rate_per_million: i32 = -1, Built, "Traces in a million to record, of those that begin here. Wins over the file and over OTEL_TRACES_SAMPLER. -1 for what these say.";
 
 ["Logs"]
-log_flush_frequency: Duration = secs(5), Built, "Longest time that a log line may be held back. Lines are written at once, so this is never reached.";
-log_json_info_buffer_size: ByteQuantity = 0_u64, NotBuilt, "Bytes of informational messages to hold back when JSON streams are split. Needs the LoggingAlphaOptions feature.";
+log_flush_frequency: Duration = secs(5), Built, "Longest time that a log line is held back, where a buffer size asks for that.";
+log_json_info_buffer_size: ByteQuantity = 0_u64, Built, "Bytes of informational messages to hold back when JSON streams are split. Needs the LoggingAlphaOptions feature.";
 log_json_split_stream: bool = false, Built, "With JSON, errors to standard error and the rest to standard output. Needs the LoggingAlphaOptions feature.";
-log_text_info_buffer_size: ByteQuantity = 0_u64, NotBuilt, "Bytes of informational messages to hold back when text streams are split. Needs the LoggingAlphaOptions feature.";
+log_text_info_buffer_size: ByteQuantity = 0_u64, Built, "Bytes of informational messages to hold back when text streams are split. Needs the LoggingAlphaOptions feature.";
 log_text_split_stream: bool = false, Built, "With text, errors to standard error and the rest to standard output. Needs the LoggingAlphaOptions feature.";
 logging_format: String = "text", Built, "How log lines look: text or json.";
 v: Verbosity = 0_u32, Built, "How much to log: 0 for what must be seen, 4 to debug, 6 for everything.";

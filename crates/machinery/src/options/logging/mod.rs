@@ -3,9 +3,10 @@
 //!
 //! Levels of `tracing` stand for klog's numbers: errors, warnings and `info` are always there, `debug` from `-v=4`,
 //! `trace` from `-v=6`. Spans at debug level are for traces: no line tells of them. Nothing is held back in a buffer, so
-//! nothing is lost when the process dies.
+//! nothing is lost when the process dies, unless a flag asks for it.
 
 mod filter;
+mod held_back;
 mod json;
 mod text;
 
@@ -25,10 +26,14 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 pub use filter::VerbosityFilter;
+pub use held_back::HeldBack;
 
 use super::Config;
 use crate::model::clock::SharedClock;
 use crate::telemetry::tracing::TraceLayer;
+
+/// What is held back is never more bytes: memory is taken for it at once.
+const MOST_HELD_BACK: usize = 64 << 20;
 
 /// What a field is called in a line: an error by the name that readers of klog know.
 fn name_in_line(field: &Field) -> &'static str {
@@ -41,21 +46,32 @@ fn name_in_line(field: &Field) -> &'static str {
 /// Changes `-v` while the process runs; `Err` says why it could not.
 pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
 
-/// The layer that writes log lines which `filter` lets pass.
-fn layer<S, F>(config: &Config, clock: SharedClock, filter: F) -> Box<dyn Layer<S> + Send + Sync>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    F: Filter<S> + Send + Sync + 'static,
-{
+/// What logging has made.
+pub struct Logging {
+    /// Changes `-v`.
+    pub set_verbosity: SetVerbosity,
+    /// What is held back before standard output, where `--log-text-info-buffer-size` or `--log-json-info-buffer-size` asks for
+    /// that: somebody has to flush it.
+    pub held_back: Option<HeldBack>,
+}
+
+/// Where lines go, and what of it is held back.
+fn writer(config: &Config) -> (BoxMakeWriter, Option<HeldBack>) {
     let flags = &config.flags;
-    let json = flags.logging_format == "json";
-    let split = if json { flags.log_json_split_stream } else { flags.log_text_split_stream };
-    let writer = if split {
-        BoxMakeWriter::new(std::io::stderr.with_max_level(Level::ERROR).or_else(std::io::stdout))
+    let (split, bytes) = if flags.logging_format == "json" {
+        (flags.log_json_split_stream, flags.log_json_info_buffer_size.0)
     } else {
-        BoxMakeWriter::new(std::io::stderr)
+        (flags.log_text_split_stream, flags.log_text_info_buffer_size.0)
     };
-    layer_to(config, clock, writer, filter)
+    let errors = std::io::stderr.with_max_level(Level::ERROR);
+    match usize::try_from(bytes).unwrap_or(usize::MAX).min(MOST_HELD_BACK) {
+        _ if !split => (BoxMakeWriter::new(std::io::stderr), None),
+        0 => (BoxMakeWriter::new(errors.or_else(std::io::stdout)), None),
+        bytes => {
+            let held_back = HeldBack::new(bytes, std::io::stdout());
+            (BoxMakeWriter::new(errors.or_else(held_back.clone())), Some(held_back))
+        }
+    }
 }
 
 fn layer_to<S, F>(
@@ -87,7 +103,7 @@ where
     }
 }
 
-/// Makes the process log as the configuration asks. What it returns changes the verbosity later.
+/// Makes the process log as the configuration asks.
 ///
 /// `traces` is the layer that makes traces of spans, if there is one.
 ///
@@ -97,13 +113,15 @@ pub fn init(
     config: &Config,
     clock: SharedClock,
     traces: Option<TraceLayer<Registry>>,
-) -> Result<SetVerbosity, TryInitError> {
+) -> Result<Logging, TryInitError> {
     let filter = VerbosityFilter::new(config.flags.v, config.flags.vmodule.clone());
     let (filter, handle) = reload::Layer::new(filter);
     // One list rather than an optional layer, so that without traces there is nothing of them.
-    let layers: Vec<_> = [layer(config, clock, filter)].into_iter().chain(traces).collect();
+    let (writer, held_back) = writer(config);
+    let layers: Vec<_> = [layer_to(config, clock, writer, filter)].into_iter().chain(traces).collect();
     tracing_subscriber::registry().with(layers).try_init()?;
-    Ok(Arc::new(move |verbosity| {
+    let set_verbosity: SetVerbosity = Arc::new(move |verbosity| {
         handle.modify(|filter| filter.set_default(verbosity)).map_err(|error| error.to_string())
-    }))
+    });
+    Ok(Logging { set_verbosity, held_back })
 }

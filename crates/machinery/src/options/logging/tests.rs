@@ -1,17 +1,17 @@
 //! Lines as klog writes them, by verbosity and module.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing_subscriber::Registry;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriter as _};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::filter::VerbosityFilter;
-use super::layer_to;
+use super::{HeldBack, layer_to};
 use crate::model::clock::ManualClock;
 use crate::options::{Config, Flags, ModuleVerbosity, Verbosity};
 use crate::telemetry::tracing::{TraceLayer, Tracing};
@@ -126,4 +126,35 @@ fn lines_of_a_recorded_span_have_its_ids() {
 fn a_module_may_say_more() {
     let vmodule = ModuleVerbosity(vec![("logging::tests".to_owned(), Verbosity(4))]);
     assert_eq!(logged(Flags { vmodule, ..Flags::default() }, say).len(), 4);
+}
+
+#[test]
+fn lines_are_held_back_until_there_are_too_many_or_somebody_flushes() {
+    let lines = Lines::default();
+    let held_back = HeldBack::new(20, lines.clone());
+    let write = |line: &str| held_back.make_writer().write_all(line.as_bytes()).unwrap();
+    let seen = || String::from_utf8(lines.0.lock().clone()).unwrap();
+    write("one of them\n");
+    held_back.make_writer().flush().unwrap();
+    assert_eq!(seen(), "", "a layer that flushes after each line is not heard");
+    write("another one\n");
+    assert_eq!(seen(), "one of them\n");
+    held_back.flush().unwrap();
+    assert_eq!(seen(), "one of them\nanother one\n");
+    write("one\n");
+    write("a line that is longer than all\n");
+    assert_eq!(seen(), "one of them\nanother one\none\na line that is longer than all\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_are_held_back_for_so_long() {
+    let lines = Lines::default();
+    let held_back = HeldBack::new(1000, lines.clone());
+    let mut flushing = tokio::task::JoinSet::new();
+    flushing.spawn(held_back.clone().flush_every(std::time::Duration::from_secs(5)));
+    held_back.make_writer().write_all(b"one\n").unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    assert_eq!(lines.0.lock().as_slice(), b"");
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert_eq!(lines.0.lock().as_slice(), b"one\n");
 }
