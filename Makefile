@@ -47,10 +47,9 @@ parity-record: controlplane ## Record anew what the Go manager makes of tests/pa
 bench: controlplane ## Side-by-side figures against the Go manager, and micro-benchmarks
 	@scripts/bench.sh
 
-fuzz: ## Fuzz the admin API's requests, requests for certificates and expressions of policies, a minute each
-	@scripts/fuzz.sh admin_requests
-	@scripts/fuzz.sh certificate_requests
-	@scripts/fuzz.sh cel_expressions
+fuzz: ## Fuzz what comes from others: requests, certificates, expressions, watches, objects, kubeconfigs, flags; a minute each
+	@for target in admin_requests certificate_requests cel_expressions watch_frames objects kubeconfigs flags; do \
+		scripts/fuzz.sh $$target $(SECONDS) || exit 1; done
 
 image: ## Make the image, an OCI layout in target/image, without a container engine (COXSWAIN=a program that is built)
 	@scripts/image.sh

@@ -71,12 +71,12 @@ fn run(startup: Startup) -> anyhow::Result<()> {
     let runtime = runtime()?;
     let flushed = held_back.clone().map(|held_back| (held_back, config.flags.log_flush_frequency));
     if let Some((held_back, frequency)) = flushed {
-        runtime.spawn(held_back.flush_every(frequency));
+        runtime.spawn(held_back.write_out_every(frequency));
     }
     let ended = runtime.block_on(manager::run(config, REGISTRY, set_verbosity, tracing, environment));
     if let Some(held_back) = held_back {
         // Whoever does not read it any more need not be told.
-        let _closed = held_back.flush();
+        let _closed = held_back.write_out();
     }
     Ok(ended?)
 }

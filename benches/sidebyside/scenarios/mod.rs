@@ -167,6 +167,7 @@ pub(crate) fn all(bench: &Bench) -> Vec<Box<dyn Scenario>> {
     all.push(Box::new(rollouts::Rollouts::of(bench, Qps::Usual)));
     all.push(Box::new(rollouts::Rollouts::of(bench, Qps::Unlimited)));
     all.push(Box::new(jobs::Jobs::of(bench)));
+    all.push(Box::new(jobs::Storm::of(bench)));
     all.push(Box::new(schedules::CronJobs::of(bench)));
     all.push(Box::new(schedules::Cleanup::of(bench)));
     all.push(Box::new(statefulsets::StatefulSets::of(bench)));

@@ -29,16 +29,16 @@ impl<W: Write> HeldBack<W> {
     ///
     /// # Errors
     /// The stream takes nothing, as when its reader has gone.
-    pub fn flush(&self) -> io::Result<()> {
+    pub fn write_out(&self) -> io::Result<()> {
         self.0.lock().flush()
     }
 
-    /// Flushes again and again, `--log-flush-frequency` apart.
-    pub async fn flush_every(self, frequency: Duration) {
+    /// Writes it again and again, `--log-flush-frequency` apart.
+    pub async fn write_out_every(self, frequency: Duration) {
         loop {
             tokio::time::sleep(frequency).await;
             // There is nowhere left to say that the stream is closed.
-            let _closed = self.flush();
+            let _closed = self.write_out();
         }
     }
 }

@@ -51,7 +51,7 @@ pub struct Logging {
     /// Changes `-v`.
     pub set_verbosity: SetVerbosity,
     /// What is held back before standard output, where `--log-text-info-buffer-size` or `--log-json-info-buffer-size` asks for
-    /// that: somebody has to flush it.
+    /// that: somebody has to write it out.
     pub held_back: Option<HeldBack>,
 }
 

@@ -139,7 +139,7 @@ fn lines_are_held_back_until_there_are_too_many_or_somebody_flushes() {
     assert_eq!(seen(), "", "a layer that flushes after each line is not heard");
     write("another one\n");
     assert_eq!(seen(), "one of them\n");
-    held_back.flush().unwrap();
+    held_back.write_out().unwrap();
     assert_eq!(seen(), "one of them\nanother one\n");
     write("one\n");
     write("a line that is longer than all\n");
@@ -151,7 +151,7 @@ async fn lines_are_held_back_for_so_long() {
     let lines = Lines::default();
     let held_back = HeldBack::new(1000, lines.clone());
     let mut flushing = tokio::task::JoinSet::new();
-    flushing.spawn(held_back.clone().flush_every(std::time::Duration::from_secs(5)));
+    flushing.spawn(held_back.clone().write_out_every(std::time::Duration::from_secs(5)));
     held_back.make_writer().write_all(b"one\n").unwrap();
     tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     assert_eq!(lines.0.lock().as_slice(), b"");
