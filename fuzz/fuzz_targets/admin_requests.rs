@@ -12,12 +12,13 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use coxswain::admin::authorize::{Authorize, METHODS};
 use coxswain::admin::events::EventLog;
 use coxswain::admin::manager::*;
-use coxswain::admin::overrides::{Entry, Flags, HeldOverrides, OverrideSet, StoreError};
-use coxswain::admin::{AdminDeps, AdminOptions, admin_handler};
+use coxswain::admin::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
+use coxswain::admin::{AdminDeps, AdminMetrics, AdminOptions, admin_handler};
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::latest;
 use coxswain_machinery::model::clock::{Clock as _, ManualClock};
-use coxswain_machinery::serve::{AuthorizeError, Decision, Handler, ResourceAttributes, UserInfo};
+use coxswain_machinery::serve::{AuthorizeError, Decision, PageHandler, ResourceAttributes, UserInfo};
+use coxswain_machinery::telemetry::Registry;
 use futures::future::{BoxFuture, ready};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
@@ -56,7 +57,7 @@ fn controller(name: &'static str, special: bool) -> ControllerState {
         enabled_by_default: true,
         cloud: false,
         special,
-        flags: Flags { enabled: true, named: false },
+        flags: FlagSelection { enabled: true, named: false },
         obstacle: None,
         phase: Phase::Running,
         phase_since: Timestamp::UNIX_EPOCH,
@@ -131,7 +132,7 @@ impl Manager for Memory {
 
     fn queue(&self, name: &str, _: usize) -> Option<QueueDetail> {
         let detail =
-            QueueDetail { state: queue(), oldest: Vec::new(), in_flight: Vec::new(), failing: Vec::new() };
+            QueueDetail { state: queue(), oldest: Vec::new(), in_flight: Vec::new(), waiting: Vec::new(), failing: Vec::new() };
         (name == "a").then_some(detail)
     }
 
@@ -142,7 +143,7 @@ impl Manager for Memory {
     fn announce(&self, _: &Mutation) {}
 }
 
-fn services() -> Handler {
+fn services() -> PageHandler {
     let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
     let deps = AdminDeps {
         manager: Arc::new(Memory {
@@ -153,6 +154,7 @@ fn services() -> Handler {
         authorizer: Arc::new(AllowAll),
         events: Arc::new(EventLog::new("log", 8, clock)),
         shutdown: CancellationToken::new(),
+        metrics: AdminMetrics::register(&Registry::new()).expect("its metrics"),
     };
     admin_handler(deps, &AdminOptions::default()).expect("the services")
 }
@@ -166,7 +168,7 @@ fn frame(message: &[u8]) -> Bytes {
 }
 
 /// The status that a call ends with; `None` for a stream that goes on.
-async fn call(handler: &Handler, rpc: &str, body: Bytes) -> Option<String> {
+async fn call(handler: &PageHandler, rpc: &str, body: Bytes) -> Option<String> {
     let user = UserInfo { name: "fuzz".to_owned(), ..UserInfo::default() };
     let request = Request::post(format!("https://replica/coxswain.admin.v1.{rpc}"))
         .version(http::Version::HTTP_2)
