@@ -131,8 +131,13 @@ impl Manager for Memory {
     }
 
     fn queue(&self, name: &str, _: usize) -> Option<QueueDetail> {
-        let detail =
-            QueueDetail { state: queue(), oldest: Vec::new(), in_flight: Vec::new(), waiting: Vec::new(), failing: Vec::new() };
+        let detail = QueueDetail {
+            state: queue(),
+            oldest: Vec::new(),
+            in_flight: Vec::new(),
+            waiting: Vec::new(),
+            failing: Vec::new(),
+        };
         (name == "a").then_some(detail)
     }
 

@@ -17,8 +17,8 @@ use coxswain_controllers::identity::{
 use coxswain_machinery::api::certificates::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use coxswain_machinery::api::kinds::CERTIFICATE_SIGNING_REQUESTS;
 use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
-use coxswain_machinery::framework::rig::Rig;
 use coxswain_machinery::framework::Reads;
+use coxswain_machinery::framework::rig::Rig;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::Verb;
 use coxswain_machinery::options::Config;

@@ -23,9 +23,8 @@ fuzz_target!(|text: &[u8]| {
     }
     let path = std::env::temp_dir().join(format!("kubeconfig-{}", std::process::id()));
     fs::write(&path, text).expect("written");
-    let loaded = RUNTIME.with(|runtime| {
-        runtime.borrow().block_on(Connection::from_kubeconfig("--kubeconfig", &path, None))
-    });
+    let loaded = RUNTIME
+        .with(|runtime| runtime.borrow().block_on(Connection::from_kubeconfig("--kubeconfig", &path, None)));
     match loaded {
         Ok(connection) => assert!(!format!("{connection:?}").contains(SECRET), "{connection:?}"),
         Err(error) => {

@@ -27,7 +27,8 @@ fuzz_target!(|input: &[u8]| {
     let mut content = Vec::new();
     splice::put_bytes(&mut content, 1, b"content");
     let Ok(spliced) = splice::replace_fields(object, &[(field, content)]) else { return };
-    let others = |numbers: Vec<u32>| numbers.into_iter().filter(|number| *number != field).collect::<Vec<_>>();
+    let others =
+        |numbers: Vec<u32>| numbers.into_iter().filter(|number| *number != field).collect::<Vec<_>>();
     let before = fields(object).expect("what can be spliced can be read");
     let after = fields(&spliced).expect("what was spliced can be read");
     assert_eq!(others(before), others(after), "a field was lost");

@@ -25,7 +25,10 @@ fuzz_target!(|input: &[u8]| {
     let _ = envelope_kind(&bytes);
     let list = unwrap_envelope(&bytes).unwrap_or_else(|_| bytes.clone());
     if let Ok(page) = decode_list(&list) {
-        assert!(page.items.iter().map(Bytes::len).sum::<usize>() <= list.len(), "items are parts of their list");
+        assert!(
+            page.items.iter().map(Bytes::len).sum::<usize>() <= list.len(),
+            "items are parts of their list"
+        );
         page.items.iter().for_each(decode);
     }
 });
