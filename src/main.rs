@@ -69,9 +69,8 @@ fn run(startup: Startup) -> anyhow::Result<()> {
         tracing::warn!(flag = warning.flag, reason = warning.message, "Check this flag");
     }
     let runtime = runtime()?;
-    let flushed = held_back.clone().map(|held_back| (held_back, config.flags.log_flush_frequency));
-    if let Some((held_back, frequency)) = flushed {
-        runtime.spawn(held_back.write_out_every(frequency));
+    if let Some(held_back) = held_back.clone() {
+        runtime.spawn(held_back.write_out_every(config.flags.log_flush_frequency));
     }
     let ended = runtime.block_on(manager::run(config, REGISTRY, set_verbosity, tracing, environment));
     if let Some(held_back) = held_back {

@@ -49,7 +49,6 @@ use bench::{Bench, Program, Turn};
 use coxswain_controllers::registry;
 use figures::Outcome;
 use report::Report;
-use resume::Played;
 use scenarios::Scenario;
 
 fn main() -> ExitCode {
@@ -61,12 +60,11 @@ fn main() -> ExitCode {
 async fn compare() -> ExitCode {
     let bench = Bench::start().await;
     let mut report = Report::new(&bench);
-    let played = if bench.settings.resume { report.earlier() } else { Played::default() };
     let (mut any, mut failed) = (false, false);
     for mut scenario in scenarios::all(&bench) {
         let mut outcome = Outcome::of(scenario.as_ref());
         let is_wanted = bench.settings.wants(&outcome.name);
-        if (!is_wanted || bench.settings.wants_all()) && played.add_to(&mut outcome) {
+        if (!is_wanted || bench.settings.wants_all()) && report.keep(&mut outcome) {
             any |= is_wanted;
             report.add(outcome);
             continue;

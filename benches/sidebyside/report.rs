@@ -25,6 +25,8 @@ pub(crate) struct Report {
     machine: Machine,
     facts: Value,
     docs: bool,
+    /// What an earlier run has left of the same.
+    earlier: Played,
     outcomes: Vec<Outcome>,
 }
 
@@ -35,12 +37,14 @@ impl Report {
         bench.say(&machine.words());
         let mut facts = bench.facts();
         facts["of"] = machine.of().into();
-        Self { machine, facts, docs: bench.settings.docs, outcomes: Vec::new() }
+        let results = root().join("target/bench/sidebyside.json");
+        let earlier = if bench.settings.resume { Played::read(&results, &facts) } else { Played::default() };
+        Self { machine, facts, docs: bench.settings.docs, earlier, outcomes: Vec::new() }
     }
 
-    /// What an earlier run has left of the same.
-    pub(crate) fn earlier(&self) -> Played {
-        Played::read(&root().join("target/bench/sidebyside.json"), &self.facts)
+    /// Takes over what an earlier run has left of a scenario; whether there is anything.
+    pub(crate) fn keep(&self, outcome: &mut Outcome) -> bool {
+        self.earlier.add_to(outcome)
     }
 
     /// One scenario more.
@@ -54,11 +58,14 @@ impl Report {
         let all: Vec<&Outcome> = self.outcomes.iter().chain(&derived).collect();
         let folder = root().join("target/bench");
         fs::create_dir_all(&folder).expect("the folder");
+        // What is kept of scenarios that have not had their turn yet is not lost if this run is cut off, too.
+        let names: Vec<&str> = all.iter().map(|each| each.name.as_str()).collect();
+        let scenarios = all.iter().map(|each| each.json()).chain(self.earlier.but_for(&names).cloned());
         let json = json!({
             "machine": self.machine.json(),
             "facts": self.facts,
             "controllersThatAreBuilt": controllers(&[]),
-            "scenarios": all.iter().map(|each| each.json()).collect::<Vec<_>>(),
+            "scenarios": scenarios.collect::<Vec<_>>(),
         });
         let json = serde_json::to_string_pretty(&json).expect("JSON") + "\n";
         write(&folder.join("sidebyside.json"), &json);

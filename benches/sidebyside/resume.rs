@@ -29,6 +29,11 @@ impl Played {
         Self(whole.map(|each| (words(&each["scenario"]), each.clone())).collect())
     }
 
+    /// What there is of scenarios but for these, as it was written.
+    pub(crate) fn but_for<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = &'a Value> {
+        self.0.iter().filter(|(name, _)| !names.contains(&name.as_str())).map(|(_, scenario)| scenario)
+    }
+
     /// Adds what there is to a scenario's outcome; whether there is anything.
     pub(crate) fn add_to(&self, outcome: &mut Outcome) -> bool {
         let Some(scenario) = self.0.get(&outcome.name) else { return false };

@@ -10,7 +10,7 @@ use coxswain_machinery::wire::splice;
 use coxswain_machinery::wire::{Reader, WireError};
 use libfuzzer_sys::fuzz_target;
 
-/// How often a field stands in a message, by its number; an error where it is none.
+/// The numbers of the fields of a message, in order; an error where it is none.
 fn fields(message: &[u8]) -> Result<Vec<u32>, WireError> {
     let (mut reader, mut numbers) = (Reader::new(message), Vec::new());
     while let Some((number, _)) = reader.next_field()? {

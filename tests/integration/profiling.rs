@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Our own functions, by the beginning of their names.
 const OURS: &str = "coxswain_machinery::serve";
 
-async fn profile(manager: &Manager<'_>, path: &str) -> Response<Bytes> {
+/// A profile, or why there is none.
+pub(crate) async fn profile(manager: &Manager<'_>, path: &str) -> Response<Bytes> {
     let port = manager.port(Caller::Admin).await;
     port.ask(Method::GET, path, "", PATIENCE).await.expect("an answer")
 }

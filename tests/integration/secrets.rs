@@ -4,15 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use coxswain::admin::proto::{self, EventType};
-use http::Method;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace as CoreNamespace, Secret, ServiceAccount};
 use kube::api::{Api, DeleteParams, PostParams};
@@ -22,6 +20,7 @@ use serde_json::json;
 use crate::admin::{Admin, Who, files};
 use crate::certificates::{issued, request};
 use crate::harness::{Caller, Cluster, ControlPlane, Manager, Namespace, Options, object, turn, until};
+use crate::profiling::profile;
 use crate::tracing::Collector;
 
 const LIMIT: Duration = Duration::from_mins(2);
@@ -176,25 +175,16 @@ async fn told_to_master(plane: &ControlPlane, manager: &Manager<'_>, namespace: 
 
 /// The names in profiles of CPU and memory.
 async fn profiles(manager: &Manager<'_>) -> Vec<String> {
-    let port = manager.port(Caller::Admin).await;
     let mut told = Vec::new();
     for path in ["/debug/pprof/profile?seconds=1", "/debug/pprof/heap?seconds=1"] {
-        let answer = port.ask(Method::GET, path, "", LIMIT).await.expect("an answer");
+        let answer = profile(manager, path).await;
         assert_eq!(answer.status(), 200, "{path}");
-        let mut unpacked = Command::new("gzip")
-            .arg("-dc")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("gzip is there");
-        let mut input = unpacked.stdin.take().expect("its input");
-        let packed = answer.into_body();
-        let fed = tokio::task::spawn_blocking(move || input.write_all(&packed));
-        let output = tokio::task::spawn_blocking(move || unpacked.wait_with_output());
-        fed.await.expect("fed").expect("it takes all");
-        let output = output.await.expect("it ends").expect("its output");
-        assert!(output.status.success() && output.stdout.len() > 100, "{path}: {:?}", output.status);
-        told.push(String::from_utf8_lossy(&output.stdout).into_owned());
+        let packed = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(packed.path(), answer.body()).expect("written");
+        let unpacked = Command::new("gzip").arg("-dc").stdin(packed.reopen().expect("the file")).output();
+        let unpacked = unpacked.expect("gzip is there");
+        assert!(unpacked.status.success() && unpacked.stdout.len() > 100, "{path}: {:?}", unpacked.status);
+        told.push(String::from_utf8_lossy(&unpacked.stdout).into_owned());
     }
     told
 }

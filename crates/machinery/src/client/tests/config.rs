@@ -83,6 +83,7 @@ async fn errors_name_the_file_and_quote_none_of_it() {
         (proxied("https://u:s3cret@proxy:1"), "http:// and socks5:// are"),
         (proxied("http://u:s3cret@"), "proxy-url"),
         (proxied("http://u:s3cret%ff@proxy"), "not UTF-8"),
+        (proxied(&format!("socks5://u:s3cret{}@proxy", "x".repeat(250))), "more than 255 bytes"),
         (proxied("s3cret proxy"), "proxy-url is not a URL"),
     ] {
         let error = load(&text, None).await.unwrap_err().to_string();

@@ -70,6 +70,13 @@ impl Proxy {
         let address = address(Scheme::HTTP, &authority).ok_or("proxy-url has no host")?;
         let login = url.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
         let login = login.map(|(login, _)| Login::parse(login)).transpose()?;
+        // Their length is one byte: RFC 1929.
+        let is_long = |login: &Login| login.user.len().max(login.password.expose_secret().len()) > 255;
+        if protocol == Protocol::Socks5 && login.as_ref().is_some_and(is_long) {
+            return Err(
+                "proxy-url has a user or a password of more than 255 bytes, which socks5 does not take",
+            );
+        }
         Ok(Self { protocol, address, login })
     }
 }
