@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::jobs::has_ended;
 use super::memory::is_ready;
 use super::nodes::node;
-use super::sets::{node_of, ordinal};
+use super::sets::{node_of, ordinal, partition};
 use super::{controller_of, is_active, is_held_by};
 use crate::model::{Model, items, text};
 
@@ -100,13 +100,7 @@ fn stateful_set(model: &Model, resource: &str, object: &Json) -> Option<String> 
     }
     let revision = &object["status"]["updateRevision"];
     let is_old = |pod: &Json| pod["metadata"]["labels"]["controller-revision-hash"] != *revision;
-    let strategy = &object["spec"]["updateStrategy"];
-    // From this number on no pod is held back.
-    let partition = match &strategy["type"] {
-        Json::String(kind) if kind == "OnDelete" => i64::MAX,
-        _ => strategy["rollingUpdate"]["partition"].as_i64().unwrap_or(0),
-    };
-    let is_rolled = |pod: &Json| ordinal(pod).is_some_and(|(_, number)| number >= partition);
+    let is_rolled = |pod: &Json| ordinal(pod).is_some_and(|(_, number)| number >= partition(object));
     if let Some(old) = pods.iter().find(|pod| is_old(pod) && is_rolled(pod)) {
         return Some(format!("{} is of an old revision", text(old, "/metadata/name")));
     }

@@ -196,38 +196,40 @@ impl Memory {
         self.gone.get(uid).is_some_and(|at| *at < now - WINDOW)
     }
 
+    /// An owner's pods that have ceased to be active lately.
+    fn left_lately(&self, owner: &str, now: Timestamp) -> impl Iterator<Item = &Left> {
+        let held = self.left.get(owner).into_iter().flatten();
+        held.filter(move |left| left.at > now - WINDOW)
+    }
+
     /// How many of an owner's pods have ceased to be active lately.
     pub(super) fn left(&self, owner: &str, now: Timestamp) -> i64 {
-        let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
-        held.iter().filter(|left| left.at > now - WINDOW).count() as i64
+        self.left_lately(owner, now).count() as i64
     }
 
     /// Whether a pod of this name of an owner has ceased to be active lately.
     pub(super) fn has_left(&self, owner: &str, name: &str, now: Timestamp) -> bool {
-        let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
-        held.iter().any(|left| left.at > now - WINDOW && left.name == name)
+        self.left_lately(owner, now).any(|left| left.name == name)
     }
 
     /// Whether a pod of this name of an owner has ceased to be active lately, by somebody else than this one.
     pub(super) fn has_left_by_others(&self, owner: &str, name: &str, by: &str, now: Timestamp) -> bool {
-        let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
-        held.iter().any(|left| left.at > now - WINDOW && left.name == name && left.by != by)
+        self.left_lately(owner, now).any(|left| left.name == name && left.by != by)
     }
 
     /// Nodes whose pod of an owner has been ended by this one, and that have had no ready one since.
     pub(super) fn emptied(&self, owner: &str, by: &str) -> BTreeSet<&str> {
-        let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
+        let held = self.left.get(owner).into_iter().flatten();
         let is_back = |left: &Left| {
             let ready = self.ready_on.get(&(owner.to_owned(), left.node.clone()));
             ready.is_some_and(|at| *at > left.at)
         };
-        held.iter().filter(|left| left.by == by && !is_back(left)).map(|left| left.node.as_str()).collect()
+        held.filter(|left| left.by == by && !is_back(left)).map(|left| left.node.as_str()).collect()
     }
 
     /// Whether a pod of an owner has ceased to be active on a node lately, by somebody else than this one.
     pub(super) fn has_left_node(&self, owner: &str, node: &str, by: &str, now: Timestamp) -> bool {
-        let held = self.left.get(owner).map_or(&[][..], Vec::as_slice);
-        held.iter().any(|left| left.at > now - WINDOW && left.node == node && left.by != by)
+        self.left_lately(owner, now).any(|left| left.node == node && left.by != by)
     }
 
     /// Whether a pod has ever been ready.

@@ -124,16 +124,21 @@ fn rolled<'a>(look: &'a Look<'_>) -> Option<(&'a Json, &'a str, i64)> {
     (text(held, "/metadata/uid") == owner && number < least).then_some((held, owner, number))
 }
 
+/// From which number on the pods of a StatefulSet are rolled; the others are held back, and with `OnDelete` all are.
+pub(super) fn partition(set: &Json) -> i64 {
+    let strategy = &set["spec"]["updateStrategy"];
+    if strategy["type"] == "OnDelete" {
+        return i64::MAX;
+    }
+    strategy["rollingUpdate"]["partition"].as_i64().unwrap_or(0)
+}
+
 /// What a partition holds back is not rolled, nor what only its deletion by hand renews.
 pub(super) fn held_back(look: &Look<'_>) -> Result<(), String> {
     let Some((set, _, number)) = rolled(look) else { return Ok(()) };
-    let strategy = &set["spec"]["updateStrategy"];
-    if strategy["type"] == "OnDelete" {
-        return Err(format!("{} goes, which is to be deleted by hand alone", look.named()));
-    }
-    let partition = strategy["rollingUpdate"]["partition"].as_i64().unwrap_or(0);
+    let partition = partition(set);
     if number < partition {
-        return Err(format!("{} goes, below the partition {partition}", look.named()));
+        return Err(format!("{} goes, which is held back: below {partition}", look.named()));
     }
     Ok(())
 }
@@ -208,7 +213,7 @@ pub(super) fn nodes(look: &Look<'_>) -> Result<(), String> {
     let surges = look.daemon_set(look.after()).is_some_and(|set| most(set, "maxSurge") > 0);
     let there = look.beside(look.after()).count();
     if there > 1 + usize::from(surges) {
-        Err(format!("{} is the {there}th on {}", look.named(), node_of(look.after())))
+        Err(format!("{} is one of {there} on {}", look.named(), node_of(look.after())))
     } else {
         Ok(())
     }
