@@ -169,6 +169,12 @@ pub(crate) static MUTANTS: &[Mutant] = &[
         ..NONE
     },
     Mutant {
+        name: "a StatefulSet rolls more pods than may be missing",
+        breaks: "no more replicas are missing than may be",
+        after: sets::roll_replicas,
+        ..NONE
+    },
+    Mutant {
         name: "a DaemonSet makes a pod twice",
         breaks: "one pod on a node",
         after: sets::make_twice_on_a_node,
@@ -196,6 +202,24 @@ pub(crate) static MUTANTS: &[Mutant] = &[
         name: "a Job makes a pod twice",
         breaks: "never more active pods than parallelism",
         after: schedules::make_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job counts a failure twice",
+        breaks: "no failure is counted twice",
+        send: schedules::count_failure_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job loses a success",
+        breaks: "no success is lost",
+        send: schedules::lose_success,
+        ..NONE
+    },
+    Mutant {
+        name: "a pod keeps the finalizer of a Job that is over",
+        breaks: SETTLES,
+        answer: schedules::keep_finalizer,
         ..NONE
     },
     Mutant {

@@ -34,6 +34,8 @@ const FLAGS: &[&str] = &[
     "--cluster-cidr=10.128.0.0/24",
     "--node-cidr-mask-size=26",
 ];
+/// How often, in a thousand runs, the managers have the gate by which a StatefulSet rolls several pods at once.
+const ROLLS_SEVERAL: u32 = 300;
 /// The rule about the end.
 pub(crate) const SETTLES: &str = "everything becomes as it is wished for";
 /// When a simulation begins, in seconds.
@@ -80,6 +82,10 @@ pub(crate) struct Managers {
     places: Vec<Arc<Orders>>,
     /// How many have been started.
     started: Arc<AtomicU32>,
+    /// What all of them are told.
+    flags: Arc<[&'static str]>,
+    /// Whether a StatefulSet rolls as many pods at once as it allows.
+    rolls_several: bool,
 }
 
 /// What is to become of the manager in one place.
@@ -109,7 +115,14 @@ impl Managers {
         let mut dice = Dice::new(seed, "managers");
         let places = if dice.permille(300) { vec![0, dice.within(-5, 5)] } else { vec![0] };
         let place = |skew| Arc::new(Orders { skew, ..Orders::default() });
-        Self { places: places.into_iter().map(place).collect(), started: Arc::default() }
+        let rolls_several = Dice::new(seed, "gates").permille(ROLLS_SEVERAL);
+        let gates = rolls_several.then_some("--feature-gates=MaxUnavailableStatefulSet=true");
+        Self {
+            places: places.into_iter().map(place).collect(),
+            started: Arc::default(),
+            flags: FLAGS.iter().copied().chain(gates).collect(),
+            rolls_several,
+        }
     }
 
     /// Ends one that runs, by force or by asking it, and starts another after a pause.
@@ -138,7 +151,7 @@ impl Managers {
             let (alive, stop) = (CancellationToken::new(), CancellationToken::new());
             let now = server.now() + SignedDuration::from_secs(place.skew);
             let environment = Environment::simulated(now, server.service(number, alive.clone()));
-            let mut manager = Box::pin(manager(FLAGS, stop.clone(), environment));
+            let mut manager = Box::pin(manager(&self.flags, stop.clone(), environment));
             server.tell(&format!("  manager {number} starts"));
             let pause = tokio::select! {
                 biased;
@@ -214,6 +227,7 @@ async fn simulate(setup: Setup) -> Report {
         Server::new(epoch, seed, Faults::new(seed, faults, muted.clone()), Trace::new(traced), mutant);
     actors::start_nodes(&server, 4);
     let (managers, calm) = (Managers::new(seed), Calm::default());
+    server.checks(|checks| checks.rolls_several(managers.rolls_several));
     let chaos = async {
         if faults {
             actors::chaos(Arc::clone(&server), managers.clone(), seed, calm.clone(), muted.clone()).await;

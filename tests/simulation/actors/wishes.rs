@@ -83,7 +83,12 @@ pub(super) fn workload(resource: &str, name: &str, dice: &mut Dice) -> Json {
                 json!({ "type": "OnDelete" })
             } else {
                 let partition = if dice.permille(400) { dice.within(0, 3) } else { 0 };
-                json!({ "type": "RollingUpdate", "rollingUpdate": { "partition": partition } })
+                let mut rolling = json!({ "partition": partition });
+                if dice.permille(500) {
+                    // Without its gate it means nothing.
+                    rolling["maxUnavailable"] = json!(dice.within(1, 3));
+                }
+                json!({ "type": "RollingUpdate", "rollingUpdate": rolling })
             };
             if dice.permille(300) {
                 with_claims(&mut spec, dice);

@@ -22,6 +22,7 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
         stateful_set,
         daemon_set,
         job,
+        tracked,
         cron_job,
         budget,
         claim,
@@ -134,6 +135,18 @@ fn job(model: &Model, resource: &str, object: &Json) -> Option<String> {
     }
     let pods = pods_of(model, object);
     (!pods.is_empty()).then(|| format!("it has ended with {} pods", pods.len()))
+}
+
+/// A pod that has ended was counted, and is let go of; so is one whose Job is gone.
+fn tracked(model: &Model, resource: &str, object: &Json) -> Option<String> {
+    let finalizers = items(object, "/metadata/finalizers");
+    if resource != "pods" || !finalizers.iter().any(|held| held == "batch.kubernetes.io/job-tracking") {
+        return None;
+    }
+    let owner = controller_of(object);
+    let job = model.look("jobs", text(object, "/metadata/namespace"), text(owner, "/name"));
+    let is_its = job.is_object() && job["metadata"]["uid"] == owner["uid"];
+    (!is_its || !is_active(object)).then(|| "nobody lets go of it".to_owned())
 }
 
 /// CronJobs are suspended in the end: nothing runs any more, and of what ran so much is left as is wished for.

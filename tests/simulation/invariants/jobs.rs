@@ -1,13 +1,15 @@
 //! Rules about Jobs.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value as Json;
 
 use super::memory::index_of;
-use super::{Look, WINDOW, controller_of};
+use super::{Look, controller_of};
 use crate::model::{items, text};
 
 /// Whether a Job has ended.
-pub(super) fn has_ended(job: &Json) -> bool {
+pub(crate) fn has_ended(job: &Json) -> bool {
     items(job, "/status/conditions")
         .iter()
         .any(|held| matches!(text(held, "/type"), "Complete" | "Failed") && held["status"] == "True")
@@ -46,9 +48,7 @@ pub(super) fn ended(look: &Look<'_>) -> Result<(), String> {
         return Err(format!("{} is made after its Job has ended", look.named()));
     }
     let wanted = job["spec"]["completions"].as_i64().unwrap_or(i64::MAX);
-    let known = look.memory.succeeded.get(uid);
-    let long_ago =
-        known.map_or(0, |held| held.values().filter(|at| **at < look.change.at - WINDOW).count()) as i64;
+    let long_ago = look.memory.succeeded_long_ago(uid, look.change.at);
     if long_ago >= wanted {
         return Err(format!("{} is made although {long_ago} of {wanted} have succeeded", look.named()));
     }
@@ -65,15 +65,55 @@ pub(super) fn index_once(look: &Look<'_>) -> Result<(), String> {
     Ok(())
 }
 
+fn count(job: &Json, what: &str) -> i64 {
+    job["status"][what].as_i64().unwrap_or(0)
+}
+
+/// How many pods of a Job are said to have succeeded or failed: those that were counted, and those that are about to be.
+fn said(job: &Json, what: &str) -> i64 {
+    let waiting = items(job, &format!("/status/uncountedTerminatedPods/{what}"));
+    count(job, what) + waiting.len() as i64
+}
+
+/// A Job's status is written: it counts no more failures than there were, pods that were deleted among them.
+pub(super) fn failures(look: &Look<'_>) -> Result<(), String> {
+    if look.resource() != "jobs" || look.change.subresource != "status" {
+        return Ok(());
+    }
+    let failed = look.memory.failed.get(text(look.after(), "/metadata/uid")).map_or(0, BTreeSet::len) as i64;
+    let said = said(look.after(), "failed");
+    if said > failed {
+        return Err(format!("{}: {said} are said to have failed, {failed} have", look.named()));
+    }
+    Ok(())
+}
+
+/// A Job's status is written: it tells of all pods that have long succeeded. Of one index several may.
+pub(super) fn lost(look: &Look<'_>) -> Result<(), String> {
+    let job = look.after();
+    if look.resource() != "jobs" || look.change.subresource != "status" || is_indexed(job) {
+        return Ok(());
+    }
+    let known = look.memory.succeeded_long_ago(text(job, "/metadata/uid"), look.change.at);
+    let said = said(job, "succeeded");
+    if said < known {
+        return Err(format!("{}: {said} are said to have succeeded, {known} have", look.named()));
+    }
+    Ok(())
+}
+
+fn is_indexed(job: &Json) -> bool {
+    job["spec"]["completionMode"] == "Indexed"
+}
+
 /// A Job's status is written.
 pub(super) fn counted(look: &Look<'_>) -> Result<(), String> {
     if look.resource() != "jobs" || look.change.subresource != "status" {
         return Ok(());
     }
     let uid = text(look.after(), "/metadata/uid");
-    let count = |job: &Json, what: &str| job["status"][what].as_i64().unwrap_or(0);
-    let succeeded = look.memory.succeeded.get(uid).map_or(0, std::collections::BTreeMap::len) as i64;
-    let said = count(look.after(), "succeeded");
+    let succeeded = look.memory.succeeded.get(uid).map_or(0, BTreeMap::len) as i64;
+    let said = said(look.after(), "succeeded");
     if said > succeeded {
         return Err(format!("{}: {said} are said to have succeeded, {succeeded} have", look.named()));
     }
@@ -87,8 +127,9 @@ pub(super) fn counted(look: &Look<'_>) -> Result<(), String> {
         .iter()
         .any(|held| held["type"] == "Complete" && held["status"] == "True");
     let wanted = look.after()["spec"]["completions"].as_i64().unwrap_or(0);
-    if is_complete && said < wanted {
-        return Err(format!("{} is complete with {said} of {wanted}", look.named()));
+    let counted = count(look.after(), "succeeded");
+    if is_complete && counted < wanted {
+        return Err(format!("{} is complete with {counted} of {wanted}", look.named()));
     }
     Ok(())
 }

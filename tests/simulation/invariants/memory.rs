@@ -34,6 +34,7 @@ pub(crate) struct Memory {
     ready_on: BTreeMap<(String, String), Timestamp>,
     /// By UID of a Job: its pods that have succeeded, and when.
     pub(super) succeeded: BTreeMap<String, BTreeMap<String, Timestamp>>,
+    /// By UID of a Job: its pods that have failed, or were deleted before they ended. Each may yet succeed.
     pub(super) failed: BTreeMap<String, BTreeSet<String>>,
     /// UIDs of Jobs, each with an index that a pod has succeeded with.
     pub(super) indexes: BTreeSet<(String, String)>,
@@ -43,6 +44,8 @@ pub(crate) struct Memory {
     gone: BTreeMap<String, Timestamp>,
     /// Which manager has taken the Lease last.
     pub(super) leader: Option<String>,
+    /// Whether StatefulSets roll as many pods at once as they allow.
+    pub(super) rolls_several: bool,
     pub(super) fleet: Fleet,
     /// How many Jobs a CronJob has made for an activation, by its UID and the time.
     activations: BTreeMap<(String, String), u32>,
@@ -155,6 +158,9 @@ impl Memory {
         if is_active(before) && !still && !owner.is_empty() {
             let name = text(before, "/metadata/name").to_owned();
             let node = node_of(before).to_owned();
+            if !matches!(text(after, "/status/phase"), "Succeeded") {
+                self.failed.entry(owner.to_owned()).or_default().insert(uid.to_owned());
+            }
             let left = Left { at: change.at, name, node, by: change.by.clone() };
             self.left.entry(owner.to_owned()).or_default().push(left);
         }
@@ -174,6 +180,12 @@ impl Memory {
             "Failed" => drop(self.failed.entry(owner.to_owned()).or_default().insert(uid.to_owned())),
             _ => {}
         }
+    }
+
+    /// How many pods of a Job have succeeded so long ago that everybody knows.
+    pub(super) fn succeeded_long_ago(&self, job: &str, now: Timestamp) -> i64 {
+        let held = self.succeeded.get(job).into_iter().flat_map(BTreeMap::values);
+        held.filter(|at| **at < now - WINDOW).count() as i64
     }
 
     /// How many Jobs were made for the activation that a Job is of.

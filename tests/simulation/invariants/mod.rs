@@ -21,9 +21,10 @@ use crate::model::{Change, Model};
 pub(crate) use budgets::{EVICTION, budget_of, is_healthy};
 pub(crate) use ends::unsettled;
 pub(crate) use general::KEEPSAKE;
+pub(crate) use jobs::has_ended;
 pub(crate) use memory::{Memory, controller_of, index_of, is_active, is_held_by};
 pub(crate) use nodes::TaintRate;
-pub(crate) use sets::node_of;
+pub(crate) use sets::{node_of, partition};
 
 /// How old what a controller knows may be: the longest lag, and what a plan takes to be carried out.
 pub(crate) const WINDOW: SignedDuration = SignedDuration::from_secs(240);
@@ -99,6 +100,11 @@ pub(crate) static RULES: &[Row] = &[
         name: "pods are rolled one after the other",
         check: sets::one_by_one,
     },
+    Row {
+        room: "statefulset-controller",
+        name: "no more replicas are missing than may be",
+        check: sets::replicas_are_there,
+    },
     Row { room: "daemonset-controller", name: "one pod on a node", check: sets::nodes },
     Row {
         room: "daemonset-controller",
@@ -108,6 +114,8 @@ pub(crate) static RULES: &[Row] = &[
     Row { room: "job-controller", name: "never more active pods than parallelism", check: jobs::parallelism },
     Row { room: "job-controller", name: "nothing is started after the end", check: jobs::ended },
     Row { room: "job-controller", name: "no pod is counted twice", check: jobs::counted },
+    Row { room: "job-controller", name: "no failure is counted twice", check: jobs::failures },
+    Row { room: "job-controller", name: "no success is lost", check: jobs::lost },
     Row { room: "job-controller", name: "no index that has succeeded runs again", check: jobs::index_once },
     Row { room: "cronjob-controller", name: "nothing runs twice for one time", check: schedules::once },
     Row { room: "cronjob-controller", name: "nothing runs before its time", check: schedules::not_early },
@@ -152,6 +160,11 @@ impl Checks {
     /// How fast nodes may be tainted, where that is not as it is by default.
     pub(crate) fn rate(&mut self, rate: TaintRate) {
         self.memory.fleet.rate = rate;
+    }
+
+    /// Whether StatefulSets roll as many pods at once as they allow.
+    pub(crate) fn rolls_several(&mut self, several: bool) {
+        self.memory.rolls_several = several;
     }
 
     /// Looks at a change. Whether nothing is wrong with it; what is, is among the violations.

@@ -125,7 +125,7 @@ fn rolled<'a>(look: &'a Look<'_>) -> Option<(&'a Json, &'a str, i64)> {
 }
 
 /// From which number on the pods of a StatefulSet are rolled; the others are held back, and with `OnDelete` all are.
-pub(super) fn partition(set: &Json) -> i64 {
+pub(crate) fn partition(set: &Json) -> i64 {
     let strategy = &set["spec"]["updateStrategy"];
     if strategy["type"] == "OnDelete" {
         return i64::MAX;
@@ -146,18 +146,38 @@ pub(super) fn held_back(look: &Look<'_>) -> Result<(), String> {
 /// Pods are rolled from the last to the first: those behind one are back, and have been ready, before it goes. Of those that
 /// somebody else has ended lately the controller may not know.
 pub(super) fn one_by_one(look: &Look<'_>) -> Result<(), String> {
-    let Some((set, owner, number)) = rolled(look) else { return Ok(()) };
-    let (namespace, name) = (text(set, "/metadata/namespace"), text(set, "/metadata/name"));
-    let (least, _) = look.memory.wished(owner, look.change.at).unwrap_or_default();
-    for behind in number + 1..least {
-        let behind = format!("{name}-{behind}");
-        let pod = look.model.look("pods", namespace, &behind);
-        let is_back = is_active(pod) && look.memory.was_ready(text(pod, "/metadata/uid"));
-        if !is_back && !look.memory.has_left_by_others(owner, &behind, &look.change.by, look.change.at) {
-            return Err(format!("{} goes before {behind} was ready", look.named()));
-        }
+    let Some((set, owner, number)) = rolled(look).filter(|_| !look.memory.rolls_several) else {
+        return Ok(());
+    };
+    match look.missing(set, owner, number + 1).first() {
+        Some(behind) => Err(format!("{} goes before {behind} was ready", look.named())),
+        None => Ok(()),
+    }
+}
+
+/// With the gate for it pods are rolled until as many are missing as may be, whichever these are.
+pub(super) fn replicas_are_there(look: &Look<'_>) -> Result<(), String> {
+    let Some((set, owner, _)) = rolled(look).filter(|_| look.memory.rolls_several) else { return Ok(()) };
+    let (missing, most) = (look.missing(set, owner, 0), most(set, "maxUnavailable").max(1));
+    if missing.len() as i64 > most {
+        return Err(format!("{} goes, and of at most {most} there are missing {missing:?}", look.named()));
     }
     Ok(())
+}
+
+impl Look<'_> {
+    /// Names of replicas, from a number on, that are not there or have never been ready, but for those that somebody else has
+    /// ended lately.
+    fn missing(&self, set: &Json, owner: &str, from: i64) -> Vec<String> {
+        let (namespace, name) = (text(set, "/metadata/namespace"), text(set, "/metadata/name"));
+        let (least, _) = self.memory.wished(owner, self.change.at).unwrap_or_default();
+        let is_missing = |replica: &String| {
+            let pod = self.model.look("pods", namespace, replica);
+            let is_back = is_active(pod) && self.memory.was_ready(text(pod, "/metadata/uid"));
+            !is_back && !self.memory.has_left_by_others(owner, replica, &self.change.by, self.change.at)
+        };
+        (from..least).map(|number| format!("{name}-{number}")).filter(is_missing).collect()
+    }
 }
 
 /// The node that a pod of a DaemonSet is for.

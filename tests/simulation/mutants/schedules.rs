@@ -4,9 +4,9 @@ use http::Method;
 use serde_json::json;
 
 use super::is;
-use crate::invariants::controller_of;
-use crate::model::http::Asked;
-use crate::model::{Model, items, text};
+use crate::invariants::{controller_of, has_ended};
+use crate::model::http::{Answer, Asked};
+use crate::model::{Model, Refusal, items, text};
 
 const TIME: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
@@ -14,6 +14,40 @@ pub(super) fn make_twice(model: &mut Model, by: &str, asked: &Asked) {
     if by.ends_with("/job-controller") && is(asked, &Method::POST, "pods") {
         drop(model.answer(by, asked));
     }
+}
+
+/// A number of a Job's status, as it is sent.
+fn edit_count(controller: &str, asked: &mut Asked, what: &str, more: i64) {
+    if controller == "job-controller" && is(asked, &Method::PUT, "jobs") {
+        asked.edit(|job| {
+            if let Some(count) = job["status"][what].as_i64().filter(|count| *count > 0) {
+                job["status"][what] = json!(count + more);
+            }
+        });
+    }
+}
+
+pub(super) fn count_failure_twice(controller: &str, asked: &mut Asked) {
+    edit_count(controller, asked, "failed", 1);
+}
+
+pub(super) fn lose_success(controller: &str, asked: &mut Asked) {
+    edit_count(controller, asked, "succeeded", -1);
+}
+
+/// Pods are not let go of once their Job has ended or is gone, although it is said so.
+pub(super) fn keep_finalizer(
+    model: &mut Model,
+    controller: &str,
+    asked: &Asked,
+) -> Option<Result<Answer, Refusal>> {
+    if controller != "job-controller" || !is(asked, &Method::PATCH, "pods") {
+        return None;
+    }
+    let pod = model.look("pods", &asked.namespace, &asked.name);
+    let job = model.look("jobs", &asked.namespace, text(controller_of(pod), "/name"));
+    let is_over = !job.is_object() || has_ended(job);
+    (pod.is_object() && is_over).then(|| Ok(Answer::Body(pod.to_string().into_bytes(), true)))
 }
 
 /// A Job that has ended gets another pod, like one that it had.

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::{change, delete_one_of, is};
-use crate::invariants::{controller_of, is_active};
+use crate::invariants::{controller_of, is_active, partition};
 use crate::model::http::Asked;
 use crate::model::{Deletion, Model, Place, text};
 
@@ -59,8 +59,22 @@ pub(super) fn roll_two(model: &mut Model, by: &str, asked: &Asked) {
     }
     let number =
         asked.name.rsplit_once('-').and_then(|(set, number)| Some((set, number.parse::<i64>().ok()?)));
-    if let Some((set, number)) = number.filter(|(_, number)| *number > 0) {
+    let Some((set, number)) = number else { return };
+    if number > partition(model.look("statefulsets", &asked.namespace, set)) {
         let place = Place::new("pods", &asked.namespace, &format!("{set}-{}", number - 1));
+        drop(model.delete(by, &place, &Deletion::default()));
+    }
+}
+
+/// With a pod all that are not held back.
+pub(super) fn roll_replicas(model: &mut Model, by: &str, asked: &Asked) {
+    if !by.ends_with("/statefulset-controller") || !is(asked, &Method::DELETE, "pods") {
+        return;
+    }
+    let Some((set, _)) = asked.name.rsplit_once('-') else { return };
+    let from = partition(model.look("statefulsets", &asked.namespace, set));
+    for number in from..7 {
+        let place = Place::new("pods", &asked.namespace, &format!("{set}-{number}"));
         drop(model.delete(by, &place, &Deletion::default()));
     }
 }
