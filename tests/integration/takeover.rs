@@ -20,6 +20,7 @@ mod identity;
 mod jobs;
 mod policies;
 mod storage;
+mod uncounted;
 
 const LIMIT: Duration = Duration::from_mins(3);
 /// Both managers run what Deployments and DaemonSets need and nothing else, so that what differs is ours.

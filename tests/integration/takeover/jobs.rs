@@ -12,9 +12,9 @@ use super::{ELECTION, LIMIT, end_of_log, leads, named, writes_of};
 use crate::harness::{ControlPlane, Namespace, Options, until};
 
 /// What Jobs need, and nothing else.
-const CONTROLLERS: &str = "--controllers=job-controller,deployment-controller,serviceaccount-controller,\
+pub(super) const CONTROLLERS: &str = "--controllers=job-controller,deployment-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller";
-const KINDS: [&str; 2] = ["pods", "jobs"];
+pub(super) const KINDS: [&str; 2] = ["pods", "jobs"];
 
 /// All Jobs, and all pods with their finalizers and owners.
 #[derive(Debug, PartialEq)]
@@ -32,7 +32,7 @@ impl State {
     }
 }
 
-async fn quiet(namespace: &Namespace) {
+pub(super) async fn quiet(namespace: &Namespace) {
     let look = || async {
         let before = State::of(namespace).await;
         // Jobs are looked at again a second after a change.
@@ -42,7 +42,7 @@ async fn quiet(namespace: &Namespace) {
     until("the cluster is quiet", LIMIT, look, Option::is_some).await;
 }
 
-async fn job(namespace: &Namespace, name: &str, spec: Value) {
+pub(super) async fn job(namespace: &Namespace, name: &str, spec: Value) {
     let template = json!({ "spec": {
         "restartPolicy": "Never",
         "nodeName": "by-hand",
@@ -54,7 +54,7 @@ async fn job(namespace: &Namespace, name: &str, spec: Value) {
 }
 
 /// Pods of a Job end, or are deleted.
-async fn pods_become(namespace: &Namespace, job: &str, count: usize, phase: &str) {
+pub(super) async fn pods_become(namespace: &Namespace, job: &str, count: usize, phase: &str) {
     let api = namespace.api::<Pod>();
     let list = ListParams::default().labels(&format!("job-name={job}"));
     let pods = api.list(&list).await.expect("pods").items;
