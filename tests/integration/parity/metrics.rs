@@ -18,13 +18,15 @@ const FILE: &str = "outcomes/metrics.tsv";
 /// The original's metrics by name.
 const KNOWN: &str = include_str!("../../data/peer/metrics.tsv");
 /// Others, seen there only once there is something to count.
-const SEEN_LATE: [&str; 9] = [
+const SEEN_LATE: [&str; 11] = [
     "attach_detach_controller_attachdetach_controller_forced_detaches",
     "attachdetach_controller_total_volumes",
     "horizontal_pod_autoscaler_controller_metric_computation_duration_seconds",
     "horizontal_pod_autoscaler_controller_metric_computation_total",
     "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds",
     "horizontal_pod_autoscaler_controller_reconciliations_total",
+    "pod_gc_collector_force_delete_pod_errors_total",
+    "pod_gc_collector_force_delete_pods_total",
     "selinux_warning_controller_selinux_volume_conflict",
     "storage_count_attachable_volumes_in_use",
     "storage_operation_duration_seconds",
@@ -134,7 +136,9 @@ fn sorted(series: &str) -> String {
     let mut labels: Vec<&str> = labels.trim_end_matches('}').split(',').collect();
     labels.sort_unstable();
     let plain = labels.into_iter().map(|label| match label.split_once('=') {
-        Some((name, _)) if name.ends_with("_namespace") => format!("{name}=\"NAMESPACE\""),
+        Some((name, _)) if name == "namespace" || name.ends_with("_namespace") => {
+            format!("{name}=\"NAMESPACE\"")
+        }
         _ => label.to_owned(),
     });
     format!("{name}{{{}}}", plain.collect::<Vec<_>>().join(","))
