@@ -23,6 +23,7 @@ mod room;
 pub mod scales;
 mod settings;
 mod shared_reads;
+mod slow_reads;
 mod stats;
 #[cfg(test)]
 mod tests;

@@ -9,11 +9,14 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::documents::{AnyDocument, DocumentForm};
 use super::room::{ObserveError, PlanNote, Reconcile};
 use super::shared_reads::SharedReads;
+use super::slow_reads::answered;
 use crate::api::autoscaling::Scale;
 use crate::api::{AnyObject, Kind};
 use crate::client::{ApiClient, Discovery, ListQuery};
@@ -30,6 +33,9 @@ pub use crate::client::{AccessQuestion, AccessVerdict, ApiError, ApiResources, D
 const AT_A_TIME: usize = 8;
 /// The longest JSON document that is read.
 const LONGEST_JSON: usize = 16 << 20;
+/// Requests of JSON that are under way to one API group: whoever answers for it may be slow, and one connection to the API server,
+/// which serves all, carries a hundred.
+const TO_A_GROUP: usize = 24;
 /// Passes of one reconcile. A room that needs more goes round in circles.
 const MOST_PASSES: usize = 8;
 
@@ -356,6 +362,8 @@ pub(super) struct Reader {
     /// Of JSON: all that ask a metrics API the same ask it together.
     answers: SharedReads<Arc<Value>>,
     documents: SharedReads<AnyDocument>,
+    /// By API group: places for requests of JSON.
+    groups: Arc<Mutex<HashMap<Str, Arc<Semaphore>>>>,
 }
 
 impl Reader {
@@ -367,6 +375,7 @@ impl Reader {
             shared_lists: SharedReads::default(),
             answers: SharedReads::default(),
             documents: SharedReads::default(),
+            groups: Arc::default(),
         }
     }
 
@@ -415,9 +424,12 @@ impl Reader {
                 return Err(ObserveError::Retry(format!("{key}: asked again for what had been read")));
             }
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
-            while let Some((read, found)) = found.next().await {
-                reads.found.insert(read, found);
-            }
+            let found = async {
+                while let Some((read, found)) = found.next().await {
+                    reads.found.insert(read, found);
+                }
+            };
+            answered(found).await;
         }
         Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
     }
@@ -484,10 +496,22 @@ impl Reader {
 
     async fn json(&self, what: &Read, path: &Str) -> Result<Arc<Value>, ApiError> {
         let read = || {
-            let (client, path) = (self.client.clone(), path.clone());
-            async move { client.json_of(&path, LONGEST_JSON).await.map(Arc::new) }
+            let (client, path, places) = (self.client.clone(), path.clone(), self.places(path));
+            async move {
+                // Semaphores are closed by nobody.
+                let _place = places.acquire().await;
+                client.json_of(&path, LONGEST_JSON).await.map(Arc::new)
+            }
         };
         self.answers.read(what, read).await
+    }
+
+    /// Places for requests of JSON to the API group of this path.
+    fn places(&self, path: &str) -> Arc<Semaphore> {
+        let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let mut groups = self.groups.lock();
+        let places = groups.entry(group.into()).or_insert_with(|| Arc::new(Semaphore::new(TO_A_GROUP)));
+        Arc::clone(places)
     }
 
     async fn document(

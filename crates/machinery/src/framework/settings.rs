@@ -26,6 +26,9 @@ pub struct LoopSettings {
     pub longest_wait: Option<Duration>,
     /// Whether a key that failed is left alone for as long as the server has asked to wait, however short its backoff is.
     pub heeds_retry_after: bool,
+    /// Whether a key for which a live read takes long is set aside until it is answered, while its worker takes others: where what
+    /// answers is somebody else's, as the APIs of metrics are.
+    pub sets_aside: bool,
     /// How fast the controller may ask, compared with others. The fastest of its loops counts.
     pub qps_factor: QpsFactor,
     /// Keys that are queued when the loop starts: for loops that follow no object.
@@ -73,6 +76,7 @@ impl Default for LoopSettings {
             tries: None,
             longest_wait: None,
             heeds_retry_after: false,
+            sets_aside: false,
             qps_factor: QpsFactor::ONE,
             seeds: Vec::new(),
         }

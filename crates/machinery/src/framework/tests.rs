@@ -57,7 +57,8 @@ impl Events for Silent {
     fn emit(&self, _: EventSpec) {}
 }
 
-/// Answers in the order given; none left means that the connection broke, and code 0 that the answer never comes.
+/// Answers in the order given; none left means that the connection broke, code 0 that the answer never comes, and another code
+/// below 100 that it comes after so many seconds, and is a good one.
 #[derive(Default)]
 struct Server(Mutex<VecDeque<(u16, Vec<u8>)>>, Mutex<Vec<String>>);
 
@@ -69,9 +70,14 @@ impl Server {
             async move {
                 server.1.lock().push(format!("{} {}", request.method(), request.uri()));
                 let (code, body) = server.0.lock().pop_front().ok_or("the connection broke")?;
-                if code == 0 {
-                    std::future::pending::<()>().await;
-                }
+                let code = match code {
+                    0 => std::future::pending().await,
+                    1..100 => {
+                        tokio::time::sleep(Duration::from_secs(code.into())).await;
+                        200
+                    }
+                    code => code,
+                };
                 let body = Full::new(Bytes::from(body)).map_err(BoxError::from).boxed_unsync();
                 Response::builder().status(code).body(body).map_err(BoxError::from)
             }

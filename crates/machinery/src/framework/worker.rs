@@ -16,7 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt as _};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -28,6 +29,7 @@ use super::reads::{EarlierWrites, Reader};
 use super::report::{ReconcileStart, Report, Requeue};
 use super::room::{ObserveError, PlanNote, Reconcile, ReconcileEnd};
 use super::settings::{AfterFailure, LoopSettings};
+use super::slow_reads::SlowReads;
 use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
 use crate::api::Kind;
@@ -38,6 +40,8 @@ use crate::model::plan::{Cooldown, Failure, Plan};
 use crate::queue::{Item, WorkQueue};
 use crate::telemetry::tracing::{child, present};
 
+/// Keys that a worker sets aside at most.
+const MOST_ASIDE: usize = 256;
 /// Times that one reconcile looks and plans at most.
 const MOST_LOOKS: usize = 4;
 
@@ -119,9 +123,37 @@ impl Outcome {
 impl Worker {
     /// Works until the queue is shut down.
     pub(super) async fn run(self: Arc<Self>) {
+        if self.settings.sets_aside {
+            return self.run_beside().await;
+        }
         while let Some(item) = self.queue.get().await {
             self.process(item).await;
         }
+    }
+
+    /// The same where keys are set aside whose live reads take long: they go on in this task, beside the next ones.
+    async fn run_beside(&self) {
+        let mut aside = FuturesUnordered::new();
+        loop {
+            let item = tokio::select! {
+                item = self.queue.get() => item,
+                Some(()) = aside.next() => continue,
+            };
+            let Some(item) = item else { break };
+            let slow = SlowReads::default();
+            let mut work = Box::pin(slow.hear(self.process(item)));
+            let is_done = loop {
+                tokio::select! {
+                    () = &mut work => break true,
+                    () = slow.begun(), if aside.len() < MOST_ASIDE => break false,
+                    Some(()) = aside.next() => {}
+                }
+            };
+            if !is_done {
+                aside.push(work);
+            }
+        }
+        while aside.next().await.is_some() {}
     }
 
     pub(super) async fn process(&self, item: Item<Key>) {

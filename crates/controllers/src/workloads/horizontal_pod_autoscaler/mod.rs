@@ -96,9 +96,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         loops: vec![Loop {
             queue: "horizontalpodautoscaler",
             kind: Some(&HORIZONTAL_POD_AUTOSCALERS),
-            settings: LoopSettings::with_workers(
-                build.config.flags.concurrent_horizontal_pod_autoscaler_syncs,
-            ),
+            settings: LoopSettings {
+                sets_aside: true,
+                ..LoopSettings::with_workers(build.config.flags.concurrent_horizontal_pod_autoscaler_syncs)
+            },
             wake_ups: vec![own.debounced(settings.sync_period)],
             reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics).remembered_by(remembering)),
         }],

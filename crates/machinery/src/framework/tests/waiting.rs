@@ -223,3 +223,67 @@ async fn explanations_are_made_one_after_the_other_by_a_client_of_their_own() {
     assert_eq!((apart.1.lock().len(), bench.server.1.lock().len()), (1, 0));
     assert_eq!(asking.len(), 10, "the others wait for the first");
 }
+
+/// Reads JSON of the API group that a key names, and then has nothing to do.
+#[derive(Default)]
+struct Metered(Mutex<Vec<Key>>);
+
+impl Reconcile for Metered {
+    fn plan(&self, key: &Key, _: &[Failure], reads: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
+        let path = format!("/apis/{}/v1/{}", key.namespace, key.name);
+        if reads.json(&path).is_none() {
+            return Ok(Pass::Needs(vec![Read::Json(path.into())]));
+        }
+        self.0.lock().push(key.clone());
+        Ok(Pass::Nothing)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_whose_reads_take_long_are_set_aside() {
+    const SLOW: usize = 40;
+    for sets_aside in [true, false] {
+        let mut bench = Bench::new();
+        let metered = Arc::new(Metered::default());
+        bench.worker.reconcile = Arc::clone(&metered) as _;
+        bench.worker.settings.sets_aside = sets_aside;
+        let worker = Arc::new(bench.worker);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&worker).run());
+        for at in 0..SLOW {
+            bench.server.answer(0, Vec::new());
+            worker.queue.add(Key::new("slow", at.to_string()));
+        }
+        sleep(Duration::from_secs(2 * SLOW as u64)).await;
+        let asked = || bench.server.1.lock().len();
+        // One group takes so many places, whoever waits for it.
+        assert_eq!(asked(), if sets_aside { 24 } else { 1 });
+        bench.server.0.lock().clear();
+        bench.server.answer(200, b"{}".to_vec());
+        worker.queue.add(Key::new("fast", "1"));
+        sleep(Duration::from_millis(1)).await;
+        let fast: &[Key] = if sets_aside { &[Key::new("fast", "1")] } else { &[] };
+        assert_eq!(*metered.0.lock(), fast);
+        tasks.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_set_aside_comes_to_its_end() {
+    let mut bench = Bench::new();
+    let metered = Arc::new(Metered::default());
+    bench.worker.reconcile = Arc::clone(&metered) as _;
+    bench.worker.settings.sets_aside = true;
+    for _ in 0..3 {
+        bench.server.answer(5, b"{}".to_vec());
+    }
+    let worker = Arc::new(bench.worker);
+    (0..3).for_each(|at| worker.queue.add(Key::new("slow", at.to_string())));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&worker).run());
+    sleep(Duration::from_millis(7_500)).await;
+    // One second after the other they were begun.
+    assert_eq!(metered.0.lock().len(), 3);
+    worker.queue.shut_down();
+    tasks.join_all().await;
+}
