@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -227,7 +228,8 @@ func (f *Follower) find(ctx context.Context, next string) (*Client, error) {
 	}
 	candidates := replicas.Candidates
 	if next != "" {
-		candidates = append([]Replica{replicas.at(next)}, candidates...)
+		others := slices.DeleteFunc(slices.Clone(candidates), func(each Replica) bool { return each.Address == next })
+		candidates = append([]Replica{replicas.at(next)}, others...)
 	}
 	for _, replica := range candidates {
 		leader, client, err := try(replica)
