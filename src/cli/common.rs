@@ -153,7 +153,8 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 /// A name that becomes part of a request's path.
 fn parse_object_name(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let has_ends = text.bytes().next().is_some_and(is_plain) && text.bytes().last().is_some_and(is_plain);
+    let has_ends =
+        text.bytes().next().is_some_and(is_plain) && text.bytes().next_back().is_some_and(is_plain);
     if has_ends && text.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.')) {
         return Ok(text.to_owned());
     }
