@@ -221,6 +221,14 @@ func (f Finder) facts(replica Replica) facts {
 	}
 }
 
+// hint is what to say when a replica can't be reached because the authority that it announces was not trusted.
+func (f Finder) hint(replica Replica) string {
+	if who, _, _ := f.facts(replica).decide(); replica.Authority == "" || who == announcement || who == authority {
+		return ""
+	}
+	return " (the authority that its Lease announces is not trusted with a token, unless TrustAnnounced is set)"
+}
+
 // facts decide about trust. Whoever may write Leases in kube-system may announce a replica, its address and its
 // authority. So an announcement is good for client certificates, which prove the caller without giving anything away,
 // and not for tokens, which are the caller to whoever holds them.

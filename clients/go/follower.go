@@ -29,6 +29,9 @@ const (
 	notLeader   = "NOT_LEADER"
 )
 
+// ErrNoLeader is the error of a call that nobody could be found for. It wraps what was said last.
+var ErrNoLeader = errors.New("coxswain: no leader")
+
 // Follower sends calls to the replica that leads, whichever that is by then. It is for many goroutines at once.
 type Follower struct {
 	// Timeout bounds calls whose context has no deadline; 0 for 30 seconds.
@@ -72,9 +75,10 @@ func pause(ctx context.Context, duration time.Duration) error {
 }
 
 // Call runs call with a client of the leader. If the error is that the replica does not lead (NOT_LEADER), the leader is
-// found anew and call runs again, until the context's deadline: NOT_LEADER says that nothing was done. Any other error
-// is returned as it is, for what was done is not known then; after UNAVAILABLE the next Call finds the leader anew. A
-// call makes one request, with the context that it gets, for it runs again from its beginning.
+// found anew and call runs again, until the context's deadline: NOT_LEADER says that nothing was done. The error is
+// ErrNoLeader when the attempts or the time are used up. Any other error is returned as it is, for what was done is not
+// known then; after UNAVAILABLE the next Call finds the leader anew. A call makes one request, with the context that it
+// gets, for it runs again from its beginning.
 func (f *Follower) Call(ctx context.Context, call func(ctx context.Context, leader *Client) error) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -91,13 +95,13 @@ func (f *Follower) Call(ctx context.Context, call func(ctx context.Context, lead
 			return err
 		}
 		if attempt >= attempts {
-			return fmt.Errorf("coxswain: no leader in %d attempts: %w", attempt, err)
+			return fmt.Errorf("%w in %d attempts: %w", ErrNoLeader, attempt, err)
 		}
 		// Who is named for the first time is asked at once; else it is not settled yet who leads.
 		next = address
 		if address == "" || asked[address] {
 			if stopped := f.pause(ctx, wait); stopped != nil {
-				return fmt.Errorf("coxswain: no leader in %d attempts, and then %w: %w", attempt, stopped, err)
+				return fmt.Errorf("%w in %d attempts, and then %w: %w", ErrNoLeader, attempt, stopped, err)
 			}
 			wait = min(2*wait, longestPause)
 		}
@@ -221,7 +225,7 @@ func (f *Follower) find(ctx context.Context, next string) (*Client, error) {
 				return nil, nil, fmt.Errorf("coxswain: %s: %w", replica, err)
 			}
 			away = true
-			tried = append(tried, fmt.Sprintf("%s: %v", replica, err))
+			tried = append(tried, fmt.Sprintf("%s: %v%s", replica, err, f.finder.hint(replica)))
 			return nil, nil, nil
 		}
 		return leader, client, nil

@@ -32,6 +32,8 @@ type fleet struct {
 	// listed counts how often the Leases were read, calls are the replicas that were asked to reconcile.
 	listed int
 	calls  []int
+	// announced is the authority that their Leases announce.
+	announced string
 	// fails is what the leader answers in place of an answer.
 	fails error
 }
@@ -93,7 +95,7 @@ func (f *fleet) ListLeases(context.Context, string, string) ([]Lease, error) {
 	for index, address := range f.addresses {
 		leases = append(leases, Lease{
 			HolderIdentity: string(rune('a' + index)),
-			Annotations:    map[string]string{addressAnnotation: address},
+			Annotations:    map[string]string{addressAnnotation: address, caAnnotation: f.announced},
 			RenewTime:      time.Now(),
 			LeaseDuration:  time.Hour,
 		})
@@ -218,7 +220,7 @@ func TestThereIsAnEndToIt(t *testing.T) {
 	follower := fleet.follow(t)
 	follower.Attempts, follower.pause = 3, func(context.Context, time.Duration) error { return nil }
 	err := follower.Call(t.Context(), reconcile)
-	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no leader in 3 attempts") {
+	if !errors.Is(err, ErrNoLeader) || status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no leader in 3 attempts") {
 		t.Errorf("%v", err)
 	}
 	if asked := fleet.asked(); len(asked) != 3 {
@@ -301,6 +303,19 @@ func TestFindersThatCannotBe(t *testing.T) {
 	}
 	follower.pause = func(context.Context, time.Duration) error { t.Error("a pause in vain"); return nil }
 	if err := follower.Call(t.Context(), reconcile); !errors.Is(err, ErrNotVouchedFor) {
+		t.Errorf("%v", err)
+	}
+	// Announcements are set aside, for the sake of the token, and the cluster's authority is another one.
+	stranger := newAuthority(t, "stranger")
+	fleet.announced = string(fleet.authority.pem)
+	careful, err := Follow(Finder{
+		Leases: fleet, Options: Options{Token: "secret"}, ClusterCAFile: write(t, t.TempDir(), "ca.pem", stranger.pem),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	careful.Attempts = 1
+	if err := careful.Call(t.Context(), reconcile); !errors.Is(err, ErrNoLeader) || !strings.Contains(err.Error(), "TrustAnnounced") {
 		t.Errorf("%v", err)
 	}
 	_ = follower.Close()

@@ -43,9 +43,11 @@ class Fleet:
         self.listed = 0
         # What the leader answers in place of an answer.
         self.fails: grpc.StatusCode | None = None
+        self.announced: dict[str, str] = {}
         self.addresses: list[str] = []
         for index in range(size):
-            self.addresses.append(case.serve(credentials, lambda server, index=index: Member(self, index).add_to(server)))
+            member = Member(self, index)
+            self.addresses.append(case.serve(credentials, member.add_to))
 
     @property
     def address(self) -> str:
@@ -61,7 +63,7 @@ class Fleet:
         self.listed += 1
         now = datetime.now(timezone.utc)
         return [
-            Lease("lease", {"coxswain.dev/admin-address": address}, chr(ord("a") + index), now, timedelta(hours=1))
+            Lease("lease", {"coxswain.dev/admin-address": address, **self.announced}, chr(ord("a") + index), now, timedelta(hours=1))
             for index, address in enumerate(self.addresses)
         ]
 
@@ -186,6 +188,12 @@ class Following(Case):
         follower = Follower(Finder(leases=fleet, options=Options(token="secret")))
         with self.assertRaises(NotVouchedFor):
             follower.call(reconcile)
+        # Announcements are set aside, for the sake of the token, and the cluster's authority is another one.
+        fleet.announced = {"coxswain.dev/admin-ca": fleet.authority.pem.decode()}
+        stranger = Authority(self.folder, "stranger")
+        finder = Finder(leases=fleet, options=Options(token="secret"), cluster_ca_file=stranger.file)
+        with Follower(finder, attempts=1) as careful, self.assertRaisesRegex(NoLeader, "trust_announced"):
+            careful.call(reconcile)
         follower.close()
         with self.assertRaisesRegex(ValueError, "closed"):
             follower.call(reconcile)

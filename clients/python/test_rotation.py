@@ -84,6 +84,8 @@ class Rotation(Case):
             with self.assertLogs("coxswain.admin", "WARNING") as logged:
                 self.assertEqual(client.leader.GetLeader(request).leader.holder_identity, "jane")
             self.assertIn("client.key", logged.output[0])
+            with self.assertNoLogs("coxswain.admin"):
+                self.assertEqual(client.leader.GetLeader(request).leader.holder_identity, "jane", "said once")
             self.write("client.key", key)
             with self.assertNoLogs("coxswain.admin"):
                 self.assertEqual(client.leader.GetLeader(request).leader.holder_identity, "joan")
@@ -112,7 +114,7 @@ class Closing(unittest.TestCase):
             return made[-1]
 
         content = b"1"
-        channel = RotatingChannel(lambda: Files(content, None, None), dial)
+        channel = RotatingChannel(lambda last: Files(content, None, None), dial)
         first = channel.enter()
         self.assertIs(channel.enter(), first)
         content = b"2"

@@ -138,7 +138,7 @@ function message(body: string): string {
 }
 
 /** Says, in a pod, where the API server is and who the pod's service account is there. */
-export function inCluster(): { server: string; options: Options } {
+export function inCluster(): { server: string; options: Options & { caFile: string; tokenFile: string } } {
   const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = process.env;
   if (!host || !port) {
     throw new Error("this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set");
@@ -238,16 +238,8 @@ export class Finder {
   /** Makes a client of a replica, with the credentials that it may see; throws `NotVouchedForError` if that were none. */
   connect(replica: Replica): AdminClient {
     checkAddress(replica.address);
-    const { options = {}, addresses = [], clusterCaFile, trustAnnounced = false } = this.#settings;
-    const decision = decide({
-      authority: options.caFile !== undefined || options.ca !== undefined,
-      trustAnnounced,
-      named: addresses.length > 0 || options.serverName !== undefined,
-      announced: replica.authority !== "",
-      clusterAuthority: clusterCaFile !== undefined,
-      token: hasToken(options),
-      certificate: options.certFile !== undefined,
-    });
+    const { options = {}, clusterCaFile } = this.#settings;
+    const decision = decide(this.#facts(replica));
     if (decision === undefined) {
       throw new NotVouchedForError();
     }
@@ -265,6 +257,28 @@ export class Finder {
       const why = (error as Error).message;
       throw new Error(`with the authority that the Lease of ${describe(replica)} announces: ${why}`, { cause: error });
     }
+  }
+
+  /** What to say when a replica can't be reached because the authority that it announces was not trusted. */
+  hint(replica: Replica): string {
+    const voucher = decide(this.#facts(replica))?.voucher;
+    if (replica.authority === "" || voucher === "announcement" || voucher === "authority") {
+      return "";
+    }
+    return " (the authority that its Lease announces is not trusted with a token, unless trustAnnounced is given)";
+  }
+
+  #facts(replica: Replica): Facts {
+    const { options = {}, addresses = [], clusterCaFile, trustAnnounced = false } = this.#settings;
+    return {
+      authority: options.caFile !== undefined || options.ca !== undefined,
+      trustAnnounced,
+      named: addresses.length > 0 || options.serverName !== undefined,
+      announced: replica.authority !== "",
+      clusterAuthority: clusterCaFile !== undefined,
+      token: hasToken(options),
+      certificate: options.certFile !== undefined,
+    };
   }
 }
 

@@ -50,10 +50,11 @@ export class Follower {
   /**
    * Runs `call` with a client of the leader, and options that hold what is left of `timeoutMs` (30 seconds if not given).
    *
-   * If the error is that the replica does not lead (NOT_LEADER), the leader is found anew and `call` runs again: NOT_LEADER
-   * says that nothing was done. Any other error is thrown as it is, for what was done is not known then; if the connection
-   * was lost, the next call finds the leader anew. `call` makes one request, for it runs again from its beginning.
-   * `NoLeaderError` is thrown when the attempts or the time are used up.
+   * If the error is that the replica does not lead (NOT_LEADER), the leader is found anew and `call` runs again:
+   * NOT_LEADER says that nothing was done. Any other error is thrown as it is, for what was done is not known then; if
+   * the connection was lost, the next call finds the leader anew. `call` makes one request, for it runs again from its
+   * beginning. `NoLeaderError` is thrown when the attempts or the time are used up. Reading the Leases has a limit of its
+   * own beside `timeoutMs`: that of an `ApiServer` is ten seconds for each request.
    */
   async call<R>(
     call: (leader: AdminClient, options: CallOptions) => Promise<R>,
@@ -135,7 +136,7 @@ export class Follower {
           if (!(error instanceof ConnectError) || !AWAY.has(error.code)) {
             throw error;
           }
-          tried.push(`${describe(replica)}: ${error.message}`);
+          tried.push(`${describe(replica)}: ${error.message}${this.#finder.hint(replica)}`);
           break;
         }
         if (leader.leading || leader.adminAddress === "" || leader.adminAddress === replica.address || hop > 0) {

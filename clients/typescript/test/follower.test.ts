@@ -8,6 +8,7 @@ import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import {
   type AdminClient,
   Finder,
+  type FinderOptions,
   Follower,
   type FollowerOptions,
   LeaderService,
@@ -39,6 +40,8 @@ class Fleet {
   addresses: string[] = [];
   calls: number[] = [];
   listed = 0;
+  /** The authority that their Leases announce. */
+  announced = "";
   /** What the leader answers in place of an answer. */
   fails: ConnectError | undefined;
 
@@ -79,12 +82,15 @@ class Fleet {
     return this.calls.splice(0);
   }
 
-  follow(options: FollowerOptions = {}): { follower: Follower; pauses: number[] } {
+  follow(options: FollowerOptions = {}, trust: FinderOptions = { options: { ca: authority.pem } }): { follower: Follower; pauses: number[] } {
     const leases = {
       list: async (): Promise<Lease[]> => {
         this.listed++;
         return this.addresses.map((address, index) => ({
-          metadata: { name: "lease", annotations: { "coxswain.dev/admin-address": address } },
+          metadata: {
+            name: "lease",
+            annotations: { "coxswain.dev/admin-address": address, "coxswain.dev/admin-ca": this.announced },
+          },
           spec: { holderIdentity: String.fromCharCode(97 + index), renewTime: new Date(), leaseDurationSeconds: 3600 },
         }));
       },
@@ -92,7 +98,7 @@ class Fleet {
     };
     const pauses: number[] = [];
     const pause = async (milliseconds: number): Promise<void> => void pauses.push(milliseconds);
-    const finder = new Finder({ leases, options: { ca: authority.pem } });
+    const finder = new Finder({ leases, ...trust });
     return { follower: new Follower(finder, { pause, ...options }), pauses };
   }
 }
@@ -188,13 +194,12 @@ test("a replica that is away is passed by", async () => {
 
 test("a token is not sent in vain, and other errors are no refusals", async () => {
   const fleet = await Fleet.start(1);
-  const leases = {
-    list: async (): Promise<Lease[]> => [
-      { metadata: { annotations: { "coxswain.dev/admin-address": "a:1" } }, spec: { holderIdentity: "a" } },
-    ],
-    get: async () => undefined,
-  };
-  await assert.rejects(new Follower(new Finder({ leases, options: { token: "secret" } })).call(reconcile), NotVouchedForError);
+  const token = { token: "secret" };
+  await assert.rejects(fleet.follow({}, { options: token }).follower.call(reconcile), NotVouchedForError);
+  // Announcements are set aside, for the sake of the token, and the cluster's authority is another one.
+  fleet.announced = authority.pem;
+  const careful = fleet.follow({ attempts: 1 }, { options: token, clusterCaFile: new Authority("stranger").file });
+  await assert.rejects(careful.follower.call(reconcile), /no leader in 1 attempts: .*unless trustAnnounced is given/);
   const mistake = new TypeError("a mistake of the caller's own");
   await assert.rejects(fleet.follow().follower.call(async () => Promise.reject(mistake)), mistake);
 });

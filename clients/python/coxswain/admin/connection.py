@@ -63,14 +63,19 @@ class Options:
             raise ValueError(f"{self.token_file}: there is no token in it")
         return token
 
-    def read_files(self) -> Files:
-        """The files as they are now. Raises `OSError` or `ValueError` if they do not fit each other."""
+    def read_files(self, last: Files | None = None) -> Files:
+        """The files as they are now, or `last` if that is the same.
+
+        Raises `OSError` or `ValueError` if they can't be read, or do not fit each other.
+        """
         ca = self.ca if self.ca_file is None else Path(self.ca_file).read_bytes()
         if ca is not None and _BEGIN not in ca:
             raise ValueError(f"{self.ca_file or 'ca'}: there is no certificate (PEM) in it")
         if self.cert_file is None or self.key_file is None:
             return Files(ca, None, None)
         files = Files(ca, Path(self.cert_file).read_bytes(), Path(self.key_file).read_bytes())
+        if files == last:
+            return last
         try:
             # gRPC says nothing about a key that is another certificate's. It takes no password, so none is asked for.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(self.cert_file, self.key_file, password="")
@@ -189,22 +194,28 @@ class RotatingChannel(grpc.Channel):
     read or do not fit each other, what was read last holds, and a warning is logged (`coxswain.admin`).
     """
 
-    def __init__(self, read: Callable[[], Files], dial: Callable[[Files], grpc.Channel]) -> None:
+    def __init__(self, read: Callable[[Files | None], Files], dial: Callable[[Files], grpc.Channel]) -> None:
         self._read = read
         self._dial = dial
         self._lock = threading.Lock()
         self._closed = False
         self._watchers: list[Callable[[grpc.ChannelConnectivity], None]] = []
-        files = read()
+        self._warned = ""
+        files = read(None)
         self._current = _Generation(dial(files), files)
 
     def enter(self) -> _Generation:
         """The channel for a call that begins."""
+        files: Files | None = None
+        warning = ""
         try:
-            files = self._read()
+            files = self._read(self._current.files)
         except (OSError, ValueError) as error:
-            _LOG.warning("the credentials read last go on to be used: %s", error)
-            files = None
+            warning = str(error)
+        # Once, and not with every call.
+        if warning and warning != self._warned:
+            _LOG.warning("the credentials read last go on to be used: %s", warning)
+        self._warned = warning
         old: _Generation | None = None
         with self._lock:
             if files is not None and files != self._current.files and not self._closed:

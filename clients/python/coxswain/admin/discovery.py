@@ -264,6 +264,13 @@ class Finder:
                 raise ValueError(f"with the authority that the Lease of {replica} announces: {error}") from error
             raise
 
+    def hint(self, replica: Replica) -> str:
+        """What to say when a replica can't be reached because the authority that it announces was not trusted."""
+        decision = self._facts(replica).decide()
+        if not replica.authority or decision is None or decision.voucher in ("announcement", "authority"):
+            return ""
+        return " (the authority that its Lease announces is not trusted with a token, unless trust_announced is given)"
+
     def _facts(self, replica: Replica) -> Facts:
         return Facts(
             authority=self.options.ca_file is not None or self.options.ca is not None,

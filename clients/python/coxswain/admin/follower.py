@@ -64,7 +64,8 @@ class Follower:
         If the error is that the replica does not lead (NOT_LEADER), the leader is found anew and `call` runs again:
         NOT_LEADER says that nothing was done. Any other error is raised as it is, for what was done is not known then;
         after UNAVAILABLE the next call finds the leader anew. `call` makes one request, for it runs again from its
-        beginning. `NoLeader` is raised when the attempts or the time are used up.
+        beginning. `NoLeader` is raised when the attempts or the time are used up. Reading the Leases has a limit of
+        its own beside `timeout`: that of an `ApiServer` is ten seconds for each request.
         """
         end = time.monotonic() + timeout
         wait, following, asked = _FIRST_PAUSE, "", set[str]()
@@ -172,7 +173,7 @@ class Follower:
                     client.close()
                     if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                         raise
-                    tried.append(f"{replica}: {_text(error)}")
+                    tried.append(f"{replica}: {_text(error)}{self._finder.hint(replica)}")
                     break
                 elsewhere = leader.admin_address
                 if leader.leading or elsewhere in ("", replica.address) or replica is not candidate:
