@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import unittest
 from collections.abc import Iterator
 from typing import Any
@@ -99,10 +100,14 @@ class FakeChannel:
     """Has no server, and knows whether it was closed."""
 
     def __init__(self) -> None:
-        self.closed = False
+        self.ended = threading.Event()
+
+    @property
+    def closed(self) -> bool:
+        return self.ended.is_set()
 
     def close(self) -> None:
-        self.closed = True
+        self.ended.set()
 
 
 class Closing(unittest.TestCase):
@@ -121,13 +126,19 @@ class Closing(unittest.TestCase):
         second = channel.enter()
         self.assertEqual((len(made), made[0].closed), (2, False))
         channel.leave(first)
-        self.assertFalse(first.retired and first.calls == 0)
+        self.assertFalse(made[0].closed, "there is a call on it")
+        channel.leave(first)
+        self.assertTrue(made[0].ended.wait(10))
         channel.leave(second)
         content = b"3"
         channel.leave(channel.enter())
         self.assertTrue(made[1].closed, "nobody used it when it was replaced")
+        channel.enter()
+        content = b"4"
+        channel.enter()
+        self.assertFalse(made[2].closed)
         channel.close()
-        self.assertTrue(made[2].closed)
+        self.assertTrue(made[2].closed and made[3].closed, "calls on it end, wherever they are")
 
     def test_keys_and_tokens_are_not_shown(self) -> None:
         self.assertNotIn("secret", repr(Options(token="secret")) + repr(Files(None, None, b"secret")))

@@ -184,7 +184,6 @@ class _Generation:
         self.channel = channel
         self.files = files
         self.calls = 0
-        self.retired = False
 
 
 class RotatingChannel(grpc.Channel):
@@ -199,6 +198,8 @@ class RotatingChannel(grpc.Channel):
         self._dial = dial
         self._lock = threading.Lock()
         self._closed = False
+        # Channels of old that calls are on.
+        self._old: list[_Generation] = []
         self._watchers: list[Callable[[grpc.ChannelConnectivity], None]] = []
         self._warned = ""
         files = read(None)
@@ -220,13 +221,14 @@ class RotatingChannel(grpc.Channel):
         with self._lock:
             if files is not None and files != self._current.files and not self._closed:
                 old, self._current = self._current, _Generation(self._dial(files), files)
-                old.retired = True
                 for watcher in self._watchers:
                     old.channel.unsubscribe(watcher)
                     self._current.channel.subscribe(watcher)
             generation = self._current
             generation.calls += 1
             unused = old is not None and old.calls == 0
+            if old is not None and not unused:
+                self._old.append(old)
         if old is not None and unused:
             old.channel.close()
         return generation
@@ -235,7 +237,9 @@ class RotatingChannel(grpc.Channel):
         """A call on this channel has ended."""
         with self._lock:
             generation.calls -= 1
-            done = generation.retired and generation.calls == 0
+            done = generation in self._old and generation.calls == 0
+            if done:
+                self._old.remove(generation)
         if done:
             # A stream ends on a thread of the channel itself, which can't wait for its own end.
             threading.Thread(target=generation.channel.close, daemon=True).start()
@@ -243,8 +247,9 @@ class RotatingChannel(grpc.Channel):
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            channel = self._current.channel
-        channel.close()
+            old, self._old = self._old, []
+        for generation in (*old, self._current):
+            generation.channel.close()
 
     def subscribe(
         self, callback: Callable[[grpc.ChannelConnectivity], None], try_to_connect: bool = False
