@@ -4,7 +4,9 @@
 #   clients.sh generate                                        makes the generated code anew
 #   clients.sh check                                           fails if that changes anything, then lints and unit-tests
 #   clients.sh packages                                        installs what the TypeScript client is built with
-#   clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]    runs the same scenario in each language on a live manager
+#   clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]
+#                                                              runs the same scenario in each language on a live manager;
+#                                                              with an API server, the leader is found by its Lease
 set -euo pipefail
 start=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/../clients"
@@ -52,7 +54,7 @@ snapshot() {
 }
 
 scenarios() {
-    [ $# -ge 3 ] || { echo "usage: clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]" >&2; exit 2; }
+    [ $# -ge 3 ] || { echo "usage: clients.sh test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]" >&2; exit 2; }
     # Paths are the caller's; the scenarios run elsewhere.
     set -- "$1" "$(cd "$start" && realpath "$2")" "$(cd "$start" && realpath "$3")" "${@:4}"
     (cd go && go run ./scenario "$@")
@@ -67,5 +69,5 @@ case "${1:-}" in
     check) check ;;
     packages) packages ;;
     test) scenarios "${@:2}" ;;
-    *) echo "usage: clients.sh generate | check | packages | test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]" >&2; exit 2 ;;
+    *) echo "usage: clients.sh generate | check | packages | test ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]" >&2; exit 2 ;;
 esac

@@ -1,13 +1,12 @@
 // Package coxswain connects to the admin API of Coxswain, a Kubernetes controller manager.
 //
 // The messages and clients are generated; see the package coxswain/admin/v1 in this module. This package is the small
-// part around them: TLS, credentials and keepalive.
+// part around them: Connect makes a client of one replica, a Finder finds the replicas by their Leases, and a Follower
+// sends calls to the one that leads.
 package coxswain
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	adminv1 "github.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1"
@@ -23,8 +21,11 @@ import (
 
 // Options say whom to trust and who one is. The zero value trusts the system's authorities and shows no credentials.
 type Options struct {
-	// CAFile holds the authorities (PEM) that may vouch for the server; empty for the system's.
+	// CAFile holds the authorities (PEM) that may vouch for the server, read anew for every connection; empty for the
+	// system's.
 	CAFile string
+	// CA is the same as CAFile, but its content.
+	CA []byte
 	// CertFile and KeyFile are a client certificate (PEM), read anew for every connection; both or neither.
 	CertFile, KeyFile string
 	// Token is a bearer token, that of a service account for example.
@@ -49,24 +50,19 @@ type Client struct {
 
 // Connect makes a client of the replica at address, "host:port". The connection is made with the first call.
 func Connect(address string, options Options) (*Client, error) {
-	config, err := options.tlsConfig()
+	if options.Token != "" && options.TokenFile != "" {
+		return nil, errors.New("coxswain: Token and TokenFile are both set: one is allowed")
+	}
+	tls, err := rotate(options)
 	if err != nil {
 		return nil, err
 	}
 	dial := []grpc.DialOption{
-		grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithTransportCredentials(tls),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 	}
-	switch {
-	case options.Token != "" && options.TokenFile != "":
-		return nil, errors.New("coxswain: Token and TokenFile are both set")
-	case options.Token != "":
-		dial = append(dial, grpc.WithPerRPCCredentials(bearer(func() (string, error) { return options.Token, nil })))
-	case options.TokenFile != "":
-		dial = append(dial, grpc.WithPerRPCCredentials(bearer(func() (string, error) {
-			token, err := os.ReadFile(options.TokenFile)
-			return strings.TrimSpace(string(token)), err
-		})))
+	if options.hasToken() {
+		dial = append(dial, grpc.WithPerRPCCredentials(bearer(options.token)))
 	}
 	conn, err := grpc.NewClient(address, append(dial, options.DialOptions...)...)
 	if err != nil {
@@ -87,32 +83,22 @@ func (c *Client) Conn() *grpc.ClientConn { return c.conn }
 // Close ends the connection and all calls on it.
 func (c *Client) Close() error { return c.conn.Close() }
 
-func (o Options) tlsConfig() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("coxswain: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("coxswain: %s: no certificate in it", o.CAFile)
-		}
+func (o Options) hasToken() bool { return o.Token != "" || o.TokenFile != "" }
+
+// token is the token as it is now.
+func (o Options) token() (string, error) {
+	if o.TokenFile == "" {
+		return o.Token, nil
 	}
-	if (o.CertFile == "") != (o.KeyFile == "") {
-		return nil, errors.New("coxswain: of CertFile and KeyFile only one is set")
+	content, err := os.ReadFile(o.TokenFile)
+	if err != nil {
+		return "", err
 	}
-	if o.CertFile != "" {
-		load := func() (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-			return &pair, err
-		}
-		if _, err := load(); err != nil {
-			return nil, fmt.Errorf("coxswain: %w", err)
-		}
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	token := strings.TrimSpace(string(content))
+	if token == "" {
+		return "", fmt.Errorf("%s: there is no token in it", o.TokenFile)
 	}
-	return config, nil
+	return token, nil
 }
 
 // bearer sends a token with every call, over TLS only.

@@ -2,18 +2,10 @@ package coxswain
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -40,30 +32,13 @@ func (server) GetLeader(ctx context.Context, _ *adminv1.GetLeaderRequest) (*admi
 
 func serve(t *testing.T) (address, ca string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		NotAfter:              time.Now().Add(time.Hour),
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	authority := newAuthority(t, "authority")
+	pair, _, _ := authority.issue(t, "server")
+	ca = write(t, t.TempDir(), "ca.pem", authority.pem)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}
 	grpcServer := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
 	adminv1.RegisterLeaderServiceServer(grpcServer, server{})
 	done := make(chan struct{})
@@ -84,6 +59,11 @@ func holder(t *testing.T, address string, options Options) (string, error) {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	return holderOf(t, client)
+}
+
+func holderOf(t *testing.T, client *Client) (string, error) {
+	t.Helper()
 	answer, err := client.Leader.GetLeader(t.Context(), &adminv1.GetLeaderRequest{})
 	return answer.GetLeader().GetHolderIdentity(), err
 }
@@ -113,6 +93,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"two tokens":        {Token: "a", TokenFile: "b"},
 		"half a pair":       {CertFile: "a"},
 		"no such authority": {CAFile: "/nonexistent"},
+		"two authorities":   {CA: []byte("a"), CAFile: "b"},
+		"no authority":      {CA: []byte("a")},
 		"no such pair":      {CertFile: "/nonexistent", KeyFile: "/nonexistent"},
 	} {
 		if _, err := Connect("localhost:1", options); err == nil {

@@ -1,6 +1,7 @@
 """Runs against a live manager what the clients in the other languages run as well.
 
-Who leads, list, disable for some seconds, watch it come back, and the events of it all.
+Who leads, list, follow the leader, disable for some seconds, watch it come back, and the events of it all. With an API
+server, the leader is found by its Lease.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Iterator
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from coxswain.admin import Client, connect
-from coxswain.admin.v1 import controllers_pb2, events_pb2, leader_pb2
+from coxswain.admin import ApiServer, ApiServerError, Client, Finder, Follower, NoLeader, Options, connect
+from coxswain.admin.v1 import controllers_pb2, events_pb2, leader_pb2, queues_pb2
 
 REASON = "the scenario of the Python client"
 SECONDS = 60.0
@@ -54,6 +55,25 @@ def unknown(client: Client, name: str) -> None:
         expect(name in (error.details() or ""), f"{name} should be named", error)
     else:
         raise Failed("an unknown name was found")
+
+
+def follow(address: str, server: str | None, options: Options, name: str) -> None:
+    finder = Finder(addresses=[address], options=options)
+    if server is not None:
+        finder = Finder(leases=ApiServer(server, options), options=options)
+        found = finder.replicas()
+        leads = [each.identity for each in found.candidates if each.leads]
+        expect(len(found.candidates) == 1 and leads == [found.holder], "one replica that leads was expected", found)
+
+    def call(client: Client, seconds: float) -> None:
+        request = queues_pb2.ListQueuesRequest(filter=queues_pb2.QueueFilter(controllers=[name]))
+        queues = client.queues.ListQueues(request, timeout=seconds).queues
+        expect(len(queues) > 0, f"{name} should have a queue", queues)
+        # Only the leader answers this. Both are questions, so it is no matter that a second run asks both again.
+        client.queues.GetQueue(queues_pb2.GetQueueRequest(name=queues[0].name), timeout=seconds)
+
+    with Follower(finder) as follower:
+        follower.call(call, timeout=SECONDS)
 
 
 def toggle(client: Client, name: str) -> None:
@@ -107,20 +127,24 @@ def comes_back(watch: Iterator[controllers_pb2.WatchControllersResponse]) -> Non
 
 
 def main() -> None:
-    if len(sys.argv) not in (4, 5):
-        sys.exit("usage: scenario.py ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]")
-    name = sys.argv[4] if len(sys.argv) == 5 else "deployment-controller"
+    if not 4 <= len(sys.argv) <= 6:
+        sys.exit("usage: scenario.py ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]")
+    address, ca_file, token_file = sys.argv[1:4]
+    name = sys.argv[4] if len(sys.argv) > 4 else "deployment-controller"
+    server = sys.argv[5] if len(sys.argv) > 5 else None
+    options = Options(ca_file=ca_file, token_file=token_file)
     steps: list[tuple[str, Callable[[Client, str], None]]] = [
         ("leader", leader),
         ("list", list_all),
         ("an unknown name", unknown),
+        ("follow the leader", lambda _, name: follow(address, server, options, name)),
         ("disable, watch, stream", toggle),
     ]
-    with connect(sys.argv[1], ca_file=sys.argv[2], token_file=sys.argv[3]) as client:
+    with connect(address, ca_file=ca_file, token_file=token_file) as client:
         for step, run in steps:
             try:
                 run(client, name)
-            except (Failed, grpc.RpcError) as error:
+            except (Failed, NoLeader, ApiServerError, grpc.RpcError) as error:
                 sys.exit(f"python scenario: {step}: {error}")
             print(f"python scenario: {step}: ok")
     print("python scenario: ok")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 import unittest
-from concurrent import futures
-from pathlib import Path
 from typing import Any
 
 import grpc
 
 from coxswain.admin import connect
 from coxswain.admin.v1 import leader_pb2, leader_pb2_grpc
+from fixtures import Authority, Case
 
 
 class Leader(leader_pb2_grpc.LeaderServiceServicer):
@@ -31,24 +28,16 @@ class Leader(leader_pb2_grpc.LeaderServiceServicer):
         raise NotImplementedError
 
 
-class Connect(unittest.TestCase):
+class Connect(Case):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.ca, key = self.folder / "ca.pem", self.folder / "key.pem"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-             "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", self.ca],
-            check=True,
-            capture_output=True,
+        super().setUp()
+        authority = Authority(self.folder, "authority")
+        self.ca = authority.file
+        certificate, key = authority.issue("server")
+        self.address = self.serve(
+            grpc.ssl_server_credentials([(key, certificate)]),
+            lambda server: leader_pb2_grpc.add_LeaderServiceServicer_to_server(Leader(), server),
         )
-        server = grpc.server(futures.ThreadPoolExecutor(2))
-        leader_pb2_grpc.add_LeaderServiceServicer_to_server(Leader(), server)
-        pair = grpc.ssl_server_credentials([(key.read_bytes(), self.ca.read_bytes())])
-        self.address = f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', pair)}"
-        server.start()
-        self.addCleanup(lambda: server.stop(None).wait())
 
     def holder(self, **options: Any) -> str:
         with connect(self.address, **options) as client:
@@ -72,9 +61,14 @@ class Connect(unittest.TestCase):
             self.assertEqual(caught.exception.code(), code)
 
     def test_options_that_can_not_be(self) -> None:
-        cases: list[dict[str, Any]] = [{"token": "a", "token_file": "b"}, {"cert_file": "a"}]
+        cases: list[dict[str, Any]] = [
+            {"token": "a", "token_file": "b"},
+            {"cert_file": "a"},
+            {"ca": b"a", "ca_file": "b"},
+            {"ca": b"a"},
+        ]
         for options in cases:
-            with self.assertRaises(ValueError):
+            with self.subTest(options=options), self.assertRaises(ValueError):
                 connect("localhost:1", **options)
 
 

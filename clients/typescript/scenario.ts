@@ -1,12 +1,16 @@
-// Runs against a live manager what the clients in the other languages run as well: who leads, list, disable for some
-// seconds, watch it come back, and the events of it all.
+// Runs against a live manager what the clients in the other languages run as well: who leads, list, follow the leader,
+// disable for some seconds, watch it come back, and the events of it all. With an API server, the leader is found by its
+// Lease.
 import { Code, ConnectError } from "@connectrpc/connect";
 
 import {
   type AdminClient,
+  ApiServer,
   connect,
   DesiredSource,
   EventType,
+  Finder,
+  Follower,
   Phase,
   type WatchControllersResponse,
 } from "./src/index.js";
@@ -48,6 +52,24 @@ async function unknown(client: AdminClient, name: string): Promise<void> {
     return;
   }
   throw new Error("an unknown name was found");
+}
+
+async function follow(_: AdminClient, name: string): Promise<void> {
+  const options = { caFile, tokenFile };
+  let finder = new Finder({ addresses: [address], options });
+  if (server !== undefined) {
+    finder = new Finder({ leases: new ApiServer(server, options), options });
+    const found = await finder.replicas();
+    const leads = found.candidates.filter((replica) => replica.leads && replica.identity === found.holder);
+    expect(found.candidates.length === 1 && leads.length === 1, "one replica that leads was expected", found);
+  }
+  await new Follower(finder).call(async (leader, call) => {
+    const { queues } = await leader.queues.listQueues({ filter: { controllers: [name] } }, call);
+    const [queue] = queues;
+    expect(queue !== undefined, `${name} should have a queue`, queues);
+    // Only the leader answers this. Both are questions, so it is no matter that a second run asks both again.
+    await leader.queues.getQueue({ name: queue.name }, call);
+  }, TIMEOUT);
 }
 
 async function toggle(client: AdminClient, name: string): Promise<void> {
@@ -100,9 +122,9 @@ async function comesBack(watch: AsyncIterator<WatchControllersResponse>): Promis
   }
 }
 
-const [address, caFile, tokenFile, name = "deployment-controller"] = process.argv.slice(2);
-if (address === undefined || caFile === undefined || tokenFile === undefined) {
-  console.error("usage: scenario ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]");
+const [address = "", caFile = "", tokenFile = "", name = "deployment-controller", server] = process.argv.slice(2);
+if (tokenFile === "") {
+  console.error("usage: scenario ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]");
   process.exit(2);
 }
 const client = connect(address, { caFile, tokenFile });
@@ -110,6 +132,7 @@ for (const [step, run] of Object.entries({
   leader,
   list,
   "an unknown name": unknown,
+  "follow the leader": follow,
   "disable, watch, stream": toggle,
 })) {
   try {

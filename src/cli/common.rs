@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use super::discover::MainLease;
 use super::environment::{self, Environment};
 use super::output::{Format, Palette};
 use coxswain_machinery::options::duration;
@@ -22,6 +23,8 @@ pub(super) struct Common {
     pub(super) kubeconfig: Option<PathBuf>,
     /// Its context.
     pub(super) context: Option<String>,
+    /// The Lease by which the leader leads.
+    pub(super) main_lease: MainLease,
     /// Whom to trust.
     pub(super) certificate_authority: Option<PathBuf>,
     /// Trust the authority that a replica announces, with a token too.
@@ -60,6 +63,16 @@ pub(super) fn add(command: Command) -> Command {
         .arg(
             option("context", "NAME", FINDING)
                 .help("Context of the kubeconfig; the current one if not given"),
+        )
+        .arg(
+            option("leader-elect-resource-name", "NAME", FINDING)
+                .value_parser(parse_object_name)
+                .help("Lease by which the leader leads, as the manager is told; kube-controller-manager if not given"),
+        )
+        .arg(
+            option("leader-elect-resource-namespace", "NAMESPACE", FINDING)
+                .value_parser(parse_object_name)
+                .help("Namespace of that Lease; kube-system if not given"),
         )
         .arg(
             option("certificate-authority", "FILE", SECURITY)
@@ -137,6 +150,17 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// A name that becomes part of a request's path.
+fn parse_object_name(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let has_ends =
+        text.bytes().next().is_some_and(is_plain) && text.bytes().next_back().is_some_and(is_plain);
+    if has_ends && text.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.')) {
+        return Ok(text.to_owned());
+    }
+    Err("an object's name is lower-case letters, digits, - and .".to_owned())
+}
+
 /// A value of a flag, if it was given.
 pub(super) fn text(matches: &ArgMatches, name: &str) -> Option<String> {
     matches.get_one::<String>(name).filter(|value| !value.is_empty()).cloned()
@@ -151,6 +175,11 @@ impl Common {
     /// What was given, by flag or by variable.
     pub(super) fn read(matches: &ArgMatches, environment: &Environment) -> Self {
         let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
+        let usual = MainLease::default();
+        let main_lease = MainLease {
+            namespace: text(matches, "leader-elect-resource-namespace").unwrap_or(usual.namespace),
+            name: text(matches, "leader-elect-resource-name").unwrap_or(usual.name),
+        };
         let colored = match matches.get_one::<String>("color").map(String::as_str) {
             Some("always") => true,
             Some("never") => false,
@@ -160,6 +189,7 @@ impl Common {
             server: text(matches, "server").or_else(|| environment.text(environment::SERVER)),
             kubeconfig: path("kubeconfig"),
             context: text(matches, "context"),
+            main_lease,
             certificate_authority: path("certificate-authority"),
             trust_announced: matches.get_flag("trust-announced-authority"),
             tls_server_name: text(matches, "tls-server-name"),

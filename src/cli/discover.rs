@@ -14,16 +14,29 @@ use serde::Deserialize;
 use super::output::human;
 use coxswain_machinery::client::{ApiClient, ApiError};
 
-/// Namespace of the Leases.
+/// Namespace of the replicas' Leases, whatever the leader's is called.
 const NAMESPACE: &str = "kube-system";
-/// The Lease by which the leader leads.
-const MAIN_LEASE: &str = "kube-controller-manager";
 /// Selects the replicas' Leases.
 pub(super) const SELECTOR: &str = "coxswain.dev/component=replica";
 /// Annotation: host and port of the admin API.
 const ADDRESS: &str = "coxswain.dev/admin-address";
 /// Annotation: the authority (PEM) to trust there, if it is one of the replica's own.
 const AUTHORITY: &str = "coxswain.dev/admin-ca";
+
+/// The Lease by which the leader leads. Beside another manager, Coxswain is told to fight for one of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MainLease {
+    /// `--leader-elect-resource-namespace`
+    pub(super) namespace: String,
+    /// `--leader-elect-resource-name`
+    pub(super) name: String,
+}
+
+impl Default for MainLease {
+    fn default() -> Self {
+        Self { namespace: "kube-system".to_owned(), name: "kube-controller-manager".to_owned() }
+    }
+}
 
 /// A replica that may be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,15 +67,22 @@ struct LeaseList {
     items: Vec<Lease>,
 }
 
+fn path(namespace: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+}
+
 /// Reads the Leases.
-pub(super) async fn discover(api: &ApiClient, now: Timestamp) -> Result<Replicas, ApiError> {
-    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+pub(super) async fn discover(
+    api: &ApiClient,
+    main: &MainLease,
+    now: Timestamp,
+) -> Result<Replicas, ApiError> {
     let query: String =
         form_urlencoded::Serializer::new(String::new()).append_pair("labelSelector", SELECTOR).finish();
-    let list: LeaseList = api.json(Method::GET, &leases, &query, None::<&()>).await?;
-    let main: Result<Lease, ApiError> =
-        api.json(Method::GET, &format!("{leases}/{MAIN_LEASE}"), "", None::<&()>).await;
-    // Without it, those who answer know who leads. The manager may also have been told to fight for another one.
+    let list: LeaseList = api.json(Method::GET, &path(NAMESPACE), &query, None::<&()>).await?;
+    let main = format!("{}/{}", path(&main.namespace), main.name);
+    let main: Result<Lease, ApiError> = api.json(Method::GET, &main, "", None::<&()>).await;
+    // Without it, those who answer know who leads.
     let main = match main {
         Ok(main) => Some(main),
         Err(error) if matches!(error.code(), 403 | 404) => None,

@@ -82,7 +82,8 @@ impl Finder {
         let Some(api) = identity.api().await? else {
             return Err(CliError::Unreachable("there is no cluster to look for a replica in".to_owned()));
         };
-        let replicas = discover(&api, self.environment.clock.now()).await.map_err(CliError::Cluster)?;
+        let now = self.environment.clock.now();
+        let replicas = discover(&api, &self.common.main_lease, now).await.map_err(CliError::Cluster)?;
         if replicas.candidates.is_empty() {
             return Err(CliError::Unreachable(nobody(&replicas)));
         }

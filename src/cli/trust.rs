@@ -189,4 +189,43 @@ mod tests {
             assert!(!trusting.sets_announcement_aside(), "{trusting:?}");
         }
     }
+
+    #[test]
+    fn clients_in_other_languages_have_the_same_rule() {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Row {
+            facts: Vec<String>,
+            voucher: Option<String>,
+            send_token: bool,
+        }
+        // Their own tests read the same file.
+        let rows: Vec<Row> =
+            serde_json::from_str(include_str!("../../clients/go/testdata/trust.json")).unwrap();
+        let facts: std::collections::BTreeSet<_> = rows.iter().map(|row| &row.facts).collect();
+        assert_eq!(facts.len(), 128, "all that there can be but for insecure");
+        for row in &rows {
+            let has = |fact: &str| row.facts.iter().any(|each| each == fact);
+            let facts = TrustFacts {
+                insecure: false,
+                authority_by_flag: has("authority"),
+                trust_announced: has("trustAnnounced"),
+                named: has("named"),
+                announced: has("announced"),
+                cluster_authority: has("clusterAuthority"),
+                token: has("token"),
+                certificate: has("certificate"),
+            };
+            let voucher = facts.decide().map(|decision| match decision.voucher {
+                Voucher::Nobody => "nobody",
+                Voucher::Flag => "authority",
+                Voucher::Announcement => "announcement",
+                Voucher::Cluster => "cluster",
+                Voucher::System => "system",
+            });
+            assert_eq!(voucher, row.voucher.as_deref(), "{facts:?}");
+            let sends = facts.decide().is_some_and(|decision| decision.send_token);
+            assert_eq!(sends, row.send_token, "{facts:?}");
+        }
+    }
 }

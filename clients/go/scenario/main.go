@@ -1,5 +1,6 @@
 // Command scenario runs against a live manager what the clients in the other languages run as well: who leads, list,
-// disable for some seconds, watch it come back, and the events of it all.
+// follow the leader, disable for some seconds, watch it come back, and the events of it all. With an API server, the
+// leader is found by its Lease.
 package main
 
 import (
@@ -25,31 +26,40 @@ const reason = "the scenario of the Go client"
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("go scenario: ")
-	if len(os.Args) != 4 && len(os.Args) != 5 {
-		log.Fatal("usage: scenario ADDRESS CA_FILE TOKEN_FILE [CONTROLLER]")
+	if len(os.Args) < 4 || len(os.Args) > 6 {
+		log.Fatal("usage: scenario ADDRESS CA_FILE TOKEN_FILE [CONTROLLER [API_SERVER]]")
 	}
-	name := "deployment-controller"
-	if len(os.Args) == 5 {
+	name, server := "deployment-controller", ""
+	if len(os.Args) > 4 {
 		name = os.Args[4]
+	}
+	if len(os.Args) > 5 {
+		server = os.Args[5]
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	if err := run(ctx, os.Args[1], coxswain.Options{CAFile: os.Args[2], TokenFile: os.Args[3]}, name); err != nil {
+	if err := run(ctx, os.Args[1], server, coxswain.Options{CAFile: os.Args[2], TokenFile: os.Args[3]}, name); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("go scenario: ok")
 }
 
-func run(ctx context.Context, address string, options coxswain.Options, name string) error {
+func run(ctx context.Context, address, server string, options coxswain.Options, name string) error {
 	client, err := coxswain.Connect(address, options)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	follow := func(ctx context.Context, _ *coxswain.Client, name string) error {
+		return follow(ctx, address, server, options, name)
+	}
 	for _, step := range []struct {
 		name string
 		run  func(context.Context, *coxswain.Client, string) error
-	}{{"leader", leader}, {"list", list}, {"an unknown name", unknown}, {"disable, watch, stream", toggle}} {
+	}{
+		{"leader", leader}, {"list", list}, {"an unknown name", unknown}, {"follow the leader", follow},
+		{"disable, watch, stream", toggle},
+	} {
 		if err := step.run(ctx, client, name); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
@@ -97,6 +107,43 @@ func unknown(ctx context.Context, client *coxswain.Client, name string) error {
 		return fmt.Errorf("NOT_FOUND that names %s was expected: %w", name, err)
 	}
 	return nil
+}
+
+func follow(ctx context.Context, address, server string, options coxswain.Options, name string) error {
+	finder := coxswain.Finder{Options: options, Addresses: []string{address}}
+	if server != "" {
+		leases, err := coxswain.NewAPIServer(server, options)
+		if err != nil {
+			return err
+		}
+		finder.Leases, finder.Addresses = leases, nil
+		found, err := finder.Replicas(ctx)
+		if err != nil {
+			return err
+		}
+		if len(found.Candidates) != 1 || !found.Candidates[0].Leads || found.Candidates[0].Identity != found.Holder {
+			return fmt.Errorf("one replica that leads was expected: %+v", found)
+		}
+	}
+	follower, err := coxswain.Follow(finder)
+	if err != nil {
+		return err
+	}
+	defer follower.Close()
+	return follower.Call(ctx, func(ctx context.Context, leader *coxswain.Client) error {
+		queues, err := leader.Queues.ListQueues(ctx, &adminv1.ListQueuesRequest{
+			Filter: &adminv1.QueueFilter{Controllers: []string{name}},
+		})
+		if err != nil {
+			return err
+		}
+		if len(queues.GetQueues()) == 0 {
+			return fmt.Errorf("%s should have a queue", name)
+		}
+		// Only the leader answers this. Both are questions, so it is no matter that a second run asks both again.
+		_, err = leader.Queues.GetQueue(ctx, &adminv1.GetQueueRequest{Name: queues.GetQueues()[0].GetName()})
+		return err
+	})
 }
 
 func toggle(ctx context.Context, client *coxswain.Client, name string) error {

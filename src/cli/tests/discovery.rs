@@ -1,7 +1,7 @@
 //! Whom the Leases say to call.
 
 use k8s_openapi::api::coordination::v1::Lease;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::now;
 use super::server::lease;
@@ -55,4 +55,28 @@ fn if_all_seem_dead_it_may_be_the_clock() {
     // A clock that is behind makes no one dead.
     assert_eq!(identities(&chosen(&[lease("a", "a:1", 900, None)], None)), ["a"]);
     assert!(chosen(&[], Some("go")).candidates.is_empty());
+}
+
+#[test]
+fn clients_in_other_languages_choose_alike() {
+    // Their own tests read the same file.
+    let file: Value = serde_json::from_str(include_str!("../../../clients/go/testdata/leases.json")).unwrap();
+    let now = file["now"].as_str().unwrap().parse().unwrap();
+    for case in file["cases"].as_array().unwrap() {
+        let leases: Vec<Lease> = serde_json::from_value(case["leases"].clone()).unwrap();
+        let holder = case["holder"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned);
+        let chosen = choose(&leases, holder, now);
+        let candidates: Vec<_> = chosen
+            .candidates
+            .iter()
+            .map(|each| {
+                json!({
+                    "identity": each.identity, "address": each.address,
+                    "authority": each.authority, "leads": each.leads,
+                })
+            })
+            .collect();
+        assert_eq!(Value::from(candidates), case["candidates"], "{}", case["about"]);
+        assert_eq!(json!(chosen.passed_over), case["passedOver"], "{}", case["about"]);
+    }
 }

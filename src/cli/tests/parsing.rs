@@ -40,6 +40,8 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         &["enable", "x", "--force"],
         &["leader", "--timeout", "0s"],
         &["leader", "--client-key", "k"],
+        &["leader", "--leader-elect-resource-name", "a/b"],
+        &["leader", "--leader-elect-resource-namespace", ""],
         &["queue", "q", "--keys", "0"],
         &["explain", "deploy"],
         &["completion", "tcsh"],

@@ -167,6 +167,20 @@ async fn what_only_the_leader_can_do_goes_to_the_leader() {
 }
 
 #[tokio::test]
+async fn the_leader_is_found_by_a_lease_of_another_name() {
+    let (standby, leader) = pair().await;
+    standby.rename_main("managers", "coxswain");
+    let line = ["sync", "deployment", "default/web", "--trust-announced-authority"];
+    let named = ["--leader-elect-resource-namespace", "managers", "--leader-elect-resource-name", "coxswain"];
+    assert_eq!(standby.run(&[&line[..], &named].concat()).await.exit, Exit::Done);
+    assert!(standby.seen().iter().all(|(path, _)| path.starts_with("/apis/")), "it was not asked");
+    // By the usual name nobody leads, so a replica is asked.
+    assert_eq!(standby.run(&line).await.exit, Exit::Done);
+    assert!(standby.seen().iter().any(|(path, _)| path.ends_with("/GetLeader")));
+    assert_eq!(leader.manager.state.lock().synced.len(), 2);
+}
+
+#[tokio::test]
 async fn waiting_is_for_the_leader() {
     let (standby, leader) = pair().await;
     leader.manager.set_phase("deployment-controller", Phase::Disabled);

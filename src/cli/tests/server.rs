@@ -35,6 +35,8 @@ pub(super) const TOKEN: &str = "jane-s3cret";
 struct Shared {
     leases: Mutex<Vec<Value>>,
     main: Mutex<Option<Value>>,
+    /// Where the main Lease is.
+    main_path: Mutex<String>,
     seen: Mutex<Vec<(String, Option<String>)>>,
 }
 
@@ -108,7 +110,8 @@ impl Replica {
                 .unwrap(),
         };
         let services = service(deps, &AdminOptions::default()).unwrap();
-        let shared = Arc::new(Shared::default());
+        let usual = main_path("kube-system", "kube-controller-manager");
+        let shared = Arc::new(Shared { main_path: Mutex::new(usual), ..Shared::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let mut tasks = JoinSet::new();
@@ -145,6 +148,11 @@ impl Replica {
     pub(super) fn announce(&self, leases: &[Value], holder: Option<&str>) {
         *self.shared.leases.lock() = leases.to_vec();
         *self.shared.main.lock() = holder.map(|holder| lease(holder, "", 0, None));
+    }
+
+    /// Gives the main Lease another name.
+    pub(super) fn rename_main(&self, namespace: &str, name: &str) {
+        *self.shared.main_path.lock() = main_path(namespace, name);
     }
 
     /// Paths of requests, with the token that each carried.
@@ -251,6 +259,10 @@ where
     services.oneshot(request.map(tonic::body::Body::new)).await.unwrap()
 }
 
+fn main_path(namespace: &str, name: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+}
+
 fn api_server(path: &str, query: &str, known: bool, shared: &Shared) -> Response<tonic::body::Body> {
     let refusal = |code: u16, reason: &str| {
         (
@@ -259,12 +271,13 @@ fn api_server(path: &str, query: &str, known: bool, shared: &Shared) -> Response
         )
     };
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let main = shared.main_path.lock().clone();
     let (code, body) = match path.strip_prefix(leases) {
         _ if !known => refusal(403, "Forbidden"),
         Some("") if query == "labelSelector=coxswain.dev%2Fcomponent%3Dreplica" => {
             (200, json!({ "kind": "LeaseList", "items": *shared.leases.lock() }))
         }
-        Some("/kube-controller-manager") => match shared.main.lock().clone() {
+        _ if path == main => match shared.main.lock().clone() {
             Some(lease) => (200, lease),
             None => refusal(404, "NotFound"),
         },

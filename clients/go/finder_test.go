@@ -1,0 +1,214 @@
+package coxswain
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func read(t *testing.T, path string, into any) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(content, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTrustIsThatOfTheCommandLine(t *testing.T) {
+	var rows []struct {
+		Facts     []string `json:"facts"`
+		Voucher   *voucher `json:"voucher"`
+		SendToken bool     `json:"sendToken"`
+	}
+	read(t, "testdata/trust.json", &rows)
+	if len(rows) != 128 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		has := func(fact string) bool { return slices.Contains(row.Facts, fact) }
+		facts := facts{
+			authority: has("authority"), trustAnnounced: has("trustAnnounced"), named: has("named"),
+			announced: has("announced"), clusterAuthority: has("clusterAuthority"), token: has("token"),
+			certificate: has("certificate"),
+		}
+		who, sendToken, ok := facts.decide()
+		if ok != (row.Voucher != nil) || ok && who != *row.Voucher || sendToken != row.SendToken {
+			t.Errorf("%v: %s, %t, %t", row, who, sendToken, ok)
+		}
+	}
+}
+
+func TestReplicasAreThoseOfTheCommandLine(t *testing.T) {
+	var file struct {
+		Now   time.Time `json:"now"`
+		Cases []struct {
+			About      string        `json:"about"`
+			Leases     []leaseObject `json:"leases"`
+			Holder     string        `json:"holder"`
+			Candidates []struct {
+				Identity, Address, Authority string
+				Leads                        bool
+			} `json:"candidates"`
+			PassedOver []string `json:"passedOver"`
+		} `json:"cases"`
+	}
+	read(t, "testdata/leases.json", &file)
+	for _, each := range file.Cases {
+		var leases []Lease
+		for _, lease := range each.Leases {
+			leases = append(leases, lease.lease())
+		}
+		found := choose(leases, each.Holder, file.Now)
+		var wanted []Replica
+		for _, candidate := range each.Candidates {
+			wanted = append(wanted, Replica{
+				Name:     "coxswain-replica-" + candidate.Identity,
+				Identity: candidate.Identity, Address: candidate.Address, Authority: candidate.Authority, Leads: candidate.Leads,
+			})
+		}
+		if !slices.Equal(found.Candidates, wanted) || !slices.Equal(found.PassedOver, each.PassedOver) {
+			t.Errorf("%s: %+v", each.About, found)
+		}
+	}
+}
+
+// serveLeases serves Leases to who shows the token "secret".
+func serveLeases(t *testing.T, pages map[string]string) (server, ca string) {
+	t.Helper()
+	api := httptest.NewTLSServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		page, found := pages[request.URL.RequestURI()]
+		switch {
+		case request.Header.Get("Authorization") != "Bearer secret":
+			answer.WriteHeader(http.StatusForbidden)
+			_, _ = answer.Write([]byte(`{"kind": "Status", "message": "leases is forbidden"}`))
+		case found:
+			_, _ = answer.Write([]byte(page))
+		case strings.HasPrefix(request.URL.Path, "/elsewhere/"):
+			http.Redirect(answer, request, "https://localhost:1/", http.StatusFound)
+		default:
+			answer.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(api.Close)
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
+	return api.URL, write(t, t.TempDir(), "ca.pem", block)
+}
+
+const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/"
+
+func TestReplicasAreFoundByALeaseOfAnotherName(t *testing.T) {
+	server, ca := serveLeases(t, map[string]string{
+		leasesPath + "kube-system/leases?labelSelector=coxswain.dev%2Fcomponent%3Dreplica": `{"items": [{
+			"metadata": {"name": "coxswain-replica-1", "annotations": {"coxswain.dev/admin-address": "10.0.0.2:10257"}},
+			"spec": {"holderIdentity": "b", "renewTime": "2026-11-21T15:30:00.000000Z", "leaseDurationSeconds": 40}}]}`,
+		leasesPath + "managers/leases/coxswain": `{"spec": {"holderIdentity": "b"}}`,
+	})
+	leases, err := NewAPIServer(server, Options{CAFile: ca, TokenFile: write(t, t.TempDir(), "token", []byte("secret\n"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	finder := Finder{Leases: leases, now: func() time.Time { return time.Date(2026, 11, 21, 15, 30, 30, 0, time.UTC) }}
+	replica := Replica{Name: "coxswain-replica-1", Identity: "b", Address: "10.0.0.2:10257"}
+	if found, err := finder.Replicas(t.Context()); err != nil || !slices.Equal(found.Candidates, []Replica{replica}) {
+		t.Errorf("by the usual name nobody leads: %+v, %v", found, err)
+	}
+	finder.LeaseName, finder.LeaseNamespace = "coxswain", "managers"
+	replica.Leads = true
+	if found, err := finder.Replicas(t.Context()); err != nil || !slices.Equal(found.Candidates, []Replica{replica}) {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+func TestAnAPIServerThatDoesNotAnswerSaysWhy(t *testing.T) {
+	server, ca := serveLeases(t, nil)
+	for token, wanted := range map[string]string{"secret": "404", "other": "coxswain-admin-discovery"} {
+		leases, err := NewAPIServer(server, Options{CAFile: ca, Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := leases.ListLeases(t.Context(), "kube-system", ""); err == nil || !strings.Contains(err.Error(), wanted) {
+			t.Errorf("%s: %v", token, err)
+		}
+		if _, err := leases.GetLease(t.Context(), "kube-system", "x"); !errors.Is(err, ErrNoLease) {
+			t.Errorf("%s: %v", token, err)
+		}
+	}
+	elsewhere, err := NewAPIServer(server+"/elsewhere", Options{CAFile: ca, Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := elsewhere.ListLeases(t.Context(), "kube-system", ""); err == nil || !strings.Contains(err.Error(), "302") {
+		t.Errorf("the token was taken elsewhere: %v", err)
+	}
+	for _, server := range []string{"http://localhost:1", "localhost:1", "https://", "https://jane:secret@localhost:1"} {
+		if _, err := NewAPIServer(server, Options{}); err == nil || !strings.Contains(err.Error(), "https://HOST[:PORT] is allowed") {
+			t.Errorf("%s: %v", server, err)
+		}
+	}
+}
+
+func TestATokenDoesNotGoWhereOnlyALeaseSaysSo(t *testing.T) {
+	address, ca := serve(t)
+	announced, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := Replica{Identity: "b", Address: address, Authority: string(announced)}
+	finder := Finder{Options: Options{Token: "secret"}}
+	if _, err := finder.Connect(replica); !errors.Is(err, ErrNotVouchedFor) {
+		t.Errorf("%v", err)
+	}
+	finder.TrustAnnounced = true
+	client, err := finder.Connect(replica)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if found, err := holderOf(t, client); err != nil || found != "Bearer secret" {
+		t.Errorf("%q, %v", found, err)
+	}
+	// A certificate gives nothing away; the token beside it would.
+	authority := newAuthority(t, "authority")
+	_, certificate, key := authority.issue(t, "jane")
+	finder = Finder{Options: Options{
+		Token:    "secret",
+		CertFile: write(t, t.TempDir(), "client.pem", certificate),
+		KeyFile:  write(t, t.TempDir(), "client.key", key),
+	}}
+	careful, err := finder.Connect(replica)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer careful.Close()
+	if found, err := holderOf(t, careful); err == nil {
+		t.Errorf("the token was shown: %q", found)
+	}
+	replica.Authority = "nonsense"
+	if _, err := finder.Connect(replica); err == nil || !strings.Contains(err.Error(), "the Lease of b at") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAddressesThatAReplicaCanNotHave(t *testing.T) {
+	for _, address := range []string{"", "a", "a:0", "a:65536", "a:x", "unix:/run/x", "unix:/x:1", "dns:///a:1", "https://a:1", "a@b:1", "a b:1"} {
+		_, err := Finder{Options: Options{}}.Connect(Replica{Address: address})
+		if err == nil || !strings.Contains(err.Error(), "HOST:PORT is allowed") {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+	for _, address := range []string{"a:1", "node-1.example:10257", "10.0.0.2:10257", "[fd00::2]:10257"} {
+		if err := checkAddress(address); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,259 @@
+"""Sends calls to the replica that leads, whichever that is by then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from coxswain.admin.connection import Client
+from coxswain.admin.discovery import Finder, NotVouchedFor
+from coxswain.admin.v1 import leader_pb2
+
+R = TypeVar("R")
+
+_DOMAIN = "admin.coxswain.dev"
+_NOT_LEADER = "NOT_LEADER"
+# A replica that is there says sooner who leads.
+_PROBE_SECONDS = 5.0
+# An election takes seconds: the first pause is short, and each is twice as long as the one before.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0
+
+
+class NoLeader(Exception):
+    """Nobody could be found who leads. The cause is what was said last."""
+
+
+class _Unreachable(Exception):
+    """No replica answers. Nothing was sent, so it may be tried again."""
+
+
+class _Session:
+    """A client, and how many calls are on it: it is closed with the last of them."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.calls = 1
+        self.retired = False
+
+
+class Follower:
+    """Follows the leader. It is for many threads at once, and looks for nothing before the first call.
+
+    `attempts` bounds how often a call is sent.
+    """
+
+    def __init__(self, finder: Finder, *, attempts: int = 10) -> None:
+        self._finder = finder
+        self._attempts = attempts
+        self._lock = threading.Lock()
+        self._current: _Session | None = None
+        self._closed = False
+        # A test does not wait.
+        self._pause: Callable[[float], None] = time.sleep
+
+    def call(self, call: Callable[[Client, float], R], timeout: float = 30.0) -> R:
+        """Runs `call` with a client of the leader and the seconds that are left of `timeout`.
+
+        If the error is that the replica does not lead (NOT_LEADER), the leader is found anew and `call` runs again:
+        NOT_LEADER says that nothing was done. Any other error is raised as it is, for what was done is not known then;
+        after UNAVAILABLE the next call finds the leader anew. `call` makes one request, for it runs again from its
+        beginning. `NoLeader` is raised when the attempts or the time are used up. Reading the Leases has a limit of
+        its own beside `timeout`: that of an `ApiServer` is ten seconds for each request.
+        """
+        end = time.monotonic() + timeout
+        wait, following, asked = _FIRST_PAUSE, "", set[str]()
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return self._once(call, following, end)
+            except (grpc.RpcError, _Unreachable) as error:
+                found = _leader_address(error)
+                if found is None and not isinstance(error, _Unreachable):
+                    raise
+                following = found or ""
+                # Who is named for the first time is asked at once; else it is not settled yet who leads.
+                pause = 0.0 if following and following not in asked else wait
+                if attempt == self._attempts or time.monotonic() + pause >= end:
+                    raise NoLeader(f"no leader in {attempt} attempts: {_text(error)}") from error
+                if pause:
+                    self._pause(pause)
+                    wait = min(2 * wait, _LONGEST_PAUSE)
+                asked.add(following)
+        raise NoLeader("no attempt was allowed")
+
+    def close(self) -> None:
+        """Ends the connection, once the calls on it have ended."""
+        with self._lock:
+            self._closed = True
+            current = self._current
+        if current is not None:
+            self._retire(current)
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _once(self, call: Callable[[Client, float], R], following: str, end: float) -> R:
+        session = self._enter(following, end)
+        try:
+            return call(session.client, max(end - time.monotonic(), 0.0))
+        except grpc.RpcError as error:
+            if _leader_address(error) is not None or error.code() == grpc.StatusCode.UNAVAILABLE:
+                self._retire(session)
+            raise
+        finally:
+            with self._lock:
+                session.calls -= 1
+            self._sweep(session)
+
+    def _enter(self, following: str, end: float) -> _Session:
+        with self._lock:
+            if self._closed:
+                raise ValueError("the follower is closed")
+            if self._current is not None:
+                self._current.calls += 1
+                return self._current
+        session = _Session(self._find(following, end))
+        with self._lock:
+            # Another thread may have found it, too, in the meantime: this one is closed after this call.
+            if self._current is not None or self._closed:
+                session.retired = True
+            else:
+                self._current = session
+        return session
+
+    def _retire(self, session: _Session) -> None:
+        with self._lock:
+            session.retired = True
+            if self._current is session:
+                self._current = None
+        self._sweep(session)
+
+    def _sweep(self, session: _Session) -> None:
+        with self._lock:
+            done = session.retired and session.calls == 0
+        if done:
+            session.client.close()
+
+    def _find(self, following: str, end: float) -> Client:
+        """Connects to who leads: `following` if that is known, else who the Leases say, else who a replica says."""
+        replicas = self._finder.replicas()
+        candidates = list(replicas.candidates)
+        if following:
+            candidates = [replicas.at(following)] + [each for each in candidates if each.address != following]
+        tried: list[str] = []
+        refusals: list[Exception] = []
+        for candidate in candidates:
+            replica = candidate
+            # The replica itself, then the one that it names.
+            for _ in range(2):
+                try:
+                    client = self._finder.connect(replica)
+                except (NotVouchedFor, ValueError) as error:
+                    # What one Lease says must not keep anybody from the other replicas.
+                    refusals.append(error)
+                    tried.append(f"{replica}: {error}")
+                    break
+                try:
+                    leader = _probe(client, end)
+                except grpc.RpcError as error:
+                    client.close()
+                    if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                        raise
+                    tried.append(f"{replica}: {_text(error)}{self._finder.hint(replica)}")
+                    break
+                elsewhere = leader.admin_address
+                if leader.leading or elsewhere in ("", replica.address) or replica is not candidate:
+                    return client
+                client.close()
+                replica = replicas.at(elsewhere)
+        if refusals and len(refusals) == len(tried):
+            # It would be the same the next time.
+            raise refusals[0]
+        tried += replicas.passed_over
+        if not tried:
+            raise _Unreachable("no replica that serves the admin API has announced itself")
+        raise _Unreachable("no replica can be called: " + "; ".join(tried))
+
+
+def _probe(client: Client, end: float) -> leader_pb2.Leader:
+    """Asks who leads: a question that may be asked twice, so that no call is sent to who does not answer."""
+    seconds = min(_PROBE_SECONDS, max(end - time.monotonic(), 0.0))
+    try:
+        return client.leader.GetLeader(leader_pb2.GetLeaderRequest(), timeout=seconds).leader
+    except grpc.RpcError as error:
+        # Who may not ask that goes on all the same: the call itself will tell.
+        if error.code() == grpc.StatusCode.PERMISSION_DENIED:
+            return leader_pb2.Leader()
+        raise
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, grpc.RpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error)
+
+
+def _leader_address(error: Exception) -> str | None:
+    """Where the leader is, according to a replica that refuses because it does not lead; empty if it does not know."""
+    if not isinstance(error, grpc.RpcError) or error.code() != grpc.StatusCode.FAILED_PRECONDITION:
+        return None
+    for item in error.trailing_metadata() or ():
+        if item.key != "grpc-status-details-bin":
+            continue
+        try:
+            for detail in _STATUS.FromString(item.value).details:
+                if detail.type_url.rpartition("/")[2] != "google.rpc.ErrorInfo":
+                    continue
+                info = _ERROR_INFO.FromString(detail.value)
+                if info.reason == _NOT_LEADER and info.domain == _DOMAIN:
+                    addresses = (entry.value for entry in info.metadata if entry.key == "leader_address")
+                    return str(next(addresses, ""))
+        except DecodeError:
+            return None
+    return None
+
+
+def _details() -> tuple[Any, Any]:
+    """What is read of `google.rpc.Status` and `google.rpc.ErrorInfo`, in a pool of its own.
+
+    So no other package is needed for two messages, nor is one disturbed that has them.
+    """
+    file = descriptor_pb2.FileDescriptorProto(name="coxswain/details.proto", package="details", syntax="proto3")
+    field = descriptor_pb2.FieldDescriptorProto
+    # Any, and an entry of a map, have these two fields on the wire.
+    shapes: dict[str, list[tuple[str, int, Any]]] = {
+        "Detail": [("type_url", 1, field.TYPE_STRING), ("value", 2, field.TYPE_BYTES)],
+        "Entry": [("key", 1, field.TYPE_STRING), ("value", 2, field.TYPE_STRING)],
+        "Status": [("details", 3, "Detail")],
+        "ErrorInfo": [("reason", 1, field.TYPE_STRING), ("domain", 2, field.TYPE_STRING), ("metadata", 3, "Entry")],
+    }
+    for name, fields in shapes.items():
+        message = file.message_type.add(name=name)
+        for field_name, number, kind in fields:
+            added = message.field.add(name=field_name, number=number, label=field.LABEL_OPTIONAL)
+            if isinstance(kind, str):
+                added.type, added.label, added.type_name = field.TYPE_MESSAGE, field.LABEL_REPEATED, f".details.{kind}"
+            else:
+                added.type = kind
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    status, info = (pool.FindMessageTypeByName(f"details.{name}") for name in ("Status", "ErrorInfo"))
+    return message_factory.GetMessageClass(status), message_factory.GetMessageClass(info)
+
+
+_STATUS, _ERROR_INFO = _details()
+

@@ -1,0 +1,219 @@
+"""Calls go to who leads, and are sent again only if nothing was done."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import unittest
+from datetime import datetime, timedelta, timezone
+from typing import Any, cast
+
+import grpc
+from google.protobuf import any_pb2
+
+from coxswain.admin import Client, Finder, Follower, Lease, NoLeader, NotVouchedFor, Options
+from coxswain.admin.v1 import leader_pb2, leader_pb2_grpc, queues_pb2, queues_pb2_grpc
+from coxswain.admin.follower import _ERROR_INFO, _STATUS
+from fixtures import Authority, Case
+
+
+def not_leader(address: str) -> bytes:
+    """The details of a refusal."""
+    info = _ERROR_INFO(reason="NOT_LEADER", domain="admin.coxswain.dev")
+    if address:
+        info.metadata.add(key="leader", value="b")
+        info.metadata.add(key="leader_address", value=address)
+    status = _STATUS()
+    status.details.add(type_url="type.googleapis.com/google.rpc.RetryInfo", value=b"\x00")
+    status.details.add(type_url="type.googleapis.com/google.rpc.ErrorInfo", value=info.SerializeToString())
+    return cast(bytes, status.SerializeToString())
+
+
+class Fleet:
+    """Replicas on loopback, one of which leads."""
+
+    def __init__(self, case: Case, size: int) -> None:
+        self.authority = Authority(case.folder, "authority")
+        certificate, key = self.authority.issue("replica")
+        credentials = grpc.ssl_server_credentials([(key, certificate)])
+        self.lock = threading.Lock()
+        # The index of who leads, or -1, and whether the others know where.
+        self.leader, self.known = 0, True
+        self.calls: list[int] = []
+        self.listed = 0
+        # What the leader answers in place of an answer.
+        self.fails: grpc.StatusCode | None = None
+        self.announced: dict[str, str] = {}
+        self.addresses: list[str] = []
+        for index in range(size):
+            member = Member(self, index)
+            self.addresses.append(case.serve(credentials, member.add_to))
+
+    @property
+    def address(self) -> str:
+        return self.addresses[self.leader] if self.leader >= 0 and self.known else ""
+
+    def asked(self) -> list[int]:
+        """Who got a call, since the last time."""
+        with self.lock:
+            calls, self.calls = self.calls, []
+            return calls
+
+    def list(self, namespace: str, label_selector: str) -> list[Lease]:
+        self.listed += 1
+        now = datetime.now(timezone.utc)
+        return [
+            Lease("lease", {"coxswain.dev/admin-address": address, **self.announced}, chr(ord("a") + index), now, timedelta(hours=1))
+            for index, address in enumerate(self.addresses)
+        ]
+
+    def get(self, namespace: str, name: str) -> Lease | None:
+        return None
+
+
+class Member(leader_pb2_grpc.LeaderServiceServicer, queues_pb2_grpc.QueueServiceServicer):
+    def __init__(self, fleet: Fleet, index: int) -> None:
+        self.fleet, self.index = fleet, index
+
+    def add_to(self, server: grpc.Server) -> None:
+        leader_pb2_grpc.add_LeaderServiceServicer_to_server(self, server)
+        queues_pb2_grpc.add_QueueServiceServicer_to_server(self, server)
+
+    def GetLeader(self, request: leader_pb2.GetLeaderRequest, context: Any) -> leader_pb2.GetLeaderResponse:
+        leading = self.fleet.leader == self.index
+        leader = leader_pb2.Leader(leading=leading, admin_address=self.fleet.address)
+        return leader_pb2.GetLeaderResponse(leader=leader)
+
+    def SyncObject(self, request: queues_pb2.SyncObjectRequest, context: Any) -> queues_pb2.SyncObjectResponse:
+        with self.fleet.lock:
+            self.fleet.calls.append(self.index)
+            leads, fails, address = self.fleet.leader == self.index, self.fleet.fails, self.fleet.address
+        if not leads:
+            context.set_trailing_metadata((("grpc-status-details-bin", not_leader(address)),))
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "another replica leads")
+        if fails is not None:
+            context.abort(fails, "lost on the way")
+        return queues_pb2.SyncObjectResponse()
+
+    def WatchLeader(self, request: Any, context: Any) -> Any:
+        raise NotImplementedError
+
+    StepDown = ListQueues = GetQueue = ExplainObject = WatchLeader
+
+
+def reconcile(client: Client, seconds: float) -> queues_pb2.SyncObjectResponse:
+    return client.queues.SyncObject(queues_pb2.SyncObjectRequest(), timeout=seconds)
+
+
+class Following(Case):
+    def follow(self, fleet: Fleet, attempts: int = 10) -> Follower:
+        follower = Follower(Finder(leases=fleet, options=Options(ca=fleet.authority.pem)), attempts=attempts)
+        self.addCleanup(follower.close)
+        self.pauses: list[float] = []
+        follower._pause = self.pauses.append
+        return follower
+
+    def test_the_leader_is_followed_to_where_it_is(self) -> None:
+        fleet = Fleet(self, 3)
+        follower = self.follow(fleet)
+        for leader in (2, 2, 0, 1):
+            fleet.leader = leader
+            self.assertEqual(follower.call(reconcile), queues_pb2.SyncObjectResponse())
+            asked = fleet.asked()
+            self.assertTrue(asked[-1] == leader and len(asked) <= 2, asked)
+        self.assertEqual(self.pauses, [])
+
+    def test_who_is_named_leads_to_the_leader_without_leases(self) -> None:
+        fleet = Fleet(self, 2)
+        with Follower(Finder(addresses=fleet.addresses[:1], options=Options(ca=fleet.authority.pem))) as follower:
+            for leader in (1, 0):
+                fleet.leader = leader
+                follower.call(reconcile)
+        self.assertEqual(fleet.asked(), [1, 1, 0])
+
+    def test_an_election_is_waited_for(self) -> None:
+        fleet = Fleet(self, 2)
+        fleet.leader = -1
+        follower = self.follow(fleet)
+
+        def pause(seconds: float) -> None:
+            self.pauses.append(seconds)
+            if len(self.pauses) == 6:
+                fleet.leader = 1
+
+        follower._pause = pause
+        follower.call(reconcile)
+        self.assertEqual(self.pauses, [0.25, 0.5, 1.0, 2.0, 4.0, 4.0])
+        self.assertEqual(fleet.asked(), [0, 0, 0, 0, 0, 0, 1])
+
+    def test_there_is_an_end_to_it(self) -> None:
+        fleet = Fleet(self, 1)
+        fleet.leader = -1
+        with self.assertRaisesRegex(NoLeader, "in 3 attempts: FAILED_PRECONDITION: another replica leads") as caught:
+            self.follow(fleet, attempts=3).call(reconcile)
+        self.assertIsInstance(caught.exception.__cause__, grpc.RpcError)
+        self.assertEqual(len(fleet.asked()), 3)
+        # The next pause would be longer than what is left.
+        with self.assertRaisesRegex(NoLeader, "in 1 attempts"):
+            self.follow(fleet).call(lambda client, _: reconcile(client, 30.0), timeout=0.2)
+        self.assertEqual(self.pauses, [])
+
+    def test_what_may_have_been_done_is_not_done_again(self) -> None:
+        fleet = Fleet(self, 2)
+        follower = self.follow(fleet)
+        fleet.fails = grpc.StatusCode.UNAVAILABLE
+        for leader in (0, 1):
+            # The next one finds the leader anew.
+            fleet.leader = leader
+            with self.assertRaises(grpc.RpcError) as caught:
+                follower.call(reconcile)
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+            self.assertEqual(fleet.asked(), [leader])
+        self.assertEqual(fleet.listed, 2)
+
+    def test_a_replica_that_is_away_is_passed_by(self) -> None:
+        fleet = Fleet(self, 1)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            away = f"127.0.0.1:{listener.getsockname()[1]}"
+        fleet.addresses.insert(0, away)
+        fleet.known = False
+        follower = self.follow(fleet)
+        self.assertEqual(follower.call(lambda client, seconds: "called"), "called")
+        del fleet.addresses[1:]
+        with self.assertRaisesRegex(NoLeader, f"no replica can be called: a at {away}: UNAVAILABLE"):
+            self.follow(fleet, attempts=2).call(reconcile)
+
+    def test_a_token_is_not_sent_in_vain(self) -> None:
+        fleet = Fleet(self, 1)
+        follower = Follower(Finder(leases=fleet, options=Options(token="secret")))
+        with self.assertRaises(NotVouchedFor):
+            follower.call(reconcile)
+        # Announcements are set aside, for the sake of the token, and the cluster's authority is another one.
+        fleet.announced = {"coxswain.dev/admin-ca": fleet.authority.pem.decode()}
+        stranger = Authority(self.folder, "stranger")
+        finder = Finder(leases=fleet, options=Options(token="secret"), cluster_ca_file=stranger.file)
+        with Follower(finder, attempts=1) as careful, self.assertRaisesRegex(NoLeader, "trust_announced"):
+            careful.call(reconcile)
+        follower.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            follower.call(reconcile)
+
+    def test_other_errors_are_no_refusals(self) -> None:
+        follower = self.follow(Fleet(self, 1))
+
+        def fails(client: Client, seconds: float) -> None:
+            raise KeyError("a mistake of the caller's own")
+
+        with self.assertRaises(KeyError):
+            follower.call(fails)
+
+    def test_details_are_read_as_others_write_them(self) -> None:
+        # With a code, a message and an Any of protobuf's own.
+        wire = b"\x08\x09\x12\x02no" + not_leader("a:1")
+        detail = any_pb2.Any.FromString(_STATUS.FromString(wire).details[1].SerializeToString())
+        self.assertEqual(detail.type_url, "type.googleapis.com/google.rpc.ErrorInfo")
+        self.assertEqual(_ERROR_INFO.FromString(detail.value).metadata[1].value, "a:1")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,51 @@
+/** A connection to one replica. */
+
+import { createClient, type Client, type Interceptor, type Transport } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+
+import { hasToken, type Options, readToken, RotatingContext } from "./credentials.js";
+import { ControllerService } from "./gen/coxswain/admin/v1/controllers_pb.js";
+import { EventService } from "./gen/coxswain/admin/v1/events_pb.js";
+import { LeaderService } from "./gen/coxswain/admin/v1/leader_pb.js";
+import { QueueService } from "./gen/coxswain/admin/v1/queues_pb.js";
+
+export type { Options } from "./credentials.js";
+
+/** All services of one replica. */
+export interface AdminClient {
+  readonly controllers: Client<typeof ControllerService>;
+  readonly events: Client<typeof EventService>;
+  readonly leader: Client<typeof LeaderService>;
+  readonly queues: Client<typeof QueueService>;
+  /** For services that are not of this API: health, reflection. */
+  readonly transport: Transport;
+}
+
+/** Makes a client of the replica at `address` ("host:port"). The connection is made with the first call. */
+export function connect(address: string, options: Options = {}): AdminClient {
+  const context = new RotatingContext(options);
+  const transport = createGrpcTransport({
+    baseUrl: `https://${address}`,
+    interceptors: hasToken(options) ? [bearer(() => readToken(options))] : [],
+    pingIntervalMs: 30_000,
+    nodeOptions: {
+      // Each connection asks for what the files say by then; options of TLS would be read once.
+      createConnection: (url) => context.open(url, "h2"),
+    },
+  });
+  return {
+    controllers: createClient(ControllerService, transport),
+    events: createClient(EventService, transport),
+    leader: createClient(LeaderService, transport),
+    queues: createClient(QueueService, transport),
+    transport,
+  };
+}
+
+/** Sends a token with every call. */
+function bearer(token: () => string | undefined): Interceptor {
+  return (next) => (request) => {
+    request.header.set("authorization", `Bearer ${token()}`);
+    return next(request);
+  };
+}

@@ -1,0 +1,226 @@
+/** Sends calls to the replica that leads, whichever that is by then. */
+
+import { setTimeout } from "node:timers/promises";
+
+import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
+
+import { type AdminClient } from "./connect.js";
+import { describe, type Finder, named, type Replica, type Replicas } from "./discovery.js";
+
+const DOMAIN = "admin.coxswain.dev";
+const NOT_LEADER = "NOT_LEADER";
+/** A replica that is there says sooner who leads. */
+const PROBE_MS = 5_000;
+/** An election takes seconds: the first pause is short, and each is twice as long as the one before. */
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 4_000;
+/** What Connect makes of a connection that there is not, or that is lost. */
+const AWAY = new Set([Code.Unavailable, Code.DeadlineExceeded, Code.Aborted, Code.Internal]);
+
+/** How a follower follows. */
+export interface FollowerOptions {
+  /** How often a call is sent at most; ten times if not given. */
+  attempts?: number;
+  /** Waits so many milliseconds; a test does not. */
+  pause?: (milliseconds: number, signal?: AbortSignal) => Promise<void>;
+}
+
+/** Nobody could be found who leads. The cause is what was said last. */
+export class NoLeaderError extends Error {
+  override readonly name = "NoLeaderError";
+}
+
+/** No replica answers. Nothing was sent, so it may be tried again. */
+class UnreachableError extends Error {}
+
+/** Follows the leader. It looks for nothing before the first call. */
+export class Follower {
+  readonly #finder: Finder;
+  readonly #attempts: number;
+  readonly #pause: (milliseconds: number, signal?: AbortSignal) => Promise<void>;
+  #current: AdminClient | undefined;
+
+  constructor(finder: Finder, { attempts = 10, pause = wait }: FollowerOptions = {}) {
+    this.#finder = finder;
+    this.#attempts = attempts;
+    this.#pause = pause;
+  }
+
+  /**
+   * Runs `call` with a client of the leader, and options that hold what is left of `timeoutMs` (30 seconds if not given).
+   *
+   * If the error is that the replica does not lead (NOT_LEADER), the leader is found anew and `call` runs again:
+   * NOT_LEADER says that nothing was done. Any other error is thrown as it is, for what was done is not known then; if
+   * the connection was lost, the next call finds the leader anew. `call` makes one request, for it runs again from its
+   * beginning. `NoLeaderError` is thrown when the attempts or the time are used up. Reading the Leases has a limit of its
+   * own beside `timeoutMs`: that of an `ApiServer` is ten seconds for each request.
+   */
+  async call<R>(
+    call: (leader: AdminClient, options: CallOptions) => Promise<R>,
+    { timeoutMs = 30_000, signal }: { timeoutMs?: number; signal?: AbortSignal } = {},
+  ): Promise<R> {
+    const end = performance.now() + timeoutMs;
+    // gRPC takes whole milliseconds.
+    const options = (): CallOptions => ({ timeoutMs: Math.max(Math.ceil(end - performance.now()), 1), ...(signal && { signal }) });
+    const asked = new Set<string>();
+    let longer = FIRST_PAUSE_MS;
+    let next = "";
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#once(call, next, options);
+      } catch (error) {
+        const address = leaderAddress(error);
+        if (address === undefined && !(error instanceof UnreachableError)) {
+          throw error;
+        }
+        next = address ?? "";
+        // Who is named for the first time is asked at once; else it is not settled yet who leads.
+        const pause = next !== "" && !asked.has(next) ? 0 : longer;
+        if (attempt >= this.#attempts || performance.now() + pause >= end) {
+          throw new NoLeaderError(`no leader in ${attempt} attempts: ${(error as Error).message}`, { cause: error });
+        }
+        if (pause > 0) {
+          await this.#pause(pause, signal);
+          longer = Math.min(2 * longer, LONGEST_PAUSE_MS);
+        }
+        asked.add(next);
+      }
+    }
+  }
+
+  async #once<R>(
+    call: (leader: AdminClient, options: CallOptions) => Promise<R>,
+    next: string,
+    options: () => CallOptions,
+  ): Promise<R> {
+    const client = this.#current ?? (await this.#find(next, options));
+    this.#current = client;
+    try {
+      return await call(client, options());
+    } catch (error) {
+      const lost = error instanceof ConnectError && error.code !== Code.DeadlineExceeded && AWAY.has(error.code);
+      // Another call may have found the next leader in the meantime.
+      if ((lost || leaderAddress(error) !== undefined) && this.#current === client) {
+        this.#current = undefined;
+      }
+      throw error;
+    }
+  }
+
+  /** Connects to who leads: `next` if that is known, else who the Leases say, else who a replica says. */
+  async #find(next: string, options: () => CallOptions): Promise<AdminClient> {
+    const replicas = await this.#finder.replicas(options().signal);
+    const others = replicas.candidates.filter(({ address }) => address !== next);
+    const candidates = next === "" ? replicas.candidates : [at(replicas, next), ...others];
+    const tried: string[] = [];
+    const refusals: unknown[] = [];
+    for (const candidate of candidates) {
+      let replica = candidate;
+      // The replica itself, then the one that it names.
+      for (let hop = 0; hop < 2; hop++) {
+        let client: AdminClient;
+        try {
+          client = this.#finder.connect(replica);
+        } catch (error) {
+          // What one Lease says must not keep anybody from the other replicas.
+          refusals.push(error);
+          tried.push(`${describe(replica)}: ${(error as Error).message}`);
+          break;
+        }
+        let leader: { leading: boolean; adminAddress: string };
+        try {
+          leader = await probe(client, options());
+        } catch (error) {
+          options().signal?.throwIfAborted();
+          if (!(error instanceof ConnectError) || !AWAY.has(error.code)) {
+            throw error;
+          }
+          tried.push(`${describe(replica)}: ${error.message}${this.#finder.hint(replica)}`);
+          break;
+        }
+        if (leader.leading || leader.adminAddress === "" || leader.adminAddress === replica.address || hop > 0) {
+          return client;
+        }
+        replica = at(replicas, leader.adminAddress);
+      }
+    }
+    if (refusals.length > 0 && refusals.length === tried.length) {
+      // It would be the same the next time.
+      throw refusals[0];
+    }
+    tried.push(...replicas.passedOver);
+    throw new UnreachableError(
+      tried.length === 0
+        ? "no replica that serves the admin API has announced itself"
+        : `no replica can be called: ${tried.join("; ")}`,
+    );
+  }
+}
+
+async function wait(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  await setTimeout(milliseconds, undefined, signal && { signal });
+}
+
+/** The replica at an address that another one has named. */
+function at({ candidates }: Replicas, address: string): Replica {
+  return candidates.find((replica) => replica.address === address) ?? named(address);
+}
+
+/** Asks who leads: a question that may be asked twice, so that no call is sent to who does not answer. */
+async function probe(client: AdminClient, options: CallOptions): Promise<{ leading: boolean; adminAddress: string }> {
+  const nobody = { leading: false, adminAddress: "" };
+  try {
+    const timeoutMs = Math.min(options.timeoutMs ?? PROBE_MS, PROBE_MS);
+    return (await client.leader.getLeader({}, { ...options, timeoutMs })).leader ?? nobody;
+  } catch (error) {
+    // Who may not ask that goes on all the same: the call itself will tell.
+    if (error instanceof ConnectError && error.code === Code.PermissionDenied) {
+      return nobody;
+    }
+    throw error;
+  }
+}
+
+/** Where the leader is, according to a replica that refuses because it does not lead; empty if it does not know. */
+function leaderAddress(error: unknown): string | undefined {
+  if (!(error instanceof ConnectError) || error.code !== Code.FailedPrecondition) {
+    return undefined;
+  }
+  for (const detail of error.details) {
+    if ("type" in detail && detail.type === "google.rpc.ErrorInfo") {
+      const { reason, domain, metadata } = errorInfo(detail.value);
+      if (reason === NOT_LEADER && domain === DOMAIN) {
+        return metadata.get("leader_address") ?? "";
+      }
+    }
+  }
+  return undefined;
+}
+
+/** Reads a `google.rpc.ErrorInfo`, without a package that has it: a reason (1), a domain (2) and a map (3) of strings. */
+function errorInfo(bytes: Uint8Array): { reason: string; domain: string; metadata: Map<string, string> } {
+  const metadata = new Map<string, string>();
+  const fields = strings(bytes, (entry) => {
+    const { 1: key = "", 2: value = "" } = strings(entry);
+    metadata.set(key, value);
+  });
+  return { reason: fields[1] ?? "", domain: fields[2] ?? "", metadata };
+}
+
+/** The strings of a message by their numbers; `inner` gets what is in its field 3. */
+function strings(bytes: Uint8Array, inner?: (bytes: Uint8Array) => void): Record<number, string> {
+  const reader = new BinaryReader(bytes);
+  const found: Record<number, string> = {};
+  while (reader.pos < reader.len) {
+    const [field, type] = reader.tag();
+    if (field === 3 && inner !== undefined) {
+      inner(reader.bytes());
+    } else if (field === 1 || field === 2) {
+      found[field] = reader.string();
+    } else {
+      reader.skip(type);
+    }
+  }
+  return found;
+}

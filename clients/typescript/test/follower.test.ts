@@ -1,0 +1,205 @@
+import assert from "node:assert/strict";
+import { createServer, type AddressInfo } from "node:net";
+import { test } from "node:test";
+
+import { BinaryWriter } from "@bufbuild/protobuf/wire";
+import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
+
+import {
+  type AdminClient,
+  Finder,
+  type FinderOptions,
+  Follower,
+  type FollowerOptions,
+  LeaderService,
+  type Lease,
+  NoLeaderError,
+  NotVouchedForError,
+  QueueService,
+} from "../src/index.js";
+import { Authority, serve } from "./fixtures.js";
+
+const authority = new Authority("authority");
+
+/** The ErrorInfo of a refusal. */
+function notLeader(address: string): Uint8Array {
+  const info = new BinaryWriter().uint32(10).string("NOT_LEADER").uint32(18).string("admin.coxswain.dev");
+  if (address !== "") {
+    info.uint32(26).fork().uint32(10).string("leader").uint32(18).string("b").join();
+    info.uint32(26).fork().uint32(10).string("leader_address").uint32(18).string(address).join();
+  }
+  return info.finish();
+}
+
+/** Replicas on loopback, one of which leads. */
+class Fleet {
+  /** The index of who leads, or -1. */
+  leader = 0;
+  /** Whether the others know where. */
+  known = true;
+  addresses: string[] = [];
+  calls: number[] = [];
+  listed = 0;
+  /** The authority that their Leases announce. */
+  announced = "";
+  /** What the leader answers in place of an answer. */
+  fails: ConnectError | undefined;
+
+  static async start(size: number): Promise<Fleet> {
+    const fleet = new Fleet();
+    for (let index = 0; index < size; index++) {
+      const { address } = await serve(authority.issue("replica"), (router) => {
+        router.service(LeaderService, {
+          getLeader: () => ({ leader: { leading: fleet.leader === index, adminAddress: fleet.address } }),
+        });
+        router.service(QueueService, { syncObject: () => fleet.sync(index) });
+      });
+      fleet.addresses.push(address);
+    }
+    return fleet;
+  }
+
+  get address(): string {
+    return this.known ? (this.addresses[this.leader] ?? "") : "";
+  }
+
+  sync(index: number): object {
+    this.calls.push(index);
+    if (this.leader !== index) {
+      const refusal = new ConnectError("another replica leads", Code.FailedPrecondition);
+      // Details for sending have a schema; what is here already is what would be sent.
+      refusal.details.push({ type: "google.rpc.ErrorInfo", value: notLeader(this.address) });
+      throw refusal;
+    }
+    if (this.fails !== undefined) {
+      throw this.fails;
+    }
+    return {};
+  }
+
+  /** Who got a call, since the last time. */
+  asked(): number[] {
+    return this.calls.splice(0);
+  }
+
+  follow(options: FollowerOptions = {}, trust: FinderOptions = { options: { ca: authority.pem } }): { follower: Follower; pauses: number[] } {
+    const leases = {
+      list: async (): Promise<Lease[]> => {
+        this.listed++;
+        return this.addresses.map((address, index) => ({
+          metadata: {
+            name: "lease",
+            annotations: { "coxswain.dev/admin-address": address, "coxswain.dev/admin-ca": this.announced },
+          },
+          spec: { holderIdentity: String.fromCharCode(97 + index), renewTime: new Date(), leaseDurationSeconds: 3600 },
+        }));
+      },
+      get: async () => undefined,
+    };
+    const pauses: number[] = [];
+    const pause = async (milliseconds: number): Promise<void> => void pauses.push(milliseconds);
+    const finder = new Finder({ leases, ...trust });
+    return { follower: new Follower(finder, { pause, ...options }), pauses };
+  }
+}
+
+async function reconcile({ queues }: AdminClient, options: CallOptions): Promise<object> {
+  return await queues.syncObject({}, options);
+}
+
+test("the leader is followed to where it is", async () => {
+  const fleet = await Fleet.start(3);
+  const { follower, pauses } = fleet.follow();
+  for (const leader of [2, 2, 0, 1]) {
+    fleet.leader = leader;
+    await follower.call(reconcile);
+    const asked = fleet.asked();
+    assert.ok(asked.at(-1) === leader && asked.length <= 2, asked.join());
+  }
+  assert.deepEqual(pauses, []);
+});
+
+test("who is named leads to the leader without Leases", async () => {
+  const fleet = await Fleet.start(2);
+  const follower = new Follower(new Finder({ addresses: fleet.addresses.slice(0, 1), options: { ca: authority.pem } }));
+  for (const leader of [1, 0]) {
+    fleet.leader = leader;
+    await follower.call(reconcile);
+  }
+  assert.deepEqual(fleet.asked(), [1, 1, 0]);
+});
+
+test("an election is waited for", async () => {
+  const fleet = await Fleet.start(2);
+  fleet.leader = -1;
+  const pauses: number[] = [];
+  const { follower } = fleet.follow({
+    pause: async (milliseconds) => {
+      if (pauses.push(milliseconds) === 6) {
+        fleet.leader = 1;
+      }
+    },
+  });
+  await follower.call(reconcile);
+  assert.deepEqual(pauses, [250, 500, 1000, 2000, 4000, 4000]);
+  assert.deepEqual(fleet.asked(), [0, 0, 0, 0, 0, 0, 1]);
+});
+
+test("there is an end to it", async () => {
+  const fleet = await Fleet.start(1);
+  fleet.leader = -1;
+  await assert.rejects(fleet.follow({ attempts: 3 }).follower.call(reconcile), (error) => {
+    assert.ok(error instanceof NoLeaderError && error.cause instanceof ConnectError);
+    assert.match(error.message, /no leader in 3 attempts: .*another replica leads/);
+    return true;
+  });
+  assert.equal(fleet.asked().length, 3);
+  // The next pause would be longer than what is left.
+  const { follower, pauses } = fleet.follow();
+  const patient = async (client: AdminClient): Promise<object> => await reconcile(client, {});
+  await assert.rejects(follower.call(patient, { timeoutMs: 240 }), /no leader in 1 attempts/);
+  assert.deepEqual(pauses, []);
+  const aborted = follower.call(reconcile, { signal: AbortSignal.abort(new Error("no more")) });
+  await assert.rejects(aborted, /no more/);
+});
+
+test("what may have been done is not done again", async () => {
+  const fleet = await Fleet.start(2);
+  const { follower } = fleet.follow();
+  fleet.fails = new ConnectError("lost on the way", Code.Unavailable);
+  for (const leader of [0, 1]) {
+    // The next one finds the leader anew.
+    fleet.leader = leader;
+    await assert.rejects(follower.call(reconcile), { code: Code.Unavailable });
+    assert.deepEqual(fleet.asked(), [leader]);
+  }
+  assert.equal(fleet.listed, 2);
+});
+
+test("a replica that is away is passed by", async () => {
+  const listener = createServer();
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  const away = `127.0.0.1:${(listener.address() as AddressInfo).port}`;
+  await new Promise((resolve) => listener.close(resolve));
+  const fleet = await Fleet.start(1);
+  fleet.addresses.unshift(away);
+  fleet.known = false;
+  assert.equal(await fleet.follow().follower.call(async () => "called"), "called");
+  fleet.addresses.splice(1);
+  await assert.rejects(fleet.follow({ attempts: 2 }).follower.call(reconcile), (error) => {
+    assert.ok(error instanceof NoLeaderError && error.message.includes(`no replica can be called: a at ${away}: `), `${error}`);
+    return true;
+  });
+});
+
+test("a token is not sent in vain, and other errors are no refusals", async () => {
+  const fleet = await Fleet.start(1);
+  const token = { token: "secret" };
+  await assert.rejects(fleet.follow({}, { options: token }).follower.call(reconcile), NotVouchedForError);
+  // Announcements are set aside, for the sake of the token, and the cluster's authority is another one.
+  fleet.announced = authority.pem;
+  const careful = fleet.follow({ attempts: 1 }, { options: token, clusterCaFile: new Authority("stranger").file });
+  await assert.rejects(careful.follower.call(reconcile), /no leader in 1 attempts: .*unless trustAnnounced is given/);
+  const mistake = new TypeError("a mistake of the caller's own");
+  await assert.rejects(fleet.follow().follower.call(async () => Promise.reject(mistake)), mistake);
+});
