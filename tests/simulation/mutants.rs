@@ -290,7 +290,7 @@ pub(crate) static MUTANTS: &[Mutant] = &[
         name: "a bootstrap token goes in a version that was not judged",
         breaks: "no token goes before its end",
         send: keys::forget_version,
-        held_up: Duration::from_secs(45),
+        held_up: Duration::from_secs(12),
         holds: "/secrets/",
         ..NONE
     },
