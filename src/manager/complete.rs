@@ -20,7 +20,7 @@ use super::leadership::{self, Leases, Lock};
 use super::overrides::Overrides;
 use super::replicas::Replicas;
 use super::serving::PortMetrics;
-use super::signing::with_authorities;
+use super::signing::Authorities;
 use super::step_down::{self, Requests, StepDown};
 use super::terms::Work;
 use crate::admin::overrides::OverrideStore;
@@ -62,6 +62,8 @@ pub(super) struct Completed {
     pub(super) leases: Arc<Leases>,
     /// This replica and all others.
     pub(super) replicas: Arc<Replicas>,
+    /// Those that sign certificates.
+    pub(super) authorities: Authorities,
     /// Asks for leadership to be given up.
     pub(super) step_down: StepDown,
     pub(super) requests: tokio::sync::Mutex<Requests>,
@@ -156,6 +158,7 @@ pub(super) async fn complete(
     let overrides = Arc::new(Overrides::new(store, Arc::clone(&event_logger)));
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());
+    let authorities = Authorities::load(&config, environment.threads)?;
     let runtime = Arc::new(Runtime {
         observer: clients.root("observer"),
         discovery: Arc::new(Discovery::new(clients.root("controller-discovery"))),
@@ -168,7 +171,7 @@ pub(super) async fn complete(
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),
         pages: Arc::clone(&router),
-        finishers: with_authorities(finishers(&flags.service_account_private_key_file)?, &config)?,
+        finishers: authorities.join(finishers(&flags.service_account_private_key_file)?),
         root_ca,
         report: Arc::clone(&event_logger) as _,
         writes: Some(Arc::clone(&event_logger) as _),
@@ -189,6 +192,7 @@ pub(super) async fn complete(
         migration,
         leases,
         replicas,
+        authorities,
         step_down,
         requests: requests.into(),
         health,

@@ -141,8 +141,8 @@ pub async fn run_until(
     result
 }
 
-/// What every replica does, leading or not: follows the overrides, the leadership and the other replicas, and forgets
-/// again and again which resources there are.
+/// What every replica does, leading or not: follows the overrides, the leadership, the other replicas and the files of
+/// authorities, and forgets again and again which resources there are.
 async fn follow(manager: &Completed) -> Infallible {
     let tell = |change| manager.event_logger.leadership_changed(change);
     let others = async {
@@ -160,7 +160,8 @@ async fn follow(manager: &Completed) -> Infallible {
     let (informers, controllers) = (&manager.runtime.informers, &manager.controllers);
     let overrides = manager.overrides.run(informers, controllers, &manager.port_metrics.admin, &announce);
     let resources = manager.runtime.discovery.reset_periodically();
-    tokio::join!(manager.leases.follow(tell), others, overrides, resources);
+    let authorities = manager.authorities.keep_current();
+    tokio::join!(manager.leases.follow(tell), others, overrides, resources, authorities);
     std::future::pending().await
 }
 

@@ -1,15 +1,21 @@
 //! The authorities that sign certificates, in the files that `--cluster-signing-*` names.
 //!
 //! The files are read again at each signing, so what signs is what they hold at that moment. Files that can't be used change
-//! nothing: what was in force stays, and so one file can be replaced after the other. Nothing here shows what is in a file.
+//! nothing: what was in force stays, and so one file can be replaced after the other. They are also read every few seconds
+//! when nobody signs, by standbys too: else what was in force could be an authority that was replaced long ago. Nothing here
+//! shows what is in a file.
 
+use std::convert::Infallible;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use ring::digest;
 use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
 
 use super::error::ManagerError;
 use coxswain_controllers::identity::certificatesigningrequest_signing::authority::{
@@ -17,20 +23,53 @@ use coxswain_controllers::identity::certificatesigningrequest_signing::authority
 };
 use coxswain_controllers::identity::certificatesigningrequest_signing::{DESCRIPTOR, finisher};
 use coxswain_controllers::identity::signers::Signer;
+use coxswain_machinery::environment::Threads;
 use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
 use coxswain_machinery::options::{Config, Flags, SelectionState};
 
-/// The same and those that sign, where there are files. They must be of use if somebody is to sign with them.
-pub(super) fn with_authorities(finishers: Finishers, config: &Config) -> Result<Finishers, ManagerError> {
-    let are_needed = config.controller_state(&DESCRIPTOR) == SelectionState::Enabled;
-    Signer::ALL.into_iter().try_fold(finishers, |finishers, signer| {
-        let Some([certificate, key]) = files(&config.flags, signer) else { return Ok(finishers) };
-        match FileAuthority::load(signer, certificate.into(), key.into()) {
-            Ok(authority) => Ok(finishers.with(finisher(signer), Arc::new(authority))),
-            Err(error) if are_needed => Err(error),
-            Err(_) => Ok(finishers),
+/// How often the files are read when nobody signs.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Those that sign.
+#[derive(Default)]
+pub(super) struct Authorities(Vec<Arc<FileAuthority>>);
+
+impl Authorities {
+    /// Those for which there are files. They must be of use if somebody is to sign with them.
+    pub(super) fn load(config: &Config, threads: Threads) -> Result<Self, ManagerError> {
+        let are_needed = config.controller_state(&DESCRIPTOR) == SelectionState::Enabled;
+        let mut all = Vec::new();
+        for signer in Signer::ALL {
+            let Some([certificate, key]) = files(&config.flags, signer) else { continue };
+            match FileAuthority::load(signer, certificate.into(), key.into(), threads) {
+                Ok(authority) => all.push(Arc::new(authority)),
+                Err(error) if are_needed => return Err(error),
+                Err(_) => {}
+            }
         }
-    })
+        Ok(Self(all))
+    }
+
+    /// The same finishers and these.
+    pub(super) fn join(&self, finishers: Finishers) -> Finishers {
+        self.0.iter().fold(finishers, |finishers, authority| {
+            finishers.with(finisher(authority.signer), Arc::clone(authority) as _)
+        })
+    }
+
+    /// Reads the files again and again.
+    pub(super) async fn keep_current(&self) -> Infallible {
+        if self.0.is_empty() {
+            return std::future::pending().await;
+        }
+        loop {
+            sleep(LOOK).await;
+            for authority in &self.0 {
+                // Why one can't sign is said when it is to sign.
+                drop(authority.current().await);
+            }
+        }
+    }
 }
 
 /// Certificate and key of a signer: its own, or those for all.
@@ -61,6 +100,8 @@ struct FileAuthority {
     signer: Signer,
     certificate: PathBuf,
     key: PathBuf,
+    threads: Threads,
+    /// Held while the files are read, so that what was read last is what is in force.
     held: Mutex<Held>,
 }
 
@@ -75,7 +116,12 @@ struct Held {
 }
 
 impl FileAuthority {
-    fn load(signer: Signer, certificate: PathBuf, key: PathBuf) -> Result<Self, ManagerError> {
+    fn load(
+        signer: Signer,
+        certificate: PathBuf,
+        key: PathBuf,
+        threads: Threads,
+    ) -> Result<Self, ManagerError> {
         let wrong = |path: &Path, why: String| ManagerError::Authority {
             signer: signer.name(),
             path: path.to_owned(),
@@ -86,16 +132,20 @@ impl FileAuthority {
         let authority = Authority::from_pem(&contents[0], &contents[1])
             .map_err(|error| wrong(&certificate, error.to_string()))?;
         let held = Held { seen: digest_of(&contents), authority: Ok(Arc::new(authority)), lost: false };
-        Ok(Self { signer, certificate, key, held: Mutex::new(held) })
+        Ok(Self { signer, certificate, key, threads, held: Mutex::new(held) })
     }
 
     async fn current(&self) -> Result<Arc<Authority>, String> {
-        let read = tokio::try_join!(tokio::fs::read(&self.certificate), tokio::fs::read(&self.key));
-        let mut held = self.held.lock();
-        match read {
-            Ok((certificate, key)) => {
+        let mut held = self.held.lock().await;
+        let paths = [self.certificate.clone(), self.key.clone()];
+        let read = move || -> io::Result<[Vec<u8>; 2]> {
+            let [certificate, key] = paths.map(std::fs::read);
+            Ok([certificate?, key?])
+        };
+        match self.threads.blocking(read).await.map_err(io::Error::other).flatten() {
+            Ok(contents) => {
                 held.lost = false;
-                self.take(&mut held, &[certificate, key]);
+                self.take(&mut held, &contents);
             }
             Err(error) if !held.lost => {
                 held.lost = true;
@@ -182,7 +232,7 @@ mod tests {
         }
 
         fn load(&self) -> Result<FileAuthority, ManagerError> {
-            FileAuthority::load(Signer::KubeletServing, self.path("crt"), self.path("key"))
+            FileAuthority::load(Signer::KubeletServing, self.path("crt"), self.path("key"), Threads::Own)
         }
     }
 
@@ -219,6 +269,31 @@ mod tests {
         assert!(several.starts_with("error reading CA cert file"), "{several}");
         files.put("crt", &a);
         assert_eq!(name(&loaded).await, is("a"), "put right");
+    }
+
+    /// An authority that was in the files while nobody signed is the one that files of no use leave in force, not the one
+    /// before it.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_replaced_when_nobody_signed_does_not_come_back() {
+        let files = Files(tempfile::tempdir().unwrap());
+        let ([a, a_key], [b, b_key], [c, _]) = (authority("a"), authority("b"), authority("c"));
+        files.put("crt", &a);
+        files.put("key", &a_key);
+        let flags = Flags {
+            cluster_signing_cert_file: files.path("crt").display().to_string(),
+            cluster_signing_key_file: files.path("key").display().to_string(),
+            ..Flags::default()
+        };
+        let all = Authorities::load(&Config { flags, ..Config::default() }, Threads::Callers).unwrap();
+        files.put("crt", &b);
+        files.put("key", &b_key);
+        let soon = tokio::time::timeout(LOOK * 2, all.keep_current());
+        assert!(soon.await.is_err(), "it goes on");
+        files.put("crt", &c);
+        for signs in &all.0 {
+            assert_eq!(name(signs).await, Ok("Authority { name: \"CN=b\", .. }".to_owned()));
+        }
+        assert_eq!(all.0.len(), Signer::ALL.len());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value as Json, json};
 
+mod keys;
 mod schedules;
 mod sets;
 mod volumes;
@@ -29,7 +30,9 @@ pub(crate) struct Mutant {
     /// Does something more, in the same name.
     after: fn(&mut Model, &str, &Asked),
     /// For how long writes hang that arrive in the end.
-    pub(crate) held_up: Duration,
+    held_up: Duration,
+    /// Which writes: those in whose paths this is.
+    holds: &'static str,
     /// Whether nobody is told of deletions.
     pub(crate) deaf: bool,
 }
@@ -41,6 +44,7 @@ const NONE: Mutant = Mutant {
     answer: |_, _, _| None,
     after: |_, _, _| {},
     held_up: Duration::ZERO,
+    holds: "",
     deaf: false,
 };
 
@@ -288,9 +292,55 @@ pub(crate) static MUTANTS: &[Mutant] = &[
         send: volumes::own_claim,
         ..NONE
     },
+    Mutant {
+        name: "certificates are signed by another authority",
+        breaks: "the published authority vouches for every certificate",
+        send: keys::sign_with_another,
+        ..NONE
+    },
+    Mutant {
+        name: "a request is signed that nobody has approved",
+        breaks: "nothing is signed that is not allowed",
+        after: keys::sign_undecided,
+        ..NONE
+    },
+    Mutant {
+        name: "a bootstrap token goes that is still good",
+        breaks: "no token goes before its end",
+        after: keys::end_early,
+        ..NONE
+    },
+    Mutant {
+        name: "a bootstrap token goes in a version that was not judged",
+        breaks: "no token goes before its end",
+        send: keys::forget_version,
+        held_up: Duration::from_secs(12),
+        holds: "/secrets/",
+        ..NONE
+    },
+    Mutant {
+        name: "an old token goes in a version that was not judged",
+        breaks: "no token goes that was used",
+        send: keys::forget_version_of_old,
+        held_up: Duration::from_secs(45),
+        holds: "/secrets/",
+        ..NONE
+    },
+    Mutant {
+        name: "an old token goes that a pod mounts",
+        breaks: "no token goes that is mounted",
+        after: keys::take_from_pod,
+        ..NONE
+    },
 ];
 
 impl Mutant {
+    /// For how long a request hangs.
+    pub(crate) fn delay(&self, asked: &Asked) -> Duration {
+        let hangs = asked.is_write() && !asked.path.contains("/leases") && asked.path.contains(self.holds);
+        if hangs { self.held_up } else { Duration::ZERO }
+    }
+
     pub(crate) fn send(&self, controller: &str, asked: &mut Asked) {
         (self.send)(controller, asked);
     }

@@ -12,13 +12,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use coxswain::manager::{ManagerError, run_until};
+use coxswain::manager::run_until;
 use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::environment::Environment;
 use coxswain_machinery::options::{self, Invocation};
 use coxswain_machinery::random;
 
-use crate::actors::{self, Calm};
+use crate::actors::{self, Calm, Files};
 use crate::dice::Dice;
 use crate::faults::{FATES, Faults, Muted};
 use crate::invariants::{Violation, unsettled};
@@ -33,6 +33,9 @@ const FLAGS: &[&str] = &[
     "--allocate-node-cidrs",
     "--cluster-cidr=10.128.0.0/24",
     "--node-cidr-mask-size=26",
+    // One is off by default; the other asks the API server for what is not modelled, who may have what.
+    "--controllers=*,token-cleaner-controller,-certificatesigningrequest-approving-controller",
+    "--legacy-service-account-token-clean-up-period=24h",
 ];
 /// How often, in a thousand runs, the managers have the gate by which a StatefulSet rolls several pods at once.
 const ROLLS_SEVERAL: u32 = 300;
@@ -83,7 +86,8 @@ pub(crate) struct Managers {
     /// How many have been started.
     started: Arc<AtomicU32>,
     /// What all of them are told.
-    flags: Arc<[&'static str]>,
+    flags: Arc<[String]>,
+    files: Arc<Files>,
     /// Whether a StatefulSet rolls as many pods at once as it allows.
     rolls_several: bool,
 }
@@ -111,7 +115,7 @@ impl Orders {
 
 impl Managers {
     /// One manager, or two that stand for the same Lease and do not agree on the time.
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, files: Arc<Files>) -> Self {
         let mut dice = Dice::new(seed, "managers");
         let places = if dice.permille(300) { vec![0, dice.within(-5, 5)] } else { vec![0] };
         let place = |skew| Arc::new(Orders { skew, ..Orders::default() });
@@ -120,7 +124,8 @@ impl Managers {
         Self {
             places: places.into_iter().map(place).collect(),
             started: Arc::default(),
-            flags: FLAGS.iter().copied().chain(gates).collect(),
+            flags: FLAGS.iter().copied().chain(gates).map(str::to_owned).chain(files.flags()).collect(),
+            files,
             rolls_several,
         }
     }
@@ -146,17 +151,20 @@ impl Managers {
 
     /// Runs one after the other.
     async fn run_in(&self, place: &Orders, server: &Arc<Server>) {
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
         loop {
             let number = self.started.fetch_add(1, Ordering::SeqCst) + 1;
             let (alive, stop) = (CancellationToken::new(), CancellationToken::new());
             let now = server.now() + SignedDuration::from_secs(place.skew);
             let environment = Environment::simulated(now, server.service(number, alive.clone()));
-            let mut manager = Box::pin(manager(&self.flags, stop.clone(), environment));
+            let mut manager = Box::pin(manager(&flags, stop.clone(), environment));
             server.tell(&format!("  manager {number} starts"));
             let pause = tokio::select! {
                 biased;
                 ended = &mut manager => {
-                    server.tell(&format!("  manager {number} ends: {ended:?}"));
+                    // The directory has another name in each run.
+                    let ended = format!("{ended:?}").replace(&self.files.directory(), "");
+                    server.tell(&format!("  manager {number} ends: {ended}"));
                     COMES_BACK
                 }
                 (kill, pause) = place.next() => {
@@ -179,16 +187,25 @@ impl Managers {
     }
 }
 
-/// A manager with these flags, and those without which none can be simulated.
+/// A manager with these flags, and those without which none can be simulated. It ends at once, as the process does, when files
+/// that flags name are of no use.
 pub(crate) fn manager(
     flags: &[&str],
     stop: CancellationToken,
     environment: Environment,
-) -> impl Future<Output = Result<(), ManagerError>> {
+) -> impl Future<Output = Result<(), String>> {
     let flags =
         ["--master=http://api.test", "--secure-port=0"].iter().chain(flags).map(|flag| (*flag).into());
-    let Ok(Invocation::Run(startup)) = options::parse(flags, REGISTRY) else { panic!("the flags are good") };
-    run_until(stop, startup.config, REGISTRY, Arc::new(|_| Ok(())), None, environment)
+    let parsed = options::parse(flags, REGISTRY);
+    async move {
+        let startup = match parsed {
+            Ok(Invocation::Run(startup)) => startup,
+            Ok(_) => panic!("these flags are a manager's"),
+            Err(refused) => return Err(refused.to_string()),
+        };
+        let ended = run_until(stop, startup.config, REGISTRY, Arc::new(|_| Ok(())), None, environment).await;
+        ended.map_err(|error| error.to_string())
+    }
 }
 
 /// Runs it, on a thread of its own.
@@ -226,7 +243,8 @@ async fn simulate(setup: Setup) -> Report {
     let server =
         Server::new(epoch, seed, Faults::new(seed, faults, muted.clone()), Trace::new(traced), mutant);
     actors::start_nodes(&server, 4);
-    let (managers, calm) = (Managers::new(seed), Calm::default());
+    let files = Arc::new(Files::new(&server));
+    let (managers, calm) = (Managers::new(seed, Arc::clone(&files)), Calm::default());
     server.checks(|checks| checks.rolls_several(managers.rolls_several));
     let chaos = async {
         if faults {
@@ -242,6 +260,8 @@ async fn simulate(setup: Setup) -> Report {
         () = managers.run(&server) => {}
         () = actors::nodes(Arc::clone(&server), seed, calm.clone(), faults) => {}
         () = actors::users(Arc::clone(&server), seed, calm.clone(), muted.clone()) => {}
+        () = actors::keys(Arc::clone(&server), seed, calm.clone(), muted.clone()) => {}
+        () = actors::authority(Arc::clone(&server), &files, seed, calm.clone(), muted.clone()) => {}
         () = chaos => {}
         () = actors::bookmarks(Arc::clone(&server)) => {}
     }

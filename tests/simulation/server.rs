@@ -212,9 +212,7 @@ impl Server {
         sleep(there).await;
         if let Some(mutant) = self.mutant {
             mutant.send(&client.agent, &mut asked);
-            if asked.is_write() && !asked.path.contains("/leases") {
-                sleep(mutant.held_up).await;
-            }
+            sleep(mutant.delay(&asked)).await;
         }
         if let Some(name) = fate.name() {
             self.tell(&format!("  fault {name}"));

@@ -31,6 +31,8 @@ const LAGGING: &[&str] = &[
     "poddisruptionbudgets",
     "persistentvolumes",
     "persistentvolumeclaims",
+    "certificatesigningrequests",
+    "secrets",
 ];
 /// Controllers that are turned off and on.
 const TOGGLED: &[&str] = &[
@@ -49,6 +51,11 @@ const TOGGLED: &[&str] = &[
     "node-lifecycle-controller",
     "taint-eviction-controller",
     "node-ipam-controller",
+    "certificatesigningrequest-signing-controller",
+    "token-cleaner-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
+    // It looks when it starts, and then for a day no more.
+    "legacy-serviceaccount-token-cleaner-controller",
 ];
 const OVERRIDES: &str = "coxswain-overrides";
 

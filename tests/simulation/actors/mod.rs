@@ -1,16 +1,24 @@
-//! Who else there is in a cluster: nodes and their kubelets, the scheduler, users; and who makes trouble. They act on the model
-//! directly, at once and without faults.
+//! Who else there is in a cluster: nodes and their kubelets, the scheduler, users, admins with their keys; and who makes trouble.
+//! They act on the model directly, at once and without faults.
 
+mod authority;
 mod budgets;
 mod chaos;
+mod keys;
 mod nodes;
+mod requests;
+mod tokens;
 mod users;
 mod volumes;
 mod wishes;
 
+pub(crate) use authority::{Files, authority};
 pub(crate) use chaos::{bookmarks, chaos, mishaps};
+pub(crate) use keys::keys;
 pub(crate) use nodes::{add_to, change, make_ready, nodes, renew, start_nodes};
-pub(crate) use users::{acts, users};
+pub(crate) use requests::{BAD, has};
+pub(crate) use tokens::{is_bootstrap, names};
+pub(crate) use users::users;
 pub(crate) use volumes::claims_of;
 
 use std::sync::Arc;
@@ -19,6 +27,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jiff::Timestamp;
 
 use crate::server::Server;
+
+/// The names of all that somebody does.
+pub(crate) fn acts() -> impl Iterator<Item = &'static str> {
+    users::acts().chain(keys::acts())
+}
 
 /// Whether there is still trouble: afterwards actors only help what is there to become what it should be.
 #[derive(Clone, Debug, Default)]

@@ -27,7 +27,7 @@ const WORKLOADS: &[&str] = &[
 const MANY: usize = 12;
 
 /// What a user does.
-type Act = fn(&mut Model, &mut Dice) -> Result<(), Refusal>;
+pub(super) type Act = fn(&mut Model, &mut Dice) -> Result<(), Refusal>;
 
 /// Everything that users do, and how often.
 const ACTS: &[(u32, &str, Act)] = &[
@@ -51,23 +51,27 @@ const ACTS: &[(u32, &str, Act)] = &[
 ];
 
 /// The names of all that users do.
-pub(crate) fn acts() -> impl Iterator<Item = &'static str> {
+pub(super) fn acts() -> impl Iterator<Item = &'static str> {
     ACTS.iter().map(|(_, name, _)| *name)
 }
 
-/// Acts until it is calm, and then no more.
-pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Muted) {
-    let mut dice = Dice::new(seed, "users");
-    // Some are in a hurry.
-    let longest = *dice.pick(&[3_000, 10_000, 40_000]).unwrap_or(&10_000);
+/// Does one of these things after the other, with pauses of so many milliseconds at most, until it is calm.
+pub(super) async fn act(
+    server: &Server,
+    dice: &mut Dice,
+    acts: &[(u32, &'static str, Act)],
+    longest: u64,
+    calm: &Calm,
+    muted: &Muted,
+) {
     loop {
         sleep(dice.millis(200, longest)).await;
         if calm.has_begun() {
-            break;
+            return;
         }
-        let total: u32 = ACTS.iter().map(|(weight, ..)| weight).sum();
+        let total: u32 = acts.iter().map(|(weight, ..)| weight).sum();
         let mut drawn = dice.below(total as usize) as u32;
-        let act = ACTS.iter().find(|(weight, ..)| {
+        let act = acts.iter().find(|(weight, ..)| {
             let is_it = drawn < *weight;
             drawn = drawn.saturating_sub(*weight);
             is_it
@@ -76,9 +80,17 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
             && !muted.contains(name)
         {
             // What cannot be done is not done.
-            server.with(|model| drop(act(model, &mut dice)));
+            server.with(|model| drop(act(model, dice)));
         }
     }
+}
+
+/// Acts until it is calm, and then no more.
+pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Muted) {
+    let mut dice = Dice::new(seed, "users");
+    // Some are in a hurry.
+    let longest = *dice.pick(&[3_000, 10_000, 40_000]).unwrap_or(&10_000);
+    act(&server, &mut dice, ACTS, longest, &calm, &muted).await;
     // Nobody else takes care of pods that were let go of, and a StatefulSet may want their names. Pods that have ended still hold
     // what they mount.
     server.with(|model| {

@@ -8,6 +8,7 @@ use super::jobs::has_ended;
 use super::memory::is_ready;
 use super::nodes::node;
 use super::sets::{node_of, ordinal, partition};
+use super::tokens::expiration_of;
 use super::{controller_of, is_active, is_held_by};
 use crate::model::{Model, items, text};
 
@@ -28,6 +29,8 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
         claim,
         volume,
         node,
+        request,
+        token,
         deleted,
     ];
     let uids: BTreeSet<&str> = model.everything().map(|stored| text(&stored.json, "/metadata/uid")).collect();
@@ -214,6 +217,17 @@ fn volume(model: &Model, resource: &str, object: &Json) -> Option<String> {
     };
     let phase = text(object, "/status/phase");
     (phase != wanted).then(|| format!("it is {phase}, not {wanted}"))
+}
+
+/// A request that comes to an end goes, as those see to who have made it.
+fn request(_: &Model, resource: &str, _: &Json) -> Option<String> {
+    (resource == "certificatesigningrequests").then(|| "it has no certificate".to_owned())
+}
+
+/// Bootstrap tokens go when they end, which all do soon that ever do.
+fn token(_: &Model, resource: &str, object: &Json) -> Option<String> {
+    let end = Some(object).filter(|_| resource == "secrets").and_then(expiration_of)?;
+    Some(format!("it ends at {end}"))
 }
 
 /// Whether a pod that is deleted in the foreground waits for a claim that is its own, which waits for the pod: Kubernetes

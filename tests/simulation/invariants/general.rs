@@ -48,6 +48,8 @@ const GUARDED: &[&str] = &[
     "persistentvolumeclaims",
     "controllerrevisions",
     "configmaps",
+    "secrets",
+    "certificatesigningrequests",
 ];
 
 pub(super) fn finalizers(look: &Look<'_>) -> Result<(), String> {

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use super::WINDOW;
 use super::budgets::Health;
+use super::certificates::Published;
 use super::nodes::Fleet;
 use super::sets::node_of;
 use crate::model::{Change, Place, items, text};
@@ -50,6 +51,7 @@ pub(crate) struct Memory {
     /// How many Jobs a CronJob has made for an activation, by its UID and the time.
     activations: BTreeMap<(String, String), u32>,
     pub(super) budgets: Health,
+    pub(super) published: Published,
 }
 
 /// The reference to the controller of an object; `Null` if it has none.

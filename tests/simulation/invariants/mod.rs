@@ -5,6 +5,7 @@
 //! reads and preconditions.
 
 mod budgets;
+mod certificates;
 mod ends;
 mod general;
 mod jobs;
@@ -12,9 +13,10 @@ mod memory;
 mod nodes;
 mod schedules;
 mod sets;
+mod tokens;
 mod volumes;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
 use crate::model::{Change, Model};
@@ -25,6 +27,7 @@ pub(crate) use jobs::has_ended;
 pub(crate) use memory::{Memory, controller_of, index_of, is_active, is_held_by};
 pub(crate) use nodes::TaintRate;
 pub(crate) use sets::{node_of, partition};
+pub(crate) use tokens::{LAST_USED, expiration_of};
 
 /// How old what a controller knows may be: the longest lag, and what a plan takes to be carried out.
 pub(crate) const WINDOW: SignedDuration = SignedDuration::from_secs(240);
@@ -147,6 +150,27 @@ pub(crate) static RULES: &[Row] = &[
     Row { room: "node-lifecycle-controller", name: "nodes are tainted at their rate", check: nodes::rate },
     Row { room: "taint-eviction-controller", name: "no toleration ends early", check: nodes::patience },
     Row { room: "node-ipam-controller", name: "no address is given twice", check: nodes::addresses },
+    Row {
+        room: "certificatesigningrequest-signing-controller",
+        name: "the published authority vouches for every certificate",
+        check: certificates::vouched_for,
+    },
+    Row {
+        room: "certificatesigningrequest-signing-controller",
+        name: "nothing is signed that is not allowed",
+        check: certificates::allowed,
+    },
+    Row { room: "token-cleaner-controller", name: "no token goes before its end", check: tokens::ended },
+    Row {
+        room: "legacy-serviceaccount-token-cleaner-controller",
+        name: "no token goes that was used",
+        check: tokens::unused,
+    },
+    Row {
+        room: "legacy-serviceaccount-token-cleaner-controller",
+        name: "no token goes that is mounted",
+        check: tokens::unmounted,
+    },
 ];
 
 /// The rules, with what they remember.
@@ -165,6 +189,11 @@ impl Checks {
     /// Whether StatefulSets roll as many pods at once as they allow.
     pub(crate) fn rolls_several(&mut self, several: bool) {
         self.memory.rolls_several = several;
+    }
+
+    /// From now on the authority's files hold this certificate with its key, or what is of no use.
+    pub(crate) fn published(&mut self, now: Timestamp, certificate: Option<Vec<u8>>) {
+        self.memory.published.note(now, certificate);
     }
 
     /// Looks at a change. Whether nothing is wrong with it; what is, is among the violations.

@@ -33,6 +33,7 @@ const WITH_STATUS: &[&str] = &[
     "resourcequotas",
     "persistentvolumes",
     "persistentvolumeclaims",
+    "certificatesigningrequests",
 ];
 /// What the API server says of an object; nobody else can.
 const OWN_METADATA: &[&str] = &[
@@ -122,6 +123,12 @@ pub(super) fn on_update(resource: &str, subresource: &str, old: &Json, new: &mut
         new["metadata"] = json!({});
     }
     match subresource {
+        // Who decides says so in the conditions, and cannot change what was issued.
+        "approval" => {
+            let conditions = new["status"]["conditions"].take();
+            *new = old.clone();
+            set(&mut new["status"], "conditions", &conditions);
+        }
         "status" => {
             let (status, annotations) = (new["status"].take(), new["metadata"]["annotations"].take());
             *new = old.clone();
@@ -137,6 +144,9 @@ pub(super) fn on_update(resource: &str, subresource: &str, old: &Json, new: &mut
         }
         _ if WITH_STATUS.contains(&resource) => set(new, "status", &old["status"]),
         _ => {}
+    }
+    if resource == "certificatesigningrequests" {
+        set(new, "spec", &old["spec"]);
     }
     for name in OWN_METADATA {
         set(&mut new["metadata"], name, &old["metadata"][*name]);

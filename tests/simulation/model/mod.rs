@@ -4,7 +4,7 @@
 //! server would show, with every field that upstream's definitions have.
 //!
 //! It models: resource versions and conflicts, UIDs, preconditions, finalizers, graceful deletion and propagation, owner
-//! references, status and finalize subresources, generateName, generations, the defaults that controllers read, namespace
+//! references, status, finalize and approval subresources, generateName, generations, the defaults that controllers read, namespace
 //! lifecycle. It does not model: authorization, managed fields, quota, most of validation.
 
 pub(crate) mod codec;
@@ -162,6 +162,10 @@ impl Model {
     /// From here on it is this late.
     pub(crate) fn set_time(&mut self, now: Timestamp) {
         self.now = now;
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
     }
 
     pub(crate) fn version(&self) -> u64 {

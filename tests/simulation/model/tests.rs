@@ -255,3 +255,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_decides_about_a_request_issues_nothing_and_a_certificate_stays() {
+    let mut model = model();
+    let request = json!({ "metadata": { "name": "ask" }, "spec": { "signerName": "a" }, "status": { "certificate": "bWluZQ==" } });
+    let stored = model.create("user", "certificatesigningrequests", "", request).expect("a request");
+    let mut write = |subresource: &str, status: Json| {
+        let edited = |held: &Json| {
+            let mut request = held.clone();
+            request["spec"]["signerName"] = json!("another");
+            request["status"] = status;
+            Ok(request)
+        };
+        let written = model.update("user", &stored.place, subresource, edited);
+        written
+            .map(|stored| (stored.json["spec"].clone(), stored.json["status"].clone()))
+            .map_err(|no| no.code)
+    };
+    let (spec, approved) = (json!({ "signerName": "a" }), json!([{ "type": "Approved" }]));
+    let both = |certificate: &str| json!({ "certificate": certificate, "conditions": approved });
+    assert_eq!(write("", both("b25l")), Ok((spec.clone(), json!({}))));
+    assert_eq!(write("approval", both("b25l")), Ok((spec.clone(), json!({ "conditions": approved }))));
+    assert_eq!(write("status", both("b25l")).map(|(spec, _)| spec), Ok(spec));
+    assert_eq!(write("status", both("YW5vdGhlcg==")), Err(422));
+}

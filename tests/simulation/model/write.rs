@@ -247,5 +247,13 @@ fn validate(place: &Place, old: Option<&Json>, new: &Json) -> Result<(), Refusal
             return Err(Refusal::invalid(place, "is being deleted and takes no new finalizers"));
         }
     }
+    let issued = |request: &Json| text(request, "/status/certificate").to_owned();
+    if place.resource == "certificatesigningrequests"
+        && let Some(old) = old.map(issued)
+        && !old.is_empty()
+        && old != issued(new)
+    {
+        return Err(Refusal::invalid(place, "has a certificate, which cannot be changed"));
+    }
     Ok(())
 }
