@@ -33,6 +33,7 @@ const FLAGS: &[&str] = &[
     "--allocate-node-cidrs",
     "--cluster-cidr=10.128.0.0/24",
     "--node-cidr-mask-size=26",
+    "--horizontal-pod-autoscaler-downscale-stabilization=2m",
 ];
 /// The rule about the end.
 pub(crate) const SETTLES: &str = "everything becomes as it is wished for";
@@ -228,6 +229,7 @@ async fn simulate(setup: Setup) -> Report {
         () = managers.run(&server) => {}
         () = actors::nodes(Arc::clone(&server), seed, calm.clone(), faults) => {}
         () = actors::users(Arc::clone(&server), seed, calm.clone(), muted.clone()) => {}
+        () = actors::autoscalers(Arc::clone(&server), seed, calm.clone(), muted.clone()) => {}
         () = chaos => {}
         () = actors::bookmarks(Arc::clone(&server)) => {}
     }

@@ -20,8 +20,9 @@ use tokio_util::task::TaskTracker;
 use coxswain_machinery::client::{BoxError, HttpService, ResponseBody};
 
 use crate::faults::{Fate, Faults};
-use crate::invariants::{Checks, Violation};
+use crate::invariants::{CONTROLLER, Checks, Exchange, Violation};
 use crate::model::http::{Answer, Asked};
+use crate::model::metrics::series;
 use crate::model::{Model, Refusal};
 use crate::mutants::Mutant;
 use crate::trace::Trace;
@@ -222,7 +223,12 @@ impl Server {
         let result = match &fate {
             Fate::LostBefore => Err(None),
             Fate::Refused(refusal) => Err(Some(refusal.clone())),
-            _ => self.ask(client, &asked).map_err(Some),
+            _ => {
+                let result = self.ask(client, &asked);
+                let arrives = matches!(fate, Fate::Fine | Fate::Slow);
+                self.overhear(client, &asked, result.as_ref().ok(), arrives);
+                result.map_err(Some)
+            }
         };
         let told = match &result {
             Ok(_) => 200,
@@ -240,6 +246,20 @@ impl Server {
             }
             (fate, Ok(answer)) => Ok(response(answer, fate.cut_after())),
         }
+    }
+
+    /// Tells those who check of requests that rules listen to.
+    fn overhear(&self, client: &Client, asked: &Asked, answer: Option<&Answer>, arrives: bool) {
+        let is_heard = asked.is_of_scale() || series(&asked.path).is_some();
+        if client.agent != CONTROLLER || !is_heard {
+            return;
+        }
+        let answer = match answer {
+            Some(Answer::Body(body, true)) => serde_json::from_slice(body).ok(),
+            _ => None,
+        };
+        let (at, by) = (self.now(), client.name());
+        self.checks(|checks| checks.hear(&Exchange { at, by: &by, asked, answer: answer.as_ref(), arrives }));
     }
 
     fn ask(&self, client: &Client, asked: &Asked) -> Result<Answer, Refusal> {

@@ -31,6 +31,7 @@ const LAGGING: &[&str] = &[
     "poddisruptionbudgets",
     "persistentvolumes",
     "persistentvolumeclaims",
+    "horizontalpodautoscalers",
 ];
 /// Controllers that are turned off and on.
 const TOGGLED: &[&str] = &[

@@ -1,6 +1,7 @@
 //! Who else there is in a cluster: nodes and their kubelets, the scheduler, users; and who makes trouble. They act on the model
 //! directly, at once and without faults.
 
+mod autoscalers;
 mod budgets;
 mod chaos;
 mod nodes;
@@ -8,6 +9,7 @@ mod users;
 mod volumes;
 mod wishes;
 
+pub(crate) use autoscalers::autoscalers;
 pub(crate) use chaos::{bookmarks, chaos, mishaps};
 pub(crate) use nodes::{add_to, change, make_ready, nodes, renew, start_nodes};
 pub(crate) use users::{acts, users};

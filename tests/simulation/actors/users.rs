@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
-use super::{Calm, budgets, volumes, wishes};
+use super::{Calm, autoscalers, budgets, volumes, wishes};
 use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::invariants::{KEEPSAKE, controller_of, is_active};
@@ -27,7 +27,7 @@ const WORKLOADS: &[&str] = &[
 const MANY: usize = 12;
 
 /// What a user does.
-type Act = fn(&mut Model, &mut Dice) -> Result<(), Refusal>;
+pub(super) type Act = fn(&mut Model, &mut Dice) -> Result<(), Refusal>;
 
 /// Everything that users do, and how often.
 const ACTS: &[(u32, &str, Act)] = &[
@@ -52,7 +52,19 @@ const ACTS: &[(u32, &str, Act)] = &[
 
 /// The names of all that users do.
 pub(crate) fn acts() -> impl Iterator<Item = &'static str> {
-    ACTS.iter().map(|(_, name, _)| *name)
+    ACTS.iter().chain(autoscalers::ACTS).map(|(_, name, _)| *name)
+}
+
+/// One of these acts, each as often as it says.
+pub(super) fn draw(acts: &[(u32, &'static str, Act)], dice: &mut Dice) -> Option<(&'static str, Act)> {
+    let total: u32 = acts.iter().map(|(weight, ..)| weight).sum();
+    let mut drawn = dice.below(total as usize) as u32;
+    let act = acts.iter().find(|(weight, ..)| {
+        let is_it = drawn < *weight;
+        drawn = drawn.saturating_sub(*weight);
+        is_it
+    });
+    act.map(|(_, name, act)| (*name, *act))
 }
 
 /// Acts until it is calm, and then no more.
@@ -65,16 +77,7 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
         if calm.has_begun() {
             break;
         }
-        let total: u32 = ACTS.iter().map(|(weight, ..)| weight).sum();
-        let mut drawn = dice.below(total as usize) as u32;
-        let act = ACTS.iter().find(|(weight, ..)| {
-            let is_it = drawn < *weight;
-            drawn = drawn.saturating_sub(*weight);
-            is_it
-        });
-        if let Some((_, name, act)) = act
-            && !muted.contains(name)
-        {
+        if let Some((_, act)) = draw(ACTS, &mut dice).filter(|(name, _)| !muted.contains(name)) {
             // What cannot be done is not done.
             server.with(|model| drop(act(model, &mut dice)));
         }
@@ -101,7 +104,10 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
 
 pub(super) fn workloads(model: &Model) -> Vec<Place> {
     let all = WORKLOADS[1..].iter().flat_map(|resource| model.all(resource, ""));
-    all.filter(|stored| controller_of(&stored.json).is_null()).map(|stored| stored.place.clone()).collect()
+    let is_free = |stored: &&Arc<crate::model::Stored>| {
+        controller_of(&stored.json).is_null() && !autoscalers::is_scaled(&stored.place)
+    };
+    all.filter(is_free).map(|stored| stored.place.clone()).collect()
 }
 
 pub(super) fn edit(model: &mut Model, place: &Place, edit: impl FnOnce(&mut Json)) -> Result<(), Refusal> {

@@ -26,6 +26,7 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
         budget,
         claim,
         volume,
+        super::autoscalers::end,
         node,
         deleted,
     ];

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::WINDOW;
+use super::autoscalers::Heads;
 use super::budgets::Health;
 use super::nodes::Fleet;
 use super::sets::node_of;
@@ -47,6 +48,7 @@ pub(crate) struct Memory {
     /// How many Jobs a CronJob has made for an activation, by its UID and the time.
     activations: BTreeMap<(String, String), u32>,
     pub(super) budgets: Health,
+    pub(super) heads: Heads,
 }
 
 /// The reference to the controller of an object; `Null` if it has none.
@@ -113,6 +115,7 @@ impl Memory {
         }
         self.fleet.note(change);
         self.budgets.note(change);
+        self.heads.note(change);
         if change.verb == "create"
             && let Some(activation) = activation_of(&stored.json)
         {
