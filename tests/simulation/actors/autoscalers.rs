@@ -143,20 +143,30 @@ fn rules(dice: &mut Dice) -> Json {
     rules
 }
 
-fn move_metric(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
-    let name = of(dice).1.name;
-    let value = match model.metrics.get(NAMESPACE, &name) {
-        Reading::Value(value) if dice.permille(500) => (value + dice.within(-1500, 1500)).max(0),
-        _ => dice.within(0, 9000),
-    };
-    model.metrics.set(NAMESPACE, &name, Reading::Value(value));
+/// Somebody gives the metric of an autoscaler that there is another value, or takes it away.
+fn measure(
+    model: &mut Model,
+    dice: &mut Dice,
+    next: impl FnOnce(Reading, &mut Dice) -> Reading,
+) -> Result<(), Refusal> {
+    let place = of_autoscaler(dice);
+    model.get(&place).ok_or_else(|| Refusal::not_found(&place))?;
+    let reading = next(model.metrics.get(NAMESPACE, &place.name), dice);
+    model.metrics.set(NAMESPACE, &place.name, reading);
     Ok(())
 }
 
+fn move_metric(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    measure(model, dice, |held, dice| match held {
+        Reading::Value(value) if dice.permille(500) => {
+            Reading::Value((value + dice.within(-1500, 1500)).max(0))
+        }
+        _ => Reading::Value(dice.within(0, 9000)),
+    })
+}
+
 fn fail(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
-    let name = of(dice).1.name;
-    model.metrics.set(NAMESPACE, &name, if dice.permille(500) { Reading::Away } else { Reading::Empty });
-    Ok(())
+    measure(model, dice, |_, dice| if dice.permille(500) { Reading::Away } else { Reading::Empty })
 }
 
 fn alter(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
