@@ -134,7 +134,7 @@ impl Heads {
         self.minds.entry((manager(by).to_owned(), key)).or_default()
     }
 
-    /// What an autoscaler has said at any time since then; less than nothing is not known of one that never was.
+    /// What an autoscaler has said at any time since then.
     pub(super) fn specs(&self, key: &Key, since: Timestamp) -> impl Iterator<Item = &Spec> {
         let held = self.specs.get(key).map_or(&[][..], Vec::as_slice);
         let first = held.iter().rposition(|(at, _)| *at <= since).unwrap_or(0);
