@@ -22,6 +22,7 @@ mod fleet;
 mod invariants;
 mod model;
 mod mutants;
+mod reply;
 mod run;
 mod server;
 mod trace;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value as Json, json};
 
+mod autoscalers;
 mod keys;
 mod schedules;
 mod sets;
@@ -284,6 +285,30 @@ pub(crate) static MUTANTS: &[Mutant] = &[
         name: "a volume goes while it is bound",
         breaks: "no volume goes that is bound",
         after: volumes::let_volume_go,
+        ..NONE
+    },
+    Mutant {
+        name: "an autoscaler goes beyond its bounds",
+        breaks: "never outside of the bounds",
+        send: autoscalers::go_beyond,
+        ..NONE
+    },
+    Mutant {
+        name: "an autoscaler that grows does so at once",
+        breaks: "never faster than the policies",
+        after: autoscalers::go_at_once,
+        ..NONE
+    },
+    Mutant {
+        name: "an autoscaler forgets what was asked for",
+        breaks: "never against what was asked for lately",
+        after: autoscalers::forget,
+        ..NONE
+    },
+    Mutant {
+        name: "an autoscaler only says that it scales",
+        breaks: SETTLES,
+        answer: autoscalers::only_say_so,
         ..NONE
     },
     Mutant {

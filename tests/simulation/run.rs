@@ -36,6 +36,7 @@ const FLAGS: &[&str] = &[
     // One is off by default; the other asks the API server for what is not modelled, who may have what.
     "--controllers=*,token-cleaner-controller,-certificatesigningrequest-approving-controller",
     "--legacy-service-account-token-clean-up-period=24h",
+    "--horizontal-pod-autoscaler-downscale-stabilization=2m",
 ];
 /// How often, in a thousand runs, the managers have the gate by which a StatefulSet rolls several pods at once.
 const ROLLS_SEVERAL: u32 = 300;
@@ -262,6 +263,7 @@ async fn simulate(setup: Setup) -> Report {
         () = actors::users(Arc::clone(&server), seed, calm.clone(), muted.clone()) => {}
         () = actors::keys(Arc::clone(&server), seed, calm.clone(), muted.clone()) => {}
         () = actors::authority(Arc::clone(&server), &files, seed, calm.clone(), muted.clone()) => {}
+        () = actors::autoscalers(Arc::clone(&server), seed, calm.clone(), muted.clone()) => {}
         () = chaos => {}
         () = actors::bookmarks(Arc::clone(&server)) => {}
     }

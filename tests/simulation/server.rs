@@ -6,24 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
-use http::{Request, Response, StatusCode};
-use http_body::Frame;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, sleep_until};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use coxswain_machinery::client::{BoxError, HttpService, ResponseBody};
 
 use crate::faults::{Fate, Faults};
-use crate::invariants::{Checks, Violation};
+use crate::invariants::{CONTROLLER, Checks, Exchange, Violation};
 use crate::model::http::{Answer, Asked};
+use crate::model::metrics::series;
 use crate::model::{Model, Refusal};
 use crate::mutants::Mutant;
+use crate::reply::{Reset, refused, response};
 use crate::trace::Trace;
 
 /// How long a connection on which nothing comes stays open.
@@ -73,11 +72,6 @@ impl Client {
         format!("m{}/{}", self.manager, self.agent)
     }
 }
-
-/// The connection broke.
-#[derive(Debug, thiserror::Error)]
-#[error("connection reset by the simulation")]
-struct Reset;
 
 impl Server {
     pub(crate) fn new(
@@ -220,7 +214,12 @@ impl Server {
         let result = match &fate {
             Fate::LostBefore => Err(None),
             Fate::Refused(refusal) => Err(Some(refusal.clone())),
-            _ => self.ask(client, &asked).map_err(Some),
+            _ => {
+                let result = self.ask(client, &asked);
+                let arrives = matches!(fate, Fate::Fine | Fate::Slow);
+                self.overhear(client, &asked, result.as_ref().ok(), arrives);
+                result.map_err(Some)
+            }
         };
         let told = match &result {
             Ok(_) => 200,
@@ -240,6 +239,20 @@ impl Server {
         }
     }
 
+    /// Tells those who check of requests that rules listen to.
+    fn overhear(&self, client: &Client, asked: &Asked, answer: Option<&Answer>, arrives: bool) {
+        let is_heard = asked.is_of_scale() || series(&asked.path).is_some();
+        if client.agent != CONTROLLER || !is_heard {
+            return;
+        }
+        let answer = match answer {
+            Some(Answer::Body(body, true)) => serde_json::from_slice(body).ok(),
+            _ => None,
+        };
+        let (at, by) = (self.now(), client.name());
+        self.checks(|checks| checks.hear(&Exchange { at, by: &by, asked, answer: answer.as_ref(), arrives }));
+    }
+
     fn ask(&self, client: &Client, asked: &Asked) -> Result<Answer, Refusal> {
         let by = client.name();
         self.with(|model| {
@@ -251,45 +264,5 @@ impl Server {
             mutant.after(model, &by, asked);
             answer
         })
-    }
-}
-
-fn refused(refusal: &Refusal) -> Response<ResponseBody> {
-    let mut response = Response::new(whole(refusal.body()));
-    *response.status_mut() = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    if let Some(seconds) = refusal.retry_after {
-        response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
-    }
-    response
-}
-
-fn whole(body: impl Into<Bytes>) -> ResponseBody {
-    Full::new(body.into()).map_err(|never| match never {}).boxed_unsync()
-}
-
-/// An answer; a watch comes frame by frame, each in its time, and may be cut.
-fn response(answer: Answer, cut_after: Option<Duration>) -> Response<ResponseBody> {
-    match answer {
-        Answer::Body(body, is_json) => {
-            let mut response = Response::new(whole(body));
-            let kind = if is_json { "application/json" } else { "application/vnd.kubernetes.protobuf" };
-            response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
-            response
-        }
-        Answer::Frames(frames) => {
-            let frames = ReceiverStream::new(frames).then(|(due, frame)| async move {
-                sleep_until(due).await;
-                Ok::<_, BoxError>(Frame::data(frame))
-            });
-            let body = match cut_after {
-                Some(after) => {
-                    let end = Box::pin(sleep(after));
-                    let cut = futures::stream::once(async { Err::<Frame<Bytes>, BoxError>(Box::new(Reset)) });
-                    StreamBody::new(frames.take_until(end).chain(cut)).boxed_unsync()
-                }
-                None => StreamBody::new(frames).boxed_unsync(),
-            };
-            Response::new(body)
-        }
     }
 }

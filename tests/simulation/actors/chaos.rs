@@ -33,8 +33,10 @@ const LAGGING: &[&str] = &[
     "persistentvolumeclaims",
     "certificatesigningrequests",
     "secrets",
+    "horizontalpodautoscalers",
 ];
-/// Controllers that are turned off and on.
+/// Controllers that are turned off and on. The one of autoscalers is not: what it remembers would end while its manager goes on,
+/// and rules know what it remembers by manager.
 const TOGGLED: &[&str] = &[
     "replicaset-controller",
     "deployment-controller",

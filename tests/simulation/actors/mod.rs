@@ -2,6 +2,7 @@
 //! They act on the model directly, at once and without faults.
 
 mod authority;
+mod autoscalers;
 mod budgets;
 mod chaos;
 mod keys;
@@ -13,6 +14,7 @@ mod volumes;
 mod wishes;
 
 pub(crate) use authority::{Files, authority};
+pub(crate) use autoscalers::autoscalers;
 pub(crate) use chaos::{bookmarks, chaos, mishaps};
 pub(crate) use keys::keys;
 pub(crate) use nodes::{add_to, change, make_ready, nodes, renew, start_nodes};
@@ -30,7 +32,8 @@ use crate::server::Server;
 
 /// The names of all that somebody does.
 pub(crate) fn acts() -> impl Iterator<Item = &'static str> {
-    users::acts().chain(keys::acts())
+    let scaled = autoscalers::ACTS.iter().map(|(_, name, _)| *name);
+    users::acts().chain(keys::acts()).chain(scaled)
 }
 
 /// Whether there is still trouble: afterwards actors only help what is there to become what it should be.

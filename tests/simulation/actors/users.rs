@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
-use super::{Calm, budgets, volumes, wishes};
+use super::{Calm, autoscalers, budgets, volumes, wishes};
 use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::invariants::{KEEPSAKE, controller_of, is_active};
@@ -55,6 +55,18 @@ pub(super) fn acts() -> impl Iterator<Item = &'static str> {
     ACTS.iter().map(|(_, name, _)| *name)
 }
 
+/// One of these acts, each as often as it says.
+fn draw(acts: &[(u32, &'static str, Act)], dice: &mut Dice) -> Option<(&'static str, Act)> {
+    let total: u32 = acts.iter().map(|(weight, ..)| weight).sum();
+    let mut drawn = dice.below(total as usize) as u32;
+    let act = acts.iter().find(|(weight, ..)| {
+        let is_it = drawn < *weight;
+        drawn = drawn.saturating_sub(*weight);
+        is_it
+    });
+    act.map(|(_, name, act)| (*name, *act))
+}
+
 /// Does one of these things after the other, with pauses of so many milliseconds at most, until it is calm.
 pub(super) async fn act(
     server: &Server,
@@ -69,16 +81,7 @@ pub(super) async fn act(
         if calm.has_begun() {
             return;
         }
-        let total: u32 = acts.iter().map(|(weight, ..)| weight).sum();
-        let mut drawn = dice.below(total as usize) as u32;
-        let act = acts.iter().find(|(weight, ..)| {
-            let is_it = drawn < *weight;
-            drawn = drawn.saturating_sub(*weight);
-            is_it
-        });
-        if let Some((_, name, act)) = act
-            && !muted.contains(name)
-        {
+        if let Some((_, act)) = draw(acts, dice).filter(|(name, _)| !muted.contains(name)) {
             // What cannot be done is not done.
             server.with(|model| drop(act(model, dice)));
         }
@@ -113,7 +116,10 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
 
 pub(super) fn workloads(model: &Model) -> Vec<Place> {
     let all = WORKLOADS[1..].iter().flat_map(|resource| model.all(resource, ""));
-    all.filter(|stored| controller_of(&stored.json).is_null()).map(|stored| stored.place.clone()).collect()
+    let is_free = |stored: &&Arc<crate::model::Stored>| {
+        controller_of(&stored.json).is_null() && !autoscalers::is_scaled(&stored.place)
+    };
+    all.filter(is_free).map(|stored| stored.place.clone()).collect()
 }
 
 pub(super) fn edit(model: &mut Model, place: &Place, edit: impl FnOnce(&mut Json)) -> Result<(), Refusal> {

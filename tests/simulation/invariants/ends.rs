@@ -28,6 +28,7 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
         budget,
         claim,
         volume,
+        super::autoscalers::end,
         node,
         request,
         token,

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::{Look, controller_of, is_held_by};
+use super::{CONTROLLER, Look, controller_of, is_held_by};
 use crate::model::{items, text};
 
 /// Who may take which finalizer off.
@@ -30,6 +30,9 @@ const WRITABLE: &[(&str, &str, &str)] = &[
     ("deployment-controller", "replicasets", "/spec/minReadySeconds"),
     ("daemonset-controller", "controllerrevisions", "/revision"),
     ("statefulset-controller", "controllerrevisions", "/revision"),
+    (CONTROLLER, "deployments", "/spec/replicas"),
+    (CONTROLLER, "replicasets", "/spec/replicas"),
+    (CONTROLLER, "statefulsets", "/spec/replicas"),
     ("persistentvolume-binder-controller", "persistentvolumes", "/spec/claimRef"),
     ("persistentvolume-binder-controller", "persistentvolumeclaims", "/spec/volumeName"),
 ];
@@ -50,6 +53,7 @@ const GUARDED: &[&str] = &[
     "configmaps",
     "secrets",
     "certificatesigningrequests",
+    "horizontalpodautoscalers",
 ];
 
 pub(super) fn finalizers(look: &Look<'_>) -> Result<(), String> {

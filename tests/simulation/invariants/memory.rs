@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::WINDOW;
+use super::autoscalers::Heads;
 use super::budgets::Health;
 use super::certificates::Published;
 use super::nodes::Fleet;
@@ -52,6 +53,7 @@ pub(crate) struct Memory {
     activations: BTreeMap<(String, String), u32>,
     pub(super) budgets: Health,
     pub(super) published: Published,
+    pub(super) heads: Heads,
 }
 
 /// The reference to the controller of an object; `Null` if it has none.
@@ -118,6 +120,7 @@ impl Memory {
         }
         self.fleet.note(change);
         self.budgets.note(change);
+        self.heads.note(change);
         if change.verb == "create"
             && let Some(activation) = activation_of(&stored.json)
         {

@@ -4,6 +4,7 @@
 //! within [`WINDOW`]; a rule about single objects (owners, finalizers, UIDs) allows nothing, for those are protected by live
 //! reads and preconditions.
 
+mod autoscalers;
 mod budgets;
 mod certificates;
 mod ends;
@@ -20,6 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
 use crate::model::{Change, Model};
+pub(crate) use autoscalers::{CONTROLLER, Exchange};
 pub(crate) use budgets::{EVICTION, budget_of, is_healthy};
 pub(crate) use ends::unsettled;
 pub(crate) use general::KEEPSAKE;
@@ -146,6 +148,9 @@ pub(crate) static RULES: &[Row] = &[
         name: "no volume goes that is bound",
         check: volumes::volume_in_use,
     },
+    Row { room: CONTROLLER, name: "never outside of the bounds", check: autoscalers::bounds },
+    Row { room: CONTROLLER, name: "never faster than the policies", check: autoscalers::rates },
+    Row { room: CONTROLLER, name: "never against what was asked for lately", check: autoscalers::stabilized },
     Row { room: "node-lifecycle-controller", name: "no node is given up that lives", check: nodes::lives },
     Row { room: "node-lifecycle-controller", name: "nodes are tainted at their rate", check: nodes::rate },
     Row { room: "taint-eviction-controller", name: "no toleration ends early", check: nodes::patience },
@@ -194,6 +199,11 @@ impl Checks {
     /// From now on the authority's files hold this certificate with its key, or what is of no use.
     pub(crate) fn published(&mut self, now: Timestamp, certificate: Option<Vec<u8>>) {
         self.memory.published.note(now, certificate);
+    }
+
+    /// Takes in what went over the line.
+    pub(crate) fn hear(&mut self, exchange: &Exchange<'_>) {
+        self.memory.heads.hear(exchange);
     }
 
     /// Looks at a change. Whether nothing is wrong with it; what is, is among the violations.

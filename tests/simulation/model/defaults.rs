@@ -34,6 +34,7 @@ const WITH_STATUS: &[&str] = &[
     "persistentvolumes",
     "persistentvolumeclaims",
     "certificatesigningrequests",
+    "horizontalpodautoscalers",
 ];
 /// What the API server says of an object; nobody else can.
 const OWN_METADATA: &[&str] = &[
@@ -223,12 +224,32 @@ fn of_spec(resource: &str, object: &mut Json) {
             default(spec, "volumeMode", json!("Filesystem"));
         }
         "persistentvolumeclaims" => default(spec, "volumeMode", json!("Filesystem")),
+        "horizontalpodautoscalers" => of_autoscaler(spec),
         "pods" => of_pod(spec),
         _ => {}
     }
     if spec["template"].is_object() {
         default(&mut spec["template"], "spec", json!({}));
         of_pod(&mut spec["template"]["spec"]);
+    }
+}
+
+/// What is said of how fast an autoscaler may go is complete, or nothing is said of it.
+fn of_autoscaler(spec: &mut Json) {
+    default(spec, "minReplicas", json!(1));
+    if !spec["behavior"].is_object() {
+        return;
+    }
+    let percent = json!({ "type": "Percent", "value": 100, "periodSeconds": 15 });
+    let pods = json!({ "type": "Pods", "value": 4, "periodSeconds": 15 });
+    for (way, policies) in [("scaleUp", json!([pods, percent])), ("scaleDown", json!([percent]))] {
+        default(&mut spec["behavior"], way, json!({}));
+        let rules = &mut spec["behavior"][way];
+        default(rules, "selectPolicy", json!("Max"));
+        default(rules, "policies", policies);
+        if way == "scaleUp" {
+            default(rules, "stabilizationWindowSeconds", json!(0));
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use coxswain_machinery::api::meta::{DeleteRequest, Status};
 use coxswain_machinery::api::{Kind, kinds};
 use coxswain_machinery::wire::{Message as _, unwrap_envelope, wrap_envelope};
 
-use super::{Deletion, Model, PatchType, Place, Query, Refusal, Stored, codec, message};
+use super::{Deletion, Model, PatchType, Place, Query, Refusal, Stored, codec, message, metrics, scale};
 
 /// What the server says.
 pub(crate) enum Answer {
@@ -82,13 +82,22 @@ impl Asked {
         let Some(kind) = self.kind else { return };
         let (Ok(mut object), Some(message)) = (self.object(kind), message(kind)) else { return };
         edit(&mut object);
+        if self.is_of_scale() {
+            self.body = object.to_string().into();
+            return;
+        }
         let object = codec::encode(message, &object);
         self.body = wrap_envelope(&kind.api_version(), kind.kind, &object).into();
         "application/vnd.kubernetes.protobuf".clone_into(&mut self.content_type);
     }
 
+    /// Whether it is about the scale of an object, which is JSON on the line.
+    pub(crate) fn is_of_scale(&self) -> bool {
+        self.subresource == "scale" && self.kind.is_some_and(scale::has_scale)
+    }
+
     /// What the body says, as JSON.
-    fn object(&self, kind: &Kind) -> Result<Json, Refusal> {
+    pub(crate) fn object(&self, kind: &Kind) -> Result<Json, Refusal> {
         let unreadable = || Refusal::new(400, "BadRequest", "the body cannot be read");
         if self.content_type.contains("json") || self.content_type.contains("yaml") {
             return serde_json::from_slice(&self.body).map_err(|_| unreadable());
@@ -120,6 +129,9 @@ impl Model {
             "/apis" => return json(discovery(|row| !row.group.is_empty())),
             _ => {}
         }
+        if let Some((namespace, name)) = metrics::series(&asked.path) {
+            return json(self.metrics.answer(namespace, name, self.seconds())?);
+        }
         let Some(kind) = asked.kind else {
             return Err(Refusal::new(404, "NotFound", "the server could not find the requested resource"));
         };
@@ -143,6 +155,9 @@ impl Model {
         if message(kind).is_none() {
             let why = format!("{kind} are not stored");
             return Err(Refusal::new(if asked.method == Method::GET { 404 } else { 405 }, "NotFound", why));
+        }
+        if asked.is_of_scale() {
+            return json(self.scale(by, kind, asked)?);
         }
         let stored = self.write(by, kind, asked)?;
         let body = stored.map(|stored| query.envelope(&stored.encoded(asked.metadata_only)));
@@ -203,11 +218,14 @@ fn discovery(of: impl Fn(&Kind) -> bool) -> Json {
     let mut groups: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Json>>> = BTreeMap::new();
     for row in kinds::ALL.iter().filter(|row| of(row)) {
         let verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-        let resource = json!({
+        let mut resource = json!({
             "resource": row.resource, "singularResource": row.kind.to_lowercase(), "verbs": verbs,
             "responseKind": { "group": row.group, "version": row.version, "kind": row.kind },
             "scope": if row.namespaced { "Namespaced" } else { "Cluster" },
         });
+        if scale::has_scale(row) {
+            resource["subresources"] = scale::subresources();
+        }
         groups.entry(row.group).or_default().entry(row.version).or_default().insert(row.resource, resource);
     }
     let version = |(version, resources): (&str, BTreeMap<&str, Json>)| {

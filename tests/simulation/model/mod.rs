@@ -5,13 +5,15 @@
 //!
 //! It models: resource versions and conflicts, UIDs, preconditions, finalizers, graceful deletion and propagation, owner
 //! references, status, finalize and approval subresources, generateName, generations, the defaults that controllers read, namespace
-//! lifecycle. It does not model: authorization, managed fields, quota, most of validation.
+//! lifecycle, scales of workloads, external metrics. It does not model: authorization, managed fields, quota, most of validation.
 
 pub(crate) mod codec;
 mod defaults;
 pub(crate) mod http;
+pub(crate) mod metrics;
 mod patch;
 mod refusal;
+mod scale;
 mod schema;
 mod watch;
 mod write;
@@ -86,6 +88,8 @@ pub(crate) struct Model {
     /// Whether watches are not told of deletions, which is a bug that is planted.
     pub(crate) deaf: bool,
     dice: Dice,
+    /// What the external metrics API answers.
+    pub(crate) metrics: metrics::Metrics,
     /// Changes that nobody has looked at yet.
     pub(crate) changes: Vec<Change>,
 }
@@ -150,6 +154,7 @@ impl Model {
             lag: Lag::default(),
             deaf: false,
             dice: Dice::new(seed, "server"),
+            metrics: metrics::Metrics::default(),
             changes: Vec::new(),
         };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {

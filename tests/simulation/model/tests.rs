@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
+use super::http::{Answer, Asked};
 use super::schema::SCHEMA;
 use super::{Deletion, Model, PatchType, Place, Query, codec, stored_kind};
 
@@ -279,4 +280,38 @@ fn who_decides_about_a_request_issues_nothing_and_a_certificate_stays() {
     assert_eq!(write("approval", both("b25l")), Ok((spec.clone(), json!({ "conditions": approved }))));
     assert_eq!(write("status", both("b25l")).map(|(spec, _)| spec), Ok(spec));
     assert_eq!(write("status", both("YW5vdGhlcg==")), Err(422));
+}
+
+#[test]
+fn a_scale_changes_replicas_and_nothing_else() {
+    let mut model = model();
+    let labels = json!({ "tier": "front", "app": "web" });
+    let web = json!({
+        "metadata": { "name": "web" },
+        "spec": { "replicas": 2, "selector": { "matchLabels": labels } },
+        "status": { "replicas": 2 },
+    });
+    let created = model.create("user", "deployments", NS, web).expect("it is new");
+    let asked = |method: &str, body: &Json| {
+        let path = "/apis/apps/v1/namespaces/default/deployments/web/scale";
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json").body(()).expect("a request");
+        Asked::new(&request.into_parts().0, body.to_string().into())
+    };
+    let mut ask = |method: &str, body: &Json| match model.answer("m1/tester", &asked(method, body)) {
+        Ok(Answer::Body(body, true)) => Ok(serde_json::from_slice::<Json>(&body).expect("JSON")),
+        Ok(_) => panic!("no JSON"),
+        Err(refusal) => Err(refusal.code),
+    };
+    let mut scale = ask("GET", &Json::Null).expect("a scale");
+    assert_eq!(scale["spec"], json!({ "replicas": 2 }));
+    assert_eq!(scale["status"]["selector"], "app=web,tier=front");
+    scale["spec"]["replicas"] = json!(5);
+    scale["status"]["selector"] = json!("app=other");
+    assert_eq!(ask("PUT", &scale).expect("it is written")["spec"]["replicas"], 5);
+    // The same once more comes from a version that is past.
+    assert_eq!(ask("PUT", &scale), Err(409));
+    let held = model.look("deployments", NS, "web");
+    assert_eq!((&held["spec"]["replicas"], &held["metadata"]["generation"]), (&json!(5), &json!(2)));
+    assert_eq!(held["spec"]["selector"], created.json["spec"]["selector"]);
 }
