@@ -11,7 +11,7 @@ export CARGO_BUILD_JOBS ?= 2
 # Integration tests share control planes; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test test-all lint unit simulate clients integration parity-record bench fuzz image dist controlplane docs dashboard clean
+.PHONY: help run test test-all lint unit simulate clients integration parity-record metrics-reference bench fuzz image dist controlplane docs dashboard clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ integration: controlplane ## Tests on a real API server, and where their time we
 
 parity-record: controlplane ## Record anew what the Go manager makes of tests/parity (PARITY=TEXT: of those scenarios)
 	COXSWAIN_PARITY_RECORD=$(TIMES) COXSWAIN_PARITY=$(PARITY) $(CARGO) test --test integration under_the_go_manager
+
+metrics-reference: controlplane ## Record anew which metrics the Go manager shows
+	COXSWAIN_PARITY_RECORD=1 $(CARGO) test --test integration the_reference_knows_all_that_the_original_shows
 
 bench: controlplane ## Side-by-side figures against the Go manager, and micro-benchmarks
 	@scripts/bench.sh

@@ -49,7 +49,7 @@ use coxswain_machinery::queue::QueueMetrics;
 use coxswain_machinery::serve::{HealthRegistry, Router};
 use coxswain_machinery::telemetry::push::Pushing;
 use coxswain_machinery::telemetry::tracing::{Exporting, Process, Tracing, TracingError, set_failed};
-use coxswain_machinery::telemetry::{ManagerMetrics, Registry, SliMetrics};
+use coxswain_machinery::telemetry::{ManagerMetrics, MetricLimits, Registrar, Registry, SliMetrics};
 use coxswain_machinery::wire::Str;
 
 /// Everything that the manager runs with.
@@ -100,6 +100,17 @@ impl Migration {
 /// The name under which this manager takes part in leader migration, whatever its binary is called.
 const COMPONENT: &str = "kube-controller-manager";
 
+/// The registry of all metrics, which shows what it is told to.
+fn metrics(config: &Config) -> Result<Registry, ManagerError> {
+    let metrics = Registry::new();
+    let limits = MetricLimits::new(&config.flags.disabled_metrics, &config.metric_labels);
+    let disabled = Registrar::new(&metrics)
+        .counter("disabled_metrics_total", "Names of metrics that --disabled-metrics leaves out.")?;
+    disabled.inc_by(limits.disabled() as u64);
+    metrics.limit(limits);
+    Ok(metrics)
+}
+
 /// Completes a configuration. Elections are to run on `election`.
 pub(super) async fn complete(
     config: Config,
@@ -112,7 +123,7 @@ pub(super) async fn complete(
     let started = clock.now();
     let flags = &config.flags;
 
-    let metrics = Registry::new();
+    let metrics = metrics(&config)?;
     let port_metrics = super::serving::register(&metrics, &config)?;
     let connection = Connection::load(path(&flags.kubeconfig), text(&flags.master)).await?;
     let client_metrics = ClientMetrics::register(&metrics)?;

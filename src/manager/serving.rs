@@ -21,8 +21,8 @@ use coxswain_machinery::options::versions::COXSWAIN;
 use coxswain_machinery::options::{Config, Flag, TABLE};
 use coxswain_machinery::serve::{
     ApiReviews, AuthenticationOptions, AuthorizationOptions, Debugging, Pages, Probe, RequestHeaderOptions,
-    RequestOutcome, Reviews, Router, SecureServer, ServeDeps, ServeObserver, ServeOptions, SniCertKey,
-    StatusPage, TlsOptions,
+    RequestOutcome, ReviewKind, Reviews, Router, SecureServer, ServeDeps, ServeObserver, ServeOptions,
+    SniCertKey, StatusPage, TlsOptions,
 };
 use coxswain_machinery::telemetry::{
     AllocatorMetrics, BuildInfo, CheckStatus, FeatureMetric, FeatureStates, MetricsError, ProcessMetrics,
@@ -122,6 +122,7 @@ pub(super) async fn bind(
             "authentication-kubeconfig",
             &flags.authentication_kubeconfig,
             "delegated-authentication",
+            &observer,
         )
         .await?,
         authorization: reviews(
@@ -129,6 +130,7 @@ pub(super) async fn bind(
             "authorization-kubeconfig",
             &flags.authorization_kubeconfig,
             "delegated-authorization",
+            &observer,
         )
         .await?,
         observer: Arc::clone(&observer),
@@ -235,6 +237,7 @@ async fn reviews(
     flag: &'static str,
     file: &str,
     name: &str,
+    observer: &Arc<dyn ServeObserver>,
 ) -> Result<Option<Arc<dyn Reviews>>, ManagerError> {
     let client = if !file.is_empty() && file == manager.runtime.config.flags.kubeconfig {
         manager.runtime.clients.ungated(name)
@@ -249,7 +252,7 @@ async fn reviews(
         };
         client_of(manager, connection, name).await?
     };
-    Ok(Some(Arc::new(ApiReviews::new(client))))
+    Ok(Some(Arc::new(ApiReviews::new(client, Arc::clone(observer)))))
 }
 
 async fn client_of(
@@ -336,5 +339,32 @@ impl ServeObserver for Observer {
 
     fn authorized(&self, outcome: RequestOutcome, took: Duration) {
         self.requests.authorized(outcome.authorization_label(), took);
+    }
+
+    fn certificate_trusted(&self, valid_for: Duration) {
+        self.requests.certificate_trusted(valid_for);
+    }
+
+    fn reviewed(&self, what: ReviewKind, status: Option<u16>, took: Duration) {
+        match what {
+            ReviewKind::Token => self.requests.delegated_authentication.observe(status, took),
+            ReviewKind::Access => self.requests.delegated_authorization.observe(status, took),
+        }
+    }
+
+    fn token_looked_up(&self, is_remembered: bool, took: Duration) {
+        self.requests.tokens.looked_up(is_remembered, took);
+    }
+
+    fn tokens_wait(&self, more: i64) {
+        self.requests.tokens.wait(more);
+    }
+
+    fn tokens_fetched(&self, more: i64) {
+        self.requests.tokens.in_flight(more);
+    }
+
+    fn token_fetched(&self, is_known: bool) {
+        self.requests.tokens.fetched(is_known);
     }
 }

@@ -43,6 +43,7 @@ mod kubelets;
 mod leadership;
 mod lifecycle;
 mod logging;
+mod metrics_reference;
 mod migrations;
 mod namespaces;
 mod node_blocks;

@@ -24,6 +24,8 @@ pub(crate) enum Caller<'a> {
     Anonymous,
     /// The cluster's administrator, by client certificate.
     Admin,
+    /// Whoever has the client certificate in this kubeconfig.
+    Certificate(&'a Path),
     /// Whoever has this token.
     Bearer(&'a str),
 }
@@ -49,7 +51,11 @@ impl Port {
 
     /// A caller that trusts the authorities in a PEM file, and no others.
     pub(crate) async fn trusting(report: &Report, url: &str, caller: Caller<'_>, authority: &Path) -> Self {
-        let kubeconfig = Kubeconfig::read_from(&report.kubeconfigs["admin"]).expect("the kubeconfig");
+        let path = match caller {
+            Caller::Certificate(path) => path,
+            _ => &report.kubeconfigs["admin"],
+        };
+        let kubeconfig = Kubeconfig::read_from(path).expect("the kubeconfig");
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
             .await
             .expect("the kubeconfig is complete");
@@ -58,12 +64,12 @@ impl Port {
         config.cluster_url = url.parse().expect("a URL");
         config.connect_timeout = Some(PATIENCE);
         config.default_retry = false;
-        if !matches!(caller, Caller::Admin) {
+        if matches!(caller, Caller::Anonymous | Caller::Bearer(_)) {
             config.auth_info = AuthInfo::default();
         }
         let bearer = match caller {
             Caller::Bearer(token) => Some(format!("Bearer {token}")),
-            Caller::Anonymous | Caller::Admin => None,
+            Caller::Anonymous | Caller::Admin | Caller::Certificate(_) => None,
         };
         Self { client: Client::try_from(config).expect("a client"), bearer }
     }

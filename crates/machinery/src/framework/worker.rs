@@ -135,18 +135,21 @@ impl Worker {
     async fn run_beside(&self) {
         let mut aside = FuturesUnordered::new();
         loop {
+            // What was set aside first: it has waited longest.
             let item = tokio::select! {
-                item = self.queue.get() => item,
+                biased;
                 Some(()) = aside.next() => continue,
+                item = self.queue.get() => item,
             };
             let Some(item) = item else { break };
             let slow = SlowReads::default();
             let mut work = Box::pin(slow.hear(self.process(item)));
             let is_done = loop {
                 tokio::select! {
+                    biased;
+                    Some(()) = aside.next() => {}
                     () = &mut work => break true,
                     () = slow.begun(), if aside.len() < MOST_ASIDE => break false,
-                    Some(()) = aside.next() => {}
                 }
             };
             if !is_done {

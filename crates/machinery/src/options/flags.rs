@@ -35,16 +35,16 @@ leader_migration_config: String = "", Built, "File with a LeaderMigrationConfigu
 allocate_node_cidrs: bool = false, Built, "Give each Node ranges of Pod addresses out of --cluster-cidr.";
 allow_untagged_cloud: bool = false, None deprecated("built-in cloud providers are gone, and with them its effect"), "Formerly: accept cloud instances that carry no cluster tag.";
 cidr_allocator_type: String = "RangeAllocator", Built, "How Pod address ranges are given to Nodes. Only RangeAllocator is built in.";
-cloud_config: String = "", NotBuilt, "Configuration file of the cloud provider. Empty for none.";
+cloud_config: String = "", Cloud, "Configuration file of the cloud provider. Empty for none.";
 cloud_provider: String = "", Built, "Who runs the controllers that talk to a cloud: external for a cloud controller manager, empty for no one.";
 cluster_cidr: String = "", Built, "Ranges of Pod addresses in the cluster: one, or an IPv4 and an IPv6 range separated by a comma. Needs --allocate-node-cidrs.";
-cluster_name: String = "kubernetes", NotBuilt, "Name of the cluster, which prefixes what is made for it in a cloud.";
-configure_cloud_routes: bool = true, NotBuilt, "Make routes in the cloud for the ranges given by --allocate-node-cidrs.";
+cluster_name: String = "kubernetes", Cloud, "Name of the cluster, which prefixes what is made for it in a cloud.";
+configure_cloud_routes: bool = true, Cloud, "Make routes in the cloud for the ranges given by --allocate-node-cidrs.";
 controller_shutdown_timeout: Duration = secs(10), Built, "How long a stopping manager waits for its controllers to finish what they began.";
 controller_start_interval: Duration = secs(0), Built, "Pause between starting one controller and the next, lengthened at random.";
 controllers: Vec<String> = list(&["*"]), Built, "Controllers to run: * for all that are on by default, NAME to add one, -NAME to leave one out. What is named wins over *.";
 emulated_version: Vec<String> = list(&[]), Built, "Behave as this release of Kubernetes: MAJOR.MINOR or kube=MAJOR.MINOR, 1.33 to 1.36. Empty for 1.36.";
-external_cloud_volume_plugin: String = "", NotBuilt, "Volume plugin to use where --cloud-provider=external.";
+external_cloud_volume_plugin: String = "", Cloud, "Volume plugin to use where --cloud-provider=external.";
 feature_gates: ComponentSettings = ComponentSettings::default(), Built, "Features to switch on or off: NAME=true, NAME=false or kube:NAME=true, separated by commas. May be repeated.";
 kube_api_burst: i32 = 30, Built, "Requests that a client may send at once before --kube-api-qps slows it down.";
 kube_api_content_type: String = "application/vnd.kubernetes.protobuf", NotBuilt, "Media type of requests to the API server.";
@@ -60,11 +60,11 @@ min_compatibility_version: Vec<String> = list(&[]), Built, "Oldest release of th
 min_resync_period: Duration = hours(12), Built, "All objects are looked at again after this period, lengthened at random to up to twice as much.";
 node_monitor_period: Duration = secs(5), Built, "Time between two looks at the status of Nodes.";
 node_sync_period: Duration = secs(0), None deprecated("it has had no effect for years"), "Formerly: time between two looks at the Nodes of a cloud provider.";
-route_reconciliation_period: Duration = secs(10), NotBuilt, "Time between two looks at the routes of a cloud provider.";
+route_reconciliation_period: Duration = secs(10), Cloud, "Time between two looks at the routes of a cloud provider.";
 use_service_account_credentials: bool = false, Built, "Give each controller the credentials of its own service account instead of the manager's.";
 
 ["Service-lb-controller"]
-concurrent_service_syncs: i32 = 1, NotBuilt, "Services reconciled at the same time.";
+concurrent_service_syncs: i32 = 1, Cloud, "Services reconciled at the same time.";
 
 ["Secure serving"]
 bind_address: IpAddr = Ipv4Addr::UNSPECIFIED, Built, "Address to serve on. Blank or unspecified for all addresses, IPv4 and IPv6.";
@@ -233,10 +233,10 @@ concurrent_ttl_after_finished_syncs: i32 = 5, Built, "Finished Jobs reconciled a
 concurrent_validating_admission_policy_status_syncs: i32 = 5, Built, "ValidatingAdmissionPolicies type-checked at the same time.";
 
 ["Metrics"]
-allow_metric_labels: BTreeMap<String, String> = BTreeMap::new(), NotBuilt, "Values that a metric's label may take, others being counted together: METRIC,LABEL=VALUE,VALUE.";
-allow_metric_labels_manifest: String = "", NotBuilt, "File with the same in YAML, a map of METRIC,LABEL to VALUE,VALUE. --allow-metric-labels wins over it.";
-disabled_metrics: Vec<String> = list(&[]), NotBuilt, "Metrics not to serve, by their full names.";
-show_hidden_metrics_for_version: String = "", NotBuilt, "Release whose hidden metrics to serve after all. Only the previous one, 1.35, is possible.";
+allow_metric_labels: BTreeMap<String, String> = BTreeMap::new(), Built, "Values that a metric's label may take, others being counted together: METRIC,LABEL=VALUE,VALUE.";
+allow_metric_labels_manifest: String = "", Built, "File with the same in YAML, a map of METRIC,LABEL to VALUE,VALUE. Not together with --allow-metric-labels.";
+disabled_metrics: Vec<String> = list(&[]), Built, "Metrics not to serve, by their full names.";
+show_hidden_metrics_for_version: String = "", Nothing, "Release whose hidden metrics to serve after all. Only the previous one, 1.35, is possible: no metric is hidden here.";
 
 ["Traces"]
 metrics_otlp_endpoint: String = "", Built, "OpenTelemetry collector to push metrics to, beside serving them: HOST:PORT for OTLP/gRPC without encryption, or a URL. Wins over OTEL_EXPORTER_OTLP_METRICS_ENDPOINT. Empty for what that says.";

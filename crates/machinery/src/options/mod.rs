@@ -14,6 +14,7 @@ mod flags;
 pub mod gates;
 mod help;
 pub mod logging;
+mod metric_labels;
 mod migration;
 mod parser;
 pub mod recycler;
@@ -28,6 +29,7 @@ mod fixture;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 pub use composite::{
@@ -66,6 +68,8 @@ pub struct Config {
     pub tracing: Option<TracingSettings>,
     /// How to push metrics, if at all.
     pub push: Option<PushSettings>,
+    /// The values `VALUE,VALUE` that labels of metrics may take, by `METRIC,LABEL`; others are counted together.
+    pub metric_labels: BTreeMap<String, String>,
 }
 
 impl Default for Config {
@@ -79,6 +83,7 @@ impl Default for Config {
             leader_migration: None,
             tracing: None,
             push: None,
+            metric_labels: BTreeMap::new(),
         }
     }
 }
@@ -148,6 +153,7 @@ pub fn parse(
     let leader_migration = LeaderMigration::complete(&flags, &mut found);
     let tracing = traces::complete(&flags, &mut found);
     let push = traces::complete_push(&flags, &mut found);
+    let metric_labels = metric_labels::complete(&flags, &mut found);
     // Without a port nothing is served, and the original looks at none of the flags for it.
     let serving_tls = if flags.secure_port == 0 {
         ServingTls::default()
@@ -164,6 +170,7 @@ pub fn parse(
         leader_migration,
         tracing,
         push,
+        metric_labels,
     };
     let mut check = validate::Check::new(&config, registry);
     check.run();

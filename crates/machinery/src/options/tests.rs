@@ -293,9 +293,10 @@ fn flags_without_effect_say_so() {
             .filter(|w| w.contains("not built"))
             .collect::<Vec<_>>()
     };
-    assert_eq!(warnings(&["--concurrent-service-syncs=1"]), [""; 0], "it is the default");
-    let said = warnings(&["--concurrent-service-syncs=6", "--concurrent-deployment-syncs=6"]);
-    assert_eq!(said, ["--concurrent-service-syncs: 6 has no effect yet: what it asks for is not built"]);
+    assert_eq!(warnings(&["--contention-profiling=false"]), [""; 0], "it is the default");
+    let said = warnings(&["--contention-profiling", "--concurrent-deployment-syncs=6"]);
+    assert_eq!(said, ["--contention-profiling: true has no effect yet: what it asks for is not built"]);
+    assert_eq!(warnings(&["--concurrent-service-syncs=6"]), [""; 0], "nor has it in the original");
     let deprecated = startup(&["--node-sync-period=3s"]).warnings;
     assert_eq!(deprecated.len(), 1);
     assert!(deprecated[0].message.contains("deprecated"));

@@ -41,7 +41,7 @@ pub use endpoints::{ConfigPage, Debugging, FlagsPage, Pages, StatusPage, Verbosi
 pub use error::ServeError;
 pub use health::{HealthCheck, HealthRegistry, HealthReport, PingCheck, Probe};
 pub use limit::{Lines, quoted};
-pub use observe::{RequestOutcome, ServeObserver, Unobserved};
+pub use observe::{RequestOutcome, ReviewKind, ServeObserver, Unobserved};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, Limits, RequestHeaderOptions, ServeOptions, SniCertKey,
     TlsOptions,

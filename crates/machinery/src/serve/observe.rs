@@ -10,8 +10,10 @@ use crate::telemetry::CheckStatus;
 pub enum RequestOutcome {
     /// Let in, or allowed.
     Success,
-    /// Turned away, or denied.
+    /// Turned away, or not allowed by anybody.
     Failure,
+    /// Denied by somebody who says so, whatever others would say.
+    Denied,
     /// It could not be decided.
     Error,
 }
@@ -21,7 +23,7 @@ impl RequestOutcome {
     pub fn authentication_label(self) -> &'static str {
         match self {
             Self::Success => "success",
-            Self::Failure => "failure",
+            Self::Failure | Self::Denied => "failure",
             Self::Error => "error",
         }
     }
@@ -30,10 +32,20 @@ impl RequestOutcome {
     pub fn authorization_label(self) -> &'static str {
         match self {
             Self::Success => "allowed",
-            Self::Failure => "denied",
+            Self::Failure => "no-opinion",
+            Self::Denied => "denied",
             Self::Error => "error",
         }
     }
+}
+
+/// What the API server is asked about a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReviewKind {
+    /// Whose token it is: a TokenReview.
+    Token,
+    /// What a user may do: a SubjectAccessReview.
+    Access,
 }
 
 /// Hears of what happens at the port. Calls are made inline: they must be quick and must not block.
@@ -50,6 +62,28 @@ pub trait ServeObserver: Send + Sync + 'static {
 
     /// A request was authorized or not (`authorization_attempts_total`, `authorization_duration_seconds`).
     fn authorized(&self, _outcome: RequestOutcome, _took: Duration) {}
+
+    /// A client's certificate led to an authority that is trusted, and is valid for so much longer
+    /// (`apiserver_client_certificate_expiration_seconds`).
+    fn certificate_trusted(&self, _valid_for: Duration) {}
+
+    /// The API server was asked about a caller, and answered with this HTTP status; without one it did not answer
+    /// (`apiserver_delegated_authn_request_total` and `_duration_seconds`, and the same of `authz`).
+    fn reviewed(&self, _what: ReviewKind, _status: Option<u16>, _took: Duration) {}
+
+    /// A token was looked for among those that are remembered, and asked about if it was not there
+    /// (`authentication_token_cache_request_total` and `_duration_seconds`).
+    fn token_looked_up(&self, _is_remembered: bool, _took: Duration) {}
+
+    /// So many more requests, or fewer, wait for what is said of their tokens (`authentication_token_cache_active_fetch_count`).
+    fn tokens_wait(&self, _more: i64) {}
+
+    /// So many more tokens, or fewer, are being asked about; requests with the same one share the question
+    /// (`authentication_token_cache_active_fetch_count`).
+    fn tokens_fetched(&self, _more: i64) {}
+
+    /// It was found out whose a token is, or not (`authentication_token_cache_fetch_total`).
+    fn token_fetched(&self, _is_known: bool) {}
 }
 
 /// Hears nothing.

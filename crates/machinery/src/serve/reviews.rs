@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::Method;
+use http::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
 use super::limit::ReviewLimit;
+use super::observe::{ReviewKind, ServeObserver};
 use super::user::UserInfo;
 use crate::client::{ApiClient, ApiError};
 use crate::model::backoff::ExponentialBackoff;
@@ -83,6 +84,8 @@ impl fmt::Display for Attributes {
 pub struct Access {
     /// Whether it is allowed.
     pub allowed: bool,
+    /// Whether it is denied, whatever else allows it; never with `allowed`.
+    pub denied: bool,
     /// Why, when the authorizers said.
     pub reason: String,
 }
@@ -120,27 +123,43 @@ const PAUSE: ExponentialBackoff =
     ExponentialBackoff { base: Duration::from_millis(500), factor: 1.5, longest: REQUEST_TIME };
 
 /// Reviews made by the API server, over a client that may create them, at the original's rate.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ApiReviews {
     client: ApiClient,
     limit: Arc<ReviewLimit>,
+    observer: Arc<dyn ServeObserver>,
+}
+
+impl fmt::Debug for ApiReviews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiReviews").field("client", &self.client).finish_non_exhaustive()
+    }
 }
 
 impl ApiReviews {
     /// Over this client: that of `--authentication-kubeconfig` or `--authorization-kubeconfig`.
-    pub fn new(client: ApiClient) -> Self {
-        Self { client, limit: Arc::new(ReviewLimit::new()) }
+    pub fn new(client: ApiClient, observer: Arc<dyn ServeObserver>) -> Self {
+        Self { client, limit: Arc::new(ReviewLimit::new()), observer }
     }
 
     /// Asks once, when it may.
     async fn ask<B: Serialize + Sync, A: DeserializeOwned>(
         &self,
+        what: ReviewKind,
         path: &str,
         query: &str,
         review: &B,
     ) -> Result<A, ApiError> {
         let _permit = self.limit.enter().await?;
-        self.client.json(Method::POST, path, query, Some(review)).await
+        let begun = tokio::time::Instant::now();
+        let answer = self.client.json(Method::POST, path, query, Some(review)).await;
+        let status = match &answer {
+            Ok(_) => Some(StatusCode::CREATED.as_u16()),
+            Err(ApiError::Refused { code, .. }) => Some(*code),
+            Err(_) => None,
+        };
+        self.observer.reviewed(what, status, begun.elapsed());
+        answer
     }
 }
 
@@ -155,7 +174,7 @@ impl Reviews for ApiReviews {
                 kind: "TokenReview",
                 spec: TokenReviewSpec { token: token.expose_secret() },
             };
-            let ask = || self.ask(TOKEN_REVIEWS, "", &review);
+            let ask = || self.ask(ReviewKind::Token, TOKEN_REVIEWS, "", &review);
             let answer: Answer<TokenReviewStatus> = with_retries(ask, TOKEN_REVIEWS).await?;
             let status = answer.status;
             if !status.error.is_empty() {
@@ -189,13 +208,14 @@ impl Reviews for ApiReviews {
                     extra: &user.extra,
                 },
             };
-            let ask = || self.ask(ACCESS_REVIEWS, "timeout=10s", &review);
+            let ask = || self.ask(ReviewKind::Access, ACCESS_REVIEWS, "timeout=10s", &review);
             let answer: Answer<AccessReviewStatus> = with_retries(ask, ACCESS_REVIEWS).await?;
             let status = answer.status;
             if !status.evaluation_error.is_empty() {
                 tracing::debug!(error = status.evaluation_error, "access review met an error");
             }
-            Ok(Access { allowed: status.allowed && !status.denied, reason: status.reason })
+            let AccessReviewStatus { allowed, denied, reason, .. } = status;
+            Ok(Access { allowed: allowed && !denied, denied, reason })
         }
         .boxed()
     }

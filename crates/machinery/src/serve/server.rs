@@ -96,7 +96,7 @@ impl SecureServer {
         let tokens = match &deps.authentication {
             Some(reviews) => {
                 let ttl = options.authentication.token_cache_ttl;
-                Some(TokenAuthenticator::new(Arc::clone(reviews), ttl)?)
+                Some(TokenAuthenticator::new(Arc::clone(reviews), ttl, Arc::clone(&deps.observer))?)
             }
             None => None,
         };

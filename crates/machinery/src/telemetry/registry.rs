@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, MetricFamily, MetricType};
 
 use super::exemplars::Exemplars;
+use super::limits::MetricLimits;
 
 /// All metrics of a process. Cheap to clone; all clones are one registry.
 #[derive(Clone, Default)]
@@ -24,6 +25,7 @@ struct Inner {
     /// Upper bounds of histograms by name, as they were declared: one by labels shows none before it is first observed.
     bounds: Mutex<BTreeMap<String, Vec<f64>>>,
     exemplars: Exemplars,
+    limits: OnceLock<MetricLimits>,
 }
 
 /// A metric as it was declared.
@@ -47,6 +49,11 @@ impl Registry {
         Self::default()
     }
 
+    /// Shows only what these limits leave, from now on. They are set once; later ones are not heard.
+    pub fn limit(&self, limits: MetricLimits) {
+        let _ = self.0.limits.set(limits);
+    }
+
     /// Takes a metric in.
     ///
     /// # Errors
@@ -58,9 +65,13 @@ impl Registry {
         Ok(())
     }
 
-    /// All metrics that have values, by name and then by label values.
+    /// All metrics that have values and are to be shown, by name and then by label values.
     pub fn gather(&self) -> Vec<MetricFamily> {
-        self.0.metrics.gather()
+        let families = self.0.metrics.gather();
+        match self.0.limits.get() {
+            Some(limits) => limits.apply(families),
+            None => families,
+        }
     }
 
     /// The exemplars of its histograms.

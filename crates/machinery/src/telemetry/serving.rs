@@ -2,10 +2,28 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramVec, IntCounterVec};
+use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGaugeVec};
 
 use super::metrics::{MetricsError, Registrar, exponential_buckets};
 use super::registry::Registry;
+
+/// Upper bounds of what is left of a certificate's time, in seconds: from half an hour to a year.
+const VALID_FOR: [f64; 14] = [
+    0.0,
+    1_800.0,
+    3_600.0,
+    7_200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+];
 
 /// Who came to the secure port, and what became of it.
 #[derive(Clone, Debug)]
@@ -15,6 +33,107 @@ pub struct ServeMetrics {
     authentication_time: HistogramVec,
     authorizations: IntCounterVec,
     authorization_time: HistogramVec,
+    certificates: Histogram,
+    /// TokenReviews.
+    pub delegated_authentication: ReviewMetrics,
+    /// SubjectAccessReviews.
+    pub delegated_authorization: ReviewMetrics,
+    /// Tokens that are remembered.
+    pub tokens: TokenCacheMetrics,
+}
+
+/// What the API server is asked about callers.
+#[derive(Clone, Debug)]
+pub struct ReviewMetrics {
+    requests: IntCounterVec,
+    time: HistogramVec,
+}
+
+impl ReviewMetrics {
+    fn register(registrar: Registrar<'_>, name: &str, what: &str) -> Result<Self, MetricsError> {
+        Ok(Self {
+            requests: registrar.counters(
+                &format!("apiserver_delegated_{name}_request_total"),
+                &format!("{what} by the HTTP status of the answer, \"<error>\" where there was none."),
+                &["code"],
+            )?,
+            time: registrar.histograms(
+                &format!("apiserver_delegated_{name}_request_duration_seconds"),
+                &format!("Time that {what} took, by the HTTP status of the answer."),
+                &["code"],
+                vec![0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0],
+            )?,
+        })
+    }
+
+    /// Counts a request that was answered with this HTTP status, or not at all.
+    pub fn observe(&self, status: Option<u16>, took: Duration) {
+        let code = status.map_or_else(|| "<error>".to_owned(), |status| status.to_string());
+        self.requests.with_label_values(&[&code]).inc();
+        self.time.with_label_values(&[&code]).observe(took.as_secs_f64());
+    }
+}
+
+/// How often it was known whose a token is, and how often it had to be asked.
+#[derive(Clone, Debug)]
+pub struct TokenCacheMetrics {
+    requests: IntCounterVec,
+    time: HistogramVec,
+    fetches: IntCounterVec,
+    active: IntGaugeVec,
+}
+
+impl TokenCacheMetrics {
+    fn register(registrar: Registrar<'_>) -> Result<Self, MetricsError> {
+        let metrics = Self {
+            requests: registrar.counters(
+                "authentication_token_cache_request_total",
+                "Requests with a token, by whether it was remembered (hit) or not (miss).",
+                &["status"],
+            )?,
+            time: registrar.histograms(
+                "authentication_token_cache_request_duration_seconds",
+                "Time until it was known whose a token is, by whether it was remembered (hit) or not (miss).",
+                &["status"],
+                vec![0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0],
+            )?,
+            fetches: registrar.counters(
+                "authentication_token_cache_fetch_total",
+                "Tokens that were asked about, by whether it was found out whose they are (ok) or not (error).",
+                &["status"],
+            )?,
+            active: registrar.int_gauges(
+                "authentication_token_cache_active_fetch_count",
+                "Tokens that are being asked about (in_flight), and requests that wait for that (blocked).",
+                &["status"],
+            )?,
+        };
+        metrics.wait(0);
+        metrics.in_flight(0);
+        Ok(metrics)
+    }
+
+    /// Counts a request with a token that was remembered or not.
+    pub fn looked_up(&self, is_remembered: bool, took: Duration) {
+        let status = [if is_remembered { "hit" } else { "miss" }];
+        self.requests.with_label_values(&status).inc();
+        self.time.with_label_values(&status).observe(took.as_secs_f64());
+    }
+
+    /// So many more requests, or fewer, wait for what is said of their tokens.
+    pub fn wait(&self, more: i64) {
+        self.active.with_label_values(&["blocked"]).add(more);
+    }
+
+    /// So many more tokens, or fewer, are being asked about.
+    pub fn in_flight(&self, more: i64) {
+        self.active.with_label_values(&["in_flight"]).add(more);
+    }
+
+    /// Counts a token that was asked about.
+    pub fn fetched(&self, is_known: bool) {
+        self.fetches.with_label_values(&[if is_known { "ok" } else { "error" }]).inc();
+    }
 }
 
 impl ServeMetrics {
@@ -41,7 +160,7 @@ impl ServeMetrics {
             )?,
             authorizations: registrar.counters(
                 "authorization_attempts_total",
-                "Requests by the result of their authorization: allowed, denied or error.",
+                "Requests by the result of their authorization: allowed, no-opinion, denied or error.",
                 &["result"],
             )?,
             authorization_time: registrar.histograms(
@@ -50,7 +169,20 @@ impl ServeMetrics {
                 &["result"],
                 buckets(),
             )?,
+            certificates: registrar.histogram(
+                "apiserver_client_certificate_expiration_seconds",
+                "Time for which the certificates of clients were still valid when they came.",
+                VALID_FOR.to_vec(),
+            )?,
+            delegated_authentication: ReviewMetrics::register(registrar, "authn", "TokenReviews")?,
+            delegated_authorization: ReviewMetrics::register(registrar, "authz", "SubjectAccessReviews")?,
+            tokens: TokenCacheMetrics::register(registrar)?,
         })
+    }
+
+    /// Counts a client whose certificate is valid for so much longer.
+    pub fn certificate_trusted(&self, valid_for: Duration) {
+        self.certificates.observe(valid_for.as_secs_f64());
     }
 
     /// Counts an authentication; `user` is whom the request was found to come from.
@@ -69,10 +201,10 @@ impl ServeMetrics {
     }
 }
 
-/// A label must not grow with the number of users, nor name them.
+/// A label must not grow with the number of users, nor name them. These the original was seen to name.
 fn bounded(user: &str) -> &str {
     match user {
-        "system:admin" | "system:anonymous" | "system:apiserver" | "kube-apiserver" | "admin" => user,
+        "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => user,
         _ => "other",
     }
 }

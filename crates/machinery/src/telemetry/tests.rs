@@ -50,6 +50,55 @@ fn buckets_carry_the_original_s_rounding() {
 }
 
 #[test]
+fn only_what_limits_leave_is_shown() {
+    let registry = Registry::new();
+    let registrar = Registrar::new(&registry);
+    let counters = registrar.counters("c_total", "Counts.", &["name", "result"]).unwrap();
+    for (name, result, by) in [("a", "ok", 1), ("b", "ok", 2), ("c", "ok", 4), ("c", "error", 8)] {
+        counters.with_label_values(&[name, result]).inc_by(by);
+    }
+    registrar.gauges("g", "Measures.", &["name"]).unwrap().with_label_values(&["b"]).set(1.5);
+    let histograms = registrar.histograms("h_seconds", "Takes.", &["name"], vec![1.0, 2.0]).unwrap();
+    for (name, took) in [("a", 0.5), ("b", 1.5), ("c", 3.0)] {
+        histograms.with_label_values(&[name]).observe(took);
+    }
+    registrar.counter("d_total", "Is not shown.").unwrap().inc();
+    let labels = [("c_total,name", "a,z"), ("h_seconds,name", "a"), ("g,other", "b"), ("absent,name", "a")];
+    let labels = labels.map(|(key, values)| (key.to_owned(), values.to_owned())).into();
+    let limits = MetricLimits::new(&["d_total".to_owned(), "absent".to_owned()], &labels);
+    assert_eq!(limits.disabled(), 2);
+    registry.limit(limits);
+    let text = encode_text(&registry);
+    let shown: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let expected = [
+        "c_total{name=\"a\",result=\"ok\"} 1",
+        "c_total{name=\"unexpected\",result=\"ok\"} 6",
+        "c_total{name=\"unexpected\",result=\"error\"} 8",
+        "g{name=\"b\"} 1.5",
+        "h_seconds_bucket{name=\"a\",le=\"1\"} 1",
+        "h_seconds_bucket{name=\"a\",le=\"2\"} 1",
+        "h_seconds_bucket{name=\"a\",le=\"+Inf\"} 1",
+        "h_seconds_sum{name=\"a\"} 0.5",
+        "h_seconds_count{name=\"a\"} 1",
+        "h_seconds_bucket{name=\"unexpected\",le=\"1\"} 0",
+        "h_seconds_bucket{name=\"unexpected\",le=\"2\"} 1",
+        "h_seconds_bucket{name=\"unexpected\",le=\"+Inf\"} 2",
+        "h_seconds_sum{name=\"unexpected\"} 4.5",
+        "h_seconds_count{name=\"unexpected\"} 2",
+    ];
+    let sorted = |mut lines: Vec<String>| {
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        sorted(shown.into_iter().map(str::to_owned).collect()),
+        sorted(expected.map(str::to_owned).to_vec())
+    );
+    // What is counted is counted all the same.
+    assert!(registry.declared().iter().any(|declared| declared.name == "d_total"));
+}
+
+#[test]
 fn the_text_format_is_complete_and_escaped() {
     let registry = Registry::new();
     let registrar = Registrar::new(&registry);

@@ -1,7 +1,5 @@
 //! Logs and metrics.
 
-use std::collections::BTreeMap;
-
 use super::Check;
 use crate::options::versions::CURRENT;
 
@@ -54,41 +52,5 @@ impl Check<'_> {
             let problem = format!("{asked:?} is not the previous release");
             self.fail("show-hidden-metrics-for-version", problem, format!("{previous}, or empty"));
         }
-        self.labels("allow-metric-labels", &flags.allow_metric_labels);
-        let path = &flags.allow_metric_labels_manifest;
-        if path.is_empty() {
-            return;
-        }
-        // What the original reads, observed, is the map itself; an empty file is an empty map.
-        let flag = "allow-metric-labels-manifest";
-        let read = std::fs::read_to_string(path).map_err(|error| error.to_string()).and_then(|text| {
-            serde_yaml_ng::from_str::<Option<BTreeMap<String, String>>>(&text)
-                .map_err(|error| error.to_string())
-        });
-        match read {
-            Ok(labels) => self.labels(flag, &labels.unwrap_or_default()),
-            Err(problem) => {
-                let allowed = "a YAML file with lines such as \"METRIC,LABEL\": \"VALUE,VALUE\"";
-                self.fail(flag, format!("can't read {path:?}: {problem}"), allowed);
-            }
-        }
     }
-
-    /// Requires keys that name a metric and a label.
-    fn labels(&mut self, flag: &str, labels: &BTreeMap<String, String>) {
-        for key in labels.keys() {
-            let named =
-                key.split_once(',').is_some_and(|(metric, label)| is_name(metric, ":") && is_name(label, ""));
-            if !named {
-                let problem = format!("{key:?} does not name a metric and a label");
-                self.fail(flag, problem, "METRIC,LABEL=VALUE,VALUE");
-            }
-        }
-    }
-}
-
-/// Whether a text can name a metric or, without the colon, a label (Prometheus' data model).
-fn is_name(text: &str, also: &str) -> bool {
-    let inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || also.contains(c);
-    text.chars().all(inner) && text.chars().next().is_some_and(|c| !c.is_ascii_digit())
 }

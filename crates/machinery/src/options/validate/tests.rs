@@ -351,6 +351,11 @@ fn logs_and_metrics() {
     valid(&[&pki.flag(manifest, "empty")]);
     refused(&[&pki.flag(manifest, "nested")], manifest, &["can't read"]);
     refused(&[&pki.flag(manifest, "absent")], manifest, &["can't read"]);
+    refused(&[&pki.flag(manifest, "labels"), "--allow-metric-labels=m,l=a"], manifest, &["one of the two"]);
+    let labels = |flags: &[&str]| valid(flags).config.metric_labels;
+    let expected = [("m,l".to_owned(), "a,b".to_owned())];
+    assert_eq!(labels(&[&pki.flag(manifest, "labels")]), expected.clone().into());
+    assert_eq!(labels(&["--allow-metric-labels=m,l=a,b"]), expected.into());
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl Authenticator {
                 }
             }
             if let Some(store) = &self.client_ca {
-                match store.user(leaf, chain) {
+                match store.user(leaf, chain, &*self.observer) {
                     Ok(Some(user)) => return Ok(Arc::new(user.authenticated())),
                     Ok(None) => {}
                     Err(reason) => reasons.push(format!("client certificate: {reason}")),

@@ -11,9 +11,10 @@ use http::header::AUTHORIZATION;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::client::ApiError;
-use crate::serve::cache::{Flights, Hasher, TtlCache};
+use crate::serve::cache::{Digest, Flights, Hasher, TtlCache};
 use crate::serve::error::ServeError;
 use crate::serve::limit::Standing;
+use crate::serve::observe::ServeObserver;
 use crate::serve::reviews::Reviews;
 use crate::serve::user::UserInfo;
 
@@ -32,11 +33,33 @@ pub(in crate::serve) struct TokenAuthenticator {
     refused: Arc<TtlCache<()>>,
     standing: Arc<Standing>,
     flights: Flights<Result<Answer, ApiError>>,
+    observer: Arc<dyn ServeObserver>,
+}
+
+/// Something that is counted while it lasts, also if nobody waits for its end.
+struct Lasting<'a>(&'a dyn ServeObserver, fn(&dyn ServeObserver, i64));
+
+impl<'a> Lasting<'a> {
+    fn begin(observer: &'a dyn ServeObserver, count: fn(&dyn ServeObserver, i64)) -> Self {
+        count(observer, 1);
+        Self(observer, count)
+    }
+}
+
+impl Drop for Lasting<'_> {
+    fn drop(&mut self) {
+        self.1(self.0, -1);
+    }
 }
 
 impl TokenAuthenticator {
-    pub(in crate::serve) fn new(reviews: Arc<dyn Reviews>, ttl: Duration) -> Result<Self, ServeError> {
+    pub(in crate::serve) fn new(
+        reviews: Arc<dyn Reviews>,
+        ttl: Duration,
+        observer: Arc<dyn ServeObserver>,
+    ) -> Result<Self, ServeError> {
         Ok(Self {
+            observer,
             reviews,
             ttl,
             hasher: Hasher::new()?,
@@ -49,19 +72,30 @@ impl TokenAuthenticator {
 
     /// Whose token this is. `Ok(None)`: nobody's.
     pub(in crate::serve) async fn authenticate(&self, token: SecretString) -> Result<Answer, ApiError> {
+        let begun = tokio::time::Instant::now();
         let key = self.hasher.digest([token.expose_secret().as_bytes()]);
-        if let Some(user) = self.cache.get(&key) {
-            return Ok(Some(user));
-        }
-        if self.refused.get(&key).is_some() {
-            return Ok(None);
-        }
+        let remembered =
+            self.cache.get(&key).map(Some).or_else(|| self.refused.get(&key).is_some().then_some(None));
+        let is_remembered = remembered.is_some();
+        let answer = match remembered {
+            Some(answer) => Ok(answer),
+            None => self.ask(key, token).await,
+        };
+        self.observer.token_looked_up(is_remembered, begun.elapsed());
+        answer
+    }
+
+    /// Asks whose token this is, together with whoever asks the same.
+    async fn ask(&self, key: Digest, token: SecretString) -> Result<Answer, ApiError> {
         let start = || {
+            let observer = Arc::clone(&self.observer);
             let (reviews, standing) = (Arc::clone(&self.reviews), Arc::clone(&self.standing));
             let (cache, refused, ttl) = (Arc::clone(&self.cache), Arc::clone(&self.refused), self.ttl);
             async move {
-                let answer = standing.ask(&key, reviews.token_review(&token)).await?;
-                let answer = answer.map(|user| Arc::new(user.authenticated()));
+                let _lasts = Lasting::begin(&*observer, |observer, more| observer.tokens_fetched(more));
+                let answer = standing.ask(&key, reviews.token_review(&token)).await;
+                observer.token_fetched(answer.as_ref().is_ok_and(Option::is_some));
+                let answer = answer?.map(|user| Arc::new(user.authenticated()));
                 match &answer {
                     Some(user) => {
                         cache.insert(key, Arc::clone(user), ttl);
@@ -73,6 +107,7 @@ impl TokenAuthenticator {
             }
             .boxed()
         };
+        let _lasts = Lasting::begin(&*self.observer, |observer, more| observer.tokens_wait(more));
         self.flights.join(key, start).await
     }
 }

@@ -13,6 +13,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::model::clock::SharedClock;
+use crate::serve::observe::ServeObserver;
 use crate::serve::user::UserInfo;
 
 /// Where a certificate's subject carries the user's UID.
@@ -77,16 +78,19 @@ impl TrustStore {
     }
 
     /// The user whom a certificate names: common name, organizations as groups. `Ok(None)`: no authorities yet, or
-    /// no common name.
+    /// no common name. The observer hears how long the certificate is still valid.
     pub(super) fn user(
         &self,
         leaf: &CertificateDer<'_>,
         chain: &[CertificateDer<'_>],
+        observer: &dyn ServeObserver,
     ) -> Result<Option<UserInfo>, String> {
         if !self.verify(leaf, chain)? {
             return Ok(None);
         }
         let (_, cert) = X509Certificate::from_der(leaf).map_err(|error| error.to_string())?;
+        let valid_for = cert.validity().not_after.timestamp() - self.clock.now().as_second();
+        observer.certificate_trusted(Duration::from_secs(u64::try_from(valid_for).unwrap_or(0)));
         let Some(name) = common_name(&cert) else { return Ok(None) };
         let groups =
             cert.subject().iter_organization().filter_map(|value| value.as_str().ok()).map(str::to_owned);

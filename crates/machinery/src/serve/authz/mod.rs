@@ -113,49 +113,47 @@ impl Authorizer {
         attributes: Attributes,
     ) -> Result<Decision, AuthorizeError> {
         let begun = tokio::time::Instant::now();
-        let decision = self.decide(user, attributes).await;
-        let outcome = match &decision {
-            Ok(Decision::Allowed) => RequestOutcome::Success,
-            Ok(Decision::Denied { .. }) => RequestOutcome::Failure,
+        let access = self.decide(user, attributes).await;
+        let outcome = match &access {
+            Ok(access) if access.allowed => RequestOutcome::Success,
+            Ok(access) if access.denied => RequestOutcome::Denied,
+            Ok(_) => RequestOutcome::Failure,
             Err(_) => RequestOutcome::Error,
         };
         self.observer.authorized(outcome, begun.elapsed());
-        decision
+        let Access { allowed, reason, .. } = access?;
+        Ok(if allowed { Decision::Allowed } else { Decision::Denied { reason } })
     }
 
-    async fn decide(&self, user: &Arc<UserInfo>, attributes: Attributes) -> Result<Decision, AuthorizeError> {
+    async fn decide(&self, user: &Arc<UserInfo>, attributes: Attributes) -> Result<Access, AuthorizeError> {
         let open = matches!(&attributes, Attributes::Path { path, .. } if self.paths.allows(path));
         if open || user.is_in(MASTERS) {
-            return Ok(Decision::Allowed);
+            return Ok(Access { allowed: true, ..Access::default() });
         }
-        let Some(reviews) = &self.reviews else {
-            return Ok(Decision::Denied { reason: String::new() });
-        };
+        let Some(reviews) = &self.reviews else { return Ok(Access::default()) };
         let key = self.key(user, &attributes);
-        let access = if let Some(access) = self.allowed.get(&key).or_else(|| self.denied.get(&key)) {
-            access
-        } else {
-            let start = || {
-                let (reviews, user) = (Arc::clone(reviews), Arc::clone(user));
-                let (allowed, denied) = (Arc::clone(&self.allowed), Arc::clone(&self.denied));
-                let standing = Arc::clone(&self.standing);
-                let (authorized, unauthorized) = (self.authorized_ttl, self.unauthorized_ttl);
-                async move {
-                    let review = reviews.subject_access_review(&user, &attributes);
-                    let access = standing.ask(&key, review).await?;
-                    if access.allowed {
-                        allowed.insert(key, access.clone(), authorized);
-                        standing.prove(key);
-                    } else {
-                        denied.insert(key, access.clone(), unauthorized);
-                    }
-                    Ok(access)
+        if let Some(access) = self.allowed.get(&key).or_else(|| self.denied.get(&key)) {
+            return Ok(access);
+        }
+        let start = || {
+            let (reviews, user) = (Arc::clone(reviews), Arc::clone(user));
+            let (allowed, denied) = (Arc::clone(&self.allowed), Arc::clone(&self.denied));
+            let standing = Arc::clone(&self.standing);
+            let (authorized, unauthorized) = (self.authorized_ttl, self.unauthorized_ttl);
+            async move {
+                let review = reviews.subject_access_review(&user, &attributes);
+                let access = standing.ask(&key, review).await?;
+                if access.allowed {
+                    allowed.insert(key, access.clone(), authorized);
+                    standing.prove(key);
+                } else {
+                    denied.insert(key, access.clone(), unauthorized);
                 }
-                .boxed()
-            };
-            self.flights.join(key, start).await?
+                Ok(access)
+            }
+            .boxed()
         };
-        Ok(if access.allowed { Decision::Allowed } else { Decision::Denied { reason: access.reason } })
+        Ok(self.flights.join(key, start).await?)
     }
 
     fn key(&self, user: &UserInfo, attributes: &Attributes) -> Digest {

@@ -167,7 +167,7 @@ impl Reviews for FakeReviews {
                 Attributes::Resource(resource) => resource.resource.clone(),
             };
             let allowed = self.allowed.lock().contains(&(user.name.clone(), target));
-            Ok(Access { allowed, reason: String::new() })
+            Ok(Access { allowed, ..Access::default() })
         }
         .boxed()
     }

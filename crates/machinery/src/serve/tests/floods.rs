@@ -28,7 +28,7 @@ fn random(n: usize) -> SecretString {
 #[tokio::test(start_paused = true)]
 async fn tokens_of_nobody_drive_out_nobody_s() {
     let reviews = Arc::new(FakeReviews::default().knows("good", "robot"));
-    let tokens = TokenAuthenticator::new(Arc::clone(&reviews) as _, TTL).unwrap();
+    let tokens = TokenAuthenticator::new(Arc::clone(&reviews) as _, TTL, Arc::new(Unobserved)).unwrap();
     assert!(tokens.authenticate("good".into()).await.unwrap().is_some());
     for n in 0..MANY {
         assert_eq!(tokens.authenticate(random(n)).await.unwrap(), None);
@@ -60,7 +60,8 @@ async fn refusals_drive_out_nothing_that_was_allowed() {
 #[tokio::test(start_paused = true)]
 async fn who_was_let_in_before_is_asked_about_when_strangers_may_not_be() {
     let reviews = Arc::new(FakeReviews::default().knows("good", "robot"));
-    let tokens = TokenAuthenticator::new(Arc::clone(&reviews) as _, Duration::ZERO).unwrap();
+    let tokens =
+        TokenAuthenticator::new(Arc::clone(&reviews) as _, Duration::ZERO, Arc::new(Unobserved)).unwrap();
     assert!(tokens.authenticate("good".into()).await.unwrap().is_some());
     let gate = Arc::new(Semaphore::new(0));
     *reviews.gate.lock() = Some(Arc::clone(&gate));
@@ -84,7 +85,8 @@ async fn a_thousand_questions_take_seconds() {
         let body = body.map_err(|never| -> BoxError { match never {} }).boxed_unsync();
         Ok::<_, BoxError>(Response::builder().status(201).body(body)?)
     });
-    let reviews = ApiReviews::new(ApiClient::new(BoxCloneSyncService::new(service), "test"));
+    let reviews =
+        ApiReviews::new(ApiClient::new(BoxCloneSyncService::new(service), "test"), Arc::new(Unobserved));
     let began = tokio::time::Instant::now();
     for n in 0..1000 {
         assert_eq!(reviews.token_review(&random(n)).await.unwrap(), None);

@@ -35,7 +35,7 @@ fn client(answers: Vec<(u16, Value)>) -> (ApiReviews, Asked) {
             Ok::<_, BoxError>(Response::builder().status(*code).body(body)?)
         }
     });
-    (ApiReviews::new(ApiClient::new(BoxCloneSyncService::new(service), "test")), asked)
+    (ApiReviews::new(ApiClient::new(BoxCloneSyncService::new(service), "test"), Arc::new(Unobserved)), asked)
 }
 
 fn failure(code: u16, reason: &str) -> (u16, Value) {
@@ -73,7 +73,7 @@ async fn an_access_review_asks_for_the_path_or_the_resource() {
     let jane = UserInfo { name: "jane".into(), groups: vec!["dev".into()], ..UserInfo::default() };
     let path = Attributes::Path { verb: "get".into(), path: "/metrics".into() };
     let access = reviews.subject_access_review(&jane, &path).await.unwrap();
-    assert_eq!(access, Access { allowed: true, reason: "because".into() });
+    assert_eq!(access, Access { allowed: true, denied: false, reason: "because".into() });
     let resource = Attributes::Resource(ResourceAttributes {
         verb: "update".into(),
         group: "admin.coxswain.dev".into(),
