@@ -11,8 +11,8 @@ if [ "${1:-}" = micro ]; then
 fi
 if [ -z "${COXSWAIN:-}" ]; then
     echo "bench: building Coxswain as it ships (profile dist)" >&2
-    cargo build --profile dist --bin coxswain
-    export COXSWAIN=$PWD/target/dist/coxswain
+    COXSWAIN=$(deploy/image/build.sh)
+    export COXSWAIN
 fi
 if [ $# -gt 0 ]; then
     exec cargo bench --profile dev --bench "$1"

@@ -21,6 +21,13 @@ for place in "$PWD=/src" "${CARGO_HOME:-$HOME/.cargo}=/cargo" "$target_dir=/src/
     RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$place"
     CFLAGS="${CFLAGS:-} -ffile-prefix-map=$place"
 done
+# What runs most is compiled for speed, by what was counted while the benchmarks ran (scripts/profile.sh makes it anew). A function
+# that has changed since is compiled as without. COXSWAIN_COUNT names a directory to count into instead.
+if [ -n "${COXSWAIN_COUNT:-}" ]; then
+    RUSTFLAGS+=" -Cprofile-generate=$COXSWAIN_COUNT"
+else
+    RUSTFLAGS+=" -Cprofile-use=$PWD/deploy/image/coxswain.profdata"
+fi
 export RUSTFLAGS CFLAGS
 "${CARGO:-cargo}" build --locked --profile dist --bin coxswain --target "$target" >&2
 printf '%s\n' "$target_dir/$target/dist/coxswain"
