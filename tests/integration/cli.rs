@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Options, until};
+use crate::harness::{ControlPlane, Namespace, Options, until};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -88,6 +89,7 @@ async fn an_operator_looks_disables_explains_and_hands_over() {
     let object = format!("{}/web", namespace.name);
     let explained = || async { client.output(&["explain", "deploy", &object]).status.success() };
     until("the Deployment is known", LIMIT, explained, |known| *known).await;
+    explanations_are_those_of_users(&plane, &client, &namespace).await;
     let synced = client.json(&["sync", "deployment", &object]);
     assert_eq!(synced["outcome"], "SYNC_OUTCOME_DONE", "{synced}");
 
@@ -120,4 +122,43 @@ async fn an_operator_looks_disables_explains_and_hands_over() {
     for manager in [&first, &second] {
         assert_eq!(manager.errors(), Vec::<String>::new(), "{}", manager.name);
     }
+}
+
+/// What viewers are told of objects that wait for somebody.
+async fn explanations_are_those_of_users(plane: &ControlPlane, client: &Client, namespace: &Namespace) {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let signer = "kubernetes.io/kube-apiserver-client-kubelet";
+    crate::certificates::request(plane, "explained", signer, &key, ["jane", "people"]).await;
+    let claim = json!({
+        "metadata": { "name": "data" },
+        "spec": {
+            "storageClassName": "absent",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": "1Gi" } },
+        },
+    });
+    let _: PersistentVolumeClaim = namespace.create(claim).await;
+    let claim = format!("{}/data", namespace.name);
+    let signing = "certificatesigningrequest-signing-controller";
+    let approving = "certificatesigningrequest-approving-controller";
+    let binder = "persistentvolume-binder-controller";
+    for (kind, object, controller, expected) in [
+        ("csr", "explained", signing, "It is not approved: there is nothing to sign."),
+        ("csr", "explained", approving, "People decide about it."),
+        ("pvc", &claim, binder, "No volume suits the claim, and none can be made"),
+    ] {
+        let said = || async {
+            let output = client.output(&["explain", kind, object, "--controller", controller]);
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        until(&format!("{controller} explains {kind} {object}"), LIMIT, said, |said| said.contains(expected))
+            .await;
+    }
+    plane.kubectl(&["certificate", "approve", "explained"]);
+    let refused = || async {
+        let output = client.output(&["explain", "csr", "explained", "--controller", signing]);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // Of a node's certificate it has not the names.
+    until("the request fails", LIMIT, refused, |said| said.contains("It has failed")).await;
 }

@@ -57,7 +57,7 @@ fn metrics_of(page: &str) -> Reference {
     let mut all = Reference::new();
     for line in page.lines() {
         if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
-            all.entry(name.to_owned()).or_default().kind = kind.to_owned();
+            kind.clone_into(&mut all.entry(name.to_owned()).or_default().kind);
         }
         let Some((series, _)) = line.rsplit_once(' ').filter(|_| !line.starts_with('#')) else { continue };
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));

@@ -63,12 +63,11 @@ fn merge(family: &mut MetricFamily, allowed: &BTreeMap<String, BTreeSet<String>>
             }
         }
         let key = metric.get_label().iter().map(|label| label.value().to_owned()).collect();
-        match places.get(&key).and_then(|at| merged.get_mut(*at)) {
-            Some(sum) => add(sum, &metric, kind),
-            None => {
-                places.insert(key, merged.len());
-                merged.push(metric);
-            }
+        if let Some(sum) = places.get(&key).and_then(|at| merged.get_mut(*at)) {
+            add(sum, &metric, kind);
+        } else {
+            places.insert(key, merged.len());
+            merged.push(metric);
         }
     }
     family.set_metric(merged);

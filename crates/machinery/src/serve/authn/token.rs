@@ -92,7 +92,7 @@ impl TokenAuthenticator {
             let (reviews, standing) = (Arc::clone(&self.reviews), Arc::clone(&self.standing));
             let (cache, refused, ttl) = (Arc::clone(&self.cache), Arc::clone(&self.refused), self.ttl);
             async move {
-                let _lasts = Lasting::begin(&*observer, |observer, more| observer.tokens_fetched(more));
+                let _lasts = Lasting::begin(&*observer, <dyn ServeObserver>::tokens_fetched);
                 let answer = standing.ask(&key, reviews.token_review(&token)).await;
                 observer.token_fetched(answer.as_ref().is_ok_and(Option::is_some));
                 let answer = answer?.map(|user| Arc::new(user.authenticated()));
@@ -107,7 +107,7 @@ impl TokenAuthenticator {
             }
             .boxed()
         };
-        let _lasts = Lasting::begin(&*self.observer, |observer, more| observer.tokens_wait(more));
+        let _lasts = Lasting::begin(&*self.observer, <dyn ServeObserver>::tokens_wait);
         self.flights.join(key, start).await
     }
 }
