@@ -26,7 +26,7 @@ done
 if [ -n "${COXSWAIN_COUNT:-}" ]; then
     RUSTFLAGS+=" -Cprofile-generate=$COXSWAIN_COUNT"
 else
-    RUSTFLAGS+=" -Cprofile-use=$PWD/deploy/image/coxswain.profdata"
+    RUSTFLAGS+=" -Cprofile-use=$PWD/deploy/image/coxswain.profdata -Cllvm-args=-no-pgo-warn-mismatch"
 fi
 export RUSTFLAGS CFLAGS
 "${CARGO:-cargo}" build --locked --profile dist --bin coxswain --target "$target" >&2
