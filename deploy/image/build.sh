@@ -17,6 +17,7 @@ if [ "${target%%-*}" != "$(uname -m)" ]; then
 fi
 # Paths are in panics' places, and in what build scripts write; of several that fit the last one counts.
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+mkdir -p "$target_dir"
 for place in "$PWD=/src" "${CARGO_HOME:-$HOME/.cargo}=/cargo" "$target_dir=/src/target"; do
     RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$place"
     CFLAGS="${CFLAGS:-} -ffile-prefix-map=$place"
@@ -27,6 +28,14 @@ if [ -n "${COXSWAIN_COUNT:-}" ]; then
     RUSTFLAGS+=" -Cprofile-generate=$COXSWAIN_COUNT"
 else
     RUSTFLAGS+=" -Cprofile-use=$PWD/deploy/image/coxswain.profdata -Cllvm-args=-no-pgo-warn-mismatch"
+    if [ "$target" = x86_64-unknown-linux-gnu ]; then
+        # What runs at all lies together, what runs at rest first, so that the rest of the program stays on disk. The linker is Rust's
+        # own there, lld.
+        gzip -dc deploy/image/coxswain.order.gz >"$target_dir/coxswain.order"
+        for argument in "--symbol-ordering-file=$target_dir/coxswain.order" --no-warn-symbol-ordering; do
+            RUSTFLAGS+=" -Clink-arg=-Wl,$argument"
+        done
+    fi
 fi
 export RUSTFLAGS CFLAGS
 "${CARGO:-cargo}" build --locked --profile dist --bin coxswain --target "$target" >&2
