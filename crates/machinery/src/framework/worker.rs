@@ -124,10 +124,11 @@ impl Worker {
     /// Works until the queue is shut down.
     pub(super) async fn run(self: Arc<Self>) {
         if self.settings.sets_aside {
-            return self.run_beside().await;
+            return Box::pin(self.run_beside()).await;
         }
         while let Some(item) = self.queue.get().await {
-            self.process(item).await;
+            // On the heap while it lasts: some hundred workers wait most of the time, each with room for a reconcile otherwise.
+            Box::pin(self.process(item)).await;
         }
     }
 
