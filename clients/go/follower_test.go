@@ -55,19 +55,8 @@ func newFleet(t *testing.T, size int) *fleet {
 		member := &member{fleet: fleet, index: index}
 		adminv1.RegisterLeaderServiceServer(server, member)
 		adminv1.RegisterQueueServiceServer(server, member)
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-				t.Error(err)
-			}
-		}()
-		t.Cleanup(func() { server.Stop(); <-done })
-		fleet.addresses = append(fleet.addresses, listener.Addr().String())
+		address, _ := start(t, server)
+		fleet.addresses = append(fleet.addresses, address)
 	}
 	return fleet
 }

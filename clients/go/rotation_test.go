@@ -43,6 +43,12 @@ func serveMutual(t *testing.T, authority certificates) (address string, stop fun
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 	})))
 	adminv1.RegisterLeaderServiceServer(server, mirror{})
+	return start(t, server)
+}
+
+// start serves on a free port until it is stopped, or the test ends.
+func start(t *testing.T, server *grpc.Server) (address string, stop func()) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ pub enum FlagEffect {
     /// It is for controllers that only a cloud controller manager runs. The original takes it, and nothing follows from it there.
     Cloud,
     /// It does what it says, and there is nothing here for which that would make a difference.
-    Nothing,
+    Moot,
     /// It has had no effect in the original either for several releases; it is accepted so that old command lines
     /// keep working.
     None,

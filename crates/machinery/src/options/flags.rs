@@ -236,7 +236,7 @@ concurrent_validating_admission_policy_status_syncs: i32 = 5, Built, "Validating
 allow_metric_labels: BTreeMap<String, String> = BTreeMap::new(), Built, "Values that a metric's label may take, others being counted together: METRIC,LABEL=VALUE,VALUE.";
 allow_metric_labels_manifest: String = "", Built, "File with the same in YAML, a map of METRIC,LABEL to VALUE,VALUE. Not together with --allow-metric-labels.";
 disabled_metrics: Vec<String> = list(&[]), Built, "Metrics not to serve, by their full names.";
-show_hidden_metrics_for_version: String = "", Nothing, "Release whose hidden metrics to serve after all. Only the previous one, 1.35, is possible: no metric is hidden here.";
+show_hidden_metrics_for_version: String = "", Moot, "Release whose hidden metrics to serve after all. Only the previous one, 1.35, is possible: no metric is hidden here.";
 
 ["Traces"]
 metrics_otlp_endpoint: String = "", Built, "OpenTelemetry collector to push metrics to, beside serving them: HOST:PORT for OTLP/gRPC without encryption, or a URL. Wins over OTEL_EXPORTER_OTLP_METRICS_ENDPOINT. Empty for what that says.";

@@ -64,7 +64,7 @@ fn row(text: &mut String, flag: &Flag, left: usize, registry: &[Descriptor]) {
     help.push_str(match flag.effect {
         FlagEffect::NotBuilt => " (no effect yet)",
         FlagEffect::Cloud => " (for cloud controller managers: no effect here, as in the original)",
-        FlagEffect::Built | FlagEffect::Nothing | FlagEffect::None => "",
+        FlagEffect::Built | FlagEffect::Moot | FlagEffect::None => "",
     });
     let mut lines = wrap(&help, WIDTH.saturating_sub(left).max(LEAST));
     lines.extend(more(flag, registry, WIDTH.saturating_sub(left).max(LEAST)));

@@ -136,17 +136,20 @@ impl Heads {
 
     /// What an autoscaler has said at any time since then.
     pub(super) fn specs(&self, key: &Key, since: Timestamp) -> impl Iterator<Item = &Spec> {
+        self.held(key, since).iter().filter_map(|(_, spec)| spec.as_ref())
+    }
+
+    /// The same, with the times at which there was none.
+    fn held(&self, key: &Key, since: Timestamp) -> &[(Timestamp, Option<Spec>)] {
         let held = self.specs.get(key).map_or(&[][..], Vec::as_slice);
         let first = held.iter().rposition(|(at, _)| *at <= since).unwrap_or(0);
-        held[first..].iter().filter_map(|(_, spec)| spec.as_ref())
+        &held[first..]
     }
 
     /// Whether at any time since then there was no such autoscaler though there had been one: who knows only the later one has
     /// forgotten what it knew of the other.
     pub(super) fn was_gone(&self, key: &Key, since: Timestamp) -> bool {
-        let held = self.specs.get(key).map_or(&[][..], Vec::as_slice);
-        let first = held.iter().rposition(|(at, _)| *at <= since).unwrap_or(0);
-        held[first..].iter().any(|(_, spec)| spec.is_none())
+        self.held(key, since).iter().any(|(_, spec)| spec.is_none())
     }
 
     /// What a manager knows of an autoscaler.
