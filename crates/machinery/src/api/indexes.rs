@@ -1,8 +1,12 @@
 //! Indexes that more than one room asks for. A store keeps an index up only while somebody uses it, see
 //! [`Indexed`](crate::informer::Indexed).
 
+use std::hash::BuildHasher as _;
+use std::sync::LazyLock;
+
 use super::kind::{Index, IndexKeys, Object};
 use super::pod::Pod;
+use crate::random::HashSeed;
 use crate::wire::Str;
 
 /// Objects by the UID of their managing controller; those without one are filed by [`orphan_key`].
@@ -34,6 +38,34 @@ fn service_keys(object: &dyn Object) -> IndexKeys {
     let meta = object.meta();
     let service = meta.labels.get(SERVICE_NAME);
     service.map(|service| service_key(&meta.namespace, service)).into_iter().collect()
+}
+
+/// Labels by which people tell what belongs together: of those that Kubernetes' "Recommended Labels" names the two that selectors
+/// have, and what was usual before them.
+const GROUPING: [&str; 4] = ["app", "app.kubernetes.io/instance", "app.kubernetes.io/name", "k8s-app"];
+
+/// Objects of a namespace by each of the labels that tell what belongs together ([`label_key`]).
+pub static BY_LABEL: Index = Index { name: "label", keys: label_keys };
+
+/// The value under which [`BY_LABEL`] files the objects of a namespace that have a label; `None` where it files by no such label. It
+/// is a digest: so many objects have a label of their own that texts would take more than the tables. What else is filed under
+/// the same value is told apart by whoever looks.
+pub fn label_key(namespace: &str, label: &str, value: &str) -> Option<Str> {
+    static SEED: LazyLock<HashSeed> = LazyLock::new(HashSeed::of_process);
+    let grouping = GROUPING.iter().position(|grouping| *grouping == label)?;
+    let mut rest = SEED.hash_one((namespace, grouping, value));
+    let mut digits = [0_u8; 12];
+    for digit in &mut digits {
+        *digit = b"0123456789abcdef"[(rest & 15) as usize];
+        rest >>= 4;
+    }
+    std::str::from_utf8(&digits).ok().map(Str::from)
+}
+
+fn label_keys(object: &dyn Object) -> IndexKeys {
+    let meta = object.meta();
+    let key = |(label, value): (&Str, &Str)| label_key(&meta.namespace, label, value);
+    meta.labels.iter().filter_map(key).collect()
 }
 
 /// Pods by the node that they are bound to; others nowhere.

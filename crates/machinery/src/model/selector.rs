@@ -95,6 +95,16 @@ impl Selector {
         self.requirements.is_empty()
     }
 
+    /// Labels that everything has which it selects; there may be others.
+    pub fn common(&self) -> impl Iterator<Item = (&Str, &Str)> {
+        self.requirements.iter().filter_map(|requirement| match &requirement.test {
+            Test::In(values) => {
+                <&[Str; 1]>::try_from(values.as_slice()).ok().map(|[value]| (&requirement.key, value))
+            }
+            _ => None,
+        })
+    }
+
     /// Whether `labels` satisfy every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements.iter().all(|requirement| {

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::model::backoff::ExponentialBackoff;
 use crate::model::bucket::{BucketLevel, TokenBucket};
 
-/// How a queue delays keys that are added with [`add_rate_limited`](super::WorkQueue::add_rate_limited). The delay is
-/// the longer of backoff and bucket. The default is that of most controllers.
+/// How a queue delays keys that are added with [`add_rate_limited`](super::WorkQueue::add_rate_limited), and how exactly it keeps
+/// delays. That delay is the longer of backoff and bucket. The default is that of most controllers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueConfig {
     /// Backoff after a key's first failure; it doubles with each further one.
@@ -17,6 +17,9 @@ pub struct QueueConfig {
     pub max_delay: Duration,
     /// Overall limit; `None` for none.
     pub bucket: Option<BucketConfig>,
+    /// How long after a delay the key may be taken up at most while the queue is idle (timer slack): keys that are due soon after
+    /// one another are taken up together, and so are their requests. What is added without a delay never waits for it.
+    pub slack: Duration,
 }
 
 /// A token bucket.
@@ -34,6 +37,7 @@ impl Default for QueueConfig {
             base_delay: Duration::from_millis(5),
             max_delay: Duration::from_secs(1000),
             bucket: Some(BucketConfig { qps: 10.0, burst: 100 }),
+            slack: Duration::ZERO,
         }
     }
 }

@@ -269,7 +269,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             Look::Closed
         } else if let Some(due) = state.next_due().filter(|_| stays && !state.timed) {
             state.timed = true;
-            Look::WaitUntil(due.at, Timekeeper(&self.shared))
+            Look::WaitUntil(due.at + state.config.slack, Timekeeper(&self.shared))
         } else {
             Look::Wait
         };

@@ -238,6 +238,24 @@ async fn the_bucket_is_shared_by_all_keys() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_due_soon_after_one_another_are_taken_together() {
+    let config = QueueConfig { slack: ms(100), ..QueueConfig::default() };
+    let queue = WorkQueue::with_config("test", config, &QueueMetrics::register(&Registry::new()).unwrap());
+    let workers = workers(&queue, 4);
+    for (key, due) in [("a", 1000), ("b", 1060), ("c", 1099), ("d", 1101)] {
+        queue.add_after(key, ms(due));
+    }
+    tokio::time::sleep(ms(3000)).await;
+    // What has no delay is taken at once.
+    queue.add_after("later", ms(10));
+    queue.add("now");
+    tokio::time::sleep(ms(1)).await;
+    queue.shut_down();
+    let got = all(workers).await;
+    assert_eq!(got, [(ms(1100), "a"), (ms(1100), "b"), (ms(1100), "c"), (ms(1201), "d"), (ms(3000), "now")]);
+}
+
 /// Workers that write down when they got which key.
 fn workers(queue: &WorkQueue<&'static str>, count: usize) -> JoinSet<Vec<(Duration, &'static str)>> {
     let mut workers = JoinSet::new();

@@ -32,7 +32,7 @@ use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, Reads, Room, RoomAdapter, Tries, wake,
 };
-use coxswain_machinery::informer::Lister;
+use coxswain_machinery::informer::{Labelled, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod keys;
@@ -81,7 +81,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         pods.wakes(of_pods).debounced(flags.endpoint_updates_batch_period),
         endpoints.wakes(keys::of_endpoints()),
     ];
-    let room = Controller { services: services.lister(), pods: pods.lister(), endpoints: endpoints.lister() };
+    let room =
+        Controller { services: services.lister(), pods: pods.labelled(), endpoints: endpoints.lister() };
     Ok(Built {
         loops: vec![Loop {
             queue: "endpoint",
@@ -99,7 +100,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 /// The room: what it reads.
 struct Controller {
     services: Lister<Service>,
-    pods: Lister<Pod>,
+    pods: Labelled<Pod>,
     endpoints: Lister<Endpoints>,
 }
 

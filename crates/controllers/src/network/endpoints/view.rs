@@ -8,7 +8,6 @@ use coxswain_machinery::api::core::Service;
 use coxswain_machinery::api::endpoints::Endpoints;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::ObserveError;
-use coxswain_machinery::model::selects::has_all;
 use coxswain_machinery::model::{Failure, Key};
 
 /// A Service that pods serve, or Endpoints whose Service is gone.
@@ -44,7 +43,7 @@ pub(super) fn observe(
         (Some(service), _) if !services::is_served_by_pods(&service) => return Ok(None),
         (Some(service), endpoints) => {
             let selector = &service.spec.selector;
-            let mut pods = room.pods.select(&key.namespace, |pod| has_all(selector, &pod.labels));
+            let mut pods = room.pods.having(&key.namespace, selector);
             pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
             let held = endpoints.map(read_endpoints).transpose()?;
             Served::By { service, pods, held }

@@ -9,7 +9,6 @@ use coxswain_machinery::api::core::Service;
 use coxswain_machinery::api::indexes::service_key;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::ObserveError;
-use coxswain_machinery::model::selects::has_all;
 use coxswain_machinery::model::slices::HeldSlice;
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::wire::Str;
@@ -43,7 +42,7 @@ pub(super) fn observe(
         return Ok(None);
     }
     let selector = &service.spec.selector;
-    let mut pods = room.pods.select(&key.namespace, |pod| has_all(selector, &pod.labels));
+    let mut pods = room.pods.having(&key.namespace, selector);
     pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     let mut zones = BTreeMap::new();
     for name in pods.iter().map(|pod| &pod.spec.node_name) {

@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 
 use super::draft::{Draft, Looked, Note};
 use super::history::{History, Step};
+use super::selectors::Selectors;
+use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{Memory, Outcome, ReconcileEnd};
 use coxswain_machinery::model::Key;
-use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::Str;
 
@@ -18,7 +19,6 @@ use coxswain_machinery::wire::Str;
 #[derive(Debug, Default)]
 struct Remembered {
     history: History,
-    selector: Option<Arc<Selector>>,
     draft: Option<Arc<Draft>>,
     /// What the look under way came to.
     looked: Option<Looked>,
@@ -26,33 +26,36 @@ struct Remembered {
     scaled: Option<Step>,
 }
 
+/// All of them.
+#[derive(Debug, Default)]
+struct All {
+    of: HashMap<Key, Remembered>,
+    selectors: Selectors,
+}
+
 /// What is remembered of all autoscalers.
 #[derive(Debug, Default)]
-pub(super) struct Remembering(Mutex<HashMap<Key, Remembered>>);
+pub(super) struct Remembering(Mutex<All>);
 
 impl Remembering {
     /// What was asked for and done lately.
     pub(super) fn history(&self, key: &Key) -> History {
-        self.0.lock().get(key).map(|held| held.history.clone()).unwrap_or_default()
+        self.0.lock().of.get(key).map(|held| held.history.clone()).unwrap_or_default()
     }
 
     /// What the look under way has decided.
     pub(super) fn draft(&self, key: &Key) -> Option<Arc<Draft>> {
-        self.0.lock().get(key)?.draft.clone()
+        self.0.lock().of.get(key)?.draft.clone()
     }
 
-    /// The selectors of the other autoscalers of the namespace, by name, as far as they are known.
-    pub(super) fn others(&self, key: &Key) -> Vec<(Str, Arc<Selector>)> {
-        let held = self.0.lock();
-        let others = held.iter().filter(|(other, _)| other.namespace == key.namespace && *other != key);
-        others.filter_map(|(other, held)| Some((other.name.clone(), held.selector.clone()?))).collect()
+    /// The names of the other autoscalers whose targets are known to have some of these pods.
+    pub(super) fn sharers(&self, key: &Key, pods: &[Arc<Pod>]) -> Vec<Str> {
+        self.0.lock().selectors.sharers(key, pods)
     }
 
     /// An autoscaler is gone: whom it shared pods with has them alone. The rest is forgotten when its turn comes.
     pub(super) fn forget_selector(&self, key: &Key) {
-        if let Some(held) = self.0.lock().get_mut(key) {
-            held.selector = None;
-        }
+        self.0.lock().selectors.remove(key);
     }
 
     /// A plan was made and is about to be carried out.
@@ -61,7 +64,7 @@ impl Remembering {
             return;
         }
         let mut all = self.0.lock();
-        let held = all.entry(key.clone()).or_default();
+        let held = all.of.entry(key.clone()).or_default();
         held.draft.clone_from(&note.draft);
         if note.look.is_some() {
             held.looked.clone_from(&note.look);
@@ -76,21 +79,24 @@ impl Memory<Note> for Remembering {
     /// The target was scaled.
     fn commit_item(&self, key: &Key, note: &Note, _: usize) {
         let Some(draft) = &note.draft else { return };
-        if let Some(held) = self.0.lock().get_mut(key) {
+        if let Some(held) = self.0.lock().of.get_mut(key) {
             held.scaled = Some(Step { at: draft.at, by: draft.desired.saturating_sub(draft.current) });
         }
     }
 
     fn ended(&self, key: &Key, ended: ReconcileEnd<'_>) {
-        let mut all = self.0.lock();
+        let All { of, selectors } = &mut *self.0.lock();
         if matches!(ended.outcome, Outcome::Absent) {
-            all.remove(key);
+            of.remove(key);
+            selectors.remove(key);
             return;
         }
-        let Some(held) = all.get_mut(key) else { return };
+        let Some(held) = of.get_mut(key) else { return };
         let draft = held.draft.take();
         if let Some(looked) = held.looked.take() {
-            held.selector = looked.selector.or(held.selector.take());
+            if let Some(selector) = looked.selector {
+                selectors.set(key, &selector);
+            }
             if let Some(history) = looked.history {
                 held.history = history;
             }

@@ -25,9 +25,9 @@ use coxswain_machinery::api::kinds::{HORIZONTAL_POD_AUTOSCALERS, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
-    Observation, ObserveError, Reads, Room, RoomAdapter, wake,
+    Observation, ObserveError, QueueConfig, Reads, Room, RoomAdapter, wake,
 };
-use coxswain_machinery::informer::{Delta, Lister};
+use coxswain_machinery::informer::{Delta, Labelled, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod answers;
@@ -37,6 +37,7 @@ mod memory;
 mod metrics;
 mod plan;
 mod queries;
+mod selectors;
 mod settings;
 mod spec;
 #[cfg(test)]
@@ -87,7 +88,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         .map_err(|error| BuildError::Invalid(error.to_string()))?;
     let room = Controller {
         autoscalers: autoscalers.lister(),
-        pods: pods.lister(),
+        pods: pods.labelled(),
         settings,
         remembering: Arc::clone(&remembering),
     };
@@ -98,6 +99,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             kind: Some(&HORIZONTAL_POD_AUTOSCALERS),
             settings: LoopSettings {
                 sets_aside: true,
+                backoff: QueueConfig { slack: settings.slack(), ..QueueConfig::default() },
                 ..LoopSettings::with_workers(build.config.flags.concurrent_horizontal_pod_autoscaler_syncs)
             },
             wake_ups: vec![own.debounced(settings.sync_period)],
@@ -125,7 +127,7 @@ fn own(metrics: Metrics, remembering: Arc<Remembering>) -> KeyMap {
 /// The room: what it reads, and what it remembers.
 struct Controller {
     autoscalers: Lister<HorizontalPodAutoscaler>,
-    pods: Lister<Pod>,
+    pods: Labelled<Pod>,
     settings: Settings,
     remembering: Arc<Remembering>,
 }

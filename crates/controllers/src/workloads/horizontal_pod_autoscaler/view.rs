@@ -192,14 +192,9 @@ fn selected(room: &Controller, key: &Key, text: &str) -> Result<Selected, BadSel
     }
     let selector = Selector::parse(text).map_err(|error| BadSelector::Invalid(error.to_string()))?;
     let selector = Arc::new(selector);
-    let mut pods = room.pods.select(&key.namespace, |pod| selector.matches(&pod.labels));
+    let mut pods = room.pods.select(&key.namespace, &selector);
     pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    let mut names: Vec<Str> = Vec::new();
-    for (name, other) in room.remembering.others(key) {
-        if pods.iter().any(|pod| other.matches(&pod.metadata.labels)) {
-            names.push(name);
-        }
-    }
+    let mut names = room.remembering.sharers(key, &pods);
     if names.is_empty() {
         return Ok(Selected { selector, pods });
     }

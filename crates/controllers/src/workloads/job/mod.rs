@@ -65,8 +65,12 @@ use view::{GROUPS_BY_WORKLOAD, Gates, Schedules, View, WORKLOADS_BY_JOB};
 const DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// A key that failed waits so long, and twice as long after each further failure.
-const BACKOFF: QueueConfig =
-    QueueConfig { base_delay: Duration::from_secs(1), max_delay: Duration::from_mins(1), bucket: None };
+const BACKOFF: QueueConfig = QueueConfig {
+    base_delay: Duration::from_secs(1),
+    max_delay: Duration::from_mins(1),
+    bucket: None,
+    slack: Duration::ZERO,
+};
 
 /// For how long a Job waits for its pods to be seen where `StaleControllerConsistencyJob` is off, as in the original.
 const LONGEST_WAIT: Duration = Duration::from_mins(5);

@@ -116,7 +116,8 @@ async fn a_key_is_given_up_for_what_is_said_of_it_alone() {
 #[tokio::test(start_paused = true)]
 async fn backoff_is_as_it_is_set() {
     let second = Duration::from_secs(1);
-    let backoff = QueueConfig { base_delay: second, max_delay: second * 3, bucket: None };
+    let backoff =
+        QueueConfig { base_delay: second, max_delay: second * 3, bucket: None, ..QueueConfig::default() };
     let queue = WorkQueue::with_config("test", backoff, &QueueMetrics::register(&Registry::new()).unwrap());
     let delays: Vec<Duration> = (0..4).map(|_| queue.add_rate_limited(key())).collect();
     assert_eq!(delays, [second, second * 2, second * 3, second * 3]);

@@ -65,6 +65,13 @@ enum Bucket {
 }
 
 impl Bucket {
+    fn len(&self) -> usize {
+        match self {
+            Bucket::One(_) => 1,
+            Bucket::Many(table) => table.0.len(),
+        }
+    }
+
     fn as_iter(&self) -> impl Iterator<Item = &AnyObject> {
         let (one, many) = match self {
             Bucket::One(object) => (Some(object), None),
@@ -143,6 +150,12 @@ impl Contents {
     pub(super) fn filed(&self, index: &'static Index, value: &str) -> impl Iterator<Item = &AnyObject> {
         let used = self.indexes.iter().find(|used| used.index.name == index.name);
         used.and_then(|used| used.filed.get(value)).into_iter().flat_map(Bucket::as_iter)
+    }
+
+    /// How many objects are filed under a value.
+    pub(super) fn count_filed(&self, index: &'static Index, value: &str) -> usize {
+        let used = self.indexes.iter().find(|used| used.index.name == index.name);
+        used.and_then(|used| used.filed.get(value)).map_or(0, Bucket::len)
     }
 
     /// Makes room for the objects of a list. A table that grows as it is filled hashes what it holds again and again, and

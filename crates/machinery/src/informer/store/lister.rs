@@ -1,13 +1,17 @@
-//! [`Lister`]: a store read as objects of a concrete type.
+//! [`Lister`], [`Indexed`], [`Labelled`]: a store read as objects of a concrete type.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::{Store, UsedIndex};
+use crate::api::indexes::{BY_LABEL, label_key};
 use crate::api::meta::ObjectMeta;
-use crate::api::{AnyObject, Index, Object};
+use crate::api::{AnyObject, Index, IndexKeys, Object};
 use crate::model::Key;
+use crate::model::selector::Selector;
+use crate::model::selects::has_all;
+use crate::wire::{Labels, Str};
 
 /// A typed view of a store. Objects of another type than `T` are never in it: the kind's decoder makes them.
 pub struct Lister<T> {
@@ -87,6 +91,59 @@ impl<T: Object> Indexed<T> {
     /// All objects that are filed under `value`, in no order.
     pub fn filed(&self, value: &str) -> Vec<Arc<T>> {
         self.index.filed(value).into_iter().filter_map(downcast).collect()
+    }
+}
+
+/// The objects of a store by their labels. What is labelled by the custom that [`BY_LABEL`] knows is found without a look at all
+/// that is in the namespace.
+pub struct Labelled<T>(Indexed<T>);
+
+impl<T> Clone for Labelled<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> fmt::Debug for Labelled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Labelled").field(&self.0.index.store).finish()
+    }
+}
+
+impl<T: Object> Labelled<T> {
+    /// Has `store` file its objects by their labels. Objects that it holds are filed now.
+    pub fn new(store: &Arc<Store>) -> Self {
+        Self(Indexed::new(store, &BY_LABEL))
+    }
+
+    /// The objects of a namespace that a selector selects, in no order.
+    pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<T>> {
+        self.find(namespace, selector.common(), |labels| selector.matches(labels))
+    }
+
+    /// The objects of a namespace that have all of these labels, in no order; none if there are no labels.
+    pub fn having(&self, namespace: &str, labels: &Labels) -> Vec<Arc<T>> {
+        self.find(namespace, labels.iter(), |held| has_all(labels, held))
+    }
+
+    /// Of the objects that have all labels in `common` those whose labels `wanted` accepts.
+    fn find<'a>(
+        &self,
+        namespace: &str,
+        common: impl Iterator<Item = (&'a Str, &'a Str)>,
+        wanted: impl Fn(&Labels) -> bool,
+    ) -> Vec<Arc<T>> {
+        let index = &self.0.index;
+        let wanted = |held: &dyn Object| wanted(&held.meta().labels);
+        let values: IndexKeys =
+            common.filter_map(|(label, value)| label_key(namespace, label, value)).collect();
+        let found = if values.is_empty() {
+            index.store.select(namespace, wanted)
+        } else {
+            // Objects of another namespace may be filed under the same digest.
+            index.select(&values, |held| held.meta().namespace == *namespace && wanted(held))
+        };
+        found.into_iter().filter_map(downcast).collect()
     }
 }
 

@@ -34,7 +34,7 @@ use crate::model::Key;
 use crate::wire::Str;
 use contents::Contents;
 pub(crate) use contents::StoreSnapshot;
-pub use lister::{Indexed, Lister, downcast};
+pub use lister::{Indexed, Labelled, Lister, downcast};
 
 use awaited::Waiters;
 pub use awaited::{Awaited, Wake};
@@ -380,6 +380,15 @@ impl UsedIndex {
     /// All objects that the index files under `value`, in no order.
     fn filed(&self, value: &str) -> Vec<AnyObject> {
         self.store.contents.read().filed(self.index, value).cloned().collect()
+    }
+
+    /// Of the objects that the index files under all of `values` those that `wanted` accepts, and perhaps others that it accepts,
+    /// in no order. It runs with the contents locked and must look at its argument only.
+    fn select(&self, values: &[Str], wanted: impl Fn(&dyn Object) -> bool) -> Vec<AnyObject> {
+        let contents = self.store.contents.read();
+        let fewest = values.iter().min_by_key(|value| contents.count_filed(self.index, value));
+        let filed = fewest.into_iter().flat_map(|value| contents.filed(self.index, value));
+        filed.filter(|held| wanted(held.as_ref())).cloned().collect()
     }
 }
 

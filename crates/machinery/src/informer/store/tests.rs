@@ -7,12 +7,14 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::super::fixture::{PODS, object};
-use super::{Delta, EventHandler, Indexed, Store};
+use super::{Delta, EventHandler, Indexed, Labelled, Lister, Store};
 use crate::api::indexes::{BY_CONTROLLER, orphan_key};
 use crate::api::meta::{ObjectMeta, OwnerReference};
 use crate::api::pod::Pod;
 use crate::api::{AnyObject, kinds};
 use crate::model::Key;
+use crate::model::selector::Selector;
+use crate::wire::Labels;
 
 /// What identifies a pod's state: version, UID, owner.
 type Facts = (String, String, Option<String>);
@@ -273,4 +275,63 @@ fn handlers_of_two_stores_may_read_each_others() {
         }
     });
     assert_eq!(stores.each_ref().map(|store| store.len()), [7, 7]);
+}
+
+#[test]
+fn objects_are_found_by_their_labels_as_if_all_were_looked_at() {
+    let selectors = [
+        "app=web",
+        "app=web,tier=front",
+        "app.kubernetes.io/instance=a,app.kubernetes.io/name=web",
+        "tier in (front)",
+        "app in (web,api)",
+        "app=web,!tier",
+        "app=nothing",
+        "",
+    ];
+    let labelled = |namespace: &str, name: &str, labels: &[(&str, &str)]| -> AnyObject {
+        let metadata = ObjectMeta {
+            namespace: namespace.into(),
+            name: name.into(),
+            labels: labels.iter().copied().collect(),
+            ..ObjectMeta::default()
+        };
+        Arc::new(Pod { metadata, ..Pod::default() })
+    };
+    let store = Arc::new(Store::new(PODS));
+    let found = Labelled::<Pod>::new(&store);
+    let check = || {
+        for selector in selectors {
+            let selector = Selector::parse(selector).unwrap();
+            let names = |pods: Vec<Arc<Pod>>| {
+                let mut names: Vec<_> = pods.iter().map(|pod| pod.metadata.name.to_string()).collect();
+                names.sort_unstable();
+                names
+            };
+            let all =
+                Lister::<Pod>::new(Arc::clone(&store)).select("one", |meta| selector.matches(&meta.labels));
+            assert_eq!(names(found.select("one", &selector)), names(all), "{selector}");
+        }
+    };
+    let helm = |name| [("app.kubernetes.io/instance", "a"), ("app.kubernetes.io/name", name)];
+    for namespace in ["one", "two"] {
+        store.upsert(&labelled(namespace, "a", &[("app", "web"), ("tier", "front")]));
+        store.upsert(&labelled(namespace, "b", &[("app", "web")]));
+        store.upsert(&labelled(namespace, "c", &[("app", "api"), ("tier", "front")]));
+        store.upsert(&labelled(namespace, "d", &[]));
+        store.upsert(&labelled(namespace, "e", &helm("web")));
+        store.upsert(&labelled(namespace, "f", &helm("api")));
+    }
+    check();
+    let one = |label: &str, value: &str| -> Labels { [(label, value)].into_iter().collect() };
+    assert_eq!(found.having("one", &one("app", "web")).len(), 2);
+    assert_eq!(found.having("one", &one("tier", "front")).len(), 2);
+    assert!(found.having("one", &Labels::default()).is_empty(), "no labels select nothing");
+    // A label changes, one goes, and an object goes.
+    store.upsert(&labelled("one", "a", &[("app", "api"), ("tier", "front")]));
+    store.upsert(&labelled("one", "e", &helm("api")));
+    store.upsert(&labelled("one", "b", &[]));
+    check();
+    store.remove(&labelled("one", "c", &[("app", "api"), ("tier", "front")]));
+    check();
 }

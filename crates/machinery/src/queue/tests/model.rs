@@ -9,6 +9,7 @@ use super::*;
 const INTERVAL: i64 = 100;
 const BURST: i64 = 3;
 const CONFIG: QueueConfig = QueueConfig {
+    slack: Duration::ZERO,
     base_delay: Duration::from_millis(5),
     max_delay: Duration::from_millis(60),
     bucket: Some(BucketConfig { qps: 10.0, burst: 3 }),

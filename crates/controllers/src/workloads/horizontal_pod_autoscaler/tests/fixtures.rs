@@ -26,7 +26,7 @@ use coxswain_machinery::executor::{ActionState, Effect, WriteEffect};
 use coxswain_machinery::framework::{
     ApiError, ApiResource, ApiResources, Memory as _, Observation, Outcome, Read, Reads, ReconcileEnd,
 };
-use coxswain_machinery::informer::{Lister, Store};
+use coxswain_machinery::informer::{Labelled, Lister, Store};
 use coxswain_machinery::model::plan::{Cooldown, Step, Verb, Write};
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key, Plan};
@@ -252,7 +252,7 @@ impl Bench {
     pub(super) fn room(&self) -> Controller {
         Controller {
             autoscalers: Lister::new(Arc::clone(&self.autoscalers)),
-            pods: Lister::new(Arc::clone(&self.pods)),
+            pods: Labelled::new(&self.pods),
             settings: self.settings,
             remembering: Arc::clone(&self.remembering),
         }
