@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::taints::{NO_EXECUTE, NOT_READY, UNREACHABLE, condition, has, is_driven};
 use super::zones::{Zone, ZoneRules, ZoneSize, ZoneState, counts, zone_of};
 use coxswain_machinery::api::core::Node;
+use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::{Str, Time, Uid};
 
 /// What the flags say.
@@ -38,6 +39,8 @@ pub(super) enum Posted {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct KnownNode {
     pub(super) uid: Uid,
+    /// Where it is, see [`zone_of`].
+    pub(super) zone: Str,
     /// Its last heartbeat by status.
     pub(super) heartbeat: Posted,
     pub(super) renewal: Option<Renewal>,
@@ -54,7 +57,7 @@ pub(super) struct KnownNode {
 /// All nodes and zones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fleet {
-    pub(super) nodes: BTreeMap<Str, (KnownNode, Arc<Node>)>,
+    pub(super) nodes: HashMap<Str, (KnownNode, Arc<Node>)>,
     pub(super) zones: BTreeMap<Str, Zone>,
     /// All zones are fully disrupted: nothing is tainted.
     pub(super) is_stopped: bool,
@@ -77,6 +80,18 @@ pub(super) enum Task {
     Untaint(Arc<Node>),
 }
 
+impl Task {
+    /// Who comes and goes, by name, then what is to be done about who is there, by name, then who is driven away, as they are.
+    fn order(&self) -> (u8, &str) {
+        match self {
+            Self::Register(node) => (0, &node.metadata.name),
+            Self::Remove(node) => (1, &node.metadata.name),
+            Self::MarkUnknown(node) | Self::Swap(node, _) | Self::Untaint(node) => (2, &node.metadata.name),
+            Self::Taint(..) => (3, ""),
+        }
+    }
+}
+
 /// What a look found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
@@ -88,11 +103,22 @@ pub(super) struct Look {
 
 impl KnownNode {
     /// What is known of a node once it was looked at.
-    fn seen(before: Option<&Self>, node: &Node, renewal: Option<Renewal>, now: Duration) -> Self {
+    fn seen(
+        before: Option<&(Self, Arc<Node>)>,
+        node: &Arc<Node>,
+        renewal: Option<Renewal>,
+        now: Duration,
+    ) -> Self {
         let heartbeat = heartbeat(node);
+        // While tokens are waited for, a large cluster is looked at several times a second, and hardly a node has changed.
+        let (before, zone) = match before {
+            Some((known, held)) if Arc::ptr_eq(held, node) => (Some(known), known.zone.clone()),
+            before => (before.map(|(known, _)| known), zone_of(node)),
+        };
         let Some(before) = before.filter(|before| before.uid == node.metadata.uid) else {
             return Self {
                 uid: node.metadata.uid.clone(),
+                zone,
                 heartbeat,
                 renewal,
                 alive_at: now,
@@ -103,7 +129,7 @@ impl KnownNode {
         };
         let has_posted = heartbeat != Posted::Never && heartbeat != before.heartbeat;
         let has_renewed = renewal.is_some_and(|renewal| before.renewal.is_none_or(|held| renewal > held));
-        let mut seen = Self { heartbeat, ..before.clone() };
+        let mut seen = Self { zone, heartbeat, ..before.clone() };
         if has_posted || has_renewed {
             seen.alive_at = now;
         }
@@ -152,28 +178,26 @@ fn wanted(node: &Node) -> Option<&'static str> {
 }
 
 impl Fleet {
-    /// Looks at all nodes at a time that counts.
+    /// Looks at all nodes, each with the renewal of its Lease, at a time that counts.
     pub(super) fn look(
         &self,
-        mut nodes: Vec<Arc<Node>>,
-        renewal: impl Fn(&Node) -> Option<Renewal>,
+        nodes: Vec<(Arc<Node>, Option<Renewal>)>,
         rules: &Rules,
         now: Duration,
     ) -> Look {
-        nodes.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
         let mut look = Look::default();
+        look.fleet.nodes.reserve(nodes.len());
         let mut sizes: BTreeMap<Str, ZoneSize> = BTreeMap::new();
-        for node in nodes {
-            let before = self.nodes.get(&node.metadata.name).map(|(known, _)| known);
-            let known = KnownNode::seen(before, &node, renewal(&node), now);
-            let zone = zone_of(&node);
-            look.fleet
-                .zones
-                .entry(zone.clone())
-                .or_insert_with(|| self.zones.get(&zone).cloned().unwrap_or_default());
+        for (node, renewal) in nodes {
+            let before = self.nodes.get(&node.metadata.name);
+            let known = KnownNode::seen(before, &node, renewal, now);
+            if !look.fleet.zones.contains_key(&known.zone) {
+                let zone = self.zones.get(&known.zone).cloned().unwrap_or_default();
+                look.fleet.zones.insert(known.zone.clone(), zone);
+            }
             if counts(&node) {
-                let size = sizes.entry(zone).or_default();
                 let is_ready = node.is_ready() && !known.is_silent(rules, now);
+                let size = sizes.entry(known.zone.clone()).or_default();
                 *(if is_ready { &mut size.ready } else { &mut size.unready }) += 1;
             }
             if before.is_none() {
@@ -181,13 +205,13 @@ impl Fleet {
             }
             look.fleet.nodes.insert(node.metadata.name.clone(), (known, node));
         }
-        for (name, (_, node)) in &self.nodes {
-            if !look.fleet.nodes.contains_key(name) {
-                look.tasks.push(Task::Remove(Arc::clone(node)));
-            }
-        }
+        let gone = self.nodes.iter().filter(|(name, _)| !look.fleet.nodes.contains_key(*name));
+        let gone: Vec<Task> = gone.map(|(_, (_, node))| Task::Remove(Arc::clone(node))).collect();
+        look.tasks.extend(gone);
         look.judge_zones(self.is_stopped, &sizes, rules, now);
         look.judge_nodes(rules, now);
+        // In an order that does not hang on how they are kept; taints are in that of their zones' queues.
+        look.tasks.sort_by(|one, other| one.order().cmp(&other.order()));
         look
     }
 }
@@ -229,7 +253,7 @@ impl Look {
     /// What is to be done about each node.
     fn judge_nodes(&mut self, rules: &Rules, now: Duration) {
         let mut waiting: BTreeMap<Str, Vec<(Duration, Str, &'static str)>> = BTreeMap::new();
-        let mut tasks = Vec::new();
+        let tasks = &mut self.tasks;
         for (name, (known, node)) in &self.fleet.nodes {
             if known.is_to_be_freed {
                 tasks.push(Task::Untaint(Arc::clone(node)));
@@ -247,12 +271,15 @@ impl Look {
                     if has(node, other, NO_EXECUTE) {
                         tasks.push(Task::Swap(Arc::clone(node), key));
                     } else if !(known.is_ours && has(node, key, NO_EXECUTE)) {
-                        waiting.entry(zone_of(node)).or_default().push((known.tried_at, name.clone(), key));
+                        waiting.entry(known.zone.clone()).or_default().push((
+                            known.tried_at,
+                            name.clone(),
+                            key,
+                        ));
                     }
                 }
             }
         }
-        self.tasks.extend(tasks);
         for (zone, mut nodes) in waiting {
             nodes.sort();
             self.taint(&zone, nodes, rules, now);

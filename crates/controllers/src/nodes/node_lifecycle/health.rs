@@ -20,8 +20,7 @@ use coxswain_machinery::informer::{Covered, Lister};
 use coxswain_machinery::model::plan::{EventSpec, Patch, Regarding, Tolerate, Verb};
 use coxswain_machinery::model::words::{count, time, verb};
 use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
-use coxswain_machinery::random::HashMap;
-use coxswain_machinery::wire::{Str, Time};
+use coxswain_machinery::wire::Time;
 
 /// Where nodes renew Leases of their names.
 const LEASES_NAMESPACE: &str = "kube-node-lease";
@@ -50,7 +49,7 @@ pub(super) struct Round {
 #[derive(Debug)]
 pub(super) enum Stage {
     /// It begins.
-    Look { fleet: Arc<Fleet>, nodes: Vec<Arc<Node>>, renewals: HashMap<Str, Renewal> },
+    Look { fleet: Arc<Fleet>, nodes: Vec<(Arc<Node>, Option<Renewal>)> },
     /// The look has found this.
     Act(Look),
 }
@@ -108,23 +107,20 @@ impl Room<Note> for Health {
 impl Health {
     /// What a look rests on.
     fn begin(&self) -> Stage {
-        let nodes = self.nodes.list();
-        let renewals = nodes.iter().filter_map(|node| {
+        let renewal = |node: &Node| {
             let lease = self.heartbeats.get(&Key::new(LEASES_NAMESPACE, node.metadata.name.clone()))?;
             let renewed = &lease.spec.renew_time;
-            Some((node.metadata.name.clone(), (renewed.seconds, renewed.nanos)))
-        });
-        Stage::Look { fleet: self.memory.fleet(), renewals: renewals.collect(), nodes }
+            Some((renewed.seconds, renewed.nanos))
+        };
+        let nodes = self.nodes.list().into_iter().map(|node| (Arc::clone(&node), renewal(&node)));
+        Stage::Look { fleet: self.memory.fleet(), nodes: nodes.collect() }
     }
 }
 
 impl Round {
     fn look(&self) -> Look {
         match &self.stage {
-            Stage::Look { fleet, nodes, renewals } => {
-                let renewal = |node: &Node| renewals.get(&node.metadata.name).copied();
-                fleet.look(nodes.clone(), renewal, &self.rules, self.covered.time)
-            }
+            Stage::Look { fleet, nodes } => fleet.look(nodes.clone(), &self.rules, self.covered.time),
             Stage::Act(look) => look.clone(),
         }
     }

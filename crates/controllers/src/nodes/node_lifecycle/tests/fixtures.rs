@@ -96,9 +96,9 @@ impl World {
     }
 
     fn look(&mut self) -> Vec<Task> {
-        let nodes = self.nodes.values().cloned().map(Arc::new).collect();
-        let renewal = |node: &Node| self.renewals.get(node.metadata.name.as_str()).copied();
-        let look = self.fleet.look(nodes, renewal, &RULES, self.now);
+        let nodes =
+            self.nodes.iter().map(|(name, node)| (Arc::new(node.clone()), self.renewals.get(name).copied()));
+        let look = self.fleet.look(nodes.collect(), &RULES, self.now);
         (self.fleet, self.next_token) = (look.fleet, look.next_token);
         look.tasks
     }
