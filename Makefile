@@ -33,7 +33,7 @@ unit: ## Unit and property tests, and the simulation with seeds that are always 
 	cd tests/controlplane && go test ./...
 
 simulate: ## A minute of the simulated cluster with new seeds (SECONDS=…), or one seed again with its trace (SEED=…)
-	@$(CARGO) test --test simulation -- --ignored --exact --nocapture simulate
+	@$(CARGO) test --test simulation -- --ignored --exact --nocapture soak::simulate
 
 clients: ## The admin clients in Go, Python and TypeScript: generated anew without a difference, linted, unit-tested
 	@scripts/clients.sh check

@@ -34,7 +34,7 @@ use coxswain_machinery::client::{
 use coxswain_machinery::election::{
     Candidacy, CandidateObject, Contender, Elector, ElectorHealth, LeaseLock, Timing,
 };
-use coxswain_machinery::environment::Environment;
+use coxswain_machinery::environment::{Environment, hostname};
 use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Recorder};
 use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
@@ -142,7 +142,7 @@ pub(super) async fn complete(
     let manager_metrics = ManagerMetrics::register(&metrics)?;
     let health = Arc::new(HealthRegistry::new());
 
-    let identity = leadership::identity();
+    let identity = leadership::identity(&environment.host);
     let (main_lock, migration) = if flags.leader_elect {
         let setup = LockSetup {
             config: &config,
@@ -229,14 +229,14 @@ impl Completed {
         threads: &Handle,
     ) -> Result<Exporting, TracingError> {
         self.metrics.exemplars().enable(Arc::clone(&self.runtime.clock));
-        let process = Process { version: COXSWAIN, identity: &self.identity, host: &leadership::hostname() };
+        let process = Process { version: COXSWAIN, identity: &self.identity, host: &hostname() };
         tracing.start(process, &self.metrics, threads)
     }
 
     /// Begins to push metrics, in the name of this replica, if that is asked for.
     pub(super) fn start_pushing(&self, threads: &Handle) -> Result<Option<Pushing>, TracingError> {
         let Some(settings) = &self.runtime.config.push else { return Ok(None) };
-        let process = Process { version: COXSWAIN, identity: &self.identity, host: &leadership::hostname() };
+        let process = Process { version: COXSWAIN, identity: &self.identity, host: &hostname() };
         let clock = Arc::clone(&self.runtime.clock);
         Pushing::start(settings, (process, self.started), &self.metrics, clock, threads).map(Some)
     }

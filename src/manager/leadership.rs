@@ -259,14 +259,8 @@ async fn follow(lease: &Key, mut leadership: latest::Receiver<Leadership>, tell:
 }
 
 /// A name that no other process has: the host's and a random part, as the original makes it.
-pub(super) fn identity() -> String {
-    format!("{}_{}", hostname(), coxswain_machinery::random::uuid())
-}
-
-pub(super) fn hostname() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
+pub(super) fn identity(host: &str) -> String {
+    format!("{host}_{}", coxswain_machinery::random::uuid())
 }
 
 /// Beyond the lease's duration, for how long a leader that does not renew still counts as healthy.

@@ -164,11 +164,15 @@ async fn a_pod_of_a_lost_node_is_replaced_by_the_tools_that_people_use() {
 /// Longer than twice a node's grace.
 const SILENCE: Duration = Duration::from_secs(42);
 
-/// Nobody can say anything, and the manager hears nothing, be it that the API server is not there or, in full depth, that it stands
-/// still, too: that is the silence of no node. Neither is what comes first afterwards, before nodes have had their say.
+/// Nobody can say anything, and the manager hears nothing, be it that the API server is not there or that it stands still: that
+/// is the silence of no node. Neither is what comes first afterwards, before nodes have had their say.
 #[tokio::test]
 async fn an_api_server_that_is_away_marks_no_node() {
     const NAMES: [&str; 3] = ["node-0", "node-1", "node-2"];
+    // The simulation shows as much in `make test`: see CONTRIBUTING.md.
+    if !by_depth(false, true) {
+        return;
+    }
     let plane = ControlPlane::start(&Options { nodes: 3, args: PLANE.to_vec() });
     let args = [&SOON[..], &["--leader-elect=false", CONTROLLERS]].concat();
     let _manager = plane.coxswain("coxswain", &args);
@@ -178,8 +182,7 @@ async fn an_api_server_that_is_away_marks_no_node() {
     for name in NAMES {
         are_tainted(&nodes, name, &[]).await;
     }
-    let faults = [("kill", "start"), ("pause", "resume")];
-    for (away, back) in &faults[..by_depth(1, faults.len())] {
+    for (away, back) in [("kill", "start"), ("pause", "resume")] {
         plane.operate(away, "kube-apiserver");
         // What is shown is what comes of so much time.
         tokio::time::sleep(SILENCE).await;

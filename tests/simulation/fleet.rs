@@ -16,8 +16,9 @@ use coxswain_machinery::environment::Environment;
 use crate::actors;
 use crate::faults::Faults;
 use crate::invariants::TaintRate;
+use crate::managers::manager;
 use crate::model::{items, text};
-use crate::run::{EPOCH, in_virtual_time, manager};
+use crate::run::{EPOCH, in_virtual_time};
 use crate::server::Server;
 use crate::trace::Trace;
 

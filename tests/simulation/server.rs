@@ -23,6 +23,7 @@ use crate::model::metrics::series;
 use crate::model::{Model, Refusal};
 use crate::mutants::Mutant;
 use crate::reply::{Reset, refused, response};
+use crate::story::difference;
 use crate::trace::Trace;
 
 /// How long a connection on which nothing comes stays open.
@@ -112,6 +113,11 @@ impl Server {
         result
     }
 
+    /// Whether managers go on that are asked to end.
+    pub(crate) fn is_stubborn(&self) -> bool {
+        self.mutant.is_some_and(|mutant| mutant.stubborn)
+    }
+
     /// Changes what goes wrong.
     pub(crate) fn faults<T>(&self, act: impl FnOnce(&mut Faults, &mut Model) -> T) -> T {
         let State { faults, model, .. } = &mut *self.state.lock();
@@ -130,7 +136,15 @@ impl Server {
     /// Writes down what somebody did that is no request.
     pub(crate) fn tell(&self, what: &str) {
         let now = self.began.elapsed();
-        self.state.lock().trace.line(now, what);
+        self.state.lock().trace.line(now, what, String::new);
+    }
+
+    /// Writes down what a manager said of itself, where a run is shown.
+    pub(crate) fn overheard(&self, what: &str) {
+        // While the model works nobody else does; were it to say something, it would wait for itself.
+        if let Some(mut state) = self.state.try_lock() {
+            state.trace.aside(self.began.elapsed(), what);
+        }
     }
 
     /// What is left of a run: violations, and what was written down.
@@ -157,7 +171,7 @@ impl Server {
                 "  {} {} {}/{} {} {} {what}",
                 change.by, change.verb, place.resource, change.subresource, place.namespace, place.name
             );
-            state.trace.line(self.began.elapsed(), line.trim_end());
+            state.trace.line(self.began.elapsed(), line.trim_end(), || difference(&change));
             if change.by.starts_with('m') {
                 let key = format!("{} {} {}", change.by, change.verb, place.resource);
                 *state.counts.by_agent.entry(key).or_default() += 1;
@@ -209,7 +223,7 @@ impl Server {
             sleep(mutant.delay(&asked)).await;
         }
         if let Some(name) = fate.name() {
-            self.tell(&format!("  fault {name}"));
+            self.tell(&format!("  fault {name}: {} {} {}", client.name(), asked.method, asked.path));
         }
         let result = match &fate {
             Fate::LostBefore => Err(None),

@@ -1,4 +1,7 @@
 //! What happened, line by line, and a digest of all of it: the same seed gives the same lines.
+//!
+//! A run that is shown has further lines between these, of which the digest knows nothing: what the manager saw, planned and
+//! logged ([`crate::listener`]), and what its writes changed.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -29,15 +32,24 @@ impl Trace {
         Self { digest: Context::new(&SHA256), lines: VecDeque::new(), all, count: 0 }
     }
 
-    /// Adds a line, at this time of the run.
-    pub(crate) fn line(&mut self, at: Duration, what: &str) {
-        let line = format!("{:>12.6} {what}", at.as_secs_f64());
+    /// Adds a line, at this time of the run; where it is shown, with `more` behind it.
+    pub(crate) fn line(&mut self, at: Duration, what: &str, more: impl FnOnce() -> String) {
+        let mut line = format!("{:>12.6} {what}", at.as_secs_f64());
         self.digest.update(line.as_bytes());
         self.count += 1;
-        if !self.all && self.lines.len() == KEPT {
+        if self.all {
+            line.push_str(&more());
+        } else if self.lines.len() == KEPT {
             self.lines.pop_front();
         }
         self.lines.push_back(line);
+    }
+
+    /// Adds a line that is shown, and nothing else.
+    pub(crate) fn aside(&mut self, at: Duration, what: &str) {
+        if self.all {
+            self.lines.push_back(format!("{:>12.6} {what}", at.as_secs_f64()));
+        }
     }
 
     pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {

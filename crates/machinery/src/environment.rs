@@ -1,4 +1,5 @@
-//! What a manager takes from the system besides files: the wall clock, time zones, threads, and connections to the API server.
+//! What a manager takes from the system besides files: the wall clock, time zones, threads, the name of its host, and connections
+//! to the API server.
 //!
 //! It is made in `main` and handed down, so that a manager can also run on one thread, on a clock that is made up, and with
 //! an API server that is a piece of the same program ([`Environment::simulated`]). The monotonic clock is tokio's, which
@@ -29,6 +30,8 @@ pub struct Environment {
     pub zones: Zones,
     /// Threads besides the caller's.
     pub threads: Threads,
+    /// The name of the host, of which a manager makes its own. Ports and exporters ask the system (`hostname`).
+    pub host: String,
     /// What carries requests to the API server; `None` for connections. Requests come with everything on them that would be
     /// sent, one at a time or side by side, and one that is dropped was cut off.
     pub api_server: Option<HttpService>,
@@ -47,7 +50,13 @@ impl Environment {
     /// The system's.
     pub fn system() -> Self {
         let zones = Zones::system(&|name| std::env::var(name).ok());
-        Self { clock: Arc::new(SystemClock), zones, threads: Threads::Own, api_server: None }
+        Self {
+            clock: Arc::new(SystemClock),
+            zones,
+            threads: Threads::Own,
+            host: hostname(),
+            api_server: None,
+        }
     }
 
     /// One thread, that of the caller's runtime; a clock that shows `start` now and goes with that runtime's; and an API
@@ -55,8 +64,16 @@ impl Environment {
     /// happens follows from the seed and from what the API server answers.
     pub fn simulated(start: Timestamp, api_server: HttpService) -> Self {
         let clock = Arc::new(RuntimeClock::new(start));
-        Self { clock, zones: Zones::bundled(), threads: Threads::Callers, api_server: Some(api_server) }
+        let host = "simulated".to_owned();
+        Self { clock, zones: Zones::bundled(), threads: Threads::Callers, host, api_server: Some(api_server) }
     }
+}
+
+/// The name of this host.
+pub fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
 }
 
 impl fmt::Debug for Environment {

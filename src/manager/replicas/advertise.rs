@@ -11,7 +11,7 @@ use http::Uri;
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::timeout;
 
-use crate::manager::leadership::hostname;
+use coxswain_machinery::environment::hostname;
 
 /// How long the API server's name may take to resolve.
 const RESOLVE: Duration = Duration::from_secs(2);

@@ -467,5 +467,5 @@ async fn a_port_that_is_bound_to_one_address_is_advertised_with_it() {
     assert_eq!(host("10.1.2.3").await, "10.1.2.3");
     assert_eq!(host("fd00::1").await, "fd00::1");
     // The way to the server is the loopback's, which is of no use to others.
-    assert_eq!(host("0.0.0.0").await, crate::manager::leadership::hostname());
+    assert_eq!(host("0.0.0.0").await, coxswain_machinery::environment::hostname());
 }

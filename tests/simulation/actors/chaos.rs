@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 use super::Calm;
 use crate::dice::Dice;
 use crate::faults::Muted;
+use crate::managers::Managers;
 use crate::model::Place;
-use crate::run::Managers;
 use crate::server::Server;
 
 /// Resources whose watches lag.

@@ -3,11 +3,35 @@
 use http::Method;
 use serde_json::{Value as Json, json};
 
-use super::is;
+use super::{Mutant, NONE, is};
 use crate::invariants::CONTROLLER;
 use crate::model::http::{Answer, Asked};
 use crate::model::metrics::Reading;
 use crate::model::{Model, Place, Refusal};
+use crate::run::SETTLES;
+
+/// The bugs.
+pub(super) const ROWS: &[Mutant] = &[
+    Mutant {
+        name: "an autoscaler goes beyond its bounds",
+        breaks: "never outside of the bounds",
+        send: go_beyond,
+        ..NONE
+    },
+    Mutant {
+        name: "an autoscaler that grows does so at once",
+        breaks: "never faster than the policies",
+        after: go_at_once,
+        ..NONE
+    },
+    Mutant {
+        name: "an autoscaler forgets what was asked for",
+        breaks: "never against what was asked for lately",
+        after: forget,
+        ..NONE
+    },
+    Mutant { name: "an autoscaler only says that it scales", breaks: SETTLES, answer: only_say_so, ..NONE },
+];
 
 const AUTOSCALERS: &str = "horizontalpodautoscalers";
 
@@ -16,7 +40,7 @@ fn is_rescale(controller: &str, asked: &Asked) -> bool {
 }
 
 /// A target gets more than its autoscaler allows.
-pub(super) fn go_beyond(controller: &str, asked: &mut Asked) {
+fn go_beyond(controller: &str, asked: &mut Asked) {
     if is_rescale(controller, asked) {
         asked.edit(|scale| scale["spec"]["replicas"] = json!(9));
     }
@@ -31,7 +55,7 @@ fn wanted(model: &Model, asked: &Asked) -> Option<i64> {
 }
 
 /// A target that grows does so at once.
-pub(super) fn go_at_once(model: &mut Model, by: &str, asked: &Asked) {
+fn go_at_once(model: &mut Model, by: &str, asked: &Asked) {
     let controller = by.rsplit('/').next().unwrap_or_default();
     let Some(kind) = asked.kind.filter(|_| is_rescale(controller, asked)) else { return };
     let place = Place::new(kind.resource, &asked.namespace, &asked.name);
@@ -50,7 +74,7 @@ fn scale(model: &mut Model, by: &str, place: &Place, edit: impl FnOnce(i64) -> i
 }
 
 /// A target shrinks to what its metric asks for now, whatever it has asked for lately.
-pub(super) fn forget(model: &mut Model, by: &str, asked: &Asked) {
+fn forget(model: &mut Model, by: &str, asked: &Asked) {
     if !by.ends_with(CONTROLLER) || !is(asked, &Method::PUT, AUTOSCALERS) {
         return;
     }
@@ -61,11 +85,7 @@ pub(super) fn forget(model: &mut Model, by: &str, asked: &Asked) {
 }
 
 /// A target stays as it is although it is said to be scaled.
-pub(super) fn only_say_so(
-    model: &mut Model,
-    controller: &str,
-    asked: &Asked,
-) -> Option<Result<Answer, Refusal>> {
+fn only_say_so(model: &mut Model, controller: &str, asked: &Asked) -> Option<Result<Answer, Refusal>> {
     let mut read = asked.clone();
     read.method = Method::GET;
     is_rescale(controller, asked).then(|| model.answer(controller, &read))

@@ -1,22 +1,68 @@
 //! Planted bugs of certificates and tokens.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value as Json, json};
 
-use super::is;
+use super::{Mutant, NONE, is};
 use crate::actors::{has, names};
 use crate::invariants::expiration_of;
 use crate::model::http::Asked;
 use crate::model::{Deletion, Model, Place, text};
 
+/// The bugs.
+pub(super) const ROWS: &[Mutant] = &[
+    Mutant {
+        name: "certificates are signed by another authority",
+        breaks: "the published authority vouches for every certificate",
+        send: sign_with_another,
+        ..NONE
+    },
+    Mutant {
+        name: "a request is signed that nobody has approved",
+        breaks: "nothing is signed that is not allowed",
+        after: sign_undecided,
+        ..NONE
+    },
+    Mutant {
+        name: "a bootstrap token goes that is still good",
+        breaks: "no token goes before its end",
+        after: end_early,
+        ..NONE
+    },
+    Mutant {
+        name: "a bootstrap token goes in a version that was not judged",
+        breaks: "no token goes before its end",
+        send: forget_version,
+        held_up: Duration::from_secs(12),
+        holds: "/secrets/",
+        ..NONE
+    },
+    Mutant {
+        name: "an old token goes in a version that was not judged",
+        breaks: "no token goes that was used",
+        send: forget_version_of_old,
+        held_up: Duration::from_secs(45),
+        holds: "/secrets/",
+        ..NONE
+    },
+    Mutant {
+        name: "an old token goes that a pod mounts",
+        breaks: "no token goes that is mounted",
+        after: take_from_pod,
+        ..NONE
+    },
+];
+
 /// An authority that is never in the files.
 const ANOTHER: &str = include_str!("../../data/authorities/ed25519.crt");
 
 /// Who asks for a certificate gets one that another authority has signed.
-pub(super) fn sign_with_another(controller: &str, asked: &mut Asked) {
+fn sign_with_another(controller: &str, asked: &mut Asked) {
     if controller == "certificatesigningrequest-signing-controller" {
         asked.edit(|request| {
             if !text(request, "/status/certificate").is_empty() {
@@ -27,7 +73,7 @@ pub(super) fn sign_with_another(controller: &str, asked: &mut Asked) {
 }
 
 /// A request that nobody has approved gets the certificate of another.
-pub(super) fn sign_undecided(model: &mut Model, by: &str, asked: &Asked) {
+fn sign_undecided(model: &mut Model, by: &str, asked: &Asked) {
     const RESOURCE: &str = "certificatesigningrequests";
     if !by.ends_with("/certificatesigningrequest-signing-controller") || !is(asked, &Method::PUT, RESOURCE) {
         return;
@@ -46,14 +92,14 @@ pub(super) fn sign_undecided(model: &mut Model, by: &str, asked: &Asked) {
 }
 
 /// Bootstrap tokens go whatever version of them was judged.
-pub(super) fn forget_version(controller: &str, asked: &mut Asked) {
+fn forget_version(controller: &str, asked: &mut Asked) {
     if controller == "token-cleaner-controller" && is(asked, &Method::DELETE, "secrets") {
         asked.body = Bytes::new();
     }
 }
 
 /// Old tokens go, and are marked as invalid, whatever version of them was judged.
-pub(super) fn forget_version_of_old(controller: &str, asked: &mut Asked) {
+fn forget_version_of_old(controller: &str, asked: &mut Asked) {
     if controller != "legacy-serviceaccount-token-cleaner-controller" {
         return;
     }
@@ -69,7 +115,7 @@ pub(super) fn forget_version_of_old(controller: &str, asked: &mut Asked) {
 }
 
 /// With a token that has ended another goes that is still good.
-pub(super) fn end_early(model: &mut Model, by: &str, asked: &Asked) {
+fn end_early(model: &mut Model, by: &str, asked: &Asked) {
     if by.ends_with("/token-cleaner-controller") && is(asked, &Method::DELETE, "secrets") {
         let good =
             model.all("secrets", "kube-system").filter(|held| expiration_of(&held.json).is_some()).last();
@@ -78,7 +124,7 @@ pub(super) fn end_early(model: &mut Model, by: &str, asked: &Asked) {
 }
 
 /// With any token one goes that a pod mounts.
-pub(super) fn take_from_pod(model: &mut Model, by: &str, asked: &Asked) {
+fn take_from_pod(model: &mut Model, by: &str, asked: &Asked) {
     let is_change = [Method::PATCH, Method::DELETE].iter().any(|method| is(asked, method, "secrets"));
     if by.ends_with("/legacy-serviceaccount-token-cleaner-controller") && is_change {
         let is_named = |name: &str| model.all("pods", "").any(|pod| names(&pod.json["spec"], name));

@@ -3,14 +3,81 @@
 use http::Method;
 use serde_json::json;
 
-use super::is;
-use crate::invariants::{controller_of, has_ended};
+use super::{Mutant, NONE, is};
+use crate::invariants::{controller_of, has_ended, index_of};
 use crate::model::http::{Answer, Asked};
 use crate::model::{Model, Refusal, items, text};
+use crate::run::SETTLES;
+
+/// The bugs.
+pub(super) const ROWS: &[Mutant] = &[
+    Mutant {
+        name: "a Job counts a success twice",
+        breaks: "no pod is counted twice",
+        send: count_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job runs the same index again",
+        breaks: "no index that has succeeded runs again",
+        send: run_again,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job makes a pod twice",
+        breaks: "never more active pods than parallelism",
+        after: make_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job counts a failure twice",
+        breaks: "no failure is counted twice",
+        send: count_failure_twice,
+        ..NONE
+    },
+    Mutant { name: "a Job loses a success", breaks: "no success is lost", send: lose_success, ..NONE },
+    Mutant {
+        name: "a pod keeps the finalizer of a Job that is over",
+        breaks: SETTLES,
+        answer: keep_finalizer,
+        ..NONE
+    },
+    Mutant {
+        name: "a Job goes on after its end",
+        breaks: "nothing is started after the end",
+        after: go_on,
+        ..NONE
+    },
+    Mutant {
+        name: "a CronJob runs twice for one time",
+        breaks: "nothing runs twice for one time",
+        after: run_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a CronJob runs ahead of its time",
+        breaks: "nothing runs before its time",
+        send: run_ahead,
+        ..NONE
+    },
+    Mutant {
+        name: "a CronJob that must be alone runs beside itself",
+        breaks: "what must be alone is alone",
+        after: run_beside,
+        ..NONE
+    },
+    Mutant { name: "a budget allows one more", breaks: "no more may go than can", send: allow_more, ..NONE },
+    Mutant {
+        name: "an eviction is forgotten",
+        breaks: "no eviction is forgotten",
+        send: forget_evictions,
+        ..NONE
+    },
+];
 
 const TIME: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-pub(super) fn make_twice(model: &mut Model, by: &str, asked: &Asked) {
+fn make_twice(model: &mut Model, by: &str, asked: &Asked) {
     if by.ends_with("/job-controller") && is(asked, &Method::POST, "pods") {
         drop(model.answer(by, asked));
     }
@@ -27,20 +94,30 @@ fn edit_count(controller: &str, asked: &mut Asked, what: &str, more: i64) {
     }
 }
 
-pub(super) fn count_failure_twice(controller: &str, asked: &mut Asked) {
+fn count_twice(controller: &str, asked: &mut Asked) {
+    edit_count(controller, asked, "succeeded", 1);
+}
+
+fn run_again(controller: &str, asked: &mut Asked) {
+    if controller == "job-controller" && is(asked, &Method::POST, "pods") {
+        asked.edit(|pod| {
+            if index_of(pod).is_some() {
+                pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = json!("0");
+            }
+        });
+    }
+}
+
+fn count_failure_twice(controller: &str, asked: &mut Asked) {
     edit_count(controller, asked, "failed", 1);
 }
 
-pub(super) fn lose_success(controller: &str, asked: &mut Asked) {
+fn lose_success(controller: &str, asked: &mut Asked) {
     edit_count(controller, asked, "succeeded", -1);
 }
 
 /// Pods are not let go of once their Job has ended or is gone, although it is said so.
-pub(super) fn keep_finalizer(
-    model: &mut Model,
-    controller: &str,
-    asked: &Asked,
-) -> Option<Result<Answer, Refusal>> {
+fn keep_finalizer(model: &mut Model, controller: &str, asked: &Asked) -> Option<Result<Answer, Refusal>> {
     if controller != "job-controller" || !is(asked, &Method::PATCH, "pods") {
         return None;
     }
@@ -51,7 +128,7 @@ pub(super) fn keep_finalizer(
 }
 
 /// A Job that has ended gets another pod, like one that it had.
-pub(super) fn go_on(model: &mut Model, by: &str, asked: &Asked) {
+fn go_on(model: &mut Model, by: &str, asked: &Asked) {
     if !by.ends_with("/job-controller") || !is(asked, &Method::PUT, "jobs") {
         return;
     }
@@ -80,15 +157,15 @@ fn again(model: &mut Model, by: &str, asked: &Asked, time: Option<&str>) {
     drop(model.answer(by, &twice));
 }
 
-pub(super) fn run_twice(model: &mut Model, by: &str, asked: &Asked) {
+fn run_twice(model: &mut Model, by: &str, asked: &Asked) {
     again(model, by, asked, None);
 }
 
-pub(super) fn run_beside(model: &mut Model, by: &str, asked: &Asked) {
+fn run_beside(model: &mut Model, by: &str, asked: &Asked) {
     again(model, by, asked, Some("2020-01-01T00:00:00Z"));
 }
 
-pub(super) fn run_ahead(controller: &str, asked: &mut Asked) {
+fn run_ahead(controller: &str, asked: &mut Asked) {
     if controller == "cronjob-controller" && is(asked, &Method::POST, "jobs") {
         asked.edit(|job| job["metadata"]["annotations"][TIME] = json!("2099-01-01T00:00:00Z"));
     }
@@ -100,7 +177,7 @@ fn is_status(controller: &str, asked: &Asked) -> bool {
         && asked.subresource == "status"
 }
 
-pub(super) fn allow_more(controller: &str, asked: &mut Asked) {
+fn allow_more(controller: &str, asked: &mut Asked) {
     if is_status(controller, asked) {
         asked.edit(|budget| {
             let allowed = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
@@ -109,7 +186,7 @@ pub(super) fn allow_more(controller: &str, asked: &mut Asked) {
     }
 }
 
-pub(super) fn forget_evictions(controller: &str, asked: &mut Asked) {
+fn forget_evictions(controller: &str, asked: &mut Asked) {
     if is_status(controller, asked) {
         asked.edit(|budget| budget["status"]["disruptedPods"] = json!({}));
     }

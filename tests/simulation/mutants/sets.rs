@@ -3,31 +3,133 @@
 use http::Method;
 use serde_json::json;
 
-use super::{change, delete_one_of, is};
-use crate::invariants::{controller_of, is_active, partition};
+use super::{Mutant, NONE, delete_one_of, is};
+use crate::invariants::partition;
 use crate::model::http::Asked;
 use crate::model::{Deletion, Model, Place, text};
 
-pub(super) fn make_twice(model: &mut Model, by: &str, asked: &Asked) {
-    if by.ends_with("/replicationcontroller-controller") && is(asked, &Method::POST, "pods") {
+/// The bugs.
+pub(super) const ROWS: &[Mutant] = &[
+    Mutant {
+        name: "expectations are off: a pod is made twice",
+        breaks: "replicaset-controller: never more pods than replicas",
+        after: |model, by, asked| make_twice(model, by, asked, "replicaset-controller"),
+        ..NONE
+    },
+    Mutant {
+        name: "a pod too many is deleted",
+        breaks: "replicaset-controller: no pod is deleted that is wanted",
+        after: |model, by, asked| delete_one_more(model, by, asked, "replicaset-controller", "ReplicaSet"),
+        ..NONE
+    },
+    Mutant {
+        name: "a Deployment scales beyond its surge",
+        breaks: "never more replicas than the Deployment and its surge",
+        send: scale_beyond,
+        ..NONE
+    },
+    Mutant {
+        name: "a StatefulSet starts with a later pod",
+        breaks: "pods come one after the other",
+        send: start_late,
+        ..NONE
+    },
+    Mutant {
+        name: "a ReplicationController makes a pod twice",
+        breaks: "replicationcontroller-controller: never more pods than replicas",
+        after: |model, by, asked| make_twice(model, by, asked, "replicationcontroller-controller"),
+        ..NONE
+    },
+    Mutant {
+        name: "a ReplicationController deletes a pod too many",
+        breaks: "replicationcontroller-controller: no pod is deleted that is wanted",
+        after: |model, by, asked| {
+            delete_one_more(model, by, asked, "replicationcontroller-controller", "ReplicationController")
+        },
+        ..NONE
+    },
+    Mutant {
+        name: "a StatefulSet makes a pod that nobody wants",
+        breaks: "no pod beyond the replicas is made",
+        send: go_beyond,
+        ..NONE
+    },
+    Mutant {
+        name: "a StatefulSet rolls what is held back",
+        breaks: "what is held back is not rolled",
+        after: pass_over_strategy,
+        ..NONE
+    },
+    Mutant {
+        name: "a StatefulSet rolls two pods at once",
+        breaks: "pods are rolled one after the other",
+        after: roll_two,
+        ..NONE
+    },
+    Mutant {
+        name: "a StatefulSet rolls more pods than may be missing",
+        breaks: "no more replicas are missing than may be",
+        after: roll_replicas,
+        ..NONE
+    },
+    Mutant {
+        name: "a DaemonSet makes a pod twice",
+        breaks: "one pod on a node",
+        after: |model, by, asked| make_twice(model, by, asked, "daemonset-controller"),
+        ..NONE
+    },
+    Mutant {
+        name: "a DaemonSet rolls too many pods",
+        breaks: "no more daemons are missing than may be",
+        after: roll_all,
+        ..NONE
+    },
+    Mutant {
+        name: "a ReplicaSet goes that has pods",
+        breaks: "no ReplicaSet is deleted that has replicas",
+        after: forget_history,
+        ..NONE
+    },
+];
+
+/// A controller makes each pod twice.
+fn make_twice(model: &mut Model, by: &str, asked: &Asked, controller: &str) {
+    if by.rsplit('/').next() == Some(controller) && is(asked, &Method::POST, "pods") {
         drop(model.answer(by, asked));
     }
 }
 
-pub(super) fn delete_one_more(model: &mut Model, by: &str, asked: &Asked) {
-    if by.ends_with("/replicationcontroller-controller") && is(asked, &Method::POST, "pods") {
-        delete_one_of(model, by, asked, "ReplicationController");
+/// A controller deletes a pod of an owner of this kind when it makes one.
+fn delete_one_more(model: &mut Model, by: &str, asked: &Asked, controller: &str, kind: &str) {
+    if by.rsplit('/').next() == Some(controller) && is(asked, &Method::POST, "pods") {
+        delete_one_of(model, by, asked, kind);
     }
 }
 
-pub(super) fn make_twice_on_a_node(model: &mut Model, by: &str, asked: &Asked) {
-    if by.ends_with("/daemonset-controller") && is(asked, &Method::POST, "pods") {
-        drop(model.answer(by, asked));
+fn scale_beyond(controller: &str, asked: &mut Asked) {
+    if controller == "deployment-controller"
+        && is(asked, &Method::PUT, "replicasets")
+        && asked.subresource.is_empty()
+    {
+        asked.edit(|set| {
+            let replicas = set["spec"]["replicas"].as_i64().unwrap_or(0);
+            set["spec"]["replicas"] = json!(if replicas > 0 { replicas + 3 } else { 0 });
+        });
+    }
+}
+
+fn start_late(controller: &str, asked: &mut Asked) {
+    if controller == "statefulset-controller" && is(asked, &Method::POST, "pods") {
+        asked.edit(|pod| {
+            if let Some(set) = text(pod, "/metadata/name").strip_suffix("-0") {
+                pod["metadata"]["name"] = json!(format!("{set}-2"));
+            }
+        });
     }
 }
 
 /// With a daemon all that are made by the same.
-pub(super) fn roll_all(model: &mut Model, by: &str, asked: &Asked) {
+fn roll_all(model: &mut Model, by: &str, asked: &Asked) {
     if by.ends_with("/daemonset-controller") && is(asked, &Method::DELETE, "pods") {
         for _ in 0..3 {
             delete_one_of(model, by, asked, "DaemonSet");
@@ -35,7 +137,7 @@ pub(super) fn roll_all(model: &mut Model, by: &str, asked: &Asked) {
     }
 }
 
-pub(super) fn go_beyond(controller: &str, asked: &mut Asked) {
+fn go_beyond(controller: &str, asked: &mut Asked) {
     if controller == "statefulset-controller" && is(asked, &Method::POST, "pods") {
         asked.edit(|pod| {
             if let Some((set, _)) = text(pod, "/metadata/name").rsplit_once('-') {
@@ -46,14 +148,14 @@ pub(super) fn go_beyond(controller: &str, asked: &mut Asked) {
 }
 
 /// Any pod of a StatefulSet, whatever its strategy says of it.
-pub(super) fn pass_over_strategy(model: &mut Model, by: &str, asked: &Asked) {
+fn pass_over_strategy(model: &mut Model, by: &str, asked: &Asked) {
     if by.ends_with("/statefulset-controller") && is(asked, &Method::POST, "pods") {
         delete_one_of(model, by, asked, "StatefulSet");
     }
 }
 
 /// With a pod the one before it, which is to wait until that one is back.
-pub(super) fn roll_two(model: &mut Model, by: &str, asked: &Asked) {
+fn roll_two(model: &mut Model, by: &str, asked: &Asked) {
     if !by.ends_with("/statefulset-controller") || !is(asked, &Method::DELETE, "pods") {
         return;
     }
@@ -67,7 +169,7 @@ pub(super) fn roll_two(model: &mut Model, by: &str, asked: &Asked) {
 }
 
 /// With a pod all that are not held back.
-pub(super) fn roll_replicas(model: &mut Model, by: &str, asked: &Asked) {
+fn roll_replicas(model: &mut Model, by: &str, asked: &Asked) {
     if !by.ends_with("/statefulset-controller") || !is(asked, &Method::DELETE, "pods") {
         return;
     }
@@ -79,7 +181,7 @@ pub(super) fn roll_replicas(model: &mut Model, by: &str, asked: &Asked) {
     }
 }
 
-pub(super) fn forget_history(model: &mut Model, by: &str, asked: &Asked) {
+fn forget_history(model: &mut Model, by: &str, asked: &Asked) {
     if !by.ends_with("/deployment-controller") || !is(asked, &Method::PUT, "replicasets") {
         return;
     }
@@ -90,29 +192,5 @@ pub(super) fn forget_history(model: &mut Model, by: &str, asked: &Asked) {
         .next();
     if let Some(place) = full {
         drop(model.delete(by, &place, &Deletion::default()));
-    }
-}
-
-/// A pod of another owner becomes a pod of the one whose pod is made.
-pub(super) fn take_over(model: &mut Model, by: &str, asked: &Asked) {
-    if !by.ends_with("/replicaset-controller") || !is(asked, &Method::POST, "pods") {
-        return;
-    }
-    let pods = model.all("pods", &asked.namespace).filter(|pod| is_active(&pod.json));
-    let owned: Vec<(Place, serde_json::Value)> = pods
-        .filter(|pod| controller_of(&pod.json).is_object())
-        .map(|pod| (pod.place.clone(), controller_of(&pod.json).clone()))
-        .collect();
-    let Some((_, owner)) = owned.first() else { return };
-    if let Some((place, _)) = owned.iter().find(|(_, other)| other["uid"] != owner["uid"]) {
-        change(model, by, place, |pod| pod["metadata"]["ownerReferences"] = json!([owner]));
-    }
-}
-
-/// A pod of a ReplicaSet is deleted as if the ReplicaSet were gone.
-pub(super) fn collect(model: &mut Model, by: &str, asked: &Asked) {
-    let Some(manager) = by.strip_suffix("/replicaset-controller") else { return };
-    if is(asked, &Method::POST, "pods") {
-        delete_one_of(model, &format!("{manager}/garbage-collector-controller"), asked, "ReplicaSet");
     }
 }

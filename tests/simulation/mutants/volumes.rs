@@ -3,10 +3,44 @@
 use http::Method;
 use serde_json::{Value as Json, json};
 
-use super::{change, is};
+use super::{Mutant, NONE, change, is};
 use crate::actors::claims_of;
 use crate::model::http::Asked;
 use crate::model::{Model, Place, text};
+
+/// The bugs.
+pub(super) const ROWS: &[Mutant] = &[
+    Mutant {
+        name: "a volume is given to another claim",
+        breaks: "no volume is taken from its claim",
+        after: give_away,
+        ..NONE
+    },
+    Mutant {
+        name: "a claim gets somebody else's volume",
+        breaks: "a claim is bound to the volume that is bound to it",
+        after: bind_twice,
+        ..NONE
+    },
+    Mutant {
+        name: "a claim goes while it is mounted",
+        breaks: "no claim goes that is in use",
+        after: let_claim_go,
+        ..NONE
+    },
+    Mutant {
+        name: "a volume goes while it is bound",
+        breaks: "no volume goes that is bound",
+        after: let_volume_go,
+        ..NONE
+    },
+    Mutant {
+        name: "claims go against their policy",
+        breaks: "claims go by their policy",
+        send: own_claim,
+        ..NONE
+    },
+];
 
 /// The manager whose binder has written a resource.
 fn binder<'a>(by: &'a str, asked: &Asked, resource: &str) -> Option<&'a str> {
@@ -21,7 +55,7 @@ fn claim_of(model: &Model, volume: &Json) -> Place {
 }
 
 /// A volume whose claim has it loses the claim.
-pub(super) fn give_away(model: &mut Model, by: &str, asked: &Asked) {
+fn give_away(model: &mut Model, by: &str, asked: &Asked) {
     if binder(by, asked, "persistentvolumeclaims").is_none() {
         return;
     }
@@ -31,7 +65,7 @@ pub(super) fn give_away(model: &mut Model, by: &str, asked: &Asked) {
 }
 
 /// Another claim, which waits, gets the volume of this one.
-pub(super) fn bind_twice(model: &mut Model, by: &str, asked: &Asked) {
+fn bind_twice(model: &mut Model, by: &str, asked: &Asked) {
     if binder(by, asked, "persistentvolumes").is_none() {
         return;
     }
@@ -50,7 +84,7 @@ fn let_go(model: &mut Model, by: &str, place: &Place) {
 }
 
 /// A claim that a pod mounts loses its protection.
-pub(super) fn let_claim_go(model: &mut Model, by: &str, asked: &Asked) {
+fn let_claim_go(model: &mut Model, by: &str, asked: &Asked) {
     let Some(manager) = binder(by, asked, "persistentvolumeclaims") else { return };
     let runs = |pod: &&std::sync::Arc<crate::model::Stored>| {
         !text(&pod.json, "/spec/nodeName").is_empty()
@@ -66,7 +100,7 @@ pub(super) fn let_claim_go(model: &mut Model, by: &str, asked: &Asked) {
 }
 
 /// A volume that is bound loses its protection.
-pub(super) fn let_volume_go(model: &mut Model, by: &str, asked: &Asked) {
+fn let_volume_go(model: &mut Model, by: &str, asked: &Asked) {
     let Some(manager) = binder(by, asked, "persistentvolumes") else { return };
     let bound = model.all("persistentvolumes", "").find(|held| held.json["status"]["phase"] == "Bound");
     if let Some(place) = bound.map(|held| held.place.clone()) {
@@ -75,7 +109,7 @@ pub(super) fn let_volume_go(model: &mut Model, by: &str, asked: &Asked) {
 }
 
 /// A claim of a StatefulSet is to go with it, and with its pod, whatever its policy says.
-pub(super) fn own_claim(controller: &str, asked: &mut Asked) {
+fn own_claim(controller: &str, asked: &mut Asked) {
     if controller == "statefulset-controller" && is(asked, &Method::POST, "persistentvolumeclaims") {
         asked.edit(|claim| {
             let name = text(claim, "/metadata/name").trim_start_matches("data-").to_owned();

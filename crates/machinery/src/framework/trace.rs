@@ -1,5 +1,6 @@
 //! What the trace of a reconcile is told beyond what log lines say of it. Costs a look where there are no traces.
 
+use std::fmt;
 use std::time::Duration;
 
 use opentelemetry::trace::SpanContext;
@@ -10,6 +11,7 @@ use tracing::field::display;
 use super::report::{ReconcileStart, Requeue};
 use super::worker::Outcome;
 use crate::api::Kind;
+use crate::executor::ActionState;
 use crate::informer::{Delta, Store};
 use crate::model::Key;
 use crate::random::HashMap;
@@ -142,11 +144,6 @@ pub(super) fn sync(controller: &str, store: &Store, synced: bool) -> Span {
 
 /// The span of a change that queues keys; a trace of its own, for it concerns many.
 pub(super) fn change(kind: &'static Kind, delta: &Delta<'_>) -> Span {
-    let change = match (delta.old, delta.new) {
-        (None, _) => "added",
-        (Some(_), Some(_)) => "updated",
-        (Some(_), None) => "deleted",
-    };
     let meta = delta.latest().map(|object| object.meta());
     tracing::debug_span!(
         parent: None,
@@ -157,8 +154,28 @@ pub(super) fn change(kind: &'static Kind, delta: &Delta<'_>) -> Span {
         k8s.object.name = meta.map(|meta| &*meta.name),
         k8s.object.uid = meta.map(|meta| tracing::field::display(&meta.uid)),
         k8s.object.resource_version = meta.map(|meta| &*meta.resource_version),
-        coxswain.change = change,
+        coxswain.change = delta.change(),
     )
+}
+
+/// Says in the log of `-v=6` what a reconcile is about to do, within its span.
+pub(super) fn planned(steps: &[ActionState], requeue_after: Option<Duration>) {
+    tracing::trace!(steps = %Summaries(steps), ?requeue_after, "planned");
+}
+
+/// Steps for people, one after the other.
+struct Summaries<'a>(&'a [ActionState]);
+
+impl fmt::Display for Summaries<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("nothing");
+        }
+        for (at, step) in self.0.iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { "" } else { "; " }, step.summary)?;
+        }
+        Ok(())
+    }
 }
 
 /// How a reconcile ended.
@@ -204,6 +221,7 @@ mod tests {
     use crate::api::kinds::PODS;
     use crate::api::meta::ObjectMeta;
     use crate::api::pod::Pod;
+    use crate::model::plan::{Plan, Step, Verb, Write};
     use crate::telemetry::tracing::Tracing;
 
     fn pod() -> AnyObject {
@@ -267,6 +285,15 @@ mod tests {
         ] {
             assert_eq!(attribute(key), expected, "{key}");
         }
+    }
+
+    #[test]
+    fn a_plan_is_said_in_one_line() {
+        let write = |name: &str| Write::new(&PODS, Key::new("ns", name), Verb::delete("u".into()));
+        let steps = vec![Step::Batch(vec![write("a"), write("b")])];
+        let steps = crate::executor::planned(&Plan { steps, ..Plan::default() });
+        assert_eq!(Summaries(&steps).to_string(), "delete pods ns/a; delete pods ns/b");
+        assert_eq!(Summaries(&[]).to_string(), "nothing");
     }
 
     #[test]

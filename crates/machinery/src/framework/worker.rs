@@ -346,6 +346,7 @@ impl Worker {
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
             let steps = planned(&plan);
+            trace::planned(&steps, requeue_after);
             note.count(key);
             let done = self.perform(key, plan).await;
             note.commit_items(key, &done.items);
@@ -467,6 +468,7 @@ impl Worker {
             }
         };
         let actions = planned(&plan);
+        trace::planned(&actions, plan.requeue_after);
         note.count(key);
         let end = plan.end.then_some(PlanEnd::after(plan.requeue_after));
         let done = self.perform(key, plan).await;

@@ -8,7 +8,7 @@ use std::fmt;
 use p521::ecdsa::SigningKey as P521Key;
 use p521::ecdsa::signature::{Keypair as SignatureKeypair, Signer as _};
 use p521::pkcs8::{DecodePrivateKey as _, PrivateKeyInfoRef};
-use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
     Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
@@ -33,6 +33,7 @@ use super::validity::Order;
 use crate::identity::requests;
 use coxswain_machinery::api::certificates::CertificateSigningRequest;
 use coxswain_machinery::executor::FinishError;
+use coxswain_machinery::random;
 use coxswain_machinery::wire::splice::{Edit, edit};
 use coxswain_machinery::wire::{Message as _, path};
 
@@ -124,8 +125,8 @@ impl Authority {
         let asked = requests::read(&request.spec.request).map_err(|error| failed(&error))?;
         let usages = usages::read(&request.spec.usages).map_err(|error| failed(&error))?;
         let validity = order.validity(self.end).map_err(|error| failed(&error))?;
-        let mut serial = [0; 16];
-        self.random.fill(&mut serial).map_err(|_| failed(&"there is no randomness"))?;
+        // Nobody can tell it before, and a simulation can draw it again.
+        let serial = random::uuid().into_bytes();
         let content = Content {
             request: &asked,
             usages: &usages,

@@ -59,6 +59,22 @@ impl<'a> Delta<'a> {
         !self.initial && !self.resync
     }
 
+    /// Says in the log of `-v=6` what was seen.
+    fn log(&self, kind: &Kind) {
+        let Some(meta) = self.latest().map(|object| object.meta()) else { return };
+        let (object, version, change) = (Key::of(meta), &meta.resource_version, self.change());
+        tracing::trace!(%kind, %object, %version, change, "seen");
+    }
+
+    /// What has become of the object.
+    pub(crate) fn change(&self) -> &'static str {
+        match (self.old, self.new) {
+            (None, _) => "added",
+            (Some(_), Some(_)) => "updated",
+            (Some(_), None) => "deleted",
+        }
+    }
+
     /// The object as it is now, or as it was last.
     pub fn latest(&self) -> Option<&'a AnyObject> {
         self.new.or(self.old)
@@ -410,6 +426,9 @@ fn change<'a>(old: Option<&'a AnyObject>, new: Option<&'a AnyObject>) -> Delta<'
 
 impl Handlers {
     fn tell(&mut self, kind: &Kind, delta: Delta<'_>) {
+        if tracing::enabled!(tracing::Level::TRACE) && delta.is_news() {
+            delta.log(kind);
+        }
         for registered in &mut self.list {
             registered.tell(kind, delta);
         }
