@@ -11,7 +11,7 @@ export CARGO_BUILD_JOBS ?= 2
 # Integration tests share control planes; more at a time than this only wait for each other.
 export RUST_TEST_THREADS ?= 4
 
-.PHONY: help run test test-all lint unit simulate clients integration parity-record metrics-reference bench fuzz image dist controlplane docs dashboard clean
+.PHONY: help run test test-all lint audit unit simulate clients integration parity-record metrics-reference bench fuzz image dist controlplane docs dashboard clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,10 +23,14 @@ test: lint unit clients integration ## Everything that must pass
 
 test-all: export COXSWAIN_FULL = 1
 test-all: export PROPTEST_CASES ?= 4096
-test-all: test ## The same in full depth: more cases of every property, and the long tests at full length
+test-all: test ## The same in full depth: more cases of every property, the long tests at full length, and the audit
+	@scripts/audit.sh || [ $$? = 3 ] # What cannot be looked up here is said, and fails nobody.
 
-lint: ## Formatting, clippy with warnings as errors, licences and advisories, the launcher's vet
+lint: ## Formatting, clippy with warnings as errors, licences, the launcher's vet
 	@scripts/lint.sh
+
+audit: ## Look up what all of this depends on in databases of advisories; fails if any cannot be reached
+	@scripts/audit.sh
 
 unit: ## Unit and property tests, and the simulation with seeds that are always the same; needs no cluster
 	$(CARGO) test --workspace --lib --bins --test simulation --test memory

@@ -55,7 +55,7 @@ fn complaints(table: &str, built: &[&str], exists: impl Fn(&str) -> bool) -> Vec
 }
 
 /// Whether a test, or a scenario with its outcome, is there.
-fn exists(test: &str) -> bool {
+pub(crate) fn exists(test: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if let Some(scenario) = test.strip_prefix("parity/") {
         let parity = root.join("tests/parity");
@@ -103,25 +103,6 @@ fn every_behaviour_has_its_test() {
     let built: Vec<&str> = REGISTRY.iter().filter(|row| row.build.is_some()).map(|row| row.name).collect();
     let complaints = complaints(TABLE, &built, exists);
     assert!(complaints.is_empty(), "tests/behaviour.tsv:\n{}", complaints.join("\n"));
-}
-
-#[test]
-fn every_attack_has_its_test() {
-    let page = include_str!("../docs/security.md");
-    let (mut rows, mut missing) = (0, Vec::new());
-    for table in page.split("| tests |\n").skip(1) {
-        for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
-            let cell = row.trim_end_matches('|').rsplit_once('|').map_or("", |(_, cell)| cell.trim());
-            let tests: Vec<&str> = cell.split_whitespace().map(|name| name.trim_matches('`')).collect();
-            rows += 1;
-            missing.extend(tests.iter().filter(|test| !exists(test)).map(|test| (*test).to_owned()));
-            if tests.is_empty() {
-                missing.push(row.to_owned());
-            }
-        }
-    }
-    assert!(rows > 20, "{rows} rows were found");
-    assert!(missing.is_empty(), "docs/security.md names no test, or one that is not there: {missing:#?}");
 }
 
 #[test]

@@ -9,4 +9,6 @@ mod behaviour;
 #[cfg(test)]
 mod docs;
 #[cfg(test)]
+mod security;
+#[cfg(test)]
 mod tidy;

@@ -5,6 +5,7 @@ mod autoscaling;
 mod binding;
 mod budgets;
 mod churn;
+mod crowd;
 mod daemonsets;
 mod failover;
 mod fleet;
@@ -166,6 +167,7 @@ pub(crate) fn all(bench: &Bench) -> Vec<Box<dyn Scenario>> {
     all.extend(levels.next().map(|level| Box::new(level) as _));
     all.push(Box::new(rollouts::Rollouts::of(bench, Qps::Usual)));
     all.push(Box::new(rollouts::Rollouts::of(bench, Qps::Unlimited)));
+    all.push(Box::new(crowd::Crowded::of(bench)));
     all.push(Box::new(jobs::Jobs::of(bench)));
     all.push(Box::new(jobs::Storm::of(bench)));
     all.push(Box::new(schedules::CronJobs::of(bench)));

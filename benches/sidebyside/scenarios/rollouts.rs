@@ -12,7 +12,7 @@ use super::{Scenario, Target, delete_all, never_more, until_gone, wall_at, whole
 use crate::bench::{Bench, Flags, Qps, Turn};
 use crate::content::{LIMIT, many};
 use crate::figures::{Figure, Figures, What};
-use crate::harness::{Namespace, until};
+use crate::harness::{Manager, Namespace, until};
 use crate::measure::{Gauge, Until};
 use crate::sampling::calm;
 
@@ -27,6 +27,16 @@ pub(super) struct Rollouts {
 impl Rollouts {
     pub(super) fn of(bench: &Bench, qps: Qps) -> Self {
         Self { deployments: bench.scaled(DEPLOYMENTS), qps }
+    }
+
+    /// Half as many.
+    pub(super) fn fewer(bench: &Bench, qps: Qps) -> Self {
+        Self { deployments: bench.scaled(DEPLOYMENTS / 2), qps }
+    }
+
+    /// The flags of a manager.
+    pub(super) fn flags(&self) -> Flags {
+        Flags::of(self.controllers(), self.qps)
     }
 }
 
@@ -59,42 +69,53 @@ impl Scenario for Rollouts {
 
     fn run<'a>(&'a self, bench: &'a Bench, turn: Turn) -> LocalBoxFuture<'a, Figures> {
         async move {
-            let mut figures = Figures::default();
-            let namespace = bench.namespace("rollouts").await;
             let role = if self.qps == Qps::Usual { "rollouts" } else { "rollouts-unlimited" };
-            let manager = bench.manager(turn, role, &Flags::of(self.controllers(), self.qps));
+            let manager = bench.manager(turn, role, &self.flags());
             calm(manager.pid).await;
-            let gauge = || Gauge::start(bench, turn.program, manager.pid);
-
-            let create = gauge();
-            many(self.deployments, async |at| {
-                namespace.deployment(&format!("web-{at}"), REPLICAS as i32, json!({})).await;
-            })
-            .await;
-            self.rolled(&namespace).await;
-            create.close("create", Until::Calm, &mut figures).await;
-
-            let update = gauge();
-            many(self.deployments, async |at| {
-                namespace.set_image(&format!("web-{at}"), "nginx:2").await;
-            })
-            .await;
-            self.rolled(&namespace).await;
-            update.close("update", Until::Calm, &mut figures).await;
-
-            let delete = gauge();
-            delete_all(&namespace.api::<Deployment>()).await;
-            until_gone(&namespace.api::<Deployment>()).await;
-            until_gone(&namespace.api::<ReplicaSet>()).await;
-            until_gone(&namespace.api::<Pod>()).await;
-            delete.close("delete", Until::Calm, &mut figures).await;
-            figures.totalled()
+            self.play(bench, turn, &manager, Until::Calm).await
         }
         .boxed_local()
     }
 }
 
 impl Rollouts {
+    /// All of it under a manager; each phase is measured until then.
+    pub(super) async fn play(
+        &self,
+        bench: &Bench,
+        turn: Turn,
+        manager: &Manager<'_>,
+        then: Until,
+    ) -> Figures {
+        let mut figures = Figures::default();
+        let namespace = bench.namespace("rollouts").await;
+        let gauge = || Gauge::start(bench, turn.program, manager.pid);
+
+        let create = gauge();
+        many(self.deployments, async |at| {
+            namespace.deployment(&format!("web-{at}"), REPLICAS as i32, json!({})).await;
+        })
+        .await;
+        self.rolled(&namespace).await;
+        create.close("create", then, &mut figures).await;
+
+        let update = gauge();
+        many(self.deployments, async |at| {
+            namespace.set_image(&format!("web-{at}"), "nginx:2").await;
+        })
+        .await;
+        self.rolled(&namespace).await;
+        update.close("update", then, &mut figures).await;
+
+        let delete = gauge();
+        delete_all(&namespace.api::<Deployment>()).await;
+        until_gone(&namespace.api::<Deployment>()).await;
+        until_gone(&namespace.api::<ReplicaSet>()).await;
+        until_gone(&namespace.api::<Pod>()).await;
+        delete.close("delete", then, &mut figures).await;
+        figures.totalled()
+    }
+
     /// Waits until all Deployments are as wanted.
     async fn rolled(&self, namespace: &Namespace) {
         let api = namespace.api::<Deployment>();

@@ -1,0 +1,113 @@
+//! Rollouts while a crowd of strangers is at the secure port.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures::future::{FutureExt as _, LocalBoxFuture};
+use tokio::time::{Instant, interval};
+
+use super::rollouts::Rollouts;
+use super::{Scenario, Target, add_latencies, never_more, whole};
+use crate::bench::{Bench, Qps, Turn};
+use crate::figures::{Figure, Figures, What};
+use crate::harness::{Caller, Crowd, Manager};
+use crate::measure::Until;
+use crate::sampling::calm;
+
+/// Four times a second somebody asks for it, by a connection of its own.
+const EVERY: Duration = Duration::from_millis(250);
+
+pub(super) struct Crowded {
+    rollouts: Rollouts,
+}
+
+impl Crowded {
+    pub(super) fn of(bench: &Bench) -> Self {
+        Self { rollouts: Rollouts::fewer(bench, Qps::Unlimited) }
+    }
+}
+
+/// How often `/healthz` was not answered, or not well.
+fn unanswered() -> Figure {
+    whole(What::Derived("/healthz not answered".to_owned(), 0))
+}
+
+/// How many came in a minute.
+fn strangers() -> Figure {
+    whole(What::Derived("strangers in a minute".to_owned(), 0))
+}
+
+impl Scenario for Crowded {
+    fn name(&self) -> String {
+        "crowd".to_owned()
+    }
+
+    fn about(&self) -> String {
+        format!(
+            "{} All the while 10,000 strangers a minute come to the secure port: connections that do nothing, pages, streams, \
+             requests with made-up tokens for made-up paths. What they cost is in the figures. A latency is that of /healthz, \
+             which is asked for four times a second by new connections.",
+            self.rollouts.about()
+        )
+    }
+
+    fn controllers(&self) -> &'static [&'static str] {
+        self.rollouts.controllers()
+    }
+
+    fn targets(&self) -> Vec<(Figure, Target)> {
+        vec![never_more(What::Wall), never_more(What::Cpu), (unanswered(), Target::Value(0.0))]
+    }
+
+    fn run<'a>(&'a self, bench: &'a Bench, turn: Turn) -> LocalBoxFuture<'a, Figures> {
+        async move {
+            let manager = bench.manager(turn, "crowd", &self.rollouts.flags());
+            calm(manager.pid).await;
+            let (began, crowd) = (Instant::now(), Crowd::gather(&bench.plane, &manager));
+            let mut probes = Probes::default();
+            // A manager that is busy with strangers does not come to rest.
+            let mut figures = tokio::select! {
+                figures = self.rollouts.play(bench, turn, &manager, Until::Now) => figures,
+                never = probes.go_on(&manager) => match never {},
+            };
+            let rate = crowd.sent() as f64 / began.elapsed().as_secs_f64() * 60.0;
+            let served = crowd.served();
+            drop(crowd);
+            let Probes { latencies, failed } = probes;
+            bench.say(&format!(
+                "  {rate:.0} strangers a minute, {served} had an answer; {failed} of {} probes had none",
+                latencies.len() as f64 + failed
+            ));
+            figures.add(strangers(), rate);
+            figures.add(unanswered(), failed);
+            add_latencies(bench, latencies, &mut figures);
+            figures
+        }
+        .boxed_local()
+    }
+}
+
+/// What came of asking for `/healthz`.
+#[derive(Default)]
+struct Probes {
+    /// In milliseconds.
+    latencies: Vec<f64>,
+    failed: f64,
+}
+
+impl Probes {
+    /// Asks over and over, until it is dropped.
+    async fn go_on(&mut self, manager: &Manager<'_>) -> Infallible {
+        let mut pace = interval(EVERY);
+        loop {
+            pace.tick().await;
+            let began = Instant::now();
+            let page = manager.try_page(Caller::Anonymous, "/healthz").await;
+            if page.is_some_and(|page| page.status == 200) {
+                self.latencies.push(began.elapsed().as_secs_f64() * 1000.0);
+            } else {
+                self.failed += 1.0;
+            }
+        }
+    }
+}
