@@ -213,7 +213,8 @@ func (f Finder) facts(replica Replica) facts {
 	return facts{
 		authority:        f.Options.CAFile != "" || f.Options.CA != nil,
 		trustAnnounced:   f.TrustAnnounced,
-		named:            len(f.Addresses) > 0 || f.Options.ServerName != "",
+		// Not whom a named replica names as the leader: that address is what a Lease says.
+		named:            slices.Contains(f.Addresses, replica.Address) || f.Options.ServerName != "",
 		announced:        replica.Authority != "",
 		clusterAuthority: f.ClusterCAFile != "",
 		token:            f.Options.hasToken(),

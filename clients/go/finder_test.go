@@ -157,6 +157,21 @@ func TestAnAPIServerThatDoesNotAnswerSaysWhy(t *testing.T) {
 	}
 }
 
+// Whoever may write Leases can have a named replica name any address as the leader's.
+func TestATokenDoesNotGoOnToWhomANamedReplicaNames(t *testing.T) {
+	finder := Finder{Addresses: []string{"admin.test:443"}, Options: Options{Token: "secret"}}
+	client, err := finder.Connect(Replica{Address: "admin.test:443"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	for _, other := range []string{"leader.test:443", "admin.test:444"} {
+		if _, err := finder.Connect(Replica{Address: other}); !errors.Is(err, ErrNotVouchedFor) {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
 func TestATokenDoesNotGoWhereOnlyALeaseSaysSo(t *testing.T) {
 	address, ca := serve(t)
 	announced, err := os.ReadFile(ca)

@@ -129,6 +129,14 @@ class Cluster(Case):
 
 
 class Trust(Case):
+    def test_a_token_does_not_go_on_to_whom_a_named_replica_names(self) -> None:
+        """Whoever may write Leases can have a named replica name any address as the leader's."""
+        finder = Finder(addresses=["admin.test:443"], options=Options(token="secret"))
+        finder.connect(Replica("admin.test:443")).close()
+        for other in ("leader.test:443", "admin.test:444"):
+            with self.subTest(other), self.assertRaises(NotVouchedFor):
+                finder.connect(Replica(other))
+
     def test_a_token_does_not_go_where_only_a_lease_says_so(self) -> None:
         authority = Authority(self.folder, "authority")
         certificate, key = authority.issue("server")

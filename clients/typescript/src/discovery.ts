@@ -273,7 +273,8 @@ export class Finder {
     return {
       authority: options.caFile !== undefined || options.ca !== undefined,
       trustAnnounced,
-      named: addresses.length > 0 || options.serverName !== undefined,
+      // Not whom a named replica names as the leader: that address is what a Lease says.
+      named: addresses.includes(replica.address) || options.serverName !== undefined,
       announced: replica.authority !== "",
       clusterAuthority: clusterCaFile !== undefined,
       token: hasToken(options),

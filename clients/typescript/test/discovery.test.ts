@@ -104,6 +104,16 @@ test("an API server that does not answer says why", async () => {
 
 const noLeases: Leases = { list: async () => [], get: async () => undefined };
 
+// Whoever may write Leases can have a named replica name any address as the leader's.
+test("a token does not go on to whom a named replica names", () => {
+  const finder = new Finder({ addresses: ["admin.test:443"], options: { token: "secret" } });
+  const at = (address: string): Replica => ({ address, name: "", identity: "", authority: "", leads: false });
+  finder.connect(at("admin.test:443"));
+  for (const other of ["leader.test:443", "admin.test:444"]) {
+    assert.throws(() => finder.connect(at(other)), NotVouchedForError, other);
+  }
+});
+
 test("a token does not go where only a Lease says so", async () => {
   const { address } = await serve(authority.issue("server"), (router) =>
     router.service(LeaderService, {

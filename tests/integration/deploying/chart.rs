@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::manifests::define_monitors;
 use super::{NAMESPACE, file, overlay, restrict, said, script, text};
-use crate::harness::{ControlPlane, Options, by_depth, turn_beside_another};
+use crate::harness::{ControlPlane, Options, binaries, by_depth, turn_beside_another};
 
 /// Labels that only Helm's objects have.
 const OWN_LABELS: [&str; 3] = ["app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"];
@@ -70,6 +70,39 @@ fn objects(yaml: &str) -> BTreeMap<String, Value> {
     found
 }
 
+/// The Lease that the role for finding replicas lets people read.
+fn lease_of_finders(objects: &BTreeMap<String, Value>) -> String {
+    let role = &objects[r#""Role"/"coxswain-admin-discovery""#];
+    let mut rules = role["rules"].as_array().expect("rules").iter();
+    let named = rules.find_map(|rule| rule["resourceNames"].as_array()).expect("a name");
+    assert_eq!(named.len(), 1, "{named:?}");
+    named[0].as_str().expect("text").to_owned()
+}
+
+/// The Lease that the manager is told to lead by.
+fn lease_of_leaders(objects: &BTreeMap<String, Value>) -> String {
+    let args = &objects[r#""Deployment"/"coxswain""#]["spec"]["template"]["spec"]["containers"][0]["args"];
+    let args = args.as_array().expect("arguments").iter().filter_map(Value::as_str);
+    let mut named = args.filter_map(|arg| arg.strip_prefix("--leader-elect-resource-name="));
+    // Of a flag that is given twice the last one counts.
+    named.next_back().unwrap_or("kube-controller-manager").to_owned()
+}
+
+/// The same for the manifests alone, which takes no helm.
+#[test]
+fn finders_may_read_the_lease_by_which_an_overlay_leads() {
+    for (name, expected) in
+        [("deployment", "kube-controller-manager"), ("beside", "coxswain-controller-manager")]
+    {
+        let mut kubectl = Command::new(binaries().join("kubectl"));
+        let rendered = kubectl.args(["kustomize", &overlay(name)]).output().expect("kubectl runs");
+        assert!(rendered.status.success(), "{name}: {}", said(&rendered));
+        let rendered = objects(&String::from_utf8(rendered.stdout).expect("text"));
+        assert_eq!(lease_of_finders(&rendered), expected, "{name}");
+        assert_eq!(lease_of_leaders(&rendered), expected, "{name}");
+    }
+}
+
 /// Flags of which the last one counts are given once by the chart.
 fn with_flags_once(mut objects: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     for object in objects.values_mut().filter(|object| object["kind"] == "Deployment") {
@@ -118,6 +151,8 @@ async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
     for (name, set) in SETS {
         let rendered = objects(&helm.run(&["template", "coxswain", chart, "--set", set]));
         let manifests = objects(&plane.kubectl(&["kustomize", &overlay(name)]));
+        assert_eq!(lease_of_finders(&rendered), lease_of_leaders(&rendered), "{name}");
+        assert_eq!(lease_of_finders(&manifests), lease_of_leaders(&manifests), "{name}");
         let (rendered, manifests) = (with_flags_once(rendered), with_flags_once(manifests));
         assert!(rendered.keys().eq(manifests.keys()), "{name}: {:?}", rendered.keys());
         for (object, value) in &rendered {

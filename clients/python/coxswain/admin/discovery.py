@@ -275,7 +275,8 @@ class Finder:
         return Facts(
             authority=self.options.ca_file is not None or self.options.ca is not None,
             trust_announced=self.trust_announced,
-            named=bool(self.addresses) or self.options.server_name is not None,
+            # Not whom a named replica names as the leader: that address is what a Lease says.
+            named=replica.address in self.addresses or self.options.server_name is not None,
             announced=bool(replica.authority),
             cluster_authority=self.cluster_ca_file is not None,
             token=self.options.has_token,

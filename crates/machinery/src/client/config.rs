@@ -2,7 +2,8 @@
 //!
 //! The choice is explicit: a kubeconfig file when one is named, its server overridden by `--master` when that is
 //! given; otherwise `--master` alone; otherwise the pod's service account. Nothing is inferred: no file in a home
-//! directory, no `KUBECONFIG`, no proxy from the environment. A kubeconfig's `proxy-url` is used.
+//! directory, no `KUBECONFIG`. A proxy is the kubeconfig's `proxy-url`; without one, that of the environment, as for every
+//! client of Kubernetes.
 //!
 //! No secret of a kubeconfig ever gets into an error: parsers' messages, which may quote the file, are replaced.
 
@@ -14,7 +15,7 @@ use kube::client::AuthError;
 use kube::config::{Cluster, Kubeconfig, KubeconfigError};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::transport::Proxy;
+use super::transport::{Proxy, Variables};
 
 /// The server and the credentials of a connection, before anything is connected.
 #[derive(Clone)]
@@ -125,36 +126,31 @@ impl Connection {
                 cluster.server = Some(server.clone());
             }
         }
-        let cluster = current_cluster(&kubeconfig).cloned();
-        // Read here and not by kube, whose errors quote it.
-        for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-            cluster.proxy_url = None;
+        let cluster = cluster_of(&kubeconfig, None).cloned();
+        let wrong = |why: String| ConfigError::Invalid { origin: origin.clone(), why };
+        let proxy_url = cluster.as_ref().and_then(|cluster| cluster.proxy_url.clone());
+        if let Some(url) = proxy_url.as_deref().filter(|url| !url.is_empty()) {
+            // Before kube reads it, whose errors may quote it.
+            parse_proxy(url).map_err(wrong)?;
         }
         let authorities = cluster.as_ref().and_then(|cluster| cluster.certificate_authority_data.clone());
         let mut config =
             kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
                 .await
                 .map_err(|error| invalid(&error))?;
-        let wrong = |why: &str| ConfigError::Invalid { origin: origin.clone(), why: why.to_owned() };
-        let mut proxy = None;
-        if let Some(cluster) = &cluster {
-            if let Some(url) = cluster.proxy_url.as_ref().filter(|url| !url.is_empty()) {
-                proxy = Some(Proxy::parse(url).map_err(wrong)?);
-            }
-            if cluster.certificate_authority_data.is_none() {
-                // Reread from time to time, as the file may be rotated.
-                config.root_cert_file = cluster.certificate_authority.as_ref().map(PathBuf::from);
-            }
+        if let Some(cluster) = cluster.filter(|cluster| cluster.certificate_authority_data.is_none()) {
+            // Reread from time to time, as the file may be rotated.
+            config.root_cert_file = cluster.certificate_authority.map(PathBuf::from);
         }
         if let Some(master) = master {
             config.cluster_url = master_url(master, has_tls(&config))?;
         }
-        check_server(&config.cluster_url).map_err(|why| wrong(&why))?;
-        Ok(Self { proxy, authorities, ..Self::new(config, origin) })
+        check_server(&config.cluster_url).map_err(wrong)?;
+        Self { authorities, ..Self::new(config, origin) }.through(proxy_url.as_deref())
     }
 
     fn from_master(master: &str) -> Result<Self, ConfigError> {
-        Ok(Self::new(kube::Config::new(master_url(master, false)?), Origin::Master))
+        Self::new(kube::Config::new(master_url(master, false)?), Origin::Master).through(None)
     }
 
     fn in_cluster() -> Result<Self, ConfigError> {
@@ -163,14 +159,12 @@ impl Connection {
         }
         let config = kube::Config::incluster_env()
             .map_err(|error| ConfigError::Invalid { origin: Origin::InCluster, why: error.to_string() })?;
-        Ok(Self::new(config, Origin::InCluster))
+        Self::new(config, Origin::InCluster).through(None)
     }
 
-    /// Takes a configuration that is complete already. A proxy of the environment is not used.
+    /// Takes a configuration that is complete already. Its proxy is not looked at: see [`through`](Self::through).
     pub fn new(mut config: kube::Config, origin: Origin) -> Self {
-        if config.proxy_url.take().is_some() {
-            tracing::warn!("HTTPS_PROXY is ignored: a proxy is taken from the kubeconfig's proxy-url alone");
-        }
+        config.proxy_url = None;
         config.default_retry = false;
         if let Some(token) = &config.auth_info.token {
             let trimmed = SecretString::from(token.expose_secret().trim());
@@ -183,6 +177,27 @@ impl Connection {
             .take()
             .map(|path| TokenFile { path: PathBuf::from(path), fallback: config.auth_info.token.take() });
         Self { config, token_file, proxy: None, origin, authorities: None }
+    }
+
+    /// The same through the proxy that a kubeconfig's `proxy-url` names; without one, through that of the environment.
+    pub fn through(self, proxy_url: Option<&str>) -> Result<Self, ConfigError> {
+        self.through_one_of(proxy_url, &Variables::system())
+    }
+
+    pub(super) fn through_one_of(
+        mut self,
+        proxy_url: Option<&str>,
+        variables: &Variables,
+    ) -> Result<Self, ConfigError> {
+        if let Some(url) = proxy_url.filter(|url| !url.is_empty()) {
+            self.proxy = Some(parse_proxy(url).map_err(|why| self.invalid(why))?);
+        } else if let Some((variable, proxy)) =
+            variables.proxy_to(self.server()).map_err(|why| self.invalid(why))?
+        {
+            tracing::info!(variable, proxy = proxy.shown(), "the way to the API server is through a proxy");
+            self.proxy = Some(proxy);
+        }
+        Ok(self)
     }
 
     /// The same server and certificate authority, without any credentials.
@@ -233,9 +248,18 @@ impl Connection {
     }
 }
 
-fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
-    let current = kubeconfig.current_context.as_ref()?;
-    let context = kubeconfig.contexts.iter().find(|named| &named.name == current)?.context.as_ref()?;
+fn parse_proxy(url: &str) -> Result<Proxy, String> {
+    Proxy::parse(url).map_err(|why| format!("proxy-url {why}"))
+}
+
+/// The `proxy-url` of a context's cluster, of the current context's if none is named.
+pub fn proxy_url(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
+    cluster_of(kubeconfig, context)?.proxy_url.clone()
+}
+
+fn cluster_of<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<&'a Cluster> {
+    let name = context.or(kubeconfig.current_context.as_deref())?;
+    let context = kubeconfig.contexts.iter().find(|named| named.name == name)?.context.as_ref()?;
     kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()
 }
 

@@ -36,7 +36,7 @@ pub use api::{
 };
 pub use builder::{ClientBuildError, ClientBuilder, ClientOptions, QpsFactor};
 pub use config::{ConfigError, Connection, Origin};
-pub use config::{describe_kube, describe_kubeconfig};
+pub use config::{describe_kube, describe_kubeconfig, proxy_url};
 pub use credentials::ServiceAccountTokens;
 pub use discovery::{
     ApiResource, ApiResources, Discovery, DiscoveryError, NotReady, RestMapper, wait_for_api_server,

@@ -91,7 +91,8 @@ impl Pki {
         Pair { certificate: certificate.pem(), key: key.serialize_pem() }
     }
 
-    fn server(&self, protocols: &[&str]) -> rustls::ServerConfig {
+    /// What a server at 127.0.0.1 or `kubernetes.test` speaks.
+    pub(super) fn server(&self, protocols: &[&str]) -> rustls::ServerConfig {
         drop(rustls::crypto::ring::default_provider().install_default());
         let pair = self.sign("server", &["127.0.0.1", "kubernetes.test"]);
         let mut roots = rustls::RootCertStore::empty();

@@ -4,13 +4,13 @@
 use super::flags::Flags;
 use super::value::{Repetition, ValueError};
 
-/// Whether what a flag asks for is built.
+/// What follows from a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagEffect {
     /// It does what it says.
     Built,
-    /// It is read and checked, and nothing follows from it yet: start-up says so when it is not at its default.
-    NotBuilt,
+    /// What it asks for is left out on purpose, and this is why: `--help` says so, and start-up when it is not at its default.
+    LeftOut(&'static str),
     /// It is for controllers that only a cloud controller manager runs. The original takes it, and nothing follows from it there.
     Cloud,
     /// It does what it says, and there is nothing here for which that would make a difference.
@@ -31,7 +31,7 @@ pub struct Flag {
     pub kind: &'static str,
     /// What it does.
     pub help: &'static str,
-    /// Whether what it asks for is built.
+    /// What follows from it.
     pub effect: FlagEffect,
     /// Why not to use it, if so. Deprecated flags are not listed by `--help`, as in the original.
     pub deprecated: Option<&'static str>,
@@ -72,7 +72,7 @@ impl Flag {
 macro_rules! flags {
     ($(
         [$section:literal]
-        $( $field:ident : $ty:ty = $default:expr, $effect:ident $(deprecated($why:literal))?, $help:literal; )+
+        $( $field:ident : $ty:ty = $default:expr, $effect:ident $(($reason:literal))? $(deprecated($why:literal))?, $help:literal; )+
     )+) => {
         /// The value of every flag; one field each, named as the flag with underscores for dashes.
         #[derive(Clone, Debug, PartialEq)]
@@ -97,7 +97,7 @@ macro_rules! flags {
                     section: $section,
                     kind: <$ty as $crate::options::value::FlagValue>::TYPE,
                     help: $help,
-                    effect: $crate::options::FlagEffect::$effect,
+                    effect: $crate::options::FlagEffect::$effect $(($reason))?,
                     deprecated: flags!(@deprecated $($why)?),
                     implied: <$ty as $crate::options::value::FlagValue>::IMPLIED,
                     set: |flags, text, repetition| {

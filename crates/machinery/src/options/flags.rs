@@ -24,7 +24,7 @@ fn list(elements: &[&str]) -> Vec<String> {
 
 flags! {
 ["Debugging"]
-contention_profiling: bool = false, NotBuilt, "Record where tasks wait for locks, when profiling is on.";
+contention_profiling: bool = false, LeftOut("what it records is of Go's runtime; the tokio_ metrics tell of tasks that wait"), "Record where goroutines wait for locks, when profiling is on.";
 profiling: bool = true, Built, "Serve profiles under /debug/pprof/ on the secure port.";
 
 ["Leader-migration"]
@@ -47,7 +47,7 @@ emulated_version: Vec<String> = list(&[]), Built, "Behave as this release of Kub
 external_cloud_volume_plugin: String = "", Cloud, "Volume plugin to use where --cloud-provider=external.";
 feature_gates: ComponentSettings = ComponentSettings::default(), Built, "Features to switch on or off: NAME=true, NAME=false or kube:NAME=true, separated by commas. May be repeated.";
 kube_api_burst: i32 = 30, Built, "Requests that a client may send at once before --kube-api-qps slows it down.";
-kube_api_content_type: String = "application/vnd.kubernetes.protobuf", NotBuilt, "Media type of requests to the API server.";
+kube_api_content_type: String = "application/vnd.kubernetes.protobuf", LeftOut("requests stay in protobuf, which every API server takes: an object is rewritten as the bytes that were read, so that no field of it is lost"), "Media type of requests to the API server.";
 kube_api_qps: f32 = 20.0_f32, Built, "Requests per second that each client may send to the API server.";
 leader_elect: bool = true, Built, "Hold a lock while running controllers, so that of several managers exactly one does.";
 leader_elect_lease_duration: Duration = secs(15), Built, "How long others wait after the last renewal of the lock before they try to take it.";
@@ -71,7 +71,7 @@ bind_address: IpAddr = Ipv4Addr::UNSPECIFIED, Built, "Address to serve on. Blank
 cert_dir: String = "", Built, "Directory for the serving certificate that is made when none is given. Empty to keep it in memory.";
 disable_http2_serving: bool = false, Built, "Serve HTTP/1.1 only.";
 http2_max_streams_per_connection: i64 = 0, Built, "Requests that an HTTP/2 client may have under way on one connection. 0 for the usual limit.";
-permit_address_sharing: bool = false, Built, "Bind the port with SO_REUSEADDR.";
+permit_address_sharing: bool = false, Moot, "Bind the port with SO_REUSEADDR, as is done in any case.";
 permit_port_sharing: bool = false, Built, "Bind the port with SO_REUSEPORT, so that several processes can.";
 secure_port: i64 = 10257, Built, "Port to serve HTTPS on. 0 to serve nothing.";
 tls_cert_file: String = "", Built, "Serving certificate, with its chain. One is made when none is given.";
@@ -199,7 +199,7 @@ unhealthy_zone_threshold: f32 = 0.55_f32, Built, "Fraction of Nodes, three at le
 ["Persistentvolume-binder-controller"]
 enable_dynamic_provisioning: bool = true, Built, "Provision volumes where the environment can.";
 enable_hostpath_provisioner: bool = false, Built, "Provision volumes in directories of a Node. For tests on one Node only.";
-flex_volume_plugin_dir: String = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", NotBuilt, "Directory of further volume plugins.";
+flex_volume_plugin_dir: String = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", LeftOut("no FlexVolume driver is run, so none attaches a volume; start-up names those that are there"), "Directory of FlexVolume drivers.";
 pv_recycler_increment_timeout_nfs: i32 = 30, Built, "Seconds added per Gi to the deadline of a Pod that recycles an NFS volume.";
 pv_recycler_minimum_timeout_hostpath: i32 = 60, Built, "Shortest deadline, in seconds, of a Pod that recycles a host path. For tests only.";
 pv_recycler_minimum_timeout_nfs: i32 = 300, Built, "Shortest deadline, in seconds, of a Pod that recycles an NFS volume.";

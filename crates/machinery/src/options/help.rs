@@ -61,11 +61,15 @@ fn row(text: &mut String, flag: &Flag, left: usize, registry: &[Descriptor]) {
         let quoted = if flag.kind == "string" { format!("{default:?}") } else { default };
         let _ = write!(help, " (default {quoted})");
     }
-    help.push_str(match flag.effect {
-        FlagEffect::NotBuilt => " (no effect yet)",
-        FlagEffect::Cloud => " (for cloud controller managers: no effect here, as in the original)",
-        FlagEffect::Built | FlagEffect::Moot | FlagEffect::None => "",
-    });
+    match flag.effect {
+        FlagEffect::LeftOut(why) => {
+            let _ = write!(help, " (no effect: {why})");
+        }
+        FlagEffect::Cloud => {
+            help.push_str(" (for cloud controller managers: no effect here, as in the original)");
+        }
+        FlagEffect::Built | FlagEffect::Moot | FlagEffect::None => {}
+    }
     let mut lines = wrap(&help, WIDTH.saturating_sub(left).max(LEAST));
     lines.extend(more(flag, registry, WIDTH.saturating_sub(left).max(LEAST)));
     for (i, line) in lines.iter().enumerate() {

@@ -155,7 +155,7 @@ pub fn parse(
     let push = traces::complete_push(&flags, &mut found);
     let metric_labels = metric_labels::complete(&flags, &mut found);
     // Without a port nothing is served, and the original looks at none of the flags for it.
-    let serving_tls = if flags.secure_port == 0 {
+    let serving_tls = if flags.secure_port == 0 && flags.admin_port == 0 {
         ServingTls::default()
     } else {
         ServingTls::complete(&flags, &mut found, &mut warnings)
@@ -200,15 +200,17 @@ fn decode(arguments: impl IntoIterator<Item = OsString>, errors: &mut Vec<Option
     decoded
 }
 
-/// Warns of flags that are deprecated, or that ask for something that is not built.
+/// Warns of flags that are deprecated, or that ask for something that is left out.
 fn warn_of_given(given: &[&'static Flag], flags: &Flags) -> Vec<OptionWarning> {
     let mut warnings = Vec::new();
     for flag in given {
         if let Some(why) = flag.deprecated {
             warnings.push(OptionWarning::new(&flag.name(), format!("is deprecated: {why}")));
         }
-        if flag.effect == FlagEffect::NotBuilt && flag.show(flags) != flag.default() {
-            let message = format!("{} has no effect yet: what it asks for is not built", flag.show(flags));
+        if let FlagEffect::LeftOut(why) = flag.effect
+            && flag.show(flags) != flag.default()
+        {
+            let message = format!("{} has no effect: {why}", flag.show(flags));
             warnings.push(OptionWarning::new(&flag.name(), message));
         }
     }

@@ -279,6 +279,11 @@ fn help_lists_every_flag_by_section() {
     assert!(
         joined.contains("AtomicFIFO (BETA, on; no effect: no queue stands between a watch and its cache)")
     );
+    assert!(
+        joined.contains(
+            "wait for locks, when profiling is on. (no effect: what it records is of Go's runtime;"
+        )
+    );
     assert!(help.contains("Off by default: bootstrap-signer-controller"));
     assert!(help.lines().all(|line| line.len() <= 130), "it fits a screen");
 }
@@ -290,12 +295,15 @@ fn flags_without_effect_say_so() {
             .warnings
             .iter()
             .map(ToString::to_string)
-            .filter(|w| w.contains("not built"))
+            .filter(|w| w.contains("has no effect"))
             .collect::<Vec<_>>()
     };
     assert_eq!(warnings(&["--contention-profiling=false"]), [""; 0], "it is the default");
     let said = warnings(&["--contention-profiling", "--concurrent-deployment-syncs=6"]);
-    assert_eq!(said, ["--contention-profiling: true has no effect yet: what it asks for is not built"]);
+    let why = "what it records is of Go's runtime; the tokio_ metrics tell of tasks that wait";
+    assert_eq!(said, [format!("--contention-profiling: true has no effect: {why}")]);
+    let said = warnings(&["--kube-api-content-type=application/json"]);
+    assert!(said[0].contains("application/json has no effect: requests stay in protobuf"), "{said:?}");
     assert_eq!(warnings(&["--concurrent-service-syncs=6"]), [""; 0], "nor has it in the original");
     let deprecated = startup(&["--node-sync-period=3s"]).warnings;
     assert_eq!(deprecated.len(), 1);

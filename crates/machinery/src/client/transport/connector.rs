@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceExt};
 
-use super::proxy::{Proxy, Route};
+use super::proxy::{Proxy, Route, Way};
 use super::socket::{Socket, Sockets};
 use crate::client::api::BoxError;
 use crate::client::fence::Fence;
@@ -26,7 +26,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection made to find out the protocol stays good for use.
 const FIRST_STAYS_GOOD: Duration = Duration::from_secs(5);
 
-pub(super) type Stream = MaybeHttpsStream<Socket>;
+/// TLS with the server, over TCP or over TLS with a proxy.
+pub(super) type Stream = MaybeHttpsStream<MaybeHttpsStream<Socket>>;
 type Https = HttpsConnector<Route>;
 
 /// Connects to the API server.
@@ -45,7 +46,7 @@ pub(super) struct Connector {
 struct Tls {
     config: rustls::ClientConfig,
     server_name: Option<ServerName<'static>>,
-    proxy: Option<Arc<Proxy>>,
+    way: Option<Arc<Way>>,
 }
 
 impl Tls {
@@ -54,7 +55,7 @@ impl Tls {
         if let Some(name) = self.server_name.clone() {
             builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
-        builder.enable_all_versions().wrap_connector(Route::new(sockets, self.proxy.clone()))
+        builder.enable_all_versions().wrap_connector(Route::new(sockets, self.way.clone()))
     }
 }
 
@@ -65,7 +66,8 @@ impl Connector {
         proxy: Option<Proxy>,
     ) -> Result<Self, InvalidDnsNameError> {
         let server_name = server_name.map(|name| ServerName::try_from(name.to_owned())).transpose()?;
-        let tls = Arc::new(Tls { config, server_name, proxy: proxy.map(Arc::new) });
+        let way = proxy.map(|proxy| Arc::new(Way::new(proxy, &config)));
+        let tls = Arc::new(Tls { config, server_name, way });
         let https = tls.over(Sockets::new(None));
         Ok(Self { https, tls, first: Arc::default(), only_http2: false, downgraded: Arc::default() })
     }

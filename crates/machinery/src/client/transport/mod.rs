@@ -35,7 +35,7 @@ use tower::{Layer, Service, ServiceExt};
 
 use self::connector::{Connector, Tasks};
 use self::lanes::Lanes;
-pub(super) use self::proxy::Proxy;
+pub(super) use self::proxy::{Proxy, Variables};
 use self::token_file::FileToken;
 use super::api::{BoxError, HttpService};
 use super::config::{ConfigError, Connection, describe_auth, describe_kube};

@@ -13,6 +13,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::io::Write;
 use std::sync::Arc;
 
 use tracing::field::Field;
@@ -55,20 +56,28 @@ pub struct Logging {
     pub held_back: Option<HeldBack>,
 }
 
-/// Where lines go, and what of it is held back.
-fn writer(config: &Config) -> (BoxMakeWriter, Option<HeldBack>) {
+/// Where lines go, and what of it is held back before `out`.
+fn writer<O, E>(
+    config: &Config,
+    out: impl Fn() -> O + Send + Sync + 'static,
+    err: impl Fn() -> E + Send + Sync + 'static,
+) -> (BoxMakeWriter, Option<HeldBack<O>>)
+where
+    O: Write + Send + 'static,
+    E: Write + 'static,
+{
     let flags = &config.flags;
     let (split, bytes) = if flags.logging_format == "json" {
         (flags.log_json_split_stream, flags.log_json_info_buffer_size.0)
     } else {
         (flags.log_text_split_stream, flags.log_text_info_buffer_size.0)
     };
-    let errors = std::io::stderr.with_max_level(Level::ERROR);
     match usize::try_from(bytes).unwrap_or(usize::MAX).min(MOST_HELD_BACK) {
-        _ if !split => (BoxMakeWriter::new(std::io::stderr), None),
-        0 => (BoxMakeWriter::new(errors.or_else(std::io::stdout)), None),
+        _ if !split => (BoxMakeWriter::new(err), None),
+        0 => (BoxMakeWriter::new(err.with_max_level(Level::ERROR).or_else(out)), None),
         bytes => {
-            let held_back = HeldBack::new(bytes, std::io::stdout());
+            let held_back = HeldBack::new(bytes, out());
+            let errors = err.with_max_level(Level::ERROR);
             (BoxMakeWriter::new(errors.or_else(held_back.clone())), Some(held_back))
         }
     }
@@ -117,7 +126,7 @@ pub fn init(
     let filter = VerbosityFilter::new(config.flags.v, config.flags.vmodule.clone());
     let (filter, handle) = reload::Layer::new(filter);
     // One list rather than an optional layer, so that without traces there is nothing of them.
-    let (writer, held_back) = writer(config);
+    let (writer, held_back) = writer(config, std::io::stdout, std::io::stderr);
     let layers: Vec<_> = [layer_to(config, clock, writer, filter)].into_iter().chain(traces).collect();
     tracing_subscriber::registry().with(layers).try_init()?;
     let set_verbosity: SetVerbosity = Arc::new(move |verbosity| {

@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriter as _};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::filter::VerbosityFilter;
-use super::{HeldBack, layer_to};
+use super::{HeldBack, layer_to, writer};
 use crate::model::clock::ManualClock;
 use crate::options::{Config, Flags, ModuleVerbosity, Verbosity};
 use crate::telemetry::tracing::{TraceLayer, Tracing};
@@ -38,14 +38,72 @@ fn logged(flags: Flags, run: impl FnOnce()) -> Vec<String> {
 fn logged_beside(traces: Option<TraceLayer<Registry>>, flags: Flags, run: impl FnOnce()) -> Vec<String> {
     let lines = Lines::default();
     let writer = lines.clone();
+    log_to(&Config { flags, ..Config::default() }, traces, BoxMakeWriter::new(move || writer.clone()), run);
+    lines.said().lines().map(str::to_owned).collect()
+}
+
+fn log_to(config: &Config, traces: Option<TraceLayer<Registry>>, writer: BoxMakeWriter, run: impl FnOnce()) {
     let clock = Arc::new(ManualClock::new("2026-11-21T13:02:05.000001Z".parse::<Timestamp>().unwrap()));
-    let config = Config { flags, ..Config::default() };
     let filter = VerbosityFilter::new(config.flags.v, config.flags.vmodule.clone());
-    let layer = layer_to(&config, clock, BoxMakeWriter::new(move || writer.clone()), filter);
+    let layer = layer_to(config, clock, writer, filter);
     let layers: Vec<_> = [layer].into_iter().chain(traces).collect();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layers), run);
-    let bytes = lines.0.lock().clone();
-    String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+}
+
+impl Lines {
+    fn said(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
+
+#[test]
+fn streams_are_split_where_the_flag_of_the_format_says_so() {
+    for (logging_format, split_text, split_json, is_split) in [
+        ("text", false, true, false),
+        ("text", true, false, true),
+        ("json", true, false, false),
+        ("json", false, true, true),
+    ] {
+        let flags = Flags {
+            logging_format: logging_format.to_owned(),
+            log_text_split_stream: split_text,
+            log_json_split_stream: split_json,
+            ..Flags::default()
+        };
+        let (out, err) = (Lines::default(), Lines::default());
+        let (to_out, to_err) = (out.clone(), err.clone());
+        let config = Config { flags, ..Config::default() };
+        let (writer, held_back) = writer(&config, move || to_out.clone(), move || to_err.clone());
+        assert!(held_back.is_none());
+        log_to(&config, None, writer, say);
+        let [told_out, told_err] =
+            [out, err].map(|lines| (lines.said().contains("Synced"), lines.said().contains("Failed")));
+        let expected = if is_split { ((true, false), (false, true)) } else { ((false, false), (true, true)) };
+        assert_eq!((told_out, told_err), expected, "{logging_format} {split_text} {split_json}");
+    }
+}
+
+#[test]
+fn what_is_held_back_is_as_much_as_the_flag_of_the_format_says() {
+    for (logging_format, is_told_at_once) in [("text", false), ("json", true)] {
+        let flags = Flags {
+            logging_format: logging_format.to_owned(),
+            log_text_split_stream: true,
+            log_json_split_stream: true,
+            log_text_info_buffer_size: (1_u64 << 20).into(),
+            log_json_info_buffer_size: 1_u64.into(),
+            ..Flags::default()
+        };
+        let (out, err) = (Lines::default(), Lines::default());
+        let (to_out, to_err) = (out.clone(), err.clone());
+        let config = Config { flags, ..Config::default() };
+        let (writer, held_back) = writer(&config, move || to_out.clone(), move || to_err.clone());
+        log_to(&config, None, writer, say);
+        assert!(err.said().contains("Failed"), "errors are never held back");
+        assert_eq!(out.said().contains("Synced"), is_told_at_once, "{logging_format}");
+        held_back.unwrap().write_out().unwrap();
+        assert!(out.said().contains("Synced"), "{logging_format}");
+    }
 }
 
 fn say() {

@@ -6,7 +6,7 @@ impl Check<'_> {
     pub(super) fn access(&mut self) {
         let flags = self.flags;
         self.headers();
-        if flags.secure_port == 0 {
+        if flags.secure_port == 0 && flags.admin_port == 0 {
             return;
         }
         self.file_if_named("authentication-kubeconfig", &flags.authentication_kubeconfig);

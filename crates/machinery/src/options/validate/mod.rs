@@ -10,6 +10,7 @@
 //! with nothing but what rustls leaves out.
 
 mod access;
+mod drivers;
 mod files;
 mod generic;
 mod network;
@@ -61,6 +62,7 @@ impl<'a> Check<'a> {
         self.service_accounts();
         self.signing();
         self.workers();
+        self.drivers();
         self.logs();
         self.metrics();
     }

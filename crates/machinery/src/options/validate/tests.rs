@@ -304,7 +304,7 @@ fn workers_and_limits() {
     }
     for flag in ["deployment", "replicaset", "gc", "namespace", "serviceaccount-token"] {
         let flag = format!("concurrent-{flag}-syncs");
-        warned(&[&format!("--{flag}=0")], &flag, "no worker");
+        warned(&[&format!("--{flag}=0")], &flag, "0 is taken for 1");
     }
     for (flag, most) in [
         ("concurrent-service-endpoint-syncs", 50),
@@ -470,4 +470,39 @@ fn the_token_controller_starts_whatever_is_selected() {
     warned(&["--controllers=*,-serviceaccount-token"], "controllers", "can't be left out");
     let half = pki.flag("cluster-signing-kubelet-client-cert-file", "a.crt");
     refused(&["--controllers=ttl", &half], "cluster-signing-kubelet-client-key-file", &["both or neither"]);
+}
+
+/// The admin API's port is served with the certificates and by the rules of the secure port.
+#[test]
+fn with_a_port_of_the_admin_api_alone_flags_for_serving_count() {
+    let only = ["--secure-port=0", "--admin-port=1"];
+    let with = |argument: &'static str| [only[0], only[1], argument];
+    let versions = |line: &[&str]| valid(line).config.serving_tls.versions.len();
+    assert_eq!((versions(&only), versions(&with("--tls-min-version=VersionTLS13"))), (2, 1));
+    refused(&with("--tls-min-version=x"), "tls-min-version", &["there is no version"]);
+    let absent = "--client-ca-file=/does/not/exist";
+    refused(&with(absent), "client-ca-file", &["can't read"]);
+}
+
+#[test]
+fn drivers_of_volumes_that_nobody_runs_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let flag = format!("--flex-volume-plugin-dir={}", directory.path().display());
+    let said = |line: &[&str]| {
+        let warnings = valid(line).warnings.into_iter().map(|warning| warning.message);
+        warnings.filter(|message| message.contains("are not run")).collect::<Vec<_>>()
+    };
+    for folder in [".hidden", "vendor~empty", "vendor~disk", "plain"] {
+        fs::create_dir(directory.path().join(folder)).unwrap();
+    }
+    fs::write(directory.path().join(".hidden/hidden"), "").unwrap();
+    assert_eq!(said(&[&flag]), [""; 0]);
+    for driver in ["vendor~disk/disk", "plain/plain"] {
+        fs::write(directory.path().join(driver), "").unwrap();
+    }
+    let named = "FlexVolume drivers are there and are not run (plain, vendor/disk): nobody attaches or detaches volumes of theirs";
+    assert_eq!(said(&[&flag]), [named]);
+    assert_eq!(said(&[&flag, "--controllers=attachdetach"]), [named]);
+    assert_eq!(said(&[&flag, "--controllers=ttl"]), [""; 0], "the original would run none");
+    warned(&[&flag], "flex-volume-plugin-dir", "no FlexVolume driver is run");
 }

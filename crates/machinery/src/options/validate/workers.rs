@@ -38,8 +38,8 @@ impl Check<'_> {
         ] {
             self.range(flag, value, 1..=most);
         }
-        // It takes these, and the controller then never does anything. That may even be meant, so it is taken here
-        // too, and said.
+        // It takes these, and the controller then never does anything. Here one works, so that nothing stands still, and that is
+        // said.
         for (flag, value) in [
             ("concurrent-deployment-syncs", flags.concurrent_deployment_syncs),
             ("concurrent-endpoint-syncs", flags.concurrent_endpoint_syncs),
@@ -57,7 +57,10 @@ impl Check<'_> {
             ),
         ] {
             if value < 1 {
-                self.warn(flag, format!("{value} means no worker: nothing will be reconciled"));
+                self.warn(
+                    flag,
+                    format!("{value} is taken for 1: with no worker nothing would be reconciled"),
+                );
             }
         }
         if flags.attach_detach_reconcile_sync_period < Duration::from_secs(1) {
