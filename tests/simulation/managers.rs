@@ -40,6 +40,11 @@ const ENDS_WITHIN: Duration = Duration::from_mins(2);
 /// A manager that has ended by itself comes back after this.
 const COMES_BACK: Duration = Duration::from_secs(2);
 
+/// Whether the managers of a run have the gate by which a StatefulSet rolls several pods at once.
+pub(crate) fn rolls_several(seed: u64) -> bool {
+    Dice::new(seed, "gates").permille(ROLLS_SEVERAL)
+}
+
 /// The managers: one or two at a time, each followed by another when it ends.
 #[derive(Clone)]
 pub(crate) struct Managers {
@@ -80,7 +85,7 @@ impl Managers {
         let mut dice = Dice::new(seed, "managers");
         let places = if dice.permille(300) { vec![0, dice.within(-5, 5)] } else { vec![0] };
         let place = |skew| Arc::new(Orders { skew, ..Orders::default() });
-        let rolls_several = Dice::new(seed, "gates").permille(ROLLS_SEVERAL);
+        let rolls_several = rolls_several(seed);
         let gates = rolls_several.then_some("--feature-gates=MaxUnavailableStatefulSet=true");
         Self {
             places: places.into_iter().map(place).collect(),

@@ -26,6 +26,8 @@ pub(crate) struct Mutant {
     pub(crate) name: &'static str,
     /// The rule that finds it; with the room before it, as in violations, where two rooms have one of this name.
     pub(crate) breaks: &'static str,
+    /// Whether a run by this seed has what the bug takes. Others need not be tried.
+    pub(crate) can_show: fn(u64) -> bool,
     /// Changes a request of this controller before it arrives.
     send: fn(&str, &mut Asked),
     /// Answers in the server's place.
@@ -45,6 +47,7 @@ pub(crate) struct Mutant {
 const NONE: Mutant = Mutant {
     name: "",
     breaks: "",
+    can_show: |_| true,
     send: |_, _| {},
     answer: |_, _, _| None,
     after: |_, _, _| {},

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{Mutant, NONE, delete_one_of, is};
 use crate::invariants::partition;
+use crate::managers::rolls_several;
 use crate::model::http::Asked;
 use crate::model::{Deletion, Model, Place, text};
 
@@ -63,12 +64,14 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "a StatefulSet rolls two pods at once",
         breaks: "pods are rolled one after the other",
+        can_show: |seed| !rolls_several(seed),
         after: roll_two,
         ..NONE
     },
     Mutant {
         name: "a StatefulSet rolls more pods than may be missing",
         breaks: "no more replicas are missing than may be",
+        can_show: rolls_several,
         after: roll_replicas,
         ..NONE
     },
