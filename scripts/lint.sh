@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, lints, licences. Warnings are errors here, and only here: RUSTFLAGS stays untouched, so that
+# Formatting, lints, licences and advisories. Warnings are errors here, and only here: RUSTFLAGS stays untouched, so that
 # nothing is built twice.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -8,14 +8,9 @@ cargo fmt --all --check
 scripts/proto-lint.sh
 scripts/dashboard-check.sh
 cargo clippy --workspace --all-targets -- -D warnings
-# The fuzz targets are no part of the workspace, and nothing else builds them.
-for fuzz in fuzz crates/cel-check/fuzz; do
-    cargo clippy --quiet --locked --no-default-features --manifest-path "$fuzz/Cargo.toml" \
-        --target-dir "${CARGO_TARGET_DIR:-target}" -- -D warnings
-done
 
 # cargo-deny comes from the registry and is kept outside of the checkout. It fetches the advisory database from a host
-# that not every machine reaches, so advisories are scripts/audit.sh's, and the rest is checked everywhere.
+# that not every machine reaches, so advisories are checked where they can be and the rest everywhere.
 tools="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/tools"
 deny="$tools/bin/cargo-deny"
 if [ ! -x "$deny" ]; then
