@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, lints, licences and advisories. Warnings are errors here, and only here: RUSTFLAGS stays untouched, so that
+# Formatting, lints, licences. Warnings are errors here, and only here: RUSTFLAGS stays untouched, so that
 # nothing is built twice.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,7 +10,7 @@ scripts/dashboard-check.sh
 cargo clippy --workspace --all-targets -- -D warnings
 
 # cargo-deny comes from the registry and is kept outside of the checkout. It fetches the advisory database from a host
-# that not every machine reaches, so advisories are checked where they can be and the rest everywhere.
+# that not every machine reaches, so advisories are scripts/audit.sh's, and the rest is checked everywhere.
 tools="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/tools"
 deny="$tools/bin/cargo-deny"
 if [ ! -x "$deny" ]; then
