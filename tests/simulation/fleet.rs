@@ -120,7 +120,7 @@ fn lose(server: &Server, world: &Mutex<World>, lost: impl Iterator<Item = usize>
 }
 
 /// Goes on until this is true, which must be within so long.
-async fn until(server: &Server, within: Duration, what: &str, is_true: impl Fn(&Server) -> bool) {
+pub(crate) async fn until(server: &Server, within: Duration, what: &str, is_true: impl Fn(&Server) -> bool) {
     let began = Instant::now();
     while !is_true(server) {
         assert!(began.elapsed() < within, "{what} is not so within {within:?}");

@@ -16,6 +16,7 @@
 )]
 
 mod actors;
+mod bindings;
 mod dice;
 mod faults;
 mod fleet;
