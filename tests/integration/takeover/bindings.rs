@@ -9,6 +9,9 @@ use crate::harness::{Cluster, object};
 
 /// Of what writes are counted.
 const KINDS: [&str; 2] = ["persistentvolumeclaims", "persistentvolumes"];
+/// Claims, and how many of the four writes are done: for Coxswain to go on with, and for the Go manager.
+const HALF: [(&str, usize); 3] = [("half-a", 1), ("half-b", 2), ("half-c", 3)];
+const AGAIN: [(&str, usize); 3] = [("again-a", 1), ("again-b", 2), ("again-c", 3)];
 const BUILT: &str = "persistentvolume-binder-controller";
 
 struct Stage {
@@ -55,18 +58,32 @@ impl Stage {
         self.volumes().create(&PostParams::default(), &object(volume)).await.expect("a volume");
     }
 
-    /// The first of the four writes that bind a claim.
-    async fn link(&self, volume: &str, claim: &str) {
-        let found = self.claims().get(claim).await.expect("the claim");
+    /// The first so many of the four writes that bind a claim to the volume of its name: what a crash behind them leaves.
+    async fn half_bind(&self, name: &str, writes: usize) {
+        self.link(name).await;
+        let (volumes, claims, params) = (self.volumes(), self.claims(), PatchParams::default());
+        if writes > 1 {
+            let bound = Patch::Merge(json!({ "status": { "phase": "Bound" } }));
+            drop(volumes.patch_status(name, &params, &bound).await.expect("it says that it is bound"));
+        }
+        if writes > 2 {
+            let notes = json!({ "pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes" });
+            let named = json!({ "metadata": { "annotations": notes }, "spec": { "volumeName": name } });
+            drop(claims.patch(name, &params, &Patch::Merge(named)).await.expect("it names its volume"));
+        }
+    }
+
+    async fn link(&self, name: &str) {
+        let found = self.claims().get(name).await.expect("the claim");
         let reference = json!({
-            "kind": "PersistentVolumeClaim", "apiVersion": "v1", "name": claim,
+            "kind": "PersistentVolumeClaim", "apiVersion": "v1", "name": name,
             "namespace": self.namespace.name, "uid": found.metadata.uid,
         });
         let patch = json!({
             "metadata": { "annotations": { "pv.kubernetes.io/bound-by-controller": "yes" } },
             "spec": { "claimRef": reference },
         });
-        let patched = self.volumes().patch(volume, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let patched = self.volumes().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         drop(patched.expect("it is linked"));
     }
 
@@ -115,7 +132,8 @@ async fn claims_half_bound_change_hands_twice() {
     namespace.default_account().await;
     let stage = Stage { cluster, namespace };
     let csi = || json!({ "csi": { "driver": "example.com", "volumeHandle": "h" } });
-    for class in ["bound", "half", "again", "kept", "failing", "asked"] {
+    let halves: Vec<&str> = HALF.iter().chain(&AGAIN).map(|(name, _)| *name).collect();
+    for class in ["bound", "kept", "failing", "asked"].iter().chain(&halves) {
         stage.class(class, "example.com/p").await;
     }
     for (class, policy, source) in [
@@ -130,7 +148,7 @@ async fn claims_half_bound_change_hands_twice() {
     }
     stage.release("kept").await;
     stage.release("failing").await;
-    for name in ["asked", "half", "again"] {
+    for name in ["asked"].iter().chain(&halves) {
         stage.claim(name, name).await;
     }
     let settled = [
@@ -138,7 +156,7 @@ async fn claims_half_bound_change_hands_twice() {
         ("volume/failing", "Failed"),
         ("claim/bound", "Bound"),
         ("claim/asked", "Pending"),
-        ("claim/half", "Pending"),
+        ("claim/half-a", "Pending"),
     ];
     stage.become_so(&settled).await;
     let asked = || async {
@@ -149,34 +167,52 @@ async fn claims_half_bound_change_hands_twice() {
         };
         claims.iter().filter(|claim| is_asked(claim)).count()
     };
-    until("provisioners are asked", LIMIT, asked, |count| *count == 3).await;
+    until("provisioners are asked", LIMIT, asked, |count| *count == 1 + halves.len()).await;
     go.stop();
 
-    // What a crash behind the first write leaves.
-    stage.volume("half", "half", "Retain", csi()).await;
-    stage.link("half", "half").await;
+    // What a crash behind each of the writes leaves, but for the last.
+    for (name, writes) in HALF {
+        stage.volume(name, name, "Retain", csi()).await;
+        stage.half_bind(name, writes).await;
+    }
     let end = end_of_log(&plane);
     let ours = plane.coxswain("coxswain-1", &args);
     leads(&ours).await;
-    stage.become_so(&[("claim/half", "Bound"), ("volume/half", "Bound")]).await;
+    for (name, _) in HALF {
+        stage.become_so(&[(&format!("claim/{name}"), "Bound"), (&format!("volume/{name}"), "Bound")]).await;
+    }
     stage.become_so(&settled[..4]).await;
-    let url = |rest: &str| format!("\"update\" \"/api/v1/{rest}\"");
-    let of_claim = format!("namespaces/{}/persistentvolumeclaims/half", stage.namespace.name);
-    let expected = [url("persistentvolumes/half/status"), url(&of_claim), url(&format!("{of_claim}/status"))];
+    let writes = |name: &str| {
+        let of_claim = format!("namespaces/{}/persistentvolumeclaims/{name}", stage.namespace.name);
+        let of_volume = format!("persistentvolumes/{name}");
+        [of_volume.clone(), format!("{of_volume}/status"), of_claim.clone(), format!("{of_claim}/status")]
+            .map(|rest| format!("\"update\" \"/api/v1/{rest}\""))
+    };
     let plain = |written: Vec<String>| -> Vec<String> {
         let plain =
             written.iter().map(|line| line.split('?').next().unwrap_or_default().trim_end_matches('"'));
         plain.map(|line| format!("{line}\"")).collect()
     };
-    assert_eq!(plain(writes_of(&plane, end, "coxswain/", &KINDS)), expected, "the rest, and nothing else");
+    let written = plain(writes_of(&plane, end, "coxswain/", &KINDS));
+    for (name, done) in HALF {
+        let all = writes(name);
+        let of: Vec<&String> = written.iter().filter(|line| all.contains(line)).collect();
+        assert_eq!(of, all[done..].iter().collect::<Vec<_>>(), "the rest of {name}");
+    }
+    let rest: usize = HALF.iter().map(|(name, done)| writes(name).len() - done).sum();
+    assert_eq!(written.len(), rest, "and nothing else: {written:?}");
     ours.stop();
 
     let end = end_of_log(&plane);
-    stage.volume("again", "again", "Retain", csi()).await;
-    stage.link("again", "again").await;
+    for (name, writes) in AGAIN {
+        stage.volume(name, name, "Retain", csi()).await;
+        stage.half_bind(name, writes).await;
+    }
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
-    stage.become_so(&[("claim/again", "Bound"), ("volume/again", "Bound"), ("claim/half", "Bound")]).await;
+    for (name, _) in AGAIN.iter().chain(&HALF) {
+        stage.become_so(&[(&format!("claim/{name}"), "Bound"), (&format!("volume/{name}"), "Bound")]).await;
+    }
     stage.become_so(&settled[..4]).await;
     let written = writes_of(&plane, end, "kube-controller-manager/", &KINDS);
     assert!(written.iter().all(|line| line.contains("/again")), "what ours did was enough: {written:?}");
