@@ -11,7 +11,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use self::players::{attach, provision, volume};
 use crate::harness::{ControlPlane, Namespace, Options, by_depth, object, until};
+
+mod growth;
+mod players;
 
 const LIMIT: Duration = Duration::from_mins(8);
 const DRIVER: &str = "csi.example.com";
@@ -19,7 +23,7 @@ const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 /// Bound at once, bound when a pod is bound, and made by hand.
 const CLASSES: [&str; 3] = ["now", "later", "by-hand"];
 const NODES: usize = 5;
-/// How often those who are played look.
+/// How often those who are played look, and the test.
 const POLL: Duration = Duration::from_millis(200);
 
 async fn create<K>(client: &Client, value: Value)
@@ -34,71 +38,6 @@ where
         .create(&PostParams::default(), &object(value))
         .await
         .expect("it is created");
-}
-
-fn volume(name: &str, class: &str, policy: &str, claim: Option<&Value>) -> Value {
-    let made_by = claim.is_some().then(|| json!({ "pv.kubernetes.io/provisioned-by": DRIVER }));
-    json!({ "metadata": { "name": name, "annotations": made_by }, "spec": {
-        "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
-        "persistentVolumeReclaimPolicy": policy, "csi": { "driver": DRIVER, "volumeHandle": name },
-        "claimRef": claim,
-    } })
-}
-
-/// Makes volumes for the claims that ask for them, and deletes those that are released.
-async fn provision(client: Client) {
-    let (claims, volumes) =
-        (Api::<PersistentVolumeClaim>::all(client.clone()), Api::<PersistentVolume>::all(client));
-    let (every, params) = (ListParams::default(), PostParams::default());
-    loop {
-        let asked = claims.list(&every).await.map(|list| list.items).unwrap_or_default().into_iter();
-        for claim in asked.filter(|claim| claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_none()))
-        {
-            let notes = claim.metadata.annotations.unwrap_or_default();
-            let class = claim.spec.and_then(|spec| spec.storage_class_name).unwrap_or_default();
-            let is_bound_for = class == "now" || notes.contains_key("volume.kubernetes.io/selected-node");
-            let (Some(uid), true) = (claim.metadata.uid, is_bound_for) else { continue };
-            if notes.get("volume.kubernetes.io/storage-provisioner").is_some_and(|name| name == DRIVER) {
-                let of = json!({ "kind": "PersistentVolumeClaim", "apiVersion": "v1", "uid": uid,
-                    "namespace": claim.metadata.namespace, "name": claim.metadata.name });
-                let made = object(volume(&format!("pvc-{uid}"), &class, "Delete", Some(&of)));
-                // It may be there since the last look.
-                drop(volumes.create(&params, &made).await);
-            }
-        }
-        let released = volumes.list(&every).await.map(|list| list.items).unwrap_or_default().into_iter();
-        for volume in released {
-            let is_released = volume.status.is_some_and(|status| status.phase.as_deref() == Some("Released"));
-            let policy = volume.spec.and_then(|spec| spec.persistent_volume_reclaim_policy);
-            if is_released && policy.as_deref() == Some("Delete") {
-                let name = volume.metadata.name.unwrap_or_default();
-                drop(volumes.delete(&name, &DeleteParams::default()).await);
-            }
-        }
-        sleep(POLL).await;
-    }
-}
-
-/// Attaches what is asked for, with a finalizer of its own, and lets go of what is deleted.
-async fn attach(client: Client) {
-    let attachments: Api<VolumeAttachment> = Api::all(client);
-    let params = PatchParams::default();
-    loop {
-        let all = attachments.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-        for found in all {
-            let name = found.metadata.name.unwrap_or_default();
-            let is_ours = found.metadata.finalizers.is_some_and(|held| !held.is_empty());
-            let patch = |finalizers: Value| Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
-            if found.metadata.deletion_timestamp.is_some() {
-                drop(attachments.patch(&name, &params, &patch(Value::Null)).await);
-            } else if !is_ours {
-                drop(attachments.patch(&name, &params, &patch(json!(["example.com/attacher"]))).await);
-                let attached = Patch::Merge(json!({ "status": { "attached": true } }));
-                drop(attachments.patch_status(&name, &params, &attached).await);
-            }
-        }
-        sleep(POLL).await;
-    }
 }
 
 async fn add_pod(namespace: &Namespace, at: usize) {
