@@ -1,5 +1,4 @@
-//! Volumes that follow their pods: a node dies under a StatefulSet, and its volume goes to another one. And volumes half attached change
-//! hands, there and back.
+//! Volumes that follow their pods, where the test plays nodes and attacher.
 
 use std::time::Duration;
 
@@ -10,9 +9,14 @@ use serde_json::{Value, json};
 
 use crate::harness::{Cluster, ControlPlane, Manager, Namespace, Options, object, until};
 
+mod death;
+mod handover;
+
 const LIMIT: Duration = Duration::from_mins(3);
 const DRIVER: &str = "csi.example.com";
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+/// Of what writes are counted.
+const KINDS: [&str; 4] = ["nodes", "persistentvolumeclaims", "persistentvolumes", "volumeattachments"];
 /// Leadership is to move without a long wait.
 const ELECTION: [&str; 3] = [
     "--leader-elect-lease-duration=4s",
@@ -47,24 +51,25 @@ impl Stage {
         );
     }
 
-    /// A volume of this name for the claim of that name, bound both ways.
+    /// A volume of this name for the claim of that name, which the binder binds.
     async fn bind(&self, claim: &str, volume: &str) {
-        let claims = self.namespace.api::<PersistentVolumeClaim>();
-        let get = || async { claims.get_opt(claim).await.expect("claims") };
-        let found =
-            until(&format!("claim {claim}"), LIMIT, get, Option::is_some).await.expect("it was there");
         let made = object(json!({ "metadata": { "name": volume }, "spec": {
             "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "none",
             "persistentVolumeReclaimPolicy": "Retain", "csi": { "driver": DRIVER, "volumeHandle": volume },
-            "claimRef": { "namespace": self.namespace.name, "name": claim, "uid": found.metadata.uid },
+            "claimRef": { "namespace": self.namespace.name, "name": claim },
         } }));
-        self.all::<PersistentVolume>().create(&PostParams::default(), &made).await.expect("a volume");
-        let named = Patch::Merge(json!({ "spec": { "volumeName": volume } }));
-        drop(claims.patch(claim, &PatchParams::default(), &named).await.expect("it names its volume"));
-        let bound = Patch::Merge(json!({ "status": { "phase": "Bound" } }));
-        drop(claims.patch_status(claim, &PatchParams::default(), &bound).await.expect("it is bound"));
         let volumes = self.all::<PersistentVolume>();
-        drop(volumes.patch_status(volume, &PatchParams::default(), &bound).await.expect("it is bound, too"));
+        volumes.create(&PostParams::default(), &made).await.expect("a volume");
+        let claims = self.namespace.api::<PersistentVolumeClaim>();
+        let phases = || async {
+            let (claim, volume) = tokio::join!(claims.get_status(claim), volumes.get_status(volume));
+            let of_claim = claim.expect("the claim").status.and_then(|status| status.phase);
+            (of_claim, volume.expect("the volume").status.and_then(|status| status.phase))
+        };
+        until(&format!("{claim} to be bound"), LIMIT, phases, |(claim, volume)| {
+            [claim, volume].iter().all(|phase| phase.as_deref() == Some("Bound"))
+        })
+        .await;
     }
 
     /// The VolumeAttachments of a volume: the node of each, and whether it is being deleted.
@@ -158,13 +163,13 @@ async fn leads(manager: &Manager<'_>) {
     .await;
 }
 
-/// What a manager wrote to nodes and VolumeAttachments, from this many requests on.
+/// What a manager wrote to nodes, claims, volumes and VolumeAttachments, from this many requests on.
 fn written(plane: &ControlPlane, since: usize, user_agent: &str) -> Vec<String> {
     let audit = plane.audit();
     let own = audit.iter().skip(since).filter(|event| event.user_agent.starts_with(user_agent));
     let own = own.filter(|event| {
         let resource = event.object_ref.resource.as_str();
-        event.is_write() && (resource == "volumeattachments" || resource == "nodes")
+        event.is_write() && KINDS.contains(&resource)
     });
     own.map(|event| format!("{} {}", event.verb, event.uri)).collect()
 }
@@ -173,189 +178,4 @@ fn forbidden(plane: &ControlPlane) -> Vec<String> {
     let audit = plane.audit();
     let refused = audit.iter().filter(|event| event.coxswain().is_some() && event.is_forbidden());
     refused.map(|event| format!("{} {}", event.verb, event.uri)).collect()
-}
-
-#[tokio::test]
-async fn a_node_dies_under_a_stateful_set_and_its_volume_goes_to_another_one() {
-    let plane = ControlPlane::start(&Options {
-        nodes: 0,
-        args: vec!["--audit", "--scheduler=false", "--kwok=false"],
-    });
-    let controllers = "--controllers=statefulset-controller,persistentvolume-attach-detach-controller,\
-        pod-garbage-collector-controller,serviceaccount-controller";
-    let manager = plane.coxswain("coxswain", &["--use-service-account-credentials", controllers]);
-    let cluster = plane.cluster().await;
-    let namespace = cluster.namespace("attaching").await;
-    namespace.default_account().await;
-    let stage = Stage { cluster, namespace };
-    for node in ["first", "second"] {
-        stage.node(node).await;
-    }
-    let _: k8s_openapi::api::apps::v1::StatefulSet = stage
-        .namespace
-        .create(json!({ "metadata": { "name": "db" }, "spec": {
-            "replicas": 1, "selector": { "matchLabels": { "app": "db" } },
-            "template": { "metadata": { "labels": { "app": "db" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } },
-            "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "spec": { "accessModes": ["ReadWriteOnce"],
-                "storageClassName": "none", "resources": { "requests": { "storage": "1Gi" } } } }] } }))
-        .await;
-    stage.bind("data-db-0", "disk").await;
-    schedule(&stage, "first").await;
-    let on_first = stage.is_asked_for("disk", "first").await;
-    stage.attach(&on_first).await;
-    stage.lists("first", &["disk"]).await;
-    stage.runs("db-0").await;
-    stage.says("first", json!({ "volumesInUse": [unique("disk")] })).await;
-
-    // The node dies. Its pod cannot end, and nothing is taken away.
-    stage.says("first", json!({ "conditions": [{ "type": "Ready", "status": "Unknown" }] })).await;
-    let pods = stage.namespace.api::<Pod>();
-    drop(pods.delete("db-0", &DeleteParams::default()).await.expect("it is to go"));
-    let explained = || async {
-        plane.kubectl(&[
-            "get",
-            "pods",
-            "-n",
-            &stage.namespace.name,
-            "-o",
-            "jsonpath={.items[*].metadata.deletionTimestamp}",
-        ])
-    };
-    until("the pod is going", LIMIT, explained, |text| !text.is_empty()).await;
-    assert_eq!(stage.is_asked_for("disk", "first").await, on_first);
-    assert_eq!(stage.listed("first").await, [unique("disk")]);
-
-    // Somebody says that it is dead: the pod goes, the volume is detached, and attached to the other node.
-    let taint = json!({ "spec": { "taints": [{ "key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute" }] } });
-    let patched = stage.all::<Node>().patch("first", &PatchParams::default(), &Patch::Strategic(taint)).await;
-    drop(patched.expect("the taint"));
-    let leaving = || stage.attachments("disk");
-    until("it is being detached", LIMIT, leaving, |found| {
-        found.iter().any(|(node, each)| node == "first" && each.metadata.deletion_timestamp.is_some())
-    })
-    .await;
-    assert_eq!(stage.listed("first").await, Vec::<String>::new(), "it left the list first");
-    schedule(&stage, "second").await;
-    stage.detach(&on_first).await;
-    let on_second = stage.is_asked_for("disk", "second").await;
-    stage.attach(&on_second).await;
-    stage.lists("second", &["disk"]).await;
-    stage.runs("db-0").await;
-
-    let audit = plane.audit();
-    let attached: Vec<&str> = audit
-        .iter()
-        .filter(|event| event.object_ref.resource == "volumeattachments" && event.coxswain().is_some())
-        .filter(|event| event.is_write() && event.succeeded())
-        .map(|event| event.verb.as_str())
-        .collect();
-    assert_eq!(attached, ["create", "delete", "create"], "each once, and in this order");
-    assert_eq!(forbidden(&plane), Vec::<String>::new(), "forbidden by the bootstrap roles");
-    assert_eq!(manager.errors(), Vec::<String>::new());
-}
-
-/// The pod of the set is there, not going, and is bound to a node.
-async fn schedule(stage: &Stage, node: &str) {
-    let pods = stage.namespace.api::<Pod>();
-    let get = || async { pods.get_opt("db-0").await.expect("pods") };
-    until("a pod to bind", LIMIT, get, |pod| {
-        pod.as_ref().is_some_and(|pod| {
-            let is_free = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
-            is_free && pod.metadata.deletion_timestamp.is_none()
-        })
-    })
-    .await;
-    let binding = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": "db-0" },
-        "target": { "apiVersion": "v1", "kind": "Node", "name": node } });
-    let params = PostParams::default();
-    let bound: Result<Value, _> = pods.create_subresource("binding", "db-0", &params, &binding).await;
-    drop(bound.expect("it is bound"));
-}
-
-#[tokio::test]
-async fn volumes_half_attached_change_hands_twice() {
-    let plane = ControlPlane::start(&Options {
-        nodes: 0,
-        args: vec!["--audit", "--scheduler=false", "--kwok=false"],
-    });
-    let controllers = "--controllers=persistentvolume-attach-detach-controller,serviceaccount-controller";
-    let args = [&[controllers, "--use-service-account-credentials"][..], &ELECTION].concat();
-    let go = plane.go_manager("go-1", &args);
-    let cluster = plane.cluster().await;
-    let namespace = cluster.namespace("attaching").await;
-    namespace.default_account().await;
-    let stage = Stage { cluster, namespace };
-    stage.node("n").await;
-    stage.node("m").await;
-    for name in ["used", "coming", "unused", "going"] {
-        stage.claim(name).await;
-        stage.bind(name, name).await;
-    }
-    // Attached and used; attached, used, and its pod gone; attached, and asked for.
-    for name in ["used", "unused", "going"] {
-        stage.pod(name, "n", name).await;
-        let attachment = stage.is_asked_for(name, "n").await;
-        stage.attach(&attachment).await;
-    }
-    let names = ["used", "unused", "going"];
-    until("they are listed", LIMIT, || stage.listed("n"), |listed| listed.len() == names.len()).await;
-    stage.says("n", json!({ "volumesInUse": [unique("used"), unique("unused")] })).await;
-    stage.pod("coming", "n", "coming").await;
-    let coming = stage.is_asked_for("coming", "n").await;
-    stage.delete_pod("unused").await;
-    stage.delete_pod("going").await;
-    let going = || stage.attachments("going");
-    until("it is going", LIMIT, going, |found| {
-        found.iter().any(|(_, each)| each.metadata.deletion_timestamp.is_some())
-    })
-    .await;
-    until("two are listed", LIMIT, || stage.listed("n"), |listed| listed.len() == 2).await;
-
-    let since = plane.audit().len();
-    go.stop();
-    let ours = plane.coxswain("coxswain-1", &args);
-    leads(&ours).await;
-    let explained = || async {
-        let client = std::process::Command::new(env!("CARGO_BIN_EXE_coxswain"))
-            .args(["explain", "node", "n", "--controller", "persistentvolume-attach-detach-controller"])
-            .env("KUBECONFIG", &plane.report.kubeconfigs["admin"])
-            .output();
-        String::from_utf8(client.expect("the program").stdout).expect("text")
-    };
-    until("it is said what is waited for", LIMIT, explained, |told| {
-        let waits =
-            "^unused is wanted by no pod. The node says that it is mounted, and is ready: it is waited for.";
-        told.contains(waits) && told.contains("Volume coming is being attached")
-    })
-    .await;
-    let ours_wrote = || written(&plane, since, "coxswain/");
-    assert_eq!(ours_wrote(), Vec::<String>::new(), "nothing is done that was done");
-
-    // Half of it is gone on with: what was asked for is attached, and what goes is gone.
-    stage.attach(&coming).await;
-    let is_listed = |listed: &Vec<String>| listed.contains(&unique("coming")) && listed.len() == 3;
-    until("it is listed", LIMIT, || stage.listed("n"), is_listed).await;
-    let (_, attachment) = stage.attachments("going").await.remove(0);
-    stage.detach(&attachment.metadata.name.expect("a name")).await;
-    assert_eq!(ours_wrote(), ["patch /api/v1/nodes/n/status"]);
-    assert_eq!(ours.errors(), Vec::<String>::new());
-
-    // And back: the Go manager ends what is left.
-    let since = plane.audit().len();
-    ours.stop();
-    let go = plane.go_manager("go-2", &args);
-    leads(&go).await;
-    stage.says("n", json!({ "volumesInUse": [unique("used")] })).await;
-    let unused = || stage.attachments("unused");
-    until("it goes", LIMIT, unused, |found| {
-        found.iter().all(|(_, each)| each.metadata.deletion_timestamp.is_some())
-    })
-    .await;
-    until("the list", LIMIT, || stage.listed("n"), |listed| listed.len() == 2).await;
-    let theirs = written(&plane, since, "kube-controller-manager/");
-    let theirs: Vec<&String> =
-        theirs.iter().filter(|line| !line.starts_with("patch /api/v1/nodes/")).collect();
-    assert_eq!(theirs.len(), 1, "one is deleted, and none is made: {theirs:?}");
-    go.stop();
-    assert_eq!(forbidden(&plane), Vec::<String>::new(), "forbidden by the bootstrap roles");
 }
