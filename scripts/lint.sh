@@ -26,3 +26,4 @@ if [ -n "$unformatted" ]; then
 fi
 (cd tests/controlplane && go vet ./...)
 (cd tests/controlplane/collector && go vet ./...)
+[ -z "${COXSWAIN_FULL:-}" ] || (cd tests/controlplane/csi && go vet ./...)

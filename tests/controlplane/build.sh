@@ -4,6 +4,7 @@
 # Progress goes to stderr. The last line on stdout is the directory of the binaries: etcd, kube-apiserver,
 # kube-scheduler, kube-controller-manager, kubectl, kwok, grpcurl, collector (an OpenTelemetry Collector), prometheus and
 # promtool (these of modules of their own, so that their pins and Kubernetes' do not meet) and the launcher, controlplane.
+# With COXSWAIN_FULL=1 csi-provisioner, csi-attacher, csi-resizer and csi-driver are built, too; without it their links lead nowhere.
 # Beside that directory
 # are `stages` (kwok's stage files) and `protos` (the .proto files of the Kubernetes API).
 #
@@ -11,6 +12,7 @@
 #   components-HASH/   what is pinned; HASH covers go.mod, go.sum, this recipe, the Go version and the platform
 #   collector-HASH/    the same of collector/
 #   prometheus-HASH/   the same of prometheus/
+#   csi-HASH/          the same of csi/
 #   HASH/              the launcher, with links to its components; HASH covers the launcher's sources too
 # Two copies may run at once. A build that is interrupted goes on with the next component and leaves no half-written file.
 set -euo pipefail
@@ -166,10 +168,29 @@ build_prometheus() {
     say "prometheus and promtool built in $((SECONDS - began)) s"
 }
 
-# Builds the launcher into $1 beside links to the components in the directory named $2, the collector in $3 and
-# Prometheus in $4.
+# Builds the programs that stand beside a CSI driver, and a driver, into $1. Most of what they rest on is compiled already.
+build_csi() {
+    local out=$1 began=$SECONDS path=github.com/kubernetes-csi/external name
+    say "building the CSI sidecars and a driver (first time: some 2 minutes on 2 cores)"
+    mkdir -p "$out/tmp" "$out/bin"
+    (
+        cd csi
+        for name in provisioner/v6 attacher/v4 resizer/v2; do
+            # What they call themselves towards the API server and their users.
+            go build -trimpath -ldflags "-s -w -X main.version=$(go list -m -f '{{.Version}}' "$path-$name")" \
+                -o "$out/tmp/" "$path-$name/cmd/csi-${name%/*}" 9>&-
+        done
+        go build -trimpath -ldflags "-s -w" -o "$out/tmp/csi-driver" . 9>&-
+    )
+    mv "$out"/tmp/* "$out/bin/"
+    rmdir "$out/tmp"
+    say "the CSI sidecars and a driver built in $((SECONDS - began)) s"
+}
+
+# Builds the launcher into $1 beside links to the components in the directory named $2, the collector in $3, Prometheus in
+# $4 and, whether they are built or not, the CSI programs in $5.
 build_launcher() {
-    local out=$1 components=$2 collector=$3 prometheus=$4 component name
+    local out=$1 components=$2 collector=$3 prometheus=$4 csi=$5 component name
     rm -rf "${out%/*}"/*.tmp "$out" # a failed build leaves its .tmp
     mkdir -p "$out.tmp/bin"
     go build -trimpath -o "$out.tmp/bin/controlplane" ./cmd/controlplane 9>&-
@@ -180,6 +201,9 @@ build_launcher() {
     ln -s "../../$collector/bin/collector" "$out.tmp/bin/collector"
     for name in prometheus promtool; do
         ln -s "../../$prometheus/bin/$name" "$out.tmp/bin/$name"
+    done
+    for name in provisioner attacher resizer driver; do
+        ln -s "../../$csi/bin/csi-$name" "$out.tmp/bin/csi-$name"
     done
     ln -s "../$components/stages" "$out.tmp/stages"
     ln -s "../$components/protos" "$out.tmp/protos"
@@ -205,16 +229,22 @@ prometheus="prometheus-$({
     declare -f build_prometheus
     sha256sum prometheus/go.mod prometheus/go.sum
 } | hash_of)"
+csi="csi-$({
+    printf '%s\n' "$platform"
+    declare -f build_csi
+    sha256sum csi/go.mod csi/go.sum csi/*.go
+} | hash_of)"
 launcher="$({
-    printf '%s\n' "$components" "$collector" "$prometheus"
+    printf '%s\n' "$components" "$collector" "$prometheus" "$csi"
     declare -f build_launcher
     find cmd internal -name '*.go' ! -name '*_test.go' | sort | xargs sha256sum
 } | hash_of)"
 
 cache="${COXSWAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coxswain}/controlplane"
 mkdir -p "$cache"
+lacks_csi() { [ -n "${COXSWAIN_FULL:-}" ] && [ ! -x "$cache/$csi/bin/csi-driver" ]; }
 if [ ! -x "$cache/$launcher/bin/controlplane" ] || [ ! -e "$cache/$components/complete" ] ||
-    [ ! -x "$cache/$collector/bin/collector" ] || [ ! -x "$cache/$prometheus/bin/promtool" ]; then
+    [ ! -x "$cache/$collector/bin/collector" ] || [ ! -x "$cache/$prometheus/bin/promtool" ] || lacks_csi; then
     exec 9>"$cache/lock"
     flock -n 9 || { say "waiting for another build to end"; flock 9; }
     if [ ! -e "$cache/$components/complete" ]; then
@@ -223,7 +253,8 @@ if [ ! -x "$cache/$launcher/bin/controlplane" ] || [ ! -e "$cache/$components/co
     fi
     [ -x "$cache/$collector/bin/collector" ] || build_collector "$cache/$collector"
     [ -x "$cache/$prometheus/bin/promtool" ] || build_prometheus "$cache/$prometheus"
+    if lacks_csi; then build_csi "$cache/$csi"; fi
     [ -x "$cache/$launcher/bin/controlplane" ] ||
-        build_launcher "$cache/$launcher" "$components" "$collector" "$prometheus"
+        build_launcher "$cache/$launcher" "$components" "$collector" "$prometheus" "$csi"
 fi
 printf '%s\n' "$cache/$launcher/bin"

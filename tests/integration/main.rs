@@ -60,6 +60,7 @@ mod revisions;
 mod schedules;
 mod secrets;
 mod serving;
+mod sidecars;
 mod signing_keys;
 mod statefulsets;
 mod storage;
