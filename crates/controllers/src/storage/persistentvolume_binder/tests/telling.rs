@@ -99,6 +99,29 @@ fn volumes_and_claims_are_counted_as_they_are() {
 }
 
 #[test]
+fn volumes_that_others_look_after_are_counted_without_a_plugin() {
+    use PersistentVolumeSource as Source;
+    let world = World::new();
+    let volumes = metrics::count_volumes(Arc::clone(&world.binder.metrics));
+    let all = [
+        csi(),
+        Source::default(),
+        Source { iscsi: Some(Box::default()), ..Source::default() },
+        Source { fc: Some(Box::default()), ..Source::default() },
+        Source { flex_volume: Some(Box::default()), ..Source::default() },
+        Source { aws_elastic_block_store: Some(Box::default()), ..Source::default() },
+        Source { portworx_volume: Some(Box::default()), ..Source::default() },
+    ];
+    let count = all.len();
+    for source in all {
+        woken(&volumes, None, Some(&any(&released("vol", "Retain", source))));
+    }
+    let total = "pv_collector_total_pv_count";
+    let expected = format!("{total}{{plugin_name=\"N/A\",volume_mode=\"Filesystem\"}} {count}");
+    assert_eq!(world.metric(total), [expected]);
+}
+
+#[test]
 fn the_time_from_asking_to_binding_is_told() {
     let world = World::new();
     world.put_class(&class("c", "example.com/p", "")).put_claim(&claim("data")).show_all();
