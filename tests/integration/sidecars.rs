@@ -154,7 +154,9 @@ impl Stage<'_> {
                         .push(volume.name);
                 }
             }
-            listed.values_mut().for_each(|names| names.sort());
+            for names in listed.values_mut() {
+                names.sort();
+            }
             listed
         };
         let wanted: BTreeMap<String, Vec<String>> =

@@ -99,7 +99,7 @@ fn claim(server: &Server, name: &str) {
             "resources": { "requests": { "storage": "1Gi" } } },
     });
     server.with(|model| {
-        drop(model.create("user", "persistentvolumeclaims", "default", claim).expect("a claim"))
+        drop(model.create("user", "persistentvolumeclaims", "default", claim).expect("a claim"));
     });
 }
 

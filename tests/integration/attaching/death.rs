@@ -31,7 +31,10 @@ struct Holders {
     listed: BTreeSet<String>,
 }
 
-/// One change to an object of a watch: it, and whether it is gone.
+/// What one change makes of that.
+type Step = Box<dyn Fn(&mut Holders)>;
+
+/// What a watch tells: the object of each change, and whether it is gone.
 async fn changes<K>(events: impl Stream<Item = kube::Result<WatchEvent<K>>>) -> Vec<(K, bool)> {
     let mut found = Vec::new();
     let mut events = std::pin::pin!(events);
@@ -57,7 +60,7 @@ async fn holders(stage: &Stage, since: &str, volume: &str) -> Vec<Holders> {
     let attachments = changes(attachments.watch(&soon, since).await.expect("a watch")).await;
     let nodes = stage.all::<Node>();
     let nodes = changes(nodes.watch(&soon, since).await.expect("a watch")).await;
-    let mut steps: BTreeMap<u64, Box<dyn Fn(&mut Holders)>> = BTreeMap::new();
+    let mut steps: BTreeMap<u64, Step> = BTreeMap::new();
     for (each, is_gone) in attachments {
         if each.spec.source.persistent_volume_name.as_deref() != Some(volume) {
             continue;
