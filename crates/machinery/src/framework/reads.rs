@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use super::documents::{AnyDocument, DocumentForm};
 use super::room::{ObserveError, PlanNote, Reconcile};
 use super::shared_reads::SharedReads;
-use super::slow_reads::answered;
+use super::slow_reads::{SlowGroups, answered};
 use crate::api::autoscaling::Scale;
 use crate::api::{AnyObject, Kind};
 use crate::client::{ApiClient, Discovery, ListQuery};
@@ -352,6 +352,11 @@ pub enum Pass {
     Plan(Plan, PlanNote),
 }
 
+/// The API group that answers for a path; empty if none does.
+fn group_of(path: &str) -> &str {
+    path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default()
+}
+
 /// Reads for the rooms of one controller, as that controller.
 #[derive(Clone)]
 pub(super) struct Reader {
@@ -364,6 +369,7 @@ pub(super) struct Reader {
     documents: SharedReads<AnyDocument>,
     /// By API group: places for requests of JSON.
     groups: Arc<Mutex<HashMap<Str, Arc<Semaphore>>>>,
+    slow: SlowGroups,
 }
 
 impl Reader {
@@ -376,6 +382,7 @@ impl Reader {
             answers: SharedReads::default(),
             documents: SharedReads::default(),
             groups: Arc::default(),
+            slow: SlowGroups::default(),
         }
     }
 
@@ -423,13 +430,14 @@ impl Reader {
             if needs.is_empty() {
                 return Err(ObserveError::Retry(format!("{key}: asked again for what had been read")));
             }
+            let is_slow = needs.iter().any(|read| self.is_slow(read));
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             let found = async {
                 while let Some((read, found)) = found.next().await {
                     reads.found.insert(read, found);
                 }
             };
-            answered(found).await;
+            answered(found, is_slow).await;
         }
         Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
     }
@@ -497,20 +505,29 @@ impl Reader {
     async fn json(&self, what: &Read, path: &Str) -> Result<Arc<Value>, ApiError> {
         let read = || {
             let (client, path, places) = (self.client.clone(), path.clone(), self.places(path));
+            let slow = self.slow.clone();
             async move {
-                // Semaphores are closed by nobody.
-                let _place = places.acquire().await;
-                client.json_of(&path, LONGEST_JSON).await.map(Arc::new)
+                let answer = async {
+                    // Semaphores are closed by nobody.
+                    let _place = places.acquire().await;
+                    client.json_of(&path, LONGEST_JSON).await.map(Arc::new)
+                };
+                slow.answered(group_of(&path), answer).await
             }
         };
         self.answers.read(what, read).await
     }
 
+    /// Whether something is asked of an API group that is slow now.
+    fn is_slow(&self, read: &Read) -> bool {
+        matches!(read, Read::Json(path) if self.slow.has(group_of(path)))
+    }
+
     /// Places for requests of JSON to the API group of this path.
     fn places(&self, path: &str) -> Arc<Semaphore> {
-        let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
         let mut groups = self.groups.lock();
-        let places = groups.entry(group.into()).or_insert_with(|| Arc::new(Semaphore::new(TO_A_GROUP)));
+        let places =
+            groups.entry(group_of(path).into()).or_insert_with(|| Arc::new(Semaphore::new(TO_A_GROUP)));
         Arc::clone(places)
     }
 

@@ -19,6 +19,7 @@
 //! - A status is written by an update with the resource version that it was made from. Whoever was evicted since makes
 //!   it a conflict, and the next look has the entry.
 //! - A pod in `disruptedPods` is not healthy, whatever the pod cache says of it, until it is seen to go or two minutes are over.
+//!   A cache of pods that is older than the entry does not see that ([`granted`]).
 //! - What could not be found out closes the budget: nothing may be evicted until it is known.
 //! - Pods first come as a stream of the latest state, so a new leader knows what the one before it knew, and a watch that goes on
 //!   never goes back. (Only where the API server offers no such streams does the first list come from its cache, as in the
@@ -39,12 +40,13 @@ use coxswain_machinery::api::kinds::{
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::policy::PodDisruptionBudget;
 use coxswain_machinery::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
-    ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
+    Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
+    Observation, ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
 };
-use coxswain_machinery::informer::Lister;
+use coxswain_machinery::informer::{Delta, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
+mod granted;
 mod keys;
 mod memory;
 mod plan;
@@ -54,6 +56,7 @@ mod stale;
 mod tests;
 mod view;
 
+use granted::Granted;
 use memory::{Overlaps, Told};
 use replicas::{Sizes, is_of_deployment};
 use view::View;
@@ -91,8 +94,9 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let replica_sets = build.watch::<ReplicaSet>(&REPLICA_SETS);
     let stateful_sets = build.watch::<StatefulSet>(&STATEFUL_SETS);
     let replication_controllers = build.watch::<ReplicationController>(&REPLICATION_CONTROLLERS);
+    let granted = Arc::new(Granted::default());
     let wake_ups = vec![
-        budgets.wakes(wake::own()),
+        budgets.wakes(own(Arc::clone(&granted))),
         pods.wakes(keys::of_pods(budgets.selecting())),
         deployments.wakes(keys::of_growth(budgets.selecting(), keys::size_of_deployment, |_| true)),
         // Where a Deployment controls a set, the Deployment's number counts.
@@ -118,6 +122,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             replication_controllers: replication_controllers.lister(),
         },
         told: Arc::clone(&told),
+        granted,
     };
     let budgets_loop = Loop {
         queue: "disruption",
@@ -136,6 +141,16 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     Ok(Built { loops: vec![budgets_loop, stale_loop] })
 }
 
+/// A change of a budget concerns its own key. Since when its entries are there is noted.
+fn own(granted: Arc<Granted>) -> KeyMap {
+    let own = wake::own();
+    Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
+        let (before, now) = delta.typed::<PodDisruptionBudget>();
+        granted.note(before, now);
+        own(delta, add);
+    })
+}
+
 /// The room: what it reads, and what it remembers.
 struct Controller {
     budgets: Lister<PodDisruptionBudget>,
@@ -143,6 +158,7 @@ struct Controller {
     pods: Lister<Pod>,
     sizes: Sizes,
     told: Arc<Told>,
+    granted: Arc<Granted>,
 }
 
 impl Room<Overlaps> for Controller {

@@ -31,7 +31,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
     plan.steps.extend(events::of(view, &counted).into_iter().map(Step::Emit));
     let written = match &counted {
         Ok(count) => {
-            if let Some(wait) = count.next_expiry {
+            if let Some(wait) = count.next_look() {
                 plan.look_again_after(wait);
             }
             status::counted(view, count, now)

@@ -9,9 +9,10 @@ use super::replicas::Managed;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::policy::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use coxswain_machinery::framework::{Observation, Reads};
+use coxswain_machinery::informer::Awaited;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
-use coxswain_machinery::wire::{IntOrString, Labels};
+use coxswain_machinery::wire::{IntOrString, Labels, Str};
 
 /// A budget and what concerns it.
 #[derive(Clone, Debug)]
@@ -19,7 +20,9 @@ pub(super) struct View {
     pub(super) budget: Arc<PodDisruptionBudget>,
     /// The pods that it selects, by name; what is wrong with its selector if that is unusable.
     pub(super) pods: Result<Vec<Arc<Pod>>, String>,
-    /// Their controllers, in the order of the pods; none where the budget does not ask for their replicas.
+    /// Entries of `disruptedPods` that the cache of pods is too old to judge.
+    pub(super) unjudged: Vec<Str>,
+    /// The controllers of the pods, in their order; none where the budget does not ask for their replicas.
     pub(super) controllers: Vec<Managed>,
     /// The pods that other budgets select, too, of which this one is to speak.
     pub(super) overlaps: Overlaps,
@@ -31,6 +34,8 @@ pub(super) struct View {
 
 pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: &Reads) -> Observation<View> {
     let Some(budget) = room.budgets.get(key) else { return Observation::Nothing };
+    // How far the cache of pods has come is looked up before the pods: they may be later than that, and not earlier.
+    let unjudged = unjudged(room, key, &budget);
     let pods = selected(room, key, &budget.spec);
     let found = pods.as_deref().unwrap_or_default();
     let asked = if asks_for_replicas(&budget.spec) { found } else { &[] };
@@ -42,7 +47,18 @@ pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: 
     let overlap = |pod: &Arc<Pod>| (pod.metadata.uid.clone(), pod.metadata.resource_version.clone());
     let overlaps = shared.iter().map(overlap).collect();
     let untold = shared.into_iter().filter(|pod| !room.told.has(key, &overlap(pod))).collect();
-    Observation::View(View { budget, pods, controllers, overlaps, untold, failures: failures.to_vec() })
+    let failures = failures.to_vec();
+    Observation::View(View { budget, pods, unjudged, controllers, overlaps, untold, failures })
+}
+
+/// The entries of `disruptedPods` that may be of pods which the cache of pods has not seen, or not as they are.
+fn unjudged(room: &Controller, key: &Key, budget: &PodDisruptionBudget) -> Vec<Str> {
+    let is_judged = |name: &Str| {
+        let since = room.granted.since(key, name);
+        since.is_some_and(|since| room.pods.store().shows(&Awaited::Version(since)))
+    };
+    let names = budget.status.disrupted_pods.iter().map(|(name, _)| name);
+    names.filter(|name| !is_judged(name)).cloned().collect()
 }
 
 /// The pods that a budget selects, by name.

@@ -254,7 +254,8 @@ async fn keys_whose_reads_take_long_are_set_aside() {
             bench.server.answer(0, Vec::new());
             worker.queue.add(Key::new("slow", at.to_string()));
         }
-        sleep(Duration::from_secs(2 * SLOW as u64)).await;
+        // The first one's answer is waited for, and so it is known that the others' take long.
+        sleep(Duration::from_millis(1_500)).await;
         let asked = || bench.server.1.lock().len();
         // One group takes so many places, whoever waits for it.
         assert_eq!(asked(), if sets_aside { 24 } else { 1 });
@@ -282,7 +283,7 @@ async fn what_is_set_aside_comes_to_its_end() {
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&worker).run());
     sleep(Duration::from_millis(7_500)).await;
-    // One second after the other they were begun.
+    // The second was begun a second after the first, and the third with it.
     assert_eq!(metered.0.lock().len(), 3);
     worker.queue.shut_down();
     tasks.join_all().await;

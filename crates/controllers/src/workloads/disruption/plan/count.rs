@@ -11,6 +11,8 @@ use coxswain_machinery::wire::{IntOrString, Str, Time};
 
 /// For how long a pod whose eviction was granted is expected to be deleted.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+/// How soon a cache of pods is looked at again that is too old.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What the status should say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) struct Count {
     pub(super) overdue: Vec<Str>,
     /// When the next entry expires that stays.
     pub(super) next_expiry: Option<Duration>,
+    /// Whether the pod of an entry seems to be gone, or to go, by a cache that is too old to tell.
+    pub(super) may_be_gone: bool,
 }
 
 /// Why there is no count.
@@ -68,7 +72,7 @@ impl Count {
     }
 
     /// What becomes of the entries of pods that were to be evicted. Only those of pods that are still there, and not on their
-    /// way out, are waited for.
+    /// way out, are waited for; what cannot be told yet counts as if they were.
     fn disrupted<'a>(view: &View, pod_of: impl Fn(&str) -> Option<&'a Pod>, now: Timestamp) -> Self {
         let mut count = Self {
             allowed: 0,
@@ -78,21 +82,28 @@ impl Count {
             dropped: Vec::new(),
             overdue: Vec::new(),
             next_expiry: None,
+            may_be_gone: false,
         };
         for (name, since) in view.budget.status.disrupted_pods.iter() {
-            if pod_of(name).is_none_or(|pod| pod.metadata.is_deleting()) {
+            let seems_gone = pod_of(name).is_none_or(|pod| pod.metadata.is_deleting());
+            let left = left(*since, now);
+            if left.is_zero() || seems_gone && !view.unjudged.contains(name) {
                 count.dropped.push(name.clone());
+                if !seems_gone {
+                    count.overdue.push(name.clone());
+                }
                 continue;
             }
-            let left = left(*since, now);
-            if left.is_zero() {
-                count.dropped.push(name.clone());
-                count.overdue.push(name.clone());
-            } else {
-                count.next_expiry = Some(count.next_expiry.map_or(left, |next| next.min(left)));
-            }
+            count.may_be_gone |= seems_gone;
+            count.next_expiry = Some(count.next_expiry.map_or(left, |next| next.min(left)));
         }
         count
+    }
+
+    /// When to look again, though nothing changes.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        let next = self.next_expiry?;
+        Some(if self.may_be_gone { next.min(SOON) } else { next })
     }
 }
 

@@ -109,6 +109,9 @@ fn waited_for(view: &View, pods: &[Arc<Pod>], counted: &Count) -> Option<String>
         .filter_map(|name| pod_of(pods, name))
         .map(|pod| &pod.metadata.name)
         .collect();
+    if waiting.is_empty() {
+        return None;
+    }
     let (is, does) = (verb(waiting.len(), "is", "are"), verb(waiting.len(), "does", "do"));
     Some(format!(
         "{} {is} about to be evicted and {does} not count as healthy; that is waited for {} more.",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use super::super::granted::Granted;
 use super::super::memory::Told;
 use super::super::replicas::Sizes;
 use super::super::view::View;
@@ -151,11 +152,17 @@ pub(super) struct Bench {
     replication_controllers: Arc<Store>,
     pub(super) read: Reads,
     pub(super) told: Arc<Told>,
+    pub(super) granted: Arc<Granted>,
 }
 
 impl Bench {
-    /// With the `ReplicaSet` `rs`, which is nobody's and should have 4 pods.
+    /// With the `ReplicaSet` `rs`, which is nobody's and should have 4 pods; pods are seen as they are after the budget.
     pub(super) fn of(budget: &Arc<PodDisruptionBudget>, pods: &[Arc<Pod>]) -> Self {
+        Self::at("200", budget, pods)
+    }
+
+    /// The same, with pods as they are at this version.
+    pub(super) fn at(version: &str, budget: &Arc<PodDisruptionBudget>, pods: &[Arc<Pod>]) -> Self {
         let store = |kind: &'static Kind| Arc::new(Store::new(kind));
         let bench = Self {
             budgets: store(&POD_DISRUPTION_BUDGETS),
@@ -166,11 +173,14 @@ impl Bench {
             replication_controllers: store(&REPLICATION_CONTROLLERS),
             read: Reads::default(),
             told: Arc::default(),
+            granted: Arc::default(),
         };
         bench.budgets.upsert(&(Arc::clone(budget) as AnyObject));
+        bench.granted.note(None, Some(budget));
         for pod in pods {
             bench.pods.upsert(&(Arc::clone(pod) as AnyObject));
         }
+        bench.pods.bookmark(version);
         bench.with_replica_set("rs", 4, None)
     }
 
@@ -228,6 +238,7 @@ impl Bench {
                 replication_controllers: Lister::new(Arc::clone(&self.replication_controllers)),
             },
             told: Arc::clone(&self.told),
+            granted: Arc::clone(&self.granted),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use super::super::granted::Granted;
 use super::super::plan::plan;
 use super::fixtures::{Bench, NOW, budget, decoded, deleting, now, pod, unready};
 use coxswain_machinery::api::AnyObject;
@@ -33,6 +34,8 @@ enum Step {
     SeeBudget,
     /// The budget is reconciled, over what the caches hold.
     Reconcile,
+    /// Another manager takes over: it knows what there is now, and nothing of before.
+    TakeOver,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -45,31 +48,40 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::SeePods),
         4 => Just(Step::SeeBudget),
         6 => Just(Step::Reconcile),
+        1 => Just(Step::TakeOver),
     ]
 }
 
 /// What the API server holds, and how much of it the caches have seen.
 struct World {
-    /// Every state that the pods were in, the present one last.
-    pods: Vec<BTreeMap<String, Arc<Pod>>>,
+    /// The latest version of anything.
+    version: u64,
+    /// Every state that the pods were in, and its version; the present one last.
+    pods: Vec<(u64, Pods)>,
     seen_pods: usize,
     /// Every version of the budget, the present one last.
     budgets: Vec<Arc<PodDisruptionBudget>>,
     seen_budget: usize,
+    /// What the room remembers of what it has seen.
+    granted: Arc<Granted>,
     made: usize,
-    granted: usize,
+    evicted: usize,
 }
+
+type Pods = BTreeMap<String, Arc<Pod>>;
 
 impl World {
     fn new() -> Self {
         let first = budget(|budget| budget.spec.min_available = Some(IntOrString::Int(DESIRED as i32)));
         let mut world = Self {
-            pods: vec![BTreeMap::new()],
+            version: 100,
+            pods: vec![(1, BTreeMap::new())],
             seen_pods: 0,
             budgets: vec![first],
             seen_budget: 0,
+            granted: Arc::default(),
             made: 0,
-            granted: 0,
+            evicted: 0,
         };
         for _ in 0..4 {
             world.come(true);
@@ -77,8 +89,8 @@ impl World {
         world
     }
 
-    fn now(&self) -> &BTreeMap<String, Arc<Pod>> {
-        self.pods.last().unwrap()
+    fn now(&self) -> &Pods {
+        &self.pods.last().unwrap().1
     }
 
     fn budget(&self) -> &PodDisruptionBudget {
@@ -89,10 +101,11 @@ impl World {
         self.now().keys().nth(at).cloned()
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut BTreeMap<String, Arc<Pod>>)) {
+    fn change(&mut self, change: impl FnOnce(&mut Pods)) {
         let mut next = self.now().clone();
         change(&mut next);
-        self.pods.push(next);
+        self.version += 1;
+        self.pods.push((self.version, next));
     }
 
     fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut Pod)) {
@@ -117,7 +130,8 @@ impl World {
     fn write_budget(&mut self, change: impl FnOnce(&mut PodDisruptionBudget)) {
         let mut next = self.budget().clone();
         change(&mut next);
-        next.metadata.resource_version = (100 + self.budgets.len()).to_string().as_str().into();
+        self.version += 1;
+        next.metadata.resource_version = self.version.to_string().as_str().into();
         next.raw = Raw::default();
         self.budgets.push(decoded(next.to_bytes()));
     }
@@ -129,12 +143,9 @@ impl World {
         pods.filter(|(name, pod)| pod.is_ready() && !pod.metadata.is_deleting() && !disrupted(name)).count()
     }
 
-    /// The eviction subresource. Nobody evicts a pod here that the cache has not seen: the original forgets the entry of such a
-    /// pod, too, and counts the pod when it is seen, which one eviction too many may follow.
+    /// The eviction subresource. It evicts pods that the cache has not seen, too. (The original forgets their entries and counts
+    /// these pods when they are seen, which one eviction too many may follow.)
     fn evict(&mut self, name: &str, at_once: bool) -> Result<(), TestCaseError> {
-        if !self.pods[self.seen_pods].contains_key(name) {
-            return Ok(());
-        }
         let held = &self.now()[name];
         let status = &self.budget().status;
         if held.metadata.is_deleting()
@@ -145,7 +156,7 @@ impl World {
         {
             return Ok(());
         }
-        self.granted += 1;
+        self.evicted += 1;
         self.write_budget(|budget| {
             budget.status.disruptions_allowed -= 1;
             budget.status.disrupted_pods.insert(name, Time::from_seconds(NOW));
@@ -159,8 +170,11 @@ impl World {
 
     fn reconcile(&mut self) -> Result<(), TestCaseError> {
         let seen = &self.budgets[self.seen_budget];
-        let pods: Vec<Arc<Pod>> = self.pods[self.seen_pods].values().cloned().collect();
-        let plan = plan(&Bench::of(seen, &pods).view(&[]), now());
+        let (version, pods) = &self.pods[self.seen_pods];
+        let pods: Vec<Arc<Pod>> = pods.values().cloned().collect();
+        let mut bench = Bench::at(&version.to_string(), seen, &pods);
+        bench.granted = Arc::clone(&self.granted);
+        let plan = plan(&bench.view(&[]), now());
         let writes: Vec<_> = plan.writes().collect();
         let [write] = writes.as_slice() else { return Ok(()) };
         let Verb::Update(object) = &write.verb else { panic!("{write:?}") };
@@ -171,6 +185,31 @@ impl World {
             self.write_budget(|budget| budget.status = status);
         }
         Ok(())
+    }
+
+    /// The cache of budgets sees one more version.
+    fn see_budget(&mut self) {
+        if self.seen_budget + 1 < self.budgets.len() {
+            let [before, now] = [0, 1].map(|more| &self.budgets[self.seen_budget + more]);
+            self.granted.note(Some(before), Some(now));
+            self.seen_budget += 1;
+        }
+    }
+
+    fn see_all(&mut self) {
+        self.seen_pods = self.pods.len() - 1;
+        while self.seen_budget + 1 < self.budgets.len() {
+            self.see_budget();
+        }
+        // A bookmark, or a pod of somebody else's.
+        self.version += 1;
+        self.pods[self.seen_pods].0 = self.version;
+    }
+
+    fn take_over(&mut self) {
+        (self.seen_pods, self.seen_budget) = (self.pods.len() - 1, self.budgets.len() - 1);
+        self.granted = Arc::default();
+        self.granted.note(None, self.budgets.last().map(|last| &**last));
     }
 
     fn take(&mut self, step: &Step) -> Result<(), TestCaseError> {
@@ -200,8 +239,9 @@ impl World {
                 }
             }
             Step::SeePods => self.seen_pods = (self.seen_pods + 1).min(self.pods.len() - 1),
-            Step::SeeBudget => self.seen_budget = (self.seen_budget + 1).min(self.budgets.len() - 1),
+            Step::SeeBudget => self.see_budget(),
             Step::Reconcile => self.reconcile()?,
+            Step::TakeOver => self.take_over(),
         }
         Ok(())
     }
@@ -215,8 +255,7 @@ proptest! {
             world.take(step)?;
         }
         // In the end, when all is seen, the status says what is.
-        world.seen_pods = world.pods.len() - 1;
-        world.seen_budget = world.budgets.len() - 1;
+        world.see_all();
         world.reconcile()?;
         let healthy = world.healthy();
         let allowed = if world.now().is_empty() { 0 } else { healthy.saturating_sub(DESIRED) };
@@ -252,12 +291,12 @@ fn evictions_are_granted_once_the_status_is_known() {
     let mut world = World::new();
     world.seen_pods = world.pods.len() - 1;
     world.evict("p1", true).unwrap();
-    assert_eq!(world.granted, 0, "there is no status yet");
+    assert_eq!(world.evicted, 0, "there is no status yet");
     world.reconcile().unwrap();
     for name in ["p1", "p2", "p3"] {
         world.evict(name, false).unwrap();
     }
-    assert_eq!((world.granted, world.healthy()), (2, DESIRED));
+    assert_eq!((world.evicted, world.healthy()), (2, DESIRED));
     // A cache that has not seen the evictions writes nothing.
     let before = world.budgets.len();
     world.seen_budget = 0;

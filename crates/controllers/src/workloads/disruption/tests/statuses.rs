@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::granted::Granted;
 use super::super::plan::plan;
 use super::fixtures::{
     Bench, ago, bare, budget, decoded, deleting, labels, now, percent, pod, pods, says, told, unready,
@@ -9,6 +10,7 @@ use super::fixtures::{
 use coxswain_machinery::api::kinds::POD_DISRUPTION_BUDGETS;
 use coxswain_machinery::api::meta::{Condition, LabelSelectorRequirement};
 use coxswain_machinery::api::policy::PodDisruptionBudget;
+use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::{Step, Verb};
 use coxswain_machinery::wire::splice::put_varint_field;
 use coxswain_machinery::wire::{IntOrString, Message as _, Raw};
@@ -112,6 +114,59 @@ fn who_is_about_to_be_evicted_is_not_healthy_for_two_minutes() {
     assert_eq!(Bench::of(&evicting(0), &held).status(), "status 0 1/2/2 @3 False InsufficientPods");
     let status = Bench::of(&evicting(500), &pods(&["b", "c"])).lines();
     assert_eq!(status, ["status 0 2/2/2 @3 False InsufficientPods"]);
+}
+
+#[test]
+fn a_cache_of_pods_that_is_older_than_an_eviction_does_not_tell_that_its_pod_is_gone() {
+    let evicting = |seconds| {
+        budget(|budget| {
+            says(budget, [0, 3, 2, 3]);
+            for name in ["a", "new"] {
+                budget.status.disrupted_pods.insert(name, ago(seconds));
+            }
+        })
+    };
+    // One of that name goes; the other was not seen yet, or is gone.
+    let held = [pod("a", deleting), pod("b", |_| {}), pod("c", |_| {})];
+    let bench = |version| Bench::at(version, &evicting(10), &held);
+    assert_eq!(bench("99").status(), "status 0 2/2/3 @3 False InsufficientPods -a -new");
+    assert_eq!(bench("99").plan().requeue_after, Some(Duration::from_secs(1)));
+    assert_eq!(bench("100").status(), "status 0 2/2/3 @3 False InsufficientPods");
+    assert_eq!(bench("100").plan().requeue_after, None);
+    // When they are seen they do not count.
+    let seen = Bench::at("99", &evicting(10), &pods(&["a", "b", "c", "new"]));
+    assert_eq!(seen.status(), "status 0 2/2/4 @3 False InsufficientPods -a -new");
+    // Not for longer than others; and who is not there was not left out either.
+    assert_eq!(Bench::at("99", &evicting(120), &held).lines(), ["status 0 2/2/3 @3 False InsufficientPods"]);
+}
+
+#[test]
+fn an_entry_is_as_old_as_the_version_that_has_brought_it() {
+    let at = |version: &str, entries: &[(&str, i64)]| {
+        budget(|budget| {
+            budget.metadata.resource_version = version.into();
+            for (name, seconds) in entries {
+                budget.status.disrupted_pods.insert(name, ago(*seconds));
+            }
+        })
+    };
+    let (granted, key) = (Granted::default(), Key::new("default", "web"));
+    let versions = [
+        at("100", &[]),
+        at("101", &[("a", 90)]),
+        at("102", &[("a", 90), ("b", 80)]),
+        at("103", &[("a", 70), ("b", 80)]),
+        at("104", &[("b", 80)]),
+    ];
+    let seen = versions.windows(2).map(|pair| {
+        granted.note(Some(&pair[0]), Some(&pair[1]));
+        ["a", "b"].map(|name| granted.since(&key, name))
+    });
+    let seen: Vec<_> = seen.collect();
+    let expected = [[Some(101), None], [Some(101), Some(102)], [Some(103), Some(102)], [None, Some(102)]];
+    assert_eq!(seen, expected);
+    granted.note(Some(&versions[4]), None);
+    assert_eq!(granted.since(&key, "b"), None, "with its budget");
 }
 
 #[test]
