@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 
 mod autoscalers;
 mod keys;
+mod quotas;
 mod schedules;
 mod sets;
 mod volumes;
@@ -327,6 +328,18 @@ pub(crate) static MUTANTS: &[Mutant] = &[
         name: "a request is signed that nobody has approved",
         breaks: "nothing is signed that is not allowed",
         after: keys::sign_undecided,
+        ..NONE
+    },
+    Mutant {
+        name: "a request is approved that is no kubelet's",
+        breaks: "nothing is approved that nobody has a right to",
+        after: keys::approve_another,
+        ..NONE
+    },
+    Mutant {
+        name: "a quota counts what is not there",
+        breaks: "what is counted was there",
+        send: quotas::count_more,
         ..NONE
     },
     Mutant {
