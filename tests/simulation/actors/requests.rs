@@ -129,6 +129,7 @@ fn say(model: &mut Model, place: &Place, condition: &str) -> Result<(), Refusal>
 }
 
 /// Somebody is given a right to certificates, or it is taken away.
+#[expect(clippy::unnecessary_wraps, reason = "the shape of every act")]
 pub(super) fn permit(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
     let Some(&(who, subresource)) = dice.pick(RIGHTS) else { return Ok(()) };
     let now = model.now();

@@ -12,7 +12,9 @@ use crate::model::{Change, Model, Stored, amount, charges, text};
 /// How many objects there were at least and at most, by namespace and by the name that quotas have for them, and since when.
 /// Pods that are to be gone by now may be counted or not.
 #[derive(Default)]
-pub(super) struct Census(BTreeMap<(String, &'static str), Vec<(Timestamp, i64, i64)>>);
+pub(super) struct Census(BTreeMap<(String, &'static str), Vec<Count>>);
+
+type Count = (Timestamp, i64, i64);
 
 /// What an object counts for, and whether it must be counted.
 fn counted(stored: Option<&Arc<Stored>>) -> Vec<(&'static str, bool)> {
