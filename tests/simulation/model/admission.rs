@@ -59,7 +59,8 @@ impl Model {
         for quota in self.all("resourcequotas", &place.namespace) {
             let name = &quota.place.name;
             let (hard, used) = (&quota.json["status"]["hard"], &quota.json["status"]["used"]);
-            let is_limited = |name: &&str| quota.json["spec"]["hard"][name].is_string();
+            // A quota that nobody has looked at yet limits nothing.
+            let is_limited = |name: &&str| hard[*name].is_string();
             let (mut unknown, mut exceeded, mut grown) = (Vec::new(), Vec::new(), Vec::new());
             for charge in charges.iter().copied().filter(is_limited) {
                 match (amount(hard, charge), amount(used, charge)) {
@@ -177,10 +178,17 @@ mod tests {
         let hard = json!({ "configmaps": "2", "count/configmaps": "9", "count/deployments.apps": "0" });
         let quota = json!({ "metadata": { "name": "few" }, "spec": { "hard": hard } });
         drop(model.create("user", "resourcequotas", "default", quota));
+        assert_eq!(make(&mut model, "configmaps", "early"), Ok(()), "nobody has looked at it yet");
+        let place = Place::new("resourcequotas", "default", "few");
+        let seen = |held: &Json| {
+            let mut quota = held.clone();
+            quota["status"] = json!({ "hard": hard });
+            Ok(quota)
+        };
+        drop(model.update("m1/resourcequota-controller", &place, "status", seen));
         let unknown = "403 configmaps \"a\" is forbidden: status unknown for quota: few, resources: configmaps,count/configmaps";
         assert_eq!(make(&mut model, "configmaps", "a"), Err(unknown.to_owned()));
         assert_eq!(make(&mut model, "secrets", "a"), Ok(()), "nobody limits them");
-        let place = Place::new("resourcequotas", "default", "few");
         let counted = |held: &Json| {
             let mut quota = held.clone();
             let none = json!({ "configmaps": "0", "count/configmaps": "0", "count/deployments.apps": "0" });
