@@ -20,8 +20,9 @@ use coxswain_machinery::environment::Environment;
 use crate::actors;
 use crate::faults::{Faults, Muted};
 use crate::fleet::until;
+use crate::managers::manager;
 use crate::model::text;
-use crate::run::{EPOCH, in_virtual_time, manager};
+use crate::run::{EPOCH, in_virtual_time};
 use crate::server::Server;
 use crate::trace::Trace;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -15,10 +15,10 @@ use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::environment::Environment;
 use coxswain_machinery::options::{self, Invocation};
 
-use crate::actors::Files;
+use crate::actors::{Files, WallClock};
 use crate::dice::Dice;
 use crate::invariants::Violation;
-use crate::run::ENDS;
+use crate::run::{ENDS, EPOCH};
 use crate::server::Server;
 
 /// What managers are told. There are as many ranges of addresses as nodes: what is lost is missed.
@@ -28,8 +28,8 @@ const FLAGS: &[&str] = &[
     "--allocate-node-cidrs",
     "--cluster-cidr=10.128.0.0/24",
     "--node-cidr-mask-size=26",
-    // One is off by default; the other asks the API server for what is not modelled, who may have what.
-    "--controllers=*,token-cleaner-controller,-certificatesigningrequest-approving-controller",
+    // It is off by default.
+    "--controllers=*,token-cleaner-controller",
     "--legacy-service-account-token-clean-up-period=24h",
     "--horizontal-pod-autoscaler-downscale-stabilization=2m",
 ];
@@ -48,7 +48,7 @@ pub(crate) fn rolls_several(seed: u64) -> bool {
 /// The managers: one or two at a time, each followed by another when it ends.
 #[derive(Clone)]
 pub(crate) struct Managers {
-    places: Vec<Arc<Orders>>,
+    pub(crate) places: Vec<Arc<Orders>>,
     /// How many have been started.
     started: Arc<AtomicU32>,
     /// What all of them are told.
@@ -59,12 +59,11 @@ pub(crate) struct Managers {
 }
 
 /// What is to become of the manager in one place.
-#[derive(Default)]
 pub(crate) struct Orders {
+    /// What managers there read the time from.
+    pub(crate) clock: Arc<WallClock>,
     next: Mutex<Option<(bool, Duration)>>,
     news: Notify,
-    /// By how many seconds its clock is wrong.
-    skew: i64,
 }
 
 impl Orders {
@@ -84,7 +83,10 @@ impl Managers {
     pub(crate) fn new(seed: u64, files: Arc<Files>) -> Self {
         let mut dice = Dice::new(seed, "managers");
         let places = if dice.permille(300) { vec![0, dice.within(-5, 5)] } else { vec![0] };
-        let place = |skew| Arc::new(Orders { skew, ..Orders::default() });
+        let place = |off| {
+            let clock = Arc::new(WallClock::new(Timestamp::from_second(EPOCH).expect("a time"), off));
+            Arc::new(Orders { clock, next: Mutex::default(), news: Notify::new() })
+        };
         let rolls_several = rolls_several(seed);
         let gates = rolls_several.then_some("--feature-gates=MaxUnavailableStatefulSet=true");
         Self {
@@ -121,8 +123,8 @@ impl Managers {
         loop {
             let number = self.started.fetch_add(1, Ordering::SeqCst) + 1;
             let (alive, stop) = (CancellationToken::new(), CancellationToken::new());
-            let now = server.now() + SignedDuration::from_secs(place.skew);
-            let environment = Environment::simulated(now, server.service(number, alive.clone()));
+            let simulated = Environment::simulated(server.now(), server.service(number, alive.clone()));
+            let environment = Environment { clock: Arc::clone(&place.clock) as _, ..simulated };
             let mut manager = Box::pin(manager(&flags, stop.clone(), environment));
             server.tell(&format!("  manager {number} starts"));
             let pause = tokio::select! {

@@ -12,6 +12,7 @@ mod autoscalers;
 mod general;
 mod keys;
 mod nodes;
+mod quotas;
 mod schedules;
 mod sets;
 mod volumes;
@@ -67,6 +68,7 @@ pub(crate) fn all() -> impl Iterator<Item = Mutant> {
         volumes::ROWS,
         autoscalers::ROWS,
         keys::ROWS,
+        quotas::ROWS,
     ];
     areas.into_iter().flatten().copied()
 }

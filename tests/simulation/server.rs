@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,6 +38,8 @@ pub(crate) struct Server {
     /// What goes on although who asked is gone.
     tasks: TaskTracker,
     mutant: Option<Mutant>,
+    /// Requests that managers have sent and that have not arrived.
+    on_their_way: AtomicUsize,
     /// Cancelled by the first violation.
     pub(crate) violated: CancellationToken,
 }
@@ -74,6 +77,22 @@ impl Client {
     }
 }
 
+/// Counts a request until it has arrived.
+struct OnItsWay(Arc<Server>);
+
+impl OnItsWay {
+    fn new(server: &Arc<Server>) -> Self {
+        server.on_their_way.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(server))
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.0.on_their_way.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Server {
     pub(crate) fn new(
         epoch: Timestamp,
@@ -94,6 +113,7 @@ impl Server {
             state: Mutex::new(State { model, checks, faults, trace, counts: Counts::default() }),
             tasks: TaskTracker::new(),
             mutant,
+            on_their_way: AtomicUsize::new(0),
             violated: CancellationToken::new(),
         })
     }
@@ -127,6 +147,11 @@ impl Server {
     /// Changes what is checked.
     pub(crate) fn checks(&self, act: impl FnOnce(&mut Checks)) {
         act(&mut self.state.lock().checks);
+    }
+
+    /// How many requests managers have sent that have not arrived.
+    pub(crate) fn on_their_way(&self) -> usize {
+        self.on_their_way.load(Ordering::SeqCst)
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -191,6 +216,7 @@ impl Server {
         let server = Arc::clone(self);
         HttpService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
             let (server, alive) = (Arc::clone(&server), alive.clone());
+            let on_its_way = OnItsWay::new(&server);
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await?.to_bytes();
@@ -200,7 +226,7 @@ impl Server {
                 let asked = Asked::new(&parts, body);
                 let tasks = server.tasks.clone();
                 // What was sent arrives although the manager is gone.
-                let answered = tasks.spawn(async move { server.carry(&client, asked).await });
+                let answered = tasks.spawn(async move { server.carry(&client, asked, on_its_way).await });
                 tokio::select! {
                     biased;
                     () = alive.cancelled() => std::future::pending().await,
@@ -211,7 +237,12 @@ impl Server {
     }
 
     /// Takes a request to the server and its answer back, if nothing happens to them.
-    async fn carry(&self, client: &Client, mut asked: Asked) -> Result<Response<ResponseBody>, BoxError> {
+    async fn carry(
+        &self,
+        client: &Client,
+        mut asked: Asked,
+        on_its_way: OnItsWay,
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let (fate, there, back) = {
             let mut state = self.state.lock();
             state.counts.requests += 1;
@@ -235,6 +266,7 @@ impl Server {
                 result.map_err(Some)
             }
         };
+        drop(on_its_way);
         let told = match &result {
             Ok(_) => 200,
             Err(Some(refusal)) => refusal.code,

@@ -1,5 +1,5 @@
 //! Who makes trouble that is not about one request: watches that stall, lag or break, an API server that forgets or is away,
-//! managers that are killed, controllers that are turned off and on.
+//! managers that are killed or stand still, clocks that somebody sets, controllers that are turned off and on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use tokio::time::{Instant, sleep};
 
-use super::Calm;
+use super::{Calm, freeze};
 use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::managers::Managers;
@@ -31,6 +31,7 @@ const LAGGING: &[&str] = &[
     "poddisruptionbudgets",
     "persistentvolumes",
     "persistentvolumeclaims",
+    "resourcequotas",
     "certificatesigningrequests",
     "secrets",
     "horizontalpodautoscalers",
@@ -71,10 +72,23 @@ enum Mishap {
     Kill,
     Stop,
     Toggle,
+    Freeze,
+    Clock,
 }
 
-const ALL: &[Mishap] =
-    &[Mishap::Lag, Mishap::Cut, Mishap::Compaction, Mishap::Away, Mishap::Kill, Mishap::Stop, Mishap::Toggle];
+const ALL: &[Mishap] = &[
+    Mishap::Lag,
+    Mishap::Cut,
+    Mishap::Compaction,
+    Mishap::Away,
+    Mishap::Kill,
+    Mishap::Stop,
+    Mishap::Toggle,
+    Mishap::Freeze,
+    Mishap::Clock,
+];
+/// By how many seconds a clock is wrong that somebody has set.
+const WRONG: &[i64] = &[-3600, -600, -60, -10, 10, 60, 600, 3600];
 
 /// Makes trouble until it is calm; then puts right what does not put itself right.
 pub(crate) async fn chaos(server: Arc<Server>, managers: Managers, seed: u64, calm: Calm, muted: Muted) {
@@ -91,13 +105,24 @@ pub(crate) async fn chaos(server: Arc<Server>, managers: Managers, seed: u64, ca
             && !muted.contains(kind.name())
         {
             version += 1;
-            make(kind, &server, &managers, &mut dice, version);
+            if kind == Mishap::Freeze {
+                let longest = *dice.pick(&[5_000, 30_000, 150_000]).unwrap_or(&5_000);
+                let lasts = dice.millis(1_000, longest);
+                if freeze::freeze(&server, &mut dice, lasts).await {
+                    server.faults(|faults, _| faults.count(kind.name()));
+                }
+            } else {
+                make(kind, &server, &managers, &mut dice, version);
+            }
         }
     }
     server.faults(|faults, model| {
         faults.end();
         model.lag.clear();
     });
+    for place in &managers.places {
+        place.clock.set(0);
+    }
     for name in TOGGLED {
         version += 1;
         toggle(&server, name, "default", version);
@@ -110,9 +135,9 @@ fn make(kind: Mishap, server: &Server, managers: &Managers, dice: &mut Dice, ver
     let told = match kind {
         Mishap::Lag => {
             let Some(&resource) = dice.pick(LAGGING) else { return };
-            let by = *dice.pick(&[500, 5_000, 30_000, 60_000]).unwrap_or(&500);
-            let by = dice.millis(by / 2, by);
-            let until = now + dice.millis(1_000, 60_000);
+            let longest = *dice.pick(&[500, 5_000, 30_000, 60_000, 180_000]).unwrap_or(&500);
+            let by = dice.millis(longest / 2, longest);
+            let until = now + dice.millis(1_000, longest.max(60_000));
             server.faults(|_, model| model.lag.set(resource, until, by));
             format!("{resource} lag by {by:?}")
         }
@@ -142,6 +167,15 @@ fn make(kind: Mishap, server: &Server, managers: &Managers, dice: &mut Dice, ver
             toggle(server, name, desired, version);
             format!("{name} is {desired}")
         }
+        Mishap::Clock => {
+            let Some(place) = dice.pick(&managers.places) else { return };
+            let wrong = *dice.pick(WRONG).unwrap_or(&0);
+            place.clock.set(wrong);
+            server.checks(|checks| checks.clock_is_wrong(wrong));
+            format!("a clock is wrong by {wrong} s")
+        }
+        // That takes its time.
+        Mishap::Freeze => return,
     };
     server.faults(|faults, _| faults.count(kind.name()));
     server.tell(&format!("  mishap: {told}"));
@@ -162,6 +196,8 @@ impl Mishap {
             Self::Kill => "manager killed",
             Self::Stop => "manager stopped",
             Self::Toggle => "controller toggled",
+            Self::Freeze => "managers frozen",
+            Self::Clock => "clock set",
         }
     }
 }

@@ -17,7 +17,8 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Everything that they do, and how often.
 const ACTS: &[(u32, &str, Act)] = &[
     (20, "a certificate is asked for", requests::ask),
-    (20, "a request is decided", requests::decide),
+    (14, "a request is decided", requests::decide),
+    (8, "a right to certificates changes", requests::permit),
     (4, "a request is withdrawn", requests::withdraw),
     (8, "a bootstrap token is made", tokens::make),
     (8, "a bootstrap token is prolonged", tokens::prolong),

@@ -22,6 +22,8 @@ struct Wish {
     is_good: bool,
     signer: &'static str,
     usages: &'static [&'static str],
+    /// Who asks, and a group of theirs.
+    by: (&'static str, &'static str),
     /// The PKCS#10 request in PEM.
     pem: String,
 }
@@ -40,14 +42,34 @@ fn pem(organization: &str, name: &str, dns: &[&str]) -> String {
     request.pem().expect("PEM")
 }
 
-/// All of it. None is for what kubelets log in with, of which the API server would have to say who may have it.
+/// Who asks for certificates, and a group of theirs: a person, a machine that joins, and a node.
+const PERSON: (&str, &str) = ("somebody", "people");
+const JOINING: (&str, &str) = ("system:bootstrap:abcdef", "system:bootstrappers");
+const NODE: (&str, &str) = ("system:node:node-1", "system:nodes");
+/// The signer of what kubelets log in with.
+pub(crate) const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Rights by which requests for those are approved: of those who have them, and what they are called.
+pub(crate) const RIGHTS: &[(&str, &str)] =
+    &[(JOINING.1, "nodeclient"), (NODE.1, "selfnodeclient"), (NODE.1, "nodeclient")];
+
+/// All of it.
 static WISHES: LazyLock<Vec<Wish>> = LazyLock::new(|| {
     let (client, serving) = ("kubernetes.io/kube-apiserver-client", "kubernetes.io/kubelet-serving");
     let (user, node) =
         (pem("people", "somebody", &[]), pem("system:nodes", "system:node:node-1", &["node-1"]));
     let nameless = pem("system:nodes", "system:node:node-1", &[]);
-    let wish = |is_good, signer, usages, pem: &str| Wish { is_good, signer, usages, pem: pem.to_owned() };
+    let log_in = pem("system:nodes", "system:node:node-1", &[]);
+    let by =
+        |by, is_good, signer, usages, pem: &str| Wish { is_good, signer, usages, by, pem: pem.to_owned() };
+    let wish = |is_good, signer, usages, pem: &str| by(PERSON, is_good, signer, usages, pem);
     vec![
+        by(JOINING, true, KUBELET, CLIENT, &log_in),
+        by(NODE, true, KUBELET, CLIENT, &log_in),
+        by(NODE, true, KUBELET, CLIENT, &pem("system:nodes", "system:node:node-2", &[])),
+        by(PERSON, true, KUBELET, CLIENT, &log_in),
+        by(NODE, false, KUBELET, SERVER, &log_in),
+        by(JOINING, false, KUBELET, CLIENT, &node),
+        by(JOINING, false, KUBELET, CLIENT, &pem("people", "system:node:node-1", &[])),
         wish(true, client, CLIENT, &user),
         wish(true, serving, SERVER, &node),
         wish(false, client, SERVER, &user),
@@ -68,8 +90,8 @@ pub(super) fn ask(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
         "request": BASE64_STANDARD.encode(&wish.pem),
         "signerName": wish.signer,
         "usages": wish.usages,
-        "username": "somebody",
-        "groups": ["people"],
+        "username": wish.by.0,
+        "groups": [wish.by.1],
     });
     if dice.permille(300) {
         spec["expirationSeconds"] = json!(600);
@@ -104,6 +126,15 @@ fn say(model: &mut Model, place: &Place, condition: &str) -> Result<(), Refusal>
         Ok(request)
     };
     model.update("user", place, "approval", said).map(drop)
+}
+
+/// Somebody is given a right to certificates, or it is taken away.
+#[expect(clippy::unnecessary_wraps, reason = "the shape of every act")]
+pub(super) fn permit(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
+    let Some(&(who, subresource)) = dice.pick(RIGHTS) else { return Ok(()) };
+    let now = model.now();
+    model.access.set(who, subresource, dice.permille(600), now);
+    Ok(())
 }
 
 /// Somebody approves or denies a request.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
-use super::{Calm, autoscalers, budgets, volumes, wishes};
+use super::{Calm, autoscalers, budgets, quotas, volumes, wishes};
 use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::invariants::{KEEPSAKE, controller_of, is_active};
@@ -48,6 +48,8 @@ const ACTS: &[(u32, &str, Act)] = &[
     (5, "a claim is made", volumes::claim),
     (3, "a claim is deleted", volumes::delete_claim),
     (4, "a pod with a claim is created", volumes::mount),
+    (3, "a quota is set", quotas::set),
+    (2, "a quota is deleted", quotas::delete),
 ];
 
 /// The names of all that users do.
@@ -105,6 +107,7 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
         for place in places {
             drop(model.delete("user", &place, &Deletion::default()));
         }
+        quotas::relent(model, &mut dice);
         // What is due again and again never comes to an end.
         let due: Vec<Place> = model.all("cronjobs", "").map(|held| held.place.clone()).collect();
         for place in due {

@@ -3,12 +3,14 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value as Json;
+use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::Look;
-use crate::actors::{BAD, has};
-use crate::model::text;
+use super::{Look, WINDOW};
+use crate::actors::{BAD, KUBELET, has};
+use crate::model::{items, text};
 
 /// How long it may take from when a manager reads the authority's files until what it has signed arrives.
 const FLIGHT: SignedDuration = SignedDuration::from_secs(30);
@@ -90,4 +92,37 @@ pub(super) fn allowed(look: &Look<'_>) -> Result<(), String> {
         return Err(format!("{} gets a certificate against its signer's rules", look.named()));
     }
     Ok(())
+}
+
+/// For whom a request is.
+fn common_name(request: &Json) -> Option<String> {
+    let pem = BASE64_STANDARD.decode(text(request, "/spec/request")).ok()?;
+    let pem = Pem::iter_from_buffer(&pem).next()?.ok()?;
+    let (_, asked) = X509CertificationRequest::from_der(&pem.contents).ok()?;
+    let name = asked.certification_request_info.subject.iter_common_name().next()?;
+    name.as_str().ok().map(str::to_owned)
+}
+
+/// A request is approved by a controller: it is a kubelet's, for what it logs in with, nobody has decided it, and who asks had the
+/// right to it lately.
+pub(super) fn permitted(look: &Look<'_>) -> Result<(), String> {
+    let (before, after) = (look.before(), look.after());
+    if look.resource() != "certificatesigningrequests" || !has(after, "Approved") || has(before, "Approved") {
+        return Ok(());
+    }
+    if has(before, "Denied") {
+        return Err(format!("{} is approved, and was denied", look.named()));
+    }
+    if text(before, "/spec/signerName") != KUBELET || text(before, "/metadata/name").starts_with(BAD) {
+        return Err(format!("{} is approved, and is nothing that a kubelet logs in with", look.named()));
+    }
+    let groups = items(before, "/spec/groups").iter().filter_map(Json::as_str);
+    let mut who = groups.chain([text(before, "/spec/username")]);
+    let since = look.change.at - WINDOW;
+    let is_own = common_name(before).as_deref() == before["spec"]["username"].as_str();
+    let may = |who: &str, right: &str| look.model.access.had(who, right, since);
+    if who.any(|who| may(who, "nodeclient") || (is_own && may(who, "selfnodeclient"))) {
+        return Ok(());
+    }
+    Err(format!("{} is approved, and {} had no right to it", look.named(), before["spec"]["username"]))
 }

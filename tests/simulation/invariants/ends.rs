@@ -32,6 +32,7 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
         node,
         request,
         token,
+        super::quotas::end,
         deleted,
     ];
     let uids: BTreeSet<&str> = model.everything().map(|stored| text(&stored.json, "/metadata/uid")).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
 use super::WINDOW;
@@ -10,6 +10,7 @@ use super::autoscalers::Heads;
 use super::budgets::Health;
 use super::certificates::Published;
 use super::nodes::Fleet;
+use super::quotas::Census;
 use super::sets::node_of;
 use crate::model::{Change, Place, items, text};
 
@@ -48,10 +49,13 @@ pub(crate) struct Memory {
     pub(super) leader: Option<String>,
     /// Whether StatefulSets roll as many pods at once as they allow.
     pub(super) rolls_several: bool,
+    /// By how much a clock of a manager was ahead at most, because somebody had set it.
+    pub(super) ahead: SignedDuration,
     pub(super) fleet: Fleet,
     /// How many Jobs a CronJob has made for an activation, by its UID and the time.
     activations: BTreeMap<(String, String), u32>,
     pub(super) budgets: Health,
+    pub(super) census: Census,
     pub(super) published: Published,
     pub(super) heads: Heads,
 }
@@ -120,6 +124,7 @@ impl Memory {
         }
         self.fleet.note(change);
         self.budgets.note(change);
+        self.census.note(change);
         self.heads.note(change);
         if change.verb == "create"
             && let Some(activation) = activation_of(&stored.json)

@@ -12,6 +12,7 @@ mod general;
 mod jobs;
 mod memory;
 mod nodes;
+mod quotas;
 mod schedules;
 mod sets;
 mod tokens;
@@ -165,6 +166,12 @@ pub(crate) static RULES: &[Row] = &[
         name: "nothing is signed that is not allowed",
         check: certificates::allowed,
     },
+    Row {
+        room: "certificatesigningrequest-approving-controller",
+        name: "nothing is approved that nobody has a right to",
+        check: certificates::permitted,
+    },
+    Row { room: "resourcequota-controller", name: "what is counted was there", check: quotas::counts },
     Row { room: "token-cleaner-controller", name: "no token goes before its end", check: tokens::ended },
     Row {
         room: "legacy-serviceaccount-token-cleaner-controller",
@@ -189,6 +196,12 @@ impl Checks {
     /// How fast nodes may be tainted, where that is not as it is by default.
     pub(crate) fn rate(&mut self, rate: TaintRate) {
         self.memory.fleet.rate = rate;
+    }
+
+    /// From now on a manager's clock may be wrong by so many seconds.
+    pub(crate) fn clock_is_wrong(&mut self, by: i64) {
+        let held = &mut self.memory.ahead;
+        *held = (*held).max(SignedDuration::from_secs(by));
     }
 
     /// Whether StatefulSets roll as many pods at once as they allow.

@@ -121,6 +121,12 @@ impl Fleet {
         }
     }
 
+    /// Whether a node had taints that drive pods away lately.
+    pub(super) fn was_tainted(&self, name: &str, now: Timestamp) -> bool {
+        let held = self.tainted.get(name).into_iter().flatten();
+        held.last().is_some_and(|last| last.to.is_none_or(|to| to >= now - WINDOW))
+    }
+
     /// Whether a node was silent for longer than its grace, and not long ago.
     fn was_silent(&self, name: &str, now: Timestamp) -> bool {
         let is_silent = self.alive.get(name).is_none_or(|at| now.duration_since(*at) >= GRACE);

@@ -26,7 +26,7 @@ pub(super) fn not_early(look: &Look<'_>) -> Result<(), String> {
     let annotations = &look.after()["metadata"]["annotations"];
     let time = annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"].as_str().unwrap_or_default();
     match time.parse::<Timestamp>() {
-        Ok(time) if time <= look.change.at + SKEW => Ok(()),
+        Ok(time) if time <= look.change.at + SKEW + look.memory.ahead => Ok(()),
         _ => Err(format!("{} is made for {time:?}", look.named())),
     }
 }

@@ -211,13 +211,14 @@ impl Look<'_> {
         (set.is_object() && set["metadata"]["uid"] == owner["uid"]).then_some(set)
     }
 
-    /// Whether everybody knows that daemons should run on a node.
+    /// Whether everybody knows that daemons should run on a node: none is made on one that may not be scheduled to, though those
+    /// that are there stay.
     fn has_daemons(&self, node: &str) -> bool {
         let held = self.model.look("nodes", "", node);
         let created: Option<Timestamp> = text(held, "/metadata/creationTimestamp").parse().ok();
-        let is_tolerated = |taint: &Json| text(taint, "/key").starts_with("node.kubernetes.io/");
         created.is_some_and(|created| created < self.change.at - WINDOW)
-            && items(held, "/spec/taints").iter().all(is_tolerated)
+            && items(held, "/spec/taints").is_empty()
+            && !self.memory.fleet.was_tainted(node, self.change.at)
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn ended(look: &Look<'_>) -> Result<(), String> {
         return Err(format!("{} goes, which never ends", look.named()));
     };
     match end.parse::<Timestamp>() {
-        Ok(end) if end > look.change.at + SKEW => {
+        Ok(end) if end > look.change.at + SKEW + look.memory.ahead => {
             Err(format!("{} goes, and is good until {end}", look.named()))
         }
         _ => Ok(()),
@@ -52,7 +52,8 @@ fn given_up<'a>(look: &'a Look<'_>) -> &'a Json {
 pub(super) fn unused(look: &Look<'_>) -> Result<(), String> {
     let secret = given_up(look);
     let used = text(&secret["metadata"]["labels"], &format!("/{}", LAST_USED.replace('/', "~1")));
-    let limit = (look.change.at + SKEW - UNUSED).to_zoned(TimeZone::UTC).date().to_string();
+    let limit =
+        (look.change.at + SKEW + look.memory.ahead - UNUSED).to_zoned(TimeZone::UTC).date().to_string();
     if used >= limit.as_str() {
         return Err(format!("{} is given up, and was used on {used}", look.named()));
     }

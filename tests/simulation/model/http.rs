@@ -13,7 +13,9 @@ use coxswain_machinery::api::meta::{DeleteRequest, Status};
 use coxswain_machinery::api::{Kind, kinds};
 use coxswain_machinery::wire::{Message as _, unwrap_envelope, wrap_envelope};
 
-use super::{Deletion, Model, PatchType, Place, Query, Refusal, Stored, codec, message, metrics, scale};
+use super::{
+    Deletion, Model, PatchType, Place, Query, Refusal, Stored, access, codec, message, metrics, scale, text,
+};
 
 /// What the server says.
 pub(crate) enum Answer {
@@ -100,7 +102,14 @@ impl Asked {
     pub(crate) fn object(&self, kind: &Kind) -> Result<Json, Refusal> {
         let unreadable = || Refusal::new(400, "BadRequest", "the body cannot be read");
         if self.content_type.contains("json") || self.content_type.contains("yaml") {
-            return serde_json::from_slice(&self.body).map_err(|_| unreadable());
+            let object: Json = serde_json::from_slice(&self.body).map_err(|_| unreadable())?;
+            // What the types do not have is dropped.
+            return match message(kind).filter(|_| !self.is_of_scale()) {
+                Some(message) => {
+                    codec::decode(message, &codec::encode(message, &object)).map_err(|_| unreadable())
+                }
+                None => Ok(object),
+            };
         }
         let object = unwrap_envelope(&self.body).map_err(|_| unreadable())?;
         let message = message(kind).ok_or_else(unreadable)?;
@@ -108,6 +117,16 @@ impl Asked {
     }
 
     fn deletion(&self) -> Deletion {
+        if self.content_type.contains("json") {
+            let options: Json = serde_json::from_slice(&self.body).unwrap_or(Json::Null);
+            let text = |pointer: &str| text(&options, pointer).to_owned();
+            return Deletion {
+                uid: text("/preconditions/uid"),
+                version: text("/preconditions/resourceVersion"),
+                propagation: text("/propagationPolicy"),
+                grace: options["gracePeriodSeconds"].as_i64(),
+            };
+        }
         let object = unwrap_envelope(&self.body).unwrap_or_default();
         let request = DeleteRequest::decode(&object).unwrap_or_default();
         Deletion {
@@ -128,6 +147,11 @@ impl Model {
             "/api" => return json(discovery(|row| row.group.is_empty())),
             "/apis" => return json(discovery(|row| !row.group.is_empty())),
             _ => {}
+        }
+        if asked.path == access::REVIEWS {
+            let review = serde_json::from_slice(&asked.body);
+            let review = review.map_err(|_| Refusal::new(400, "BadRequest", "the review cannot be read"))?;
+            return json(self.access.answer(&review, self.now()));
         }
         if let Some((namespace, name)) = metrics::series(&asked.path) {
             return json(self.metrics.answer(namespace, name, self.seconds())?);
@@ -159,7 +183,7 @@ impl Model {
         if asked.is_of_scale() {
             return json(self.scale(by, kind, asked)?);
         }
-        let stored = self.write(by, kind, asked)?;
+        let stored = self.write(by, kind, asked, &query)?;
         let body = stored.map(|stored| query.envelope(&stored.encoded(asked.metadata_only)));
         Ok(Answer::Body(body.unwrap_or_else(success), false))
     }
@@ -170,6 +194,7 @@ impl Model {
         by: &str,
         kind: &'static Kind,
         asked: &Asked,
+        query: &Query,
     ) -> Result<Option<Arc<Stored>>, Refusal> {
         let place = Place::new(kind.resource, &asked.namespace, &asked.name);
         let sub = asked.subresource.as_str();
@@ -192,8 +217,9 @@ impl Model {
             }
             ("DELETE", "") if asked.name.is_empty() => {
                 let how = asked.deletion();
+                let all = self.all(kind.resource, &asked.namespace);
                 let places: Vec<Place> =
-                    self.all(kind.resource, &asked.namespace).map(|stored| stored.place.clone()).collect();
+                    all.filter(|stored| query.selects(stored)).map(|stored| stored.place.clone()).collect();
                 for place in places {
                     self.delete(by, &place, &how)?;
                 }

@@ -5,8 +5,11 @@
 //!
 //! It models: resource versions and conflicts, UIDs, preconditions, finalizers, graceful deletion and propagation, owner
 //! references, status, finalize and approval subresources, generateName, generations, the defaults that controllers read, namespace
-//! lifecycle, scales of workloads, external metrics. It does not model: authorization, managed fields, quota, most of validation.
+//! lifecycle, quotas by numbers of objects, who may name an owner that waits, scales of workloads, external metrics. It does not
+//! model: other authorization, managed fields, quotas by what pods ask for, most of validation.
 
+pub(crate) mod access;
+mod admission;
 pub(crate) mod codec;
 mod defaults;
 pub(crate) mod http;
@@ -31,6 +34,7 @@ use serde_json::Value as Json;
 use coxswain_machinery::api::{Kind, kinds};
 
 use crate::dice::Dice;
+pub(crate) use admission::{amount, charges};
 pub(crate) use patch::PatchType;
 pub(crate) use refusal::Refusal;
 use schema::SCHEMA;
@@ -88,6 +92,8 @@ pub(crate) struct Model {
     /// Whether watches are not told of deletions, which is a bug that is planted.
     pub(crate) deaf: bool,
     dice: Dice,
+    /// Who may have what.
+    pub(crate) access: access::Access,
     /// What the external metrics API answers.
     pub(crate) metrics: metrics::Metrics,
     /// Changes that nobody has looked at yet.
@@ -107,7 +113,7 @@ pub(crate) fn stored_kind(resource: &str) -> &'static Kind {
 }
 
 /// The message of a kind's objects; `None` if the model does not store them.
-fn message(kind: &Kind) -> Option<usize> {
+pub(crate) fn message(kind: &Kind) -> Option<usize> {
     let group = kind.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
     SCHEMA.message(&format!("{group}.{}.{}", kind.version, kind.kind))
 }
@@ -154,6 +160,7 @@ impl Model {
             lag: Lag::default(),
             deaf: false,
             dice: Dice::new(seed, "server"),
+            access: access::Access::default(),
             metrics: metrics::Metrics::default(),
             changes: Vec::new(),
         };

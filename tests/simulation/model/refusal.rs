@@ -9,8 +9,8 @@ use super::Place;
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: u16,
-    reason: &'static str,
-    message: String,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
     cause: Option<&'static str>,
     place: Option<Box<Place>>,
     pub(crate) retry_after: Option<u32>,
@@ -47,6 +47,14 @@ impl Refusal {
 
     pub(crate) fn invalid(place: &Place, why: &str) -> Self {
         Self::about(place, 422, "Invalid", why)
+    }
+
+    /// What admission says.
+    pub(crate) fn forbidden(place: &Place, why: &str) -> Self {
+        let group = super::stored_kind(place.resource).group;
+        let dot = if group.is_empty() { "" } else { "." };
+        let message = format!("{}{dot}{group} {:?} is forbidden: {why}", place.resource, place.name);
+        Self { place: Some(Box::new(place.clone())), ..Self::new(403, "Forbidden", message) }
     }
 
     pub(crate) fn terminating(place: &Place) -> Self {

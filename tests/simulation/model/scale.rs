@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use coxswain_machinery::api::Kind;
 
 use super::http::Asked;
-use super::{Model, Place, Refusal, Stored};
+use super::{Model, PatchType, Place, Refusal, Stored};
 
 /// Whether objects of a kind have one.
 pub(super) fn has_scale(kind: &Kind) -> bool {
@@ -50,8 +50,12 @@ impl Model {
         let place = Place::new(kind.resource, &asked.namespace, &asked.name);
         let stored = match asked.method.as_str() {
             "GET" => self.get(&place).cloned().ok_or_else(|| Refusal::not_found(&place))?,
-            "PUT" => {
-                let scale = asked.object(kind)?;
+            "PUT" | "PATCH" => {
+                let mut scale = asked.object(kind)?;
+                if asked.method == http::Method::PATCH {
+                    let held = self.get(&place).ok_or_else(|| Refusal::not_found(&place))?;
+                    scale = PatchType::Merge.apply(&place, &scale_of(held), &scale)?;
+                }
                 let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
                 if replicas < 0 {
                     return Err(Refusal::invalid(&place, "cannot have fewer replicas than none"));

@@ -28,11 +28,11 @@ pub(crate) struct Query {
     labels: Vec<Requirement>,
 }
 
-/// A key that has, or has not, a value; `None` for any value.
+/// A key that has, or has not, one of some values; `None` for any value.
 #[derive(Clone, Debug)]
 struct Requirement {
     key: String,
-    value: Option<String>,
+    values: Option<Vec<String>>,
     holds: bool,
 }
 
@@ -66,22 +66,50 @@ impl Lag {
     }
 }
 
+/// The parts of a selector: commas in parentheses are of a part.
+fn parts(selector: &str) -> Vec<&str> {
+    let (mut depth, mut begin, mut found) = (0, 0, Vec::new());
+    for (at, letter) in selector.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(&selector[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(&selector[begin..]);
+    found.into_iter().filter(|part| !part.is_empty()).collect()
+}
+
 fn requirements(selector: &str) -> Vec<Requirement> {
     let one = |spelt: &str| {
-        let (key, value, holds) = match (spelt.split_once("!="), spelt.split_once('=')) {
-            (Some((key, value)), _) => (key, Some(value), false),
-            (None, Some((key, value))) => (key, Some(value.trim_start_matches('=')), true),
-            (None, None) => (spelt.trim_start_matches('!'), None, !spelt.starts_with('!')),
+        let one_of = |values: &str| {
+            let values = values.trim_matches(|letter: char| matches!(letter, '(' | ')' | ' '));
+            values.split(',').map(|value| value.trim().to_owned()).collect()
         };
-        Requirement { key: key.to_owned(), value: value.map(str::to_owned), holds }
+        let (key, values, holds) = if let Some((key, values)) = spelt.split_once(" notin ") {
+            (key, Some(one_of(values)), false)
+        } else if let Some((key, values)) = spelt.split_once(" in ") {
+            (key, Some(one_of(values)), true)
+        } else if let Some((key, value)) = spelt.split_once("!=") {
+            (key, Some(vec![value.to_owned()]), false)
+        } else if let Some((key, value)) = spelt.split_once('=') {
+            (key, Some(vec![value.trim_start_matches('=').to_owned()]), true)
+        } else {
+            (spelt.trim_start_matches('!'), None, !spelt.starts_with('!'))
+        };
+        Requirement { key: key.to_owned(), values, holds }
     };
-    selector.split(',').filter(|spelt| !spelt.is_empty()).map(one).collect()
+    parts(selector).into_iter().map(one).collect()
 }
 
 impl Requirement {
     fn admits(&self, found: Option<&str>) -> bool {
-        let has = match &self.value {
-            Some(wanted) => found.unwrap_or_default() == wanted,
+        let has = match &self.values {
+            Some(wanted) => wanted.iter().any(|wanted| wanted == found.unwrap_or_default()),
             None => found.is_some(),
         };
         has == self.holds

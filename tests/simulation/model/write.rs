@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 
+use super::admission::check_owners;
 use super::{Model, Place, Refusal, Stored, defaults};
 
 /// A change, for those who check what is written.
@@ -89,9 +90,6 @@ impl Model {
             json["metadata"]["name"] = Json::from(name);
         }
         let place = Place::new(resource, namespace, text(&json, "/metadata/name"));
-        if self.objects.contains_key(&place) {
-            return Err(Refusal::exists(&place));
-        }
         if !namespace.is_empty() {
             let home = Place::new("namespaces", "", namespace);
             match self.get(&home) {
@@ -111,6 +109,11 @@ impl Model {
         metadata["creationTimestamp"] = Json::from(self.seconds().to_string());
         defaults::on_create(resource, &mut json);
         validate(&place, None, &json)?;
+        check_owners(by, &place, None, &json)?;
+        self.charge(&place, &json)?;
+        if self.objects.contains_key(&place) {
+            return Err(Refusal::exists(&place));
+        }
         let stored = self.commit(place, json, false);
         self.note(by, "create", "", None, Some(&stored));
         Ok(stored)
@@ -137,6 +140,7 @@ impl Model {
         }
         defaults::on_update(place.resource, subresource, &old.json, &mut new);
         validate(place, Some(&old.json), &new)?;
+        check_owners(by, place, Some(&old.json), &new)?;
         if same(&old.json, &new) {
             return Ok(old);
         }

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value as Json, json};
 
 use super::{Mutant, NONE, is};
-use crate::actors::{has, names};
+use crate::actors::{KUBELET, has, names};
 use crate::invariants::expiration_of;
 use crate::model::http::Asked;
 use crate::model::{Deletion, Model, Place, text};
@@ -26,6 +26,12 @@ pub(super) const ROWS: &[Mutant] = &[
         name: "a request is signed that nobody has approved",
         breaks: "nothing is signed that is not allowed",
         after: sign_undecided,
+        ..NONE
+    },
+    Mutant {
+        name: "a request is approved that is no kubelet's",
+        breaks: "nothing is approved that nobody has a right to",
+        after: approve_another,
         ..NONE
     },
     Mutant {
@@ -89,6 +95,26 @@ fn sign_undecided(model: &mut Model, by: &str, asked: &Asked) {
         };
         drop(model.update(by, &place, "status", signed));
     }
+}
+
+/// Beside a request that is approved, one is that no kubelet has made.
+fn approve_another(model: &mut Model, by: &str, asked: &Asked) {
+    const RESOURCE: &str = "certificatesigningrequests";
+    if !by.ends_with("/certificatesigningrequest-approving-controller") || !is(asked, &Method::PUT, RESOURCE)
+    {
+        return;
+    }
+    let is_other = |request: &Json| {
+        text(request, "/spec/signerName") != KUBELET && !has(request, "Approved") && !has(request, "Denied")
+    };
+    let other = model.all(RESOURCE, "").find(|held| is_other(&held.json)).map(|held| held.place.clone());
+    let Some(place) = other else { return };
+    let approved = |held: &Json| {
+        let mut request = held.clone();
+        request["status"]["conditions"] = json!([{ "type": "Approved", "status": "True" }]);
+        Ok(request)
+    };
+    drop(model.update(by, &place, "approval", approved));
 }
 
 /// Bootstrap tokens go whatever version of them was judged.

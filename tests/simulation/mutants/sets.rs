@@ -45,7 +45,7 @@ pub(super) const ROWS: &[Mutant] = &[
         name: "a ReplicationController deletes a pod too many",
         breaks: "replicationcontroller-controller: no pod is deleted that is wanted",
         after: |model, by, asked| {
-            delete_one_more(model, by, asked, "replicationcontroller-controller", "ReplicationController")
+            delete_one_more(model, by, asked, "replicationcontroller-controller", "ReplicationController");
         },
         ..NONE
     },
