@@ -109,7 +109,7 @@ async fn nothing_is_spoken_but_what_was_chosen() {
         (
             session.protocol_version(),
             session.negotiated_cipher_suite().map(|suite| suite.suite()),
-            session.negotiated_key_exchange_group().map(|group| group.name()),
+            session.negotiated_key_exchange_group().map(rustls::crypto::SupportedKxGroup::name),
         ),
         (
             Some(ProtocolVersion::TLSv1_2),
