@@ -287,13 +287,7 @@ fn options(config: &Config, address: SocketAddr, names: &[String]) -> ServeOptio
                     names: each.names.clone(),
                 })
                 .collect(),
-            min_version: flags.tls_min_version.clone(),
-            cipher_suites: flags.tls_cipher_suites.clone(),
-            curve_preferences: flags
-                .tls_curve_preferences
-                .iter()
-                .filter_map(|curve| u16::try_from(*curve).ok())
-                .collect(),
+            spoken: config.serving_tls.clone(),
         },
         authentication: AuthenticationOptions {
             client_ca_file: file(&flags.client_ca_file),
@@ -368,3 +362,6 @@ impl ServeObserver for Observer {
         self.requests.tokens.fetched(is_known);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,16 +39,6 @@ pub enum ServeError {
     /// The self-signed certificate cannot be made or kept.
     #[error("self-signed serving certificate: {0}")]
     SelfSigned(String),
-    /// A flag's value is not one of those allowed.
-    #[error("--{flag}: {value:?} is not known; it must be one of {allowed}")]
-    Unknown {
-        /// The flag, without dashes.
-        flag: &'static str,
-        /// What it was given.
-        value: String,
-        /// What it may be given.
-        allowed: String,
-    },
     /// Values that are each allowed and leave nothing to offer together.
     #[error("{0}")]
     Nothing(String),

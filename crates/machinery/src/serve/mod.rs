@@ -49,5 +49,4 @@ pub use options::{
 pub use reviews::{Access, ApiReviews, Attributes, ResourceAttributes, Reviews};
 pub use router::Router;
 pub use server::{SecureServer, ServeDeps};
-pub use tls::{cipher_suites, tls_versions};
 pub use user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserInfo};

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::options::ServingTls;
+
 /// Everything about the secure port. The default is the original's: all addresses, port 10257, a self-signed
 /// certificate in memory.
 ///
@@ -67,12 +69,8 @@ pub struct TlsOptions {
     pub self_signed_names: Vec<String>,
     /// `--tls-sni-cert-key`, in the order given.
     pub sni: Vec<SniCertKey>,
-    /// `--tls-min-version` by Go's name (`VersionTLS12`); empty is TLS 1.2.
-    pub min_version: String,
-    /// `--tls-cipher-suites` by Go's names; empty is every suite offered.
-    pub cipher_suites: Vec<String>,
-    /// `--tls-curve-preferences` by their TLS numbers; empty is every group offered.
-    pub curve_preferences: Vec<u16>,
+    /// What `--tls-min-version`, `--tls-cipher-suites` and `--tls-curve-preferences` come to.
+    pub spoken: ServingTls,
 }
 
 /// One `--tls-sni-cert-key`.

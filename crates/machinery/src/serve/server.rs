@@ -76,7 +76,7 @@ impl SecureServer {
     /// Reads the certificates, makes one if none is given, asks the cluster for the authorities that no flag names,
     /// and listens. Must be called within a tokio runtime.
     pub async fn bind(options: ServeOptions, deps: ServeDeps) -> Result<Self, ServeError> {
-        let provider = tls::provider(&options.tls)?;
+        let provider = Arc::new(options.tls.spoken.provider());
         let (certs, cert_files, authority) = load_certs(&options, &deps, &provider).await?;
         let trust = Trust::load(&options, &deps).await?;
         let mut reloader = Reloader::new(

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use rustls::ProtocolVersion;
+use rustls::crypto::SupportedKxGroup;
+use rustls::{CipherSuite, NamedGroup, ProtocolVersion};
 use rustls_pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
@@ -92,44 +93,31 @@ async fn certificates_are_chosen_by_server_name() {
     assert_eq!(chosen("localhost").await, ["localhost"], "not among the names given");
 }
 
+/// What flags come to is tried where they are read.
 #[tokio::test]
-async fn versions_suites_and_groups_go_by_gos_names() {
+async fn nothing_is_spoken_but_what_was_chosen() {
     let mut setup = Setup::new(FakeReviews::default());
-    setup.options.tls.min_version = "VersionTLS13".to_owned();
-    // Weak ones are accepted, for the command lines that have them, and not offered.
-    setup.options.tls.cipher_suites =
-        ["TLS_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"]
-            .map(str::to_owned)
-            .to_vec();
-    setup.options.tls.curve_preferences = vec![25, 24];
+    let spoken = &mut setup.options.tls.spoken;
+    spoken.versions.retain(|version| version.version == ProtocolVersion::TLSv1_2);
+    spoken
+        .cipher_suites
+        .retain(|suite| suite.suite() == CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384);
+    spoken.groups.retain(|group| group.name() == NamedGroup::secp384r1);
     let running = setup.start().await;
-    assert_eq!(negotiated(&running.client()).await.0, ProtocolVersion::TLSv1_3);
-    assert!(cipher_suites().any(|(name, offered)| name == "TLS_RSA_WITH_RC4_128_SHA" && !offered));
-}
-
-async fn refused(change: impl FnOnce(&mut ServeOptions)) -> String {
-    let mut setup = Setup::new(FakeReviews::default());
-    change(&mut setup.options);
-    setup.bind().await.unwrap_err().to_string()
-}
-
-#[tokio::test]
-async fn values_that_are_not_known_are_named_with_those_that_are() {
-    let error = refused(|options| options.tls.min_version = "TLS1.2".to_owned()).await;
+    let stream = running.client().tls().await.unwrap();
+    let session = stream.get_ref().1;
     assert_eq!(
-        error,
-        "--tls-min-version: \"TLS1.2\" is not known; it must be one of VersionTLS10, VersionTLS11, VersionTLS12, \
-         VersionTLS13"
+        (
+            session.protocol_version(),
+            session.negotiated_cipher_suite().map(|suite| suite.suite()),
+            session.negotiated_key_exchange_group().map(SupportedKxGroup::name),
+        ),
+        (
+            Some(ProtocolVersion::TLSv1_2),
+            Some(CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
+            Some(NamedGroup::secp384r1),
+        )
     );
-    let error = refused(|options| options.tls.cipher_suites = vec!["ROT13".to_owned()]).await;
-    assert!(error.starts_with("--tls-cipher-suites: \"ROT13\" is not known"), "{error}");
-    let error = refused(|options| options.tls.curve_preferences = vec![1]).await;
-    assert!(
-        error.contains("--tls-curve-preferences: \"1\" is not known") && error.contains("29 (X25519)"),
-        "{error}"
-    );
-    let error = refused(|options| options.tls.curve_preferences = vec![25]).await;
-    assert!(error.starts_with("--tls-curve-preferences: none"), "{error}");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-//! The TLS side of the port: certificates that can be rotated, suites by Go's names, client certificates asked for.
+//! The TLS side of the port: certificates that can be rotated, client certificates asked for. What is spoken is for
+//! [`ServingTls`](crate::options::ServingTls) to know.
 
 mod certs;
 mod client_certs;
-mod names;
 mod self_signed;
 
 use std::sync::Arc;
@@ -12,9 +12,8 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 
 use super::error::ServeError;
-use super::options::{ServeOptions, TlsOptions};
+use super::options::ServeOptions;
 pub(super) use certs::{CertFiles, CertStore, certified_key};
-pub use names::{cipher_suites, tls_versions};
 pub(super) use self_signed::{SelfSigned, authority_of, prepare};
 
 /// Protocols offered by ALPN.
@@ -37,7 +36,7 @@ impl Tls {
         certs: Arc<CertStore>,
         hints: Vec<rustls::DistinguishedName>,
     ) -> Result<Self, ServeError> {
-        let versions = names::versions(&options.tls.min_version)?;
+        let versions = options.tls.spoken.versions.clone();
         let mut alpn = vec![HTTP_1_1.to_vec()];
         if !options.disable_http2 {
             alpn.insert(0, H2.to_vec());
@@ -74,9 +73,4 @@ fn build(
         .with_cert_resolver(resolver);
     config.alpn_protocols = alpn.to_vec();
     Ok(config)
-}
-
-/// The provider that offers what the flags name.
-pub(super) fn provider(options: &TlsOptions) -> Result<Arc<CryptoProvider>, ServeError> {
-    names::provider(&options.cipher_suites, &options.curve_preferences).map(Arc::new)
 }
