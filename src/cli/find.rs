@@ -173,7 +173,7 @@ impl Finder {
     async fn open(&self, found: &Found, candidate: &Candidate) -> Result<Session, Failed> {
         let address = Address::parse(&candidate.address).map_err(Failed::Unreachable)?;
         let announced = candidate.authority.as_deref();
-        let facts = found.identity.facts(&self.common, announced.is_some());
+        let facts = found.identity.facts(&self.common, &address, announced.is_some());
         let Some(decision) = facts.decide() else {
             return Err(Failed::Unreachable(NOT_VOUCHED_FOR.to_owned()));
         };

@@ -16,12 +16,13 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tower::{Layer as _, ServiceExt as _};
 
 use super::common::Common;
+use super::connect::Address;
 use super::environment::Environment;
 use super::error::CliError;
 use super::trust::{TrustFacts, Voucher};
 use coxswain_machinery::client::{
     ApiClient, ClientBuildError, ClientBuilder, ClientMetrics, ClientOptions, ConfigError, Connection,
-    Origin, describe_kube, describe_kubeconfig,
+    Origin, describe_kube, describe_kubeconfig, proxy_url,
 };
 
 /// How long the API server may take to tell who the replicas are.
@@ -33,8 +34,17 @@ pub(super) struct Identity {
     config: kube::Config,
     /// Where it comes from; `None` if there is no cluster, only flags.
     origin: Option<Origin>,
+    /// The proxy to the cluster, as its kubeconfig has it. It may hold a password.
+    proxy_url: Option<String>,
     /// The token, as a header.
     authorization: Option<HeaderValue>,
+}
+
+/// What a kubeconfig, or a pod, says of its cluster.
+struct Cluster {
+    config: kube::Config,
+    origin: Origin,
+    proxy_url: Option<String>,
 }
 
 /// Whom to trust at a replica.
@@ -51,10 +61,10 @@ pub(super) enum Trust {
 impl Identity {
     /// Reads a kubeconfig or the pod's own configuration, and credentials. Runs a credential plugin if there is one.
     pub(super) async fn load(common: &Common, environment: &Environment) -> Result<Self, CliError> {
-        let (mut config, origin) = match load_config(common, environment).await? {
-            Some((config, origin)) => (config, Some(origin)),
+        let (mut config, origin, proxy_url) = match load_config(common, environment).await? {
+            Some(Cluster { config, origin, proxy_url }) => (config, Some(origin), proxy_url),
             None if common.server.is_some() => {
-                (kube::Config::new(http::Uri::from_static("https://admin")), None)
+                (kube::Config::new(http::Uri::from_static("https://admin")), None, None)
             }
             None => {
                 return Err(CliError::Unreachable(
@@ -73,7 +83,7 @@ impl Identity {
             ));
         }
         let authorization = take_token(&mut config).await?;
-        Ok(Self { config, origin, authorization })
+        Ok(Self { config, origin, proxy_url, authorization })
     }
 
     /// The token, as a header.
@@ -85,6 +95,7 @@ impl Identity {
     pub(super) async fn api(&self) -> Result<Option<ApiClient>, CliError> {
         let Some(origin) = &self.origin else { return Ok(None) };
         let connection = Connection::new(self.config.clone(), origin.clone());
+        let connection = connection.through(self.proxy_url.as_deref())?;
         let options = ClientOptions { request_timeout: API_TIMEOUT, ..ClientOptions::default() };
         let metrics = ClientMetrics::register(&coxswain_machinery::telemetry::Registry::new())
             .map_err(|error| CliError::Encoding(error.to_string()))?;
@@ -96,15 +107,17 @@ impl Identity {
         Ok(Some(builder.ungated("cli")))
     }
 
-    /// What decides whom to trust at a replica that has `announced` an authority, or none.
-    pub(super) fn facts(&self, common: &Common, announced: bool) -> TrustFacts {
+    /// What decides whom to trust at this address, of a replica that has `announced` an authority, or none.
+    pub(super) fn facts(&self, common: &Common, address: &Address, announced: bool) -> TrustFacts {
+        // Who is named by a replica, as the leader, is not named by the user: its address is what a Lease says.
+        let server = common.server.as_deref().and_then(|server| Address::parse(server).ok());
         let user = &self.config.auth_info;
         let certificate = user.client_certificate.is_some() || user.client_certificate_data.is_some();
         TrustFacts {
             insecure: common.insecure,
             authority_by_flag: common.certificate_authority.is_some(),
             trust_announced: common.trust_announced,
-            named: common.server.is_some() || common.tls_server_name.is_some(),
+            named: server.as_ref() == Some(address) || common.tls_server_name.is_some(),
             announced,
             cluster_authority: self.config.root_cert.is_some(),
             token: self.authorization.is_some(),
@@ -171,10 +184,7 @@ fn read(path: &Path, flag: &str) -> Result<Vec<u8>, CliError> {
 }
 
 /// The cluster's configuration: a kubeconfig where there is one, else the pod's own.
-async fn load_config(
-    common: &Common,
-    environment: &Environment,
-) -> Result<Option<(kube::Config, Origin)>, CliError> {
+async fn load_config(common: &Common, environment: &Environment) -> Result<Option<Cluster>, CliError> {
     let home = || environment.path("HOME").map(|home| home.join(".kube").join("config"));
     let (flag, paths) = match (&common.kubeconfig, environment.path("KUBECONFIG")) {
         (Some(path), _) => ("--kubeconfig", vec![path.clone()]),
@@ -196,6 +206,7 @@ async fn load_config(
         why: describe_kubeconfig(error),
     };
     let kubeconfig = merge(&paths).map_err(|error| invalid(&error))?;
+    let proxy_url = proxy_url(&kubeconfig, common.context.as_deref());
     let options = KubeConfigOptions { context: common.context.clone(), ..KubeConfigOptions::default() };
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
     let config = config.map_err(|error| match (&error, &common.context) {
@@ -204,7 +215,7 @@ async fn load_config(
         }
         _ => invalid(&error).into(),
     })?;
-    Ok(Some((config, origin)))
+    Ok(Some(Cluster { config, origin, proxy_url }))
 }
 
 /// Several files as one: what stands in an earlier one wins.
@@ -212,14 +223,14 @@ fn merge(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
     paths.iter().try_fold(Kubeconfig::default(), |merged, path| merged.merge(Kubeconfig::read_from(path)?))
 }
 
-fn in_cluster(environment: &Environment) -> Result<Option<(kube::Config, Origin)>, CliError> {
+fn in_cluster(environment: &Environment) -> Result<Option<Cluster>, CliError> {
     if environment.text("KUBERNETES_SERVICE_HOST").is_none() {
         return Ok(None);
     }
     let config = kube::Config::incluster_env();
     let config =
         config.map_err(|error| ConfigError::Invalid { origin: Origin::InCluster, why: error.to_string() })?;
-    Ok(Some((config, Origin::InCluster)))
+    Ok(Some(Cluster { config, origin: Origin::InCluster, proxy_url: None }))
 }
 
 /// Credentials given by flag or variable take the place of the kubeconfig's user altogether.
@@ -292,4 +303,34 @@ async fn take_token(config: &mut kube::Config) -> Result<Option<HeaderValue>, Cl
     let user = &mut config.auth_info;
     (user.token, user.exec, user.auth_provider) = (Some(token), None, None);
     Ok(Some(header))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever may write Leases can have a replica name any address as the leader's, and the system's authorities vouch for
+    /// whoever owns a name.
+    #[test]
+    fn a_token_goes_to_the_server_that_is_named_and_not_on_to_whom_that_one_names() {
+        let identity = Identity {
+            config: kube::Config::new(http::Uri::from_static("https://admin")),
+            origin: None,
+            proxy_url: None,
+            authorization: Some(HeaderValue::from_static("Bearer hush")),
+        };
+        let common = Common { server: Some("https://admin.test:443".to_owned()), ..Common::default() };
+        let decided = |common: &Common, address: &str| {
+            identity.facts(common, &Address::parse(address).unwrap(), false).decide()
+        };
+        assert!(decided(&common, "admin.test:443").is_some_and(|decision| decision.send_token));
+        for other in ["leader.test:443", "admin.test:444", "admin.test.evil.test:443"] {
+            assert_eq!(decided(&common, other), None, "{other}");
+        }
+        let of_name = Common { tls_server_name: Some("admin.test".to_owned()), ..common };
+        assert!(
+            decided(&of_name, "leader.test:443").is_some_and(|decision| decision.send_token),
+            "nobody else has a certificate for that name"
+        );
+    }
 }

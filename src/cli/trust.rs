@@ -16,7 +16,7 @@ pub(super) struct TrustFacts {
     pub(super) authority_by_flag: bool,
     /// `--trust-announced-authority`
     pub(super) trust_announced: bool,
-    /// The user has named the server: `--server` or `--tls-server-name`.
+    /// The user has named this server: by `--server`, or its name by `--tls-server-name`.
     pub(super) named: bool,
     /// The replica has announced an authority of its own.
     pub(super) announced: bool,
