@@ -55,7 +55,7 @@ fn complaints(table: &str, built: &[&str], exists: impl Fn(&str) -> bool) -> Vec
 }
 
 /// Whether a test, or a scenario with its outcome, is there.
-fn exists(test: &str) -> bool {
+pub(crate) fn exists(test: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if let Some(scenario) = test.strip_prefix("parity/") {
         let parity = root.join("tests/parity");

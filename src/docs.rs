@@ -6,15 +6,19 @@ use std::path::Path;
 
 use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::framework::DefaultState;
+use coxswain_machinery::options::{FlagEffect, TABLE};
 use serde_json::Value;
+
+use crate::tidy::{CHANGES, OWNERS};
 
 /// In which file a part is, what it begins and ends with, and what is between.
 struct Part(&'static str, &'static str, &'static str, fn() -> String);
 
 const README: &str = "README.md";
+const FLAGS: &str = "docs/flags.md";
 const CHART: &str = "deploy/helm/coxswain";
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 5] = [
     Part(
         README,
         "<!-- transcript: out of tests/data/admin-transcript.txt by `make docs` -->\n",
@@ -27,6 +31,13 @@ const PARTS: [Part; 3] = [
         "<!-- /values -->",
         values,
     ),
+    Part(
+        FLAGS,
+        "<!-- flags: generated from tests/flags.tsv and the table of flags by `make docs` -->\n",
+        "<!-- /flags -->",
+        flags,
+    ),
+    Part(FLAGS, "<!-- gates: generated from tests/gates.tsv by `make docs` -->\n", "<!-- /gates -->", gates),
     Part(
         README,
         "<!-- controllers: generated from the registry by `make docs` -->\n",
@@ -59,6 +70,51 @@ fn controllers() -> String {
             let _ = write!(state, ", behind {}", row.gates.join(", "));
         }
         let _ = writeln!(table, "| {} | {} | {state} |", row.name, row.aliases.join(", "));
+    }
+    table
+}
+
+/// What each flag changes, in sections.
+fn flags() -> String {
+    let mut lines = CHANGES.lines().filter(|line| !line.starts_with('#'));
+    let (mut table, mut section) = (String::new(), "");
+    for flag in TABLE {
+        let change = lines.next().and_then(|line| line.split('\t').nth(1)).expect("a row for each flag");
+        if flag.section != section {
+            section = flag.section;
+            let _ = writeln!(table, "\n### {section}\n| flag | what it changes |\n|---|---|");
+        }
+        let why = match flag.effect {
+            FlagEffect::LeftOut(why) => format!(". **Left out**: {why}"),
+            _ => String::new(),
+        };
+        let _ = writeln!(table, "| `--{}` | {change}{why} |", flag.name());
+    }
+    table
+}
+
+/// What each gate that is the manager's switches, and whose the others are.
+fn gates() -> String {
+    let rows = || {
+        OWNERS
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split('\t').collect::<Vec<&str>>())
+    };
+    let mut table = "| gate | what it switches |\n|---|---|\n".to_owned();
+    for row in rows().filter(|row| row[1] == "manager") {
+        let _ = writeln!(table, "| `{}` | {} |", row[0], row[2]);
+    }
+    table.push_str("\n| no effect here | for |\n|---|---|\n");
+    for row in rows().filter(|row| row[1] == "no effect") {
+        let _ = writeln!(table, "| `{}` | {} |", row[0], row[2]);
+    }
+    table.push_str("\n| others | |\n|---|---|\n");
+    for owner in ["API server", "cloud controller manager", "kubelet", "scheduler", "locked"] {
+        let named: Vec<String> =
+            rows().filter(|row| row[1] == owner).map(|row| format!("`{}`", row[0])).collect();
+        let owner = if owner == "locked" { "nobody's: they can't be set in this release" } else { owner };
+        let _ = writeln!(table, "| {owner} | {} |", named.join(", "));
     }
     table
 }

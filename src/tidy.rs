@@ -8,6 +8,9 @@ mod words;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub(crate) use flags::CHANGES;
+pub(crate) use gates::OWNERS;
+
 /// A longer file no longer reads in one sitting.
 const MAX_LINES: usize = 700;
 

@@ -16,7 +16,7 @@ use coxswain_controllers::registry::{self, REGISTRY};
 use coxswain_machinery::environment::Environment;
 use coxswain_machinery::framework::{ApiResource, ApiResources, Build, CacheSource};
 use coxswain_machinery::informer::Store;
-use coxswain_machinery::options::Config;
+use coxswain_machinery::options::{Config, Flags};
 use coxswain_machinery::telemetry::Declared;
 use coxswain_machinery::telemetry::push::PushSettings;
 use coxswain_machinery::telemetry::tracing::settings::Given;
@@ -86,6 +86,10 @@ async fn manager() -> Completed {
 }
 
 async fn manager_of(server: &str) -> Completed {
+    manager_with(server, |_| {}).await
+}
+
+async fn manager_with(server: &str, set: fn(&mut Flags)) -> Completed {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     std::fs::write(&kubeconfig, KUBECONFIG.replace("SERVER", server)).unwrap();
@@ -103,6 +107,7 @@ async fn manager_of(server: &str) -> Completed {
     std::fs::write(&authority, of_authority.serialize_pem()).unwrap();
     config.flags.cluster_signing_cert_file = certificate.to_str().unwrap().to_owned();
     config.flags.cluster_signing_key_file = authority.to_str().unwrap().to_owned();
+    set(&mut config.flags);
     config.push = PushSettings::complete("127.0.0.1:1", &|_| None).unwrap();
     let here = tokio::runtime::Handle::current();
     let manager = Box::pin(complete(config, REGISTRY, Environment::system(), &here)).await.unwrap();

@@ -1,10 +1,14 @@
-//! Flags: each that is said to do something is read by something.
+//! Flags: each that is said to do something is read by something, and `tests/flags.tsv` says what it changes and which tests show it.
 
 use std::path::Path;
 
 use coxswain_machinery::options::{FlagEffect, TABLE};
 
-use super::{CRATES, sources};
+use super::{CRATES, complain, sources};
+use crate::behaviour::exists;
+
+/// What each flag changes.
+pub(crate) const CHANGES: &str = include_str!("../../tests/flags.tsv");
 
 /// Flags that nothing has to read, and why.
 const READ_BY_NOBODY: &[(&str, &str)] = &[("leader-elect-resource-lock", "may be `leases` and nothing else")];
@@ -34,4 +38,38 @@ fn each_flag_that_is_built_is_read() {
         let is_built = flag.effect == FlagEffect::Built;
         assert!(!is_built || is_read != is_exempt, "--{name} is said to be built, and is read: {is_read}");
     }
+}
+
+#[test]
+fn each_flag_has_tests_that_show_what_it_changes_or_changes_nothing() {
+    let rows: Vec<Vec<&str>> = CHANGES
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split('\t').collect())
+        .collect();
+    let listed: Vec<&str> = rows.iter().map(|row| row[0].trim_start_matches("--")).collect();
+    let names: Vec<String> = TABLE.iter().map(coxswain_machinery::options::Flag::name).collect();
+    assert_eq!(listed, names, "tests/flags.tsv has a row for each flag, in the order of --help");
+    let mut complaints = Vec::new();
+    for (flag, row) in TABLE.iter().zip(&rows) {
+        let [name, change, tests] = row[..] else {
+            complaints.push(format!("{row:?}: three columns are due"));
+            continue;
+        };
+        let shows = match flag.effect {
+            // Of what is left out it is shown that this is said.
+            FlagEffect::Built | FlagEffect::LeftOut(_) => true,
+            FlagEffect::Cloud | FlagEffect::Moot | FlagEffect::None => false,
+        };
+        if change.is_empty() || shows == (tests == "-") {
+            complaints.push(format!("{name}: {:?} and {tests:?}", flag.effect));
+        }
+        if !shows && !change.starts_with("Nothing") {
+            complaints.push(format!("{name}: nothing follows from it, and the row says {change:?}"));
+        }
+        for test in tests.split(' ').filter(|test| *test != "-" && !exists(test)) {
+            complaints.push(format!("{name}: there is no test {test}"));
+        }
+    }
+    complain(&complaints);
 }

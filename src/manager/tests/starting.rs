@@ -8,11 +8,12 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{manager, manager_of};
+use super::{manager, manager_of, manager_with};
 use crate::manager::{Controller, EventLogger, supervise};
 use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::framework::{BuildError, DefaultState, Descriptor, Phase};
 use coxswain_machinery::model::clock::SystemClock;
+use coxswain_machinery::options::Flags;
 use coxswain_machinery::serve::{Probe, Unobserved};
 
 const TOKENS: &str = "serviceaccount-token-controller";
@@ -44,6 +45,25 @@ async fn caches_that_stay_unfilled_hold_up_no_other_controller_and_show_in_healt
         assert!(report.text.contains(&line), "{report:?}");
     }
 
+    stop.cancel();
+    controllers.stopped().await;
+    manager.runtime.informers.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_start_as_far_apart_as_the_flag_says() {
+    let apart = |flags: &mut Flags| flags.controller_start_interval = Duration::from_mins(1);
+    let manager = Box::pin(manager_with("http://127.0.0.1:1", apart)).await;
+    let controllers = &manager.controllers;
+    let stop = CancellationToken::new();
+    let waiting = || controllers.all().iter().filter(|each| each.phase() == Phase::Standby).count();
+    let all = waiting();
+    let everything = |_: &_| true;
+    let tenth = timeout(Duration::from_mins(10), controllers.start(&everything, &stop));
+    assert!(tenth.await.is_err(), "ten minutes are not enough for {all}");
+    // One at once, the others a minute apart, or up to two.
+    let begun = all - waiting();
+    assert!((5..=11).contains(&begun), "{begun} of {all}");
     stop.cancel();
     controllers.stopped().await;
     manager.runtime.informers.shutdown().await;

@@ -15,7 +15,7 @@ use coxswain_machinery::api::kinds::CLUSTER_TRUST_BUNDLES;
 use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
 use coxswain_machinery::framework::rig::Rig;
 use coxswain_machinery::framework::{ApiResource, ApiResources, DefaultState, Descriptor, Tries};
-use coxswain_machinery::options::Config;
+use coxswain_machinery::options::{Config, Flags};
 
 const CONTROLLERS: &str = include_str!("../../../../tests/data/peer/controllers.tsv");
 const ACCOUNTS: &str = include_str!("../../../../tests/data/peer/service-accounts.txt");
@@ -151,6 +151,22 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         ("serviceaccount_tokens_secret", Some(11), fast, longest),
         ("serviceaccount_tokens_service", Some(11), fast, longest),
     ];
+    let mut config = Config::default();
+    config.flags.allocate_node_cidrs = true;
+    config.flags.cluster_cidr = "10.244.0.0/16".to_owned();
+    let rig = rig(config);
+    for loop_ in REGISTRY.iter().filter_map(|d| d.build).flat_map(|build| rig.build(build).unwrap().loops) {
+        let row = table.iter().find(|(queue, ..)| *queue == loop_.queue);
+        let (tries, base, longest) = row.map_or((None, fast, longest), |row| (row.1, row.2, row.3));
+        let settings = &loop_.settings;
+        assert_eq!(settings.tries, tries.map(|most| Tries { most, then: None }), "{}", loop_.queue);
+        let backoff = settings.backoff;
+        assert_eq!((backoff.base_delay, backoff.max_delay), (base, longest), "{}", loop_.queue);
+    }
+}
+
+/// Where every controller can be built.
+fn rig(config: Config) -> Rig {
     let finishers = Signer::ALL
         .into_iter()
         .map(certificatesigningrequest_signing::finisher)
@@ -162,18 +178,63 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         resource: CLUSTER_TRUST_BUNDLES.resource.into(),
         ..ApiResource::default()
     };
+    Rig::new(config).with_finishers(finishers).with_resources(ApiResources::of(vec![bundles], Vec::new()))
+}
+
+/// How many of its keys a controller takes at the same time, by the loop that takes most.
+fn workers(config: Config) -> BTreeMap<&'static str, usize> {
+    let rig = rig(config);
+    let most = |descriptor: &Descriptor| {
+        let loops = rig.build(descriptor.build?).unwrap().loops;
+        let at_a_time = loops.iter().map(|each| if each.settings.serial { 1 } else { each.settings.workers });
+        Some((descriptor.name, at_a_time.max()?))
+    };
+    REGISTRY.iter().filter_map(most).collect()
+}
+
+/// A flag of a controller.
+type NumberOf = fn(&mut Flags) -> &mut i32;
+
+#[test]
+fn flags_say_how_many_keys_are_taken_at_the_same_time() {
+    let table: [(&str, NumberOf); 20] = [
+        ("cronjob-controller", |flags| &mut flags.concurrent_cron_job_syncs),
+        ("daemonset-controller", |flags| &mut flags.concurrent_daemonset_syncs),
+        ("deployment-controller", |flags| &mut flags.concurrent_deployment_syncs),
+        ("device-taint-eviction-controller", |flags| &mut flags.concurrent_device_taint_eviction_syncs),
+        ("endpoints-controller", |flags| &mut flags.concurrent_endpoint_syncs),
+        ("endpointslice-controller", |flags| &mut flags.concurrent_service_endpoint_syncs),
+        ("endpointslice-mirroring-controller", |flags| {
+            &mut flags.mirroring_concurrent_service_endpoint_syncs
+        }),
+        ("ephemeral-volume-controller", |flags| &mut flags.concurrent_ephemeralvolume_syncs),
+        ("garbage-collector-controller", |flags| &mut flags.concurrent_gc_syncs),
+        ("horizontal-pod-autoscaler-controller", |flags| {
+            &mut flags.concurrent_horizontal_pod_autoscaler_syncs
+        }),
+        ("job-controller", |flags| &mut flags.concurrent_job_syncs),
+        ("namespace-controller", |flags| &mut flags.concurrent_namespace_syncs),
+        ("replicaset-controller", |flags| &mut flags.concurrent_replicaset_syncs),
+        ("replicationcontroller-controller", |flags| &mut flags.concurrent_rc_syncs),
+        ("resourceclaim-controller", |flags| &mut flags.concurrent_resourceclaim_syncs),
+        ("resourcequota-controller", |flags| &mut flags.concurrent_resource_quota_syncs),
+        ("serviceaccount-token-controller", |flags| &mut flags.concurrent_serviceaccount_token_syncs),
+        ("statefulset-controller", |flags| &mut flags.concurrent_statefulset_syncs),
+        ("ttl-after-finished-controller", |flags| &mut flags.concurrent_ttl_after_finished_syncs),
+        ("validatingadmissionpolicy-status-controller", |flags| {
+            &mut flags.concurrent_validating_admission_policy_status_syncs
+        }),
+    ];
     let mut config = Config::default();
     config.flags.allocate_node_cidrs = true;
     config.flags.cluster_cidr = "10.244.0.0/16".to_owned();
-    let rig = Rig::new(config)
-        .with_finishers(finishers)
-        .with_resources(ApiResources::of(vec![bundles], Vec::new()));
-    for loop_ in REGISTRY.iter().filter_map(|d| d.build).flat_map(|build| rig.build(build).unwrap().loops) {
-        let row = table.iter().find(|(queue, ..)| *queue == loop_.queue);
-        let (tries, base, longest) = row.map_or((None, fast, longest), |row| (row.1, row.2, row.3));
-        let settings = &loop_.settings;
-        assert_eq!(settings.tries, tries.map(|most| Tries { most, then: None }), "{}", loop_.queue);
-        let backoff = settings.backoff;
-        assert_eq!((backoff.base_delay, backoff.max_delay), (base, longest), "{}", loop_.queue);
+    let usual = workers(config.clone());
+    for (name, flag) in table {
+        let mut changed = config.clone();
+        let asked = *flag(&mut changed.flags) + 37;
+        *flag(&mut changed.flags) = asked;
+        let mut expected = usual.clone();
+        expected.insert(name, usize::try_from(asked).unwrap());
+        assert_eq!(workers(changed), expected, "{name}");
     }
 }

@@ -34,6 +34,7 @@ use coxswain_machinery::framework::{
     ObserveError, Reads, Room, RoomAdapter, wake, workers,
 };
 use coxswain_machinery::model::{Failure, Key, Plan};
+use coxswain_machinery::options::Flags;
 use coxswain_machinery::options::recycler::template;
 
 mod claim;
@@ -97,15 +98,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     build: Some(build),
 };
 
-/// Builds the controller.
-pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    let flags = &build.config.flags;
+fn settings(flags: &Flags) -> Result<Settings, BuildError> {
     let recipe = |path: &str, minimum: i32, increment: i32| {
         let found = template(path).map_err(BuildError::Invalid)?;
         let template = found.unwrap_or_else(recycler::built_in);
         Ok::<_, BuildError>(Recipe { template, minimum, increment })
     };
-    let settings = Arc::new(Settings {
+    Ok(Settings {
         provisions: flags.enable_dynamic_provisioning,
         makes_directories: flags.enable_hostpath_provisioner,
         recipes: Recipes {
@@ -120,7 +119,12 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 flags.pv_recycler_increment_timeout_nfs,
             )?,
         },
-    });
+    })
+}
+
+/// Builds the controller.
+pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
+    let settings = Arc::new(settings(&build.config.flags)?);
     let claims = build.watch::<PersistentVolumeClaim>(&PERSISTENT_VOLUME_CLAIMS);
     let volumes = build.watch::<PersistentVolume>(&PERSISTENT_VOLUMES);
     let classes = build.watch::<StorageClass>(&STORAGE_CLASSES);
@@ -142,7 +146,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let counter = || Counter { metrics: Arc::clone(&metrics), ledger: Arc::clone(&ledger) };
     let loop_settings = LoopSettings {
         workers: workers(WORKERS),
-        resync: Some(flags.pvclaimbinder_sync_period),
+        resync: Some(build.config.flags.pvclaimbinder_sync_period),
         ..LoopSettings::default()
     };
     let of_claims = RoomAdapter::new(ClaimRoom(Arc::clone(&binder)));

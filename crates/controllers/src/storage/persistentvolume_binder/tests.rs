@@ -25,6 +25,42 @@ use server::World;
 
 const NOW: i64 = 1_700_000_000;
 
+#[test]
+fn flags_are_its_settings() {
+    let templates = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let path = templates.path().join(name);
+        let pod = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{volumes: [{{name: v}}], containers: []}}}}"
+        );
+        std::fs::write(&path, pod).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let usual = super::settings(&Flags::default()).unwrap();
+    assert!(usual.provisions && !usual.makes_directories);
+    let (nfs, host_path) = (&usual.recipes.nfs, &usual.recipes.host_path);
+    let times = [nfs.minimum, nfs.increment, host_path.minimum, host_path.increment];
+    assert_eq!(times, [300, 30, 60, 30]);
+    let flags = Flags {
+        enable_dynamic_provisioning: false,
+        enable_hostpath_provisioner: true,
+        pv_recycler_minimum_timeout_nfs: 1,
+        pv_recycler_increment_timeout_nfs: 2,
+        pv_recycler_minimum_timeout_hostpath: 3,
+        pv_recycler_timeout_increment_hostpath: 4,
+        pv_recycler_pod_template_filepath_nfs: file("for-nfs"),
+        pv_recycler_pod_template_filepath_hostpath: file("for-paths"),
+        ..Flags::default()
+    };
+    let settings = super::settings(&flags).unwrap();
+    assert!(!settings.provisions && settings.makes_directories);
+    let (nfs, host_path) = (&settings.recipes.nfs, &settings.recipes.host_path);
+    let times = [nfs.minimum, nfs.increment, host_path.minimum, host_path.increment];
+    assert_eq!(times, [1, 2, 3, 4]);
+    let names = [nfs, host_path].map(|recipe| recipe.template["metadata"]["name"].clone());
+    assert_eq!(names, ["for-nfs", "for-paths"]);
+}
+
 fn now() -> Timestamp {
     Timestamp::from_second(NOW).unwrap()
 }

@@ -50,3 +50,44 @@ impl Settings {
         own.map_or(self.tolerance, Quantity::to_f64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use coxswain_machinery::options::{Config, Flags};
+
+    use super::Settings;
+
+    #[test]
+    fn flags_and_gates_are_its_settings() {
+        let seconds = Duration::from_secs;
+        let flags = Flags {
+            horizontal_pod_autoscaler_sync_period: seconds(1),
+            horizontal_pod_autoscaler_downscale_stabilization: seconds(2),
+            horizontal_pod_autoscaler_tolerance: 0.5,
+            horizontal_pod_autoscaler_cpu_initialization_period: seconds(3),
+            horizontal_pod_autoscaler_initial_readiness_delay: seconds(4),
+            ..Flags::default()
+        };
+        let config = Config { flags, ..Config::default() };
+        let expected = Settings {
+            sync_period: seconds(1),
+            downscale_stabilization: seconds(2),
+            tolerance: 0.5,
+            cpu_initialization_period: seconds(3),
+            initial_readiness_delay: seconds(4),
+            own_tolerance: false,
+            scale_to_zero: false,
+            pod_level_resources: false,
+        };
+        assert_eq!(Settings::of(&config, &|_| false), expected);
+        for (name, expected) in [
+            ("HPAConfigurableTolerance", Settings { own_tolerance: true, ..expected }),
+            ("HPAScaleToZero", Settings { scale_to_zero: true, ..expected }),
+            ("PodLevelResources", Settings { pod_level_resources: true, ..expected }),
+        ] {
+            assert_eq!(Settings::of(&config, &|gate| gate == name), expected, "{name}");
+        }
+    }
+}
