@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use rustls::crypto::SupportedKxGroup;
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion};
 use rustls_pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
@@ -109,7 +110,7 @@ async fn nothing_is_spoken_but_what_was_chosen() {
         (
             session.protocol_version(),
             session.negotiated_cipher_suite().map(|suite| suite.suite()),
-            session.negotiated_key_exchange_group().map(rustls::crypto::SupportedKxGroup::name),
+            session.negotiated_key_exchange_group().map(SupportedKxGroup::name),
         ),
         (
             Some(ProtocolVersion::TLSv1_2),
