@@ -108,10 +108,19 @@ fn a_run_without_faults_ends_as_it_is_wished_for() {
     assert!(report.counts.writes > 100, "{report}");
 }
 
-/// Some seeds are always the same, others are new.
+/// A seed that is new with each commit, and the same for everybody who tests it: nobody has drawn it before, and what it shows stays
+/// to be seen. Without a repository it is any.
+fn seed_of_commit() -> u64 {
+    let head = std::process::Command::new("git").args(["rev-parse", "HEAD"]).output();
+    let digits = head.ok().filter(|said| said.status.success()).map(|said| said.stdout);
+    let text = digits.and_then(|digits| String::from_utf8(digits).ok()).unwrap_or_default();
+    text.get(..8).and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or_else(new_seed)
+}
+
+/// Some seeds are always the same, others are those of the commit.
 #[test]
 fn nothing_that_must_hold_is_broken_by_faults() {
-    let first = new_seed();
+    let first = seed_of_commit();
     let seeds: Vec<u64> = (1..=by_depth(3, 12)).chain(first..first + by_depth(3, 12)).collect();
     for held in side_by_side(&seeds, |seed| holds(&setup(*seed))) {
         println!("{}", held.unwrap_or_else(|story| panic!("{story}")));

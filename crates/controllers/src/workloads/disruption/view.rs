@@ -65,7 +65,7 @@ fn unjudged(room: &Controller, key: &Key, budget: &PodDisruptionBudget) -> Vec<S
 fn selected(room: &Controller, key: &Key, spec: &PodDisruptionBudgetSpec) -> Result<Vec<Arc<Pod>>, String> {
     let Some(selector) = spec.selector.as_deref() else { return Ok(Vec::new()) };
     let selector = Selector::compile(selector).map_err(|error| error.to_string())?;
-    let mut pods = room.pods.select(&key.namespace, |pod| selector.matches(&pod.labels));
+    let mut pods = room.pods.select(&key.namespace, &selector);
     pods.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     Ok(pods)
 }

@@ -313,6 +313,7 @@ fn bad_selector(autoscaler: &HorizontalPodAutoscaler, bad: &BadSelector, decisio
 /// What is remembered, without what is too old to count. Where nothing is, what there is now counts as asked for.
 fn recent(view: &View, current: i32, now: Timestamp) -> History {
     let (spec, mut history) = (view.spec(), view.history.clone());
+    history.are_not_after(now);
     if history.recommendations.is_empty() {
         history.recommendations.push(Recommendation { at: now, replicas: current });
         return history;

@@ -71,10 +71,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             resource: "controllerrevisions",
             verbs: &["create", "delete", "get", "list", "patch", "watch"],
         },
+        // To delete them is asked for likewise: whoever changes the owners of an object must be allowed to.
         Grant {
             group: "",
             resource: "persistentvolumeclaims",
-            verbs: &["create", "get", "list", "update", "watch"],
+            verbs: &["create", "delete", "get", "list", "update", "watch"],
         },
         EVENTS_GRANT,
     ],

@@ -116,6 +116,11 @@ impl<T: Object> Labelled<T> {
         Self(Indexed::new(store, &BY_LABEL))
     }
 
+    /// The store behind it.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.0.index.store
+    }
+
     /// The objects of a namespace that a selector selects, in no order.
     pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<T>> {
         self.find(namespace, selector.common(), |labels| selector.matches(labels))

@@ -302,6 +302,21 @@ fn a_restart_forgets_what_was_added_and_does_not_shrink() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_keeps_nobody_from_shrinking_for_longer_than_the_window() {
+    let mut bench = Bench::of(&autoscaler(|_| {}), &["a", "b", "c", "d"]);
+    bench.all_use("50m").reconcile();
+    bench.later(3600).all_use("50m").reconcile();
+    bench.later(-3600).all_use("10m");
+    let said = bench.reconcile();
+    assert!(
+        said[0].starts_with("status 4 -> 4 ScaleDownStabilized"),
+        "four were asked for a moment ago: {said:?}"
+    );
+    assert_eq!(bench.later(290).all_use("10m").reconcile(), [""; 0]);
+    assert_eq!(bench.later(11).all_use("10m").reconcile()[0], "scale 1");
+}
+
+#[test]
 fn one_that_is_gone_is_forgotten_at_its_turn() {
     let mut bench = Bench::of(&autoscaler(|_| {}), &["a"]);
     bench.all_use("50m").reconcile();
