@@ -1,4 +1,5 @@
-//! What was asked for and done lately. Decides nothing.
+//! What was asked for and done lately. Times are those of a clock that nobody sets: one that is set ahead would end windows early, and
+//! one that is set back would never end them. Decides nothing.
 
 use std::time::Duration;
 
@@ -27,16 +28,6 @@ pub(super) struct History {
 }
 
 impl History {
-    /// What was remembered at a later time than it is now was so by a clock that was set back since. It counts as of now, so that it
-    /// stays for its window, and not until the clock is there again.
-    pub(super) fn are_not_after(&mut self, now: Timestamp) {
-        let recommended = self.recommendations.iter_mut().map(|held| &mut held.at);
-        let done = self.added.iter_mut().chain(&mut self.removed).map(|step| &mut step.at);
-        for at in recommended.chain(done) {
-            *at = (*at).min(now);
-        }
-    }
-
     /// The recommendations that are younger than `window`.
     pub(super) fn since(&self, now: Timestamp, window: Duration) -> impl Iterator<Item = &Recommendation> {
         self.recommendations.iter().filter(move |held| is_within(held.at, now, window))

@@ -28,6 +28,7 @@ use coxswain_machinery::framework::{
     Observation, ObserveError, QueueConfig, Reads, Room, RoomAdapter, wake,
 };
 use coxswain_machinery::informer::{Delta, Labelled, Lister};
+use coxswain_machinery::model::clock::{Clock as _, RuntimeClock};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod answers;
@@ -86,11 +87,13 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let remembering = Arc::new(Remembering::default());
     let metrics = Metrics::register(build.metrics, Arc::clone(&remembering))
         .map_err(|error| BuildError::Invalid(error.to_string()))?;
+    let steady = RuntimeClock::new(Timestamp::UNIX_EPOCH);
     let room = Controller {
         autoscalers: autoscalers.lister(),
         pods: pods.labelled(),
         settings,
         remembering: Arc::clone(&remembering),
+        steady: Arc::new(move || steady.now()),
     };
     let own = autoscalers.wakes(own(metrics.clone(), Arc::clone(&remembering)));
     Ok(Built {
@@ -130,6 +133,8 @@ struct Controller {
     pods: Labelled<Pod>,
     settings: Settings,
     remembering: Arc<Remembering>,
+    /// The time since the controller was built, as one since 1970: by a clock that nobody sets.
+    steady: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl Room<Note> for Controller {

@@ -97,7 +97,7 @@ fn looked(view: &View, look: &Look, now: Timestamp) -> (Plan, Note) {
     let draft = Draft {
         row: look.row,
         target,
-        at: now,
+        at: view.steady,
         current: decision.current,
         desired,
         reason: decision.reason,
@@ -172,7 +172,7 @@ pub(super) fn decide(view: &View, look: &Look, now: Timestamp) -> Decision {
         wanted: None,
         telling: Telling { current: Some(current), metrics: Some(Vec::new()), ..Telling::default() },
         warnings: Vec::new(),
-        history: recent(view, current, now),
+        history: recent(view, current),
     };
     decision.telling.say(Condition::new(
         ABLE_TO_SCALE,
@@ -258,8 +258,8 @@ fn by_metrics(view: &View, look: &Look, decision: &mut Decision, now: Timestamp)
         std::cmp::Ordering::Less => "All metrics below target".to_owned(),
         std::cmp::Ordering::Equal => String::new(),
     };
-    let limited = limited(spec, &view.settings, &decision.history, (current, wanted), now);
-    decision.history.recommendations.push(Recommendation { at: now, replicas: wanted });
+    let limited = limited(spec, &view.settings, &decision.history, (current, wanted), view.steady);
+    decision.history.recommendations.push(Recommendation { at: view.steady, replicas: wanted });
     let (reason, message) = limited.stabilization.told();
     decision.telling.say(Condition::new(ABLE_TO_SCALE, "True", reason, message));
     let (status, reason, message) = limited.limit.told();
@@ -311,9 +311,8 @@ fn bad_selector(autoscaler: &HorizontalPodAutoscaler, bad: &BadSelector, decisio
 }
 
 /// What is remembered, without what is too old to count. Where nothing is, what there is now counts as asked for.
-fn recent(view: &View, current: i32, now: Timestamp) -> History {
-    let (spec, mut history) = (view.spec(), view.history.clone());
-    history.are_not_after(now);
+fn recent(view: &View, current: i32) -> History {
+    let (spec, mut history, now) = (view.spec(), view.history.clone(), view.steady);
     if history.recommendations.is_empty() {
         history.recommendations.push(Recommendation { at: now, replicas: current });
         return history;

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::Controller;
 use super::draft::Draft;
 use super::history::History;
@@ -28,6 +30,8 @@ pub(super) struct View {
     pub(super) autoscaler: Arc<HorizontalPodAutoscaler>,
     pub(super) settings: Settings,
     pub(super) history: History,
+    /// The present by a clock that nobody sets, by which the history is told.
+    pub(super) steady: Timestamp,
     pub(super) stage: Stage,
 }
 
@@ -102,6 +106,7 @@ pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: 
             autoscaler: Arc::clone(&autoscaler),
             settings: room.settings,
             history: room.remembering.history(key),
+            steady: (room.steady)(),
             stage,
         })
     };

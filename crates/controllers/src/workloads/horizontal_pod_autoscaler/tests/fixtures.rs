@@ -181,6 +181,8 @@ pub(super) struct Bench {
     pub(super) pods: Arc<Store>,
     pub(super) settings: Settings,
     pub(super) remembering: Arc<Remembering>,
+    /// By how many seconds somebody has set the clock.
+    pub(super) set_by: i64,
     pub(super) api: Arc<ApiResources>,
     /// The target's replicas; `None` if it is not there.
     pub(super) replicas: Option<i32>,
@@ -211,6 +213,7 @@ impl Bench {
             pods: store(&PODS),
             settings: settings(),
             remembering: Arc::default(),
+            set_by: 0,
             api: api(&["v1beta2"]),
             replicas: Some(pods.len() as i32),
             selector: "app=web".to_owned(),
@@ -249,12 +252,22 @@ impl Bench {
         self
     }
 
+    /// Somebody sets the clock.
+    pub(super) fn set_clock(&mut self, by: i64) -> &mut Self {
+        self.set_by += by;
+        self.later(by)
+    }
+
     pub(super) fn room(&self) -> Controller {
         Controller {
             autoscalers: Lister::new(Arc::clone(&self.autoscalers)),
             pods: Labelled::new(&self.pods),
             settings: self.settings,
             remembering: Arc::clone(&self.remembering),
+            steady: {
+                let steady = self.now - SignedDuration::from_secs(self.set_by);
+                Arc::new(move || steady)
+            },
         }
     }
 

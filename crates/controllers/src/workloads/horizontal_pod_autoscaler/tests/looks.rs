@@ -302,18 +302,16 @@ fn a_restart_forgets_what_was_added_and_does_not_shrink() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_keeps_nobody_from_shrinking_for_longer_than_the_window() {
-    let mut bench = Bench::of(&autoscaler(|_| {}), &["a", "b", "c", "d"]);
-    bench.all_use("50m").reconcile();
-    bench.later(3600).all_use("50m").reconcile();
-    bench.later(-3600).all_use("10m");
-    let said = bench.reconcile();
-    assert!(
-        said[0].starts_with("status 4 -> 4 ScaleDownStabilized"),
-        "four were asked for a moment ago: {said:?}"
-    );
-    assert_eq!(bench.later(290).all_use("10m").reconcile(), [""; 0]);
-    assert_eq!(bench.later(11).all_use("10m").reconcile()[0], "scale 1");
+fn a_clock_that_is_set_ends_no_window_early_and_none_late() {
+    for by in [-3600, 3600] {
+        let mut bench = Bench::of(&autoscaler(|_| {}), &["a", "b", "c", "d"]);
+        bench.all_use("50m").reconcile();
+        bench.later(15).set_clock(by).all_use("10m");
+        let said = bench.reconcile();
+        assert!(said[0].starts_with("status 4 -> 4 ScaleDownStabilized"), "{by}: {said:?}");
+        assert_eq!(bench.later(270).all_use("10m").reconcile(), [""; 0], "{by}");
+        assert_eq!(bench.later(16).all_use("10m").reconcile()[0], "scale 1", "{by}");
+    }
 }
 
 #[test]
