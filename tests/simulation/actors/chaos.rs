@@ -87,8 +87,9 @@ const ALL: &[Mishap] = &[
     Mishap::Freeze,
     Mishap::Clock,
 ];
-/// By how many seconds a clock is wrong that somebody has set.
-const WRONG: &[i64] = &[-3600, -600, -60, -10, 10, 60, 600, 3600];
+/// By how many seconds a clock is wrong that somebody has set: who waits by it for a time that an object names, as the original does,
+/// waits for so much longer, and everything must settle after all.
+const WRONG: &[i64] = &[-1200, -600, -60, -10, 10, 60, 600, 1200];
 
 /// Makes trouble until it is calm; then puts right what does not put itself right.
 pub(crate) async fn chaos(server: Arc<Server>, managers: Managers, seed: u64, calm: Calm, muted: Muted) {

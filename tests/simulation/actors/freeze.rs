@@ -24,6 +24,8 @@ const KUBELETS: u64 = 10;
 const RENEW: u64 = 2;
 /// How often, in thousand times, somebody else takes the Lease as soon as it may.
 const TAKEN: u32 = 700;
+/// For how many seconds its Lease lasts.
+const LASTS: u64 = 15;
 /// Who that is.
 const OTHER: &str = "other";
 
@@ -59,18 +61,18 @@ pub(super) async fn freeze(server: &Server, dice: &mut Dice, lasts: Duration) ->
         let left = free_in.get_or_insert_with(|| duration(server));
         *left -= 1;
         if is_taken && *left <= 0 && (!taken || step % RENEW == 0) {
-            taken = lead(server, OTHER);
+            taken = lead(server, OTHER, !taken);
         }
     }
     server.tell("  managers go on");
     if taken {
         for _ in 0..dice.below(15) {
             sleep(STEP * 2).await;
-            lead(server, OTHER);
+            lead(server, OTHER, false);
         }
         // Some give the Lease back, and some just end.
         if dice.permille(500) {
-            lead(server, "");
+            lead(server, "", false);
         }
     }
     true
@@ -88,18 +90,23 @@ fn duration(server: &Server) -> i64 {
     })
 }
 
-/// Somebody who is none of the managers takes the Lease, renews it or gives it back. Whether there is one.
-fn lead(server: &Server, holder: &str) -> bool {
+/// Somebody who is none of the managers takes the Lease, renews it or gives it back; what it does not hold only if it `takes` it. Whether
+/// it has been so.
+fn lead(server: &Server, holder: &str, takes: bool) -> bool {
     let (now, micro) = (stamp(server), format!("{:.6}", server.now()));
     server.with(|model| {
         let edited = |held: &serde_json::Value| {
             let mut lease = held.clone();
+            if !takes && text(&lease, "/spec/holderIdentity") != OTHER {
+                return Ok(lease);
+            }
             let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap_or(0);
             if text(&lease, "/spec/holderIdentity") != holder {
                 lease["spec"]["leaseTransitions"] = json!(transitions + 1);
                 lease["spec"]["acquireTime"] = json!(format!("{}.000000Z", now.trim_end_matches('Z')));
             }
             lease["spec"]["holderIdentity"] = json!(holder);
+            lease["spec"]["leaseDurationSeconds"] = json!(if holder.is_empty() { 1 } else { LASTS });
             lease["spec"]["renewTime"] = json!(micro);
             Ok(lease)
         };
