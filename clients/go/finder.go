@@ -211,8 +211,8 @@ func (f Finder) Connect(replica Replica) (*Client, error) {
 
 func (f Finder) facts(replica Replica) facts {
 	return facts{
-		authority:        f.Options.CAFile != "" || f.Options.CA != nil,
-		trustAnnounced:   f.TrustAnnounced,
+		authority:      f.Options.CAFile != "" || f.Options.CA != nil,
+		trustAnnounced: f.TrustAnnounced,
 		// Not whom a named replica names as the leader: that address is what a Lease says.
 		named:            slices.Contains(f.Addresses, replica.Address) || f.Options.ServerName != "",
 		announced:        replica.Authority != "",
