@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass, VolumeAttachment};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
 
-use crate::harness::{Cluster, ControlPlane, Namespace, Options, binaries, by_depth, object, until};
+use crate::harness::{Cluster, ControlPlane, Namespace, Options, binaries, by_depth, create, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 const DRIVER: &str = "csi.example.com";
@@ -44,17 +44,6 @@ impl Stage<'_> {
         Api::all(self.cluster.client.clone())
     }
 
-    async fn create<K>(&self, value: Value)
-    where
-        K: kube::Resource<DynamicType = ()>
-            + serde::Serialize
-            + serde::de::DeserializeOwned
-            + Clone
-            + std::fmt::Debug,
-    {
-        self.all::<K>().create(&PostParams::default(), &object(value)).await.expect("it is created");
-    }
-
     /// The driver, and who calls it.
     async fn start(&self) {
         let socket = self.dir.path().join("csi.sock");
@@ -72,19 +61,26 @@ impl Stage<'_> {
 
     /// Classes of the driver, itself, and the nodes that have it. The mock knows one node, by its own name.
     async fn prepare(&self) {
-        self.create::<CSIDriver>(
+        create(
+            self.all::<CSIDriver>(),
             json!({ "metadata": { "name": DRIVER }, "spec": { "attachRequired": true } }),
         )
         .await;
         for (class, mode) in CLAIMS {
-            self.create::<StorageClass>(json!({ "metadata": { "name": class }, "provisioner": DRIVER,
-                "volumeBindingMode": mode, "allowVolumeExpansion": true }))
-                .await;
+            create(
+                self.all::<StorageClass>(),
+                json!({ "metadata": { "name": class }, "provisioner": DRIVER,
+                "volumeBindingMode": mode, "allowVolumeExpansion": true }),
+            )
+            .await;
         }
         for node in NODES {
             let drivers = json!([{ "name": DRIVER, "nodeID": DRIVER, "topologyKeys": [] }]);
-            self.create::<CSINode>(json!({ "metadata": { "name": node }, "spec": { "drivers": drivers } }))
-                .await;
+            create(
+                self.all::<CSINode>(),
+                json!({ "metadata": { "name": node }, "spec": { "drivers": drivers } }),
+            )
+            .await;
             let managed = Patch::Merge(json!({ "metadata": { "annotations": { MANAGED: "true" } } }));
             let nodes = self.all::<Node>();
             drop(nodes.patch(node, &PatchParams::default(), &managed).await.expect("it is managed"));

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment};
-use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use self::players::{attach, provision, volume};
-use crate::harness::{ControlPlane, Namespace, Options, by_depth, object, until};
+use crate::harness::{ControlPlane, Namespace, Options, by_depth, create, until};
 
 mod growth;
 mod players;
@@ -25,20 +24,6 @@ const CLASSES: [&str; 3] = ["now", "later", "by-hand"];
 const NODES: usize = 5;
 /// How often those who are played look, and the test.
 const POLL: Duration = Duration::from_millis(200);
-
-async fn create<K>(client: &Client, value: Value)
-where
-    K: kube::Resource<DynamicType = ()>
-        + serde::Serialize
-        + serde::de::DeserializeOwned
-        + Clone
-        + std::fmt::Debug,
-{
-    Api::<K>::all(client.clone())
-        .create(&PostParams::default(), &object(value))
-        .await
-        .expect("it is created");
-}
 
 async fn add_pod(namespace: &Namespace, at: usize) {
     let (name, node) = (format!("pod-{at}"), format!("node-{}", at % NODES));
@@ -86,8 +71,8 @@ async fn volumes_of_many_pods_come_and_go_and_nothing_is_left_over() {
     let namespace = cluster.namespace("volumes").await;
     namespace.default_account().await;
     for (class, mode) in [("now", "Immediate"), ("later", "WaitForFirstConsumer")] {
-        create::<StorageClass>(
-            client,
+        create(
+            Api::<StorageClass>::all(client.clone()),
             json!({ "metadata": { "name": class }, "provisioner": DRIVER, "volumeBindingMode": mode }),
         )
         .await;
@@ -95,8 +80,11 @@ async fn volumes_of_many_pods_come_and_go_and_nothing_is_left_over() {
     let nodes: Api<Node> = Api::all(client.clone());
     for at in 0..NODES {
         let name = format!("node-{at}");
-        create::<Node>(client, json!({ "metadata": { "name": name, "annotations": { MANAGED: "true" } } }))
-            .await;
+        create(
+            Api::<Node>::all(client.clone()),
+            json!({ "metadata": { "name": name, "annotations": { MANAGED: "true" } } }),
+        )
+        .await;
         let ready =
             Patch::Merge(json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } }));
         nodes.patch_status(&name, &PatchParams::default(), &ready).await.expect("it is ready");
@@ -107,8 +95,11 @@ async fn volumes_of_many_pods_come_and_go_and_nothing_is_left_over() {
 
     for at in 0..pods {
         if CLASSES[at % CLASSES.len()] == "by-hand" {
-            create::<PersistentVolume>(client, volume(&format!("disk-{at}"), "by-hand", "Retain", None))
-                .await;
+            create(
+                Api::<PersistentVolume>::all(client.clone()),
+                volume(&format!("disk-{at}"), "by-hand", "Retain", None),
+            )
+            .await;
         }
         add_pod(&namespace, at).await;
     }

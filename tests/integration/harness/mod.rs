@@ -27,7 +27,7 @@ pub(crate) use controllers::{all_built, built, is_gated};
 pub(crate) use controlplane::{ControlPlane, KeyPair, Manager, Options, Report, binaries, kubectl_as};
 pub(crate) use crowd::Crowd;
 pub(crate) use heartbeats::Heartbeats;
-pub(crate) use kubernetes::{Cluster, Namespace, object};
+pub(crate) use kubernetes::{Cluster, Namespace, create, object};
 pub(crate) use lease::{Held, LeaseHistory};
 pub(crate) use metrics_api::{Instead, MetricsApi, Numbers};
 pub(crate) use port::{Caller, Port};

@@ -15,7 +15,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{ELECTION, LIMIT, end_of_log, leads, writes_of};
-use crate::harness::{ControlPlane, Options, object, until};
+use crate::harness::{ControlPlane, Options, create, object, until};
 
 const CONTROLLERS: &str = "--controllers=clusterrole-aggregation-controller,bootstrap-signer-controller,\
     token-cleaner-controller,deployment-controller";
@@ -65,13 +65,6 @@ async fn quiet(client: &Client) -> State {
         (before == State::of(client).await).then_some(before)
     };
     until("the cluster is quiet", LIMIT, look, Option::is_some).await.expect("a state")
-}
-
-async fn create<K>(api: Api<K>, value: Value)
-where
-    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize,
-{
-    api.create(&PostParams::default(), &object(value)).await.expect("it is created");
 }
 
 async fn role(client: &Client, name: &str, label: &str, resource: &str) {

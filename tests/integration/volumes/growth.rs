@@ -72,7 +72,7 @@ async fn a_claim_grows_by_others_hands_and_is_told_of_it_once() {
     let client = &cluster.client;
     let namespace = cluster.namespace("growth").await;
     let class = json!({ "metadata": { "name": "now" }, "provisioner": DRIVER, "allowVolumeExpansion": true });
-    create::<StorageClass>(client, class).await;
+    create(Api::<StorageClass>::all(client.clone()), class).await;
     let mut played = JoinSet::new();
     played.spawn(provision(client.clone()));
     played.spawn(resize(client.clone(), MOST));

@@ -112,7 +112,10 @@ impl Health {
             let renewed = &lease.spec.renew_time;
             Some((renewed.seconds, renewed.nanos))
         };
-        let nodes = self.nodes.list().into_iter().map(|node| (Arc::clone(&node), renewal(&node)));
+        let nodes = self.nodes.list().into_iter().map(|node| {
+            let renewal = renewal(&node);
+            (node, renewal)
+        });
         Stage::Look { fleet: self.memory.fleet(), nodes: nodes.collect() }
     }
 }

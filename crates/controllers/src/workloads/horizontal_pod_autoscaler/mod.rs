@@ -28,7 +28,7 @@ use coxswain_machinery::framework::{
     Observation, ObserveError, QueueConfig, Reads, Room, RoomAdapter, wake,
 };
 use coxswain_machinery::informer::{Delta, Labelled, Lister};
-use coxswain_machinery::model::clock::{Clock as _, RuntimeClock};
+use coxswain_machinery::model::clock::{RuntimeClock, SharedClock};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod answers;
@@ -87,13 +87,12 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let remembering = Arc::new(Remembering::default());
     let metrics = Metrics::register(build.metrics, Arc::clone(&remembering))
         .map_err(|error| BuildError::Invalid(error.to_string()))?;
-    let steady = RuntimeClock::new(Timestamp::UNIX_EPOCH);
     let room = Controller {
         autoscalers: autoscalers.lister(),
         pods: pods.labelled(),
         settings,
         remembering: Arc::clone(&remembering),
-        steady: Arc::new(move || steady.now()),
+        steady: Arc::new(RuntimeClock::new(Timestamp::UNIX_EPOCH)),
     };
     let own = autoscalers.wakes(own(metrics.clone(), Arc::clone(&remembering)));
     Ok(Built {
@@ -133,8 +132,8 @@ struct Controller {
     pods: Labelled<Pod>,
     settings: Settings,
     remembering: Arc<Remembering>,
-    /// The time since the controller was built, as one since 1970: by a clock that nobody sets.
-    steady: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// A clock that nobody sets. It begins in 1970, when the controller is built.
+    steady: SharedClock,
 }
 
 impl Room<Note> for Controller {

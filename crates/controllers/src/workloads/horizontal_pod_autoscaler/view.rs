@@ -106,7 +106,7 @@ pub(super) fn observe(room: &Controller, key: &Key, failures: &[Failure], read: 
             autoscaler: Arc::clone(&autoscaler),
             settings: room.settings,
             history: room.remembering.history(key),
-            steady: (room.steady)(),
+            steady: room.steady.now(),
             stage,
         })
     };

@@ -27,6 +27,7 @@ use coxswain_machinery::framework::{
     ApiError, ApiResource, ApiResources, Memory as _, Observation, Outcome, Read, Reads, ReconcileEnd,
 };
 use coxswain_machinery::informer::{Labelled, Lister, Store};
+use coxswain_machinery::model::clock::ManualClock;
 use coxswain_machinery::model::plan::{Cooldown, Step, Verb, Write};
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key, Plan};
@@ -264,10 +265,7 @@ impl Bench {
             pods: Labelled::new(&self.pods),
             settings: self.settings,
             remembering: Arc::clone(&self.remembering),
-            steady: {
-                let steady = self.now - SignedDuration::from_secs(self.set_by);
-                Arc::new(move || steady)
-            },
+            steady: Arc::new(ManualClock::new(self.now - SignedDuration::from_secs(self.set_by))),
         }
     }
 

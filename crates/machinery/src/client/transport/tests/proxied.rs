@@ -123,6 +123,17 @@ async fn connect_through(server: &Server, proxy: &Proxy, pki: &Pki, dir: &Path) 
     connect(&url, pki, "token: s3cret", dir).await
 }
 
+/// Each request to a proxy is for a way to the server, with the login, and holds nothing that is meant for the server.
+fn assert_only_asked_to_connect(asked: Vec<String>, server: &Server) {
+    let authority = server.url.trim_start_matches("https://");
+    for request in asked {
+        assert!(request.starts_with(&format!("CONNECT {authority} HTTP/1.1\r\n")), "{request}");
+        // base64 of us@er:s3cret
+        assert!(request.contains("Proxy-Authorization: Basic dXNAZXI6czNjcmV0\r\n"), "{request}");
+        assert!(!request.contains("Bearer"), "{request}");
+    }
+}
+
 #[tokio::test]
 async fn http_proxies_are_asked_to_connect_and_see_nothing_else() {
     let (pki, dir) = (Pki::new(), tempfile::tempdir().unwrap());
@@ -132,13 +143,7 @@ async fn http_proxies_are_asked_to_connect_and_see_nothing_else() {
     assert_eq!(ask(&transport).await.unwrap(), "HTTP/2.0 None Some(\"Bearer s3cret\")");
     let asked = proxy.asked();
     assert_eq!(asked.len(), server.connections(), "no connection goes past the proxy");
-    let authority = server.url.trim_start_matches("https://");
-    for request in asked {
-        assert!(request.starts_with(&format!("CONNECT {authority} HTTP/1.1\r\n")), "{request}");
-        // base64 of us@er:s3cret
-        assert!(request.contains("Proxy-Authorization: Basic dXNAZXI6czNjcmV0\r\n"), "{request}");
-        assert!(!request.contains("Bearer"), "{request}");
-    }
+    assert_only_asked_to_connect(asked, &server);
     assert!(!format!("{transport:?}").contains("s3cret"));
 }
 
@@ -195,12 +200,7 @@ async fn with_an_https_proxy_tls_is_spoken_before_anything_is_asked() {
         (2, 2),
         "writes go through it, too, and nothing goes past it"
     );
-    let authority = server.url.trim_start_matches("https://");
-    for request in asked {
-        assert!(request.starts_with(&format!("CONNECT {authority} HTTP/1.1\r\n")), "{request}");
-        assert!(request.contains("Proxy-Authorization: Basic dXNAZXI6czNjcmV0\r\n"), "{request}");
-        assert!(!request.contains("Bearer"), "{request}");
-    }
+    assert_only_asked_to_connect(asked, &server);
     assert!(!format!("{transport:?}").contains("s3cret"));
 }
 
