@@ -129,8 +129,8 @@ fn scalable(
     version: &str,
     kind: &str,
 ) -> Result<&'static Kind, ScaleError> {
-    let is_meant = |held: &&ApiResource| held.group == group && held.version == version && held.kind == kind;
-    let Some(meant) = resources.all().find(is_meant) else {
+    let is_meant = |held: &&ApiResource| held.version == version && held.kind == kind;
+    let Some(meant) = resources.of_group(group).find(is_meant) else {
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         let failed = resources.failures().find(|failure| failure.group_version() == api_version);
         return Err(match failed {
@@ -139,11 +139,9 @@ fn scalable(
         });
     };
     let has_scale = |held: &&ApiResource| {
-        held.group == meant.group
-            && held.resource == meant.resource
-            && held.subresources.iter().any(|subresource| subresource == "scale")
+        held.resource == meant.resource && held.subresources.iter().any(|subresource| subresource == "scale")
     };
-    match resources.all().find(has_scale) {
+    match resources.of_group(group).find(has_scale) {
         Some(resource) => Ok(resource.metadata_kind()),
         None => Err(ScaleError::NotScalable(meant.metadata_kind().to_string())),
     }
@@ -152,12 +150,11 @@ fn scalable(
 /// The resource of a kind in any version: of those that have a scale, the one that the server prefers. The kind may be written
 /// in lower case.
 fn scalable_in_group(resources: &ApiResources, group: &str, kind: &str) -> Result<&'static Kind, ScaleError> {
-    let is_meant =
-        |held: &&ApiResource| held.group == group && (held.kind == kind || held.kind.to_lowercase() == kind);
-    let meant: Vec<&ApiResource> = resources.all().filter(is_meant).collect();
-    let has_scale = |held: &&&ApiResource| held.subresources.iter().any(|subresource| subresource == "scale");
+    let in_lower_case = |held: &str| held.chars().flat_map(char::to_lowercase).eq(kind.chars());
+    let meant = || resources.of_group(group).filter(|held| held.kind == kind || in_lower_case(&held.kind));
+    let has_scale = |held: &&ApiResource| held.subresources.iter().any(|subresource| subresource == "scale");
     // Whether one without a scale in what is known has one after all, the server says.
-    match meant.iter().find(has_scale).or(meant.first()) {
+    match meant().find(has_scale).or_else(|| meant().next()) {
         Some(resource) => Ok(resource.metadata_kind()),
         None => Err(ScaleError::NoKind { group: group.to_owned(), kind: kind.to_owned() }),
     }

@@ -129,7 +129,7 @@ fn of_object(source: &ObjectMetricSource, namespace: &str, read: &Reads) -> Quer
 fn resource_of(object: &CrossVersionObjectReference, resources: &ApiResources) -> Result<String, String> {
     let group = object.api_version.split_once('/').map_or("", |(group, _)| group);
     let kind = &object.kind;
-    match resources.all().find(|held| held.group == group && held.kind == *kind) {
+    match resources.of_group(group).find(|held| held.kind == *kind) {
         Some(held) if group.is_empty() => Ok(held.resource.to_string()),
         Some(held) => Ok(format!("{}.{group}", held.resource)),
         None => {
@@ -223,23 +223,31 @@ fn series(selector: Option<&LabelSelector>) -> Result<String, QueryError> {
 
 /// The query of a path, without what is empty.
 fn query(pairs: &[(&str, &str)]) -> String {
-    let given = pairs.iter().filter(|(_, value)| !value.is_empty());
-    let given: Vec<_> = given.map(|(name, value)| format!("{name}={}", escaped(value))).collect();
-    if given.is_empty() { String::new() } else { format!("?{}", given.join("&")) }
+    let mut out = String::new();
+    for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
+        out.push(if out.is_empty() { '?' } else { '&' });
+        out.push_str(name);
+        out.push('=');
+        escape(value, &mut out);
+    }
+    out
 }
 
 /// A text as a part of a path or a query.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+    escape(text, &mut out);
+    out
+}
+
+fn escape(text: &str, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             out.push(char::from(byte));
         } else {
             out.push('%');
-            out.extend(
-                [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789ABCDEF"[usize::from(digit)])),
-            );
+            out.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
         }
     }
-    out
 }

@@ -155,6 +155,12 @@ impl ApiResources {
         self.versions().filter_map(|version| version.resources.as_ref().ok()).flatten()
     }
 
+    /// Every resource of a group, in every version.
+    pub fn of_group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a ApiResource> {
+        let versions = self.versions().filter(move |held| held.group == group);
+        versions.filter_map(|version| version.resources.as_ref().ok()).flatten()
+    }
+
     /// Every resource in the version that the server prefers, among those that have it.
     pub fn preferred(&self) -> Vec<&ApiResource> {
         let mut seen = crate::random::HashSet::default();
