@@ -132,6 +132,8 @@ pub(super) async fn complete(
         qps: flags.kube_api_qps,
         burst: flags.kube_api_burst.unsigned_abs(),
         use_service_account_credentials: flags.use_service_account_credentials,
+        // Without a name the original speaks JSON too.
+        json: flags.kube_api_content_type != "application/vnd.kubernetes.protobuf",
         environment: environment.clone(),
         ..ClientOptions::default()
     };

@@ -81,23 +81,32 @@ fn the_shapes_of_templates_are_upstreams() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The messages that the simulation's API server stores: a field that is missing there would be lost.
+/// The messages of what is read and written in JSON, and of what the simulation's API server stores: a field that is missing there
+/// would be lost.
 #[test]
-fn what_the_simulation_stores_is_upstreams() {
+fn what_goes_as_json_is_upstreams() {
     let mut definitions = Definitions::new();
     read_directory(&harness::binaries().with_file_name("protos"), &mut definitions);
     let mut wrong = Vec::new();
-    let table = include_str!("../simulation/data/schema.tsv");
+    let table = include_str!("../../crates/machinery/src/wire/json/messages.tsv");
     for row in table.lines().filter(|line| !line.starts_with('#')) {
         let (name, fields) = row.split_once('\t').unwrap_or((row, ""));
-        let full = ["k8s.io.api.", "k8s.io.apimachinery.pkg.apis."].map(|package| format!("{package}{name}"));
+        let packages = ["api.", "apimachinery.pkg.apis.", "apiextensions_apiserver.pkg.apis."];
+        let full = packages.map(|package| format!("k8s.io.{package}{name}"));
         let Some(upstream) = full.iter().find_map(|name| definitions.get(name)) else {
             wrong.push(format!("{name}: upstream has no such message"));
             continue;
         };
+        let aside = |number: u32| {
+            let mut spelt = fields.split('\t');
+            spelt.any(|field| field.starts_with(&format!("{number} ")) && field.ends_with(" aside"))
+        };
         let theirs: Vec<String> = upstream
             .iter()
-            .map(|(number, field)| format!("{number} {} {}", field.name, stored(&field.kind)))
+            .map(|(number, field)| {
+                let holds = if aside(*number) { "aside".to_owned() } else { stored(&field.kind) };
+                format!("{number} {} {holds}", field.name)
+            })
             .collect();
         let base = |field: &str| {
             let (place, kind) = field.rsplit_once(' ').unwrap_or_default();
@@ -117,7 +126,7 @@ fn what_the_simulation_stores_is_upstreams() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// How the simulation's table spells what a field holds, messages without their package.
+/// How the table spells what a field holds, messages without their package.
 fn stored(kind: &str) -> String {
     let base = kind.rsplit([' ', '.']).next().unwrap_or_default().trim_end_matches('>');
     let base = match base {
@@ -127,6 +136,7 @@ fn stored(kind: &str) -> String {
         "MicroTime" => "microtime",
         "IntOrString" => "intorstring",
         "RawExtension" | "FieldsV1" => "json",
+        "ExtraValue" => "texts",
         other => other,
     };
     let mark = if kind.starts_with("map<") {

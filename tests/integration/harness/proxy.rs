@@ -1,5 +1,5 @@
 //! A reverse proxy between a manager and the API server, over TLS and HTTP/2 as the server's own, that may rewrite what
-//! passes in protobuf, lose it, and hold it up.
+//! passes in protobuf or JSON, lose it, and hold it up.
 //!
 //! Requests without a bearer token go on as the controller manager (the proxy has its certificate), the others as
 //! whoever the token says.
@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use kube::client::Body;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde_json::Value;
 
 use super::ControlPlane;
 use super::tls::TlsServer;
@@ -40,6 +41,21 @@ pub(crate) trait Tamper: Send + Sync + 'static {
     /// An event of a watch in protobuf, without the length in front of it.
     fn event(&self, frame: Bytes) -> Bytes {
         frame
+    }
+
+    /// A request's JSON body.
+    fn json_request(&self, method: &Method, path: &str, body: &Value) {
+        let _ = (method, path, body);
+    }
+
+    /// An answer's JSON body.
+    fn json_answer(&self, body: Value) -> Value {
+        body
+    }
+
+    /// An event of a watch in JSON.
+    fn json_event(&self, event: Value) -> Value {
+        event
     }
 
     /// What becomes of a request, before it goes on.
@@ -125,7 +141,10 @@ impl Upstream {
         }
         if is_protobuf(&head.headers) {
             body = self.tamper.request(&head.method, head.uri.path(), body);
+        } else if is_json(&head.headers) {
+            self.tamper.json_request(&head.method, head.uri.path(), &serde_json::from_slice(&body)?);
         }
+        let asked_as_watch = head.uri.query().is_some_and(|query| query.contains("watch=true"));
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
         let mut onward = Request::builder().method(head.method.clone()).uri(target).body(Body::from(body))?;
         *onward.headers_mut() = end_to_end(&head.headers);
@@ -137,7 +156,15 @@ impl Upstream {
             bail!("the answer is lost");
         }
 
-        let tampered = if !is_protobuf(&answer.headers) {
+        let tampered = if is_json(&answer.headers) && answer.status.is_success() {
+            if asked_as_watch {
+                self.watch_json(body)
+            } else {
+                let json = serde_json::from_slice(&body.collect().await?.to_bytes())?;
+                let body = Bytes::from(self.tamper.json_answer(json).to_string());
+                Full::new(body).map_err(|never| match never {}).boxed_unsync()
+            }
+        } else if !is_protobuf(&answer.headers) {
             body.map_err(Into::into).boxed_unsync()
         } else if is_watch(&answer.headers) {
             self.watch(head.uri, body)
@@ -181,6 +208,29 @@ impl Upstream {
         let chunks = chunks.chain(stream::empty());
         StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync()
     }
+
+    /// The same for lines of JSON.
+    fn watch_json(&self, body: Body) -> AnswerBody {
+        let tamper = Arc::clone(&self.tamper);
+        let mut waiting = BytesMut::new();
+        let events = body.into_data_stream().map_err(anyhow::Error::from).and_then(move |chunk| {
+            waiting.extend_from_slice(&chunk);
+            let mut out = String::new();
+            let mut failed = None;
+            while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
+                match serde_json::from_slice(&waiting.split_to(end + 1)) {
+                    Ok(event) => {
+                        out.push_str(&tamper.json_event(event).to_string());
+                        out.push('\n');
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+            std::future::ready(failed.map_or(Ok(Bytes::from(out)), |error| Err(error.into())))
+        });
+        let chunks = events.try_filter(|chunk| std::future::ready(!chunk.is_empty()));
+        StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync()
+    }
 }
 
 /// An answer of the API server's form that is not the API server's.
@@ -203,6 +253,10 @@ fn content_type(headers: &HeaderMap) -> &str {
 
 fn is_protobuf(headers: &HeaderMap) -> bool {
     content_type(headers).starts_with("application/vnd.kubernetes.protobuf")
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    content_type(headers) == "application/json"
 }
 
 fn is_watch(headers: &HeaderMap) -> bool {

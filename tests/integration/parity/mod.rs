@@ -26,7 +26,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Activity, Caller, Cluster, ControlPlane, Heartbeats, Manager, MetricsApi, Options, object,
+    Activity, Caller, Cluster, ControlPlane, Heartbeats, Manager, MetricsApi, Options, by_depth, object,
     turn_beside_another,
 };
 
@@ -192,7 +192,28 @@ async fn autoscaling_is_as_under_the_go_manager() {
     play_all(&shards::AUTOSCALING).await;
 }
 
+/// Whoever speaks JSON with the API server does the same: some in `make test`, all in full depth.
+#[tokio::test]
+async fn the_same_comes_of_json() {
+    if recorded_times().is_some() {
+        return;
+    }
+    let shards = by_depth(&[&shards::DAEMONS][..], &shards::ALL[..]);
+    for shard in shards {
+        play_with(shard, &["--kube-api-content-type=application/json"]).await;
+    }
+}
+
 async fn play_all(shard: &Shard) {
+    play_with(shard, &[]).await;
+}
+
+/// How often each scenario is to be recorded; `None` if it is not.
+fn recorded_times() -> Option<usize> {
+    std::env::var("COXSWAIN_PARITY_RECORD").ok().and_then(|times| times.parse().ok())
+}
+
+async fn play_with(shard: &Shard, more: &[&str]) {
     let wanted = std::env::var("COXSWAIN_PARITY").unwrap_or_default();
     let scenarios = shard.scenarios(&wanted);
     if scenarios.is_empty() {
@@ -200,13 +221,12 @@ async fn play_all(shard: &Shard) {
         return;
     }
     let _turn = turn_beside_another().await;
-    let times: Option<usize> =
-        std::env::var("COXSWAIN_PARITY_RECORD").ok().and_then(|times| times.parse().ok());
+    let times = recorded_times();
     let gated = if shard.is_gated() { ControlPlane::GATED_ARGS } else { &[] };
     let (nodes, by_hand) = if shard.makes_its_nodes() { (0, &ALIVE[..]) } else { (5, &BY_HAND[..]) };
     let control_plane = ControlPlane::start(&Options { nodes, args: [&PLANE[..], gated].concat() });
     let controllers = shard.controllers();
-    let args = [&[controllers.as_str()][..], &ARGS, shard.args()].concat();
+    let args = [&[controllers.as_str()][..], &ARGS, shard.args(), more].concat();
     let manager = if times.is_some() {
         control_plane.go_manager("kube-controller-manager", &args)
     } else {

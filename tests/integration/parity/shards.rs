@@ -141,7 +141,7 @@ pub(super) const AUTOSCALING: Shard = Shard {
     folders: &["horizontal-pod-autoscaler"],
     beside: &["deployment", "replicaset", "serviceaccount", "statefulset"],
 };
-const ALL: [&Shard; 23] = [
+pub(super) const ALL: [&Shard; 23] = [
     &WORKLOADS,
     &STATEFUL,
     &DAEMONS,

@@ -3,6 +3,7 @@
 
 mod fields;
 mod newer;
+mod newer_json;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +14,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, Secret, ServiceA
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Namespace, Options, Proxy, eventually, turn, until};
+use crate::harness::{ControlPlane, Namespace, Options, Proxy, Tamper, eventually, turn, until};
 use newer::Newer;
+use newer_json::NewerJson;
 
 const LIMIT: Duration = Duration::from_mins(3);
 
@@ -182,14 +184,14 @@ async fn tokens(namespace: &Namespace) {
     eventually("the account has forgotten the secret", LIMIT, forgotten).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_write_loses_what_it_does_not_know() {
-    let _turn = turn().await;
+/// Has objects of many kinds made, changed and mended by a Coxswain that speaks with a newer API server.
+async fn work_with(newer: Arc<dyn Tamper>, content_type: &str) {
     let plane = ControlPlane::start(&Options { nodes: 2, args: Vec::new() });
-    let newer = Arc::new(Newer::default());
-    let proxy = Proxy::start(&plane, Arc::clone(&newer) as _).await;
+    let proxy = Proxy::start(&plane, newer).await;
     let master = format!("--master={}", proxy.url);
-    let coxswain = plane.coxswain("coxswain", &[&master, "--kube-api-qps=100", "--kube-api-burst=100"]);
+    let content_type = format!("--kube-api-content-type={content_type}");
+    let args = [master.as_str(), &content_type, "--kube-api-qps=100", "--kube-api-burst=100"];
+    let coxswain = plane.coxswain("coxswain", &args);
     let namespace = plane.cluster().await.namespace("newer").await;
     let account = async || namespace.api::<ServiceAccount>().get_opt("default").await.expect("an answer");
     until("the default account", LIMIT, account, Option::is_some).await;
@@ -198,8 +200,27 @@ async fn no_write_loses_what_it_does_not_know() {
     replica_set(&namespace).await;
     deployment(&namespace).await;
     coxswain.stop();
+}
 
-    let checked = newer.checked();
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_write_loses_what_it_does_not_know() {
+    let _turn = turn().await;
+    let newer = Arc::new(Newer::default());
+    work_with(Arc::clone(&newer) as _, "application/vnd.kubernetes.protobuf").await;
+    judge(&newer.checked());
+}
+
+/// The same where JSON is spoken, which `--kube-api-content-type` says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_write_in_json_loses_what_it_does_not_know() {
+    let _turn = turn().await;
+    let newer = Arc::new(NewerJson::default());
+    work_with(Arc::clone(&newer) as _, "application/json").await;
+    judge(&newer.checked());
+}
+
+/// Enough was looked at of every kind.
+fn judge(checked: &BTreeMap<String, usize>) {
     let least = BTreeMap::from([
         ("POST Pod", 15),
         ("POST ReplicaSet", 2),

@@ -28,7 +28,8 @@ fn decode_into(message: usize, bytes: &[u8], members: &mut Map<String, Json>) ->
         match field.shape {
             Shape::One => {
                 let json = decode_value(field.holds, value)?;
-                if is_zero(&json) && !field.pointer {
+                // A number or a string is a pointer wherever nothing differs from zero.
+                if is_zero(&json) && !field.pointer && field.holds != Holds::IntOrString {
                     members.shift_remove(field.name);
                 } else {
                     members.insert(field.name.to_owned(), json);
@@ -84,6 +85,14 @@ fn decode_value(holds: Holds, value: Value<'_>) -> Result<Json, WireError> {
         Holds::Time => time(numbers(value)?, false),
         Holds::MicroTime => time(numbers(value)?, true),
         Holds::IntOrString => int_or_string(value)?,
+        Holds::Texts => {
+            let mut texts = Vec::new();
+            let mut reader = Reader::new(value.bytes()?);
+            while let Some((_, text)) = reader.next_field()? {
+                texts.push(Json::from(text.text()?));
+            }
+            Json::Array(texts)
+        }
         Holds::Json => {
             let raw = first(value)?.map_or(Ok(&[][..]), Value::bytes)?;
             serde_json::from_slice(raw).unwrap_or(Json::Null)
@@ -219,6 +228,10 @@ fn encode_value(number: u32, holds: Holds, json: &Json, out: &mut Vec<u8>) {
                 put_varint_field(body, 1, 0);
                 put_varint_field(body, 2, other.as_i64().unwrap_or_default() as u64);
             }
+        }),
+        Holds::Texts => nested(number, out, |body| {
+            let texts = json.as_array().into_iter().flatten().filter_map(Json::as_str);
+            texts.for_each(|text| put_bytes(body, 1, text.as_bytes()));
         }),
         Holds::Json => nested(number, out, |body| put_bytes(body, 1, json.to_string().as_bytes())),
         Holds::Message(inner) => put_bytes(out, number, &encode(inner, json)),

@@ -1,9 +1,9 @@
-//! The messages of the kinds that the model stores: what `data/schema.tsv` says.
+//! The messages of the kinds that the model stores: what the table says by which the manager speaks JSON.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-const TABLE: &str = include_str!("../data/schema.tsv");
+const TABLE: &str = include_str!("../../../crates/machinery/src/wire/json/messages.tsv");
 
 /// A message's fields.
 #[derive(Debug, Default)]
@@ -44,6 +44,8 @@ pub(crate) enum Holds {
     Time,
     MicroTime,
     IntOrString,
+    /// A list of strings that is a message in protobuf.
+    Texts,
     Json,
     /// A message, by its place in the table.
     Message(usize),
@@ -74,13 +76,13 @@ impl Schema {
             rows.iter().enumerate().map(|(at, row)| (row[0], at)).collect();
         let messages = rows
             .iter()
-            .map(|row| Message { fields: row[1..].iter().map(|field| read(field, &names)).collect() });
+            .map(|row| Message { fields: row[1..].iter().filter_map(|field| read(field, &names)).collect() });
         Self { messages: messages.collect(), names }
     }
 }
 
-/// A field as the table spells it: `NUMBER NAME TYPE`.
-fn read(field: &'static str, names: &BTreeMap<&'static str, usize>) -> Field {
+/// A field as the table spells it, `NUMBER NAME TYPE`; `None` for what stands aside.
+fn read(field: &'static str, names: &BTreeMap<&'static str, usize>) -> Option<Field> {
     let mut words = field.split(' ');
     let (number, name, spelt) = (words.next(), words.next().expect("a name"), words.next().expect("a type"));
     let pointer = spelt.ends_with('?');
@@ -101,8 +103,10 @@ fn read(field: &'static str, names: &BTreeMap<&'static str, usize>) -> Field {
         "time" => Holds::Time,
         "microtime" => Holds::MicroTime,
         "intorstring" => Holds::IntOrString,
+        "texts" => Holds::Texts,
         "json" => Holds::Json,
+        "aside" => return None,
         message => Holds::Message(names[message]),
     };
-    Field { number: number.expect("a number").parse().expect("a number"), name, shape, holds, pointer }
+    Some(Field { number: number.expect("a number").parse().expect("a number"), name, shape, holds, pointer })
 }

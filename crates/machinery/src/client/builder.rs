@@ -10,8 +10,8 @@ use super::api::{ApiClient, HttpService};
 use super::config::{ConfigError, Connection};
 use super::credentials::ServiceAccountTokens;
 use super::layers::{
-    Bearer, ClientMetrics, Faults, Next, RateLimit, RateLimiter, RequestMetrics, Timeout, TokenSource, Trace,
-    UserAgent, With, WriteGate,
+    Bearer, ClientMetrics, Faults, JsonOnTheWire, Next, RateLimit, RateLimiter, RequestMetrics, Timeout,
+    TokenSource, Trace, UserAgent, With, WriteGate,
 };
 use super::transport::{KeepAlive, Transport};
 use crate::environment::Environment;
@@ -28,6 +28,8 @@ pub struct ClientOptions {
     pub request_timeout: Duration,
     /// `--use-service-account-credentials`.
     pub use_service_account_credentials: bool,
+    /// Whether the API server is spoken to in JSON, and not in protobuf: `--kube-api-content-type`.
+    pub json: bool,
     /// Faults on purpose; only tests give any.
     pub faults: Option<Faults>,
     /// Where connections and threads come from.
@@ -41,6 +43,7 @@ impl Default for ClientOptions {
             burst: 30,
             request_timeout: Duration::from_secs(70),
             use_service_account_credentials: false,
+            json: false,
             faults: None,
             environment: Environment::system(),
         }
@@ -54,6 +57,7 @@ impl std::fmt::Debug for ClientOptions {
             .field("burst", &self.burst)
             .field("request_timeout", &self.request_timeout)
             .field("use_service_account_credentials", &self.use_service_account_credentials)
+            .field("json", &self.json)
             .field("faults", &self.faults)
             .field("environment", &self.environment)
             .finish_non_exhaustive()
@@ -264,32 +268,33 @@ impl ClientBuilder {
             )
         };
         let limiter = qps_factor.and_then(limit);
-        let rate = RateLimit {
-            limiter: limiter.map(Arc::new),
-            metrics: self.metrics.clone(),
-            host: Arc::clone(&host),
-        };
+        let metrics = self.metrics.of_host(Arc::clone(&host));
+        let rate = RateLimit { limiter: limiter.map(Arc::new), metrics: metrics.clone() };
         let server = self.connection.server();
         let scheme = server.scheme_str().unwrap_or("https");
         let trace = Trace { server: format!("{scheme}://{host}").into() };
-        let metrics = RequestMetrics { metrics: self.metrics.clone(), host };
 
         let bottom = identity.transport.service();
         let bottom = match &self.options.faults {
             None => HttpService::new(bottom),
             Some(faults) => HttpService::new(With(faults.clone()).layer(bottom)),
         };
-        let sent = With(metrics).layer(With(Timeout(timeout)).layer(bottom));
-        let gated: HttpService = if qps_factor.is_some() {
-            HttpService::new(With(self.gate.clone()).layer(sent))
-        } else {
-            HttpService::new(sent)
-        };
+        let sent = With(RequestMetrics(metrics)).layer(With(Timeout(timeout)).layer(bottom));
+        let gate = qps_factor.is_some().then(|| self.gate.clone());
+        let gated =
+            if self.options.json { gated(gate, With(JsonOnTheWire).layer(sent)) } else { gated(gate, sent) };
         let service = match identity.token {
             Some(token) => finish(With(Bearer(token)).layer(gated), agent, trace, rate),
             None => finish(gated, agent, trace, rate),
         };
         ApiClient::new(service, name)
+    }
+}
+
+fn gated<S: Next>(gate: Option<WriteGate>, below: S) -> HttpService {
+    match gate {
+        Some(gate) => HttpService::new(With(gate).layer(below)),
+        None => HttpService::new(below),
     }
 }
 

@@ -47,7 +47,7 @@ emulated_version: Vec<String> = list(&[]), Built, "Behave as this release of Kub
 external_cloud_volume_plugin: String = "", Cloud, "Volume plugin to use where --cloud-provider=external.";
 feature_gates: ComponentSettings = ComponentSettings::default(), Built, "Features to switch on or off: NAME=true, NAME=false or kube:NAME=true, separated by commas. May be repeated.";
 kube_api_burst: i32 = 30, Built, "Requests that a client may send at once before --kube-api-qps slows it down.";
-kube_api_content_type: String = "application/vnd.kubernetes.protobuf", LeftOut("requests stay in protobuf, which every API server takes: an object is rewritten as the bytes that were read, so that no field of it is lost"), "Media type of requests to the API server.";
+kube_api_content_type: String = "application/vnd.kubernetes.protobuf", Built, "Media type of requests to the API server: application/vnd.kubernetes.protobuf, or application/json, as if it is empty.";
 kube_api_qps: f32 = 20.0_f32, Built, "Requests per second that each client may send to the API server.";
 leader_elect: bool = true, Built, "Hold a lock while running controllers, so that of several managers exactly one does.";
 leader_elect_lease_duration: Duration = secs(15), Built, "How long others wait after the last renewal of the lock before they try to take it.";

@@ -302,8 +302,6 @@ fn flags_without_effect_say_so() {
     let said = warnings(&["--contention-profiling", "--concurrent-deployment-syncs=6"]);
     let why = "what it records is of Go's runtime; the tokio_ metrics tell of tasks that wait";
     assert_eq!(said, [format!("--contention-profiling: true has no effect: {why}")]);
-    let said = warnings(&["--kube-api-content-type=application/json"]);
-    assert!(said[0].contains("application/json has no effect: requests stay in protobuf"), "{said:?}");
     assert_eq!(warnings(&["--concurrent-service-syncs=6"]), [""; 0], "nor has it in the original");
     let deprecated = startup(&["--node-sync-period=3s"]).warnings;
     assert_eq!(deprecated.len(), 1);

@@ -203,15 +203,20 @@ pub struct TracedHistogram {
 }
 
 impl TracedHistogram {
-    /// Observes a value in the present span.
-    pub fn observe(&self, value: f64) {
+    /// Observes a value in a span, which is asked for only where there are traces; `None` if it is not recorded.
+    pub fn observe_in(&self, value: f64, span: impl FnOnce() -> Option<Ids>) {
         self.histogram.observe(value);
         if let Some(clock) = self.exemplars.switch.get()
-            && let Some(span) = present()
+            && let Some(span) = span()
         {
             let labels: Vec<&str> = self.labels.iter().map(String::as_str).collect();
             self.exemplars.keep(&labels, value, span, clock);
         }
+    }
+
+    /// Observes a value in the present span.
+    pub fn observe(&self, value: f64) {
+        self.observe_in(value, present);
     }
 }
 

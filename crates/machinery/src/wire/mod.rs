@@ -14,6 +14,7 @@
 mod envelope;
 mod few;
 mod intern;
+pub(crate) mod json;
 mod labels;
 pub mod path;
 mod reader;

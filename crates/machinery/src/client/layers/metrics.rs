@@ -1,11 +1,11 @@
 //! `rest_client_*` metrics, under the names, labels and buckets of client-go.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::Method;
+use http::{Method, StatusCode};
 use http_body::Body;
-use prometheus::{HistogramVec, IntCounterVec, IntGauge};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 use super::{ApiRequest, ApiResponse, Hook, Middleware, Next, hook, is_watch};
 use crate::client::api::BoxError;
 use crate::telemetry::tracing::{Ids, present};
-use crate::telemetry::{MetricsError, Registrar, Registry, TracedHistogramVec};
+use crate::telemetry::{MetricsError, Registrar, Registry, TracedHistogram, TracedHistogramVec};
 
 const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 const BYTES: [f64; 11] =
@@ -92,8 +92,77 @@ impl ClientMetrics {
         CountedTransport(self.0.transports.clone())
     }
 
-    pub(super) fn observe_rate_limiter(&self, host: &str, method: &Method, waited: Duration) {
-        self.0.rate_limiter.with_label_values(&[host, method.as_str()]).observe(waited.as_secs_f64());
+    /// The metrics of requests to one host.
+    pub(in crate::client) fn of_host(&self, host: Arc<str>) -> HostMetrics {
+        HostMetrics { metrics: self.clone(), host, methods: Arc::default() }
+    }
+}
+
+/// The request metrics of one host, of which each series is looked up once. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(in crate::client) struct HostMetrics {
+    metrics: ClientMetrics,
+    host: Arc<str>,
+    methods: Arc<[MethodMetrics; METHODS.len()]>,
+}
+
+/// The methods that clients use.
+const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+/// The series of one method, each from when it is first needed.
+#[derive(Debug, Default)]
+struct MethodMetrics {
+    /// Requests that were answered with 200.
+    ok: OnceLock<IntCounter>,
+    duration: OnceLock<TracedHistogram>,
+    rate_limiter: OnceLock<Histogram>,
+    request_size: OnceLock<Histogram>,
+    response_size: OnceLock<Histogram>,
+}
+
+impl HostMetrics {
+    /// The series of a kind for a method, looked up unless it is among those that are `held`.
+    fn series<T: Clone>(
+        &self,
+        method: &Method,
+        held: impl Fn(&MethodMetrics) -> &OnceLock<T>,
+        look_up: impl Fn(&Series, &[&str; 2]) -> T,
+    ) -> T {
+        let look_up = || look_up(&self.metrics.0, &[&self.host, method.as_str()]);
+        let known = METHODS.iter().position(|known| known == method).and_then(|at| self.methods.get(at));
+        known.map_or_else(look_up, |known| held(known).get_or_init(look_up).clone())
+    }
+
+    pub(super) fn observe_rate_limiter(&self, method: &Method, waited: Duration) {
+        let look_up = |series: &Series, labels: &[&str; 2]| series.rate_limiter.with_label_values(labels);
+        self.series(method, |held| &held.rate_limiter, look_up).observe(waited.as_secs_f64());
+    }
+
+    fn observe_request_size(&self, method: &Method, bytes: u64) {
+        let look_up = |series: &Series, labels: &[&str; 2]| series.request_size.with_label_values(labels);
+        self.series(method, |held| &held.request_size, look_up).observe(bytes as f64);
+    }
+
+    fn observe_response_size(&self, method: &Method, bytes: u64) {
+        let look_up = |series: &Series, labels: &[&str; 2]| series.response_size.with_label_values(labels);
+        self.series(method, |held| &held.response_size, look_up).observe(bytes as f64);
+    }
+
+    fn observe_duration(&self, method: &Method, took: Duration, span: Option<Ids>) {
+        let look_up = |series: &Series, labels: &[&str; 2]| series.duration.with_label_values(labels);
+        self.series(method, |held| &held.duration, look_up).observe_in(took.as_secs_f64(), || span);
+    }
+
+    /// Counts an answer with this status, or none.
+    fn count(&self, method: &Method, status: Option<StatusCode>) {
+        if status == Some(StatusCode::OK) {
+            let look_up = |series: &Series, &[host, method]: &[&str; 2]| {
+                series.requests.with_label_values(&["200", host, method])
+            };
+            return self.series(method, |held| &held.ok, look_up).inc();
+        }
+        let code = status.as_ref().map_or("<error>", StatusCode::as_str);
+        self.metrics.0.requests.with_label_values(&[code, &*self.host, method.as_str()]).inc();
     }
 }
 
@@ -109,29 +178,21 @@ impl Drop for CountedTransport {
 
 /// Counts and measures each request.
 #[derive(Clone)]
-pub(in crate::client) struct RequestMetrics {
-    pub(in crate::client) metrics: ClientMetrics,
-    pub(in crate::client) host: Arc<str>,
-}
+pub(in crate::client) struct RequestMetrics(pub(in crate::client) HostMetrics);
 
 impl Middleware for RequestMetrics {
     async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
         let method = request.method().clone();
-        let labels = [&*self.host, method.as_str()];
-        let size = request.body().size_hint().exact().unwrap_or(0);
-        self.metrics.0.request_size.with_label_values(&labels).observe(size as f64);
+        self.0.observe_request_size(&method, request.body().size_hint().exact().unwrap_or(0));
         let mut open = (!is_watch(&request)).then(|| Open {
-            metrics: self.metrics.clone(),
-            host: Arc::clone(&self.host),
+            metrics: self.0.clone(),
             method: method.clone(),
             began: Instant::now(),
-            span: if self.metrics.0.duration.is_traced() { present() } else { None },
+            span: if self.0.metrics.0.duration.is_traced() { present() } else { None },
             bytes: None,
         });
         let result = next.oneshot(request).await;
-        let status = result.as_ref().ok().map(http::Response::status);
-        let code = status.as_ref().map_or("<error>", http::StatusCode::as_str);
-        self.metrics.0.requests.with_label_values(&[code, &*self.host, method.as_str()]).inc();
+        self.0.count(&method, result.as_ref().ok().map(http::Response::status));
         let response = result?;
         Ok(match open.take() {
             None => response,
@@ -145,8 +206,7 @@ impl Middleware for RequestMetrics {
 
 /// A request under way, observed when it is dropped: at the end of the body, on an error, or when it is cancelled.
 struct Open {
-    metrics: ClientMetrics,
-    host: Arc<str>,
+    metrics: HostMetrics,
     method: Method,
     began: Instant,
     /// The span that it was sent in.
@@ -163,11 +223,9 @@ impl Hook for Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let labels = [&*self.host, self.method.as_str()];
-        let elapsed = self.began.elapsed().as_secs_f64();
-        self.metrics.0.duration.observe_in(&labels, elapsed, || self.span);
+        self.metrics.observe_duration(&self.method, self.began.elapsed(), self.span);
         if let Some(bytes) = self.bytes {
-            self.metrics.0.response_size.with_label_values(&labels).observe(bytes as f64);
+            self.metrics.observe_response_size(&self.method, bytes);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! tower service of it. From the outside in, a controller's client is:
 //!
 //! ```text
-//! user agent → trace → rate limit → bearer token → write gate → metrics → timeout → (faults) → transport
+//! user agent → trace → rate limit → bearer token → write gate → (JSON) → metrics → timeout → (faults) → transport
 //! ```
 //!
 //! The gate lies below everything that waits, so that a write which was still queueing when leadership went never
@@ -16,6 +16,7 @@ mod body;
 mod faults;
 mod gate;
 mod headers;
+mod json;
 mod metrics;
 mod rate;
 mod timeout;
@@ -42,8 +43,9 @@ pub(super) use body::{Hook, hook};
 pub use faults::{Fault, FaultRule, Faults};
 pub use gate::{WriteGate, WritesStopped};
 pub(super) use headers::UserAgent;
+pub(super) use json::JsonOnTheWire;
 pub use metrics::ClientMetrics;
-pub(super) use metrics::{CountedTransport, RequestMetrics};
+pub(super) use metrics::{CountedTransport, HostMetrics, RequestMetrics};
 pub(super) use rate::RateLimit;
 pub use rate::RateLimiter;
 pub(super) use timeout::Timeout;

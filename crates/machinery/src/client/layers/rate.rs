@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use super::{ApiRequest, ApiResponse, ClientMetrics, Middleware, Next, is_watch};
+use super::{ApiRequest, ApiResponse, HostMetrics, Middleware, Next, is_watch};
 use crate::client::api::BoxError;
 use crate::model::bucket::{BucketLevel, TokenBucket};
 
@@ -109,8 +109,7 @@ impl Drop for Waits<'_> {
 #[derive(Clone)]
 pub(in crate::client) struct RateLimit {
     pub(in crate::client) limiter: Option<Arc<RateLimiter>>,
-    pub(in crate::client) metrics: ClientMetrics,
-    pub(in crate::client) host: Arc<str>,
+    pub(in crate::client) metrics: HostMetrics,
 }
 
 impl Middleware for RateLimit {
@@ -118,7 +117,7 @@ impl Middleware for RateLimit {
         if let Some(limiter) = self.limiter.as_ref().filter(|_| !is_watch(&request)) {
             let waited = limiter.acquire().await;
             tracing::Span::current().record("coxswain.rate_limit.wait_us", waited.as_micros() as i64);
-            self.metrics.observe_rate_limiter(&self.host, request.method(), waited);
+            self.metrics.observe_rate_limiter(request.method(), waited);
         }
         next.oneshot(request).await
     }

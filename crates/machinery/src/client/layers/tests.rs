@@ -145,8 +145,7 @@ async fn a_limited_request_waits_in_the_call_and_is_measured() {
     let registry = Registry::new();
     let limit = RateLimit {
         limiter: RateLimiter::new(1.0, 1).map(Arc::new),
-        metrics: ClientMetrics::register(&registry).unwrap(),
-        host: "host:1".into(),
+        metrics: ClientMetrics::register(&registry).unwrap().of_host("host:1".into()),
     };
     send(limit.clone(), ok(), get("/a")).await.unwrap();
     let began = Instant::now();
@@ -294,8 +293,7 @@ fn histogram(registry: &Registry, name: &str) -> prometheus::proto::Histogram {
 #[tokio::test(start_paused = true)]
 async fn requests_are_counted_and_measured() {
     let registry = Registry::new();
-    let metrics =
-        RequestMetrics { metrics: ClientMetrics::register(&registry).unwrap(), host: "host:1".into() };
+    let metrics = RequestMetrics(ClientMetrics::register(&registry).unwrap().of_host("host:1".into()));
     let (below, _) = mock(|request: Request<Bytes>| async move {
         tokio::time::sleep(Duration::from_secs(3)).await;
         if request.uri().path() == "/broken" { Err("broken".into()) } else { Ok(answer(201, "response")) }
@@ -408,8 +406,7 @@ fn a_request_is_a_span_and_names_it_to_the_server() {
     let registry = Registry::new();
     let limit = RateLimit {
         limiter: RateLimiter::new(1.0, 1).map(Arc::new),
-        metrics: ClientMetrics::register(&registry).unwrap(),
-        host: "host:1".into(),
+        metrics: ClientMetrics::register(&registry).unwrap().of_host("host:1".into()),
     };
     let (below, seen) = mock(|request: Request<Bytes>| async move {
         if request.uri().path().ends_with("/c") { Err("broken".into()) } else { Ok(answer(409, "no")) }

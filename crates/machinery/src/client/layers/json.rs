@@ -1,0 +1,140 @@
+//! JSON instead of protobuf on the wire, for `--kube-api-content-type=application/json`.
+//!
+//! What lies above asks in protobuf and is answered in protobuf, as always. Requests that are JSON by themselves pass as they are, and
+//! so do answers that say why a request failed: these are understood in either form. Never retries.
+
+#[cfg(test)]
+mod tests;
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderValue;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Full};
+use tower::ServiceExt;
+
+use super::{ApiRequest, ApiResponse, Middleware, Next, is_watch};
+use crate::client::api::{BoxError, ResponseBody};
+use crate::wire::json::{object_from_json, object_to_json, watch_event_from_json};
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const JSON: &str = "application/json";
+/// The longest event of a watch. JSON is some twice as long as the protobuf of which the reflector bounds the frames.
+const MAX_LINE: usize = 64 << 20;
+
+/// Speaks JSON with the API server.
+#[derive(Clone, Copy)]
+pub(in crate::client) struct JsonOnTheWire;
+
+/// An event of a watch that does not end.
+#[derive(Debug, thiserror::Error)]
+#[error("an event of a watch is longer than the {MAX_LINE} bytes allowed")]
+struct LineTooLong;
+
+impl Middleware for JsonOnTheWire {
+    async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
+        let Some(accept) = request.headers().get(ACCEPT).and_then(in_json) else {
+            return next.oneshot(request).await;
+        };
+        let watches = is_watch(&request);
+        let mut request = with_json_body(request).await?;
+        request.headers_mut().insert(ACCEPT, accept);
+        let response = next.oneshot(request).await?;
+        if !response.status().is_success() || !is_json(&response) {
+            return Ok(response);
+        }
+        let (mut parts, body) = response.into_parts();
+        parts.headers.remove(CONTENT_LENGTH);
+        parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+        let body = if watches {
+            Events { body, buffer: BytesMut::new(), searched: 0 }.boxed_unsync()
+        } else {
+            let json = body.collect().await?.to_bytes();
+            Full::from(object_from_json(&json)?).map_err(|never| match never {}).boxed_unsync()
+        };
+        Ok(ApiResponse::from_parts(parts, body))
+    }
+}
+
+/// What is to be accepted instead of protobuf, of the same kind; `None` if no protobuf is asked for.
+fn in_json(accept: &HeaderValue) -> Option<HeaderValue> {
+    let rest = accept.to_str().ok()?.strip_prefix(PROTOBUF)?;
+    let rest = rest.strip_suffix(";stream=watch").unwrap_or(rest);
+    HeaderValue::try_from(format!("{JSON}{rest}")).ok()
+}
+
+fn is_json(response: &ApiResponse) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|content_type| content_type.starts_with(JSON))
+}
+
+/// The request with its object in JSON, if that is in protobuf.
+async fn with_json_body(request: ApiRequest) -> Result<ApiRequest, BoxError> {
+    if request.headers().get(CONTENT_TYPE).is_none_or(|content_type| content_type != PROTOBUF) {
+        return Ok(request);
+    }
+    let (mut parts, body) = request.into_parts();
+    let object = body.collect().await?.to_bytes();
+    parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    Ok(ApiRequest::from_parts(parts, Full::from(object_to_json(&object)?)))
+}
+
+/// The events of a watch: lines of JSON, made into frames.
+struct Events {
+    body: ResponseBody,
+    buffer: BytesMut,
+    /// So many bytes of the buffer hold no end of a line.
+    searched: usize,
+}
+
+impl Events {
+    /// The next line that is there as a whole.
+    fn line(&mut self) -> Option<Bytes> {
+        let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let Some(end) = end else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let line = self.buffer.split_to(self.searched + end + 1);
+        self.searched = 0;
+        Some(line.freeze())
+    }
+}
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        loop {
+            while let Some(line) = this.line() {
+                if !line.trim_ascii().is_empty() {
+                    return Poll::Ready(Some(frame(&line)));
+                }
+            }
+            if this.buffer.len() > MAX_LINE {
+                return Poll::Ready(Some(Err(LineTooLong.into())));
+            }
+            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                Some(Ok(frame)) => this.buffer.extend(frame.into_data().ok()),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                // What is left is half an event: the watch is taken up again from the last whole one.
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+/// An event as a frame: its length, and the event in protobuf.
+fn frame(line: &[u8]) -> Result<Frame<Bytes>, BoxError> {
+    let event = watch_event_from_json(line)?;
+    let length = u32::try_from(event.len()).map_err(|_| LineTooLong)?;
+    Ok(Frame::data([&length.to_be_bytes(), event.as_slice()].concat().into()))
+}

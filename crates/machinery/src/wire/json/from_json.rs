@@ -1,0 +1,194 @@
+//! From JSON to protobuf.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::schema::{Holds, MessageId, SCHEMA, Shape};
+use super::{ASIDE, JsonError};
+use crate::wire::envelope::{RawExtension, WatchEvent};
+use crate::wire::splice::{put_bytes, put_varint_field};
+use crate::wire::{field, wrap_envelope};
+
+/// The members of an object, their values as they came.
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+/// An event of a watch, as a line of JSON.
+#[derive(Deserialize)]
+struct Event<'a> {
+    r#type: String,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// The object in `json`, in protobuf and in its envelope.
+pub(crate) fn object_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
+    let members: Members<'_> = serde_json::from_slice(json)?;
+    object(members)
+}
+
+/// The event of a watch in a line of JSON, in protobuf: what stands behind the length of a frame.
+pub(crate) fn watch_event_from_json(line: &[u8]) -> Result<Vec<u8>, JsonError> {
+    let event: Event<'_> = serde_json::from_slice(line)?;
+    let mut extension = Vec::new();
+    put_bytes(&mut extension, field!(RawExtension, raw), &object_from_json(event.object.get().as_bytes())?);
+    let mut out = Vec::with_capacity(extension.len() + 16);
+    put_bytes(&mut out, field!(WatchEvent, type), event.r#type.as_bytes());
+    put_bytes(&mut out, field!(WatchEvent, object), &extension);
+    Ok(out)
+}
+
+fn object(mut members: Members<'_>) -> Result<Vec<u8>, JsonError> {
+    let mut head = |name: &str| -> Result<String, JsonError> {
+        let value = members.remove(name).ok_or_else(|| JsonError::new("it is missing").within(name))?;
+        text(value).map_err(|error| error.within(name))
+    };
+    let (api_version, kind) = (head("apiVersion")?, head("kind")?);
+    let message = SCHEMA
+        .message(&api_version, &kind)
+        .ok_or_else(|| JsonError::new(format!("{kind} of {api_version} is not a kind that is known here")))?;
+    Ok(wrap_envelope(&api_version, &kind, &encode(message, members)?))
+}
+
+/// A message with these members.
+fn encode(message: MessageId, mut members: Members<'_>) -> Result<Vec<u8>, JsonError> {
+    let mut out = Vec::with_capacity(256);
+    take(message, &mut members, &mut out)?;
+    // Items of lists of metadata say what they are, which the list says already.
+    if is_object(message) {
+        members.remove("apiVersion");
+        members.remove("kind");
+    }
+    if !members.is_empty() {
+        put_bytes(&mut out, ASIDE, &serde_json::to_vec(&members)?);
+    }
+    Ok(out)
+}
+
+/// Whether a message is an object: its first field is its metadata.
+fn is_object(message: MessageId) -> bool {
+    SCHEMA.fields(message).first().is_some_and(|field| field.name == "metadata")
+}
+
+/// Appends the message's fields to `out`, and takes their members away.
+fn take(message: MessageId, members: &mut Members<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
+    for field in SCHEMA.fields(message) {
+        if let (Shape::Flat, Holds::Message(inner)) = (field.shape, field.holds) {
+            let mut body = Vec::new();
+            take(inner, members, &mut body)?;
+            if !body.is_empty() {
+                put_bytes(out, field.number, &body);
+            }
+            continue;
+        }
+        let Some(value) = members.remove(field.name).filter(|value| !is_null(value)) else { continue };
+        put(field.number, field.shape, field.holds, value, out).map_err(|error| error.within(field.name))?;
+    }
+    Ok(())
+}
+
+fn put(
+    number: u32,
+    shape: Shape,
+    holds: Holds,
+    value: &RawValue,
+    out: &mut Vec<u8>,
+) -> Result<(), JsonError> {
+    match shape {
+        Shape::One | Shape::Flat => put_value(number, holds, value, out),
+        Shape::List => {
+            let items: Vec<&RawValue> = parse(value)?;
+            for (at, item) in items.into_iter().enumerate() {
+                put_value(number, holds, item, out).map_err(|error| error.within(&at.to_string()))?;
+            }
+            Ok(())
+        }
+        Shape::Map => {
+            let entries: Members<'_> = parse(value)?;
+            for (key, value) in entries {
+                let mut entry = Vec::new();
+                put_bytes(&mut entry, 1, key.as_bytes());
+                if !is_null(value) {
+                    put_value(2, holds, value, &mut entry).map_err(|error| error.within(&key))?;
+                }
+                put_bytes(out, number, &entry);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn put_value(number: u32, holds: Holds, value: &RawValue, out: &mut Vec<u8>) -> Result<(), JsonError> {
+    match holds {
+        Holds::Text => put_bytes(out, number, text(value)?.as_bytes()),
+        Holds::Int => put_varint_field(out, number, parse::<i64>(value)? as u64),
+        Holds::Bool => put_varint_field(out, number, u64::from(parse::<bool>(value)?)),
+        Holds::Bytes => {
+            let bytes =
+                BASE64_STANDARD.decode(text(value)?).map_err(|error| JsonError::new(error.to_string()))?;
+            put_bytes(out, number, &bytes);
+        }
+        Holds::Quantity => {
+            // A number is a quantity too.
+            let spelt = text(value).unwrap_or_else(|_| value.get().to_owned());
+            nested(number, out, |body| put_bytes(body, 1, spelt.as_bytes()));
+        }
+        Holds::Time | Holds::MicroTime => {
+            let at: Timestamp =
+                text(value)?.parse().map_err(|error: jiff::Error| JsonError::new(error.to_string()))?;
+            nested(number, out, |body| {
+                put_varint_field(body, 1, at.as_second() as u64);
+                put_varint_field(body, 2, i64::from(at.subsec_nanosecond()) as u64);
+            });
+        }
+        Holds::IntOrString => put_int_or_string(number, value, out)?,
+        Holds::Texts => {
+            let items: Vec<String> = parse(value)?;
+            nested(number, out, |body| {
+                for item in &items {
+                    put_bytes(body, 1, item.as_bytes());
+                }
+            });
+        }
+        Holds::Json => nested(number, out, |body| put_bytes(body, 1, value.get().as_bytes())),
+        Holds::Message(inner) => put_bytes(out, number, &encode(inner, parse(value)?)?),
+    }
+    Ok(())
+}
+
+fn put_int_or_string(number: u32, value: &RawValue, out: &mut Vec<u8>) -> Result<(), JsonError> {
+    let mut body = Vec::new();
+    if value.get().starts_with('"') {
+        put_varint_field(&mut body, 1, 1);
+        put_varint_field(&mut body, 2, 0);
+        put_bytes(&mut body, 3, text(value)?.as_bytes());
+    } else {
+        put_varint_field(&mut body, 1, 0);
+        put_varint_field(&mut body, 2, i64::from(parse::<i32>(value)?) as u64);
+        put_bytes(&mut body, 3, b"");
+    }
+    put_bytes(out, number, &body);
+    Ok(())
+}
+
+fn nested(number: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let mut body = Vec::new();
+    fill(&mut body);
+    put_bytes(out, number, &body);
+}
+
+fn text(value: &RawValue) -> Result<String, JsonError> {
+    parse(value)
+}
+
+fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, JsonError> {
+    Ok(serde_json::from_str(value.get())?)
+}
+
+fn is_null(value: &RawValue) -> bool {
+    value.get() == "null"
+}

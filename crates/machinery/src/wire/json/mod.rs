@@ -1,0 +1,58 @@
+//! Objects in JSON, and the same objects in protobuf: for API servers that are asked for JSON
+//! (`--kube-api-content-type=application/json`).
+//!
+//! All else here works on protobuf: objects are decoded from it, and edited in it so that no field is lost. So JSON that is
+//! read is made into protobuf, and protobuf that is to be written into JSON. A member that `messages.tsv` does not have is
+//! newer than this version, or stands aside there because nobody reads it. It travels as JSON in a field of which no message has the number
+//! ([`ASIDE`]), which edits copy like every unknown field, and stands in its place again when the object is written.
+//!
+//! Knows nothing of HTTP. Never decides what becomes of an object.
+
+mod from_json;
+mod schema;
+mod to_json;
+
+#[cfg(test)]
+mod tests;
+
+use super::WireError;
+
+pub(crate) use from_json::{object_from_json, watch_event_from_json};
+pub(crate) use to_json::object_to_json;
+
+/// The number of the field in which a message carries what the table does not have: a JSON object. The highest there is;
+/// upstream numbers from 1.
+const ASIDE: u32 = (1 << 29) - 1;
+
+/// Why an object cannot be made into its other form.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("malformed JSON{}: {what}", if path.is_empty() { String::new() } else { format!(" in {path}") })]
+pub(crate) struct JsonError {
+    /// Dotted path of member names, outermost first; empty at the top.
+    path: String,
+    what: String,
+}
+
+impl JsonError {
+    fn new(what: impl Into<String>) -> Self {
+        Self { path: String::new(), what: what.into() }
+    }
+
+    /// The same error, found one level further out.
+    fn within(mut self, member: &str) -> Self {
+        self.path = if self.path.is_empty() { member.to_owned() } else { format!("{member}.{}", self.path) };
+        self
+    }
+}
+
+impl From<WireError> for JsonError {
+    fn from(error: WireError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for JsonError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}

@@ -1,0 +1,116 @@
+//! The table of messages: which fields each has, and what they hold.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+const TABLE: &str = include_str!("messages.tsv");
+
+/// A message, by its place in the table.
+pub(super) type MessageId = usize;
+
+/// A field.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) number: u32,
+    pub(super) name: &'static str,
+    pub(super) shape: Shape,
+    pub(super) holds: Holds,
+}
+
+/// How often a field occurs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    One,
+    List,
+    /// By strings.
+    Map,
+    /// JSON has the members of this message in its parent.
+    Flat,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    Text,
+    Int,
+    Bool,
+    /// In JSON in base64.
+    Bytes,
+    Quantity,
+    Time,
+    MicroTime,
+    IntOrString,
+    /// A list of strings that is a message in protobuf.
+    Texts,
+    /// Any JSON.
+    Json,
+    Message(MessageId),
+}
+
+/// The table.
+pub(super) struct Schema {
+    messages: Vec<Vec<Field>>,
+    names: BTreeMap<&'static str, MessageId>,
+}
+
+/// The table, read when it is first asked for: only who speaks JSON needs it.
+pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::read(TABLE));
+
+impl Schema {
+    /// The fields of a message, by number.
+    pub(super) fn fields(&self, message: MessageId) -> &[Field] {
+        self.messages.get(message).map_or(&[], Vec::as_slice)
+    }
+
+    /// The message of a kind; `None` if the table does not have it.
+    pub(super) fn message(&self, api_version: &str, kind: &str) -> Option<MessageId> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
+        let package = match group.split('.').next().unwrap_or_default() {
+            "internal" => "apiserverinternal",
+            package => package,
+        };
+        // What says how a request ended, and what a delete takes, is of no group, or of the core's.
+        let names = [format!("{package}.{version}.{kind}"), format!("meta.v1.{kind}")];
+        names.iter().find_map(|name| self.names.get(name.as_str()).copied())
+    }
+
+    fn read(table: &'static str) -> Self {
+        let rows: Vec<Vec<&'static str>> = table
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split('\t').collect())
+            .collect();
+        let names: BTreeMap<&'static str, MessageId> =
+            rows.iter().enumerate().map(|(at, row)| (row[0], at)).collect();
+        let messages =
+            rows.iter().map(|row| row[1..].iter().filter_map(|field| read_field(field, &names)).collect());
+        Self { messages: messages.collect(), names }
+    }
+}
+
+/// A field as the table spells it, `NUMBER NAME TYPE`; `None` for what stands aside.
+fn read_field(spelt: &'static str, names: &BTreeMap<&'static str, MessageId>) -> Option<Field> {
+    let mut words = spelt.split(' ');
+    let (number, name, spelt) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
+    let spelt = spelt.trim_end_matches('?');
+    let (shape, base) = match spelt.as_bytes().first()? {
+        b'*' => (Shape::List, &spelt[1..]),
+        b'%' => (Shape::Map, &spelt[1..]),
+        b'^' => (Shape::Flat, &spelt[1..]),
+        _ => (Shape::One, spelt),
+    };
+    let holds = match base {
+        "string" => Holds::Text,
+        "int" => Holds::Int,
+        "bool" => Holds::Bool,
+        "bytes" => Holds::Bytes,
+        "quantity" => Holds::Quantity,
+        "time" => Holds::Time,
+        "microtime" => Holds::MicroTime,
+        "intorstring" => Holds::IntOrString,
+        "texts" => Holds::Texts,
+        "json" => Holds::Json,
+        message => Holds::Message(*names.get(message)?),
+    };
+    Some(Field { number, name, shape, holds })
+}

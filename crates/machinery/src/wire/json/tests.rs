@@ -1,0 +1,184 @@
+//! Objects go from JSON to protobuf and back, and nothing of them is lost on the way.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::api::apps::RevisionDocument;
+use crate::api::core::ConfigMap;
+use crate::api::pod::Pod;
+use crate::wire::splice::{Edit, edit, get};
+use crate::wire::{Message as _, Str, WatchFrame, path, unwrap_envelope, wrap_envelope};
+
+fn protobuf(json: &Json) -> Bytes {
+    object_from_json(json.to_string().as_bytes()).unwrap().into()
+}
+
+fn back(envelope: &Bytes) -> Json {
+    serde_json::from_str(&object_to_json(envelope).unwrap()).unwrap()
+}
+
+fn pod() -> Json {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "web-0",
+            "namespace": "shop",
+            "labels": {"app": "web", "tier": ""},
+            "creationTimestamp": "2026-11-26T08:00:00Z",
+            "deletionGracePeriodSeconds": 0,
+            "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {".": {}}}}],
+        },
+        "spec": {
+            "nodeName": "node-1",
+            "automountServiceAccountToken": false,
+            "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}}],
+            "containers": [{
+                "name": "server",
+                "image": "registry/web:1",
+                "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+                "livenessProbe": {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 10},
+                "readinessProbe": {"tcpSocket": {"port": 8080}},
+            }],
+        },
+        "status": {"phase": "Running", "startTime": "2026-11-26T08:00:01Z"},
+    })
+}
+
+#[test]
+fn a_pod_is_the_same_in_both_forms() {
+    let envelope = protobuf(&pod());
+    let decoded = Pod::decode(&unwrap_envelope(&envelope).unwrap()).unwrap();
+    assert_eq!(decoded.metadata.name, "web-0");
+    assert_eq!(decoded.metadata.labels.get("app").map(Str::as_str), Some("web"));
+    assert_eq!(decoded.metadata.creation_timestamp.map(|at| at.to_string()).unwrap(), "2026-11-26T08:00:00Z");
+    assert_eq!(back(&envelope), pod());
+}
+
+/// Newer members are in every place: of the object, of a message, of an item, of what JSON has in its parent.
+#[test]
+fn what_is_newer_than_the_table_is_kept_through_edits() {
+    let mut newer = pod();
+    newer["tomorrow"] = json!({"a": [1, 2.50, null]});
+    newer["metadata"]["shard"] = json!("s<1>");
+    newer["spec"]["containers"][0]["accelerator"] = json!({"count": 2});
+    newer["spec"]["volumes"][0]["holographic"] = json!({});
+    newer["spec"]["containers"][0]["livenessProbe"]["telepathy"] = json!(true);
+    let envelope = protobuf(&newer);
+    assert_eq!(back(&envelope), newer);
+
+    let object = unwrap_envelope(&envelope).unwrap();
+    let edits = [
+        Edit::SetBytes(path!(Pod, status.phase), b"Failed".to_vec()),
+        Edit::MapSet(path!(Pod, metadata.labels), "added".to_owned(), "1".to_owned()),
+    ];
+    let edited = edit(&object, &edits).unwrap();
+    newer["status"]["phase"] = json!("Failed");
+    newer["metadata"]["labels"]["added"] = json!("1");
+    assert_eq!(back(&wrap_envelope("v1", "Pod", &edited).into()), newer);
+}
+
+/// The original compares the bytes of revisions, and makes new ones when they differ.
+#[test]
+fn documents_keep_every_byte() {
+    let document = r#"{"spec":{"template":{"b":1.0,"a":"\u003c&>","n":1e3}}}"#;
+    let text = format!(
+        r#"{{"kind":"ControllerRevision","apiVersion":"apps/v1","metadata":{{"name":"a"}},"data":{document},"revision":3}}"#
+    );
+    let envelope = object_from_json(text.as_bytes()).unwrap().into();
+    assert!(object_to_json(&envelope).unwrap().contains(&format!(r#""data":{document}"#)));
+    let object = unwrap_envelope(&envelope).unwrap();
+    let held = get(&object, path!(RevisionDocument, data.raw)).unwrap().unwrap();
+    assert_eq!(held.text().unwrap(), document);
+}
+
+#[test]
+fn values_of_every_type_go_both_ways() {
+    let cases = [
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"},
+            "spec": {"holderIdentity": "", "leaseTransitions": 0, "renewTime": "2026-11-26T08:00:00.000120Z"}}),
+        json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "a"},
+            "spec": {"request": "AAEC/w==", "signerName": "s", "usages": ["a"], "extra": {"k": ["x", "y"], "l": []}}}),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+            "spec": {"replicas": 0, "paused": true, "strategy": {"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 0}},
+                "selector": {}, "template": {"metadata": {}, "spec": {"containers": []}}}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"k": "", "l": "/w=="}}),
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a"},
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"maximum": 1.5}}}]}}),
+        json!({"apiVersion": "internal.apiserver.k8s.io/v1alpha1", "kind": "StorageVersion", "metadata": {"name": "a"}}),
+        json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 409, "details": {"uid": "u"}}),
+        json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]}),
+    ];
+    for mut case in cases {
+        let came = back(&protobuf(&case));
+        // A list that is there and empty is no list in protobuf.
+        if let Some(spec) = case.pointer_mut("/spec/template/spec").and_then(Json::as_object_mut) {
+            spec.remove("containers");
+        }
+        assert_eq!(came, case);
+    }
+    let negative = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"priority": -5}});
+    assert_eq!(back(&protobuf(&negative)), negative);
+}
+
+#[test]
+fn lists_of_metadata_do_not_say_again_what_their_items_are() {
+    let list = json!({
+        "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {"resourceVersion": "7"},
+        "items": [{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "a"}}],
+    });
+    assert_eq!(back(&protobuf(&list))["items"], json!([{"metadata": {"name": "a"}}]));
+}
+
+#[test]
+fn an_event_of_a_watch_is_a_frame() {
+    let event = json!({"type": "MODIFIED", "object": pod()});
+    let frame = watch_event_from_json(event.to_string().as_bytes()).unwrap();
+    let frame = WatchFrame::decode(&frame.into()).unwrap();
+    assert_eq!(frame.kind, crate::wire::EventType::Modified);
+    assert_eq!(Pod::decode(&frame.object).unwrap().metadata.name, "web-0");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let error = |json: Json| object_from_json(json.to_string().as_bytes()).unwrap_err().to_string();
+    assert!(error(json!([])).starts_with("malformed JSON: "));
+    assert_eq!(error(json!({"kind": "Pod"})), "malformed JSON in apiVersion: it is missing");
+    let unknown = error(json!({"apiVersion": "v1", "kind": "Table"}));
+    assert_eq!(unknown, "malformed JSON: Table of v1 is not a kind that is known here");
+    let mut wrong = pod();
+    wrong["spec"]["containers"][0]["livenessProbe"]["periodSeconds"] = json!("ten");
+    assert!(error(wrong).starts_with("malformed JSON in spec.containers.0.livenessProbe.periodSeconds: "));
+    let mut wrong = pod();
+    wrong["status"]["startTime"] = json!("yesterday");
+    assert!(error(wrong).starts_with("malformed JSON in status.startTime: "));
+
+    let unnamed = wrap_envelope("v1", "ConfigMap", &[0x80, 0x7d, 1]);
+    let error = object_to_json(&unnamed.into()).unwrap_err().to_string();
+    assert_eq!(error, "malformed JSON: field 2000 has no name");
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_arrives_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = object_from_json(&bytes);
+        let _ = watch_event_from_json(&bytes);
+        let _ = object_to_json(&Bytes::from(bytes.clone()));
+        let _ = object_to_json(&wrap_envelope("v1", "Pod", &bytes).into());
+    }
+
+    #[test]
+    fn any_texts_survive(data in proptest::collection::btree_map(".*", ".*", 0..5), newer in ".*") {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "newer": newer}, "data": data});
+        let envelope = protobuf(&object);
+        let decoded = ConfigMap::decode(&unwrap_envelope(&envelope).unwrap());
+        prop_assert!(decoded.is_ok());
+        let came = back(&envelope);
+        prop_assert_eq!(&came["metadata"], &object["metadata"]);
+        if !data.is_empty() {
+            prop_assert_eq!(&came["data"], &object["data"]);
+        }
+    }
+}

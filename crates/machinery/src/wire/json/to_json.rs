@@ -1,0 +1,172 @@
+//! From protobuf to JSON.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+use super::schema::{Field, Holds, MessageId, SCHEMA, Shape};
+use super::{ASIDE, JsonError};
+use crate::wire::envelope::Envelope;
+use crate::wire::splice::get;
+use crate::wire::{Reader, Value, WireError, path, unwrap_envelope};
+
+/// The object in an envelope, in JSON. Fields that are neither in the table nor set aside are refused: they would be lost.
+pub(crate) fn object_to_json(envelope: &Bytes) -> Result<String, JsonError> {
+    let head = |path| -> Result<&str, WireError> {
+        let rest = envelope.get(4..).unwrap_or_default();
+        get(rest, path)?.map_or(Ok(""), Value::text)
+    };
+    let object = unwrap_envelope(envelope)?;
+    let (api_version, kind) =
+        (head(path!(Envelope, typeMeta.apiVersion))?, head(path!(Envelope, typeMeta.kind))?);
+    let message = SCHEMA
+        .message(api_version, kind)
+        .ok_or_else(|| JsonError::new(format!("{kind} of {api_version} is not a kind that is known here")))?;
+    let mut out = Members::new();
+    out.put("apiVersion", &quoted(api_version));
+    out.put("kind", &quoted(kind));
+    decode(message, &object, &mut out)?;
+    Ok(out.end())
+}
+
+/// The text of an object in JSON, member by member.
+struct Members(String);
+
+impl Members {
+    fn new() -> Self {
+        Self("{".to_owned())
+    }
+
+    fn put(&mut self, name: &str, value: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        self.0.push_str(&quoted(name));
+        self.0.push(':');
+        self.0.push_str(value);
+    }
+
+    fn end(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Puts the members of a message.
+fn decode(message: MessageId, bytes: &[u8], out: &mut Members) -> Result<(), JsonError> {
+    let fields = SCHEMA.fields(message);
+    let mut found: Vec<Vec<Value<'_>>> = fields.iter().map(|_| Vec::new()).collect();
+    let mut aside = None;
+    let mut reader = Reader::new(bytes);
+    while let Some((number, value)) = reader.next_field()? {
+        match fields.iter().position(|field| field.number == number) {
+            Some(at) => found[at].push(value),
+            None if number == ASIDE => aside = Some(value.text()?),
+            None => return Err(JsonError::new(format!("field {number} has no name"))),
+        }
+    }
+    for (field, values) in fields.iter().zip(found) {
+        let Some(last) = values.last() else { continue };
+        if let (Shape::Flat, Holds::Message(inner)) = (field.shape, field.holds) {
+            decode(inner, last.bytes()?, out)?;
+        } else {
+            let text = spelt(field, &values, *last).map_err(|error| error.within(field.name))?;
+            out.put(field.name, &text);
+        }
+    }
+    if let Some(aside) = aside {
+        let members: BTreeMap<String, &RawValue> = serde_json::from_str(aside)?;
+        for (name, value) in &members {
+            out.put(name, value.get());
+        }
+    }
+    Ok(())
+}
+
+/// What is in a field, by all its occurrences.
+fn spelt(field: &Field, values: &[Value<'_>], last: Value<'_>) -> Result<String, JsonError> {
+    match field.shape {
+        Shape::One | Shape::Flat => one(field.holds, last),
+        Shape::List => {
+            let items: Result<Vec<String>, JsonError> =
+                values.iter().map(|value| one(field.holds, *value)).collect();
+            Ok(format!("[{}]", items?.join(",")))
+        }
+        Shape::Map => {
+            let mut entries = Members::new();
+            for value in values {
+                let (mut key, mut held) = ("", None);
+                let mut reader = Reader::new(value.bytes()?);
+                while let Some((number, value)) = reader.next_field()? {
+                    match number {
+                        1 => key = value.text()?,
+                        2 => held = Some(value),
+                        _ => {}
+                    }
+                }
+                let held = held.unwrap_or(Value::Bytes(&[]));
+                entries.put(key, &one(field.holds, held).map_err(|error| error.within(key))?);
+            }
+            Ok(entries.end())
+        }
+    }
+}
+
+fn one(holds: Holds, value: Value<'_>) -> Result<String, JsonError> {
+    Ok(match holds {
+        Holds::Text => quoted(value.text()?),
+        Holds::Int => (value.varint()? as i64).to_string(),
+        Holds::Bool => (value.varint()? != 0).to_string(),
+        Holds::Bytes => quoted(&BASE64_STANDARD.encode(value.bytes()?)),
+        Holds::Quantity => quoted(get(value.bytes()?, &[1])?.map_or(Ok(""), Value::text)?),
+        Holds::Time => time(value, 0)?,
+        Holds::MicroTime => time(value, 6)?,
+        Holds::IntOrString => int_or_string(value.bytes()?)?,
+        Holds::Texts => {
+            let mut items = Vec::new();
+            let mut reader = Reader::new(value.bytes()?);
+            while let Some((_, item)) = reader.next_field()? {
+                items.push(quoted(item.text()?));
+            }
+            format!("[{}]", items.join(","))
+        }
+        Holds::Json => match get(value.bytes()?, &[1])?.map(Value::text).transpose()? {
+            None | Some("") => "null".to_owned(),
+            // Whatever made it: what is no JSON would make the whole no JSON.
+            Some(json) => serde_json::from_str::<&RawValue>(json)?.get().to_owned(),
+        },
+        Holds::Message(inner) => {
+            let mut members = Members::new();
+            decode(inner, value.bytes()?, &mut members)?;
+            members.end()
+        }
+    })
+}
+
+/// A time, with so many digits of a second; the zero time is `null`.
+fn time(value: Value<'_>, digits: u8) -> Result<String, JsonError> {
+    let number = |path| get(value.bytes()?, path)?.map_or(Ok(0), Value::varint);
+    let (seconds, nanoseconds) = (number(&[1])? as i64, number(&[2])? as i32);
+    if seconds == 0 && nanoseconds == 0 {
+        return Ok("null".to_owned());
+    }
+    let at = Timestamp::new(seconds, nanoseconds).map_err(|error| JsonError::new(error.to_string()))?;
+    Ok(quoted(&format!("{at:.*}", usize::from(digits))))
+}
+
+fn int_or_string(bytes: &[u8]) -> Result<String, JsonError> {
+    let is_text = get(bytes, &[1])?.map_or(Ok(0), Value::varint)? != 0;
+    Ok(if is_text {
+        quoted(get(bytes, &[3])?.map_or(Ok(""), Value::text)?)
+    } else {
+        (get(bytes, &[2])?.map_or(Ok(0), Value::varint)? as i64).to_string()
+    })
+}
