@@ -8,6 +8,12 @@ cargo fmt --all --check
 scripts/proto-lint.sh
 scripts/dashboard-check.sh
 cargo clippy --workspace --all-targets -- -D warnings
+# The fuzz targets are crates of their own, with what they depend on; nothing else compiles them.
+for fuzz in fuzz crates/cel-check/fuzz; do
+    cargo fmt --manifest-path "$fuzz/Cargo.toml" --check
+    [ -z "${COXSWAIN_FULL:-}" ] ||
+        CARGO_TARGET_DIR=target/fuzz cargo clippy --locked --manifest-path "$fuzz/Cargo.toml" -- -D warnings
+done
 
 # cargo-deny comes from the registry and is kept outside of the checkout. It fetches the advisory database from a host
 # that not every machine reaches, so advisories are scripts/audit.sh's, and the rest is checked everywhere.

@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
     let _ = (kind.decode)(&Bytes::copy_from_slice(object));
     let field = u32::from(*field % 64) + 1;
     let mut content = Vec::new();
-    splice::put_bytes(&mut content, 1, b"content");
+    splice::put_bytes(&mut content, field, b"content");
     let Ok(spliced) = splice::replace_fields(object, &[(field, content)]) else { return };
     let others =
         |numbers: Vec<u32>| numbers.into_iter().filter(|number| *number != field).collect::<Vec<_>>();
