@@ -28,8 +28,8 @@ const FLAGS: &[&str] = &[
     "--allocate-node-cidrs",
     "--cluster-cidr=10.128.0.0/24",
     "--node-cidr-mask-size=26",
-    // It is off by default.
-    "--controllers=*,token-cleaner-controller",
+    // They are off by default.
+    "--controllers=*,token-cleaner-controller,bootstrap-signer-controller",
     "--legacy-service-account-token-clean-up-period=24h",
     "--horizontal-pod-autoscaler-downscale-stabilization=2m",
 ];

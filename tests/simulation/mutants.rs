@@ -8,10 +8,12 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value as Json;
 
+mod attaching;
 mod autoscalers;
 mod general;
 mod keys;
 mod nodes;
+mod published;
 mod quotas;
 mod schedules;
 mod sets;
@@ -66,6 +68,8 @@ pub(crate) fn all() -> impl Iterator<Item = Mutant> {
         schedules::ROWS,
         nodes::ROWS,
         volumes::ROWS,
+        attaching::ROWS,
+        published::ROWS,
         autoscalers::ROWS,
         keys::ROWS,
         quotas::ROWS,

@@ -2,7 +2,7 @@
 //! between the files, taken away, spoilt, and put right. Whoever checks certificates is told at once what the files hold.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -60,6 +60,9 @@ fn certificate(number: u32) -> (String, Vec<u8>) {
     (made.pem(), made.der().to_vec())
 }
 
+/// The bundle that managers are told to publish: of an authority that signs nothing here.
+pub(crate) static BUNDLE: LazyLock<String> = LazyLock::new(|| certificate(1_000_000).0);
+
 impl Half {
     /// What is in the file, of what authorities have in theirs.
     fn content(self, of: impl Fn(u32) -> String) -> Option<String> {
@@ -77,6 +80,7 @@ impl Files {
     /// Files with an authority that can sign.
     pub(crate) fn new(server: &Server) -> Self {
         let files = Self { directory: tempfile::tempdir().expect("a directory") };
+        std::fs::write(files.path("root.crt"), &*BUNDLE).expect("a file");
         files.put(server, Half::Of(0), Half::Of(0));
         files
     }
@@ -91,10 +95,11 @@ impl Files {
     }
 
     /// By which managers find them.
-    pub(crate) fn flags(&self) -> [String; 2] {
+    pub(crate) fn flags(&self) -> [String; 3] {
         let flag =
             |half: &str, name: &str| format!("--cluster-signing-{half}-file={}", self.path(name).display());
-        [flag("cert", "ca.crt"), flag("key", "ca.key")]
+        let root = format!("--root-ca-file={}", self.path("root.crt").display());
+        [flag("cert", "ca.crt"), flag("key", "ca.key"), root]
     }
 
     fn put(&self, server: &Server, first: Half, second: Half) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::users::{Act, act};
-use super::{Calm, authority, requests, tokens};
+use super::{Calm, authority, published, requests, tokens};
 use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::server::Server;
@@ -25,6 +25,8 @@ const ACTS: &[(u32, &str, Act)] = &[
     (4, "an old token is found", tokens::find),
     (6, "an old token is used", tokens::log_in),
     (2, "a pod mounts an old token", tokens::mount),
+    (4, "the cluster is somewhere else", published::moves),
+    (4, "a bundle is spoilt", published::spoil),
 ];
 
 /// The names of all that is done with keys.
@@ -35,7 +37,10 @@ pub(super) fn acts() -> impl Iterator<Item = &'static str> {
 /// Acts until it is calm; then requests come to an end.
 pub(crate) async fn keys(server: Arc<Server>, seed: u64, calm: Calm, muted: Muted) {
     let mut dice = Dice::new(seed, "keys");
-    server.with(|model| tokens::start(model, &mut dice));
+    server.with(|model| {
+        tokens::start(model, &mut dice);
+        published::start(model);
+    });
     let longest = *dice.pick(&[4_000, 10_000, 20_000]).unwrap_or(&10_000);
     act(&server, &mut dice, ACTS, longest, &calm, &muted).await;
     loop {

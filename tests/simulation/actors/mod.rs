@@ -1,6 +1,7 @@
 //! Who else there is in a cluster: nodes and their kubelets, the scheduler, users, admins with their keys; and who makes trouble.
 //! They act on the model directly, at once and without faults.
 
+mod attaching;
 mod authority;
 mod autoscalers;
 mod budgets;
@@ -9,6 +10,7 @@ mod clock;
 mod freeze;
 mod keys;
 mod nodes;
+mod published;
 mod quotas;
 mod requests;
 mod tokens;
@@ -16,12 +18,14 @@ mod users;
 mod volumes;
 mod wishes;
 
-pub(crate) use authority::{Files, authority};
+pub(crate) use attaching::{is_wanted, lists, unique_name, volumes_of, wants_volumes};
+pub(crate) use authority::{BUNDLE, Files, authority};
 pub(crate) use autoscalers::autoscalers;
 pub(crate) use chaos::{bookmarks, chaos, mishaps};
 pub(crate) use clock::WallClock;
 pub(crate) use keys::keys;
 pub(crate) use nodes::{add_to, change, make_ready, nodes, renew, start_nodes};
+pub(crate) use published::{BUNDLE_NAME, CLUSTER_INFO, signature};
 pub(crate) use requests::{BAD, KUBELET, has};
 pub(crate) use tokens::{is_bootstrap, names};
 pub(crate) use users::users;

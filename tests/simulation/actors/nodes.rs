@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
-use super::{Calm, stamp, volumes};
+use super::{Calm, attaching, stamp, volumes};
 use crate::dice::Dice;
 use crate::invariants::node_of;
 use crate::model::{Deletion, Model, Place, items, text};
@@ -17,6 +17,8 @@ use crate::server::Server;
 const LOOK: Duration = Duration::from_secs(1);
 /// How often it renews its Lease, in looks.
 const RENEW: u64 = 10;
+/// How often it says how it is although nothing has changed, in looks.
+const REPORT: u64 = 300;
 
 /// The first nodes, with their Leases.
 pub(crate) fn start_nodes(server: &Server, count: usize) {
@@ -41,7 +43,11 @@ pub(crate) fn add_to(server: &Server, name: &str, zone: &str) {
         labels["topology.kubernetes.io/zone"] = json!(zone);
     }
     let node = json!({
-        "metadata": { "name": name, "labels": labels },
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": { "volumes.kubernetes.io/controller-managed-attach-detach": "true" },
+        },
         "status": { "conditions": [condition], "allocatable": { "cpu": "8", "memory": "16Gi", "pods": "110" } },
     });
     server.with(|model| drop(model.create("kubelet", "nodes", "", node)));
@@ -81,6 +87,18 @@ pub(crate) fn renew(server: &Server, name: &str) {
     });
 }
 
+/// Says of a node how it is, as of now.
+fn report(server: &Server, name: &str) {
+    let now = stamp(server);
+    server.with(|model| {
+        drop(change(model, &Place::new("nodes", "", name), "status", |node| {
+            for condition in node["status"]["conditions"].as_array_mut().into_iter().flatten() {
+                condition["lastHeartbeatTime"] = json!(now);
+            }
+        }));
+    });
+}
+
 /// Writes another version of an object, as a kubelet does.
 pub(crate) fn change(
     model: &mut Model,
@@ -115,7 +133,7 @@ pub(crate) async fn nodes(server: Arc<Server>, seed: u64, calm: Calm, turmoil: b
                 replace(&server, name, added);
                 continue;
             }
-            if turmoil && !calm.has_begun() && dice.below(1500) == 0 {
+            if turmoil && !calm.has_begun() && dice.below(900) == 0 {
                 silent.insert(name.clone(), dice.within(10, 200) as u64);
                 server.tell(&format!("  {name} falls silent"));
             }
@@ -133,9 +151,15 @@ pub(crate) async fn nodes(server: Arc<Server>, seed: u64, calm: Calm, turmoil: b
             if look % RENEW == 0 {
                 renew(&server, name);
             }
+            if look % REPORT == REPORT - 1 {
+                report(&server, name);
+            }
             kubelet(&server, &mut dice, name, calm.has_begun() || !turmoil);
         }
-        server.with(|model| volumes::provide(model, &mut dice));
+        server.with(|model| {
+            volumes::provide(model, &mut dice);
+            attaching::attach(model, &mut dice, calm.has_begun() || !turmoil);
+        });
         schedule(&server, &mut dice, &names, &silent);
     }
 }
@@ -154,6 +178,7 @@ fn kubelet(server: &Server, dice: &mut Dice, node: &str, is_calm: bool) {
     server.with(|model| {
         let own = model.all("pods", "").filter(|pod| text(&pod.json, "/spec/nodeName") == node);
         let pods: Vec<_> = own.cloned().collect();
+        attaching::report(model, dice, node, &pods);
         for pod in pods {
             // A look does not reach everything.
             if !dice.permille(400) {
@@ -175,6 +200,7 @@ fn kubelet(server: &Server, dice: &mut Dice, node: &str, is_calm: bool) {
             }
             let next = match phase {
                 _ if has_ended => continue,
+                "Pending" if !attaching::are_attached(model, &pod.json) => continue,
                 "Pending" => "Running",
                 _ if is_job && dice.permille(if is_calm { 300 } else { 60 }) => {
                     if !is_calm && dice.permille(150) { "Failed" } else { "Succeeded" }

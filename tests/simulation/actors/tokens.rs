@@ -15,6 +15,8 @@ use crate::model::{Model, Place, Refusal, Stored, text};
 
 /// More tokens of either sort are not there at a time.
 const MANY: usize = 8;
+/// What all bootstrap tokens sign with.
+pub(super) const SECRET: &str = "0123456789abcdef";
 /// For how many seconds a bootstrap token is good at most.
 const LONGEST: i64 = 200;
 /// Where old tokens are, and whose they are.
@@ -35,8 +37,11 @@ pub(super) fn make(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
     let id = format!("simul{}", dice.below(MANY));
     let mut data = json!({
         "token-id": BASE64_STANDARD.encode(&id),
-        "token-secret": BASE64_STANDARD.encode("0123456789abcdef"),
+        "token-secret": BASE64_STANDARD.encode(SECRET),
     });
+    if dice.permille(800) {
+        data["usage-bootstrap-signing"] = json!(BASE64_STANDARD.encode("true"));
+    }
     match dice.below(10) {
         0 => {}
         1 => data["expiration"] = json!(BASE64_STANDARD.encode("soon")),

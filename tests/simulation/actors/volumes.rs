@@ -37,7 +37,7 @@ fn volume(model: &mut Model, size: &str, claim: Option<Json>) -> Result<(), Refu
             "capacity": { "storage": size },
             "accessModes": ["ReadWriteOnce"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "csi": { "driver": "csi.example.com", "volumeHandle": "a-handle" },
+            "csi": { "driver": "csi.example.com", "volumeHandle": format!("handle-{}", model.version()) },
         },
     });
     if let Some(claim) = claim {

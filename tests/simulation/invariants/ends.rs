@@ -29,6 +29,8 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
         claim,
         volume,
         super::autoscalers::end,
+        super::attaching::end,
+        super::published::end,
         node,
         request,
         token,

@@ -35,6 +35,9 @@ const WRITABLE: &[(&str, &str, &str)] = &[
     (CONTROLLER, "statefulsets", "/spec/replicas"),
     ("persistentvolume-binder-controller", "persistentvolumes", "/spec/claimRef"),
     ("persistentvolume-binder-controller", "persistentvolumeclaims", "/spec/volumeName"),
+    ("root-ca-certificate-publisher-controller", "configmaps", "/data"),
+    // All that begins so.
+    ("bootstrap-signer-controller", "configmaps", "/data/jws-kubeconfig-"),
 ];
 /// Kinds whose specs controllers leave alone.
 const GUARDED: &[&str] = &[
@@ -88,8 +91,9 @@ pub(super) fn fields(look: &Look<'_>) -> Result<(), String> {
     }
     let may = |path: &String| {
         WRITABLE.iter().any(|(whose, resource, writable)| {
-            let is_below =
-                path.strip_prefix(writable).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            let is_below = path
+                .strip_prefix(writable)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || writable.ends_with('-'));
             *whose == look.controller && *resource == look.resource() && is_below
         })
     };

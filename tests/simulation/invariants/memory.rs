@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
 use super::WINDOW;
+use super::attaching::Mounts;
 use super::autoscalers::Heads;
 use super::budgets::Health;
 use super::certificates::Published;
@@ -58,6 +59,7 @@ pub(crate) struct Memory {
     pub(super) census: Census,
     pub(super) published: Published,
     pub(super) heads: Heads,
+    pub(super) mounts: Mounts,
 }
 
 /// The reference to the controller of an object; `Null` if it has none.

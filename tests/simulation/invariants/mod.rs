@@ -4,6 +4,7 @@
 //! within [`WINDOW`]; a rule about single objects (owners, finalizers, UIDs) allows nothing, for those are protected by live
 //! reads and preconditions.
 
+mod attaching;
 mod autoscalers;
 mod budgets;
 mod certificates;
@@ -12,6 +13,7 @@ mod general;
 mod jobs;
 mod memory;
 mod nodes;
+mod published;
 mod quotas;
 mod schedules;
 mod sets;
@@ -149,6 +151,26 @@ pub(crate) static RULES: &[Row] = &[
         name: "no volume goes that is bound",
         check: volumes::volume_in_use,
     },
+    Row {
+        room: "persistentvolume-attach-detach-controller",
+        name: "no volume is detached that is mounted",
+        check: attaching::mounted,
+    },
+    Row {
+        room: "persistentvolume-attach-detach-controller",
+        name: "a volume leaves its node's list first",
+        check: attaching::listed,
+    },
+    Row {
+        room: "persistentvolume-attach-detach-controller",
+        name: "no volume is taken by force before its time",
+        check: attaching::by_force,
+    },
+    Row {
+        room: "persistentvolume-attach-detach-controller",
+        name: "no volume is attached where another node mounts it",
+        check: attaching::elsewhere,
+    },
     Row { room: CONTROLLER, name: "never outside of the bounds", check: autoscalers::bounds },
     Row { room: CONTROLLER, name: "never faster than the policies", check: autoscalers::rates },
     Row { room: CONTROLLER, name: "never against what was asked for lately", check: autoscalers::stabilized },
@@ -172,6 +194,16 @@ pub(crate) static RULES: &[Row] = &[
         check: certificates::permitted,
     },
     Row { room: "resourcequota-controller", name: "what is counted was there", check: quotas::counts },
+    Row {
+        room: "bootstrap-signer-controller",
+        name: "a signature is of what is published",
+        check: published::signed,
+    },
+    Row {
+        room: "root-ca-certificate-publisher-controller",
+        name: "the published bundle is the authority's",
+        check: published::bundle,
+    },
     Row { room: "token-cleaner-controller", name: "no token goes before its end", check: tokens::ended },
     Row {
         room: "legacy-serviceaccount-token-cleaner-controller",
@@ -222,6 +254,7 @@ impl Checks {
     /// Looks at a change. Whether nothing is wrong with it; what is, is among the violations.
     pub(crate) fn observe(&mut self, model: &Model, change: &Change) -> bool {
         self.memory.note(change);
+        self.memory.mounts.note(model, change);
         let controller = match change.by.split_once('/') {
             Some((manager, name)) if manager.starts_with('m') => name,
             _ => "",

@@ -35,6 +35,7 @@ const WITH_STATUS: &[&str] = &[
     "persistentvolumeclaims",
     "certificatesigningrequests",
     "horizontalpodautoscalers",
+    "volumeattachments",
 ];
 /// What the API server says of an object; nobody else can.
 const OWN_METADATA: &[&str] = &[
@@ -89,18 +90,45 @@ pub(super) fn on_create(resource: &str, object: &mut Json) {
             object["spec"]["tolerations"] = Json::Array(all);
         }
         "jobs" => own_selector(object),
+        "daemonsets" => count_template(object, 1),
+        "secrets" => default(object, "type", json!("Opaque")),
+        // Nothing is to be scheduled to it before it has said that it is ready.
+        "nodes" => {
+            let taint = json!({ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" });
+            let mut taints = super::write::items(object, "/spec/taints").to_vec();
+            taints.push(taint);
+            default(object, "spec", json!({}));
+            object["spec"]["taints"] = Json::Array(taints);
+        }
         // What is used is protected from the beginning.
         "persistentvolumes" => {
-            object["metadata"]["finalizers"] = json!(["kubernetes.io/pv-protection"]);
+            protect(object, "kubernetes.io/pv-protection");
             object["status"] = json!({ "phase": "Pending" });
         }
         "persistentvolumeclaims" => {
-            object["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+            protect(object, "kubernetes.io/pvc-protection");
             object["status"] = json!({ "phase": "Pending" });
         }
         _ => {}
     }
     of_spec(resource, object);
+}
+
+/// An old field of DaemonSets, which stands in an annotation: so many templates it has had.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn count_template(object: &mut Json, number: i64) {
+    default(&mut object["metadata"], "annotations", json!({}));
+    object["metadata"]["annotations"][TEMPLATE_GENERATION] = json!(number.to_string());
+}
+
+/// Adds a finalizer to those that are there.
+fn protect(object: &mut Json, finalizer: &str) {
+    let mut finalizers = super::write::items(object, "/metadata/finalizers").to_vec();
+    if !finalizers.iter().any(|held| held == finalizer) {
+        finalizers.push(json!(finalizer));
+    }
+    object["metadata"]["finalizers"] = Json::Array(finalizers);
 }
 
 /// Pods of a Job are told by its UID.
@@ -156,7 +184,16 @@ pub(super) fn on_update(resource: &str, subresource: &str, old: &Json, new: &mut
         set(&mut new["spec"], "finalizers", &old["spec"]["finalizers"]);
     }
     of_spec(resource, new);
-    if WITH_GENERATION.contains(&resource) && old["spec"] != new["spec"] {
+    if resource == "daemonsets" && subresource.is_empty() {
+        let held = old["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
+        let held = held.and_then(|number| number.parse().ok()).unwrap_or(1);
+        count_template(new, held + i64::from(old["spec"]["template"] != new["spec"]["template"]));
+    }
+    // Those of Deployments count their annotations, too.
+    let annotated = resource == "deployments"
+        && subresource.is_empty()
+        && old["metadata"]["annotations"] != new["metadata"]["annotations"];
+    if WITH_GENERATION.contains(&resource) && (old["spec"] != new["spec"] || annotated) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
         new["metadata"]["generation"] = Json::from(generation + 1);
     }
@@ -192,6 +229,8 @@ fn of_spec(resource: &str, object: &mut Json) {
             default(spec, "replicas", json!(1));
             default(spec, "revisionHistoryLimit", json!(10));
             default(spec, "podManagementPolicy", json!("OrderedReady"));
+            let retention = json!({ "whenDeleted": "Retain", "whenScaled": "Retain" });
+            default(spec, "persistentVolumeClaimRetentionPolicy", retention);
             default(spec, "updateStrategy", json!({ "type": "RollingUpdate" }));
             if spec["updateStrategy"]["type"] == "RollingUpdate" {
                 default(&mut spec["updateStrategy"], "rollingUpdate", json!({ "partition": 0 }));

@@ -104,12 +104,7 @@ impl Asked {
         if self.content_type.contains("json") || self.content_type.contains("yaml") {
             let object: Json = serde_json::from_slice(&self.body).map_err(|_| unreadable())?;
             // What the types do not have is dropped.
-            return match message(kind).filter(|_| !self.is_of_scale()) {
-                Some(message) => {
-                    codec::decode(message, &codec::encode(message, &object)).map_err(|_| unreadable())
-                }
-                None => Ok(object),
-            };
+            return if self.is_of_scale() { Ok(object) } else { typed(kind, &object) };
         }
         let object = unwrap_envelope(&self.body).map_err(|_| unreadable())?;
         let message = message(kind).ok_or_else(unreadable)?;
@@ -213,7 +208,8 @@ impl Model {
                     .map_err(|_| Refusal::new(400, "BadRequest", "the patch cannot be read"))?;
                 let unknown = || Refusal::new(415, "UnsupportedMediaType", "a patch of an unknown type");
                 let patch = PatchType::of(&asked.content_type).ok_or_else(unknown)?;
-                self.update(by, &place, sub, |held| patch.apply(&place, held, &body)).map(Some)
+                let patched = |held: &Json| typed(kind, &patch.apply(&place, held, &body)?);
+                self.update(by, &place, sub, patched).map(Some)
             }
             ("DELETE", "") if asked.name.is_empty() => {
                 let how = asked.deletion();
@@ -232,6 +228,13 @@ impl Model {
             }
         }
     }
+}
+
+/// An object as its types hold it: without what they do not have, and without zeros that they do not tell from nothing.
+fn typed(kind: &Kind, object: &Json) -> Result<Json, Refusal> {
+    let Some(message) = message(kind) else { return Ok(object.clone()) };
+    let unreadable = |_| Refusal::new(400, "BadRequest", "the object cannot be read");
+    codec::decode(message, &codec::encode(message, object)).map_err(unreadable)
 }
 
 fn success() -> Vec<u8> {

@@ -156,6 +156,13 @@ impl Model {
         {
             return Err(Refusal::conflict(place));
         }
+        let grace = grace_of(place, &old.json, how.grace);
+        let held = old.json["metadata"]["deletionGracePeriodSeconds"].as_i64();
+        let is_deleting = old.json["metadata"]["deletionTimestamp"].is_string();
+        // Who ends already is only told to end sooner.
+        if is_deleting && held.is_some_and(|held| held > 0 && grace >= held) {
+            return Ok(old);
+        }
         let mut new = old.json.clone();
         let mut finalizers: Vec<&str> =
             items(&old.json, "/metadata/finalizers").iter().filter_map(Json::as_str).collect();
@@ -167,14 +174,12 @@ impl Model {
             }
         }
         put(&mut new["metadata"], "finalizers", (!finalizers.is_empty()).then(|| json!(finalizers)));
-        let grace = grace_of(place, &old.json, how.grace);
-        let held = old.json["metadata"]["deletionGracePeriodSeconds"].as_i64();
-        let is_deleting = old.json["metadata"]["deletionTimestamp"].is_string();
         if !is_deleting || held.is_some_and(|held| grace < held) {
             let at = self.seconds() + SignedDuration::from_secs(grace);
             new["metadata"]["deletionTimestamp"] = Json::from(at.to_string());
             new["metadata"]["deletionGracePeriodSeconds"] = Json::from(grace);
-            if let Some(generation) = new["metadata"]["generation"].as_i64() {
+            let generation = new["metadata"]["generation"].as_i64();
+            if let Some(generation) = generation.filter(|_| !is_deleting) {
                 new["metadata"]["generation"] = Json::from(generation + 1);
             }
             if place.resource == "namespaces" {
