@@ -15,6 +15,13 @@
 
 mod harness;
 
+#[expect(dead_code, reason = "the simulation throws them in more ways")]
+#[path = "../simulation/dice.rs"]
+mod dice;
+#[expect(dead_code, unused_imports, reason = "the simulation does more with it")]
+#[path = "../simulation/model/mod.rs"]
+mod model;
+
 mod admin;
 mod attaching;
 mod autoscaling;
@@ -32,6 +39,7 @@ mod evictions;
 mod example;
 mod executor;
 mod faults;
+mod fidelity;
 mod garbage_collection;
 mod gated;
 mod handover;
@@ -62,6 +70,7 @@ mod secrets;
 mod serving;
 mod sidecars;
 mod signing_keys;
+mod slow_metrics;
 mod statefulsets;
 mod storage;
 mod takeover;
