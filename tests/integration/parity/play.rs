@@ -340,9 +340,10 @@ impl Stage<'_> {
     }
 
     /// Evictions are refused with 429 as long as the budget's status does not allow them.
-    async fn evict(&self, Evict { pods, take, refused }: &Evict) -> Result<(), String> {
+    async fn evict(&self, Evict { pods, take, refused, unready }: &Evict) -> Result<(), String> {
         let api: Api<Pod> = Api::namespaced(self.plane.cluster.once.clone(), &self.namespace.name);
-        for name in self.candidates(pods, *take, |pod| may_become(pod, Fate::Unready)).await? {
+        let other = if *unready { Fate::Ready } else { Fate::Unready };
+        for name in self.candidates(pods, *take, |pod| may_become(pod, other)).await? {
             let granted = poll(async || match api.evict(&name, &EvictParams::default()).await {
                 Ok(_) => Ok(Some(true)),
                 Err(kube::Error::Api(error)) if error.code == 429 => Ok(refused.then_some(false)),

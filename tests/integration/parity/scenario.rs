@@ -231,6 +231,9 @@ pub(super) struct Evict {
     /// Each is refused; otherwise each is granted, if not at once.
     #[serde(default)]
     pub(super) refused: bool,
+    /// Whether they are such as are not ready.
+    #[serde(default)]
+    pub(super) unready: bool,
 }
 
 /// A text in the OpenAPI document of a group version.
