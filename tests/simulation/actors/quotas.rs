@@ -5,12 +5,12 @@ use serde_json::{Map, Value as Json, json};
 use super::users::{NAMESPACES, edit};
 use crate::dice::Dice;
 use crate::invariants::KEEPSAKE;
-use crate::model::{Deletion, Model, Place, Refusal};
+use crate::model::{CPU, Deletion, Model, Place, Refusal, spelt};
 
-/// What is limited, and to how much at least and at most.
+/// What is limited, and to how much at least and at most. A pod asks for ten thousandths of a CPU.
 const LIMITED: &[(&str, i64, i64)] = &[
     ("pods", 2, 20),
-    ("pods", 2, 20),
+    (CPU, 20, 200),
     ("count/pods", 4, 30),
     ("count/replicasets.apps", 1, 8),
     ("count/jobs.batch", 1, 6),
@@ -28,7 +28,7 @@ fn limits(dice: &mut Dice) -> Json {
     let mut hard = Map::new();
     for _ in 0..dice.within(1, 3) {
         let (name, least, most) = LIMITED[dice.below(LIMITED.len())];
-        hard.insert(name.to_owned(), json!(dice.within(least, most).to_string()));
+        hard.insert(name.to_owned(), json!(spelt(name, dice.within(least, most))));
     }
     Json::Object(hard)
 }

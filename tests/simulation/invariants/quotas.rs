@@ -7,21 +7,21 @@ use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 
 use super::{Look, WINDOW};
-use crate::model::{Change, Model, Stored, amount, charges, text};
+use crate::model::{CPU, Change, Model, Stored, amount, charges, text};
 
-/// How many objects there were at least and at most, by namespace and by the name that quotas have for them, and since when.
+/// How many objects there were, or how much they asked for, at least and at most, by namespace and by the name that quotas have for them, and since when.
 /// Pods that are to be gone by now may be counted or not.
 #[derive(Default)]
 pub(super) struct Census(BTreeMap<(String, &'static str), Vec<Count>>);
 
 type Count = (Timestamp, i64, i64);
 
-/// What an object counts for, and whether it must be counted.
-fn counted(stored: Option<&Arc<Stored>>) -> Vec<(&'static str, bool)> {
+/// What an object counts for, how much, and whether it must be counted.
+fn counted(stored: Option<&Arc<Stored>>) -> Vec<(&'static str, i64, bool)> {
     let Some(stored) = stored else { return Vec::new() };
     let is_going = stored.json["metadata"]["deletionTimestamp"].is_string();
     let names = charges(stored.place.resource, &stored.json).into_iter();
-    names.map(|name| (name, name != "pods" || !is_going)).collect()
+    names.map(|(name, by)| (name, by, !matches!(name, "pods" | CPU) || !is_going)).collect()
 }
 
 impl Census {
@@ -33,8 +33,9 @@ impl Census {
         if namespace.is_empty() || before == after {
             return;
         }
-        for (names, by) in [(before, -1), (after, 1)] {
-            for (name, must) in names {
+        for (names, sign) in [(before, -1), (after, 1)] {
+            for (name, by, must) in names {
+                let by = by * sign;
                 let held = self.0.entry((namespace.clone(), name)).or_default();
                 let (_, least, most) = held.last().copied().unwrap_or((change.at, 0, 0));
                 held.push((change.at, least + if must { by } else { 0 }, most + by));
@@ -83,10 +84,9 @@ pub(super) fn end(model: &Model, resource: &str, object: &Json) -> Option<String
     let namespace = text(object, "/metadata/namespace");
     spec.as_object()?.keys().find_map(|name| {
         let all = model.everything().filter(|stored| stored.place.namespace == namespace);
-        let count = all
-            .filter(|stored| charges(stored.place.resource, &stored.json).contains(&name.as_str()))
-            .count();
+        let charged = all.flat_map(|stored| charges(stored.place.resource, &stored.json));
+        let count: i64 = charged.filter(|(held, _)| held == name).map(|(_, by)| by).sum();
         let used = amount(&status["used"], name);
-        (used != Some(count as i64)).then(|| format!("{used:?} {name} are counted, there are {count}"))
+        (used != Some(count)).then(|| format!("{used:?} {name} are counted, there are {count}"))
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::api::{Kind, kinds};
@@ -35,16 +35,38 @@ static NAMES: LazyLock<BTreeMap<&str, Vec<String>>> = LazyLock::new(|| {
     names.collect()
 });
 
-/// What an object takes of quotas, by name. Pods that have ended are objects still, and no pods.
-pub(crate) fn charges(resource: &str, object: &Json) -> Vec<&'static str> {
+/// What pods ask for, which quotas limit.
+pub(crate) const CPU: &str = "requests.cpu";
+
+/// What an object takes of quotas, by name: one, or thousandths of CPUs. Pods that have ended are objects still, and no pods.
+pub(crate) fn charges(resource: &str, object: &Json) -> Vec<(&'static str, i64)> {
     let has_ended = resource == "pods" && matches!(text(object, "/status/phase"), "Succeeded" | "Failed");
     let names = NAMES.get(resource).into_iter().flatten().map(String::as_str);
-    names.filter(|name| !has_ended || *name != resource).collect()
+    let counts = names.filter(|name| !has_ended || *name != resource).map(|name| (name, 1));
+    let asks = |container: &Json| amount(&json!({ CPU: container["resources"]["requests"]["cpu"] }), CPU);
+    let cpu = (resource == "pods" && !has_ended).then(|| {
+        let all = items(object, "/spec/containers").iter().filter_map(asks);
+        (CPU, all.sum())
+    });
+    counts.chain(cpu).collect()
 }
 
-/// An amount that is a whole number.
+/// An amount: a whole number, or thousandths of CPUs.
 pub(crate) fn amount(amounts: &Json, name: &str) -> Option<i64> {
-    amounts[name].as_str().and_then(|amount| amount.parse().ok())
+    let spelt = amounts[name].as_str()?;
+    match spelt.strip_suffix('m') {
+        Some(milli) => milli.parse().ok(),
+        None => spelt.parse::<i64>().ok().map(|whole| if name == CPU { whole * 1000 } else { whole }),
+    }
+}
+
+/// An amount as quotas spell it.
+pub(crate) fn spelt(name: &str, amount: i64) -> String {
+    match name {
+        CPU if amount % 1000 == 0 => (amount / 1000).to_string(),
+        CPU => format!("{amount}m"),
+        _ => amount.to_string(),
+    }
 }
 
 impl Model {
@@ -60,12 +82,12 @@ impl Model {
             let name = &quota.place.name;
             let (hard, used) = (&quota.json["status"]["hard"], &quota.json["status"]["used"]);
             // A quota that nobody has looked at yet limits nothing.
-            let is_limited = |name: &&str| hard[*name].is_string();
+            let is_limited = |(name, _): &(&str, i64)| hard[*name].is_string();
             let (mut unknown, mut exceeded, mut grown) = (Vec::new(), Vec::new(), Vec::new());
-            for charge in charges.iter().copied().filter(is_limited) {
+            for (charge, by) in charges.iter().copied().filter(is_limited) {
                 match (amount(hard, charge), amount(used, charge)) {
-                    (Some(hard), Some(used)) if used < hard => grown.push((charge, used + 1)),
-                    (Some(hard), Some(used)) => exceeded.push((charge, used, hard)),
+                    (Some(hard), Some(used)) if used + by <= hard => grown.push((charge, used + by)),
+                    (Some(hard), Some(used)) => exceeded.push((charge, by, used, hard)),
                     _ => unknown.push(charge),
                 }
             }
@@ -74,16 +96,13 @@ impl Model {
                 return Err(Refusal::forbidden(place, &why));
             }
             if !exceeded.is_empty() {
-                let list = |one: fn(&(&str, i64, i64)) -> i64| {
+                let list = |one: fn(&(&str, i64, i64, i64)) -> i64| {
                     let all: Vec<String> =
-                        exceeded.iter().map(|row| format!("{}={}", row.0, one(row))).collect();
+                        exceeded.iter().map(|row| format!("{}={}", row.0, spelt(row.0, one(row)))).collect();
                     all.join(",")
                 };
-                let (used, hard) = (list(|row| row.1), list(|row| row.2));
-                let why = format!(
-                    "exceeded quota: {name}, requested: {}, used: {used}, limited: {hard}",
-                    list(|_| 1)
-                );
+                let (by, used, hard) = (list(|row| row.1), list(|row| row.2), list(|row| row.3));
+                let why = format!("exceeded quota: {name}, requested: {by}, used: {used}, limited: {hard}");
                 return Err(Refusal::forbidden(place, &why));
             }
             if !grown.is_empty() {
@@ -94,7 +113,7 @@ impl Model {
             self.update("server", &quota, "status", |held| {
                 let mut quota = held.clone();
                 for (name, amount) in grown {
-                    quota["status"]["used"][name] = Json::from(amount.to_string());
+                    quota["status"]["used"][name] = Json::from(spelt(name, amount));
                 }
                 Ok(quota)
             })?;
@@ -154,7 +173,6 @@ pub(super) fn check_owners(by: &str, place: &Place, old: Option<&Json>, new: &Js
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use serde_json::json;
 
     use super::*;
 
@@ -208,6 +226,29 @@ mod tests {
             refused.starts_with("403 deployments.apps \"web\" is forbidden: exceeded quota: few"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn what_pods_ask_for_is_charged() {
+        let mut model = model();
+        let quota = json!({ "metadata": { "name": "few" }, "spec": { "hard": { CPU: "1" } } });
+        drop(model.create("user", "resourcequotas", "default", quota));
+        let counted = |held: &Json| {
+            let mut quota = held.clone();
+            quota["status"] = json!({ "hard": { CPU: "1" }, "used": { CPU: "0" } });
+            Ok(quota)
+        };
+        let place = Place::new("resourcequotas", "default", "few");
+        drop(model.update("m1/resourcequota-controller", &place, "status", counted));
+        let mut make = |name: &str| {
+            let container = json!({ "name": "main", "resources": { "requests": { "cpu": "400m" } } });
+            let pod = json!({ "metadata": { "name": name }, "spec": { "containers": [container] } });
+            model.create("user", "pods", "default", pod).map(drop).map_err(|refusal| refusal.message)
+        };
+        assert_eq!((make("a"), make("b")), (Ok(()), Ok(())));
+        let refused = "pods \"c\" is forbidden: exceeded quota: few, requested: requests.cpu=400m, used: requests.cpu=800m, limited: requests.cpu=1";
+        assert_eq!(make("c"), Err(refused.to_owned()));
+        assert_eq!((used(&model, CPU), spelt(CPU, 3000)), (Some(800), "3".to_owned()));
     }
 
     #[test]

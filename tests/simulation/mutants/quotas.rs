@@ -4,8 +4,8 @@ use http::Method;
 use serde_json::{Map, json};
 
 use super::{Mutant, NONE, is};
-use crate::model::amount;
 use crate::model::http::Asked;
+use crate::model::{amount, spelt};
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[Mutant {
@@ -25,7 +25,7 @@ fn count_more(controller: &str, asked: &mut Asked) {
         let names: Vec<String> = used.as_object().into_iter().flat_map(Map::keys).cloned().collect();
         for name in names {
             let more = amount(used, &name).unwrap_or(0) + 50;
-            used[name] = json!(more.to_string());
+            used[&name] = json!(spelt(&name, more));
         }
     });
 }
