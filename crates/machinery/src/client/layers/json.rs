@@ -1,7 +1,7 @@
 //! JSON instead of protobuf on the wire, for `--kube-api-content-type=application/json`.
 //!
-//! What lies above asks in protobuf and is answered in protobuf, as always. Requests that are JSON by themselves pass as they are, and
-//! so do answers that say why a request failed: these are understood in either form. Never retries.
+//! What lies above asks in protobuf and is answered in protobuf, as always. Requests that are JSON by themselves pass as they
+//! are, and so do answers that say why a request failed: these are understood in either form. Never retries.
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 //!
 //! All else here works on protobuf: objects are decoded from it, and edited in it so that no field is lost. So JSON that is
 //! read is made into protobuf, and protobuf that is to be written into JSON. A member that `messages.tsv` does not have is
-//! newer than this version, or stands aside there because nobody reads it. It travels as JSON in a field of which no message has the number
-//! ([`ASIDE`]), which edits copy like every unknown field, and stands in its place again when the object is written.
+//! newer than this version; one that stands aside there nobody reads. Both travel as JSON in a field whose number no message
+//! has ([`ASIDE`]). Edits copy it like every unknown field, and its members stand in their places again when the object is
+//! written.
 //!
 //! Knows nothing of HTTP. Never decides what becomes of an object.
 
