@@ -32,6 +32,9 @@ pub(super) struct Book {
     pub(super) held: BTreeMap<Str, Held>,
     /// Volumes that it cannot have before another node has given them up.
     pub(super) waits: BTreeSet<Str>,
+    /// VolumeAttachments that were asked for, and whose volumes nobody wanted any more when the answer came, or failed to come:
+    /// those that are there are taken up in the next look.
+    pub(super) doubtful: BTreeSet<Str>,
 }
 
 /// A volume that pods of the node want.
@@ -221,7 +224,7 @@ impl Held {
 impl Book {
     /// Whether there is nothing to remember of a node that is gone.
     pub(super) fn is_blank(&self) -> bool {
-        self.wants.is_empty() && self.held.is_empty()
+        self.wants.is_empty() && self.held.is_empty() && self.doubtful.is_empty()
     }
 }
 

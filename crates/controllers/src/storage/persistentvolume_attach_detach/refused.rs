@@ -9,7 +9,8 @@ use super::view::View;
 use coxswain_machinery::api::kinds::VOLUME_ATTACHMENTS;
 use coxswain_machinery::wire::Str;
 
-/// What was asked for is under way, what was refused is tried again later, and the rest is as if nothing had been tried.
+/// What was asked for is under way, what was refused is tried again later, and the rest is as if nothing had been tried. A pod may
+/// have gone while the answer was waited for: what was asked for it may be there, whatever was answered.
 pub(super) fn refused(view: &View) -> Draft {
     let mut draft = Draft {
         stage: Stage::Tell,
@@ -40,6 +41,8 @@ pub(super) fn refused(view: &View) -> Draft {
             held.failed(Task::Detach, view.at);
             let source = held.source.clone();
             draft.end(source.as_deref(), Task::Detach, true, Duration::ZERO);
+        } else {
+            draft.book.doubtful.insert(name.clone());
         }
     }
     for name in view.written.iter().filter(|name| refused.iter().all(|failure| failure.key.name != **name)) {
@@ -55,6 +58,8 @@ pub(super) fn refused(view: &View) -> Draft {
             held.is_leaving = true;
             held.unwanted_since = held.unwanted_since.or(Some(view.at));
             held.under_way = operation(Task::Detach, Vec::new());
+        } else {
+            draft.book.doubtful.insert(name.clone());
         }
     }
     draft

@@ -115,6 +115,12 @@ pub(super) fn observe(
         Some(book) => (Book::clone(&book), Vec::new()),
         None => take_up(world, name, node.as_deref()),
     };
+    for attachment in std::mem::take(&mut book.doubtful) {
+        // Caches have heard of what was written before anything is looked at again: one that is not there did not come.
+        if let Some(found) = world.attachments.get(&Key::new("", attachment)) {
+            take_up_one(world, name, node.as_deref(), &found, &mut book);
+        }
+    }
     if let Some(node) = &node {
         for listed in &node.status.volumes_attached {
             book.held.entry(listed.name.clone()).or_insert_with(|| listed_volume(name, listed));
@@ -180,20 +186,31 @@ fn take_up(world: &World, name: &Str, node: Option<&Node>) -> (Book, Vec<Str>) {
             continue;
         }
         taken_up.push(attachment.metadata.name.clone());
-        let volume = attachment.spec.source.persistent_volume_name.as_ref();
-        let volume = volume.and_then(|volume| world.volumes.get(&Key::new("", volume.clone())));
-        let source = volume.and_then(|volume| Source::of_volume(&volume));
-        let source = source.filter(|source| source.is_migrated || source.is_attachable(&world.drivers));
-        if let Some(source) = source {
-            let unique = source.unique.clone();
-            let uncertain = || Held {
-                known_at: Some(version(node)),
-                ..Held::new(State::Uncertain, Some(Arc::new(source)), name)
-            };
-            book.held.entry(unique).or_insert_with(uncertain);
-        }
+        take_up_one(world, name, node, &attachment, &mut book);
     }
     (book, taken_up)
+}
+
+/// The volume of a VolumeAttachment may be attached, if the node does not list it anyway.
+fn take_up_one(
+    world: &World,
+    name: &Str,
+    node: Option<&Node>,
+    attachment: &VolumeAttachment,
+    book: &mut Book,
+) {
+    let volume = attachment.spec.source.persistent_volume_name.as_ref();
+    let volume = volume.and_then(|volume| world.volumes.get(&Key::new("", volume.clone())));
+    let source = volume.and_then(|volume| Source::of_volume(&volume));
+    let source = source.filter(|source| source.is_migrated || source.is_attachable(&world.drivers));
+    if let Some(source) = source {
+        let unique = source.unique.clone();
+        let uncertain = || Held {
+            known_at: Some(version(node)),
+            ..Held::new(State::Uncertain, Some(Arc::new(source)), name)
+        };
+        book.held.entry(unique).or_insert_with(uncertain);
+    }
 }
 
 /// A volume that the node lists.

@@ -162,6 +162,45 @@ fn of_several_creates_one_may_be_refused() {
     assert_eq!(stage.happened(), [DONE, "n lists [a]"]);
 }
 
+/// The pod of a create goes while the answer is waited for, which is lost in the end, or comes beside a refusal of another. What was
+/// created is taken away again, and what was not is forgotten.
+#[test]
+fn what_was_created_for_a_pod_that_has_gone_meanwhile_goes_too() {
+    for (is_there, is_answered) in [(true, false), (true, true), (false, false)] {
+        let mut stage = stage(&["ReadWriteOnce"]);
+        let key = Key::new("", "n");
+        let plan = stage.planned("n", &[], &[]);
+        let writes: Vec<Write> = plan.writes().cloned().collect();
+        let (mut failures, mut effects) = (Vec::new(), Vec::new());
+        if is_there {
+            stage.write(&writes[0], &mut failures, &mut effects);
+        }
+        let mut failed = writes[0].clone();
+        if is_answered {
+            failed.key = Key::new("", "another");
+        } else {
+            effects.clear();
+        }
+        failures.push(refusal(&failed));
+        stage.pod_gone("p");
+        let plan = stage.planned("n", &failures, &effects);
+        stage.perform(&key, plan, &mut Vec::new(), &mut Vec::new());
+        stage.happened();
+        stage.look("n");
+        assert_eq!(stage.happened(), [""; 0], "it counts as mounted until the node says more");
+        stage.changed("n", |_| {});
+        stage.look("n");
+        let expected: &[&str] = if is_there { &["read nodes", "delete a on n"] } else { &[] };
+        assert_eq!(stage.happened(), expected, "there {is_there}, answered {is_answered}");
+        if is_there {
+            stage.is_detached("a", "n");
+            stage.look("n");
+        }
+        let book = stage.world.books.book("n").unwrap();
+        assert!(book.held.is_empty() && book.doubtful.is_empty(), "{book:?}");
+    }
+}
+
 #[test]
 fn disks_need_nobody_and_are_listed() {
     let mut stage = Stage::new();
