@@ -8,6 +8,7 @@ use http::StatusCode;
 use super::api::BoxError;
 use super::{RequestTimeout, TokenError, TransportError, WritesStopped};
 use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
+use crate::wire::json::JsonError;
 use crate::wire::{Message, Str, WireError, unwrap_envelope};
 
 /// A request that failed. `request` is its verb and path, without the query.
@@ -59,8 +60,12 @@ impl ApiError {
     /// The error for a request without an answer.
     pub(super) fn transport(request: &str, source: BoxError) -> Self {
         let request = request.to_owned();
-        match source.downcast::<RequestTimeout>() {
-            Ok(timeout) => Self::Timeout { request, after: timeout.0 },
+        let source = match source.downcast::<RequestTimeout>() {
+            Ok(timeout) => return Self::Timeout { request, after: timeout.0 },
+            Err(source) => source,
+        };
+        match source.downcast::<JsonError>() {
+            Ok(error) => Self::Malformed { request, what: error.to_string() },
             Err(source) => Self::Transport { request, source: source.into() },
         }
     }

@@ -14,7 +14,7 @@
 mod envelope;
 mod few;
 mod intern;
-pub(crate) mod json;
+pub mod json;
 mod labels;
 pub mod path;
 mod reader;

@@ -18,7 +18,7 @@ use tower::ServiceExt;
 
 use super::{ApiRequest, ApiResponse, Middleware, Next, is_watch};
 use crate::client::api::{BoxError, ResponseBody};
-use crate::wire::json::{object_from_json, object_to_json, watch_event_from_json};
+use crate::wire::json::{JsonError, object_from_json, object_to_json, watch_event_from_json};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
@@ -28,11 +28,6 @@ const MAX_LINE: usize = 64 << 20;
 /// Speaks JSON with the API server.
 #[derive(Clone, Copy)]
 pub(in crate::client) struct JsonOnTheWire;
-
-/// An event of a watch that does not end.
-#[derive(Debug, thiserror::Error)]
-#[error("an event of a watch is longer than the {MAX_LINE} bytes allowed")]
-struct LineTooLong;
 
 impl Middleware for JsonOnTheWire {
     async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
@@ -120,7 +115,7 @@ impl Body for Events {
                 }
             }
             if this.buffer.len() > MAX_LINE {
-                return Poll::Ready(Some(Err(LineTooLong.into())));
+                return Poll::Ready(Some(Err(too_long().into())));
             }
             match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
                 Some(Ok(frame)) => this.buffer.extend(frame.into_data().ok()),
@@ -132,9 +127,13 @@ impl Body for Events {
     }
 }
 
+fn too_long() -> JsonError {
+    JsonError::new(format!("an event of a watch is longer than the {MAX_LINE} bytes allowed"))
+}
+
 /// An event as a frame: its length, and the event in protobuf.
 fn frame(line: &[u8]) -> Result<Frame<Bytes>, BoxError> {
     let event = watch_event_from_json(line)?;
-    let length = u32::try_from(event.len()).map_err(|_| LineTooLong)?;
+    let length = u32::try_from(event.len()).map_err(|_| too_long())?;
     Ok(Frame::data([&length.to_be_bytes(), event.as_slice()].concat().into()))
 }

@@ -39,6 +39,7 @@ use crate::client::{ApiError, ListQuery, ResponseBody, WatchQuery};
 use crate::model::Key;
 use crate::random::HashMap;
 use crate::telemetry::tracing::{child, set_failed};
+use crate::wire::json::JsonError;
 use crate::wire::{EventType, Message, ObjectHead, Str, WatchFrame, WireError};
 pub(super) use backoff::Backoff;
 pub(crate) use frames::Frames;
@@ -443,7 +444,10 @@ impl Watch {
                 }
                 Ok(None) if self.frames.is_at_boundary() => return Ok(Raw::Ended),
                 Ok(None) => return Err(failure(Cause::Lost, "the watch ended within an event".to_owned())),
-                Ok(Some(Err(error))) => return Err(failure(Cause::Lost, error.to_string())),
+                Ok(Some(Err(error))) => {
+                    let cause = if error.is::<JsonError>() { Cause::Corrupt } else { Cause::Lost };
+                    return Err(failure(cause, error.to_string()));
+                }
                 Ok(Some(Ok(frame))) => {
                     // Trailers have no data.
                     if let Ok(data) = frame.into_data() {

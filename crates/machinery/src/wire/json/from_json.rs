@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::schema::{Holds, MessageId, SCHEMA, Shape};
 use super::{ASIDE, JsonError};
 use crate::wire::envelope::{RawExtension, WatchEvent};
-use crate::wire::splice::{put_bytes, put_varint_field};
+use crate::wire::splice::{put_bytes, put_varint, put_varint_field};
 use crate::wire::{field, wrap_envelope};
 
 /// The members of an object, their values as they came.
@@ -26,32 +26,72 @@ struct Event<'a> {
 }
 
 /// The object in `json`, in protobuf and in its envelope.
-pub(crate) fn object_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
-    let members: Members<'_> = serde_json::from_slice(json)?;
-    object(members)
+///
+/// # Errors
+/// It is of no kind that is known, or a member is not of its type; items of a list that are so are made into objects that
+/// cannot be decoded.
+pub fn object_from_json(json: &[u8]) -> Result<Vec<u8>, JsonError> {
+    object(serde_json::from_slice(json)?, |message, value| encode(message, parse(value)?))
 }
 
 /// The event of a watch in a line of JSON, in protobuf: what stands behind the length of a frame.
-pub(crate) fn watch_event_from_json(line: &[u8]) -> Result<Vec<u8>, JsonError> {
+///
+/// # Errors
+/// As of an object; one with a member that is not of its type is made into an object that cannot be decoded.
+pub fn watch_event_from_json(line: &[u8]) -> Result<Vec<u8>, JsonError> {
     let event: Event<'_> = serde_json::from_slice(line)?;
     let mut extension = Vec::new();
-    put_bytes(&mut extension, field!(RawExtension, raw), &object_from_json(event.object.get().as_bytes())?);
+    put_bytes(&mut extension, field!(RawExtension, raw), &object(event.object, encode_or_mark)?);
     let mut out = Vec::with_capacity(extension.len() + 16);
     put_bytes(&mut out, field!(WatchEvent, type), event.r#type.as_bytes());
     put_bytes(&mut out, field!(WatchEvent, object), &extension);
     Ok(out)
 }
 
-fn object(mut members: Members<'_>) -> Result<Vec<u8>, JsonError> {
-    let mut head = |name: &str| -> Result<String, JsonError> {
-        let value = members.remove(name).ok_or_else(|| JsonError::new("it is missing").within(name))?;
-        text(value).map_err(|error| error.within(name))
-    };
-    let (api_version, kind) = (head("apiVersion")?, head("kind")?);
+/// What an object says of itself.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TypeMeta {
+    api_version: Option<String>,
+    kind: Option<String>,
+}
+
+fn object(
+    value: &RawValue,
+    encode: impl FnOnce(MessageId, &RawValue) -> Result<Vec<u8>, JsonError>,
+) -> Result<Vec<u8>, JsonError> {
+    let TypeMeta { api_version, kind } = parse(value)?;
+    let missing = |name| JsonError::new("it is missing").within(name);
+    let api_version = api_version.ok_or_else(|| missing("apiVersion"))?;
+    let kind = kind.ok_or_else(|| missing("kind"))?;
     let message = SCHEMA
-        .message(&api_version, &kind)
+        .of_kind(&api_version, &kind)
         .ok_or_else(|| JsonError::new(format!("{kind} of {api_version} is not a kind that is known here")))?;
-    Ok(wrap_envelope(&api_version, &kind, &encode(message, members)?))
+    Ok(wrap_envelope(&api_version, &kind, &encode(message, value)?))
+}
+
+/// An object among others. If a member is not of its type, it is made into an object with the metadata alone and a field that
+/// cannot be decoded: one that nobody can read must not keep others from being seen, as it does not in protobuf.
+fn encode_or_mark(message: MessageId, value: &RawValue) -> Result<Vec<u8>, JsonError> {
+    let error = match encode(message, parse(value)?) {
+        Ok(encoded) => return Ok(encoded),
+        Err(error) => error,
+    };
+    let members: Members<'_> = parse(value)?;
+    let (place, _) = error.path.split_once('.').unwrap_or((&error.path, ""));
+    let fields = SCHEMA.fields(message);
+    let failed = fields.iter().skip(1).find(|field| field.name == place);
+    let (Some(metadata), Some(failed)) = (fields.first(), failed) else {
+        return Err(error);
+    };
+    let mut out = Vec::new();
+    if let Some(held) = members.get(metadata.name) {
+        put(metadata.number, metadata.shape, metadata.holds, held, &mut out)?;
+    }
+    // Four bytes, which no field of a kind is.
+    put_varint(&mut out, u64::from(failed.number) << 3 | 5);
+    out.extend([0; 4]);
+    Ok(out)
 }
 
 /// A message with these members.
@@ -86,7 +126,26 @@ fn take(message: MessageId, members: &mut Members<'_>, out: &mut Vec<u8>) -> Res
             continue;
         }
         let Some(value) = members.remove(field.name).filter(|value| !is_null(value)) else { continue };
-        put(field.number, field.shape, field.holds, value, out).map_err(|error| error.within(field.name))?;
+        let done = match field.holds {
+            Holds::Message(inner) if field.name == "items" && is_object(inner) => {
+                put_objects(field.number, inner, value, out)
+            }
+            holds => put(field.number, field.shape, holds, value, out),
+        };
+        done.map_err(|error| error.within(field.name))?;
+    }
+    Ok(())
+}
+
+/// The objects of a list of objects.
+fn put_objects(
+    number: u32,
+    message: MessageId,
+    value: &RawValue,
+    out: &mut Vec<u8>,
+) -> Result<(), JsonError> {
+    for item in parse::<Vec<&RawValue>>(value)? {
+        put_bytes(out, number, &encode_or_mark(message, item)?);
     }
     Ok(())
 }

@@ -10,16 +10,18 @@
 //! Knows nothing of HTTP. Never decides what becomes of an object.
 
 mod from_json;
-mod schema;
+pub mod schema;
 mod to_json;
 
 #[cfg(test)]
 mod tests;
 
+use serde_json::error::Category;
+
 use super::WireError;
 
-pub(crate) use from_json::{object_from_json, watch_event_from_json};
-pub(crate) use to_json::object_to_json;
+pub use from_json::{object_from_json, watch_event_from_json};
+pub use to_json::object_to_json;
 
 /// The number of the field in which a message carries what the table does not have: a JSON object. The highest there is;
 /// upstream numbers from 1.
@@ -28,14 +30,14 @@ const ASIDE: u32 = (1 << 29) - 1;
 /// Why an object cannot be made into its other form.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("malformed JSON{}: {what}", if path.is_empty() { String::new() } else { format!(" in {path}") })]
-pub(crate) struct JsonError {
+pub struct JsonError {
     /// Dotted path of member names, outermost first; empty at the top.
     path: String,
     what: String,
 }
 
 impl JsonError {
-    fn new(what: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { path: String::new(), what: what.into() }
     }
 
@@ -52,8 +54,13 @@ impl From<WireError> for JsonError {
     }
 }
 
+/// What was there instead is not quoted: it may be a secret.
 impl From<serde_json::Error> for JsonError {
     fn from(error: serde_json::Error) -> Self {
-        Self::new(error.to_string())
+        Self::new(match error.classify() {
+            Category::Data => "its type is another one",
+            Category::Syntax => "it is no JSON",
+            Category::Eof | Category::Io => "it is cut short",
+        })
     }
 }

@@ -1,28 +1,36 @@
-//! The table of messages: which fields each has, and what they hold.
+//! The table of messages: which fields each has, and what they hold. The simulation's API server stores objects by it, too.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-const TABLE: &str = include_str!("messages.tsv");
+pub(super) const TABLE: &str = include_str!("messages.tsv");
 
 /// A message, by its place in the table.
-pub(super) type MessageId = usize;
+pub type MessageId = usize;
 
 /// A field.
 #[derive(Debug)]
-pub(super) struct Field {
-    pub(super) number: u32,
-    pub(super) name: &'static str,
-    pub(super) shape: Shape,
-    pub(super) holds: Holds,
+pub struct Field {
+    /// Upstream's number.
+    pub number: u32,
+    /// Its name, which is that of the member in JSON.
+    pub name: &'static str,
+    /// How often it occurs.
+    pub shape: Shape,
+    /// What it holds.
+    pub holds: Holds,
+    /// Whether a zero differs from what is absent. Said of the kinds that the simulation stores; all that is set is written.
+    pub pointer: bool,
 }
 
 /// How often a field occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub enum Shape {
+    /// At most once.
     One,
+    /// As a list.
     List,
-    /// By strings.
+    /// As a map by strings.
     Map,
     /// JSON has the members of this message in its parent.
     Flat,
@@ -30,48 +38,60 @@ pub(super) enum Shape {
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holds {
+pub enum Holds {
+    /// A string.
     Text,
+    /// An integer.
     Int,
+    /// A boolean.
     Bool,
-    /// In JSON in base64.
+    /// Bytes, in JSON in base64.
     Bytes,
+    /// A quantity, in JSON a string.
     Quantity,
+    /// A time of whole seconds.
     Time,
+    /// A time with microseconds.
     MicroTime,
+    /// In JSON a number or a string.
     IntOrString,
     /// A list of strings that is a message in protobuf.
     Texts,
     /// Any JSON.
     Json,
+    /// A message.
     Message(MessageId),
 }
 
 /// The table.
-pub(super) struct Schema {
+pub struct Schema {
     messages: Vec<Vec<Field>>,
     names: BTreeMap<&'static str, MessageId>,
 }
 
 /// The table, read when it is first asked for: only who speaks JSON needs it.
-pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::read(TABLE));
+pub static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::read(TABLE));
 
 impl Schema {
     /// The fields of a message, by number.
-    pub(super) fn fields(&self, message: MessageId) -> &[Field] {
+    pub fn fields(&self, message: MessageId) -> &[Field] {
         self.messages.get(message).map_or(&[], Vec::as_slice)
     }
 
+    /// The message of this name, such as `apps.v1.Deployment`; `None` if the table does not have it.
+    pub fn named(&self, name: &str) -> Option<MessageId> {
+        self.names.get(name).copied()
+    }
+
     /// The message of a kind; `None` if the table does not have it.
-    pub(super) fn message(&self, api_version: &str, kind: &str) -> Option<MessageId> {
+    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<MessageId> {
         let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
         let package = match group.split('.').next().unwrap_or_default() {
             "internal" => "apiserverinternal",
             package => package,
         };
         // What says how a request ended, and what a delete takes, is of no group, or of the core's.
-        let names = [format!("{package}.{version}.{kind}"), format!("meta.v1.{kind}")];
-        names.iter().find_map(|name| self.names.get(name.as_str()).copied())
+        self.named(&format!("{package}.{version}.{kind}")).or_else(|| self.named(&format!("meta.v1.{kind}")))
     }
 
     fn read(table: &'static str) -> Self {
@@ -92,6 +112,7 @@ impl Schema {
 fn read_field(spelt: &'static str, names: &BTreeMap<&'static str, MessageId>) -> Option<Field> {
     let mut words = spelt.split(' ');
     let (number, name, spelt) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
+    let pointer = spelt.ends_with('?');
     let spelt = spelt.trim_end_matches('?');
     let (shape, base) = match spelt.as_bytes().first()? {
         b'*' => (Shape::List, &spelt[1..]),
@@ -112,5 +133,5 @@ fn read_field(spelt: &'static str, names: &BTreeMap<&'static str, MessageId>) ->
         "json" => Holds::Json,
         message => Holds::Message(*names.get(message)?),
     };
-    Some(Field { number, name, shape, holds })
+    Some(Field { number, name, shape, holds, pointer })
 }

@@ -9,7 +9,9 @@ use crate::api::apps::RevisionDocument;
 use crate::api::core::ConfigMap;
 use crate::api::pod::Pod;
 use crate::wire::splice::{Edit, edit, get};
-use crate::wire::{Message as _, Str, WatchFrame, path, unwrap_envelope, wrap_envelope};
+use crate::wire::{
+    Message as _, ObjectHead, Str, WatchFrame, decode_list, path, unwrap_envelope, wrap_envelope,
+};
 
 fn protobuf(json: &Json) -> Bytes {
     object_from_json(json.to_string().as_bytes()).unwrap().into()
@@ -139,6 +141,38 @@ fn an_event_of_a_watch_is_a_frame() {
     let frame = WatchFrame::decode(&frame.into()).unwrap();
     assert_eq!(frame.kind, crate::wire::EventType::Modified);
     assert_eq!(Pod::decode(&frame.object).unwrap().metadata.name, "web-0");
+}
+
+#[test]
+fn an_object_that_cannot_be_read_keeps_no_other_from_being_seen() {
+    let mut wrong = pod();
+    wrong["status"]["startTime"] = json!("yesterday");
+    let list = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": [wrong, pod()]});
+    let page = decode_list(&unwrap_envelope(&protobuf(&list)).unwrap()).unwrap();
+    assert_eq!(page.resource_version, "7");
+    assert!(Pod::decode(&page.items[0]).is_err() && Pod::decode(&page.items[1]).is_ok());
+    assert_eq!(ObjectHead::read(&page.items[0]).unwrap().name, "web-0");
+    let event = json!({"type": "ADDED", "object": wrong}).to_string();
+    let frame = WatchFrame::decode(&watch_event_from_json(event.as_bytes()).unwrap().into()).unwrap();
+    assert!(Pod::decode(&frame.object).is_err());
+    assert_eq!(ObjectHead::read(&frame.object).unwrap().namespace, "shop");
+}
+
+#[test]
+fn what_is_wrong_is_not_quoted() {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": "hunter2"});
+    let error = object_from_json(secret.to_string().as_bytes()).unwrap_err().to_string();
+    assert_eq!(error, "malformed JSON in data: its type is another one");
+}
+
+#[test]
+fn every_field_of_the_table_is_read() {
+    for row in schema::TABLE.lines().filter(|line| !line.starts_with('#')) {
+        let (name, fields) = row.split_once('\t').unwrap_or((row, ""));
+        let spelt = fields.split('\t').filter(|field| !field.is_empty() && !field.ends_with(" aside"));
+        let read = schema::SCHEMA.fields(schema::SCHEMA.named(name).unwrap());
+        assert_eq!(read.len(), spelt.count(), "{name}");
+    }
 }
 
 #[test]

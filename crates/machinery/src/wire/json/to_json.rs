@@ -15,7 +15,7 @@ use crate::wire::splice::get;
 use crate::wire::{Reader, Value, WireError, path, unwrap_envelope};
 
 /// The object in an envelope, in JSON. Fields that are neither in the table nor set aside are refused: they would be lost.
-pub(crate) fn object_to_json(envelope: &Bytes) -> Result<String, JsonError> {
+pub fn object_to_json(envelope: &Bytes) -> Result<String, JsonError> {
     let head = |path| -> Result<&str, WireError> {
         let rest = envelope.get(4..).unwrap_or_default();
         get(rest, path)?.map_or(Ok(""), Value::text)
@@ -24,7 +24,7 @@ pub(crate) fn object_to_json(envelope: &Bytes) -> Result<String, JsonError> {
     let (api_version, kind) =
         (head(path!(Envelope, typeMeta.apiVersion))?, head(path!(Envelope, typeMeta.kind))?);
     let message = SCHEMA
-        .message(api_version, kind)
+        .of_kind(api_version, kind)
         .ok_or_else(|| JsonError::new(format!("{kind} of {api_version} is not a kind that is known here")))?;
     let mut out = Members::new();
     out.put("apiVersion", &quoted(api_version));

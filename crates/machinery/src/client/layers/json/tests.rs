@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use tower::{Layer as _, ServiceExt as _};
 
 use super::*;
+use crate::client::ApiError;
 use crate::client::api::HttpService;
 use crate::client::layers::With;
 use crate::client::testing::{answer, mock};
@@ -55,7 +56,13 @@ async fn what_is_not_protobuf_passes_as_it_is() {
     let response = send(below.clone(), request).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "{}");
     let refused = send(below, in_protobuf(Method::GET, "/x", metadata, None)).await;
-    assert_eq!(refused.unwrap_err().to_string(), "malformed JSON in apiVersion: it is missing");
+    let refused = ApiError::transport("GET /x", refused.unwrap_err());
+    assert_eq!(
+        refused.to_string().matches("malformed JSON in apiVersion: it is missing").count(),
+        1,
+        "{refused}"
+    );
+    assert!(matches!(refused, ApiError::Malformed { .. }), "{refused:?}");
     let asked: Vec<_> = seen.lock().iter().map(|request| request.headers()["accept"].clone()).collect();
     let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     assert_eq!(asked, ["application/json", metadata]);
