@@ -132,10 +132,5 @@ fn delete_one_of(model: &mut Model, by: &str, asked: &Asked, kind: &str) {
 
 /// Changes an object in the name of `by`.
 fn change(model: &mut Model, by: &str, place: &Place, edit: impl FnOnce(&mut Json)) {
-    let edited = |held: &Json| {
-        let mut object = held.clone();
-        edit(&mut object);
-        Ok(object)
-    };
-    drop(model.update(by, place, "", edited));
+    drop(model.change(by, place, "", edit));
 }

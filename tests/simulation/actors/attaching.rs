@@ -145,10 +145,5 @@ fn edit(
     subresource: &str,
     edit: impl FnOnce(&mut Json),
 ) -> Result<(), crate::model::Refusal> {
-    let edited = |held: &Json| {
-        let mut object = held.clone();
-        edit(&mut object);
-        Ok(object)
-    };
-    model.update("attacher", place, subresource, edited).map(drop)
+    model.change("attacher", place, subresource, edit).map(drop)
 }

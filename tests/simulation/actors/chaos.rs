@@ -218,15 +218,13 @@ fn toggle(server: &Server, name: &str, desired: &str, version: u64) {
         if model.get(&place).is_none() {
             drop(model.create("user", "leases", "kube-system", json!({ "metadata": { "name": OVERRIDES } })));
         }
-        let edited = |held: &Json| {
-            let mut lease = held.clone();
+        let edited = |lease: &mut Json| {
             if lease["metadata"]["annotations"].is_null() {
                 lease["metadata"]["annotations"] = json!({});
             }
             lease["metadata"]["annotations"][key.as_str()] = json!(entry);
-            Ok(lease)
         };
-        drop(model.update("user", &place, "", edited));
+        drop(model.change("user", &place, "", edited));
     });
 }
 

@@ -106,12 +106,7 @@ pub(crate) fn change(
     subresource: &str,
     edit: impl FnOnce(&mut Json),
 ) -> Result<(), crate::model::Refusal> {
-    let edited = |held: &Json| {
-        let mut object = held.clone();
-        edit(&mut object);
-        Ok(object)
-    };
-    model.update("kubelet", place, subresource, edited).map(drop)
+    model.change("kubelet", place, subresource, edit).map(drop)
 }
 
 /// Runs all nodes, and the scheduler, for ever.

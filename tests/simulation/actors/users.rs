@@ -126,12 +126,7 @@ pub(super) fn workloads(model: &Model) -> Vec<Place> {
 }
 
 pub(super) fn edit(model: &mut Model, place: &Place, edit: impl FnOnce(&mut Json)) -> Result<(), Refusal> {
-    let edited = |held: &Json| {
-        let mut object = held.clone();
-        edit(&mut object);
-        Ok(object)
-    };
-    model.update("user", place, "", edited).map(drop)
+    model.change("user", place, "", edit).map(drop)
 }
 
 fn create(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {

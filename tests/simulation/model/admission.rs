@@ -198,22 +198,18 @@ mod tests {
         drop(model.create("user", "resourcequotas", "default", quota));
         assert_eq!(make(&mut model, "configmaps", "early"), Ok(()), "nobody has looked at it yet");
         let place = Place::new("resourcequotas", "default", "few");
-        let seen = |held: &Json| {
-            let mut quota = held.clone();
+        let seen = |quota: &mut Json| {
             quota["status"] = json!({ "hard": hard });
-            Ok(quota)
         };
-        drop(model.update("m1/resourcequota-controller", &place, "status", seen));
+        drop(model.change("m1/resourcequota-controller", &place, "status", seen));
         let unknown = "403 configmaps \"a\" is forbidden: status unknown for quota: few, resources: configmaps,count/configmaps";
         assert_eq!(make(&mut model, "configmaps", "a"), Err(unknown.to_owned()));
         assert_eq!(make(&mut model, "secrets", "a"), Ok(()), "nobody limits them");
-        let counted = |held: &Json| {
-            let mut quota = held.clone();
+        let counted = |quota: &mut Json| {
             let none = json!({ "configmaps": "0", "count/configmaps": "0", "count/deployments.apps": "0" });
             quota["status"] = json!({ "hard": hard, "used": none });
-            Ok(quota)
         };
-        drop(model.update("m1/resourcequota-controller", &place, "status", counted));
+        drop(model.change("m1/resourcequota-controller", &place, "status", counted));
         assert_eq!(make(&mut model, "configmaps", "a"), Ok(()));
         let exists = make(&mut model, "configmaps", "a").expect_err("it is there");
         assert!(exists.starts_with("409 "), "{exists}");
@@ -233,13 +229,11 @@ mod tests {
         let mut model = model();
         let quota = json!({ "metadata": { "name": "few" }, "spec": { "hard": { CPU: "1" } } });
         drop(model.create("user", "resourcequotas", "default", quota));
-        let counted = |held: &Json| {
-            let mut quota = held.clone();
+        let counted = |quota: &mut Json| {
             quota["status"] = json!({ "hard": { CPU: "1" }, "used": { CPU: "0" } });
-            Ok(quota)
         };
         let place = Place::new("resourcequotas", "default", "few");
-        drop(model.update("m1/resourcequota-controller", &place, "status", counted));
+        drop(model.change("m1/resourcequota-controller", &place, "status", counted));
         let mut make = |name: &str| {
             let container = json!({ "name": "main", "resources": { "requests": { "cpu": "400m" } } });
             let pod = json!({ "metadata": { "name": name }, "spec": { "containers": [container] } });

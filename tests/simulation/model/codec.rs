@@ -8,10 +8,9 @@ use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 
-use coxswain_machinery::wire::splice::{put_bytes, put_varint, put_varint_field};
+use coxswain_machinery::wire::json::schema::{Field, Holds, SCHEMA, Shape};
+use coxswain_machinery::wire::splice::{put_bytes, put_varint_field};
 use coxswain_machinery::wire::{Reader, Value, WireError};
-
-use super::schema::{Field, Holds, SCHEMA, Shape};
 
 /// The JSON of a message.
 pub(crate) fn decode(message: usize, bytes: &[u8]) -> Result<Json, WireError> {
@@ -21,7 +20,7 @@ pub(crate) fn decode(message: usize, bytes: &[u8]) -> Result<Json, WireError> {
 }
 
 fn decode_into(message: usize, bytes: &[u8], members: &mut Map<String, Json>) -> Result<(), WireError> {
-    let fields = &SCHEMA.messages[message].fields;
+    let fields = SCHEMA.fields(message);
     let mut reader = Reader::new(bytes);
     while let Some((number, value)) = reader.next_field()? {
         let Some(field) = fields.iter().find(|field| field.number == number) else { continue };
@@ -77,10 +76,6 @@ fn decode_value(holds: Holds, value: Value<'_>) -> Result<Json, WireError> {
         Holds::Int => Json::from(value.varint()? as i64),
         Holds::Bool => Json::from(value.varint()? != 0),
         Holds::Bytes => Json::from(BASE64_STANDARD.encode(value.bytes()?)),
-        Holds::Double => match value {
-            Value::Fixed64(bits) => Json::from(f64::from_bits(bits)),
-            _ => Json::Null,
-        },
         Holds::Quantity => Json::from(first(value)?.map_or(Ok(""), Value::text)?),
         Holds::Time => time(numbers(value)?, false),
         Holds::MicroTime => time(numbers(value)?, true),
@@ -161,7 +156,7 @@ fn is_zero(json: &Json) -> bool {
 /// The encoding of JSON as a message.
 pub(crate) fn encode(message: usize, json: &Json) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
-    for field in &SCHEMA.messages[message].fields {
+    for field in SCHEMA.fields(message) {
         let held = json.get(field.name);
         match (field.shape, held) {
             (Shape::Flat, _) => {
@@ -202,10 +197,6 @@ fn encode_value(number: u32, holds: Holds, json: &Json, out: &mut Vec<u8>) {
         Holds::Int => put_varint_field(out, number, json.as_i64().unwrap_or_default() as u64),
         Holds::Bool => put_varint_field(out, number, u64::from(json.as_bool().unwrap_or_default())),
         Holds::Bytes => put_bytes(out, number, &BASE64_STANDARD.decode(text()).unwrap_or_default()),
-        Holds::Double => {
-            put_varint(out, u64::from(number) << 3 | 1);
-            out.extend(json.as_f64().unwrap_or_default().to_bits().to_le_bytes());
-        }
         Holds::Quantity => {
             let spelt = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
             nested(number, out, |body| put_bytes(body, 1, spelt.as_bytes()));

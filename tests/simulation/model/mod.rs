@@ -17,7 +17,6 @@ pub(crate) mod metrics;
 mod patch;
 mod refusal;
 mod scale;
-mod schema;
 mod watch;
 mod write;
 
@@ -32,12 +31,12 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use coxswain_machinery::api::{Kind, kinds};
+use coxswain_machinery::wire::json::schema::SCHEMA;
 
 use crate::dice::Dice;
 pub(crate) use admission::{CPU, amount, charges, spelt};
 pub(crate) use patch::PatchType;
 pub(crate) use refusal::Refusal;
-use schema::SCHEMA;
 pub(crate) use watch::{Lag, Query, Watching};
 pub(crate) use write::{Change, Deletion, items, text};
 
@@ -114,8 +113,7 @@ pub(crate) fn stored_kind(resource: &str) -> &'static Kind {
 
 /// The message of a kind's objects; `None` if the model does not store them.
 pub(crate) fn message(kind: &Kind) -> Option<usize> {
-    let group = kind.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-    SCHEMA.message(&format!("{group}.{}.{}", kind.version, kind.kind))
+    SCHEMA.of_kind(&kind.api_version(), kind.kind)
 }
 
 impl Place {
@@ -136,7 +134,7 @@ impl Stored {
             return full.clone();
         }
         let encode = || {
-            let message = SCHEMA.message("meta.v1.ObjectMeta").expect("it is in the table");
+            let message = SCHEMA.named("meta.v1.ObjectMeta").expect("it is in the table");
             let mut out = Vec::new();
             let metadata = codec::encode(message, &self.json["metadata"]);
             coxswain_machinery::wire::splice::put_bytes(&mut out, 1, &metadata);

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
+use coxswain_machinery::wire::json::schema::SCHEMA;
+
 use super::http::{Answer, Asked};
-use super::schema::SCHEMA;
 use super::{Deletion, Model, PatchType, Place, Query, codec, stored_kind};
 
 const NS: &str = "default";
@@ -24,12 +25,7 @@ fn place(name: &str) -> Place {
 
 /// Changes an object, as a PUT does that was made from it.
 fn edit(model: &mut Model, place: &Place, edit: impl FnOnce(&mut Json)) -> Result<u64, u16> {
-    let edited = |held: &Json| {
-        let mut object = held.clone();
-        edit(&mut object);
-        Ok(object)
-    };
-    model.update("user", place, "", edited).map(|stored| stored.version).map_err(|refusal| refusal.code)
+    model.change("user", place, "", edit).map(|stored| stored.version).map_err(|refusal| refusal.code)
 }
 
 #[test]
@@ -53,7 +49,7 @@ fn an_object_is_the_same_after_a_way_over_the_line() {
         },
         "status": { "replicas": 2, "conditions": [{ "type": "Available", "status": "True" }] },
     });
-    let message = SCHEMA.message("apps.v1.Deployment").expect("it is stored");
+    let message = SCHEMA.named("apps.v1.Deployment").expect("it is stored");
     let decoded = codec::decode(message, &codec::encode(message, &deployment)).expect("an object");
     assert_eq!(decoded, deployment);
 }
@@ -79,13 +75,11 @@ fn only_the_subresource_writes_the_status_and_only_the_spec_makes_a_generation()
     let generation = |model: &Model| model.look("pods", NS, "a")["metadata"]["generation"].clone();
     edit(&mut model, &place("a"), |pod| pod["status"]["phase"] = json!("Failed")).expect("a version");
     assert_eq!(model.look("pods", NS, "a")["status"]["phase"], "Pending");
-    let fails = |held: &Json| {
-        let mut pod = held.clone();
+    let fails = |pod: &mut Json| {
         pod["status"]["phase"] = json!("Failed");
         pod["spec"]["nodeName"] = json!("n");
-        Ok(pod)
     };
-    drop(model.update("kubelet", &place("a"), "status", fails));
+    drop(model.change("kubelet", &place("a"), "status", fails));
     let held = model.look("pods", NS, "a");
     assert_eq!((&held["status"]["phase"], &held["spec"]["nodeName"]), (&json!("Failed"), &Json::Null));
     assert_eq!(generation(&model), 1);
@@ -120,14 +114,12 @@ fn a_namespace_that_goes_takes_nothing_in_and_waits_for_its_finalizer() {
     assert_eq!(model.look("namespaces", "", NS)["status"]["phase"], "Terminating");
     let refused = model.create("user", "pods", NS, pod("a")).map_err(|refusal| refusal.code);
     assert_eq!(refused.err(), Some(403));
-    let done = |held: &Json| {
-        let mut namespace = held.clone();
+    let done = |namespace: &mut Json| {
         namespace["spec"]["finalizers"] = json!([]);
-        Ok(namespace)
     };
-    drop(model.update("user", &home, "", done));
+    drop(model.change("user", &home, "", done));
     assert!(model.get(&home).is_some(), "only the subresource takes it off");
-    drop(model.update("user", &home, "finalize", done));
+    drop(model.change("user", &home, "finalize", done));
     assert!(model.get(&home).is_none());
 }
 
@@ -263,13 +255,11 @@ fn who_decides_about_a_request_issues_nothing_and_a_certificate_stays() {
     let request = json!({ "metadata": { "name": "ask" }, "spec": { "signerName": "a" }, "status": { "certificate": "bWluZQ==" } });
     let stored = model.create("user", "certificatesigningrequests", "", request).expect("a request");
     let mut write = |subresource: &str, status: Json| {
-        let edited = |held: &Json| {
-            let mut request = held.clone();
+        let edited = |request: &mut Json| {
             request["spec"]["signerName"] = json!("another");
             request["status"] = status;
-            Ok(request)
         };
-        let written = model.update("user", &stored.place, subresource, edited);
+        let written = model.change("user", &stored.place, subresource, edited);
         written
             .map(|stored| (stored.json["spec"].clone(), stored.json["status"].clone()))
             .map_err(|no| no.code)

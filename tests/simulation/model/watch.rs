@@ -9,10 +9,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use coxswain_machinery::api::Kind;
+use coxswain_machinery::wire::json::schema::SCHEMA;
 use coxswain_machinery::wire::splice::put_bytes;
 use coxswain_machinery::wire::wrap_envelope;
 
-use super::schema::SCHEMA;
 use super::{Event, Model, Refusal, Remainder, Stored, codec};
 
 /// Frames that a watch may be behind with. One that is further behind is ended.
@@ -159,7 +159,7 @@ impl Query {
         if ends_initial {
             metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }
-        let message = SCHEMA.message("meta.v1.ObjectMeta").expect("it is in the table");
+        let message = SCHEMA.named("meta.v1.ObjectMeta").expect("it is in the table");
         let mut object = Vec::new();
         put_bytes(&mut object, 1, &codec::encode(message, &metadata));
         self.frame("BOOKMARK", &object)

@@ -147,6 +147,21 @@ impl Model {
         Ok(self.conclude(by, "update", subresource, &old, new))
     }
 
+    /// Makes another version of an object, or of a part of it, that differs from the present one by what `change` changes.
+    pub(crate) fn change(
+        &mut self,
+        by: &str,
+        place: &Place,
+        subresource: &str,
+        change: impl FnOnce(&mut Json),
+    ) -> Result<Arc<Stored>, Refusal> {
+        self.update(by, place, subresource, |held| {
+            let mut object = held.clone();
+            change(&mut object);
+            Ok(object)
+        })
+    }
+
     /// Deletes an object, or begins to.
     pub(crate) fn delete(&mut self, by: &str, place: &Place, how: &Deletion) -> Result<Arc<Stored>, Refusal> {
         let old = Arc::clone(self.get(place).ok_or_else(|| Refusal::not_found(place))?);

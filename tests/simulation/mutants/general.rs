@@ -75,12 +75,10 @@ fn drop_finalizers(model: &mut Model, by: &str, asked: &Asked) {
         return;
     }
     let place = Place::new("pods", &asked.namespace, &asked.name);
-    let without = |held: &Json| {
-        let mut pod = held.clone();
+    let without = |pod: &mut Json| {
         pod["metadata"]["finalizers"] = json!([]);
-        Ok(pod)
     };
-    drop(model.update(by, &place, "", without));
+    drop(model.change(by, &place, "", without));
 }
 
 fn no_owner(_: &mut Model, controller: &str, asked: &Asked) -> Option<Result<Answer, Refusal>> {

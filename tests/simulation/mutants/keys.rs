@@ -88,12 +88,10 @@ fn sign_undecided(model: &mut Model, by: &str, asked: &Asked) {
     let undecided = model.all(RESOURCE, "").find(|held| !has(&held.json, "Approved"));
     let place = undecided.map(|held| held.place.clone());
     if let Some(place) = place.filter(|_| issued.is_string()) {
-        let signed = |held: &Json| {
-            let mut request = held.clone();
+        let signed = |request: &mut Json| {
             request["status"]["certificate"] = issued;
-            Ok(request)
         };
-        drop(model.update(by, &place, "status", signed));
+        drop(model.change(by, &place, "status", signed));
     }
 }
 
@@ -109,12 +107,10 @@ fn approve_another(model: &mut Model, by: &str, asked: &Asked) {
     };
     let other = model.all(RESOURCE, "").find(|held| is_other(&held.json)).map(|held| held.place.clone());
     let Some(place) = other else { return };
-    let approved = |held: &Json| {
-        let mut request = held.clone();
+    let approved = |request: &mut Json| {
         request["status"]["conditions"] = json!([{ "type": "Approved", "status": "True" }]);
-        Ok(request)
     };
-    drop(model.update(by, &place, "approval", approved));
+    drop(model.change(by, &place, "approval", approved));
 }
 
 /// Bootstrap tokens go whatever version of them was judged.

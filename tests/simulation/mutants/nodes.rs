@@ -49,13 +49,11 @@ fn give_up(model: &mut Model, by: &str, asked: &Asked) {
     if !is(asked, &Method::PATCH, "nodes") {
         return;
     }
-    let tainted = |held: &Json| {
-        let mut node = held.clone();
+    let tainted = |node: &mut Json| {
         node["spec"]["taints"] = json!([{ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" }]);
-        Ok(node)
     };
     let place = Place::new("nodes", "", &asked.name);
-    drop(model.update(&format!("{manager}/node-lifecycle-controller"), &place, "", tainted));
+    drop(model.change(&format!("{manager}/node-lifecycle-controller"), &place, "", tainted));
 }
 
 fn give_all_up(model: &mut Model, by: &str, asked: &Asked) {
