@@ -52,6 +52,13 @@ impl ApiStore {
         Self { runtime, client }
     }
 
+    /// What was written, which the watch of Leases is to show soon.
+    fn written(&self, object: AnyObject) -> Result<Arc<Lease>, ApiError> {
+        let lease = lease(object)?;
+        self.runtime.informers.wrote(&LEASES, &lease.metadata);
+        Ok(lease)
+    }
+
     /// Made when it is needed: a replica that deletes nothing asks for no token.
     fn deleter(&self) -> Result<ApiClient, ApiError> {
         let unavailable = |source: BoxError| ApiError::Transport {
@@ -78,11 +85,11 @@ impl LeaseStore for ApiStore {
     }
 
     fn create<'a>(&'a self, raw: &'a [u8]) -> BoxFuture<'a, Result<Arc<Lease>, ApiError>> {
-        Box::pin(async move { lease(self.client.create(&LEASES, REPLICA_NAMESPACE, raw).await?) })
+        Box::pin(async move { self.written(self.client.create(&LEASES, REPLICA_NAMESPACE, raw).await?) })
     }
 
     fn update<'a>(&'a self, name: &'a str, raw: &'a [u8]) -> BoxFuture<'a, Result<Arc<Lease>, ApiError>> {
-        Box::pin(async move { lease(self.client.update(&LEASES, &key(name), None, raw).await?) })
+        Box::pin(async move { self.written(self.client.update(&LEASES, &key(name), None, raw).await?) })
     }
 
     fn may_delete(&self) -> bool {

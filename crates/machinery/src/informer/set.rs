@@ -24,6 +24,7 @@ use super::reflector::{Backoff, Progress, Reachability, Reflector, Status};
 use super::stats::InformerStats;
 use super::store::{EventHandler, HandlerId, Store};
 use crate::api::Kind;
+use crate::api::meta::ObjectMeta;
 use crate::random::HashMap;
 use crate::telemetry::Registry;
 
@@ -173,6 +174,24 @@ impl Informers {
     pub fn is_running(&self, kind: &'static Kind, field_selector: Option<&str>) -> bool {
         let id = Id { kind, field_selector: field_selector.map(str::to_owned), label_selector: None };
         self.shared.active.lock().get(&id).is_some_and(|held| held.strong_count() > 0)
+    }
+
+    /// Tells whoever judges by the silence of watches ([`Deliveries`](super::Deliveries)) of an object that this process has written: a
+    /// watch of all objects of the resource which does not show it in time is late.
+    pub fn wrote(&self, kind: &Kind, written: &ObjectMeta) {
+        let Some(version) = written.version() else { return };
+        let shows_it = |id: &Id| {
+            let is_of_it = id.kind.group == kind.group && id.kind.resource == kind.resource;
+            is_of_it && id.field_selector.is_none() && id.label_selector.is_none()
+        };
+        // The set is locked when an informer ends, which it may here.
+        let running: Vec<_> = {
+            let active = self.shared.active.lock();
+            active.iter().filter(|(id, _)| shows_it(id)).filter_map(|(_, held)| held.upgrade()).collect()
+        };
+        for informer in running {
+            informer.store.wrote(version);
+        }
     }
 
     /// All running informers, by resource and selector.

@@ -15,8 +15,9 @@ use super::fixture::{
     Answer, Asked, PODS, Script, bookmark, damaged, encoded, error_event, event, frame, object, page,
     refusal, until,
 };
-use super::{Delta, Informers, InformersConfig, ListWatch};
+use super::{Deliveries, Delta, Informers, InformersConfig, ListWatch};
 use crate::api::AnyObject;
+use crate::api::meta::ObjectMeta;
 use crate::client::ListQuery;
 use crate::model::Key;
 use crate::telemetry::Registry;
@@ -314,6 +315,27 @@ async fn handles_share_an_informer_and_the_last_one_ends_it() {
     feed.closed().await;
     until("the memory is freed", || store.strong_count() == 0).await;
     assert!(informers.stats().is_empty());
+}
+
+/// A watch of some objects need not show what was written.
+#[tokio::test(start_paused = true)]
+async fn who_writes_tells_whoever_watches_all_objects_of_the_resource() {
+    let informers = informers(&Script::new([]), true);
+    let (all, some) = (informers.acquire(PODS, None), informers.acquire(PODS, Some("metadata.name=x")));
+    let [of_all, of_some] = [&all, &some].map(|handle| {
+        let deliveries = Deliveries::new(Duration::from_secs(10));
+        handle.store().tell(&deliveries);
+        deliveries
+    });
+    let written = ObjectMeta { resource_version: "5".into(), ..ObjectMeta::default() };
+    informers.wrote(PODS, &written);
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(9)).await;
+        all.store().bookmark("4");
+        some.store().bookmark("4");
+    }
+    assert_eq!(of_all.covered().silent_for, Some(Duration::from_secs(18)), "it counts to the first bookmark");
+    assert_eq!(of_some.covered().silent_for, None);
 }
 
 #[tokio::test(start_paused = true)]

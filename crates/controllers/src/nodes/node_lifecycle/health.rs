@@ -87,7 +87,7 @@ impl Room<Note> for Health {
         if let Some(silent) = view.covered.silent_for {
             let silent = time(silent);
             return vec![format!(
-                "The watch of Leases has delivered nothing for {silent}: what is known of nodes may be old, and none is judged."
+                "The watch of Leases has shown nothing new for {silent}: what is known of nodes may be old, and none is judged."
             )];
         }
         let look = match &view.stage {

@@ -50,7 +50,7 @@ pub(super) fn reasons(view: &View) -> Vec<String> {
     if let Some(silent) = view.covered.silent_for {
         let silent = time(silent);
         reasons.push(format!(
-            "The watch of Leases has delivered nothing for {silent}: that time counts against no node."
+            "The watch of Leases has shown nothing new for {silent}: that time counts against no node."
         ));
     }
     let ready = condition(node, "Ready").unwrap_or("absent");

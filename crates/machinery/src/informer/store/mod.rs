@@ -319,6 +319,14 @@ impl Store {
         self.handlers.lock().deliveries.push(Arc::downgrade(deliveries));
     }
 
+    /// An object of the kind was written at this resource version: a watch that does not show that in time is late.
+    pub(super) fn wrote(&self, version: u64) {
+        self.handlers
+            .lock()
+            .deliveries
+            .retain(|each| each.upgrade().inspect(|each| each.wrote(version)).is_some());
+    }
+
     /// A bookmark: everything up to `resource_version` has been delivered.
     pub fn bookmark(&self, resource_version: &str) {
         self.advance(&mut self.handlers.lock(), &resource_version.into());
@@ -382,7 +390,9 @@ impl Store {
     fn advance(&self, handlers: &mut Handlers, resource_version: &Str) {
         *self.resource_version.write() = resource_version.clone();
         handlers.waiters.reached(resource_version);
-        handlers.deliveries.retain(|each| each.upgrade().inspect(|each| each.delivered()).is_some());
+        handlers
+            .deliveries
+            .retain(|each| each.upgrade().inspect(|each| each.delivered(resource_version)).is_some());
     }
 }
 
