@@ -8,6 +8,8 @@
 //!
 //! A query is a path. Autoscalers that ask the same ask it together: the framework reads a path once for all who wait for it.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+
 use coxswain_machinery::api::autoscaling::{CrossVersionObjectReference, MetricSpec, ObjectMetricSource};
 use coxswain_machinery::api::meta::LabelSelector;
 use coxswain_machinery::framework::{ApiResources, Read, Reads};
@@ -15,6 +17,8 @@ use coxswain_machinery::model::selector::Selector;
 
 use super::answers::{self, PodValues, QueryError};
 
+/// What is escaped in paths and queries: all but what RFC 3986 calls unreserved.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const CUSTOM: &str = "custom.metrics.k8s.io";
 
 /// What was found of one metric.
@@ -228,26 +232,12 @@ fn query(pairs: &[(&str, &str)]) -> String {
         out.push(if out.is_empty() { '?' } else { '&' });
         out.push_str(name);
         out.push('=');
-        escape(value, &mut out);
+        out.extend(escaped(value));
     }
     out
 }
 
 /// A text as a part of a path or a query.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    escape(text, &mut out);
-    out
-}
-
-fn escape(text: &str, out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
-        }
-    }
+fn escaped(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ESCAPED)
 }
