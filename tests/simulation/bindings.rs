@@ -80,7 +80,12 @@ async fn run(
     is_so: impl Fn(&Server) -> bool,
 ) {
     let (alive, dead) = (CancellationToken::new(), CancellationToken::new());
-    let line = dying(server.service(number, alive.clone()), Arc::clone(written), behind, dead.clone());
+    let line = dying(
+        server.service(number, alive.clone(), &Arc::default()),
+        Arc::clone(written),
+        behind,
+        dead.clone(),
+    );
     let environment = Environment::simulated(server.now(), line);
     tokio::select! {
         biased;

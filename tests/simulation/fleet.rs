@@ -244,7 +244,8 @@ fn a_large_cluster_outlasts_an_outage_and_loses_a_zone_at_the_rates_of_the_flags
         populate(&server);
         let world = Arc::<Mutex<World>>::default();
         let alive = CancellationToken::new();
-        let environment = Environment::simulated(server.now(), server.service(1, alive.clone()));
+        let environment =
+            Environment::simulated(server.now(), server.service(1, alive.clone(), &Arc::default()));
         tokio::select! {
             biased;
             () = server.violated.cancelled() => {}

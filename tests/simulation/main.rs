@@ -21,6 +21,7 @@ mod dice;
 mod faults;
 mod fleet;
 mod invariants;
+mod line;
 mod listener;
 mod managers;
 mod model;

@@ -18,6 +18,7 @@ use coxswain_machinery::options::{self, Invocation};
 use crate::actors::{Files, WallClock};
 use crate::dice::Dice;
 use crate::invariants::Violation;
+use crate::line::Line;
 use crate::run::{ENDS, EPOCH};
 use crate::server::Server;
 
@@ -62,6 +63,7 @@ pub(crate) struct Managers {
 pub(crate) struct Orders {
     /// What managers there read the time from.
     pub(crate) clock: Arc<WallClock>,
+    pub(crate) line: Arc<Line>,
     next: Mutex<Option<(bool, Duration)>>,
     news: Notify,
 }
@@ -85,7 +87,7 @@ impl Managers {
         let places = if dice.permille(300) { vec![0, dice.within(-5, 5)] } else { vec![0] };
         let place = |off| {
             let clock = Arc::new(WallClock::new(Timestamp::from_second(EPOCH).expect("a time"), off));
-            Arc::new(Orders { clock, next: Mutex::default(), news: Notify::new() })
+            Arc::new(Orders { clock, line: Arc::default(), next: Mutex::default(), news: Notify::new() })
         };
         let rolls_several = rolls_several(seed);
         let gates = rolls_several.then_some("--feature-gates=MaxUnavailableStatefulSet=true");
@@ -123,7 +125,8 @@ impl Managers {
         loop {
             let number = self.started.fetch_add(1, Ordering::SeqCst) + 1;
             let (alive, stop) = (CancellationToken::new(), CancellationToken::new());
-            let simulated = Environment::simulated(server.now(), server.service(number, alive.clone()));
+            let simulated =
+                Environment::simulated(server.now(), server.service(number, alive.clone(), &place.line));
             let environment = Environment { clock: Arc::clone(&place.clock) as _, ..simulated };
             let mut manager = Box::pin(manager(&flags, stop.clone(), environment));
             server.tell(&format!("  manager {number} starts"));

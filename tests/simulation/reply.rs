@@ -1,5 +1,6 @@
 //! Answers of the model as they go over the line: bodies, and watches frame by frame. It decides nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use coxswain_machinery::client::{BoxError, ResponseBody};
 
+use crate::line::Line;
 use crate::model::Refusal;
 use crate::model::http::Answer;
 
@@ -35,7 +37,11 @@ fn whole(body: impl Into<Bytes>) -> ResponseBody {
 }
 
 /// An answer; a watch comes frame by frame, each in its time, and may be cut.
-pub(crate) fn response(answer: Answer, cut_after: Option<Duration>) -> Response<ResponseBody> {
+pub(crate) fn response(
+    answer: Answer,
+    cut_after: Option<Duration>,
+    line: &Arc<Line>,
+) -> Response<ResponseBody> {
     match answer {
         Answer::Body(body, is_json) => {
             let mut response = Response::new(whole(body));
@@ -44,9 +50,14 @@ pub(crate) fn response(answer: Answer, cut_after: Option<Duration>) -> Response<
             response
         }
         Answer::Frames(frames) => {
-            let frames = ReceiverStream::new(frames).then(|(due, frame)| async move {
-                sleep_until(due).await;
-                Ok::<_, BoxError>(Frame::data(frame))
+            let line = Arc::clone(line);
+            let frames = ReceiverStream::new(frames).then(move |(due, frame)| {
+                let line = Arc::clone(&line);
+                async move {
+                    sleep_until(due).await;
+                    line.whole().await;
+                    Ok::<_, BoxError>(Frame::data(frame))
+                }
             });
             let body = match cut_after {
                 Some(after) => {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use coxswain_machinery::random;
 
-use crate::actors::{self, Calm, Files};
+use crate::actors::{self, Calm, Files, Nodes};
 use crate::faults::{Faults, Muted};
 use crate::invariants::{Violation, unsettled};
 use crate::listener::listen;
@@ -99,10 +99,12 @@ async fn simulate(setup: Setup) -> Report {
     let files = Arc::new(Files::new(&server));
     let _listening = traced.then(|| listen(&server, files.directory()));
     let (managers, calm) = (Managers::new(seed, Arc::clone(&files)), Calm::default());
+    let nodes = Nodes::new(seed, calm.clone(), faults);
     server.checks(|checks| checks.rolls_several(managers.rolls_several));
     let chaos = async {
         if faults {
-            actors::chaos(Arc::clone(&server), managers.clone(), seed, calm.clone(), muted.clone()).await;
+            let (managers, calm, muted) = (managers.clone(), calm.clone(), muted.clone());
+            actors::chaos(Arc::clone(&server), managers, &nodes, seed, calm, muted).await;
         }
         std::future::pending::<()>().await;
     };
@@ -123,7 +125,7 @@ async fn simulate(setup: Setup) -> Report {
         () = server.violated.cancelled() => {}
         () = director => {}
         () = managers_run => {}
-        () = actors::nodes(Arc::clone(&server), seed, calm.clone(), faults) => {}
+        () = nodes.run(&server) => {}
         () = actors::users(Arc::clone(&server), seed, calm.clone(), muted.clone()) => {}
         () = actors::keys(Arc::clone(&server), seed, calm.clone(), muted.clone()) => {}
         () = actors::authority(Arc::clone(&server), &files, seed, calm.clone(), muted.clone()) => {}

@@ -19,6 +19,7 @@ use coxswain_machinery::client::{BoxError, HttpService, ResponseBody};
 
 use crate::faults::{Fate, Faults};
 use crate::invariants::{CONTROLLER, Checks, Exchange, Violation};
+use crate::line::Line;
 use crate::model::http::{Answer, Asked};
 use crate::model::metrics::series;
 use crate::model::{Model, Refusal};
@@ -29,6 +30,8 @@ use crate::trace::Trace;
 
 /// How long a connection on which nothing comes stays open.
 const UNANSWERED: Duration = Duration::from_mins(5);
+/// A request that a manager sends while its line is cut.
+const CUT_OFF: &str = "sent while cut off";
 
 /// See the module.
 pub(crate) struct Server {
@@ -211,11 +214,16 @@ impl Server {
         }
     }
 
-    /// What carries the requests of one manager. When `alive` is cancelled it answers no more.
-    pub(crate) fn service(self: &Arc<Self>, manager: u32, alive: CancellationToken) -> HttpService {
-        let server = Arc::clone(self);
+    /// What carries the requests of one manager over its line. When `alive` is cancelled it answers no more.
+    pub(crate) fn service(
+        self: &Arc<Self>,
+        manager: u32,
+        alive: CancellationToken,
+        line: &Arc<Line>,
+    ) -> HttpService {
+        let (server, line) = (Arc::clone(self), Arc::clone(line));
         HttpService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
-            let (server, alive) = (Arc::clone(&server), alive.clone());
+            let (server, alive, line) = (Arc::clone(&server), alive.clone(), Arc::clone(&line));
             let on_its_way = OnItsWay::new(&server);
             async move {
                 let (parts, body) = request.into_parts();
@@ -226,7 +234,8 @@ impl Server {
                 let asked = Asked::new(&parts, body);
                 let tasks = server.tasks.clone();
                 // What was sent arrives although the manager is gone.
-                let answered = tasks.spawn(async move { server.carry(&client, asked, on_its_way).await });
+                let answered =
+                    tasks.spawn(async move { server.carry(&client, asked, on_its_way, &line).await });
                 tokio::select! {
                     biased;
                     () = alive.cancelled() => std::future::pending().await,
@@ -242,7 +251,15 @@ impl Server {
         client: &Client,
         mut asked: Asked,
         on_its_way: OnItsWay,
+        line: &Arc<Line>,
     ) -> Result<Response<ResponseBody>, BoxError> {
+        if line.is_cut() {
+            drop(on_its_way);
+            self.faults(|faults, _| faults.count(CUT_OFF));
+            self.tell(&format!("  fault {CUT_OFF}: {} {} {}", client.name(), asked.method, asked.path));
+            line.whole().await;
+            return Err(Box::new(Reset));
+        }
         let (fate, there, back) = {
             let mut state = self.state.lock();
             state.counts.requests += 1;
@@ -274,6 +291,7 @@ impl Server {
         };
         self.tell(&format!("{} {} {} {told}", client.name(), asked.method, asked.path));
         sleep(back).await;
+        line.whole().await;
         match (fate, result) {
             (Fate::LostBefore | Fate::LostAfter, _) | (_, Err(None)) => Err(Box::new(Reset)),
             (Fate::FailedAfter(refusal), _) | (_, Err(Some(refusal))) => Ok(refused(&refusal)),
@@ -281,7 +299,7 @@ impl Server {
                 sleep(UNANSWERED).await;
                 Err(Box::new(Reset))
             }
-            (fate, Ok(answer)) => Ok(response(answer, fate.cut_after())),
+            (fate, Ok(answer)) => Ok(response(answer, fate.cut_after(), line)),
         }
     }
 

@@ -1,5 +1,5 @@
 //! Who makes trouble that is not about one request: watches that stall, lag or break, an API server that forgets or is away,
-//! managers that are killed or stand still, clocks that somebody sets, controllers that are turned off and on.
+//! managers that are killed, cut off or stand still, clocks that somebody sets, controllers that are turned off and on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use tokio::time::{Instant, sleep};
 
-use super::{Calm, freeze};
+use super::{Calm, Nodes, freeze};
 use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::managers::Managers;
@@ -78,6 +78,7 @@ enum Mishap {
     Toggle,
     Freeze,
     Clock,
+    CutOff,
 }
 
 const ALL: &[Mishap] = &[
@@ -90,13 +91,21 @@ const ALL: &[Mishap] = &[
     Mishap::Toggle,
     Mishap::Freeze,
     Mishap::Clock,
+    Mishap::CutOff,
 ];
 /// By how many seconds a clock is wrong that somebody has set: who waits by it for a time that an object names, as the original does,
 /// waits for so much longer, and everything must settle after all.
 const WRONG: &[i64] = &[-1200, -600, -60, -10, 10, 60, 600, 1200];
 
 /// Makes trouble until it is calm; then puts right what does not put itself right.
-pub(crate) async fn chaos(server: Arc<Server>, managers: Managers, seed: u64, calm: Calm, muted: Muted) {
+pub(crate) async fn chaos(
+    server: Arc<Server>,
+    managers: Managers,
+    nodes: &Nodes,
+    seed: u64,
+    calm: Calm,
+    muted: Muted,
+) {
     let mut dice = Dice::new(seed, "chaos");
     let kinds: Vec<Mishap> = ALL.iter().copied().filter(|_| dice.permille(500)).collect();
     let longest = *dice.pick(&[15_000, 40_000, 120_000]).unwrap_or(&30_000);
@@ -113,7 +122,7 @@ pub(crate) async fn chaos(server: Arc<Server>, managers: Managers, seed: u64, ca
             if kind == Mishap::Freeze {
                 let longest = *dice.pick(&[5_000, 30_000, 150_000]).unwrap_or(&5_000);
                 let lasts = dice.millis(1_000, longest);
-                if freeze::freeze(&server, &mut dice, lasts).await {
+                if freeze::freeze(&server, nodes, &mut dice, &muted, lasts).await {
                     server.faults(|faults, _| faults.count(kind.name()));
                 }
             } else {
@@ -179,6 +188,13 @@ fn make(kind: Mishap, server: &Server, managers: &Managers, dice: &mut Dice, ver
             server.checks(|checks| checks.clock_is_wrong(wrong));
             format!("a clock is wrong by {wrong} s")
         }
+        Mishap::CutOff => {
+            let Some(place) = dice.pick(&managers.places) else { return };
+            let longest = *dice.pick(&[5_000, 30_000, 150_000]).unwrap_or(&5_000);
+            let lasts = dice.millis(1_000, longest);
+            place.line.cut(now + lasts);
+            format!("a manager is cut off for {lasts:?}")
+        }
         // That takes its time.
         Mishap::Freeze => return,
     };
@@ -203,6 +219,7 @@ impl Mishap {
             Self::Toggle => "controller toggled",
             Self::Freeze => "managers frozen",
             Self::Clock => "clock set",
+            Self::CutOff => "manager cut off",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Managers that stand still, as a process does that is stopped or a machine that is short of memory: nothing of them runs, while
-//! time and the cluster go on. Somebody else may take their Lease meanwhile, and they wake up with work in hand.
+//! time and the cluster go on. Somebody else may take their Lease meanwhile, and they wake up with work in hand, and with much that
+//! they have not heard of.
 //!
 //! All managers of a run stand still at once, for they share a thread: it is this one that does not come back to them. What they
 //! had sent has arrived before.
@@ -11,9 +12,11 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{advance, sleep};
 
-use super::nodes::renew;
+use super::nodes::{Nodes, renew};
 use super::stamp;
+use super::users::user;
 use crate::dice::Dice;
+use crate::faults::Muted;
 use crate::model::{Place, text};
 use crate::server::Server;
 
@@ -22,6 +25,11 @@ const STEP: Duration = Duration::from_secs(1);
 /// How often kubelets renew their Leases, and who leads in the managers' place renews its own, in steps.
 const KUBELETS: u64 = 10;
 const RENEW: u64 = 2;
+/// For how many steps in the end kubelets, the scheduler and users go on with everything else: rules allow what was right within the
+/// last four minutes, and watches may be late besides.
+const LIVELY: u64 = 45;
+/// How often, in thousand steps, users do something then.
+const USERS: u32 = 300;
 /// How often, in thousand times, somebody else takes the Lease as soon as it may.
 const TAKEN: u32 = 700;
 /// For how many seconds its Lease lasts.
@@ -37,7 +45,13 @@ fn pass() {
 }
 
 /// The managers stand still for so long. Whether they did: not while something is on its way from them.
-pub(super) async fn freeze(server: &Server, dice: &mut Dice, lasts: Duration) -> bool {
+pub(super) async fn freeze(
+    server: &Server,
+    nodes: &Nodes,
+    dice: &mut Dice,
+    muted: &Muted,
+    lasts: Duration,
+) -> bool {
     let mut tries = 0;
     while server.on_their_way() > 0 {
         tries += 1;
@@ -51,7 +65,12 @@ pub(super) async fn freeze(server: &Server, dice: &mut Dice, lasts: Duration) ->
     let (mut taken, mut free_in) = (false, None);
     for step in 0..lasts.as_secs() {
         pass();
-        if step % KUBELETS == 0 {
+        if step + LIVELY >= lasts.as_secs() {
+            nodes.look(server);
+            if dice.permille(USERS) {
+                user(server, dice, muted);
+            }
+        } else if step % KUBELETS == 0 {
             let names: Vec<String> =
                 server.with(|model| model.all("nodes", "").map(|node| node.place.name.clone()).collect());
             for name in names {

@@ -24,7 +24,7 @@ pub(crate) use autoscalers::autoscalers;
 pub(crate) use chaos::{bookmarks, chaos, mishaps};
 pub(crate) use clock::WallClock;
 pub(crate) use keys::keys;
-pub(crate) use nodes::{add_to, change, make_ready, nodes, renew, start_nodes};
+pub(crate) use nodes::{Nodes, add_to, change, make_ready, renew, start_nodes};
 pub(crate) use published::{BUNDLE_NAME, CLUSTER_INFO, signature};
 pub(crate) use requests::{BAD, KUBELET, has};
 pub(crate) use tokens::{is_bootstrap, names};

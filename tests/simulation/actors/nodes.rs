@@ -1,15 +1,15 @@
 //! Nodes, their kubelets, and the scheduler: pods are bound, become ready, fail, finish and go. Nodes fall silent and vanish.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
 use super::{Calm, attaching, stamp, volumes};
 use crate::dice::Dice;
-use crate::invariants::node_of;
+use crate::invariants::{is_ready, node_of};
 use crate::model::{Deletion, Model, Place, items, text};
 use crate::server::Server;
 
@@ -68,11 +68,6 @@ pub(crate) fn renew(server: &Server, name: &str) {
             drop(change(model, &place, "", |lease| lease["spec"] = spec));
         }
         let node = Place::new("nodes", "", name);
-        let is_ready = |node: &Json| {
-            items(node, "/status/conditions")
-                .iter()
-                .any(|held| held["type"] == "Ready" && held["status"] == "True")
-        };
         if model.get(&node).is_some_and(|node| !is_ready(&node.json)) {
             drop(change(model, &node, "status", |node| {
                 for condition in node["status"]["conditions"].as_array_mut().into_iter().flatten() {
@@ -109,26 +104,56 @@ pub(crate) fn change(
     model.change("kubelet", place, subresource, edit).map(drop)
 }
 
-/// Runs all nodes, and the scheduler, for ever.
-pub(crate) async fn nodes(server: Arc<Server>, seed: u64, calm: Calm, turmoil: bool) {
-    let mut dice = Dice::new(seed, "nodes");
-    // Nodes that are silent, and for how many looks more.
-    let mut silent: BTreeMap<String, u64> = BTreeMap::new();
-    let mut added = 100;
-    for look in 0_u64.. {
-        sleep(LOOK).await;
+/// All nodes, and the scheduler.
+pub(crate) struct Nodes(Mutex<State>);
+
+struct State {
+    dice: Dice,
+    calm: Calm,
+    turmoil: bool,
+    looks: u64,
+    /// Nodes that are silent, and for how many looks more.
+    silent: BTreeMap<String, u64>,
+    added: usize,
+}
+
+impl Nodes {
+    /// Those of a seed.
+    pub(crate) fn new(seed: u64, calm: Calm, turmoil: bool) -> Self {
+        let dice = Dice::new(seed, "nodes");
+        Self(Mutex::new(State { dice, calm, turmoil, looks: 0, silent: BTreeMap::new(), added: 100 }))
+    }
+
+    /// They look for ever.
+    pub(crate) async fn run(&self, server: &Server) {
+        loop {
+            sleep(LOOK).await;
+            self.look(server);
+        }
+    }
+
+    /// What happens within [`LOOK`].
+    pub(super) fn look(&self, server: &Server) {
+        self.0.lock().look(server);
+    }
+}
+
+impl State {
+    fn look(&mut self, server: &Server) {
+        let Self { dice, silent, added, .. } = self;
+        let is_calm = self.calm.has_begun() || !self.turmoil;
         let names: Vec<String> =
             server.with(|model| model.all("nodes", "").map(|node| node.place.name.clone()).collect());
-        if calm.has_begun() {
+        if is_calm {
             silent.clear();
         }
         for name in &names {
-            if turmoil && !calm.has_begun() && dice.below(4000) == 0 {
-                added += 1;
-                replace(&server, name, added);
+            if !is_calm && dice.below(4000) == 0 {
+                *added += 1;
+                replace(server, name, *added);
                 continue;
             }
-            if turmoil && !calm.has_begun() && dice.below(900) == 0 {
+            if !is_calm && dice.below(900) == 0 {
                 silent.insert(name.clone(), dice.within(10, 200) as u64);
                 server.tell(&format!("  {name} falls silent"));
             }
@@ -137,25 +162,26 @@ pub(crate) async fn nodes(server: Arc<Server>, seed: u64, calm: Calm, turmoil: b
                 if *left == 0 {
                     silent.remove(name);
                     if dice.permille(400) {
-                        added += 1;
-                        replace(&server, name, added);
+                        *added += 1;
+                        replace(server, name, *added);
                     }
                 }
                 continue;
             }
-            if look % RENEW == 0 {
-                renew(&server, name);
+            if self.looks.is_multiple_of(RENEW) {
+                renew(server, name);
             }
-            if look % REPORT == REPORT - 1 {
-                report(&server, name);
+            if self.looks % REPORT == REPORT - 1 {
+                report(server, name);
             }
-            kubelet(&server, &mut dice, name, calm.has_begun() || !turmoil);
+            kubelet(server, dice, name, is_calm);
         }
         server.with(|model| {
-            volumes::provide(model, &mut dice);
-            attaching::attach(model, &mut dice, calm.has_begun() || !turmoil);
+            volumes::provide(model, dice);
+            attaching::attach(model, dice, is_calm);
         });
-        schedule(&server, &mut dice, &names, &silent);
+        schedule(server, dice, &names, silent);
+        self.looks += 1;
     }
 }
 
@@ -202,10 +228,10 @@ fn kubelet(server: &Server, dice: &mut Dice, node: &str, is_calm: bool) {
                 }
                 _ if !is_job && !is_calm && dice.below(3000) == 0 => "Failed",
                 "Running" if !is_job => {
-                    let is_ready = is_ready(&pod.json);
+                    let was_ready = is_ready(&pod.json);
                     // Some fall back, and most of those come up again.
-                    let wanted = is_calm || if is_ready { dice.below(400) != 0 } else { dice.permille(300) };
-                    if is_ready != wanted {
+                    let wanted = is_calm || if was_ready { dice.below(400) != 0 } else { dice.permille(300) };
+                    if was_ready != wanted {
                         drop(change(model, place, "status", |pod| make_ready(pod, wanted, &now)));
                     }
                     continue;
@@ -215,10 +241,6 @@ fn kubelet(server: &Server, dice: &mut Dice, node: &str, is_calm: bool) {
             drop(change(model, place, "status", |pod| become_phase(pod, next, &now)));
         }
     });
-}
-
-fn is_ready(pod: &Json) -> bool {
-    items(pod, "/status/conditions").iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
 }
 
 fn become_phase(pod: &mut Json, phase: &str, now: &str) {

@@ -83,11 +83,20 @@ pub(super) async fn act(
         if calm.has_begun() {
             return;
         }
-        if let Some((_, act)) = draw(acts, dice).filter(|(name, _)| !muted.contains(name)) {
-            // What cannot be done is not done.
-            server.with(|model| drop(act(model, dice)));
-        }
+        act_once(server, dice, acts, muted);
     }
+}
+
+fn act_once(server: &Server, dice: &mut Dice, acts: &[(u32, &'static str, Act)], muted: &Muted) {
+    if let Some((_, act)) = draw(acts, dice).filter(|(name, _)| !muted.contains(name)) {
+        // What cannot be done is not done.
+        server.with(|model| drop(act(model, dice)));
+    }
+}
+
+/// A user does one thing.
+pub(super) fn user(server: &Server, dice: &mut Dice, muted: &Muted) {
+    act_once(server, dice, ACTS, muted);
 }
 
 /// Acts until it is calm, and then no more.

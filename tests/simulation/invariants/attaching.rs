@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
 use super::Look;
+use super::memory::is_ready;
 use crate::actors::{is_wanted, lists, unique_name, volumes_of, wants_volumes};
 use crate::model::{Change, Model, items, text};
 
@@ -29,10 +30,6 @@ pub(crate) struct Mounts {
     unwanted: BTreeMap<Mount, Timestamp>,
     /// Since when nodes are ready.
     ready: BTreeMap<String, Timestamp>,
-}
-
-fn is_ready(node: &Json) -> bool {
-    items(node, "/status/conditions").iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
 }
 
 fn volume_of<'a>(model: &'a Model, attachment: &Json) -> &'a Json {
@@ -64,8 +61,9 @@ impl Mounts {
     }
 
     fn note_pod(&mut self, model: &Model, at: Timestamp, before: &Json, after: &Json) {
-        for volume in volumes_of(model, if after.is_null() { before } else { after }).map(unique_name) {
-            let node = text(if after.is_null() { before } else { after }, "/spec/nodeName");
+        let pod = if after.is_null() { before } else { after };
+        let node = text(pod, "/spec/nodeName");
+        for volume in volumes_of(model, pod).map(unique_name) {
             let mount = (node.to_owned(), volume);
             if wants_volumes(after) {
                 self.unwanted.remove(&mount);

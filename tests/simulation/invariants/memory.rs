@@ -88,9 +88,9 @@ pub(crate) fn index_of(pod: &Json) -> Option<&str> {
     pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"].as_str()
 }
 
-/// Whether a pod says that it is ready.
-pub(crate) fn is_ready(pod: &Json) -> bool {
-    items(pod, "/status/conditions").iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
+/// Whether a pod, or a node, says that it is ready.
+pub(crate) fn is_ready(object: &Json) -> bool {
+    items(object, "/status/conditions").iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
 }
 
 /// The CronJob that a Job is of, by its UID, and the time for which it was made.

@@ -29,7 +29,7 @@ pub(crate) use budgets::{EVICTION, budget_of, is_healthy};
 pub(crate) use ends::unsettled;
 pub(crate) use general::KEEPSAKE;
 pub(crate) use jobs::has_ended;
-pub(crate) use memory::{Memory, controller_of, index_of, is_active, is_held_by};
+pub(crate) use memory::{Memory, controller_of, index_of, is_active, is_held_by, is_ready};
 pub(crate) use nodes::TaintRate;
 pub(crate) use sets::{node_of, partition};
 pub(crate) use tokens::{LAST_USED, expiration_of};

@@ -7,8 +7,9 @@ use serde_json::{Value as Json, json};
 
 use super::{Mutant, NONE, is};
 use crate::actors::{lists, unique_name, volumes_of};
+use crate::invariants::is_ready;
 use crate::model::http::Asked;
-use crate::model::{Deletion, Model, Place, Stored, items, text};
+use crate::model::{Deletion, Model, Place, Stored, text};
 
 const CONTROLLER: &str = "persistentvolume-attach-detach-controller";
 
@@ -55,10 +56,6 @@ fn mounted(model: &Model, on: impl Fn(&Json) -> bool) -> Option<Arc<Stored>> {
             && runs(node, text(&held.json, "/spec/source/persistentVolumeName"))
     });
     found.cloned()
-}
-
-fn is_ready(node: &Json) -> bool {
-    items(node, "/status/conditions").iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
 }
 
 /// With each volume that is attached another is taken away.
