@@ -159,7 +159,12 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         let row = table.iter().find(|(queue, ..)| *queue == loop_.queue);
         let (tries, base, longest) = row.map_or((None, fast, longest), |row| (row.1, row.2, row.3));
         let settings = &loop_.settings;
-        assert_eq!(settings.tries, tries.map(|most| Tries { most, then: None }), "{}", loop_.queue);
+        assert_eq!(
+            settings.tries,
+            tries.map(|most| Tries { most, then: Some(Duration::from_secs(1000)) }),
+            "{}",
+            loop_.queue
+        );
         let backoff = settings.backoff;
         assert_eq!((backoff.base_delay, backoff.max_delay), (base, longest), "{}", loop_.queue);
     }

@@ -83,6 +83,8 @@ pub struct Executed {
     pub error: Option<ExecuteError>,
     /// Whether it ended early for a failure.
     pub stopped: bool,
+    /// Whether a write met another version of its object than was read, which its plan tolerates.
+    pub outdated: bool,
     /// Items of the plan's note whose writes have succeeded.
     pub items: Vec<usize>,
     /// Whether it ended early for want of a token, and if so when there is one; `None` there if there will be none.

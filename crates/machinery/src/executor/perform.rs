@@ -144,7 +144,7 @@ impl Executor {
         let outcome = self.send(&write, last).await;
         self.tell(&write, &what, &outcome, asked);
         let (keep_going, item) = (write.keep_going, write.item);
-        let settled = |end, effect, failure| Settled { at, end, effect, failure, keep_going, item };
+        let mut outdated = false;
         let mut end = ActionEnd { result: ActionResult::Done, code: None, key: None };
         let mut answer = None;
         let (key, change, failure) = match outcome {
@@ -158,6 +158,7 @@ impl Executor {
             }
             Err(ExecuteError::Api(error)) if tolerated(write.tolerate, &write.verb, &error) => {
                 end.result = ActionResult::Unneeded;
+                outdated = write.tolerate.conflict && error.is_conflict();
                 (write.key, WriteEffect::Nothing, None)
             }
             Err(error) => {
@@ -168,7 +169,8 @@ impl Executor {
                 let ambiguous = matches!(&error, ExecuteError::Api(error) if error.is_ambiguous());
                 end = failed_end(&failure);
                 if !ambiguous {
-                    return settled(end, None, Some((failure, error)));
+                    let failure = Some((failure, error));
+                    return Settled { at, end, effect: None, failure, keep_going, item, outdated };
                 }
                 end.result = ActionResult::Unknown;
                 (write.key, WriteEffect::Unknown, Some((failure, error)))
@@ -178,7 +180,7 @@ impl Executor {
             end.key = Some(key.clone());
         }
         let effect = Effect { kind: write.kind, key, subresource: write.subresource, change, answer };
-        settled(end, Some(effect), failure)
+        Settled { at, end, effect: Some(effect), failure, keep_going, item, outdated }
     }
 
     fn tell(&self, write: &Write, what: &str, outcome: &Result<Done, ExecuteError>, asked: Instant) {
@@ -267,6 +269,8 @@ struct Settled {
     failure: Option<(Failure, ExecuteError)>,
     keep_going: bool,
     item: Option<usize>,
+    /// Whether another version was met, which is tolerated.
+    outdated: bool,
 }
 
 impl Settled {
@@ -291,6 +295,7 @@ impl Executed {
 
     fn add(&mut self, settled: Settled) {
         self.stopped |= settled.stops();
+        self.outdated |= settled.outdated;
         self.end(settled.at, settled.end);
         self.effects.extend(settled.effect);
         match settled.failure {

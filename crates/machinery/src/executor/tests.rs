@@ -500,6 +500,7 @@ async fn a_conflict_can_be_tolerated() {
     write.tolerate = Tolerate { conflict: true, ..Tolerate::default() };
     let executed = run(&script, vec![Step::Write(write)]).await;
     assert_eq!((executed.error.is_none(), results(&executed)), (true, vec![&ActionResult::Unneeded]));
+    assert!(executed.outdated);
 }
 
 /// Turns an object into its order, or refuses.

@@ -18,7 +18,7 @@ pub struct LoopSettings {
     pub resync: Option<Duration>,
     /// How long a key that failed waits: its own backoff, and a token bucket shared by all keys of the loop.
     pub backoff: QueueConfig,
-    /// How often a key is tried that the API server refuses each time; without end if `None`. While the server does not answer,
+    /// How often in a row a key is tried that the API server refuses each time; without end if `None`. While the server does not answer,
     /// no key is given up: that says nothing about it, and no change need come when it is over.
     pub tries: Option<Tries>,
     /// For how long a key waits for caches to show what was written for it, at most; without end if `None`. With an end, a watch
@@ -34,6 +34,10 @@ pub struct LoopSettings {
     /// Keys that are queued when the loop starts: for loops that follow no object.
     pub seeds: Vec<Key>,
 }
+
+/// For how long a key is left alone that the original gives up: what refuses it may end without a change of any object that calls it,
+/// as with a quota that is raised or a webhook that is mended. A key that is never given up waits as long at most.
+const REST: Duration = Duration::from_secs(1000);
 
 /// How often a key is tried that is refused each time, and what becomes of it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +56,7 @@ pub(super) enum AfterFailure {
     /// It was tried often enough, and may have failed for nothing of its own: it is tried again after its backoff, as if it
     /// had not failed.
     BeginAnew,
-    /// It was tried often enough. It is tried anew after this long; not before a change concerns it if `None`.
+    /// It was tried often enough in a row. It is tried anew after this long; not before a change concerns it if `None`.
     GiveUp(Option<Duration>),
 }
 
@@ -60,9 +64,9 @@ impl Tries {
     /// What most controllers of the original have that give up at all.
     pub const USUAL: Self = Self::retries(15);
 
-    /// A first try and so many more; then none before a change.
+    /// A first try and so many more, as in the original; anew after [`REST`].
     pub const fn retries(retries: u32) -> Self {
-        Self { most: retries.saturating_add(1), then: None }
+        Self { most: retries.saturating_add(1), then: Some(REST) }
     }
 }
 
@@ -125,7 +129,7 @@ mod tests {
             (Some(Tries { most: 3, then: None }), 4, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
             (Some(Tries { most: 0, then: None }), 1, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
             (Some(Tries::USUAL), 15, AfterFailure::Retry, AfterFailure::Retry),
-            (Some(Tries::USUAL), 16, AfterFailure::GiveUp(None), AfterFailure::BeginAnew),
+            (Some(Tries::USUAL), 16, AfterFailure::GiveUp(Some(REST)), AfterFailure::BeginAnew),
         ];
         for (tries, failures, refused, not_answered) in table {
             let after = [true, false].map(|refused| settings(tries).after_failures(failures, refused));

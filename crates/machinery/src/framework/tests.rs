@@ -309,6 +309,19 @@ async fn the_loop_retries_with_backoff_and_looks_again_when_asked() {
     tasks.join_all().await;
 }
 
+/// A webhook may refuse with a conflict, too, and then no newer version calls the key.
+#[tokio::test(start_paused = true)]
+async fn a_key_is_looked_at_again_after_a_conflict_that_is_tolerated() {
+    let bench = Bench::new();
+    let mut write = create();
+    let Step::Write(written) = &mut write else { panic!("{write:?}") };
+    written.tolerate.conflict = true;
+    bench.plan(vec![write]);
+    bench.server.answer(409, br#"{"kind":"Status","code":409,"reason":"Conflict"}"#.to_vec());
+    let outcome = bench.reconcile().await;
+    assert!(matches!(outcome, Outcome::Done { requeue_after: Some(_), .. }), "{outcome:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_asks_gets_the_first_reconcile_that_begins_then() {
     let bench = Bench::new();

@@ -40,6 +40,9 @@ use crate::model::plan::{Cooldown, Failure, Plan};
 use crate::queue::{Item, WorkQueue};
 use crate::telemetry::tracing::{child, present};
 
+/// When a key is looked at again one of whose writes met a conflict that is tolerated. The newer version calls it earlier; there
+/// need not be one, for not only the store refuses with a conflict: a webhook may.
+const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 /// Keys that a worker sets aside at most.
 const MOST_ASIDE: usize = 256;
 /// Times that one reconcile looks and plans at most.
@@ -287,7 +290,7 @@ impl Worker {
                 Some((Requeue::Failure, delay))
             }
             AfterFailure::GiveUp(then) => {
-                tracing::error!(%error, failures, "reconciling failed as often as it is tried");
+                tracing::error!(%error, failures, "reconciling failed as often as it is tried in a row");
                 self.queue.forget(key);
                 let after = then?;
                 self.queue.add_after(key.clone(), after);
@@ -352,6 +355,7 @@ impl Worker {
             note.commit_items(key, &done.items);
             tried.actions.extend(executed(steps, &done));
             tried.written.extend(done.effects);
+            tried.outdated |= done.outdated;
             tried.failures.extend(done.failures);
             match done.error {
                 None if done.held_back.is_none() => note.commit(key),
@@ -403,7 +407,10 @@ impl Worker {
                 requeue_after: None,
                 not_before: None,
             },
-            (None, None) => done(tried, planned_end.requeue_after),
+            (None, None) => {
+                let again = tried.outdated.then_some(AFTER_CONFLICT);
+                done(tried, planned_end.requeue_after.into_iter().chain(again).min())
+            }
         }
     }
 
@@ -493,6 +500,8 @@ struct Tried {
     failures: Vec<Failure>,
     /// The first failure for which the key is to be retried.
     error: Option<ExecuteError>,
+    /// Whether a write met another version than was read, which is tolerated.
+    outdated: bool,
     cooldown: Cooldown,
 }
 

@@ -66,13 +66,13 @@ async fn a_key_that_was_tried_often_enough_is_left_alone_for_as_long_as_is_set()
 /// What the server answers to every request: a code (0: the connection breaks), and the cause that it names.
 type Answer = (u16, &'static str);
 
-/// After which delays a key is tried whose creates are answered so, until it is left alone; at most so many tries.
+/// After which delays a key is tried whose creates are answered so, until it is left alone for ten minutes; at most so many tries.
 async fn delays(bench: &Bench, answer: impl Fn(usize) -> Answer, most: usize) -> Vec<Duration> {
     let (queue, mut delays) = (Arc::clone(&bench.worker.queue), Vec::new());
     let mut last = tokio::time::Instant::now();
     queue.add(key());
     while delays.len() < most
-        && let Ok(Some(item)) = tokio::time::timeout(Duration::from_hours(1), queue.get()).await
+        && let Ok(Some(item)) = tokio::time::timeout(Duration::from_mins(10), queue.get()).await
     {
         delays.push(std::mem::replace(&mut last, tokio::time::Instant::now()).elapsed());
         let (code, cause) = answer(delays.len());
@@ -108,6 +108,9 @@ async fn a_key_is_given_up_for_what_is_said_of_it_alone() {
     assert_eq!(tries(|_| (503, "")).await, 100);
     assert_eq!(tries(|_| (429, "")).await, 100);
     assert_eq!(tries(|tried| (if tried <= 16 { 503 } else { 403 }, "")).await, 16 + 16);
+    // What refuses it may end without a word: it is tried anew later.
+    let later = tokio::time::timeout(Duration::from_mins(10), refused.worker.queue.get()).await;
+    assert!(later.is_ok(), "1,000 s after it was given up");
     // Nothing can be made there any more.
     assert_eq!(tries(|_| (403, "NamespaceTerminating")).await, 1);
     assert_eq!(tries(|_| (403, "")).await, 16);
