@@ -71,12 +71,15 @@ fn day(model: &Model, ago: i64) -> String {
     at.to_zoned(TimeZone::UTC).date().to_string()
 }
 
-/// Does something as if long ago.
+/// Does something as if long ago. Who checks hears of it as of now: until now it was not there.
 fn long_ago<T>(model: &mut Model, act: impl FnOnce(&mut Model) -> T) -> T {
-    let now = model.now();
+    let (now, before) = (model.now(), model.changes.len());
     model.set_time(now - LONG);
     let result = act(model);
     model.set_time(now);
+    for change in &mut model.changes[before..] {
+        change.at = now;
+    }
     result
 }
 

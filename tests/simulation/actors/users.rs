@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::{Calm, autoscalers, budgets, quotas, volumes, wishes};
 use crate::dice::Dice;
 use crate::faults::Muted;
-use crate::invariants::{KEEPSAKE, controller_of, is_active};
+use crate::invariants::{KEEPSAKE, controller_of, is_active, ordinal};
 use crate::model::{Deletion, Model, Place, Refusal, text};
 use crate::server::Server;
 
@@ -111,8 +111,18 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
         let released = |pod: &&Arc<crate::model::Stored>| {
             matches!(text(&pod.json, "/metadata/labels/app"), "released" | volumes::MOUNTS)
         };
-        let places: Vec<Place> =
-            model.all("pods", "").filter(released).map(|pod| pod.place.clone()).collect();
+        // Two that have failed above what a StatefulSet wants wait for each other, in the original, too.
+        let held_up = |pod: &&Arc<crate::model::Stored>| {
+            let has_ended = controller_of(&pod.json)["kind"] == "StatefulSet" && !is_active(&pod.json);
+            let Some((set, number)) = ordinal(&pod.json).filter(|_| has_ended) else {
+                return false;
+            };
+            let spec = &model.look("statefulsets", &pod.place.namespace, set)["spec"];
+            let start = spec["ordinals"]["start"].as_i64().unwrap_or(0);
+            number >= start + spec["replicas"].as_i64().unwrap_or(1)
+        };
+        let gone = |pod: &&Arc<crate::model::Stored>| released(pod) || held_up(pod);
+        let places: Vec<Place> = model.all("pods", "").filter(gone).map(|pod| pod.place.clone()).collect();
         for place in places {
             drop(model.delete("user", &place, &Deletion::default()));
         }

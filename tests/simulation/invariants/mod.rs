@@ -31,7 +31,7 @@ pub(crate) use general::KEEPSAKE;
 pub(crate) use jobs::has_ended;
 pub(crate) use memory::{Memory, controller_of, index_of, is_active, is_held_by, is_ready};
 pub(crate) use nodes::TaintRate;
-pub(crate) use sets::{node_of, partition};
+pub(crate) use sets::{node_of, ordinal, partition};
 pub(crate) use tokens::{LAST_USED, expiration_of};
 
 /// How old what a controller knows may be: the longest lag, and what a plan takes to be carried out.

@@ -79,7 +79,7 @@ pub(super) fn history(look: &Look<'_>) -> Result<(), String> {
 }
 
 /// The set of a pod, and its number in it, by its name.
-pub(super) fn ordinal(pod: &Json) -> Option<(&str, i64)> {
+pub(crate) fn ordinal(pod: &Json) -> Option<(&str, i64)> {
     let (set, number) = text(pod, "/metadata/name").rsplit_once('-')?;
     Some((set, number.parse().ok()?))
 }
