@@ -36,8 +36,8 @@ unit: ## Unit and property tests, and the simulation with seeds that are always 
 	$(CARGO) test --workspace --lib --bins --test simulation --test memory
 	cd tests/controlplane && go test ./...
 
-simulate: ## A minute of the simulated cluster with new seeds (SECONDS=…), or one seed again with its trace (SEED=…)
-	@$(CARGO) test --test simulation -- --ignored --exact --nocapture soak::simulate
+simulate: ## A minute of the simulated cluster with new seeds (SECONDS=…, FAULTS=0), or one seed again with its trace (SEED=…)
+	@$(CARGO) test --profile simulate --test simulation -- --ignored --exact --nocapture soak::simulate
 
 clients: ## The admin clients in Go, Python and TypeScript: generated anew without a difference, linted, unit-tested
 	@scripts/clients.sh check

@@ -92,13 +92,14 @@ fn holds(setup: &Setup) -> Result<Report, String> {
     let (long, seed) = (report.to_string(), report.seed);
     let (least, report) = shrink(setup, report);
     let needed: Vec<&str> = report.faults.keys().copied().collect();
+    let muted: Vec<&str> = least.muted.iter().copied().collect();
     Err(format!(
-        "{long}\nmade smaller:\n{}\nIt takes the faults {needed:?} and {} s with them, and none of {:?}.\n\
-         {}SEED={seed} make simulate shows all of the long one.",
+        "{long}\nmade smaller:\n{}\nIt takes the faults {needed:?}. All of it is shown by\n\
+         {}SEED={seed} TURMOIL={} WITHOUT={:?} make simulate\nand of the long one without TURMOIL and WITHOUT.",
         report.story(),
-        least.turmoil.as_secs(),
-        least.muted,
         least.mutant.map_or_else(String::new, |mutant| format!("MUTANT={:?} ", mutant.name)),
+        least.turmoil.as_secs(),
+        muted.join(","),
     ))
 }
 

@@ -1,10 +1,12 @@
-//! `make simulate`: new seeds for a minute, for an hour, or one seed again with all that happens.
+//! `make simulate`: new seeds for a minute, for an hour, or one seed again with all that happens; with faults or without.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::actors;
+use crate::faults::{FATES, Muted};
 use crate::mutants::{Mutant, all};
 use crate::run::{Report, Setup, run};
 use crate::{holds, new_seed, setup, side_by_side};
@@ -73,6 +75,16 @@ fn mutant() -> Option<Mutant> {
     }))
 }
 
+/// What is not to happen, by its names, between commas.
+fn muted() -> Muted {
+    let names = std::env::var("WITHOUT").unwrap_or_default();
+    let known = |name: &str| {
+        let held = FATES.iter().copied().chain(actors::mishaps()).chain(actors::acts());
+        held.into_iter().find(|held| *held == name).unwrap_or_else(|| panic!("nothing is called {name:?}"))
+    };
+    names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(known).collect()
+}
+
 /// One run, with all that happens.
 fn show(setup: &Setup) {
     let report = run(&Setup { traced: true, ..setup.clone() });
@@ -86,7 +98,12 @@ fn show(setup: &Setup) {
 #[test]
 #[ignore = "make simulate"]
 fn simulate() {
-    let with = |seed| Setup { mutant: mutant(), ..setup(seed) };
+    let faults = number("FAULTS") != Some(0);
+    let with = |seed| {
+        let setup = setup(seed);
+        let turmoil = number("TURMOIL").map_or(setup.turmoil, Duration::from_secs);
+        Setup { mutant: mutant(), faults, muted: muted(), turmoil, ..setup }
+    };
     if let Some(seed) = number("SEED") {
         return show(&with(seed));
     }
