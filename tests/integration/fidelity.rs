@@ -60,7 +60,7 @@ const UNTOLD: &[&str] = &[
     "/metadata/selfLink",
 ];
 
-/// One of the two.
+/// What one of the two has said of an object.
 #[derive(Clone, Debug, Default)]
 struct Known {
     uid: String,
@@ -210,7 +210,7 @@ fn compare(path: &str, real: &Json, model: &Json, found: &mut Vec<String>) {
     );
     // They are made at different times.
     let is_time = path.ends_with("/deletionTimestamp") || path.ends_with("/timeAdded");
-    // Names that are made up of the UID are those of Jobs.
+    // Jobs have a label, and a selector, of their UID, which differs.
     let is_of_uid = path.contains("controller-uid");
     if differs || is_of_uid || UNTOLD.iter().any(|untold| path.ends_with(untold)) {
         return;

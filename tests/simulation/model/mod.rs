@@ -5,8 +5,8 @@
 //!
 //! It models: resource versions and conflicts, UIDs, preconditions, finalizers, graceful deletion and propagation, owner
 //! references, status, finalize and approval subresources, generateName, generations, the defaults that controllers read, namespace
-//! lifecycle, quotas by numbers of objects and by the CPU that pods ask for, who may name an owner that waits, scales of workloads, external metrics. It does not
-//! model: other authorization, managed fields, most of validation.
+//! lifecycle, quotas by numbers of objects and by the CPU that pods ask for, who may name an owner that waits, scales of workloads,
+//! external metrics. It does not model: other authorization, managed fields, most of validation.
 
 pub(crate) mod access;
 mod admission;
