@@ -1,11 +1,15 @@
 //! Claims that are bound to volumes, many at once; and what scenarios of volumes share.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::TryStreamExt as _;
 use futures::future::{FutureExt as _, LocalBoxFuture};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{Scenario, Target, lean, until_gone, whole};
@@ -23,6 +27,11 @@ const CHOICE: usize = 2;
 pub(super) const DRIVER: &str = "csi.bench.example.com";
 /// There is no class of this name, as of volumes that somebody made by hand.
 const CLASS: &str = "by-hand";
+/// The annotation of a claim whose binding is complete.
+const COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
+/// The names of claims that have it.
+type Completed = Arc<Mutex<BTreeSet<String>>>;
 
 /// A volume that a CSI driver has made; `claim` is what it is for, if anything.
 pub(super) async fn volume(bench: &Bench, name: &str, claim: Option<Value>) {
@@ -111,9 +120,17 @@ impl Scenario for Binding {
                 .await;
             calm(manager.pid).await;
 
+            let claims = namespace.api::<PersistentVolumeClaim>();
+            let completed: Completed = Arc::default();
+            let mut watch = JoinSet::new();
+            watch.spawn(follow(claims.clone(), Arc::clone(&completed)).await);
             let gauge = Gauge::start(bench, turn.program, manager.pid);
             many(self.claims, async |at| drop(claim(&namespace, &format!("claim-{at}"), None).await)).await;
-            let claims = namespace.api::<PersistentVolumeClaim>();
+            let done = async || {
+                sleep(Duration::from_millis(10)).await;
+                completed.lock().expect("no panic").len()
+            };
+            until("all bindings to be completed", LIMIT, done, |count| *count == self.claims).await;
             let bound = async || (in_phase(&claims, "Bound").await, in_phase(&volumes, "Bound").await);
             let wanted = (self.claims, self.claims);
             until("all claims to be bound", LIMIT, bound, |counts| *counts == wanted).await;
@@ -123,6 +140,26 @@ impl Scenario for Binding {
             figures
         }
         .boxed_local()
+    }
+}
+
+/// Keeps account of the claims that say that their binding is complete, which is the third of its four writes, for as long as it is
+/// not aborted. It looks at nothing else: whole lists, again and again, would take more of the machine than a manager.
+async fn follow(api: Api<PersistentVolumeClaim>, completed: Completed) -> impl Future<Output = ()> {
+    let from = api.list_metadata(&ListParams::default()).await.expect("a list").metadata.resource_version;
+    let mut from = from.unwrap_or_default();
+    async move {
+        loop {
+            let events = api.watch_metadata(&WatchParams::default().timeout(290), &from).await;
+            let mut events = std::pin::pin!(events.expect("a watch"));
+            while let Ok(Some(event)) = events.try_next().await {
+                let (WatchEvent::Added(claim) | WatchEvent::Modified(claim)) = event else { continue };
+                from = claim.metadata.resource_version.unwrap_or_default();
+                if claim.metadata.annotations.is_some_and(|held| held.contains_key(COMPLETED)) {
+                    completed.lock().expect("no panic").insert(claim.metadata.name.unwrap_or_default());
+                }
+            }
+        }
     }
 }
 
