@@ -305,6 +305,35 @@ fn who_takes_over_between_the_job_and_the_status_makes_no_second_one() {
     assert!(server.jobs.find("ns", &name("10:00")).is_none() && server.listed().is_empty());
 }
 
+/// Whoever made the Job of ten o'clock heard of no success, and then it is eleven.
+#[test]
+fn a_job_that_nobody_could_record_counts_before_the_next_one() {
+    let running = || job(&name("10:00"), |_| {});
+    let unexpected =
+        format!("UnexpectedJob: Saw a job that the controller did not create or forgot: {}", name("10:00"));
+    let held = |policy: &'static str| cron_job(|cron_job| cron_job.spec.concurrency_policy = policy.into());
+    for policy in ["Forbid", "Replace"] {
+        let server = Server::new(&held(policy), [running()]);
+        let done = server.reconcile(at("11:00"));
+        assert_eq!((&done.log[..], millis(&done)), (&[STATUS.to_owned(), unexpected.clone()][..], Some(0)));
+        assert_eq!(
+            (server.listed(), server.cron_job().status.last_schedule_time),
+            (vec![name("10:00")], time("10:00"))
+        );
+        let log = server.reconcile(at("11:00")).log.join("\n");
+        assert_eq!(log.contains(&name("11:00").to_string()), policy == "Replace", "{log}");
+        assert_eq!(server.jobs.find("ns", &name("10:00")).is_some(), policy == "Forbid", "{log}");
+    }
+    // One that has ended, is by another name, or may run beside the next one, is no reason to wait.
+    let ended = [job(&name("10:00"), ended("Failed", "10:20"))];
+    let by_hand = [job("by-hand", |_| {})];
+    for (policy, jobs) in [("Forbid", ended), ("Forbid", by_hand), ("Allow", [running()])] {
+        let server = Server::new(&held(policy), jobs);
+        let log = server.reconcile(at("11:00")).log;
+        assert_eq!(log[..3], created("11:00"), "{policy}");
+    }
+}
+
 #[test]
 fn a_strangers_job_of_the_name_ends_it_silently() {
     let stranger = job(&name("10:00"), |job| job.metadata.owner_references.clear());
