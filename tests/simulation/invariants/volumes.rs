@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::Look;
+use super::{Look, controller_of};
 use crate::actors::claims_of;
 use crate::model::{items, text};
 
@@ -50,15 +50,23 @@ fn lets_go(look: &Look<'_>, resource: &str, finalizer: &str) -> bool {
     look.resource() == resource && has(look.before()) && !has(look.after())
 }
 
-/// A claim is let go of: no pod that has a node mounts it, though it may have ended.
+/// A claim is let go of: no pod that has a node mounts it, though it may have ended; but one with which it goes and that the kubelet is
+/// done with.
 pub(super) fn claim_in_use(look: &Look<'_>) -> Result<(), String> {
     if !lets_go(look, "persistentvolumeclaims", "kubernetes.io/pvc-protection") {
         return Ok(());
     }
     let claim = look.before();
     let name = text(claim, "/metadata/name");
-    let mounts =
-        |pod: &Json| !text(pod, "/spec/nodeName").is_empty() && claims_of(pod).any(|held| held == name);
+    let goes_with = |pod: &Json| {
+        let (owner, meta) = (controller_of(claim), &pod["metadata"]);
+        let is_done = meta["deletionTimestamp"].is_string() && meta["deletionGracePeriodSeconds"] == 0;
+        is_done && owner["uid"] == meta["uid"]
+    };
+    let mounts = |pod: &Json| {
+        let has_node = !text(pod, "/spec/nodeName").is_empty();
+        has_node && claims_of(pod).any(|held| held == name) && !goes_with(pod)
+    };
     match look.model.all("pods", text(claim, "/metadata/namespace")).find(|pod| mounts(&pod.json)) {
         Some(pod) => Err(format!("{} goes while {} mounts it", look.named(), pod.place.name)),
         None => Ok(()),

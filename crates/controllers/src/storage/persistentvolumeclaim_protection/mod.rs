@@ -128,12 +128,16 @@ fn has_been_ended(pod: &ObjectMeta) -> bool {
 }
 
 /// Whether a pod keeps a claim from being deleted. One that is not bound does not: no kubelet starts a pod whose claim is being
-/// deleted. A claim that was made for the pod does not wait for one that is ended and has finalizers left, for the pod may wait
-/// for the claim.
+/// deleted. A claim that is controlled by the pod does not wait for one that is ended and has finalizers left, for the pod may wait
+/// for the claim: one that was made for an ephemeral volume, and one of a StatefulSet that deletes it with the pod. (The original
+/// lets the first go alone: of the second both stay for ever if the set is deleted in the foreground.)
 fn holds(pod: &Pod, claim: &ObjectMeta) -> bool {
-    let may_hold = |source: &PodClaimSource| match source {
-        PodClaimSource::Named(_) => true,
-        PodClaimSource::Ephemeral(_) => !has_been_ended(&pod.metadata),
+    let may_hold = |source: &PodClaimSource| {
+        let goes_with_it = match source {
+            PodClaimSource::Named(_) => claim.is_controlled_by(&pod.metadata.uid),
+            PodClaimSource::Ephemeral(_) => true,
+        };
+        !(goes_with_it && has_been_ended(&pod.metadata))
     };
     !pod.spec.node_name.is_empty() && volumes_of(pod, claim).any(|volume| may_hold(&volume.source))
 }

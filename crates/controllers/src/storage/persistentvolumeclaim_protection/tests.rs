@@ -149,6 +149,22 @@ fn an_ephemeral_volume_holds_the_claim_that_was_made_for_its_pod() {
     }
 }
 
+/// A StatefulSet that deletes claims with their pods makes the pod the claim's controller.
+#[test]
+fn a_claim_that_goes_with_its_pod_does_not_wait_for_one_that_was_ended() {
+    let with_its_pod = made_for("web", claim(&[FINALIZER], true));
+    let of_another = made_for("other", claim(&[FINALIZER], true));
+    for (what, claim, pod, goes) in [
+        ("while it runs", &with_its_pod, pod(|_| {}), false),
+        ("while it ends", &with_its_pod, pod(ends(30)), false),
+        ("once it was ended", &with_its_pod, pod(ends(0)), true),
+        ("of another pod", &of_another, pod(ends(0)), false),
+        ("of nobody", &claim(&[FINALIZER], true), pod(ends(0)), false),
+    ] {
+        assert_eq!(may_go(claim, std::slice::from_ref(&pod), std::slice::from_ref(&pod)), goes, "{what}");
+    }
+}
+
 #[test]
 fn only_a_live_list_says_that_nobody_uses_a_claim() {
     let going = claim(&[FINALIZER], true);
