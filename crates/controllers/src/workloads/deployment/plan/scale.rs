@@ -108,7 +108,8 @@ impl Share {
 ///
 /// One after the other gets its part of them, until all together have reached the target: the one that would lead past it
 /// gets as much as leads there, and those behind it stay as they are. What is still missing when all have their parts, for
-/// parts are rounded, is the first one's.
+/// parts are rounded, is the first one's. None grows while all together shrink. (In the original one does whose annotation is of another
+/// Deployment, and then all together are more than the target.)
 pub(in super::super) fn distribute(shares: &[Share], target: i32) -> Vec<i32> {
     if target <= 0 {
         return vec![0; shares.len()];
@@ -118,7 +119,11 @@ pub(in super::super) fn distribute(shares: &[Share], target: i32) -> Vec<i32> {
     let direction = missing.signum();
     let mut balancing = 0;
     for (at, share) in shares.iter().enumerate().take_while(|_| direction != 0) {
-        let part = share.scaled_to(target);
+        let mut part = share.scaled_to(target);
+        if direction < 0 {
+            // What is noted at one that was another Deployment's may say that it had room left.
+            part = part.min(sizes[at]);
+        }
         missing -= part - sizes[at];
         sizes[at] = part;
         if missing.signum() != direction {

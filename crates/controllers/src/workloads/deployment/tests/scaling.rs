@@ -161,6 +161,8 @@ fn each_keeps_its_proportion() {
         (vec![(10, 40), (10, 40)], 15, vec![5, 10]),
         // One grew when more was allowed than the other knew of: it shrinks though together they grow.
         (vec![(8, 16), (2, 4)], 12, vec![6, 6]),
+        // Adopted from other Deployments, which had less room: none grows while all shrink.
+        (vec![(5, 2), (5, 7), (2, 2)], 3, vec![0, 2, 2]),
         // Of nothing, or less, no part can be told.
         (vec![(8, 0), (2, -1)], 12, vec![10, 2]),
         (vec![(8, 0), (2, -1)], 5, vec![3, 2]),
