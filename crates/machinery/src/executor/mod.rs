@@ -83,7 +83,7 @@ pub struct Executed {
     pub error: Option<ExecuteError>,
     /// Whether it ended early for a failure.
     pub stopped: bool,
-    /// Whether a write met another version of its object than was read, which its plan tolerates.
+    /// Whether a write met another version of its object than was read, or another object, which its plan tolerates.
     pub outdated: bool,
     /// Items of the plan's note whose writes have succeeded.
     pub items: Vec<usize>,

@@ -158,7 +158,7 @@ impl Executor {
             }
             Err(ExecuteError::Api(error)) if tolerated(write.tolerate, &write.verb, &error) => {
                 end.result = ActionResult::Unneeded;
-                outdated = write.tolerate.conflict && error.is_conflict();
+                outdated = error.is_conflict();
                 (write.key, WriteEffect::Nothing, None)
             }
             Err(error) => {
