@@ -145,9 +145,15 @@ impl Managers {
                         if !server.is_stubborn() {
                             stop.cancel();
                         }
-                        if timeout(ENDS_WITHIN, &mut manager).await.is_err() {
-                            let what = format!("manager {number} was asked to, and has not");
-                            server.violate(Violation { rule: ENDS.to_owned(), what });
+                        let mut frozen = server.frozen();
+                        while timeout(ENDS_WITHIN, &mut manager).await.is_err() {
+                            // While it stands still it cannot end.
+                            if server.frozen() == frozen {
+                                let what = format!("manager {number} was asked to, and has not");
+                                server.violate(Violation { rule: ENDS.to_owned(), what });
+                                break;
+                            }
+                            frozen = server.frozen();
                         }
                     }
                     pause

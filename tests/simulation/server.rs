@@ -43,6 +43,8 @@ pub(crate) struct Server {
     mutant: Option<Mutant>,
     /// Requests that managers have sent and that have not arrived.
     on_their_way: AtomicUsize,
+    /// How often managers have stood still.
+    frozen: AtomicUsize,
     /// Cancelled by the first violation.
     pub(crate) violated: CancellationToken,
 }
@@ -117,6 +119,7 @@ impl Server {
             tasks: TaskTracker::new(),
             mutant,
             on_their_way: AtomicUsize::new(0),
+            frozen: AtomicUsize::new(0),
             violated: CancellationToken::new(),
         })
     }
@@ -155,6 +158,16 @@ impl Server {
     /// How many requests managers have sent that have not arrived.
     pub(crate) fn on_their_way(&self) -> usize {
         self.on_their_way.load(Ordering::SeqCst)
+    }
+
+    /// How often managers have stood still.
+    pub(crate) fn frozen(&self) -> usize {
+        self.frozen.load(Ordering::SeqCst)
+    }
+
+    /// Managers stand still once more.
+    pub(crate) fn freeze(&self) {
+        self.frozen.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -61,6 +61,7 @@ pub(super) async fn freeze(
         sleep(Duration::from_millis(5)).await;
     }
     server.tell(&format!("  managers stand still for {lasts:?}"));
+    server.freeze();
     let is_taken = dice.permille(TAKEN);
     let (mut taken, mut free_in) = (false, None);
     for step in 0..lasts.as_secs() {
