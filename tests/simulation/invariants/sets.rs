@@ -226,12 +226,12 @@ fn most(set: &Json, field: &str) -> i64 {
     set["spec"]["updateStrategy"]["rollingUpdate"][field].as_i64().unwrap_or(0)
 }
 
-/// A DaemonSet has one active pod on a node, and one more where it surges.
+/// A DaemonSet has one active pod on a node, and one more where it surges. Of one that is gone nobody can tell any more.
 pub(super) fn nodes(look: &Look<'_>) -> Result<(), String> {
     if !look.makes("pods") {
         return Ok(());
     }
-    let surges = look.daemon_set(look.after()).is_some_and(|set| most(set, "maxSurge") > 0);
+    let surges = look.daemon_set(look.after()).is_none_or(|set| most(set, "maxSurge") > 0);
     let there = look.beside(look.after()).count();
     if there > 1 + usize::from(surges) {
         Err(format!("{} is one of {there} on {}", look.named(), node_of(look.after())))

@@ -143,7 +143,7 @@ mod tests {
         }
         let Covered { time, silent_for } = deliveries.covered();
         assert!(time <= Duration::from_secs(12), "{time:?}");
-        assert!(silent_for.is_some_and(|silent| silent > Duration::from_secs(180)), "{silent_for:?}");
+        assert!(silent_for.is_some_and(|silent| silent > Duration::from_mins(3)), "{silent_for:?}");
         // It catches up, and from then on shows everything after four seconds.
         shows(99);
         let before = deliveries.covered();
@@ -153,7 +153,7 @@ mod tests {
             pass(2).await;
             shows(version - 2);
         }
-        assert_eq!(deliveries.covered().time - before.time, Duration::from_mins(1));
+        assert_eq!(deliveries.covered().time, before.time + Duration::from_mins(1));
     }
 
     #[tokio::test(start_paused = true)]
