@@ -321,7 +321,7 @@ fn a_job_that_nobody_could_record_counts_before_the_next_one() {
             (vec![name("10:00")], time("10:00"))
         );
         let log = server.reconcile(at("11:00")).log.join("\n");
-        assert_eq!(log.contains(&name("11:00").to_string()), policy == "Replace", "{log}");
+        assert_eq!(log.contains(name("11:00").as_str()), policy == "Replace", "{log}");
         assert_eq!(server.jobs.find("ns", &name("10:00")).is_some(), policy == "Forbid", "{log}");
     }
     // One that has ended, is by another name, or may run beside the next one, is no reason to wait.
