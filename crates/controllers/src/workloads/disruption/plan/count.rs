@@ -11,6 +11,8 @@ use coxswain_machinery::wire::{IntOrString, Str, Time};
 
 /// For how long a pod whose eviction was granted is expected to be deleted.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
+/// The same while the cache of pods is too old to tell what became of it, as after a freeze.
+const UNTOLD_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
 /// How soon a cache of pods is looked at again that is too old.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -27,8 +29,8 @@ pub(super) struct Count {
     pub(super) overdue: Vec<Str>,
     /// When the next entry expires that stays.
     pub(super) next_expiry: Option<Duration>,
-    /// Whether the pod of an entry seems to be gone, or to go, by a cache that is too old to tell.
-    pub(super) may_be_gone: bool,
+    /// Whether the pod of an entry seems to be gone, to go or to stay, by a cache that is too old to tell.
+    pub(super) is_untold: bool,
 }
 
 /// Why there is no count.
@@ -82,19 +84,21 @@ impl Count {
             dropped: Vec::new(),
             overdue: Vec::new(),
             next_expiry: None,
-            may_be_gone: false,
+            is_untold: false,
         };
         for (name, since) in view.budget.status.disrupted_pods.iter() {
             let seems_gone = pod_of(name).is_none_or(|pod| pod.metadata.is_deleting());
-            let left = left(*since, now);
-            if left.is_zero() || seems_gone && !view.unjudged.contains(name) {
+            let is_judged = !view.unjudged.contains(name);
+            let is_over = left(*since, DELETION_TIMEOUT, now).is_zero();
+            let left = left(*since, if is_judged { DELETION_TIMEOUT } else { UNTOLD_TIMEOUT }, now);
+            if left.is_zero() || seems_gone && is_judged {
                 count.dropped.push(name.clone());
                 if !seems_gone {
                     count.overdue.push(name.clone());
                 }
                 continue;
             }
-            count.may_be_gone |= seems_gone;
+            count.is_untold |= seems_gone || is_over;
             count.next_expiry = Some(count.next_expiry.map_or(left, |next| next.min(left)));
         }
         count
@@ -103,14 +107,14 @@ impl Count {
     /// When to look again, though nothing changes.
     pub(super) fn next_look(&self) -> Option<Duration> {
         let next = self.next_expiry?;
-        Some(if self.may_be_gone { next.min(SOON) } else { next })
+        Some(if self.is_untold { next.min(SOON) } else { next })
     }
 }
 
-/// How long an eviction that was granted then is waited for.
-fn left(since: Option<Time>, now: Timestamp) -> Duration {
+/// How long an eviction that was granted then is still waited for.
+fn left(since: Option<Time>, patience: SignedDuration, now: Timestamp) -> Duration {
     let since = Timestamp::from_second(since.map_or(0, Time::seconds)).unwrap_or(Timestamp::MIN);
-    let until = since.saturating_add(DELETION_TIMEOUT).unwrap_or(Timestamp::MAX);
+    let until = since.saturating_add(patience).unwrap_or(Timestamp::MAX);
     Duration::try_from(until.duration_since(now)).unwrap_or_default()
 }
 
