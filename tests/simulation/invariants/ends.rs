@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value as Json;
 
 use super::jobs::has_ended;
-use super::memory::is_ready;
+use super::memory::{is_ready, is_tracked};
 use super::nodes::node;
 use super::sets::{node_of, ordinal, partition};
 use super::tokens::expiration_of;
@@ -146,8 +146,7 @@ fn job(model: &Model, resource: &str, object: &Json) -> Option<String> {
 
 /// A pod that has ended was counted, and is let go of; so is one whose Job is gone.
 fn tracked(model: &Model, resource: &str, object: &Json) -> Option<String> {
-    let finalizers = items(object, "/metadata/finalizers");
-    if resource != "pods" || !finalizers.iter().any(|held| held == "batch.kubernetes.io/job-tracking") {
+    if resource != "pods" || !is_tracked(object) {
         return None;
     }
     let owner = controller_of(object);

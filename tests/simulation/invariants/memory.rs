@@ -40,6 +40,8 @@ pub(crate) struct Memory {
     pub(super) succeeded: BTreeMap<String, BTreeMap<String, Timestamp>>,
     /// By UID of a Job: its pods that have failed, or were deleted before they ended. Each may yet succeed.
     pub(super) failed: BTreeMap<String, BTreeSet<String>>,
+    /// Pods that have succeeded when no Job counted them any more, by UID.
+    let_go: BTreeSet<String>,
     /// UIDs of Jobs, each with an index that a pod has succeeded with.
     pub(super) indexes: BTreeSet<(String, String)>,
     /// All objects that there are, by UID.
@@ -86,6 +88,11 @@ pub(crate) fn is_active(pod: &Json) -> bool {
 /// The index that a pod of an Indexed Job is for.
 pub(crate) fn index_of(pod: &Json) -> Option<&str> {
     pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"].as_str()
+}
+
+/// Whether a Job counts a pod before it lets it go.
+pub(super) fn is_tracked(pod: &Json) -> bool {
+    items(pod, "/metadata/finalizers").iter().any(|held| held == "batch.kubernetes.io/job-tracking")
 }
 
 /// Whether a pod, or a node, says that it is ready.
@@ -182,7 +189,11 @@ impl Memory {
         }
         let owner = text(controller_of(after), "/uid");
         match text(after, "/status/phase") {
-            "Succeeded" => {
+            // One that its Job had let go of by then, to delete it, counts no more.
+            "Succeeded" if is_active(before) && !is_tracked(before) => {
+                self.let_go.insert(uid.to_owned());
+            }
+            "Succeeded" if !self.let_go.contains(uid) => {
                 if let Some(index) = index_of(after) {
                     self.indexes.insert((owner.to_owned(), index.to_owned()));
                 }
