@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 
-use coxswain_machinery::wire::json::schema::{Field, Holds, SCHEMA, Shape};
+use coxswain_machinery::wire::json::schema::{Cardinality, Field, FieldType, SCHEMA};
 use coxswain_machinery::wire::splice::{put_bytes, put_varint_field};
 use coxswain_machinery::wire::{Reader, Value, WireError};
 
@@ -24,32 +24,32 @@ fn decode_into(message: usize, bytes: &[u8], members: &mut Map<String, Json>) ->
     let mut reader = Reader::new(bytes);
     while let Some((number, value)) = reader.next_field()? {
         let Some(field) = fields.iter().find(|field| field.number == number) else { continue };
-        match field.shape {
-            Shape::One => {
+        match field.cardinality {
+            Cardinality::One => {
                 let json = decode_value(field.holds, value)?;
                 // A number or a string is a pointer wherever nothing differs from zero.
-                if is_zero(&json) && !field.pointer && field.holds != Holds::IntOrString {
+                if is_zero(&json) && !field.pointer && field.holds != FieldType::IntOrString {
                     members.shift_remove(field.name);
                 } else {
                     members.insert(field.name.to_owned(), json);
                 }
             }
-            Shape::List => {
+            Cardinality::List => {
                 let json = decode_value(field.holds, value)?;
                 match members.entry(field.name).or_insert_with(|| Json::Array(Vec::new())) {
                     Json::Array(items) => items.push(json),
                     _ => unreachable!("a list"),
                 }
             }
-            Shape::Map => {
+            Cardinality::Map => {
                 let (key, json) = decode_entry(field, value.bytes()?)?;
                 match members.entry(field.name).or_insert_with(|| Json::Object(Map::new())) {
                     Json::Object(entries) => entries.insert(key, json),
                     _ => unreachable!("a map"),
                 };
             }
-            Shape::Flat => {
-                let Holds::Message(inner) = field.holds else { unreachable!("a message") };
+            Cardinality::Flat => {
+                let FieldType::Message(inner) = field.holds else { unreachable!("a message") };
                 decode_into(inner, value.bytes()?, members)?;
             }
         }
@@ -70,17 +70,17 @@ fn decode_entry(field: &Field, bytes: &[u8]) -> Result<(String, Json), WireError
     Ok((key, json.unwrap_or_else(|| Json::from(""))))
 }
 
-fn decode_value(holds: Holds, value: Value<'_>) -> Result<Json, WireError> {
+fn decode_value(holds: FieldType, value: Value<'_>) -> Result<Json, WireError> {
     Ok(match holds {
-        Holds::Text => Json::from(value.text()?),
-        Holds::Int => Json::from(value.varint()? as i64),
-        Holds::Bool => Json::from(value.varint()? != 0),
-        Holds::Bytes => Json::from(BASE64_STANDARD.encode(value.bytes()?)),
-        Holds::Quantity => Json::from(first(value)?.map_or(Ok(""), Value::text)?),
-        Holds::Time => time(numbers(value)?, false),
-        Holds::MicroTime => time(numbers(value)?, true),
-        Holds::IntOrString => int_or_string(value)?,
-        Holds::Texts => {
+        FieldType::Text => Json::from(value.text()?),
+        FieldType::Int => Json::from(value.varint()? as i64),
+        FieldType::Bool => Json::from(value.varint()? != 0),
+        FieldType::Bytes => Json::from(BASE64_STANDARD.encode(value.bytes()?)),
+        FieldType::Quantity => Json::from(first(value)?.map_or(Ok(""), Value::text)?),
+        FieldType::Time => time(numbers(value)?, false),
+        FieldType::MicroTime => time(numbers(value)?, true),
+        FieldType::IntOrString => int_or_string(value)?,
+        FieldType::Texts => {
             let mut texts = Vec::new();
             let mut reader = Reader::new(value.bytes()?);
             while let Some((_, text)) = reader.next_field()? {
@@ -88,11 +88,11 @@ fn decode_value(holds: Holds, value: Value<'_>) -> Result<Json, WireError> {
             }
             Json::Array(texts)
         }
-        Holds::Json => {
+        FieldType::Json => {
             let raw = first(value)?.map_or(Ok(&[][..]), Value::bytes)?;
             serde_json::from_slice(raw).unwrap_or(Json::Null)
         }
-        Holds::Message(inner) => decode(inner, value.bytes()?)?,
+        FieldType::Message(inner) => decode(inner, value.bytes()?)?,
     })
 }
 
@@ -158,21 +158,21 @@ pub(crate) fn encode(message: usize, json: &Json) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     for field in SCHEMA.fields(message) {
         let held = json.get(field.name);
-        match (field.shape, held) {
-            (Shape::Flat, _) => {
-                let Holds::Message(inner) = field.holds else { unreachable!("a message") };
+        match (field.cardinality, held) {
+            (Cardinality::Flat, _) => {
+                let FieldType::Message(inner) = field.holds else { unreachable!("a message") };
                 let body = encode(inner, json);
                 if !body.is_empty() {
                     put_bytes(&mut out, field.number, &body);
                 }
             }
             (_, None | Some(Json::Null)) => {}
-            (Shape::List, Some(Json::Array(items))) => {
+            (Cardinality::List, Some(Json::Array(items))) => {
                 for item in items {
                     encode_value(field.number, field.holds, item, &mut out);
                 }
             }
-            (Shape::Map, Some(Json::Object(entries))) => {
+            (Cardinality::Map, Some(Json::Object(entries))) => {
                 for (key, value) in entries {
                     encode_entry(field, key, value, &mut out);
                 }
@@ -190,27 +190,27 @@ fn encode_entry(field: &Field, key: &str, value: &Json, out: &mut Vec<u8>) {
     put_bytes(out, field.number, &entry);
 }
 
-fn encode_value(number: u32, holds: Holds, json: &Json, out: &mut Vec<u8>) {
+fn encode_value(number: u32, holds: FieldType, json: &Json, out: &mut Vec<u8>) {
     let text = || json.as_str().unwrap_or_default();
     match holds {
-        Holds::Text => put_bytes(out, number, text().as_bytes()),
-        Holds::Int => put_varint_field(out, number, json.as_i64().unwrap_or_default() as u64),
-        Holds::Bool => put_varint_field(out, number, u64::from(json.as_bool().unwrap_or_default())),
-        Holds::Bytes => put_bytes(out, number, &BASE64_STANDARD.decode(text()).unwrap_or_default()),
-        Holds::Quantity => {
+        FieldType::Text => put_bytes(out, number, text().as_bytes()),
+        FieldType::Int => put_varint_field(out, number, json.as_i64().unwrap_or_default() as u64),
+        FieldType::Bool => put_varint_field(out, number, u64::from(json.as_bool().unwrap_or_default())),
+        FieldType::Bytes => put_bytes(out, number, &BASE64_STANDARD.decode(text()).unwrap_or_default()),
+        FieldType::Quantity => {
             let spelt = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
             nested(number, out, |body| put_bytes(body, 1, spelt.as_bytes()));
         }
-        Holds::Time | Holds::MicroTime => {
+        FieldType::Time | FieldType::MicroTime => {
             let at: Timestamp = text().parse().unwrap_or_default();
             nested(number, out, |body| {
                 put_varint_field(body, 1, at.as_second() as u64);
-                if holds == Holds::MicroTime {
+                if holds == FieldType::MicroTime {
                     put_varint_field(body, 2, u64::from(at.subsec_nanosecond().unsigned_abs()));
                 }
             });
         }
-        Holds::IntOrString => nested(number, out, |body| match json {
+        FieldType::IntOrString => nested(number, out, |body| match json {
             Json::String(spelt) => {
                 put_varint_field(body, 1, 1);
                 put_bytes(body, 3, spelt.as_bytes());
@@ -220,12 +220,12 @@ fn encode_value(number: u32, holds: Holds, json: &Json, out: &mut Vec<u8>) {
                 put_varint_field(body, 2, other.as_i64().unwrap_or_default() as u64);
             }
         }),
-        Holds::Texts => nested(number, out, |body| {
+        FieldType::Texts => nested(number, out, |body| {
             let texts = json.as_array().into_iter().flatten().filter_map(Json::as_str);
             texts.for_each(|text| put_bytes(body, 1, text.as_bytes()));
         }),
-        Holds::Json => nested(number, out, |body| put_bytes(body, 1, json.to_string().as_bytes())),
-        Holds::Message(inner) => put_bytes(out, number, &encode(inner, json)),
+        FieldType::Json => nested(number, out, |body| put_bytes(body, 1, json.to_string().as_bytes())),
+        FieldType::Message(inner) => put_bytes(out, number, &encode(inner, json)),
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::schema::{Holds, MessageId, SCHEMA, Shape};
+use super::schema::{Cardinality, FieldType, MessageId, SCHEMA};
 use super::{ASIDE, JsonError};
 use crate::wire::envelope::{RawExtension, WatchEvent};
 use crate::wire::splice::{put_bytes, put_varint, put_varint_field};
@@ -86,7 +86,7 @@ fn encode_or_mark(message: MessageId, value: &RawValue) -> Result<Vec<u8>, JsonE
     };
     let mut out = Vec::new();
     if let Some(held) = members.get(metadata.name) {
-        put(metadata.number, metadata.shape, metadata.holds, held, &mut out)?;
+        put(metadata.number, metadata.cardinality, metadata.holds, held, &mut out)?;
     }
     // Four bytes, which no field of a kind is.
     put_varint(&mut out, u64::from(failed.number) << 3 | 5);
@@ -117,7 +117,7 @@ fn is_object(message: MessageId) -> bool {
 /// Appends the message's fields to `out`, and takes their members away.
 fn take(message: MessageId, members: &mut Members<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     for field in SCHEMA.fields(message) {
-        if let (Shape::Flat, Holds::Message(inner)) = (field.shape, field.holds) {
+        if let (Cardinality::Flat, FieldType::Message(inner)) = (field.cardinality, field.holds) {
             let mut body = Vec::new();
             take(inner, members, &mut body)?;
             if !body.is_empty() {
@@ -127,10 +127,10 @@ fn take(message: MessageId, members: &mut Members<'_>, out: &mut Vec<u8>) -> Res
         }
         let Some(value) = members.remove(field.name).filter(|value| !is_null(value)) else { continue };
         let done = match field.holds {
-            Holds::Message(inner) if field.name == "items" && is_object(inner) => {
+            FieldType::Message(inner) if field.name == "items" && is_object(inner) => {
                 put_objects(field.number, inner, value, out)
             }
-            holds => put(field.number, field.shape, holds, value, out),
+            holds => put(field.number, field.cardinality, holds, value, out),
         };
         done.map_err(|error| error.within(field.name))?;
     }
@@ -152,21 +152,21 @@ fn put_objects(
 
 fn put(
     number: u32,
-    shape: Shape,
-    holds: Holds,
+    cardinality: Cardinality,
+    holds: FieldType,
     value: &RawValue,
     out: &mut Vec<u8>,
 ) -> Result<(), JsonError> {
-    match shape {
-        Shape::One | Shape::Flat => put_value(number, holds, value, out),
-        Shape::List => {
+    match cardinality {
+        Cardinality::One | Cardinality::Flat => put_value(number, holds, value, out),
+        Cardinality::List => {
             let items: Vec<&RawValue> = parse(value)?;
             for (at, item) in items.into_iter().enumerate() {
                 put_value(number, holds, item, out).map_err(|error| error.within(&at.to_string()))?;
             }
             Ok(())
         }
-        Shape::Map => {
+        Cardinality::Map => {
             let entries: Members<'_> = parse(value)?;
             for (key, value) in entries {
                 let mut entry = Vec::new();
@@ -181,22 +181,22 @@ fn put(
     }
 }
 
-fn put_value(number: u32, holds: Holds, value: &RawValue, out: &mut Vec<u8>) -> Result<(), JsonError> {
+fn put_value(number: u32, holds: FieldType, value: &RawValue, out: &mut Vec<u8>) -> Result<(), JsonError> {
     match holds {
-        Holds::Text => put_bytes(out, number, text(value)?.as_bytes()),
-        Holds::Int => put_varint_field(out, number, parse::<i64>(value)? as u64),
-        Holds::Bool => put_varint_field(out, number, u64::from(parse::<bool>(value)?)),
-        Holds::Bytes => {
+        FieldType::Text => put_bytes(out, number, text(value)?.as_bytes()),
+        FieldType::Int => put_varint_field(out, number, parse::<i64>(value)? as u64),
+        FieldType::Bool => put_varint_field(out, number, u64::from(parse::<bool>(value)?)),
+        FieldType::Bytes => {
             let bytes =
                 BASE64_STANDARD.decode(text(value)?).map_err(|error| JsonError::new(error.to_string()))?;
             put_bytes(out, number, &bytes);
         }
-        Holds::Quantity => {
+        FieldType::Quantity => {
             // A number is a quantity too.
             let spelt = text(value).unwrap_or_else(|_| value.get().to_owned());
             nested(number, out, |body| put_bytes(body, 1, spelt.as_bytes()));
         }
-        Holds::Time | Holds::MicroTime => {
+        FieldType::Time | FieldType::MicroTime => {
             let at: Timestamp =
                 text(value)?.parse().map_err(|error: jiff::Error| JsonError::new(error.to_string()))?;
             nested(number, out, |body| {
@@ -204,8 +204,8 @@ fn put_value(number: u32, holds: Holds, value: &RawValue, out: &mut Vec<u8>) -> 
                 put_varint_field(body, 2, i64::from(at.subsec_nanosecond()) as u64);
             });
         }
-        Holds::IntOrString => put_int_or_string(number, value, out)?,
-        Holds::Texts => {
+        FieldType::IntOrString => put_int_or_string(number, value, out)?,
+        FieldType::Texts => {
             let items: Vec<String> = parse(value)?;
             nested(number, out, |body| {
                 for item in &items {
@@ -213,8 +213,8 @@ fn put_value(number: u32, holds: Holds, value: &RawValue, out: &mut Vec<u8>) -> 
                 }
             });
         }
-        Holds::Json => nested(number, out, |body| put_bytes(body, 1, value.get().as_bytes())),
-        Holds::Message(inner) => put_bytes(out, number, &encode(inner, parse(value)?)?),
+        FieldType::Json => nested(number, out, |body| put_bytes(body, 1, value.get().as_bytes())),
+        FieldType::Message(inner) => put_bytes(out, number, &encode(inner, parse(value)?)?),
     }
     Ok(())
 }

@@ -16,16 +16,16 @@ pub struct Field {
     /// Its name, which is that of the member in JSON.
     pub name: &'static str,
     /// How often it occurs.
-    pub shape: Shape,
+    pub cardinality: Cardinality,
     /// What it holds.
-    pub holds: Holds,
+    pub holds: FieldType,
     /// Whether a zero differs from what is absent. Said of the kinds that the simulation stores; all that is set is written.
     pub pointer: bool,
 }
 
 /// How often a field occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum Cardinality {
     /// At most once.
     One,
     /// As a list.
@@ -38,7 +38,7 @@ pub enum Shape {
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum FieldType {
     /// A string.
     Text,
     /// An integer.
@@ -114,24 +114,24 @@ fn read_field(spelt: &'static str, names: &BTreeMap<&'static str, MessageId>) ->
     let (number, name, spelt) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
     let pointer = spelt.ends_with('?');
     let spelt = spelt.trim_end_matches('?');
-    let (shape, base) = match spelt.as_bytes().first()? {
-        b'*' => (Shape::List, &spelt[1..]),
-        b'%' => (Shape::Map, &spelt[1..]),
-        b'^' => (Shape::Flat, &spelt[1..]),
-        _ => (Shape::One, spelt),
+    let (cardinality, base) = match spelt.as_bytes().first()? {
+        b'*' => (Cardinality::List, &spelt[1..]),
+        b'%' => (Cardinality::Map, &spelt[1..]),
+        b'^' => (Cardinality::Flat, &spelt[1..]),
+        _ => (Cardinality::One, spelt),
     };
     let holds = match base {
-        "string" => Holds::Text,
-        "int" => Holds::Int,
-        "bool" => Holds::Bool,
-        "bytes" => Holds::Bytes,
-        "quantity" => Holds::Quantity,
-        "time" => Holds::Time,
-        "microtime" => Holds::MicroTime,
-        "intorstring" => Holds::IntOrString,
-        "texts" => Holds::Texts,
-        "json" => Holds::Json,
-        message => Holds::Message(*names.get(message)?),
+        "string" => FieldType::Text,
+        "int" => FieldType::Int,
+        "bool" => FieldType::Bool,
+        "bytes" => FieldType::Bytes,
+        "quantity" => FieldType::Quantity,
+        "time" => FieldType::Time,
+        "microtime" => FieldType::MicroTime,
+        "intorstring" => FieldType::IntOrString,
+        "texts" => FieldType::Texts,
+        "json" => FieldType::Json,
+        message => FieldType::Message(*names.get(message)?),
     };
-    Some(Field { number, name, shape, holds, pointer })
+    Some(Field { number, name, cardinality, holds, pointer })
 }

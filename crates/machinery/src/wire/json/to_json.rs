@@ -8,7 +8,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use super::schema::{Field, Holds, MessageId, SCHEMA, Shape};
+use super::schema::{Cardinality, Field, FieldType, MessageId, SCHEMA};
 use super::{ASIDE, JsonError};
 use crate::wire::envelope::Envelope;
 use crate::wire::splice::get;
@@ -75,7 +75,7 @@ fn decode(message: MessageId, bytes: &[u8], out: &mut Members) -> Result<(), Jso
     }
     for (field, values) in fields.iter().zip(found) {
         let Some(last) = values.last() else { continue };
-        if let (Shape::Flat, Holds::Message(inner)) = (field.shape, field.holds) {
+        if let (Cardinality::Flat, FieldType::Message(inner)) = (field.cardinality, field.holds) {
             decode(inner, last.bytes()?, out)?;
         } else {
             let text = spelt(field, &values, *last).map_err(|error| error.within(field.name))?;
@@ -93,14 +93,14 @@ fn decode(message: MessageId, bytes: &[u8], out: &mut Members) -> Result<(), Jso
 
 /// What is in a field, by all its occurrences.
 fn spelt(field: &Field, values: &[Value<'_>], last: Value<'_>) -> Result<String, JsonError> {
-    match field.shape {
-        Shape::One | Shape::Flat => one(field.holds, last),
-        Shape::List => {
+    match field.cardinality {
+        Cardinality::One | Cardinality::Flat => one(field.holds, last),
+        Cardinality::List => {
             let items: Result<Vec<String>, JsonError> =
                 values.iter().map(|value| one(field.holds, *value)).collect();
             Ok(format!("[{}]", items?.join(",")))
         }
-        Shape::Map => {
+        Cardinality::Map => {
             let mut entries = Members::new();
             for value in values {
                 let (mut key, mut held) = ("", None);
@@ -120,17 +120,17 @@ fn spelt(field: &Field, values: &[Value<'_>], last: Value<'_>) -> Result<String,
     }
 }
 
-fn one(holds: Holds, value: Value<'_>) -> Result<String, JsonError> {
+fn one(holds: FieldType, value: Value<'_>) -> Result<String, JsonError> {
     Ok(match holds {
-        Holds::Text => quoted(value.text()?),
-        Holds::Int => (value.varint()? as i64).to_string(),
-        Holds::Bool => (value.varint()? != 0).to_string(),
-        Holds::Bytes => quoted(&BASE64_STANDARD.encode(value.bytes()?)),
-        Holds::Quantity => quoted(get(value.bytes()?, &[1])?.map_or(Ok(""), Value::text)?),
-        Holds::Time => time(value, 0)?,
-        Holds::MicroTime => time(value, 6)?,
-        Holds::IntOrString => int_or_string(value.bytes()?)?,
-        Holds::Texts => {
+        FieldType::Text => quoted(value.text()?),
+        FieldType::Int => (value.varint()? as i64).to_string(),
+        FieldType::Bool => (value.varint()? != 0).to_string(),
+        FieldType::Bytes => quoted(&BASE64_STANDARD.encode(value.bytes()?)),
+        FieldType::Quantity => quoted(get(value.bytes()?, &[1])?.map_or(Ok(""), Value::text)?),
+        FieldType::Time => time(value, 0)?,
+        FieldType::MicroTime => time(value, 6)?,
+        FieldType::IntOrString => int_or_string(value.bytes()?)?,
+        FieldType::Texts => {
             let mut items = Vec::new();
             let mut reader = Reader::new(value.bytes()?);
             while let Some((_, item)) = reader.next_field()? {
@@ -138,12 +138,12 @@ fn one(holds: Holds, value: Value<'_>) -> Result<String, JsonError> {
             }
             format!("[{}]", items.join(","))
         }
-        Holds::Json => match get(value.bytes()?, &[1])?.map(Value::text).transpose()? {
+        FieldType::Json => match get(value.bytes()?, &[1])?.map(Value::text).transpose()? {
             None | Some("") => "null".to_owned(),
             // Whatever made it: what is no JSON would make the whole no JSON.
             Some(json) => serde_json::from_str::<&RawValue>(json)?.get().to_owned(),
         },
-        Holds::Message(inner) => {
+        FieldType::Message(inner) => {
             let mut members = Members::new();
             decode(inner, value.bytes()?, &mut members)?;
             members.end()
