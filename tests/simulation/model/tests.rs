@@ -107,6 +107,15 @@ fn what_runs_ends_gracefully_and_what_has_finalizers_waits() {
 }
 
 #[test]
+fn what_a_pod_mounts_stays() {
+    let mut model = model();
+    model.create("user", "pods", NS, pod("a")).expect("a pod");
+    let refused = edit(&mut model, &place("a"), |pod| pod["spec"]["volumes"] = json!([{ "name": "data" }]));
+    assert_eq!(refused, Err(422));
+    assert!(edit(&mut model, &place("a"), |pod| pod["spec"]["nodeName"] = json!("n")).is_ok());
+}
+
+#[test]
 fn a_namespace_that_goes_takes_nothing_in_and_waits_for_its_finalizer() {
     let mut model = model();
     let home = Place::new("namespaces", "", NS);

@@ -271,6 +271,12 @@ fn validate(place: &Place, old: Option<&Json>, new: &Json) -> Result<(), Refusal
             return Err(Refusal::invalid(place, "is being deleted and takes no new finalizers"));
         }
     }
+    if place.resource == "pods"
+        && let Some(old) = old
+        && ["volumes", "hostname", "subdomain"].iter().any(|fixed| old["spec"][fixed] != new["spec"][fixed])
+    {
+        return Err(Refusal::invalid(place, "pod updates may not change fields other than some"));
+    }
     let issued = |request: &Json| text(request, "/status/certificate").to_owned();
     if place.resource == "certificatesigningrequests"
         && let Some(old) = old.map(issued)
