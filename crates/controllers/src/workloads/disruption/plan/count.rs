@@ -12,7 +12,7 @@ use coxswain_machinery::wire::{IntOrString, Str, Time};
 /// For how long a pod whose eviction was granted is expected to be deleted.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 /// The same while the cache of pods is too old to tell what became of it, as after a freeze.
-const UNTOLD_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
+const UNTOLD_TIMEOUT: SignedDuration = SignedDuration::from_mins(4);
 /// How soon a cache of pods is looked at again that is too old.
 const SOON: Duration = Duration::from_secs(1);
 

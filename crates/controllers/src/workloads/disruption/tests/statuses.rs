@@ -138,13 +138,13 @@ fn a_cache_of_pods_that_is_older_than_an_eviction_does_not_tell_that_its_pod_is_
     assert_eq!(seen.status(), "status 0 2/2/4 @3 False InsufficientPods -a -new");
     // However late it is, but not for ever; and who is not there was not left out either.
     assert_eq!(
-        Bench::at("99", &evicting(300), &held).status(),
+        Bench::at("99", &evicting(200), &held).status(),
         "status 0 2/2/3 @3 False InsufficientPods -a -new"
     );
-    let seen = Bench::at("99", &evicting(300), &pods(&["a", "b", "c", "new"]));
+    let seen = Bench::at("99", &evicting(200), &pods(&["a", "b", "c", "new"]));
     assert_eq!(seen.status(), "status 0 2/2/4 @3 False InsufficientPods -a -new");
     assert_eq!(seen.plan().requeue_after, Some(Duration::from_secs(1)));
-    assert_eq!(Bench::at("99", &evicting(600), &held).lines(), ["status 0 2/2/3 @3 False InsufficientPods"]);
+    assert_eq!(Bench::at("99", &evicting(240), &held).lines(), ["status 0 2/2/3 @3 False InsufficientPods"]);
 }
 
 #[test]
