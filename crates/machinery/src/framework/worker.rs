@@ -385,8 +385,11 @@ impl Worker {
 
     /// How a reconcile ends whose plans have, once the failures in them are recorded.
     async fn conclude(&self, key: &Key, planned_end: PlanEnd, tried: &mut Tried) -> Outcome {
-        let done =
-            |tried: &Tried, requeue_after| Outcome::done(tried.written.len(), requeue_after, tried.cooldown);
+        let done = |tried: &Tried, requeue_after: Option<Duration>| {
+            let again = tried.outdated.then_some(AFTER_CONFLICT);
+            let requeue_after = requeue_after.into_iter().chain(again).min();
+            Outcome::done(tried.written.len(), requeue_after, tried.cooldown)
+        };
         if !tried.failures.is_empty() {
             let recorded = self.record_failure(key, &tried.failures, &tried.written).await;
             tried.actions.extend(recorded.actions);
@@ -407,10 +410,7 @@ impl Worker {
                 requeue_after: None,
                 not_before: None,
             },
-            (None, None) => {
-                let again = tried.outdated.then_some(AFTER_CONFLICT);
-                done(tried, planned_end.requeue_after.into_iter().chain(again).min())
-            }
+            (None, None) => done(tried, planned_end.requeue_after),
         }
     }
 
