@@ -47,6 +47,10 @@ impl<'a> Changes<'a> {
         self.delete.push((pod, Cause::Unwanted));
     }
 
+    pub(super) fn unavailable(&mut self, pod: &'a Pod) {
+        self.delete.push((pod, Cause::Unavailable));
+    }
+
     /// The creates, by one burst at most.
     pub(super) fn creates(&self, view: &View, hash: &str) -> Result<Option<Step>, WireError> {
         let nodes = &self.create[..self.create.len().min(BURST)];
@@ -58,7 +62,7 @@ impl<'a> Changes<'a> {
         let mut steps = Vec::new();
         let mut deletes = Vec::new();
         for (pod, cause) in self.delete.iter().take(BURST) {
-            let mut write = writes::delete_pod(view, pod);
+            let mut write = writes::delete_pod(view, pod, *cause);
             steps.extend(writes::end_notice(view, pod, *cause).map(Step::Emit));
             if let (Cause::Failed, Some(node)) = (cause, node_of(pod)) {
                 write.item = Some(note.failed.len());

@@ -1,8 +1,8 @@
 //! Which pods give way to the present template, while enough nodes have an available one. With `OnDelete` none do.
 //!
 //! Without surge an old pod is deleted, and placing makes a new one when it is gone; with surge the new one comes first, and
-//! the old one goes when that is available. Pods that are not available are replaced at once: nothing is lost with them. Of
-//! those that are, the nodes come in the order of their names.
+//! the old one goes when that is available. Pods that are not available are replaced at once: nothing is lost with them, as
+//! long as they are as they were seen. Of those that are, the nodes come in the order of their names.
 
 use jiff::Timestamp;
 
@@ -71,7 +71,7 @@ impl<'a> Rollout<'a, '_> {
                 ([old], []) if self.is_available(old) => candidates.push(*old),
                 ([old], []) => {
                     unavailable += 1;
-                    changes.unwanted(old);
+                    changes.unavailable(old);
                 }
                 // None that stays, or several of which placing takes some away.
                 _ => unavailable += 1,
@@ -108,7 +108,7 @@ impl<'a> Rollout<'a, '_> {
                 (None, Some(Fit::Runs)) if self.is_available(old) => to_create.push(node),
                 (None, Some(Fit::Runs)) => changes.create.push(node),
                 (None, Some(_)) if self.is_available(old) => to_delete.push(old),
-                (None, Some(_)) => changes.unwanted(old),
+                (None, Some(_)) => changes.unavailable(old),
             }
         }
         let room = most_surging.saturating_sub(surging);

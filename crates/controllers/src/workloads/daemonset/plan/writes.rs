@@ -23,6 +23,8 @@ const GENERATION: &str = "deprecated.daemonset.template.generation";
 pub(super) enum Cause {
     /// It should not be there.
     Unwanted,
+    /// It is of an old template and was not available when it was seen last: nothing is lost with it, unless it has become so since.
+    Unavailable,
     /// It has failed, and another is to take its place.
     Failed,
     /// It has run to its end, and another is to take its place.
@@ -87,13 +89,22 @@ fn placed_template(view: &View, hash: &str) -> Result<Raw, WireError> {
     Ok(Raw(edit(template, &edits)?.into()))
 }
 
-pub(super) fn delete_pod(view: &View, pod: &Pod) -> Write {
+/// A pod that goes because it is not available goes only as it was seen: the cache may be late, and the pod may count by now. The
+/// news of that plans anew.
+pub(super) fn delete_pod(view: &View, pod: &Pod, cause: Cause) -> Write {
     let deleted = format!("Deleted pod: {}", pod.metadata.name);
+    let rests_on_content = cause == Cause::Unavailable;
+    let verb = Verb::Delete {
+        uid: pod.metadata.uid.clone(),
+        resource_version: rests_on_content.then(|| pod.metadata.resource_version.clone()),
+        propagation: None,
+        grace_period: None,
+    };
     Write {
-        tolerate: Tolerate { absent: true, ..Tolerate::default() },
+        tolerate: Tolerate { absent: true, conflict: rests_on_content, ..Tolerate::default() },
         on_success: Some(event(view, false, "SuccessfulDelete", deleted)),
         on_failure: Some(event(view, true, "FailedDelete", "Error deleting: {error}".to_owned())),
-        ..Write::new(&PODS, Key::of(&pod.metadata), Verb::delete(pod.metadata.uid.clone()))
+        ..Write::new(&PODS, Key::of(&pod.metadata), verb)
     }
 }
 
@@ -101,7 +112,7 @@ pub(super) fn delete_pod(view: &View, pod: &Pod) -> Write {
 pub(super) fn end_notice(view: &View, pod: &Pod, cause: Cause) -> Option<EventSpec> {
     let (key, node) = (Key::of(&pod.metadata), node_of(pod).map_or("", Str::as_str));
     match cause {
-        Cause::Unwanted => None,
+        Cause::Unwanted | Cause::Unavailable => None,
         Cause::Failed => {
             let message = format!("Found failed daemon pod {key} on node {node}, will try to kill it");
             Some(event(view, true, "FailedDaemonPod", message))

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::plan::Bounds;
+use super::super::plan::{self, Bounds};
 use super::fixtures::{
     ago, daemon_set, deleting, failed, node, now, old, pod, ready, rolls, status, steps, surges, taint,
     unready, view,
 };
 use coxswain_machinery::api::apps::{DaemonSet, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
+use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::model::plan::{Step, Verb, Write};
 use coxswain_machinery::wire::IntOrString;
 
 fn old_and_unready(pod: &mut Pod) {
@@ -102,6 +104,32 @@ fn old_pods_that_are_not_available_wait_for_nothing() {
     let mut view = view(&set, &["a"], &[pod("p", "a", old_and_failed)]);
     view.backoffs.insert("a".into(), now().checked_add(jiff::SignedDuration::from_secs(60)).unwrap());
     assert_eq!(steps(&view), ["delete p"]);
+}
+
+/// The caches may be late: a pod that has become available meanwhile counts, and its delete is a conflict.
+#[test]
+fn pods_that_are_not_available_are_deleted_only_as_they_were_seen() {
+    let set = daemon_set(|_| {});
+    let seen = |pod: &mut Pod| pod.metadata.resource_version = "41".into();
+    let unavailable = |pod: &mut Pod| {
+        old_and_unready(pod);
+        seen(pod);
+    };
+    let available = |pod: &mut Pod| {
+        old(pod);
+        seen(pod);
+    };
+    for (pod, version, conflict) in
+        [(pod("p", "a", unavailable), Some("41"), true), (pod("p", "a", available), None, false)]
+    {
+        let plan = plan::plan(&view(&set, &["a"], &[pod]), now());
+        let of_pods = plan.steps.iter().flat_map(Step::writes).filter(|write| write.kind == &PODS);
+        let writes: Vec<&Write> = of_pods.collect();
+        let [Write { verb: Verb::Delete { resource_version, .. }, tolerate, .. }] = writes[..] else {
+            panic!("{writes:?}");
+        };
+        assert_eq!((resource_version.as_deref(), tolerate.conflict), (version, conflict));
+    }
 }
 
 #[test]
