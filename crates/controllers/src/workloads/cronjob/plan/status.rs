@@ -72,6 +72,11 @@ impl<'a> Status<'a> {
         }
     }
 
+    /// Whether it says that this activation, or a later one, was started.
+    pub(super) fn records(&self, at: Timestamp) -> bool {
+        self.last_schedule_time.is_some_and(|last| last >= Time::from(at))
+    }
+
     /// A Job has been made for this activation.
     pub(super) fn add(&mut self, job: &Job, at: Timestamp) {
         self.last_schedule_time = Some(at.into());
