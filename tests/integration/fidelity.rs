@@ -15,10 +15,10 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value as Json, json};
 
-use crate::dice::Dice;
 use crate::harness::{ControlPlane, Options, by_depth};
-use crate::model::http::{Answer, Asked};
-use crate::model::{self, Model, codec, items, text};
+use apiserver_model::dice::Dice;
+use apiserver_model::http::{Answer, Asked};
+use apiserver_model::{Model, codec, items, text};
 
 /// How much is asked by each seed.
 const STEPS: usize = 150;
@@ -186,7 +186,7 @@ fn shown(asked: &Asked, body: &Bytes) -> Json {
     if envelope_kind(body) == Some("Status") {
         return json!({ "status": Status::decode(&object).expect("a status").status.as_str() });
     }
-    let message = model::message(kind).expect("it is stored");
+    let message = apiserver_model::message(kind).expect("it is stored");
     if asked.method == Method::GET && asked.name.is_empty() {
         let page = decode_list(&object).expect("a list");
         let items = page.items.iter().map(|item| codec::decode(message, item).expect("an item"));

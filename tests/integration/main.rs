@@ -15,13 +15,6 @@
 
 mod harness;
 
-#[expect(dead_code, reason = "the simulation throws them in more ways")]
-#[path = "../simulation/dice.rs"]
-mod dice;
-#[expect(dead_code, unused_imports, reason = "the simulation does more with it")]
-#[path = "../simulation/model/mod.rs"]
-mod model;
-
 mod admin;
 mod attaching;
 mod autoscaling;

@@ -21,10 +21,10 @@ use crate::actors;
 use crate::faults::{Faults, Muted};
 use crate::fleet::until;
 use crate::managers::manager;
-use crate::model::text;
 use crate::run::{EPOCH, in_virtual_time};
 use crate::server::Server;
 use crate::trace::Trace;
+use apiserver_model::text;
 
 const FLAGS: &[&str] = &["--leader-elect=false", "--controllers=persistentvolume-binder-controller"];
 /// What binds the claim `data` to the volume that fits it best, in order.

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dice::Dice;
-use crate::model::Refusal;
-use crate::model::http::Asked;
+use apiserver_model::Refusal;
+use apiserver_model::dice::Dice;
+use apiserver_model::http::Asked;
 
 /// What becomes of one request.
 #[derive(Clone, Debug)]

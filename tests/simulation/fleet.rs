@@ -17,10 +17,10 @@ use crate::actors;
 use crate::faults::Faults;
 use crate::invariants::TaintRate;
 use crate::managers::manager;
-use crate::model::{items, text};
 use crate::run::{EPOCH, in_virtual_time};
 use crate::server::Server;
 use crate::trace::Trace;
+use apiserver_model::{items, text};
 
 const NODES: usize = 1000;
 const ZONES: usize = 10;

@@ -17,14 +17,12 @@
 
 mod actors;
 mod bindings;
-mod dice;
 mod faults;
 mod fleet;
 mod invariants;
 mod line;
 mod listener;
 mod managers;
-mod model;
 mod mutants;
 mod planted;
 mod repeated;

@@ -16,11 +16,11 @@ use coxswain_machinery::environment::Environment;
 use coxswain_machinery::options::{self, Invocation};
 
 use crate::actors::{Files, WallClock};
-use crate::dice::Dice;
 use crate::invariants::Violation;
 use crate::line::Line;
 use crate::run::{ENDS, EPOCH};
 use crate::server::Server;
+use apiserver_model::dice::Dice;
 
 /// What managers are told. There are as many ranges of addresses as nodes: what is lost is missed.
 const FLAGS: &[&str] = &[

@@ -20,8 +20,8 @@ mod sets;
 mod volumes;
 
 use crate::invariants::{controller_of, is_active};
-use crate::model::http::{Answer, Asked};
-use crate::model::{Deletion, Model, Place, Refusal, text};
+use apiserver_model::http::{Answer, Asked};
+use apiserver_model::{Deletion, Model, Place, Refusal, text};
 
 /// A planted bug.
 #[derive(Clone, Copy)]
@@ -121,7 +121,7 @@ fn is(asked: &Asked, method: &Method, resource: &str) -> bool {
 
 /// Deletes an active pod of an owner of this kind.
 fn delete_one_of(model: &mut Model, by: &str, asked: &Asked, kind: &str) {
-    let own = |pod: &&std::sync::Arc<crate::model::Stored>| {
+    let own = |pod: &&std::sync::Arc<apiserver_model::Stored>| {
         is_active(&pod.json) && text(controller_of(&pod.json), "/kind") == kind
     };
     let place = model.all("pods", &asked.namespace).find(own).map(|pod| pod.place.clone());

@@ -14,8 +14,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use coxswain_machinery::client::{BoxError, ResponseBody};
 
 use crate::line::Line;
-use crate::model::Refusal;
-use crate::model::http::Answer;
+use apiserver_model::Refusal;
+use apiserver_model::http::Answer;
 
 /// The connection broke.
 #[derive(Debug, thiserror::Error)]

@@ -16,10 +16,10 @@ use crate::faults::{Faults, Muted};
 use crate::invariants::{Violation, unsettled};
 use crate::listener::listen;
 use crate::managers::Managers;
-use crate::model::Model;
 use crate::mutants::Mutant;
 use crate::server::{Counts, Server};
 use crate::trace::Trace;
+use apiserver_model::Model;
 
 /// The rules about the end, and about that of managers.
 pub(crate) const SETTLES: &str = "everything becomes as it is wished for, and stays so";

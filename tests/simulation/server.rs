@@ -15,18 +15,20 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::client::{BoxError, HttpService, ResponseBody};
+use coxswain_machinery::framework::Grant;
 
 use crate::faults::{Fate, Faults};
 use crate::invariants::{CONTROLLER, Checks, Exchange, Violation};
 use crate::line::Line;
-use crate::model::http::{Answer, Asked};
-use crate::model::metrics::series;
-use crate::model::{Model, Refusal};
 use crate::mutants::Mutant;
 use crate::reply::{Reset, refused, response};
 use crate::story::difference;
 use crate::trace::Trace;
+use apiserver_model::http::{Answer, Asked};
+use apiserver_model::metrics::series;
+use apiserver_model::{Model, Refusal};
 
 /// How long a connection on which nothing comes stays open.
 const UNANSWERED: Duration = Duration::from_mins(5);
@@ -82,6 +84,12 @@ impl Client {
     }
 }
 
+/// What a controller of a manager may write; `None` for everybody else.
+fn role(by: &str) -> Option<&'static [Grant]> {
+    let (_, controller) = by.split_once('/').filter(|(manager, _)| manager.starts_with('m'))?;
+    Some(REGISTRY.iter().find(|descriptor| descriptor.name == controller)?.writes)
+}
+
 /// Counts a request until it has arrived.
 struct OnItsWay(Arc<Server>);
 
@@ -107,6 +115,7 @@ impl Server {
         mutant: Option<Mutant>,
     ) -> Arc<Self> {
         let mut model = Model::new(epoch, seed);
+        model.roles = role;
         let mut checks = Checks::default();
         model.deaf = mutant.is_some_and(|mutant| mutant.deaf);
         for change in std::mem::take(&mut model.changes) {

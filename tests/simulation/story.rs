@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 
-use crate::model::{Change, items, text};
 use crate::run::Report;
+use apiserver_model::{Change, items, text};
 
 /// Fields of a change that are shown, and characters of a value.
 const MOST_FIELDS: usize = 6;

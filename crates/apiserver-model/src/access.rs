@@ -17,11 +17,11 @@ type Held = (Timestamp, Option<Timestamp>);
 
 /// Rights to subresources of requests for certificates, by who has them (a user or a group), and while they had them.
 #[derive(Default)]
-pub(crate) struct Access(BTreeMap<(String, String), Vec<Held>>);
+pub struct Access(BTreeMap<(String, String), Vec<Held>>);
 
 impl Access {
     /// Somebody has a right from now on, or no longer.
-    pub(crate) fn set(&mut self, who: &str, subresource: &str, has: bool, now: Timestamp) {
+    pub fn set(&mut self, who: &str, subresource: &str, has: bool, now: Timestamp) {
         let held = self.0.entry((who.to_owned(), subresource.to_owned())).or_default();
         match held.last_mut().filter(|(_, to)| to.is_none()) {
             Some((_, to)) if !has => *to = Some(now),
@@ -31,7 +31,7 @@ impl Access {
     }
 
     /// Whether somebody had a right at any time since then.
-    pub(crate) fn had(&self, who: &str, subresource: &str, since: Timestamp) -> bool {
+    pub fn had(&self, who: &str, subresource: &str, since: Timestamp) -> bool {
         let held = self.0.get(&(who.to_owned(), subresource.to_owned()));
         held.into_iter().flatten().any(|(_, to)| to.is_none_or(|to| to >= since))
     }

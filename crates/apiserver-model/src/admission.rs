@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Value as Json, json};
 
-use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::api::{Kind, kinds};
+use coxswain_machinery::framework::Grant;
 
 use super::{Model, Place, Refusal, items, text};
 
@@ -36,10 +36,10 @@ static NAMES: LazyLock<BTreeMap<&str, Vec<String>>> = LazyLock::new(|| {
 });
 
 /// What pods ask for, which quotas limit.
-pub(crate) const CPU: &str = "requests.cpu";
+pub const CPU: &str = "requests.cpu";
 
 /// What an object takes of quotas, by name: one, or thousandths of CPUs. Pods that have ended are objects still, and no pods.
-pub(crate) fn charges(resource: &str, object: &Json) -> Vec<(&'static str, i64)> {
+pub fn charges(resource: &str, object: &Json) -> Vec<(&'static str, i64)> {
     let has_ended = resource == "pods" && matches!(text(object, "/status/phase"), "Succeeded" | "Failed");
     let names = NAMES.get(resource).into_iter().flatten().map(String::as_str);
     let counts = names.filter(|name| !has_ended || *name != resource).map(|name| (name, 1));
@@ -52,7 +52,7 @@ pub(crate) fn charges(resource: &str, object: &Json) -> Vec<(&'static str, i64)>
 }
 
 /// An amount: a whole number, or thousandths of CPUs.
-pub(crate) fn amount(amounts: &Json, name: &str) -> Option<i64> {
+pub fn amount(amounts: &Json, name: &str) -> Option<i64> {
     let spelt = amounts[name].as_str()?;
     match spelt.strip_suffix('m') {
         Some(milli) => milli.parse().ok(),
@@ -61,7 +61,7 @@ pub(crate) fn amount(amounts: &Json, name: &str) -> Option<i64> {
 }
 
 /// An amount as quotas spell it.
-pub(crate) fn spelt(name: &str, amount: i64) -> String {
+pub fn spelt(name: &str, amount: i64) -> String {
     match name {
         CPU if amount % 1000 == 0 => (amount / 1000).to_string(),
         CPU => format!("{amount}m"),
@@ -122,16 +122,18 @@ impl Model {
     }
 }
 
-/// Whether the role of a controller of a manager allows a verb on a resource. Who is no controller may do everything.
-fn may(by: &str, verb: &str, group: &str, resource: &str) -> bool {
-    let Some((manager, controller)) = by.split_once('/') else { return true };
-    let descriptor = REGISTRY.iter().find(|descriptor| descriptor.name == controller);
-    let Some(descriptor) = descriptor.filter(|_| manager.starts_with('m')) else { return true };
+/// What the role of each writer lets it write; `None` for those who may write everything.
+pub type Roles = fn(by: &str) -> Option<&'static [Grant]>;
+
+/// Whether a role allows a verb on a resource.
+fn allows(role: Option<&[Grant]>, verb: &str, group: &str, resource: &str) -> bool {
     let is = |pattern: &str, word: &str| pattern == "*" || pattern == word;
-    descriptor.writes.iter().any(|grant| {
-        is(grant.group, group)
-            && is(grant.resource, resource)
-            && grant.verbs.iter().any(|granted| is(granted, verb))
+    role.is_none_or(|grants| {
+        grants.iter().any(|grant| {
+            is(grant.group, group)
+                && is(grant.resource, resource)
+                && grant.verbs.iter().any(|granted| is(granted, verb))
+        })
     })
 }
 
@@ -142,7 +144,13 @@ fn row_of(owner: &Json) -> Option<&'static Kind> {
 
 /// Who names an owner that is to wait for its dependents when it is deleted must be allowed to put finalizers on it; who changes
 /// the owners of an object, to delete it.
-pub(super) fn check_owners(by: &str, place: &Place, old: Option<&Json>, new: &Json) -> Result<(), Refusal> {
+pub(super) fn check_owners(
+    role: Option<&[Grant]>,
+    by: &str,
+    place: &Place,
+    old: Option<&Json>,
+    new: &Json,
+) -> Result<(), Refusal> {
     let by_uid = |object: &'_ Json| -> BTreeMap<String, Json> {
         let owners = items(object, "/metadata/ownerReferences").iter();
         owners.map(|owner| (text(owner, "/uid").to_owned(), owner.clone())).collect()
@@ -152,7 +160,7 @@ pub(super) fn check_owners(by: &str, place: &Place, old: Option<&Json>, new: &Js
         return Ok(());
     }
     let kind = super::stored_kind(place.resource);
-    if old.is_some() && !may(by, "delete", kind.group, kind.resource) {
+    if old.is_some() && !allows(role, "delete", kind.group, kind.resource) {
         let why = format!("cannot set an ownerRef on a resource you can't delete: {by}, <nil>");
         return Err(Refusal::forbidden(place, &why));
     }
@@ -162,7 +170,7 @@ pub(super) fn check_owners(by: &str, place: &Place, old: Option<&Json>, new: &Js
             continue;
         }
         let Some(row) = row_of(&owner) else { continue };
-        if !may(by, "update", row.group, &format!("{}/finalizers", row.resource)) {
+        if !allows(role, "update", row.group, &format!("{}/finalizers", row.resource)) {
             let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ";
             return Err(Refusal::forbidden(place, &format!("{why}{by}, <nil>")));
         }
@@ -255,6 +263,14 @@ mod tests {
             json!({ "metadata": { "name": name, "ownerReferences": [owner] } })
         };
         let mut model = model();
+        model.roles = |by| {
+            let resource = match by {
+                "m1/replicaset-controller" => "replicasets/finalizers",
+                "m1/deployment-controller" => "deployments/finalizers",
+                _ => return None,
+            };
+            Some(Vec::leak(vec![Grant { group: "apps", resource, verbs: &["update"] }]))
+        };
         for (by, kind, waits, expected) in [
             ("m1/replicaset-controller", "ReplicaSet", true, None),
             ("m1/replicaset-controller", "Deployment", true, Some(403)),

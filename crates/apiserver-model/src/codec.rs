@@ -13,7 +13,7 @@ use coxswain_machinery::wire::splice::{put_bytes, put_varint_field};
 use coxswain_machinery::wire::{Reader, Value, WireError};
 
 /// The JSON of a message.
-pub(crate) fn decode(message: usize, bytes: &[u8]) -> Result<Json, WireError> {
+pub fn decode(message: usize, bytes: &[u8]) -> Result<Json, WireError> {
     let mut members = Map::new();
     decode_into(message, bytes, &mut members)?;
     Ok(Json::Object(members))
@@ -154,7 +154,7 @@ fn is_zero(json: &Json) -> bool {
 }
 
 /// The encoding of JSON as a message.
-pub(crate) fn encode(message: usize, json: &Json) -> Vec<u8> {
+pub fn encode(message: usize, json: &Json) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     for field in SCHEMA.fields(message) {
         let held = json.get(field.name);

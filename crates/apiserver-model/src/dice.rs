@@ -4,20 +4,21 @@ use std::time::Duration;
 
 /// A stream of numbers (SplitMix64).
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
     /// The stream of this name.
-    pub(crate) fn new(seed: u64, name: &str) -> Self {
+    pub fn new(seed: u64, name: &str) -> Self {
         let mixed = name.bytes().fold(seed ^ 0x9e37_79b9_7f4a_7c15, |state, byte| {
             (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3).rotate_left(17)
         });
         let mut dice = Self(mixed);
-        dice.next();
+        dice.number();
         dice
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number, of all that there are.
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -25,27 +26,27 @@ impl Dice {
     }
 
     /// A number below `bound`, which is not 0.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.number() % bound as u64) as usize
     }
 
     /// A number from `from` to `to`, both included.
-    pub(crate) fn within(&mut self, from: i64, to: i64) -> i64 {
+    pub fn within(&mut self, from: i64, to: i64) -> i64 {
         from + self.below((to - from + 1) as usize) as i64
     }
 
     /// Whether something happens that does so `times` times in a thousand.
-    pub(crate) fn permille(&mut self, times: u32) -> bool {
+    pub fn permille(&mut self, times: u32) -> bool {
         self.below(1000) < times as usize
     }
 
     /// One of these; `None` if there are none.
-    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         if from.is_empty() { None } else { Some(&from[self.below(from.len())]) }
     }
 
     /// A time between these, in milliseconds.
-    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_micros(from * 1000 + self.next() % ((to - from) * 1000 + 1))
+    pub fn millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_micros(from * 1000 + self.number() % ((to - from) * 1000 + 1))
     }
 }

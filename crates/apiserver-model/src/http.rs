@@ -18,7 +18,7 @@ use super::{
 };
 
 /// What the server says.
-pub(crate) enum Answer {
+pub enum Answer {
     /// A body, and whether it is JSON.
     Body(Vec<u8>, bool),
     /// Frames, each not to be there before its time.
@@ -27,22 +27,31 @@ pub(crate) enum Answer {
 
 /// A request in Kubernetes' terms.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) kind: Option<&'static Kind>,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) subresource: String,
-    pub(crate) is_watch: bool,
+pub struct Asked {
+    /// How it is asked.
+    pub method: Method,
+    /// Its path, without the query.
+    pub path: String,
+    /// The kind that it is about; `None` if the API has no such resource.
+    pub kind: Option<&'static Kind>,
+    /// The namespace in its path; empty if there is none.
+    pub namespace: String,
+    /// The name in its path; empty if there is none.
+    pub name: String,
+    /// `status`, `finalize` …; empty for the object itself.
+    pub subresource: String,
+    /// Whether it asks for a watch.
+    pub is_watch: bool,
     query: BTreeMap<String, String>,
     metadata_only: bool,
     content_type: String,
-    pub(crate) body: Bytes,
+    /// What was sent.
+    pub body: Bytes,
 }
 
 impl Asked {
-    pub(crate) fn new(parts: &http::request::Parts, body: Bytes) -> Self {
+    /// What a request asks for.
+    pub fn new(parts: &http::request::Parts, body: Bytes) -> Self {
         let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let query: BTreeMap<String, String> =
             form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
@@ -75,12 +84,12 @@ impl Asked {
     }
 
     /// Whether it may change something.
-    pub(crate) fn is_write(&self) -> bool {
+    pub fn is_write(&self) -> bool {
         self.method != Method::GET && self.kind.is_some()
     }
 
     /// Changes the object in the body.
-    pub(crate) fn edit(&mut self, edit: impl FnOnce(&mut Json)) {
+    pub fn edit(&mut self, edit: impl FnOnce(&mut Json)) {
         let Some(kind) = self.kind else { return };
         let (Ok(mut object), Some(message)) = (self.object(kind), message(kind)) else { return };
         edit(&mut object);
@@ -94,12 +103,12 @@ impl Asked {
     }
 
     /// Whether it is about the scale of an object, which is JSON on the line.
-    pub(crate) fn is_of_scale(&self) -> bool {
+    pub fn is_of_scale(&self) -> bool {
         self.subresource == "scale" && self.kind.is_some_and(scale::has_scale)
     }
 
     /// What the body says, as JSON.
-    pub(crate) fn object(&self, kind: &Kind) -> Result<Json, Refusal> {
+    pub fn object(&self, kind: &Kind) -> Result<Json, Refusal> {
         let unreadable = || Refusal::new(400, "BadRequest", "the body cannot be read");
         if self.content_type.contains("json") || self.content_type.contains("yaml") {
             let object: Json = serde_json::from_slice(&self.body).map_err(|_| unreadable())?;
@@ -135,7 +144,7 @@ impl Asked {
 
 impl Model {
     /// Answers a request of `by`.
-    pub(crate) fn answer(&mut self, by: &str, asked: &Asked) -> Result<Answer, Refusal> {
+    pub fn answer(&mut self, by: &str, asked: &Asked) -> Result<Answer, Refusal> {
         let json = |value: Json| Ok(Answer::Body(value.to_string().into_bytes(), true));
         match asked.path.as_str() {
             "/healthz" => return Ok(Answer::Body(b"ok".to_vec(), true)),

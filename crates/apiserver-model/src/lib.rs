@@ -8,12 +8,20 @@
 //! lifecycle, quotas by numbers of objects and by the CPU that pods ask for, who may name an owner that waits, scales of workloads,
 //! external metrics. It does not model: other authorization, managed fields, most of validation.
 
-pub(crate) mod access;
+#![expect(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    reason = "a test that cannot go on says why and fails"
+)]
+
+pub mod access;
 mod admission;
-pub(crate) mod codec;
+pub mod codec;
 mod defaults;
-pub(crate) mod http;
-pub(crate) mod metrics;
+pub mod dice;
+pub mod http;
+pub mod metrics;
 mod patch;
 mod refusal;
 mod scale;
@@ -33,30 +41,36 @@ use serde_json::Value as Json;
 use coxswain_machinery::api::{Kind, kinds};
 use coxswain_machinery::wire::json::schema::SCHEMA;
 
-use crate::dice::Dice;
-pub(crate) use admission::{CPU, amount, charges, spelt};
-pub(crate) use patch::PatchType;
-pub(crate) use refusal::Refusal;
-pub(crate) use watch::{Lag, Query, Watching};
-pub(crate) use write::{Change, Deletion, items, text};
+pub use admission::{CPU, Roles, amount, charges, spelt};
+use dice::Dice;
+pub use patch::PatchType;
+pub use refusal::Refusal;
+pub use watch::{Lag, Query, Watching};
+pub use write::{Change, Deletion, items, text};
 
 /// Changes that are remembered for watches that come back.
 const REMEMBERED: usize = 4000;
 
 /// Where an object is: its resource, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) resource: &'static str,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
+pub struct Place {
+    /// The plural name of its kind.
+    pub resource: &'static str,
+    /// Its namespace; empty if it is in none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
 }
 
 /// One version of an object.
 #[derive(Debug)]
-pub(crate) struct Stored {
-    pub(crate) place: Place,
-    pub(crate) version: u64,
-    pub(crate) json: Json,
+pub struct Stored {
+    /// Where it is.
+    pub place: Place,
+    /// Its resource version.
+    pub version: u64,
+    /// All that it says.
+    pub json: Json,
     full: OnceLock<Bytes>,
     metadata: OnceLock<Bytes>,
 }
@@ -77,7 +91,7 @@ struct Remainder {
 }
 
 /// See the module.
-pub(crate) struct Model {
+pub struct Model {
     version: u64,
     now: Timestamp,
     objects: BTreeMap<Place, Arc<Stored>>,
@@ -87,37 +101,41 @@ pub(crate) struct Model {
     watching: Vec<Watching>,
     /// What is left of lists that were read in part, by their tokens.
     pages: BTreeMap<u64, Remainder>,
-    pub(crate) lag: Lag,
+    /// How late watches are.
+    pub lag: Lag,
     /// Whether watches are not told of deletions, which is a bug that is planted.
-    pub(crate) deaf: bool,
+    pub deaf: bool,
     dice: Dice,
+    /// What writers are allowed to write, as far as it matters to whom they make an object wait for.
+    pub roles: Roles,
     /// Who may have what.
-    pub(crate) access: access::Access,
+    pub access: access::Access,
     /// What the external metrics API answers.
-    pub(crate) metrics: metrics::Metrics,
+    pub metrics: metrics::Metrics,
     /// Changes that nobody has looked at yet.
-    pub(crate) changes: Vec<Change>,
+    pub changes: Vec<Change>,
 }
 
 /// The row of a resource that the API has.
-pub(crate) fn kind(group: &str, version: &str, resource: &str) -> Option<&'static Kind> {
+pub fn kind(group: &str, version: &str, resource: &str) -> Option<&'static Kind> {
     let is_it = |row: &&&Kind| (row.group, row.version, row.resource) == (group, version, resource);
     kinds::ALL.iter().find(is_it).copied()
 }
 
 /// The row of a resource by its name alone, which is unique among those that the model stores.
-pub(crate) fn stored_kind(resource: &str) -> &'static Kind {
+pub fn stored_kind(resource: &str) -> &'static Kind {
     let found = kinds::ALL.iter().find(|row| row.resource == resource && message(row).is_some());
     found.unwrap_or_else(|| panic!("{resource} are not stored"))
 }
 
 /// The message of a kind's objects; `None` if the model does not store them.
-pub(crate) fn message(kind: &Kind) -> Option<usize> {
+pub fn message(kind: &Kind) -> Option<usize> {
     SCHEMA.of_kind(&kind.api_version(), kind.kind)
 }
 
 impl Place {
-    pub(crate) fn new(resource: &'static str, namespace: &str, name: &str) -> Self {
+    /// The place of this resource, namespace and name.
+    pub fn new(resource: &'static str, namespace: &str, name: &str) -> Self {
         Self { resource, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 }
@@ -146,7 +164,7 @@ impl Stored {
 
 impl Model {
     /// A server with the namespaces that the real one makes for itself.
-    pub(crate) fn new(now: Timestamp, seed: u64) -> Self {
+    pub fn new(now: Timestamp, seed: u64) -> Self {
         let mut model = Self {
             version: 1,
             now,
@@ -158,6 +176,7 @@ impl Model {
             lag: Lag::default(),
             deaf: false,
             dice: Dice::new(seed, "server"),
+            roles: |_| None,
             access: access::Access::default(),
             metrics: metrics::Metrics::default(),
             changes: Vec::new(),
@@ -170,29 +189,32 @@ impl Model {
     }
 
     /// From here on it is this late.
-    pub(crate) fn set_time(&mut self, now: Timestamp) {
+    pub fn set_time(&mut self, now: Timestamp) {
         self.now = now;
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    /// How late it is.
+    pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    pub(crate) fn version(&self) -> u64 {
+    /// The version of the last change.
+    pub fn version(&self) -> u64 {
         self.version
     }
 
-    pub(crate) fn get(&self, place: &Place) -> Option<&Arc<Stored>> {
+    /// What is at a place.
+    pub fn get(&self, place: &Place) -> Option<&Arc<Stored>> {
         self.objects.get(place)
     }
 
     /// The object of this name; `Null` if there is none.
-    pub(crate) fn look(&self, resource: &'static str, namespace: &str, name: &str) -> &Json {
+    pub fn look(&self, resource: &'static str, namespace: &str, name: &str) -> &Json {
         self.objects.get(&Place::new(resource, namespace, name)).map_or(&Json::Null, |stored| &stored.json)
     }
 
     /// The objects of a resource, those of one namespace or of all, by name.
-    pub(crate) fn all(&self, resource: &'static str, namespace: &str) -> impl Iterator<Item = &Arc<Stored>> {
+    pub fn all(&self, resource: &'static str, namespace: &str) -> impl Iterator<Item = &Arc<Stored>> {
         let namespace = namespace.to_owned();
         let range = self.objects.range(Place::new(resource, &namespace, "")..);
         range
@@ -203,12 +225,12 @@ impl Model {
     }
 
     /// Everything.
-    pub(crate) fn everything(&self) -> impl Iterator<Item = &Arc<Stored>> {
+    pub fn everything(&self) -> impl Iterator<Item = &Arc<Stored>> {
         self.objects.values()
     }
 
     /// Forgets what is past: watches that begin there, and lists that go on there, are refused.
-    pub(crate) fn compact(&mut self) {
+    pub fn compact(&mut self) {
         self.compacted = self.version;
         self.history.clear();
         self.pages.clear();
@@ -216,7 +238,7 @@ impl Model {
 
     /// A UUID that nobody else has.
     fn uid(&mut self) -> String {
-        let (high, low) = (self.dice.next(), self.dice.next());
+        let (high, low) = (self.dice.number(), self.dice.number());
         uuid::Builder::from_random_bytes(((u128::from(high) << 64) | u128::from(low)).to_be_bytes())
             .into_uuid()
             .to_string()

@@ -9,7 +9,7 @@ use super::Refusal;
 
 /// What is answered to those who ask for a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub enum Reading {
     /// Its value, in thousandths.
     Value(i64),
     /// A list with nothing in it.
@@ -20,20 +20,21 @@ pub(crate) enum Reading {
 
 /// What all metrics are.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics(BTreeMap<(String, String), Reading>);
+pub struct Metrics(BTreeMap<(String, String), Reading>);
 
 /// The namespace and the name of the metric that a path is about.
-pub(crate) fn series(path: &str) -> Option<(&str, &str)> {
+pub fn series(path: &str) -> Option<(&str, &str)> {
     path.strip_prefix("/apis/external.metrics.k8s.io/v1beta1/namespaces/")?.split_once('/')
 }
 
 impl Metrics {
-    pub(crate) fn set(&mut self, namespace: &str, name: &str, reading: Reading) {
+    /// From now on this is answered to those who ask for the metric.
+    pub fn set(&mut self, namespace: &str, name: &str, reading: Reading) {
         self.0.insert((namespace.to_owned(), name.to_owned()), reading);
     }
 
     /// What a metric is; one that nobody has set is nothing.
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Reading {
+    pub fn get(&self, namespace: &str, name: &str) -> Reading {
         self.0.get(&(namespace.to_owned(), name.to_owned())).copied().unwrap_or(Reading::Empty)
     }
 

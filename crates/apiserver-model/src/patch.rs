@@ -6,10 +6,14 @@ use super::{Place, Refusal};
 
 /// What is in the body of a PATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PatchType {
+pub enum PatchType {
+    /// `application/merge-patch+json`.
     Merge,
+    /// `application/strategic-merge-patch+json`.
     Strategic,
+    /// `application/json-patch+json`.
     Json,
+    /// `application/apply-patch+yaml`, sent as JSON.
     Apply,
 }
 
@@ -25,7 +29,7 @@ fn merge_key(list: &str) -> Option<&'static str> {
 
 impl PatchType {
     /// The type that a content type names.
-    pub(crate) fn of(content_type: &str) -> Option<Self> {
+    pub fn of(content_type: &str) -> Option<Self> {
         Some(match content_type {
             "application/merge-patch+json" => Self::Merge,
             "application/strategic-merge-patch+json" => Self::Strategic,
@@ -36,7 +40,7 @@ impl PatchType {
     }
 
     /// What the patch makes of an object.
-    pub(crate) fn apply(self, place: &Place, object: &Json, patch: &Json) -> Result<Json, Refusal> {
+    pub fn apply(self, place: &Place, object: &Json, patch: &Json) -> Result<Json, Refusal> {
         let mut patched = object.clone();
         match self {
             Self::Merge => merge(&mut patched, patch),

@@ -7,23 +7,27 @@ use super::Place;
 
 /// A `Status` that says no.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
-    pub(crate) code: u16,
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
+pub struct Refusal {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The reason, as in `metav1.Status`.
+    pub reason: &'static str,
+    /// What is wrong, for people.
+    pub message: String,
     cause: Option<&'static str>,
     place: Option<Box<Place>>,
-    pub(crate) retry_after: Option<u32>,
+    /// After how many seconds it may be tried again.
+    pub retry_after: Option<u32>,
 }
 
 impl Refusal {
     /// One that is about no object.
-    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), cause: None, place: None, retry_after: None }
     }
 
     /// One that says when to come back.
-    pub(crate) fn later(seconds: u32) -> Self {
+    pub fn later(seconds: u32) -> Self {
         let why = "too many requests, please try again later";
         Self { retry_after: Some(seconds), ..Self::new(429, "TooManyRequests", why) }
     }
@@ -33,41 +37,47 @@ impl Refusal {
         Self { place: Some(Box::new(place.clone())), ..Self::new(code, reason, message) }
     }
 
-    pub(crate) fn not_found(place: &Place) -> Self {
+    /// There is no such object.
+    pub fn not_found(place: &Place) -> Self {
         Self::about(place, 404, "NotFound", "not found")
     }
 
-    pub(crate) fn exists(place: &Place) -> Self {
+    /// There is one of this name.
+    pub fn exists(place: &Place) -> Self {
         Self::about(place, 409, "AlreadyExists", "already exists")
     }
 
-    pub(crate) fn conflict(place: &Place) -> Self {
+    /// It is another, or another version.
+    pub fn conflict(place: &Place) -> Self {
         Self::about(place, 409, "Conflict", "cannot be changed: the object has been modified")
     }
 
-    pub(crate) fn invalid(place: &Place, why: &str) -> Self {
+    /// An object may not be so.
+    pub fn invalid(place: &Place, why: &str) -> Self {
         Self::about(place, 422, "Invalid", why)
     }
 
     /// What admission says.
-    pub(crate) fn forbidden(place: &Place, why: &str) -> Self {
+    pub fn forbidden(place: &Place, why: &str) -> Self {
         let group = super::stored_kind(place.resource).group;
         let dot = if group.is_empty() { "" } else { "." };
         let message = format!("{}{dot}{group} {:?} is forbidden: {why}", place.resource, place.name);
         Self { place: Some(Box::new(place.clone())), ..Self::new(403, "Forbidden", message) }
     }
 
-    pub(crate) fn terminating(place: &Place) -> Self {
+    /// The namespace is being deleted.
+    pub fn terminating(place: &Place) -> Self {
         let why = "cannot be created because its namespace is being terminated";
         Self { cause: Some("NamespaceTerminating"), ..Self::about(place, 403, "Forbidden", why) }
     }
 
-    pub(crate) fn expired() -> Self {
+    /// The version is too old.
+    pub fn expired() -> Self {
         Self::new(410, "Expired", "the resource version is too old")
     }
 
     /// The message, without its envelope.
-    pub(crate) fn status(&self) -> Vec<u8> {
+    pub fn status(&self) -> Vec<u8> {
         let details = self.place.as_ref().map(|place| {
             let kind = super::stored_kind(place.resource);
             let cause = |reason: &str| StatusCause { reason: reason.into(), ..StatusCause::default() };
@@ -90,7 +100,8 @@ impl Refusal {
         status.to_bytes()
     }
 
-    pub(crate) fn body(&self) -> Vec<u8> {
+    /// The `metav1.Status` that says so, in its envelope.
+    pub fn body(&self) -> Vec<u8> {
         wrap_envelope("v1", "Status", &self.status())
     }
 }

@@ -20,10 +20,13 @@ const BEHIND: usize = 20_000;
 
 /// Which objects are asked for, and in what form.
 #[derive(Clone, Debug)]
-pub(crate) struct Query {
-    pub(crate) kind: &'static Kind,
-    pub(crate) metadata_only: bool,
-    pub(crate) namespace: String,
+pub struct Query {
+    /// Of which kind.
+    pub kind: &'static Kind,
+    /// Whether it is sent as `PartialObjectMetadata`.
+    pub metadata_only: bool,
+    /// In which namespace; empty for all.
+    pub namespace: String,
     fields: Vec<Requirement>,
     labels: Vec<Requirement>,
 }
@@ -37,7 +40,7 @@ struct Requirement {
 }
 
 /// A watch that is open.
-pub(crate) struct Watching {
+pub struct Watching {
     query: Query,
     frames: mpsc::Sender<(Instant, Bytes)>,
     /// Nothing arrives before what was sent before it.
@@ -46,17 +49,18 @@ pub(crate) struct Watching {
 
 /// How late watches are, by resource.
 #[derive(Default)]
-pub(crate) struct Lag {
+pub struct Lag {
     by_resource: BTreeMap<&'static str, (Instant, Duration)>,
 }
 
 impl Lag {
     /// Until then, what happens to objects of this resource is told this late.
-    pub(crate) fn set(&mut self, resource: &'static str, until: Instant, by: Duration) {
+    pub fn set(&mut self, resource: &'static str, until: Instant, by: Duration) {
         self.by_resource.insert(resource, (until, by));
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Nothing is late any more.
+    pub fn clear(&mut self) {
         self.by_resource.clear();
     }
 
@@ -117,7 +121,8 @@ impl Requirement {
 }
 
 impl Query {
-    pub(crate) fn new(
+    /// Those that both selectors admit, as they are spelt in a query.
+    pub fn new(
         kind: &'static Kind,
         metadata_only: bool,
         namespace: &str,
@@ -128,7 +133,8 @@ impl Query {
         Self { kind, metadata_only, namespace: namespace.to_owned(), fields, labels }
     }
 
-    pub(crate) fn selects(&self, stored: &Stored) -> bool {
+    /// Whether an object is asked for.
+    pub fn selects(&self, stored: &Stored) -> bool {
         let field = |wanted: &Requirement| {
             let pointer = format!("/{}", wanted.key.replace('.', "/"));
             wanted.admits(stored.json.pointer(&pointer).and_then(Json::as_str))
@@ -141,7 +147,7 @@ impl Query {
     }
 
     /// An object as it is sent.
-    pub(crate) fn envelope(&self, object: &[u8]) -> Vec<u8> {
+    pub fn envelope(&self, object: &[u8]) -> Vec<u8> {
         if self.metadata_only {
             wrap_envelope("meta.k8s.io/v1", "PartialObjectMetadata", object)
         } else {
@@ -193,7 +199,7 @@ fn framed(word: &str, envelope: &[u8]) -> Bytes {
 
 impl Model {
     /// A page of a list: at most `limit` objects, or what is left of an earlier one.
-    pub(crate) fn list(
+    pub fn list(
         &mut self,
         query: &Query,
         limit: Option<usize>,
@@ -212,7 +218,7 @@ impl Model {
         let mut metadata = Vec::new();
         put_bytes(&mut metadata, 2, version.to_string().as_bytes());
         if let Some(objects) = rest {
-            let number = self.dice.next();
+            let number = self.dice.number();
             put_bytes(&mut metadata, 3, number.to_string().as_bytes());
             self.pages.insert(number, Remainder { version, objects });
         }
@@ -225,12 +231,7 @@ impl Model {
     }
 
     /// Opens a watch: with the present state first, or after a version.
-    pub(crate) fn watch(
-        &mut self,
-        query: Query,
-        from: &str,
-        initial: bool,
-    ) -> mpsc::Receiver<(Instant, Bytes)> {
+    pub fn watch(&mut self, query: Query, from: &str, initial: bool) -> mpsc::Receiver<(Instant, Bytes)> {
         let (frames, receiver) = mpsc::channel(BEHIND);
         let now = Instant::now();
         let send = |frame| drop(frames.try_send((now, frame)));
@@ -267,7 +268,7 @@ impl Model {
     }
 
     /// Tells all watches how far they have come.
-    pub(crate) fn bookmark(&mut self) {
+    pub fn bookmark(&mut self) {
         let now = Instant::now();
         let (lag, version) = (&self.lag, self.version);
         self.watching.retain_mut(|watching| {
@@ -278,7 +279,7 @@ impl Model {
     }
 
     /// Ends watches: all of them, or those of one resource.
-    pub(crate) fn cut(&mut self, resource: Option<&str>) {
+    pub fn cut(&mut self, resource: Option<&str>) {
         self.watching.retain(|watching| resource.is_some_and(|named| named != watching.query.kind.resource));
     }
 }

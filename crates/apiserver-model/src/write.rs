@@ -9,33 +9,41 @@ use super::admission::check_owners;
 use super::{Model, Place, Refusal, Stored, defaults};
 
 /// A change, for those who check what is written.
-pub(crate) struct Change {
-    pub(crate) at: Timestamp,
+pub struct Change {
+    /// When it was made.
+    pub at: Timestamp,
     /// Who made it: `user`, `kubelet` …, or a controller of a manager.
-    pub(crate) by: String,
-    pub(crate) verb: &'static str,
-    pub(crate) subresource: String,
-    pub(crate) before: Option<Arc<Stored>>,
+    pub by: String,
+    /// `create`, `update` or `delete`.
+    pub verb: &'static str,
+    /// The subresource that was written; empty for the object itself.
+    pub subresource: String,
+    /// What there was before; `None` when it was created.
+    pub before: Option<Arc<Stored>>,
     /// `None` when the object is gone.
-    pub(crate) after: Option<Arc<Stored>>,
+    pub after: Option<Arc<Stored>>,
 }
 
 /// How an object is to be deleted.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Deletion {
-    pub(crate) uid: String,
-    pub(crate) version: String,
-    pub(crate) propagation: String,
-    pub(crate) grace: Option<i64>,
+pub struct Deletion {
+    /// The UID that it must have; empty for any.
+    pub uid: String,
+    /// The resource version that it must have; empty for any.
+    pub version: String,
+    /// What becomes of its dependents; empty for the default.
+    pub propagation: String,
+    /// Seconds that it gets to end; its own if `None`.
+    pub grace: Option<i64>,
 }
 
 /// Text at a path; empty if there is none.
-pub(crate) fn text<'a>(json: &'a Json, pointer: &str) -> &'a str {
+pub fn text<'a>(json: &'a Json, pointer: &str) -> &'a str {
     json.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
 }
 
 /// Items of a list at a path.
-pub(crate) fn items<'a>(json: &'a Json, pointer: &str) -> &'a [Json] {
+pub fn items<'a>(json: &'a Json, pointer: &str) -> &'a [Json] {
     json.pointer(pointer).and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 
@@ -75,7 +83,7 @@ fn same(one: &Json, other: &Json) -> bool {
 
 impl Model {
     /// Creates an object.
-    pub(crate) fn create(
+    pub fn create(
         &mut self,
         by: &str,
         resource: &'static str,
@@ -109,7 +117,7 @@ impl Model {
         metadata["creationTimestamp"] = Json::from(self.seconds().to_string());
         defaults::on_create(resource, &mut json);
         validate(&place, None, &json)?;
-        check_owners(by, &place, None, &json)?;
+        check_owners((self.roles)(by), by, &place, None, &json)?;
         self.charge(&place, &json)?;
         if self.objects.contains_key(&place) {
             return Err(Refusal::exists(&place));
@@ -121,7 +129,7 @@ impl Model {
 
     /// Makes another version of an object, or of a part of it, with what `edit` makes of the present one. The UID and the version
     /// in what it makes must be the present ones, where they are given.
-    pub(crate) fn update(
+    pub fn update(
         &mut self,
         by: &str,
         place: &Place,
@@ -140,7 +148,7 @@ impl Model {
         }
         defaults::on_update(place.resource, subresource, &old.json, &mut new);
         validate(place, Some(&old.json), &new)?;
-        check_owners(by, place, Some(&old.json), &new)?;
+        check_owners((self.roles)(by), by, place, Some(&old.json), &new)?;
         if same(&old.json, &new) {
             return Ok(old);
         }
@@ -148,7 +156,7 @@ impl Model {
     }
 
     /// Makes another version of an object, or of a part of it, that differs from the present one by what `change` changes.
-    pub(crate) fn change(
+    pub fn change(
         &mut self,
         by: &str,
         place: &Place,
@@ -163,7 +171,7 @@ impl Model {
     }
 
     /// Deletes an object, or begins to.
-    pub(crate) fn delete(&mut self, by: &str, place: &Place, how: &Deletion) -> Result<Arc<Stored>, Refusal> {
+    pub fn delete(&mut self, by: &str, place: &Place, how: &Deletion) -> Result<Arc<Stored>, Refusal> {
         let old = Arc::clone(self.get(place).ok_or_else(|| Refusal::not_found(place))?);
         let has_other = |wanted: &str, held: &str| !wanted.is_empty() && wanted != held;
         if has_other(&how.uid, text(&old.json, "/metadata/uid"))
@@ -243,7 +251,8 @@ impl Model {
         });
     }
 
-    pub(crate) fn seconds(&self) -> Timestamp {
+    /// How late it is, in whole seconds, as objects say it.
+    pub fn seconds(&self) -> Timestamp {
         Timestamp::from_second(self.now.as_second()).unwrap_or_default()
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::{change, claims_of};
-use crate::dice::Dice;
-use crate::model::{Model, Place, Stored, items, text};
+use apiserver_model::dice::Dice;
+use apiserver_model::{Model, Place, Stored, items, text};
 
 /// With what the attacher holds VolumeAttachments and volumes until it is done with them.
 const FINALIZER: &str = "external-attacher/csi-example-com";
@@ -144,6 +144,6 @@ fn edit(
     place: &Place,
     subresource: &str,
     edit: impl FnOnce(&mut Json),
-) -> Result<(), crate::model::Refusal> {
+) -> Result<(), apiserver_model::Refusal> {
     model.change("attacher", place, subresource, edit).map(drop)
 }

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::Calm;
-use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::server::Server;
+use apiserver_model::dice::Dice;
 
 const ROTATED: &str = "the authority is replaced";
 const BROKEN: &str = "the authority's files are of no use";

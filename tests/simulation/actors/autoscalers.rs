@@ -11,12 +11,12 @@ use serde_json::{Value as Json, json};
 use super::Calm;
 use super::users::{Act, act, edit};
 use super::wishes::workload;
-use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::invariants::KEEPSAKE;
-use crate::model::metrics::Reading;
-use crate::model::{Deletion, Model, Place, Refusal};
 use crate::server::Server;
+use apiserver_model::dice::Dice;
+use apiserver_model::metrics::Reading;
+use apiserver_model::{Deletion, Model, Place, Refusal};
 
 const AUTOSCALERS: &str = "horizontalpodautoscalers";
 const NAMESPACE: &str = "default";

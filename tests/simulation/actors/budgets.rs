@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::users::{edit, workloads};
-use crate::dice::Dice;
 use crate::invariants::{EVICTION, KEEPSAKE, budget_of, is_healthy};
-use crate::model::{Deletion, Model, Place, Refusal, Stored, text};
+use apiserver_model::dice::Dice;
+use apiserver_model::{Deletion, Model, Place, Refusal, Stored, text};
 
 /// A workload gets a budget, or another one than it had.
 pub(super) fn set(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {

@@ -8,11 +8,11 @@ use serde_json::{Value as Json, json};
 use tokio::time::{Instant, sleep};
 
 use super::{Calm, Nodes, freeze};
-use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::managers::Managers;
-use crate::model::Place;
 use crate::server::Server;
+use apiserver_model::Place;
+use apiserver_model::dice::Dice;
 
 /// Resources whose watches lag.
 const LAGGING: &[&str] = &[
@@ -161,7 +161,7 @@ fn make(kind: Mishap, server: &Server, managers: &Managers, dice: &mut Dice, ver
             format!("watches of {} are cut", resource.unwrap_or("everything"))
         }
         Mishap::Compaction => {
-            server.with(crate::model::Model::compact);
+            server.with(apiserver_model::Model::compact);
             "the past is forgotten".to_owned()
         }
         Mishap::Away => {
@@ -249,6 +249,6 @@ fn toggle(server: &Server, name: &str, desired: &str, version: u64) {
 pub(crate) async fn bookmarks(server: Arc<Server>) {
     loop {
         sleep(Duration::from_mins(1)).await;
-        server.with(crate::model::Model::bookmark);
+        server.with(apiserver_model::Model::bookmark);
     }
 }

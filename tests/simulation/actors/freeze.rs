@@ -15,10 +15,10 @@ use tokio::time::{advance, sleep};
 use super::nodes::{Nodes, renew};
 use super::stamp;
 use super::users::user;
-use crate::dice::Dice;
 use crate::faults::Muted;
-use crate::model::{Place, text};
 use crate::server::Server;
+use apiserver_model::dice::Dice;
+use apiserver_model::{Place, text};
 
 /// Steps in which time passes.
 const STEP: Duration = Duration::from_secs(1);

@@ -7,9 +7,9 @@ use tokio::time::sleep;
 
 use super::users::{Act, act};
 use super::{Calm, authority, published, requests, tokens};
-use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::server::Server;
+use apiserver_model::dice::Dice;
 
 /// How often somebody looks for requests that are done with, once it is calm.
 const LOOK: Duration = Duration::from_secs(5);

@@ -8,10 +8,10 @@ use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
 use super::{Calm, attaching, stamp, volumes};
-use crate::dice::Dice;
 use crate::invariants::{is_ready, node_of};
-use crate::model::{Deletion, Model, Place, items, text};
 use crate::server::Server;
+use apiserver_model::dice::Dice;
+use apiserver_model::{Deletion, Model, Place, items, text};
 
 /// How often a kubelet looks at its pods.
 const LOOK: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ pub(crate) fn change(
     place: &Place,
     subresource: &str,
     edit: impl FnOnce(&mut Json),
-) -> Result<(), crate::model::Refusal> {
+) -> Result<(), apiserver_model::Refusal> {
     model.change("kubelet", place, subresource, edit).map(drop)
 }
 

@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::tokens::SECRET;
 use super::users::edit;
-use crate::dice::Dice;
 use crate::invariants::KEEPSAKE;
-use crate::model::{Deletion, Model, Place, Refusal};
+use apiserver_model::dice::Dice;
+use apiserver_model::{Deletion, Model, Place, Refusal};
 
 /// Where it is, in each namespace.
 pub(crate) const BUNDLE_NAME: &str = "kube-root-ca.crt";

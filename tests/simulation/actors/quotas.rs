@@ -3,9 +3,9 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::users::{NAMESPACES, edit};
-use crate::dice::Dice;
 use crate::invariants::KEEPSAKE;
-use crate::model::{CPU, Deletion, Model, Place, Refusal, spelt};
+use apiserver_model::dice::Dice;
+use apiserver_model::{CPU, Deletion, Model, Place, Refusal, spelt};
 
 /// What is limited, and to how much at least and at most. A pod asks for ten thousandths of a CPU.
 const LIMITED: &[(&str, i64, i64)] = &[

@@ -7,9 +7,9 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value as Json, json};
 
 use super::authority;
-use crate::dice::Dice;
 use crate::invariants::KEEPSAKE;
-use crate::model::{Deletion, Model, Place, Refusal, items, text};
+use apiserver_model::dice::Dice;
+use apiserver_model::{Deletion, Model, Place, Refusal, items, text};
 
 const RESOURCE: &str = "certificatesigningrequests";
 /// How the names of requests begin that nobody may sign.

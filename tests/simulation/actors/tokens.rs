@@ -9,9 +9,9 @@ use serde_json::{Value as Json, json};
 
 use super::users::edit;
 use super::{volumes, wishes};
-use crate::dice::Dice;
 use crate::invariants::{KEEPSAKE, LAST_USED, expiration_of};
-use crate::model::{Model, Place, Refusal, Stored, text};
+use apiserver_model::dice::Dice;
+use apiserver_model::{Model, Place, Refusal, Stored, text};
 
 /// More tokens of either sort are not there at a time.
 const MANY: usize = 8;

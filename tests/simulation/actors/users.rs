@@ -6,11 +6,11 @@ use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
 use super::{Calm, autoscalers, budgets, quotas, volumes, wishes};
-use crate::dice::Dice;
 use crate::faults::Muted;
 use crate::invariants::{KEEPSAKE, controller_of, is_active, ordinal};
-use crate::model::{Deletion, Model, Place, Refusal, text};
 use crate::server::Server;
+use apiserver_model::dice::Dice;
+use apiserver_model::{Deletion, Model, Place, Refusal, items, text};
 
 pub(super) const NAMESPACES: &[&str] = &["default", "red", "blue"];
 const WORKLOADS: &[&str] = &[
@@ -108,11 +108,11 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
     // Nobody else takes care of pods that were let go of, and a StatefulSet may want their names. Pods that have ended still hold
     // what they mount.
     server.with(|model| {
-        let released = |pod: &&Arc<crate::model::Stored>| {
+        let released = |pod: &&Arc<apiserver_model::Stored>| {
             matches!(text(&pod.json, "/metadata/labels/app"), "released" | volumes::MOUNTS)
         };
         // Two that have failed above what a StatefulSet wants wait for each other, in the original, too.
-        let held_up = |pod: &&Arc<crate::model::Stored>| {
+        let held_up = |pod: &&Arc<apiserver_model::Stored>| {
             let has_ended = controller_of(&pod.json)["kind"] == "StatefulSet" && !is_active(&pod.json);
             let Some((set, number)) = ordinal(&pod.json).filter(|_| has_ended) else {
                 return false;
@@ -121,7 +121,7 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
             let start = spec["ordinals"]["start"].as_i64().unwrap_or(0);
             number >= start + spec["replicas"].as_i64().unwrap_or(1)
         };
-        let gone = |pod: &&Arc<crate::model::Stored>| released(pod) || held_up(pod);
+        let gone = |pod: &&Arc<apiserver_model::Stored>| released(pod) || held_up(pod);
         let places: Vec<Place> = model.all("pods", "").filter(gone).map(|pod| pod.place.clone()).collect();
         for place in places {
             drop(model.delete("user", &place, &Deletion::default()));
@@ -138,7 +138,7 @@ pub(crate) async fn users(server: Arc<Server>, seed: u64, calm: Calm, muted: Mut
 
 pub(super) fn workloads(model: &Model) -> Vec<Place> {
     let all = WORKLOADS[1..].iter().flat_map(|resource| model.all(resource, ""));
-    let is_free = |stored: &&Arc<crate::model::Stored>| {
+    let is_free = |stored: &&Arc<apiserver_model::Stored>| {
         controller_of(&stored.json).is_null() && !autoscalers::is_scaled(&stored.place)
     };
     all.filter(is_free).map(|stored| stored.place.clone()).collect()
@@ -160,8 +160,19 @@ fn create(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
     // Names come back: what bears one again is another object.
     let begin = if resource == "replicationcontrollers" { "con" } else { &resource[..3] };
     let name = format!("{begin}-{}", dice.below(6));
-    let object = wishes::workload(resource, &name, dice);
+    let mut object = wishes::workload(resource, &name, dice);
+    if resource == "statefulsets" && mounts_nothing(model, namespace, &name) {
+        wishes::without_claims(&mut object);
+    }
     model.create("user", resource, namespace, object).map(drop)
+}
+
+/// Whether an earlier StatefulSet of this name has left a pod that mounts no claim. What a pod mounts cannot be changed, so one that asked
+/// for claims would wait for ever for somebody to delete it, with the original too.
+fn mounts_nothing(model: &Model, namespace: &str, name: &str) -> bool {
+    let mut pods =
+        model.all("pods", namespace).filter(|pod| ordinal(&pod.json).is_some_and(|(set, _)| set == name));
+    pods.any(|pod| items(&pod.json, "/spec/volumes").is_empty())
 }
 
 fn scale(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
@@ -187,7 +198,7 @@ fn roll(model: &mut Model, dice: &mut Dice) -> Result<(), Refusal> {
     })
 }
 
-fn a_pod(model: &Model, dice: &mut Dice) -> Option<Arc<crate::model::Stored>> {
+fn a_pod(model: &Model, dice: &mut Dice) -> Option<Arc<apiserver_model::Stored>> {
     let pods: Vec<_> = model.all("pods", "").filter(|pod| is_active(&pod.json)).cloned().collect();
     dice.pick(&pods).cloned()
 }

@@ -4,9 +4,9 @@ use serde_json::{Value as Json, json};
 
 use super::users::NAMESPACES;
 use super::wishes::{self, BY_HAND};
-use crate::dice::Dice;
 use crate::invariants::KEEPSAKE;
-use crate::model::{Deletion, Model, Place, Refusal, items, text};
+use apiserver_model::dice::Dice;
+use apiserver_model::{Deletion, Model, Place, Refusal, items, text};
 
 /// More free volumes, and more claims that users make themselves, are not there at a time.
 const MANY: usize = 8;
@@ -102,12 +102,12 @@ pub(super) fn are_bound(model: &Model, pod: &Json) -> bool {
 
 /// Somebody makes a volume now and then as long as claims wait and there is none that they could have.
 pub(super) fn provide(model: &mut Model, dice: &mut Dice) {
-    let waits = |claim: &&std::sync::Arc<crate::model::Stored>| {
+    let waits = |claim: &&std::sync::Arc<apiserver_model::Stored>| {
         text(&claim.json, "/spec/volumeName").is_empty()
             && claim.json["metadata"]["deletionTimestamp"].is_null()
     };
     let waiting = model.all("persistentvolumeclaims", "").filter(waits).count();
-    let is_free = |volume: &&std::sync::Arc<crate::model::Stored>| {
+    let is_free = |volume: &&std::sync::Arc<apiserver_model::Stored>| {
         volume.json["spec"]["claimRef"].is_null()
             && volume.json["metadata"]["deletionTimestamp"].is_null()
             && volume.json["spec"]["capacity"]["storage"] == "2Gi"

@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::dice::Dice;
 use crate::invariants::KEEPSAKE;
+use apiserver_model::dice::Dice;
 
 /// A class of which there is no object: volumes of it are made by hand.
 pub(super) const BY_HAND: &str = "by-hand";
@@ -41,6 +41,14 @@ fn with_claims(spec: &mut Json, dice: &mut Dice) {
     let mut policy = || *dice.pick(&["Retain", "Delete"]).unwrap_or(&"Retain");
     let retention = json!({ "whenDeleted": policy(), "whenScaled": policy() });
     spec["persistentVolumeClaimRetentionPolicy"] = retention;
+}
+
+/// Takes that away again.
+pub(super) fn without_claims(set: &mut Json) {
+    if let Some(spec) = set["spec"].as_object_mut() {
+        spec.shift_remove("volumeClaimTemplates");
+        spec.shift_remove("persistentVolumeClaimRetentionPolicy");
+    }
 }
 
 /// A CronJob that is due every minute or two.

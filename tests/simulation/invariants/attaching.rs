@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use super::Look;
 use super::memory::is_ready;
 use crate::actors::{is_wanted, lists, unique_name, volumes_of, wants_volumes};
-use crate::model::{Change, Model, items, text};
+use apiserver_model::{Change, Model, items, text};
 
 /// For how long nobody may have wanted what is taken from a node that is silent.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(6);

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::memory::is_ready;
 use super::{Look, WINDOW, is_active};
-use crate::model::{Change, Model, Stored, text};
+use apiserver_model::{Change, Model, Stored, text};
 
 /// Who evicts.
 pub(crate) const EVICTION: &str = "eviction";
@@ -18,8 +18,8 @@ const WAITED_FOR: SignedDuration = SignedDuration::from_secs(114);
 /// What rules about budgets remember.
 #[derive(Default)]
 pub(crate) struct Health {
-    /// Pods that are no longer healthy, or have another label: their namespaces and labels before, and since when, by UID.
-    until: BTreeMap<String, (Timestamp, String, String)>,
+    /// Pods that are no longer healthy, or have another label: their namespaces, and since when, by UID and the label before.
+    until: BTreeMap<(String, String), (Timestamp, String)>,
     /// Pods that were evicted, by UID.
     evicted: BTreeSet<String>,
 }
@@ -39,7 +39,7 @@ impl Health {
             .as_ref()
             .is_some_and(|after| is_healthy(&after.json) && app(&after.json) == app(&before.json));
         if is_healthy(&before.json) && !still {
-            self.until.insert(uid, (change.at, before.place.namespace.clone(), app(&before.json)));
+            self.until.insert((uid, app(&before.json)), (change.at, before.place.namespace.clone()));
         }
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn is_healthy(pod: &Json) -> bool {
 /// The budget of a pod: budgets select by the label `app`, and bear its value as their names.
 pub(crate) fn budget_of<'a>(model: &'a Model, pod: &Json) -> Option<&'a Arc<Stored>> {
     let (namespace, app) = (text(pod, "/metadata/namespace"), text(pod, "/metadata/labels/app"));
-    model.get(&crate::model::Place::new("poddisruptionbudgets", namespace, app))
+    model.get(&apiserver_model::Place::new("poddisruptionbudgets", namespace, app))
 }
 
 fn pods_of<'a>(model: &'a Model, budget: &'a Json) -> impl Iterator<Item = &'a Json> {
@@ -91,10 +91,10 @@ pub(super) fn allows(look: &Look<'_>) -> Result<(), String> {
     let lately = health
         .until
         .iter()
-        .filter(|(uid, (at, home, app))| {
+        .filter(|((uid, app), (at, home))| {
             *at >= from && home == namespace && app == name && !now.contains(uid.as_str())
         })
-        .map(|(uid, _)| uid.as_str());
+        .map(|((uid, _), _)| uid.as_str());
     // Whose clock is ahead waits for less time for those who were evicted.
     let counts = |uid: &&str| look.memory.ahead.is_positive() || !health.evicted.contains(*uid);
     let count = now.iter().copied().chain(lately).filter(counts).count() as i64;

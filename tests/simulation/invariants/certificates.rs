@@ -10,7 +10,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::{Look, WINDOW};
 use crate::actors::{BAD, KUBELET, has};
-use crate::model::{items, text};
+use apiserver_model::{items, text};
 
 /// How long it may take from when a manager reads the authority's files until what it has signed arrives.
 const FLIGHT: SignedDuration = SignedDuration::from_secs(30);

@@ -10,7 +10,7 @@ use super::nodes::node;
 use super::sets::{node_of, ordinal, partition};
 use super::tokens::expiration_of;
 use super::{controller_of, is_active, is_held_by};
-use crate::model::{Model, items, text};
+use apiserver_model::{Model, items, text};
 
 /// What is not yet as it should be with an object of a resource.
 type End = fn(&Model, &str, &Json) -> Option<String>;

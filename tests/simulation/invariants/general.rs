@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::{CONTROLLER, Look, controller_of, is_held_by};
-use crate::model::{items, text};
+use apiserver_model::{items, text};
 
 /// Who may take which finalizer off.
 const FINALIZERS: &[(&str, &str)] = &[

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::memory::index_of;
 use super::{Look, controller_of};
-use crate::model::{items, text};
+use apiserver_model::{items, text};
 
 /// Whether a Job has ended.
 pub(crate) fn has_ended(job: &Json) -> bool {

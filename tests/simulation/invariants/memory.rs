@@ -13,7 +13,7 @@ use super::certificates::Published;
 use super::nodes::Fleet;
 use super::quotas::Census;
 use super::sets::node_of;
-use crate::model::{Change, Place, items, text};
+use apiserver_model::{Change, Place, items, text};
 
 /// A pod that ceased to be active.
 struct Left {

@@ -23,7 +23,7 @@ mod volumes;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
-use crate::model::{Change, Model};
+use apiserver_model::{Change, Model};
 pub(crate) use autoscalers::{CONTROLLER, Exchange};
 pub(crate) use budgets::{EVICTION, budget_of, is_healthy};
 pub(crate) use ends::unsettled;

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
 use super::{Look, WINDOW};
-use crate::model::{Change, Model, items, text};
+use apiserver_model::{Change, Model, items, text};
 
 /// For how long a node may be silent: the default of `--node-monitor-grace-period`.
 const GRACE: SignedDuration = SignedDuration::from_secs(50);
@@ -98,7 +98,7 @@ impl Fleet {
     }
 
     fn note_taints(&mut self, change: &Change, name: String) {
-        let json = |side: &Option<std::sync::Arc<crate::model::Stored>>| {
+        let json = |side: &Option<std::sync::Arc<apiserver_model::Stored>>| {
             side.as_ref().map_or(Json::Null, |stored| stored.json.clone())
         };
         let (before, after) = (json(&change.before), json(&change.after));

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::Look;
 use crate::actors::{BUNDLE, BUNDLE_NAME, CLUSTER_INFO, is_bootstrap, signature};
-use crate::model::{Model, text};
+use apiserver_model::{Model, text};
 
 const SIGNATURE: &str = "jws-kubeconfig-";
 

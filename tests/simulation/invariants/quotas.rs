@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 
 use super::{Look, WINDOW};
-use crate::model::{CPU, Change, Model, Stored, amount, charges, text};
+use apiserver_model::{CPU, Change, Model, Stored, amount, charges, text};
 
 /// How many objects there were, or how much they asked for, at least and at most, by namespace and by the name that quotas have for them, and since when.
 /// Pods that are to be gone by now may be counted or not.

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::jobs::has_ended;
 use super::{Look, controller_of};
-use crate::model::text;
+use apiserver_model::text;
 
 /// By how much clocks of managers may be wrong.
 const SKEW: SignedDuration = SignedDuration::from_secs(6);
@@ -46,7 +46,7 @@ pub(super) fn alone(look: &Look<'_>) -> Result<(), String> {
     let own = look.model.all("jobs", namespace).filter(|job| controller_of(&job.json)["uid"] == owner["uid"]);
     let others = own.filter(|job| text(&job.json, "/metadata/uid") != uid);
     // One that is being deleted is as good as ended.
-    let runs = |job: &&std::sync::Arc<crate::model::Stored>| {
+    let runs = |job: &&std::sync::Arc<apiserver_model::Stored>| {
         !has_ended(&job.json) && job.json["metadata"]["deletionTimestamp"].is_null()
     };
     match others.into_iter().find(runs) {

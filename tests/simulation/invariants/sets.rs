@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::memory::is_ready;
 use super::{Look, WINDOW, controller_of, is_active};
-use crate::model::{items, text};
+use apiserver_model::{items, text};
 
 impl Look<'_> {
     /// Active pods of an owner.

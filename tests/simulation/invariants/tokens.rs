@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use super::{Look, WINDOW};
 use crate::actors::{is_bootstrap, names};
-use crate::model::text;
+use apiserver_model::text;
 
 /// The label in which the API server notes on which day a token was used last.
 pub(crate) const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";

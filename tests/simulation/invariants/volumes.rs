@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::{Look, controller_of};
 use crate::actors::claims_of;
-use crate::model::{items, text};
+use apiserver_model::{items, text};
 
 /// A volume is written: it stays its claim's, unless that has another volume or is gone.
 pub(super) fn keeps_claim(look: &Look<'_>) -> Result<(), String> {

@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 use super::{Mutant, NONE, is};
 use crate::actors::{lists, unique_name, volumes_of};
 use crate::invariants::is_ready;
-use crate::model::http::Asked;
-use crate::model::{Deletion, Model, Place, Stored, text};
+use apiserver_model::http::Asked;
+use apiserver_model::{Deletion, Model, Place, Stored, text};
 
 const CONTROLLER: &str = "persistentvolume-attach-detach-controller";
 

@@ -5,10 +5,10 @@ use serde_json::{Value as Json, json};
 
 use super::{Mutant, NONE, is};
 use crate::invariants::CONTROLLER;
-use crate::model::http::{Answer, Asked};
-use crate::model::metrics::Reading;
-use crate::model::{Model, Place, Refusal};
 use crate::run::SETTLES;
+use apiserver_model::http::{Answer, Asked};
+use apiserver_model::metrics::Reading;
+use apiserver_model::{Model, Place, Refusal};
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[

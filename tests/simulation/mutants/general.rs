@@ -7,9 +7,9 @@ use serde_json::{Value as Json, json};
 
 use super::{Mutant, NONE, change, delete_one_of, is};
 use crate::invariants::{KEEPSAKE, controller_of, is_active};
-use crate::model::http::{Answer, Asked};
-use crate::model::{Model, Place, Query, Refusal};
 use crate::run::{ENDS, RESTS, SETTLES};
+use apiserver_model::http::{Answer, Asked};
+use apiserver_model::{Model, Place, Query, Refusal};
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[

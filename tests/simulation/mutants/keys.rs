@@ -11,8 +11,8 @@ use serde_json::{Value as Json, json};
 use super::{Mutant, NONE, is};
 use crate::actors::{KUBELET, has, names};
 use crate::invariants::expiration_of;
-use crate::model::http::Asked;
-use crate::model::{Deletion, Model, Place, text};
+use apiserver_model::http::Asked;
+use apiserver_model::{Deletion, Model, Place, text};
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[

@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 
 use super::{Mutant, NONE, is};
 use crate::invariants::is_active;
-use crate::model::http::Asked;
-use crate::model::{Deletion, Model, Place, items, text};
+use apiserver_model::http::Asked;
+use apiserver_model::{Deletion, Model, Place, items, text};
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[
@@ -75,7 +75,7 @@ fn drive_away(model: &mut Model, by: &str, asked: &Asked) {
     {
         return;
     }
-    let tolerates = |pod: &&std::sync::Arc<crate::model::Stored>| {
+    let tolerates = |pod: &&std::sync::Arc<apiserver_model::Stored>| {
         text(&pod.json, "/spec/nodeName") == asked.name && is_active(&pod.json)
     };
     let places: Vec<Place> = model.all("pods", "").filter(tolerates).map(|pod| pod.place.clone()).collect();

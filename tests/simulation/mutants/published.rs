@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Mutant, NONE, is};
 use crate::actors::signature;
-use crate::model::http::Asked;
+use apiserver_model::http::Asked;
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[

@@ -4,8 +4,8 @@ use http::Method;
 use serde_json::{Map, json};
 
 use super::{Mutant, NONE, is};
-use crate::model::http::Asked;
-use crate::model::{amount, spelt};
+use apiserver_model::http::Asked;
+use apiserver_model::{amount, spelt};
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[Mutant {

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::{Mutant, NONE, is};
 use crate::invariants::{controller_of, has_ended, index_of};
-use crate::model::http::{Answer, Asked};
-use crate::model::{Model, Refusal, items, text};
 use crate::run::SETTLES;
+use apiserver_model::http::{Answer, Asked};
+use apiserver_model::{Model, Refusal, items, text};
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::{Mutant, NONE, delete_one_of, is};
 use crate::invariants::partition;
 use crate::managers::rolls_several;
-use crate::model::http::Asked;
-use crate::model::{Deletion, Model, Place, text};
+use apiserver_model::http::Asked;
+use apiserver_model::{Deletion, Model, Place, text};
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[

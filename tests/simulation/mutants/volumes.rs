@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 
 use super::{Mutant, NONE, change, is};
 use crate::actors::claims_of;
-use crate::model::http::Asked;
-use crate::model::{Model, Place, text};
+use apiserver_model::http::Asked;
+use apiserver_model::{Model, Place, text};
 
 /// The bugs.
 pub(super) const ROWS: &[Mutant] = &[
@@ -70,7 +70,7 @@ fn bind_twice(model: &mut Model, by: &str, asked: &Asked) {
         return;
     }
     let owner = claim_of(model, model.look("persistentvolumes", "", &asked.name));
-    let waits = |claim: &&std::sync::Arc<crate::model::Stored>| {
+    let waits = |claim: &&std::sync::Arc<apiserver_model::Stored>| {
         text(&claim.json, "/spec/volumeName").is_empty() && claim.place != owner
     };
     let other = model.all("persistentvolumeclaims", "").find(waits).map(|claim| claim.place.clone());
@@ -86,7 +86,7 @@ fn let_go(model: &mut Model, by: &str, place: &Place) {
 /// A claim that a pod mounts loses its protection.
 fn let_claim_go(model: &mut Model, by: &str, asked: &Asked) {
     let Some(manager) = binder(by, asked, "persistentvolumeclaims") else { return };
-    let runs = |pod: &&std::sync::Arc<crate::model::Stored>| {
+    let runs = |pod: &&std::sync::Arc<apiserver_model::Stored>| {
         !text(&pod.json, "/spec/nodeName").is_empty()
             && !matches!(text(&pod.json, "/status/phase"), "Succeeded" | "Failed")
     };

@@ -11,8 +11,8 @@ use serde_json::Value as Json;
 
 use super::spec::Spec;
 use crate::invariants::WINDOW;
-use crate::model::http::Asked;
-use crate::model::{Change, metrics, text};
+use apiserver_model::http::Asked;
+use apiserver_model::{Change, metrics, text};
 
 /// Whose requests are listened to.
 pub(crate) const CONTROLLER: &str = "horizontal-pod-autoscaler-controller";

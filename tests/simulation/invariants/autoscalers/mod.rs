@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::{Look, WINDOW};
-use crate::model::metrics::Reading;
-use crate::model::{Model, Place, items, text};
+use apiserver_model::metrics::Reading;
+use apiserver_model::{Model, Place, items, text};
 pub(crate) use heard::{CONTROLLER, Exchange, Heads};
 use heard::{Heard, Key, Mind};
 use spec::{Policy, Rules, Spec};

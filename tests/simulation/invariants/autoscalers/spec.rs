@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::Value as Json;
 
-use crate::model::{items, text};
+use apiserver_model::{items, text};
 
 /// For how long recommendations keep a target from shrinking by default, as managers are told.
 const DOWNSCALE_STABILIZATION: SignedDuration = SignedDuration::from_secs(120);
