@@ -92,10 +92,9 @@ fn forgotten<'a>(view: &'a View, status: &Status<'_>, at: Timestamp) -> Option<(
     }
     let after = since(view);
     let earlier = view.jobs.iter().filter_map(|job| {
-        let of = jobs::activation(job).filter(|of| after < *of && *of < at)?;
-        let is_ours = job.metadata.name == jobs::name(&view.cron_job, of);
+        let of = jobs::started(&view.cron_job, job).filter(|of| after < *of && *of < at)?;
         let runs = job.end().is_none() && !job.metadata.is_deleting();
-        (is_ours && runs && !status.lists(&job.metadata.name)).then_some((job.as_ref(), of))
+        (runs && !status.lists(&job.metadata.name)).then_some((job.as_ref(), of))
     });
     earlier.min_by_key(|(_, of)| *of)
 }
@@ -242,20 +241,12 @@ fn start(view: &View, status: &Status<'_>, at: Timestamp, told: &[Told]) -> Resu
     Ok(Plan { steps, look_again: true, ..Plan::default() })
 }
 
-/// Whether a Job is all that tells that its activation was started: whoever made it heard of no success. Without it the activation would
-/// be started again.
-fn is_unrecorded(view: &View, status: &Status<'_>, job: &Job) -> bool {
-    let of = jobs::activation(job).filter(|of| since(view) < *of && !status.records(*of));
-    of.is_some_and(|of| job.metadata.name == jobs::name(&view.cron_job, of))
-}
-
 /// The last plan of a reconcile: the status, what it records, and the history but for the Job of this name.
 fn finish(view: &View, status: &Status<'_>, told: &[Told], kept: Option<&Str>) -> Result<Plan, WireError> {
     let mut steps: Vec<Step> = status.write(view)?.into_iter().map(Step::Write).collect();
     steps.extend(emits(view, status.told()));
     steps.extend(emits(view, told));
-    let is_kept = |job: &Job| kept == Some(&job.metadata.name) || is_unrecorded(view, status, job);
-    let surplus = history::surplus(view).into_iter().filter(|job| !is_kept(job));
+    let surplus = history::surplus(view).into_iter().filter(|job| kept != Some(&job.metadata.name));
     let deletes: Vec<_> = surplus.map(|job: &Job| history::delete(view, job)).collect();
     if !deletes.is_empty() {
         steps.push(Step::Each(deletes));

@@ -34,6 +34,11 @@ pub(super) fn activation(job: &Job) -> Option<Timestamp> {
     })
 }
 
+/// The activation that a Job was made for, if it has the name that the CronJob gives it. Of one that was made by hand there is none.
+pub(super) fn started(cron_job: &CronJob, job: &Job) -> Option<Timestamp> {
+    activation(job).filter(|at| job.metadata.name == name(cron_job, *at))
+}
+
 /// Makes the Job of an activation.
 pub(super) fn create(view: &View, at: Timestamp) -> Result<Write, WireError> {
     let name = name(&view.cron_job, at);

@@ -67,19 +67,19 @@ impl<'a> Status<'a> {
                 self.told.push((false, "SawCompletedJob", message));
             }
         }
+        // It may be all that tells that its activation was started, for whoever made it heard of no success: that is written down before it
+        // goes.
+        if is_surplus && let Some(at) = jobs::started(self.cron_job, job) {
+            self.last_schedule_time = self.last_schedule_time.max(Some(at.into()));
+        }
         if end.r#type == "Complete" {
             self.last_successful_time = self.last_successful_time.max(job.status.completion_time);
         }
     }
 
-    /// Whether it says that this activation, or a later one, was started.
-    pub(super) fn records(&self, at: Timestamp) -> bool {
-        self.last_schedule_time.is_some_and(|last| last >= Time::from(at))
-    }
-
     /// A Job has been made for this activation.
     pub(super) fn add(&mut self, job: &Job, at: Timestamp) {
-        self.last_schedule_time = Some(at.into());
+        self.last_schedule_time = self.last_schedule_time.max(Some(at.into()));
         self.added = Some(ObjectReference {
             kind: JOBS.kind.into(),
             namespace: job.metadata.namespace.clone(),

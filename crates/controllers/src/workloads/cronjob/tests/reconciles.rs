@@ -307,7 +307,7 @@ fn who_takes_over_between_the_job_and_the_status_makes_no_second_one() {
 
 /// Its create got no answer, and it ended before that was known.
 #[test]
-fn the_history_keeps_what_alone_tells_that_an_activation_was_started() {
+fn what_alone_tells_that_an_activation_was_started_is_recorded_before_it_goes() {
     let held = cron_job(|cron_job| cron_job.spec.successful_jobs_history_limit = Some(0));
     let ended_as = |name: &str| job(name, ended("Complete", "09:00"));
     let mut server = Server::new(&held, [ended_as("by-hand"), ended_as(&name("10:00"))]);
@@ -315,13 +315,19 @@ fn the_history_keeps_what_alone_tells_that_an_activation_was_started() {
         Some(Box::new(|write| matches!(write.verb, Verb::Create(_)).then_some((0, "", "no answer"))));
     // Of the clock by which it was made this one is behind.
     let log = server.reconcile(at("09:59:59")).log;
-    assert_eq!(log, [STATUS, "delete jobs.batch ns/by-hand", "SuccessfulDelete: Deleted job by-hand"]);
-    for _ in 0..3 {
-        let log = server.reconcile(at("10:00:30")).log;
-        assert!(!log.join(" ").contains("create"), "{log:?}");
-    }
+    let deleted = |name: &str| {
+        [format!("delete jobs.batch ns/{name}"), format!("SuccessfulDelete: Deleted job {name}")]
+    };
+    let expected: Vec<String> =
+        [vec![STATUS.to_owned()], deleted("by-hand").into(), deleted(&name("10:00")).into()].concat();
+    assert_eq!(log, expected);
     assert_eq!(server.cron_job().status.last_schedule_time, time("10:00"));
-    assert!(server.jobs.find("ns", &name("10:00")).is_none(), "now that it is recorded it goes");
+    assert_eq!(server.reconcile(at("10:00:30")).log, [""; 0]);
+    // A status that is not written keeps it.
+    let mut server = Server::new(&held, [ended_as(&name("10:00"))]);
+    server.refuse = Some(Box::new(|write| (write.subresource == "status").then_some((0, "", "no answer"))));
+    drop(server.reconcile(at("09:59:59")));
+    assert!(server.jobs.find("ns", &name("10:00")).is_some());
 }
 
 /// Whoever made the Job of ten o'clock heard of no success, and then it is eleven.
