@@ -183,23 +183,26 @@ fn seconds(pod: &Json, taint: &Json) -> Option<i64> {
     }
 }
 
-/// A pod is driven away: its node must have had a taint for as long as the pod tolerates it.
+/// A pod is driven away: its node must have had a taint for as long as the pod tolerates it. Who was waiting for an answer while the taint
+/// went does not see that any more once the node is gone, and a pod of a node that is gone runs no longer.
 pub(super) fn patience(look: &Look<'_>) -> Result<(), String> {
     if !look.deletes("pods") {
         return Ok(());
     }
     let (pod, at) = (look.before(), look.change.at);
-    let held = look.memory.fleet.tainted.get(text(pod, "/spec/nodeName")).map_or(&[][..], Vec::as_slice);
+    let node = text(pod, "/spec/nodeName");
+    let held = look.memory.fleet.tainted.get(node).map_or(&[][..], Vec::as_slice);
+    let is_gone = look.model.look("nodes", "", node).is_null();
     let is_due = |stretch: &Stretch| {
         let to = stretch.to.unwrap_or(at);
         let least = stretch.taints.iter().filter_map(|taint| seconds(pod, taint)).min();
-        at.duration_since(to) <= ON_ITS_WAY
+        (is_gone || at.duration_since(to) <= ON_ITS_WAY)
             && least.is_some_and(|least| to.duration_since(stretch.from).as_secs() >= least)
     };
     if held.iter().any(is_due) {
         return Ok(());
     }
-    Err(format!("{} leaves {} although it tolerates that", look.named(), text(pod, "/spec/nodeName")))
+    Err(format!("{} leaves {node} although it tolerates that", look.named()))
 }
 
 /// The first and the last address of a range.

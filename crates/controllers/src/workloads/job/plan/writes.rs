@@ -57,18 +57,29 @@ fn with(patch: &Patch, directive: &str) -> Patch {
 
 /// Takes the finalizer off a pod; of one that is gone it is off.
 pub(in super::super) fn untrack(pod: &Pod) -> Write {
-    let patch = json!({"metadata": { "uid": pod.metadata.uid, DELETE_FINALIZERS: [TRACKING] }});
+    untracking(pod, json!({ "uid": pod.metadata.uid }))
+}
+
+/// The same while the pod is as it was seen: it may have succeeded since, which must be counted first.
+fn untrack_as_seen(pod: &Pod) -> Write {
+    let metadata = &pod.metadata;
+    untracking(pod, json!({ "uid": metadata.uid, "resourceVersion": metadata.resource_version }))
+}
+
+fn untracking(pod: &Pod, mut metadata: Value) -> Write {
+    metadata[DELETE_FINALIZERS] = json!([TRACKING]);
+    let patch = json!({ "metadata": metadata });
     Write {
         tolerate: Tolerate { absent: true, ..Tolerate::default() },
         ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(Patch::Strategic(patch)))
     }
 }
 
-/// Deletes a pod that is not to count as failed.
+/// Deletes a pod that is not to count as failed. A cache that is late may not know that it has ended well.
 pub(super) fn release_and_delete(view: &View, member: &Member<'_>) -> Chain {
     let mut chain = Vec::with_capacity(2);
     if member.is_tracked {
-        chain.push(untrack(member.pod));
+        chain.push(untrack_as_seen(member.pod));
     }
     chain.push(delete(view, member.pod));
     chain

@@ -10,6 +10,7 @@ use super::fixtures::{
 };
 use coxswain_machinery::api::batch::{Job, PodFailurePolicy, PodFailurePolicyRule};
 use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::model::plan::Verb;
 
 fn creates(job: &Arc<Job>, pods: &[Arc<Pod>]) -> usize {
     only(steps_of(job, pods), "create").len()
@@ -119,6 +120,21 @@ fn nothing_is_made_where_something_is_deleted() {
     // They are not failures: the finalizer goes first.
     assert_eq!(told[..2], ["untrack b", "delete b"]);
     assert_eq!(only(told, "status"), ["status 1/1/3 0+0"]);
+}
+
+/// By a cache that is late a pod runs that has succeeded meanwhile. Its success is counted first: without the finalizer nobody would.
+#[test]
+fn who_is_one_too_many_is_let_go_only_as_it_was_seen() {
+    let seen = |name: &str| pod(name, |pod| pod.metadata.resource_version = "41".into());
+    let plan = planned(&view(&job(|job| job.spec.parallelism = Some(1)), &[seen("a"), seen("b")]));
+    let patches: Vec<_> = plan
+        .writes()
+        .filter_map(
+            |write| if let Verb::Patch(patch) = &write.verb { Some((write, patch.value())) } else { None },
+        )
+        .collect();
+    let [(write, patch)] = patches[..] else { panic!("{patches:?}") };
+    assert_eq!((&patch["metadata"]["resourceVersion"], write.tolerate.conflict), (&"41".into(), false));
 }
 
 #[test]
