@@ -3,7 +3,6 @@
 
 mod docs;
 mod seeded;
-mod server;
 mod starting;
 
 use std::collections::BTreeMap;

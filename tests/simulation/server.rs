@@ -23,11 +23,12 @@ use crate::faults::{Fate, Faults};
 use crate::invariants::{CONTROLLER, Checks, Exchange, Violation};
 use crate::line::Line;
 use crate::mutants::Mutant;
-use crate::reply::{Reset, refused, response};
+use crate::reply::{Reset, response};
 use crate::story::difference;
 use crate::trace::Trace;
 use apiserver_model::http::{Answer, Asked};
 use apiserver_model::metrics::series;
+use apiserver_model::reply::refused;
 use apiserver_model::{Model, Refusal};
 
 /// How long a connection on which nothing comes stays open.

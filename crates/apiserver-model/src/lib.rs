@@ -17,6 +17,7 @@
 
 pub mod access;
 mod admission;
+mod caches;
 pub mod codec;
 mod defaults;
 pub mod dice;
@@ -24,7 +25,9 @@ pub mod http;
 pub mod metrics;
 mod patch;
 mod refusal;
+pub mod reply;
 mod scale;
+mod served;
 mod watch;
 mod write;
 
@@ -42,9 +45,11 @@ use coxswain_machinery::api::{Kind, kinds};
 use coxswain_machinery::wire::json::schema::SCHEMA;
 
 pub use admission::{CPU, Roles, amount, charges, spelt};
+pub use caches::Caches;
 use dice::Dice;
 pub use patch::PatchType;
 pub use refusal::Refusal;
+pub use served::{OnTheWay, Served};
 pub use watch::{Lag, Query, Watching};
 pub use write::{Change, Deletion, items, text};
 
@@ -227,6 +232,25 @@ impl Model {
     /// Everything.
     pub fn everything(&self) -> impl Iterator<Item = &Arc<Stored>> {
         self.objects.values()
+    }
+
+    /// The changes after a version that are remembered.
+    fn after(&self, version: u64) -> impl Iterator<Item = &Event> {
+        let from = self.history.partition_point(|event| event.version <= version);
+        self.history.range(from..)
+    }
+
+    /// Creates an object of this encoding.
+    pub fn create_encoded(
+        &mut self,
+        by: &str,
+        kind: &'static Kind,
+        object: &[u8],
+    ) -> Result<Arc<Stored>, Refusal> {
+        let message = message(kind).expect("a kind that is stored");
+        let json = codec::decode(message, object).expect("an object of the kind");
+        let namespace = text(&json, "/metadata/namespace").to_owned();
+        self.create(by, kind.resource, &namespace, json)
     }
 
     /// Forgets what is past: watches that begin there, and lists that go on there, are refused.

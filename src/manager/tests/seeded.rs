@@ -3,57 +3,101 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use apiserver_model::http::Asked;
+use apiserver_model::{Deletion, Model, reply};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
 use jiff::Timestamp;
-use tokio::time::{Instant, sleep_until};
+use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::server::Server;
 use crate::manager::run_until;
 use coxswain_controllers::registry::REGISTRY;
-use coxswain_machinery::api::apps::{Deployment, DeploymentSpec, DeploymentStrategy};
-use coxswain_machinery::api::meta::{LabelSelector, ObjectMeta};
+use coxswain_machinery::client::{BoxError, HttpService};
 use coxswain_machinery::environment::Environment;
 use coxswain_machinery::options::{self, Invocation};
 use coxswain_machinery::random;
-use coxswain_machinery::wire::splice::put_bytes;
-use coxswain_machinery::wire::{Message as _, Raw};
 
 /// As the thread is called, and every thread that it makes without giving it a name.
 const THREAD: &str = "simulated";
 /// When a simulation begins, in seconds.
-const EPOCH: u64 = 1_800_000_000;
+const EPOCH: i64 = 1_800_000_000;
 
-fn named(name: &str) -> ObjectMeta {
-    ObjectMeta { name: name.into(), ..ObjectMeta::default() }
+/// The model of the API server, which answers after a while that the thread's generator decides, and what it was asked.
+struct Server {
+    began: Instant,
+    model: Mutex<Model>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Server {
+    fn new(start: Timestamp) -> Arc<Self> {
+        let model = Mutex::new(Model::new(start, 1));
+        Arc::new(Self { began: Instant::now(), model, asked: Mutex::default() })
+    }
+
+    /// What carries requests to it.
+    fn service(self: &Arc<Self>) -> HttpService {
+        let server = Arc::clone(self);
+        HttpService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let server = Arc::clone(&server);
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                server.note(&parts, &body);
+                sleep(Duration::from_micros(random::within(500..20_000))).await;
+                let answer = server.model.lock().answer("manager", &Asked::new(&parts, body));
+                sleep(Duration::from_micros(random::within(500..20_000))).await;
+                Ok::<_, BoxError>(reply::response(answer))
+            }
+        }))
+    }
+
+    /// Writes down when it was asked what, with a digest of the body.
+    fn note(&self, parts: &http::request::Parts, body: &Bytes) {
+        let digest = ring::digest::digest(&ring::digest::SHA256, body);
+        let agent = parts.headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let line = format!(
+            "{:?} {} {} {:02x?} {}",
+            self.began.elapsed(),
+            parts.method,
+            parts.uri,
+            &digest.as_ref()[..8],
+            agent.unwrap_or_default()
+        );
+        self.asked.lock().push(line);
+    }
+
+    /// How many objects of a resource there are in `default`.
+    fn count(&self, resource: &'static str) -> usize {
+        self.model.lock().all(resource, "default").count()
+    }
+
+    /// Takes the first pod away.
+    fn delete_a_pod(&self) {
+        let mut model = self.model.lock();
+        let place = model.all("pods", "default").next().expect("one").place.clone();
+        model.delete("user", &place, &Deletion::default()).unwrap();
+    }
 }
 
 /// A Deployment of three pods.
-fn deployment() -> Vec<u8> {
-    let labels: coxswain_machinery::wire::Labels = [("app", "web")].into_iter().collect();
-    let mut template = Vec::new();
-    put_bytes(&mut template, 1, &ObjectMeta { labels: labels.clone(), ..ObjectMeta::default() }.to_bytes());
-    let mut container = Vec::new();
-    put_bytes(&mut container, 1, b"c");
-    let mut spec = Vec::new();
-    put_bytes(&mut spec, 2, &container);
-    put_bytes(&mut template, 2, &spec);
-    let spec = DeploymentSpec {
-        replicas: Some(3),
-        selector: LabelSelector { match_labels: labels, ..LabelSelector::default() },
-        template: Raw(template.into()),
-        strategy: DeploymentStrategy { r#type: "Recreate".into(), ..DeploymentStrategy::default() },
-        ..DeploymentSpec::default()
-    };
-    Deployment { metadata: named("web"), spec, ..Deployment::default() }.to_bytes()
-}
-
-fn namespace(name: &str) -> Vec<u8> {
-    let mut object = Vec::new();
-    put_bytes(&mut object, 1, &named(name).to_bytes());
-    let mut status = Vec::new();
-    put_bytes(&mut status, 1, b"Active");
-    put_bytes(&mut object, 3, &status);
-    object
+fn deployment() -> Json {
+    json!({
+        "metadata": { "name": "web" },
+        "spec": {
+            "replicas": 3,
+            "selector": { "matchLabels": { "app": "web" } },
+            "strategy": { "type": "Recreate" },
+            "template": {
+                "metadata": { "labels": { "app": "web" } },
+                "spec": { "containers": [{ "name": "c" }] },
+            },
+        },
+    })
 }
 
 /// Threads that are the simulation's, or those that a manager has elsewhere.
@@ -66,14 +110,11 @@ fn threads() -> usize {
 
 /// A manager from its start to a clean end, while a Deployment comes up and loses a pod; all that it asked.
 async fn scenario() -> Vec<String> {
-    let server = Server::new(EPOCH);
-    for name in ["default", "kube-system"] {
-        server.create("/api/v1/namespaces", &namespace(name));
-    }
-    server.create("/apis/apps/v1/namespaces/default/deployments", &deployment());
+    let start = Timestamp::from_second(EPOCH).unwrap();
+    let server = Server::new(start);
+    server.model.lock().create("user", "deployments", "default", deployment()).unwrap();
     let flags = ["--master=http://api.test", "--secure-port=0"].map(Into::into);
     let Invocation::Run(startup) = options::parse(flags, REGISTRY).unwrap() else { panic!("it is to run") };
-    let start = Timestamp::from_second(i64::try_from(EPOCH).unwrap()).unwrap();
     let environment = Environment::simulated(start, server.service());
     let stop = CancellationToken::new();
     let verbosity = Arc::new(|_| Ok(()));
@@ -81,16 +122,17 @@ async fn scenario() -> Vec<String> {
     let began = Instant::now();
     let user = async {
         sleep_until(began + Duration::from_secs(20)).await;
-        assert_eq!(server.count("pods"), 3, "{:#?}", server.asked());
-        server.delete_first("/api/v1/namespaces/default/pods");
+        assert_eq!(server.count("pods"), 3, "{:#?}", server.asked.lock());
+        server.delete_a_pod();
         sleep_until(began + Duration::from_secs(40)).await;
-        assert_eq!((server.count("pods"), server.count("serviceaccounts")), (3, 2));
+        assert_eq!((server.count("pods"), server.count("serviceaccounts")), (3, 1));
         assert_eq!(threads(), 1);
         stop.cancel();
     };
     let (ended, ()) = tokio::join!(Box::pin(manager), user);
     ended.unwrap();
-    server.asked()
+    let asked = server.asked.lock();
+    asked.clone()
 }
 
 /// What happens with a seed, on a thread of its own.

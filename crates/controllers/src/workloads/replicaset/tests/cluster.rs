@@ -1,29 +1,34 @@
-//! A small model of a cluster in which everything goes wrong that can.
+//! A small cluster in which everything goes wrong that can.
 //!
-//! [`Cluster`] is the truth, with a watch that lags behind it; its `reconcile` is the framework reduced to what the
-//! room relies on. Every plan that is made is checked against the view it was made from.
+//! [`Cluster`] is the room with the model of the API server, to which the executor that ships carries its plans, and caches that lag
+//! behind it; its `reconcile` is the framework reduced to what the room relies on. Every plan that is made is checked against the view
+//! it was made from.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use apiserver_model::{Caches, Deletion, OnTheWay, Place, Refusal, Served};
+use http::Method;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value as Json, json};
 
 use super::super::view::View;
 use super::super::{plan, pod_keys};
-use super::fixtures::{Bench, decoded, labels, now, ready, replica_set, writes};
-use coxswain_machinery::api::AnyObject;
+use super::fixtures::{Bench, now, replica_set, typed, writes};
 use coxswain_machinery::api::apps::ReplicaSet;
-use coxswain_machinery::api::kinds::PODS;
-use coxswain_machinery::api::meta::OwnerReference;
+use coxswain_machinery::api::kinds::REPLICA_SETS;
 use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::Selecting;
 use coxswain_machinery::informer::Lister;
-use coxswain_machinery::model::plan::{Expect, Patch, Step, Verb, Write};
+use coxswain_machinery::model::plan::Verb;
 use coxswain_machinery::model::pods::{self, Ranking};
 use coxswain_machinery::model::{Failure, Key, Plan};
-use coxswain_machinery::wire::splice::{Edit, edit};
-use coxswain_machinery::wire::{Message, Str, Time, Uid};
+use coxswain_machinery::wire::Uid;
+
+/// As whom it writes.
+const CONTROLLER: &str = "replicaset-controller";
 
 /// What happens to the cluster between two reconciles.
 #[derive(Clone, Copy, Debug)]
@@ -51,30 +56,21 @@ pub(super) enum Event {
     LoseAnswer,
 }
 
-/// HTTP status code and reason.
-type Refusal = (u16, &'static str);
-
-enum Change {
-    Upsert(AnyObject),
-    Remove(AnyObject),
-}
-
 /// The API server, and the caches of one manager.
 pub(super) struct Cluster {
-    pub(super) pods: BTreeMap<Str, Pod>,
-    pub(super) set: Arc<ReplicaSet>,
+    api: Served,
     bench: Bench,
-    pending: VecDeque<(u64, Change)>,
-    version: u64,
+    caches: Caches,
     /// What the caches must have seen before the next reconcile.
     barrier: u64,
     now: Timestamp,
     /// Whether some change concerned the key, by the room's own account, or a plan is to be retried.
     queued: Arc<AtomicBool>,
     timers: Vec<Timestamp>,
-    refuse: u32,
-    lose_answer: bool,
-    pub(super) created: usize,
+    /// So many creates and deletes are refused.
+    refuse: Arc<AtomicU32>,
+    /// Whether the answer to the next create is lost.
+    lose_answer: Arc<AtomicBool>,
 }
 
 impl Cluster {
@@ -83,9 +79,13 @@ impl Cluster {
             set.spec.replicas = Some(desired);
             set.spec.min_ready_seconds = min_ready_seconds;
         });
-        let bench = Bench::of(&set, &[]);
+        let bench = Bench::new();
         let queued = Arc::new(AtomicBool::new(false));
         let replica_sets = Lister::<ReplicaSet>::new(Arc::clone(&bench.replica_sets));
+        let api = Served::new(CONTROLLER, now());
+        api.model().create_encoded("user", &REPLICA_SETS, &set.raw).expect("a set");
+        let mut caches = Caches::new([Arc::clone(&bench.replica_sets), Arc::clone(&bench.pods)]);
+        caches.deliver(&api.model(), usize::MAX);
         for (store, keys) in [
             (&bench.replica_sets, coxswain_machinery::framework::wake::own()),
             (&bench.pods, pod_keys(replica_sets, Selecting::new(&bench.replica_sets))),
@@ -101,55 +101,56 @@ impl Cluster {
                 }),
             );
         }
-        Self {
-            pods: BTreeMap::new(),
-            set,
-            bench,
-            pending: VecDeque::new(),
-            version: 1000,
-            barrier: 0,
-            now: now(),
-            queued,
-            timers: Vec::new(),
-            refuse: 0,
-            lose_answer: false,
-            created: 0,
+        let (refuse, lose_answer) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (refused, lost) = (Arc::clone(&refuse), Arc::clone(&lose_answer));
+        api.on_the_way(move |asked| {
+            let is_create = asked.method == Method::POST;
+            let scales = is_create || asked.method == Method::DELETE;
+            let is_refused = || refused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+            if scales && is_refused() {
+                return OnTheWay::Refused(Refusal::new(403, "Forbidden", "no"));
+            }
+            if is_create && lost.swap(false, Relaxed) { OnTheWay::Unanswered } else { OnTheWay::Arrives }
+        });
+        Self { api, bench, caches, barrier: 0, now: now(), queued, timers: Vec::new(), refuse, lose_answer }
+    }
+
+    /// The pods that there are, by name.
+    pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
+        self.api.model().all("pods", "").map(|stored| typed(stored.object(&self.bench.pods))).collect()
+    }
+
+    pub(super) fn set(&self) -> Arc<ReplicaSet> {
+        let model = self.api.model();
+        let stored = model.get(&Place::new("replicasets", "default", "web")).expect("nobody deletes it");
+        typed(stored.object(&self.bench.replica_sets))
+    }
+
+    /// How many pods the controller has made.
+    pub(super) fn created(&self) -> usize {
+        let is_create =
+            |change: &&apiserver_model::Change| change.by == CONTROLLER && change.verb == "create";
+        self.api.model().changes.iter().filter(is_create).count()
+    }
+
+    fn pick(&self, which: usize) -> Option<Place> {
+        let model = self.api.model();
+        let places: Vec<&Place> = model.all("pods", "").map(|stored| &stored.place).collect();
+        places.get(which.checked_rem(places.len())?).map(|place| (*place).clone())
+    }
+
+    fn change(&self, which: usize, subresource: &str, change: impl FnOnce(&mut Json)) {
+        if let Some(place) = self.pick(which) {
+            self.api
+                .model()
+                .change("kubelet", &place, subresource, change)
+                .expect("nothing is wrong with it");
         }
     }
 
-    fn time(&self) -> Time {
-        Time::from(self.now)
-    }
-
-    fn store(&mut self, mut pod: Pod) {
-        self.version += 1;
-        pod.metadata.resource_version = self.version.to_string().into();
-        self.pods.insert(pod.metadata.name.clone(), pod.clone());
-        self.pending.push_back((self.version, Change::Upsert(Arc::new(pod))));
-    }
-
-    fn remove(&mut self, name: &Str) {
-        if let Some(mut pod) = self.pods.remove(name) {
-            self.version += 1;
-            pod.metadata.resource_version = self.version.to_string().into();
-            self.pending.push_back((self.version, Change::Remove(Arc::new(pod))));
-        }
-    }
-
-    fn store_set(&mut self, bytes: &[u8]) {
-        self.version += 1;
-        let version = Edit::SetBytes(&[1, 6], self.version.to_string().into_bytes());
-        self.set = decoded(edit(bytes, &[version]).unwrap());
-        self.pending.push_back((self.version, Change::Upsert(Arc::clone(&self.set) as AnyObject)));
-    }
-
-    fn change(&mut self, which: usize, change: impl FnOnce(&mut Pod, Time)) {
-        let names: Vec<Str> = self.pods.keys().cloned().collect();
-        if let Some(name) = names.get(which.checked_rem(names.len()).unwrap_or(0)) {
-            let mut pod = self.pods[name].clone();
-            change(&mut pod, self.time());
-            self.store(pod);
-        }
+    fn delete(&self, place: &Place, grace: Option<i64>) {
+        let how = Deletion { grace, ..Deletion::default() };
+        self.api.model().delete("user", place, &how).expect("it is there");
     }
 
     pub(super) fn happen(&mut self, event: Event) {
@@ -157,80 +158,54 @@ impl Cluster {
             Event::Deliver(count) => self.deliver(count),
             Event::Reconcile => self.work(),
             Event::Advance(seconds) => self.advance(SignedDuration::from_secs(seconds)),
-            Event::Schedule(which) => self.change(which, |pod, _| {
-                pod.spec.node_name = format!("node-{}", which % 3).into();
+            Event::Schedule(which) => self.change(which, "", |pod| {
+                pod["spec"]["nodeName"] = json!(format!("node-{}", which % 3));
             }),
-            Event::Ready(which) => self.change(which, |pod, at| {
-                pod.status.phase = "Running".into();
-                pod.status.conditions = vec![ready(Some(at))];
-            }),
-            Event::Unready(which) => self.change(which, |pod, _| pod.status.conditions.clear()),
-            Event::Finish(which, well) => self.change(which, |pod, _| {
-                pod.status.phase = if well { "Succeeded" } else { "Failed" }.into();
-                pod.status.conditions.clear();
-            }),
-            Event::Evict(which) => self.change(which, |pod, at| pod.metadata.deletion_timestamp = Some(at)),
-            Event::Vanish(which) => {
-                let names: Vec<Str> = self.pods.keys().cloned().collect();
-                if let Some(name) = names.get(which.checked_rem(names.len()).unwrap_or(0)) {
-                    self.remove(name);
-                }
+            Event::Ready(which) => {
+                let since = self.now.to_string();
+                self.change(which, "status", |pod| {
+                    pod["status"]["phase"] = json!("Running");
+                    pod["status"]["conditions"] =
+                        json!([{ "type": "Ready", "status": "True", "lastTransitionTime": since }]);
+                });
             }
-            Event::Relabel(which) => self.change(which, |pod, _| {
-                let app = if pod.metadata.labels.get("app").is_some_and(|app| app == "web") {
-                    "api"
-                } else {
-                    "web"
-                };
-                pod.metadata.labels = pod.metadata.labels.with("app", app);
+            Event::Unready(which) => {
+                self.change(which, "status", |pod| pod["status"]["conditions"] = json!([]));
+            }
+            Event::Finish(which, well) => self.change(which, "status", |pod| {
+                pod["status"]["phase"] = json!(if well { "Succeeded" } else { "Failed" });
+                pod["status"]["conditions"] = json!([]);
             }),
-            Event::Disown(which) => self.change(which, |pod, _| pod.metadata.owner_references.clear()),
+            Event::Evict(which) => self.pick(which).iter().for_each(|place| self.delete(place, None)),
+            Event::Vanish(which) => self.pick(which).iter().for_each(|place| self.delete(place, Some(0))),
+            Event::Relabel(which) => self.change(which, "", |pod| {
+                let app = &mut pod["metadata"]["labels"]["app"];
+                *app = json!(if *app == "web" { "api" } else { "web" });
+            }),
+            Event::Disown(which) => {
+                self.change(which, "", |pod| pod["metadata"]["ownerReferences"] = json!([]));
+            }
             Event::Orphan => {
-                let mut pod = Pod::default();
-                pod.metadata.labels = labels(&[("app", "web")]);
-                self.admit(pod, "bare-");
+                let pod = json!({ "metadata": { "generateName": "bare-", "labels": { "app": "web" } } });
+                self.api.model().create("user", "pods", "default", pod).expect("a pod");
             }
             Event::Scale(desired) => {
-                let generation = self.set.metadata.generation as u64 + 1;
-                let edits = [Edit::SetVarint(&[2, 1], desired as u64), Edit::SetVarint(&[1, 7], generation)];
-                let scaled = edit(&self.set.raw, &edits).unwrap();
-                self.store_set(&scaled);
+                let place = Place::new("replicasets", "default", "web");
+                let scale = |set: &mut Json| set["spec"]["replicas"] = json!(desired);
+                self.api.model().change("user", &place, "", scale).expect("it is there");
             }
-            Event::Refuse(count) => self.refuse = count,
-            Event::LoseAnswer => self.lose_answer = true,
+            Event::Refuse(count) => self.refuse.store(count, Relaxed),
+            Event::LoseAnswer => self.lose_answer.store(true, Relaxed),
         }
-    }
-
-    fn admit(&mut self, mut pod: Pod, prefix: &str) {
-        pod.metadata.name = format!("{prefix}{}", self.version).into();
-        pod.metadata.namespace = "default".into();
-        pod.metadata.uid = format!("uid-{}", self.version * 7919 % 10_007).into();
-        pod.metadata.creation_timestamp = Some(self.time());
-        pod.status.phase = "Pending".into();
-        self.store(pod);
     }
 
     fn deliver(&mut self, count: usize) {
-        for _ in 0..count {
-            let Some((_, change)) = self.pending.pop_front() else { return };
-            let (object, gone) = match &change {
-                Change::Upsert(object) => (object, false),
-                Change::Remove(object) => (object, true),
-            };
-            let is_pod = (object.as_ref() as &dyn std::any::Any).is::<Pod>();
-            let store = if is_pod { &self.bench.pods } else { &self.bench.replica_sets };
-            if gone { store.remove(object) } else { store.upsert(object) }
-        }
-    }
-
-    fn catch_up(&mut self, to: u64) {
-        while self.pending.front().is_some_and(|(version, _)| *version <= to) {
-            self.deliver(1);
-        }
+        self.caches.deliver(&self.api.model(), count);
     }
 
     fn advance(&mut self, by: SignedDuration) {
         self.now += by;
+        self.api.model().set_time(self.now);
         let due = self.timers.iter().any(|timer| *timer <= self.now);
         self.timers.retain(|timer| *timer > self.now);
         self.queued.fetch_or(due, Relaxed);
@@ -238,7 +213,7 @@ impl Cluster {
 
     /// Reconciles if the key is queued: a change that concerns it and is not told by the key maps is a change missed.
     fn work(&mut self) {
-        self.catch_up(self.barrier);
+        self.caches.catch_up(&self.api.model(), self.barrier);
         if self.queued.swap(false, Relaxed) {
             self.reconcile();
         }
@@ -249,14 +224,14 @@ impl Cluster {
         let view = self.bench.view(&[]);
         let first = self.planned(&view);
         check(&view, &first, self.now);
-        let failures = self.execute(&first);
+        let wait = first.requeue_after.map(|wait| SignedDuration::try_from(wait).unwrap());
+        let failures = self.execute(first);
         if !failures.is_empty() {
             let second = self.planned(&self.bench.view(&failures));
             assert!(writes(&second).iter().all(|write| write.subresource == "status"));
-            self.execute(&second);
+            self.execute(second);
             self.queued.store(true, Relaxed);
         }
-        let wait = first.requeue_after.map(|wait| SignedDuration::try_from(wait).unwrap());
         self.timers.extend(wait.map(|wait| self.now + wait));
     }
 
@@ -266,149 +241,37 @@ impl Cluster {
         plan
     }
 
-    /// Performs a plan up to the first step that fails; returns what that step met.
-    fn execute(&mut self, plan: &Plan) -> Vec<Failure> {
-        for step in &plan.steps {
-            let failures = match step {
-                Step::Verify(verify) => {
-                    assert_eq!(verify.expect, Expect::Alive(self.set.metadata.uid.clone()));
-                    Vec::new()
-                }
-                Step::Write(write) => self.perform(write).into_iter().collect(),
-                Step::Batch(writes) => self.perform_batch(writes),
-                Step::Each(writes) => writes.iter().filter_map(|write| self.perform(write)).collect(),
-                Step::Emit(_) => Vec::new(),
-                other => panic!("{other:?}"),
-            };
-            if !failures.is_empty() {
-                return failures;
-            }
+    /// Has a plan carried out; what failed. A create whose answer was lost may be among what was written.
+    fn execute(&mut self, plan: Plan) -> Vec<Failure> {
+        let done = self.api.execute(plan);
+        if done.effects.iter().any(|effect| effect.change != WriteEffect::Nothing) {
+            self.barrier = self.api.model().version();
         }
-        Vec::new()
-    }
-
-    fn perform_batch(&mut self, writes: &[Write]) -> Vec<Failure> {
-        let (mut rest, mut size) = (writes, 1);
-        while !rest.is_empty() {
-            let (batch, later) = rest.split_at(size.min(rest.len()));
-            let failures: Vec<Failure> = batch.iter().filter_map(|write| self.perform(write)).collect();
-            if !failures.is_empty() {
-                return failures;
-            }
-            (rest, size) = (later, size * 2);
-        }
-        Vec::new()
-    }
-
-    fn perform(&mut self, write: &Write) -> Option<Failure> {
-        let answer = self.answer(write);
-        // A create whose answer was lost may be among what was written.
-        if matches!(answer, Ok(()) | Err((0, _))) {
-            self.barrier = self.version;
-        }
-        let (code, reason) = answer.err()?;
-        Some(Failure {
-            what: write.to_string(),
-            verb: write.verb.name(),
-            subresource: write.subresource,
-            kind: write.kind,
-            key: write.key.clone(),
-            code,
-            reason: reason.into(),
-            message: format!("{write}: {reason}"),
-            existing: None,
-        })
-    }
-
-    /// Carries a write out; the code and reason of a refusal, 0 when the answer was lost.
-    fn answer(&mut self, write: &Write) -> Result<(), Refusal> {
-        let scales = matches!(write.verb, Verb::Create(_) | Verb::Delete { .. });
-        if scales && self.refuse > 0 {
-            self.refuse -= 1;
-            return Err((403, "Forbidden"));
-        }
-        match &write.verb {
-            Verb::Create(body) => {
-                assert_eq!((write.kind, write.key.name.as_str()), (&PODS, ""));
-                let pod = Pod::decode(body).unwrap();
-                assert!(pod.metadata.is_controlled_by(&"web-uid".into()));
-                let prefix = pod.metadata.generate_name.clone();
-                self.admit(pod, &prefix);
-                self.created += 1;
-                if std::mem::take(&mut self.lose_answer) { Err((0, "")) } else { Ok(()) }
-            }
-            Verb::Delete { uid, .. } => match self.pods.get(&write.key.name) {
-                Some(pod) if pod.metadata.uid == *uid => {
-                    let mut pod = pod.clone();
-                    pod.metadata.deletion_timestamp = Some(self.time());
-                    if pod.spec.node_name.is_empty() {
-                        self.remove(&write.key.name);
-                    } else {
-                        self.store(pod);
-                    }
-                    Ok(())
-                }
-                _ if write.tolerate.absent => Ok(()),
-                _ => Err((404, "NotFound")),
-            },
-            Verb::Patch(Patch::Strategic(patch)) => self.patch(write, patch),
-            Verb::Update(object) if write.subresource == "status" => {
-                let update = decoded(object.to_vec());
-                if update.metadata.resource_version == self.set.metadata.resource_version {
-                    let status = coxswain_machinery::wire::splice::get(&update.raw, &[3])
-                        .unwrap()
-                        .unwrap()
-                        .bytes()
-                        .unwrap();
-                    let stored = edit(&self.set.raw, &[Edit::SetBytes(&[3], status.to_vec())]).unwrap();
-                    self.store_set(&stored);
-                    Ok(())
-                } else {
-                    Err((409, "Conflict"))
-                }
-            }
-            other => panic!("{other:?} is not a write of this room"),
-        }
-    }
-
-    fn patch(&mut self, write: &Write, patch: &serde_json::Value) -> Result<(), Refusal> {
-        let Some(pod) = self.pods.get(&write.key.name) else {
-            return if write.tolerate.absent { Ok(()) } else { Err((404, "NotFound")) };
-        };
-        assert_eq!(patch["metadata"]["uid"], *pod.metadata.uid.to_str());
-        let mut pod = pod.clone();
-        let reference = &patch["metadata"]["ownerReferences"][0];
-        assert_eq!(reference["uid"], "web-uid");
-        let held = &mut pod.metadata.owner_references;
-        if reference["$patch"] == "delete" {
-            held.retain(|owner| owner.uid != "web-uid");
-        } else if held.is_empty() {
-            assert_eq!(
-                (&reference["controller"], &reference["apiVersion"]),
-                (&true.into(), &"apps/v1".into())
-            );
-            held.push(OwnerReference { controller: Some(true), ..super::fixtures::owner() });
-        } else {
-            return Err((422, "Invalid"));
-        }
-        self.store(pod);
-        Ok(())
+        done.failures
     }
 
     /// Pods that are active and managed by the set.
-    pub(super) fn active(&self) -> Vec<&Pod> {
-        let managed = |pod: &&Pod| pods::is_active(pod) && pod.metadata.is_controlled_by(&"web-uid".into());
-        self.pods.values().filter(managed).collect()
+    pub(super) fn active(&self) -> Vec<Arc<Pod>> {
+        let uid = self.set().metadata.uid.clone();
+        let managed = |pod: &Arc<Pod>| pods::is_active(pod) && pod.metadata.is_controlled_by(&uid);
+        self.pods().into_iter().filter(managed).collect()
     }
 
     /// Lets everything calm down: no more refusals, terminating pods go, the watch delivers, time passes.
     pub(super) fn settle(&mut self) {
-        (self.refuse, self.lose_answer) = (0, false);
+        self.refuse.store(0, Relaxed);
+        self.lose_answer.store(false, Relaxed);
         for _ in 0..60 {
-            let terminating = self.pods.values().filter(|pod| pod.metadata.is_deleting());
-            let terminating: Vec<Str> = terminating.map(|pod| pod.metadata.name.clone()).collect();
-            for name in &terminating {
-                self.remove(name);
+            for pod in self.pods().iter().filter(|pod| pod.metadata.is_deleting()) {
+                let place = Place::new("pods", "default", &pod.metadata.name);
+                let release = |pod: &mut Json| pod["metadata"]["finalizers"] = json!([]);
+                self.api.model().change("holder", &place, "", release).expect("it is there");
+                // Those that had ended went with that.
+                drop(self.api.model().delete(
+                    "kubelet",
+                    &place,
+                    &Deletion { grace: Some(0), ..Deletion::default() },
+                ));
             }
             self.deliver(usize::MAX);
             if self.queued.load(Relaxed) {

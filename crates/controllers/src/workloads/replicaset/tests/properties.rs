@@ -49,16 +49,18 @@ proptest! {
         cluster.settle();
 
         let active = cluster.active();
-        prop_assert_eq!(active.len() as i32, cluster.set.spec.replicas.unwrap());
+        prop_assert_eq!(active.len() as i32, cluster.set().spec.replicas.unwrap());
         prop_assert!(active.iter().all(|pod| pod.metadata.labels.get("app").is_some_and(|app| app == "web")));
-        let status = &cluster.set.status;
-        prop_assert_eq!(status.observed_generation, cluster.set.metadata.generation);
+        let set = cluster.set();
+        let status = &set.status;
+        prop_assert_eq!(status.observed_generation, set.metadata.generation);
         prop_assert_eq!(status.replicas, active.len() as i32);
         let ready = active.iter().filter(|pod| pod.is_ready()).count() as i32;
         prop_assert_eq!((status.ready_replicas, status.available_replicas), (ready, ready));
         prop_assert_eq!(status.terminating_replicas, Some(0));
         prop_assert!(status.conditions.is_empty());
-        let unclaimed = cluster.pods.values().filter(|pod| {
+        let pods = cluster.pods();
+        let unclaimed = pods.iter().filter(|pod| {
             pods::is_active(pod)
                 && pod.metadata.controller().is_none()
                 && pod.metadata.labels.get("app").is_some_and(|app| app == "web")
@@ -73,10 +75,10 @@ proptest! {
         let mut cluster = Cluster::new(desired, 0);
         for event in events {
             cluster.happen(event);
-            prop_assert!(cluster.pods.len() as i32 <= desired);
+            prop_assert!(cluster.pods().len() as i32 <= desired);
         }
         cluster.settle();
-        prop_assert_eq!(cluster.created as i32, desired);
+        prop_assert_eq!(cluster.created() as i32, desired);
     }
 }
 
@@ -86,7 +88,7 @@ fn the_barrier_is_needed() {
     let mut cluster = Cluster::new(3, 0);
     cluster.reconcile();
     cluster.reconcile();
-    assert_eq!(cluster.pods.len(), 6);
+    assert_eq!(cluster.pods().len(), 6);
     cluster.settle();
     assert_eq!(cluster.active().len(), 3);
 }

@@ -259,12 +259,12 @@ fn a_refusal_is_in_nobodys_way() {
     // Of three too many the first is refused.
     let mut cluster = Cluster::new(4, 0);
     cluster.settle();
-    assert_eq!(cluster.pods.len(), 4);
+    assert_eq!(cluster.pods().len(), 4);
     cluster.happen(Event::Scale(1));
     cluster.happen(Event::Refuse(1));
     cluster.happen(Event::Deliver(usize::MAX));
     cluster.happen(Event::Reconcile);
-    assert_eq!(cluster.pods.len(), 2);
+    assert_eq!(cluster.active().len(), 2);
 
     let relabelled = |pod: &mut Pod| pod.metadata.labels = labels(&[("app", "api")]);
     let claims = [pod("a", relabelled), pod("b", relabelled), pod("c", orphaned), pod("d", orphaned)];
