@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coxswain_machinery::api::AnyObject;
+use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::informer::Store;
 
 use super::{Model, Stored};
@@ -15,12 +15,11 @@ pub struct Caches {
 }
 
 impl Stored {
-    /// The object as the cache of a store's kind holds it.
+    /// The object as this row of its kind decodes it.
     ///
     /// # Panics
     /// If the kind cannot decode it.
-    pub fn object(&self, store: &Store) -> AnyObject {
-        let kind = store.kind();
+    pub fn object(&self, kind: &Kind) -> AnyObject {
         (kind.decode)(&self.encoded(kind.metadata_only)).expect("the model stores objects of the kind")
     }
 }
@@ -43,7 +42,7 @@ impl Caches {
                 break;
             }
             if let Some(store) = self.store(&event.after) {
-                let object = event.after.object(store);
+                let object = event.after.object(store.kind());
                 if event.gone {
                     store.remove(&object);
                 } else {
@@ -64,7 +63,7 @@ impl Caches {
     /// Shows what there is now, as a list does: nothing is told of what came and went.
     pub fn list(&mut self, model: &Model) {
         for store in &self.stores {
-            let held = model.all(store.kind().resource, "").map(|stored| stored.object(store));
+            let held = model.all(store.kind().resource, "").map(|stored| stored.object(store.kind()));
             store.replace(held.collect(), &model.version().to_string());
         }
         self.seen = model.version();

@@ -81,12 +81,14 @@ pub struct Stored {
 }
 
 /// A change that watches are told of.
-struct Event {
-    version: u64,
+pub struct Event {
+    /// The version that it made.
+    pub version: u64,
     before: Option<Arc<Stored>>,
     /// What the object became; what it was when it went.
-    after: Arc<Stored>,
-    gone: bool,
+    pub after: Arc<Stored>,
+    /// Whether the object is gone.
+    pub gone: bool,
 }
 
 /// What is left of a list, and the version that it shows.
@@ -147,7 +149,7 @@ impl Place {
 
 impl Stored {
     /// The encoding of the object, or of its metadata alone.
-    fn encoded(&self, metadata_only: bool) -> Bytes {
+    pub fn encoded(&self, metadata_only: bool) -> Bytes {
         let encode = || {
             let message = message(stored_kind(self.place.resource)).expect("it is stored");
             codec::encode(message, &self.json).into()
@@ -235,7 +237,7 @@ impl Model {
     }
 
     /// The changes after a version that are remembered.
-    fn after(&self, version: u64) -> impl Iterator<Item = &Event> {
+    pub fn after(&self, version: u64) -> impl Iterator<Item = &Event> {
         let from = self.history.partition_point(|event| event.version <= version);
         self.history.range(from..)
     }

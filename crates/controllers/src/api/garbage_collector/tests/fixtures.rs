@@ -8,7 +8,12 @@ use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference, PartialObjectMet
 use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::wire::Time;
 
-const fn row(group: &'static str, kind: &'static str, resource: &'static str, namespaced: bool) -> Kind {
+pub(super) const fn row(
+    group: &'static str,
+    kind: &'static str,
+    resource: &'static str,
+    namespaced: bool,
+) -> Kind {
     Kind {
         group,
         version: "v1",

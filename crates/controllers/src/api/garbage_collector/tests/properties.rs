@@ -5,8 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::super::graph::GraphStats;
-use super::fixtures::KINDS;
-use super::server::Place;
+use super::server::{Place, SERVED};
 use super::world::World;
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::model::plan::Propagation;
@@ -59,7 +58,7 @@ fn reference() -> impl Strategy<Value = Reference> {
         20 => Just(Slip::None),
         1 => Just(Slip::Uid),
         1 => Just(Slip::Name),
-        1 => (0..KINDS.len()).prop_map(Slip::Kind),
+        1 => (0..SERVED.len()).prop_map(Slip::Kind),
     ];
     (any::<Index>(), any::<bool>(), slip).prop_map(|(to, block, slip)| Reference { to, block, slip })
 }
@@ -86,7 +85,7 @@ fn users() -> impl Strategy<Value = Event> {
 }
 
 fn machinery() -> impl Strategy<Value = Event> {
-    let kind = || 0..KINDS.len();
+    let kind = || 0..SERVED.len();
     prop_oneof![
         12 => kind().prop_map(Event::Deliver),
         4 => any::<usize>().prop_map(Event::Start),
@@ -109,8 +108,8 @@ fn made(world: &World, reference: &Reference) -> Option<OwnerReference> {
     let place = pick(world, reference.to)?;
     let owner = &world.server.objects[&place];
     let kind = match reference.slip {
-        Slip::Kind(kind) => KINDS[kind],
-        _ => KINDS[place.0],
+        Slip::Kind(kind) => SERVED[kind],
+        _ => SERVED[place.0],
     };
     Some(OwnerReference {
         api_version: kind.api_version().into(),
@@ -129,7 +128,7 @@ fn happen(world: &mut World, event: &Event, serial: usize) {
             let finalizers = held.then(|| FOREIGN.into()).into_iter().collect();
             let meta = ObjectMeta { owner_references, finalizers, ..ObjectMeta::default() };
             let namespace = if *namespace { "a" } else { "b" };
-            world.server.create(*kind, namespace, &format!("o{serial}"), meta);
+            world.server.create(*kind, namespace, &format!("o{serial}"), &meta);
         }
         Event::Delete(at, how) => {
             // Nobody takes a deletion's policy back.
@@ -168,7 +167,7 @@ fn release(world: &mut World, place: &Place) {
 }
 
 fn relist(world: &mut World) {
-    (0..KINDS.len()).for_each(|kind| world.relist(kind));
+    (0..SERVED.len()).for_each(|kind| world.relist(kind));
 }
 
 proptest! {
@@ -201,7 +200,7 @@ proptest! {
         fresh.settle();
         prop_assert_eq!(fresh.writes, 0, "after {} writes", writes);
         prop_assert_eq!(fresh.graph.stats(), stats);
-        for kind in KINDS {
+        for kind in SERVED {
             fresh.graph.forget_kind(kind, &mut super::super::graph::AffectedObjects::default());
         }
         prop_assert_eq!(fresh.graph.stats(), GraphStats::default());

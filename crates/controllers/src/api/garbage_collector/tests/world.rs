@@ -7,8 +7,8 @@ use super::super::graph::{AffectedObjects, Graph};
 use super::super::plan::plan;
 use super::super::view::{Attempt, View, observe};
 use super::super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use super::fixtures::{KINDS, partial, resolve};
-use super::server::{Event, Refusal, Server, position};
+use super::fixtures::partial;
+use super::server::{Event, Refusal, SERVED, Server, place, resolve};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::framework::{Observation, Read, Reads};
 use coxswain_machinery::model::plan::{Step, Verb, Write};
@@ -58,8 +58,8 @@ impl World {
         let mut affected = AffectedObjects::default();
         match self.server.logs[kind].pop_front() {
             None => return false,
-            Some(Event::Set(meta)) => self.graph.observe(KINDS[kind], &meta, &mut affected),
-            Some(Event::Gone(meta)) => self.graph.gone(KINDS[kind], &meta, &mut affected),
+            Some(Event::Set(meta)) => self.graph.observe(SERVED[kind], &meta, &mut affected),
+            Some(Event::Gone(meta)) => self.graph.gone(SERVED[kind], &meta, &mut affected),
         }
         self.enqueue(affected);
         true
@@ -70,7 +70,7 @@ impl World {
         self.server.logs[kind].clear();
         let mut affected = AffectedObjects::default();
         let present = self.server.objects.iter().filter(|((of, _), _)| *of == kind).map(|(_, meta)| meta);
-        self.graph.replace(KINDS[kind], present, &mut affected);
+        self.graph.replace(SERVED[kind], present, &mut affected);
         self.enqueue(affected);
     }
 
@@ -78,7 +78,7 @@ impl World {
     pub(super) fn forget(&mut self, kind: usize) {
         self.server.logs[kind].clear();
         let mut affected = AffectedObjects::default();
-        self.graph.forget_kind(KINDS[kind], &mut affected);
+        self.graph.forget_kind(SERVED[kind], &mut affected);
         self.enqueue(affected);
     }
 
@@ -156,7 +156,7 @@ impl World {
     }
 
     fn perform(&mut self, running: &Running, write: &Write) -> Result<(), Refusal> {
-        let place = (position(write.kind), write.key.clone());
+        let place = place(write.kind, &write.key);
         let before = self.server.objects.get(&place).cloned();
         let kept = before.as_ref().map(|meta| {
             let keeps = |held| self.server.keeps(meta, held, running.since);
@@ -197,7 +197,7 @@ impl World {
     pub(super) fn settle(&mut self) {
         for turn in 0.. {
             assert!(turn < 50_000, "it never comes to rest");
-            let delivered = (0..KINDS.len()).any(|kind| self.deliver(kind));
+            let delivered = (0..SERVED.len()).any(|kind| self.deliver(kind));
             if !delivered && !self.advance(turn) && !self.start(turn) {
                 return;
             }

@@ -17,7 +17,7 @@ use super::super::view::View;
 use super::super::{plan, pod_keys};
 use super::fixtures::{Bench, now, replica_set, typed, writes};
 use coxswain_machinery::api::apps::ReplicaSet;
-use coxswain_machinery::api::kinds::REPLICA_SETS;
+use coxswain_machinery::api::kinds::{PODS, REPLICA_SETS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::Selecting;
@@ -117,13 +117,13 @@ impl Cluster {
 
     /// The pods that there are, by name.
     pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
-        self.api.model().all("pods", "").map(|stored| typed(stored.object(&self.bench.pods))).collect()
+        self.api.model().all("pods", "").map(|stored| typed(stored.object(&PODS))).collect()
     }
 
     pub(super) fn set(&self) -> Arc<ReplicaSet> {
         let model = self.api.model();
         let stored = model.get(&Place::new("replicasets", "default", "web")).expect("nobody deletes it");
-        typed(stored.object(&self.bench.replica_sets))
+        typed(stored.object(&REPLICA_SETS))
     }
 
     /// How many pods the controller has made.
