@@ -77,7 +77,7 @@ proptest! {
         prop_assert_eq!((status.number_available, status.updated_number_scheduled), (desired, desired));
         prop_assert_eq!(status.number_unavailable, 0);
         prop_assert!(revisions.len() <= 3, "the present one and two others");
-        prop_assert!(cluster.revisions_made <= 4 || revisions.len() == 3, "one for each template, and for those forgotten");
+        prop_assert!(cluster.revisions_made() <= 4 || revisions.len() == 3, "one for each template, and for those forgotten");
     }
 
     /// No node has ever more pods than its strategy allows that were not there before, as long as nobody else makes some.
