@@ -1,17 +1,22 @@
-//! A small model of what is around the room: an API server that holds plans to their preconditions, and a ReplicaSet
-//! controller that is as late as the test wants.
+//! What is around the room: the model of the API server, to which the executor that ships carries plans, and a ReplicaSet controller
+//! that is as late as the test wants.
 
 use std::sync::Arc;
 
+use apiserver_model::{Place, Served, codec, message};
 use jiff::Timestamp;
+use serde_json::{Value as Json, json};
 
 use super::super::view::View;
 use super::super::*;
 use super::fixtures::*;
-use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
+use coxswain_machinery::api::Kind;
+use coxswain_machinery::executor::WriteEffect;
+use coxswain_machinery::informer::downcast;
+use coxswain_machinery::model::plan::{Step, Verb};
 use coxswain_machinery::model::template::Template;
-use coxswain_machinery::wire::splice::{Edit, edit, get};
-use coxswain_machinery::wire::{Message, Raw, Str};
+use coxswain_machinery::wire::splice::get;
+use coxswain_machinery::wire::{Message, Raw};
 
 /// A pod; those that are worth least come first, and go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,16 +37,24 @@ pub(super) struct Set {
 }
 
 pub(super) struct Cluster {
+    api: Served,
     pub(super) deployment: Arc<Deployment>,
     pub(super) sets: Vec<Set>,
     clock: i64,
-    version: u64,
     pub(super) writes: usize,
+}
+
+fn place_of(kind: &Kind, name: &str) -> Place {
+    let resource = if kind == &DEPLOYMENTS { "deployments" } else { "replicasets" };
+    Place::new(resource, "default", name)
 }
 
 impl Cluster {
     pub(super) fn new(deployment: Arc<Deployment>) -> Self {
-        Self { deployment, sets: Vec::new(), clock: NOW, version: 1000, writes: 0 }
+        let api = Served::new("deployment-controller", now());
+        let made = api.model().create_encoded("user", &DEPLOYMENTS, &deployment.raw).expect("a Deployment");
+        let deployment = downcast(made.object(&DEPLOYMENTS)).expect("a Deployment");
+        Self { api, deployment, sets: Vec::new(), clock: NOW, writes: 0 }
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -52,9 +65,42 @@ impl Cluster {
     pub(super) fn edit(&mut self, change: impl FnOnce(&mut Deployment)) {
         let mut changed = (*self.deployment).clone();
         change(&mut changed);
-        changed.metadata.generation += 1;
-        changed.metadata.resource_version = self.next_version();
-        self.deployment = decoded(&DEPLOYMENTS, changed.to_bytes());
+        let message = message(&DEPLOYMENTS).expect("it is stored");
+        let json = codec::decode(message, &changed.to_bytes()).expect("a Deployment");
+        let place = place_of(&DEPLOYMENTS, "web");
+        let with_spec = |held: &Json| {
+            let mut object = held.clone();
+            object["spec"] = json["spec"].clone();
+            Ok(object)
+        };
+        self.api.model().update("user", &place, "", with_spec).expect("nothing is wrong with it");
+        self.follow();
+    }
+
+    /// A ReplicaSet loses its owner.
+    pub(super) fn orphan(&mut self, at: usize) {
+        let place = place_of(&REPLICA_SETS, &self.sets[at].object.metadata.name);
+        let orphan = |set: &mut Json| set["metadata"]["ownerReferences"] = json!([]);
+        self.api.model().change("user", &place, "", orphan).expect("nothing is wrong with it");
+        self.follow();
+    }
+
+    /// Sees what there is.
+    fn follow(&mut self) {
+        let model = self.api.model();
+        let found = model.get(&place_of(&DEPLOYMENTS, "web")).expect("nobody deletes it");
+        self.deployment = downcast(found.object(&DEPLOYMENTS)).expect("a Deployment");
+        let mut there: Vec<Arc<ReplicaSet>> = model
+            .all("replicasets", "")
+            .filter_map(|stored| downcast(stored.object(&REPLICA_SETS)))
+            .collect();
+        self.sets.retain_mut(|set| {
+            let found = there.iter().position(|held| held.metadata.uid == set.object.metadata.uid);
+            assert!(found.is_some() || set.pods.is_empty(), "a ReplicaSet with pods is deleted");
+            let is_there = found.map(|at| set.object = there.swap_remove(at));
+            is_there.is_some()
+        });
+        self.sets.extend(there.into_iter().map(|object| Set { object, pods: Vec::new(), leaving: 0 }));
     }
 
     pub(super) fn view(&self) -> View {
@@ -67,108 +113,43 @@ impl Cluster {
         view
     }
 
-    /// One reconcile; the number of its writes.
+    /// One reconcile; the number of its writes. Nothing is written twice, nor without need, and nothing is refused.
     pub(super) fn reconcile(&mut self) -> usize {
         self.clock += 1;
-        let plan = plan::plan(&self.view(), self.now());
+        let mut plan = plan::plan(&self.view(), self.now());
         assert_eq!(plan.retry, None);
+        // What is looked at live is as it was seen.
+        plan.steps.retain(|step| matches!(step, Step::Write(_)));
         let mut written = Vec::new();
-        for step in plan.steps {
-            let Step::Write(write) = step else { continue };
+        for write in plan.writes() {
             assert!(!written.contains(&(write.kind, write.key.clone())), "{write} is the second write of it");
             written.push((write.kind, write.key.clone()));
-            self.perform(&write);
         }
+        let held = self.api.model().version();
+        self.api.model().set_time(self.now());
+        let is_update = plan.writes().map(|write| matches!(write.verb, Verb::Update(_))).collect::<Vec<_>>();
+        let done = self.api.execute(plan);
+        assert!(done.failures.is_empty(), "{:?}", done.failures);
+        for (effect, is_update) in done.effects.iter().zip(is_update) {
+            let WriteEffect::Stored(version) = &effect.change else { continue };
+            let version: u64 = version.parse().expect("a version");
+            assert!(!is_update || version > held, "an update of {} that changes nothing", effect.key);
+        }
+        self.follow();
         self.writes += written.len();
         written.len()
-    }
-
-    fn perform(&mut self, write: &Write) {
-        match &write.verb {
-            Verb::Create(body) => {
-                let mut set: ReplicaSet = (*decoded::<ReplicaSet>(&REPLICA_SETS, body.to_vec())).clone();
-                assert!(
-                    self.sets.iter().all(|held| held.object.metadata.name != set.metadata.name),
-                    "a collision"
-                );
-                set.metadata.uid = format!("uid-of-{}-{}", set.metadata.name, self.version).into();
-                set.metadata.generation = 1;
-                set.metadata.creation_timestamp = coxswain_machinery::wire::Time::from_seconds(self.clock);
-                set.metadata.resource_version = self.next_version();
-                let object = decoded(&REPLICA_SETS, set.to_bytes());
-                self.sets.push(Set { object, pods: Vec::new(), leaving: 0 });
-            }
-            Verb::Update(body) if write.subresource == "status" => {
-                let new: Arc<Deployment> = decoded(&DEPLOYMENTS, body.to_vec());
-                assert_eq!(new.metadata.resource_version, self.deployment.metadata.resource_version);
-                let same = new.status == self.deployment.status
-                    && new.metadata.annotations == self.deployment.metadata.annotations;
-                assert!(!same, "a status update that changes nothing");
-                let mut stored = (*new).clone();
-                stored.metadata.resource_version = self.next_version();
-                self.deployment = decoded(&DEPLOYMENTS, stored.to_bytes());
-            }
-            Verb::Update(body) => {
-                let at = self.find(&write.key.name);
-                let new: Arc<ReplicaSet> = decoded(&REPLICA_SETS, body.to_vec());
-                let held = &self.sets[at].object;
-                assert_eq!(new.metadata.resource_version, held.metadata.resource_version);
-                let bump = i64::from(new.spec != held.spec);
-                self.store(at, &new, bump);
-            }
-            Verb::Delete { uid, resource_version, .. } => {
-                let at = self.find(&write.key.name);
-                let set = self.sets.remove(at);
-                assert_eq!(*uid, set.object.metadata.uid);
-                assert_eq!(*resource_version, Some(set.object.metadata.resource_version.clone()));
-                assert!(set.pods.is_empty(), "a ReplicaSet with pods is deleted");
-            }
-            Verb::Patch(Patch::Strategic(patch)) => {
-                let at = self.find(&write.key.name);
-                let mut set = (*self.sets[at].object).clone();
-                assert_eq!(patch["metadata"]["uid"], *set.metadata.uid.to_str());
-                assert!(patch["metadata"]["ownerReferences"][0]["controller"].as_bool().unwrap());
-                let owner = coxswain_machinery::model::owners::controller_reference(
-                    &self.deployment.metadata,
-                    &DEPLOYMENTS,
-                );
-                set.metadata.owner_references = vec![owner];
-                self.store(at, &decoded::<ReplicaSet>(&REPLICA_SETS, set.to_bytes()), 0);
-            }
-            other => panic!("unexpected {other:?}"),
-        }
-    }
-
-    fn find(&self, name: &str) -> usize {
-        self.sets.iter().position(|set| set.object.metadata.name == name).expect("a ReplicaSet of that name")
-    }
-
-    fn store(&mut self, at: usize, set: &ReplicaSet, bump: i64) {
-        let generation = set.metadata.generation + bump;
-        let version = self.next_version();
-        let edits = [
-            Edit::SetVarint(&[1, 7], generation as u64),
-            Edit::SetBytes(&[1, 6], version.as_bytes().to_vec()),
-        ];
-        self.sets[at].object = decoded(&REPLICA_SETS, edit(&set.raw, &edits).unwrap());
-    }
-
-    fn next_version(&mut self) -> Str {
-        self.version += 1;
-        Str::from(self.version.to_string())
     }
 
     /// Lets the ReplicaSet controller see a ReplicaSet: like the real one, it makes or deletes pods, those first that are
     /// not available, and reports the pods that there were before.
     pub(super) fn sync(&mut self, at: usize) -> bool {
         let set = &mut self.sets[at];
-        let mut object = (*set.object).clone();
-        let status = &mut object.status;
-        status.observed_generation = object.metadata.generation;
-        status.replicas = set.pods.len() as i32;
-        status.ready_replicas = set.pods.iter().filter(|pod| **pod != PodState::Waiting).count() as i32;
-        status.available_replicas = status.ready_replicas;
-        status.terminating_replicas = Some(set.leaving as i32);
+        let object = Arc::clone(&set.object);
+        let ready = set.pods.iter().filter(|pod| **pod != PodState::Waiting).count();
+        let status = json!({
+            "observedGeneration": object.metadata.generation, "replicas": set.pods.len(), "readyReplicas": ready,
+            "availableReplicas": ready, "terminatingReplicas": set.leaving,
+        });
         let size = usize::try_from(object.spec.replicas.unwrap()).unwrap();
         let resized = set.pods.len() != size;
         set.pods.sort_unstable();
@@ -179,11 +160,12 @@ impl Cluster {
         for pod in &mut set.pods {
             *pod = if *pod == PodState::Waiting { PodState::Waiting } else { PodState::Reported };
         }
-        let reported = object.status != set.object.status;
-        if reported {
-            self.store(at, &decoded::<ReplicaSet>(&REPLICA_SETS, object.to_bytes()), 0);
-        }
-        reported || resized
+        let place = place_of(&REPLICA_SETS, &object.metadata.name);
+        let reported =
+            self.api.model().change("replicaset-controller", &place, "status", |set| set["status"] = status);
+        self.follow();
+        let version = reported.expect("nothing is wrong with it").version.to_string();
+        object.metadata.resource_version != version.as_str() || resized
     }
 
     /// Pods that are available and were known to be at some time.

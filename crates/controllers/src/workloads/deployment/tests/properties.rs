@@ -116,10 +116,7 @@ fn happen(cluster: &mut Cluster, event: &Event) {
         }),
         Event::Orphan(at) => {
             if let Some(at) = pick(cluster, *at) {
-                let mut set = (*cluster.sets[at].object).clone();
-                set.metadata.owner_references.clear();
-                let bytes = coxswain_machinery::wire::Message::to_bytes(&set);
-                cluster.sets[at].object = decoded(&coxswain_machinery::api::kinds::REPLICA_SETS, bytes);
+                cluster.orphan(at);
             }
         }
     }
