@@ -65,8 +65,8 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
     let mut told = Vec::new();
     let turn = turn(view, &status, now, &mut told);
     if let Turn::Start(at) = turn {
-        if let Some((job, earlier)) = forgotten(view, &status, at) {
-            status.add(job, earlier);
+        if let Some((job, of)) = forgotten(view, &status, at) {
+            status.add(job, of);
             let plan = finish(view, &status, &[], Some(&job.metadata.name))?;
             return Ok(Plan { requeue_after: Some(Duration::ZERO), ..plan }.with_note(note(view, None)));
         }
@@ -84,19 +84,19 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
     Ok(Plan { requeue_after, ..finish(view, &status, &told, None)? }.with_note(note(view, None)))
 }
 
-/// A Job of an earlier activation that runs and that the status does not list, where `at` must not start beside it: whoever made it
-/// heard of no success. The original goes by the status alone, and starts another.
+/// A Job of another activation that runs and that the status does not list, where `at` must not start beside it: whoever made it heard
+/// of no success. It may be of a later one, if a clock was ahead. The original goes by the status alone, and starts another.
 fn forgotten<'a>(view: &'a View, status: &Status<'_>, at: Timestamp) -> Option<(&'a Job, Timestamp)> {
     if !matches!(&*view.cron_job.spec.concurrency_policy, "Forbid" | "Replace") {
         return None;
     }
     let after = since(view);
-    let earlier = view.jobs.iter().filter_map(|job| {
-        let of = jobs::started(&view.cron_job, job).filter(|of| after < *of && *of < at)?;
+    let others = view.jobs.iter().filter_map(|job| {
+        let of = jobs::started(&view.cron_job, job).filter(|of| after < *of && *of != at)?;
         let runs = job.end().is_none() && !job.metadata.is_deleting();
         (runs && !status.lists(&job.metadata.name)).then_some((job.as_ref(), of))
     });
-    earlier.min_by_key(|(_, of)| *of)
+    others.min_by_key(|(_, of)| *of)
 }
 
 /// What this plan tells if it is the last one.

@@ -349,6 +349,16 @@ fn a_job_that_nobody_could_record_counts_before_the_next_one() {
         assert_eq!(log.contains(name("11:00").as_str()), policy == "Replace", "{log}");
         assert_eq!(server.jobs.find("ns", &name("10:00")).is_some(), policy == "Forbid", "{log}");
     }
+    // Whose clock was ahead made one of a later activation, which is not started again then.
+    let server = Server::new(&held("Forbid"), [job(&name("12:00"), |_| {})]);
+    for _ in 0..3 {
+        let log = server.reconcile(at("11:00")).log;
+        assert!(log.iter().all(|line| !line.starts_with("create")), "{log:?}");
+    }
+    assert_eq!(
+        (server.listed(), server.cron_job().status.last_schedule_time),
+        (vec![name("12:00")], time("12:00"))
+    );
     // One that has ended, is by another name, or may run beside the next one, is no reason to wait.
     let ended = [job(&name("10:00"), ended("Failed", "10:20"))];
     let by_hand = [job("by-hand", |_| {})];
