@@ -212,9 +212,8 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// With the revision of `web:1`.
-    pub(super) fn of(set: &Arc<StatefulSet>, pods: &[Arc<Pod>]) -> Self {
-        let bench = Self {
+    pub(super) fn empty() -> Self {
+        Self {
             sets: Arc::new(Store::new(&STATEFUL_SETS)),
             pods: Arc::new(Store::new(&PODS)),
             claims: Arc::new(Store::new(&PERSISTENT_VOLUME_CLAIMS)),
@@ -222,7 +221,12 @@ impl Bench {
             documents: Vec::new(),
             gates: Gates { max_unavailable: false, semantic_revisions: true },
             memory: Arc::default(),
-        };
+        }
+    }
+
+    /// With the revision of `web:1`.
+    pub(super) fn of(set: &Arc<StatefulSet>, pods: &[Arc<Pod>]) -> Self {
+        let bench = Self::empty();
         bench.sets.upsert(&(Arc::clone(set) as AnyObject));
         for pod in pods {
             bench.pods.upsert(&(Arc::clone(pod) as AnyObject));

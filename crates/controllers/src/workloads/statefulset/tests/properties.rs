@@ -1,21 +1,17 @@
 //! Properties: whatever happens to the pods of a set, it ends at what was asked for, one ordinal after the other.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use apiserver_model::{Caches, Deletion, Place, Served};
 use proptest::prelude::*;
+use serde_json::{Value as Json, json};
 
 use super::fixtures::*;
-use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::apps::StatefulSet;
-use coxswain_machinery::api::kinds::{PODS, STATEFUL_SETS};
+use coxswain_machinery::api::kinds::{CONTROLLER_REVISION_DOCUMENTS, PODS, STATEFUL_SETS};
 use coxswain_machinery::api::pod::Pod;
-use coxswain_machinery::executor::{Effect, WriteEffect};
 use coxswain_machinery::framework::Reads;
-use coxswain_machinery::model::Key;
-use coxswain_machinery::model::plan::{Step, Verb, Write};
-use coxswain_machinery::wire::Str;
-use coxswain_machinery::wire::splice::{Edit, edit};
+use coxswain_machinery::model::plan::{Step, Verb};
 
 /// What happens to the cluster between two reconciles.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +31,22 @@ enum Event {
 
 const IMAGES: [&str; 3] = ["web:1", "web:2", "web:3"];
 
-/// A set with its pods. The caches know what is there: the framework sees to that.
+/// The model of the API server, with the set and its pods, and caches that know what is there: the framework sees to that.
 struct Cluster {
-    set: Arc<StatefulSet>,
-    pods: BTreeMap<Str, Pod>,
+    api: Served,
+    caches: Caches,
     is_parallel: bool,
     bench: Bench,
-    made: u32,
+    /// The versions of the documents at hand.
+    documents: Vec<u64>,
+}
+
+fn set_place() -> Place {
+    Place::new("statefulsets", "default", "web")
+}
+
+fn place_of(pod: &Pod) -> Place {
+    Place::new("pods", "default", &pod.metadata.name)
 }
 
 impl Cluster {
@@ -51,110 +56,129 @@ impl Cluster {
                 set.spec.pod_management_policy = "Parallel".into();
             }
         });
-        let bench = Bench::of(&set, &[]);
-        Self { set, pods: BTreeMap::new(), is_parallel, bench, made: 0 }
+        let bench = Bench::empty();
+        let stores = [&bench.sets, &bench.pods, &bench.claims, &bench.revisions].map(Arc::clone);
+        let api = Served::new("statefulset-controller", now());
+        api.model().create_encoded("user", &STATEFUL_SETS, &set.raw).expect("a set");
+        let mut cluster =
+            Self { api, caches: Caches::new(stores), is_parallel, bench, documents: Vec::new() };
+        cluster.follow();
+        cluster
+    }
+
+    /// The caches see what there is, and documents are at hand.
+    fn follow(&mut self) {
+        let model = self.api.model();
+        self.caches.deliver(&model, usize::MAX);
+        let versions = model.all(CONTROLLER_REVISION_DOCUMENTS.resource, "").map(|stored| stored.version);
+        let versions: Vec<u64> = versions.collect();
+        if versions == self.documents {
+            return;
+        }
+        self.documents = versions;
+        let revisions = model.all(CONTROLLER_REVISION_DOCUMENTS.resource, "");
+        self.bench.documents =
+            revisions.map(|stored| (stored.place.name.clone(), stored.encoded(false).to_vec())).collect();
+    }
+
+    fn set(&self) -> Arc<StatefulSet> {
+        typed(self.bench.sets.find("default", "web").expect("nobody deletes it"))
+    }
+
+    /// The pods that there are, by name.
+    fn pods(&self) -> Vec<Arc<Pod>> {
+        let mut pods: Vec<Arc<Pod>> = self.bench.pods.list().into_iter().map(typed).collect();
+        pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        pods
     }
 
     fn replicas(&self) -> i32 {
-        self.set.spec.replicas.unwrap()
+        self.set().spec.replicas.unwrap()
     }
 
-    fn change(&mut self, which: usize, suits: impl Fn(&Pod) -> bool, change: impl FnOnce(&mut Pod)) {
-        let names: Vec<Str> =
-            self.pods.values().filter(|pod| suits(pod)).map(|pod| pod.metadata.name.clone()).collect();
-        if let Some(name) = names.get(which.checked_rem(names.len()).unwrap_or(0)) {
-            let mut pod = self.pods[name].clone();
-            change(&mut pod);
-            self.store(pod);
-        }
+    fn pick(&self, which: usize, suits: impl Fn(&Pod) -> bool) -> Option<Place> {
+        let places: Vec<Place> =
+            self.pods().iter().filter(|pod| suits(pod)).map(|pod| place_of(pod)).collect();
+        places.get(which.checked_rem(places.len())?).cloned()
     }
 
-    fn store(&mut self, pod: Pod) {
-        self.bench.pods.upsert(&(Arc::new(pod.clone()) as AnyObject));
-        self.pods.insert(pod.metadata.name.clone(), pod);
+    fn change(&mut self, place: &Place, subresource: &str, change: impl FnOnce(&mut Json)) {
+        self.api.model().change("somebody", place, subresource, change).expect("nothing is wrong with it");
+        self.follow();
     }
 
-    fn remove(&mut self, which: usize) {
-        let going = self.pods.values().filter(|pod| pod.metadata.is_deleting());
-        let names: Vec<Str> = going.map(|pod| pod.metadata.name.clone()).collect();
-        if let Some(name) = names.get(which.checked_rem(names.len()).unwrap_or(0))
-            && let Some(pod) = self.pods.remove(name)
-        {
-            self.bench.pods.remove(&(Arc::new(pod) as AnyObject));
-        }
+    /// A kubelet has something to say of one of the pods that live.
+    fn report(&mut self, which: usize, phase: &str, is_ready: bool) {
+        let lives = |pod: &Pod| !pod.metadata.is_deleting() && !pod.is_finished();
+        let Some(place) = self.pick(which, lives) else { return };
+        let since = now().to_string();
+        let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": since });
+        self.change(&place, "", |pod| pod["spec"]["nodeName"] = json!("node"));
+        self.change(&place, "status", |pod| {
+            pod["status"]["phase"] = json!(phase);
+            pod["status"]["conditions"] = if is_ready { json!([ready]) } else { json!([]) };
+        });
     }
 
-    fn rewrite(&mut self, edits: &[Edit]) {
-        let next = Edit::SetVarint(&[1, 7], self.set.metadata.generation as u64 + 1);
-        let bytes = edit(&self.set.raw, &[edits, &[next]].concat()).unwrap();
-        self.store_set(bytes);
-    }
-
-    fn store_set(&mut self, bytes: Vec<u8>) {
-        self.set = decoded(bytes);
-        self.bench.sets.upsert(&(Arc::clone(&self.set) as AnyObject));
+    fn delete(&mut self, place: Option<Place>, grace: Option<i64>) {
+        let Some(place) = place else { return };
+        let how = Deletion { grace, ..Deletion::default() };
+        self.api.model().delete("somebody", &place, &how).expect("it is there");
+        self.follow();
     }
 
     fn happen(&mut self, event: Event) {
-        let lives = |pod: &Pod| !pod.metadata.is_deleting() && !pod.is_finished();
         match event {
             Event::Reconcile => self.reconcile(),
-            Event::Ready(which) => self.change(which, lives, |pod| {
-                pod.status.phase = "Running".into();
-                pod.status.conditions = vec![ready(ago(1))];
-            }),
-            Event::Unready(which) => self.change(which, lives, not_ready),
-            Event::Fail(which) => self.change(which, lives, failed),
-            Event::Evict(which) => self.change(which, |_| true, deleting),
-            Event::Gone(which) => self.remove(which),
-            Event::Scale(replicas) => self.rewrite(&[Edit::SetVarint(&[2, 1], replicas as u64)]),
-            Event::Image(which) => {
-                self.rewrite(&[Edit::SetBytes(&[2, 3], template(IMAGES[which % 3]).to_vec())]);
+            Event::Ready(which) => self.report(which, "Running", true),
+            Event::Unready(which) => self.report(which, "Running", false),
+            Event::Fail(which) => self.report(which, "Failed", false),
+            Event::Evict(which) => self.delete(self.pick(which, |_| true), None),
+            Event::Gone(which) => self.delete(self.pick(which, |pod| pod.metadata.is_deleting()), Some(0)),
+            Event::Scale(replicas) => {
+                self.change(&set_place(), "", |set| set["spec"]["replicas"] = json!(replicas));
             }
-            Event::Partition(number) => self.rewrite(&[Edit::SetVarint(&[2, 7, 2, 1], number as u64)]),
+            Event::Image(which) => self.change(&set_place(), "", |set| {
+                set["spec"]["template"]["spec"]["containers"][0]["image"] = json!(IMAGES[which % 3]);
+            }),
+            Event::Partition(number) => self.change(&set_place(), "", |set| {
+                set["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = json!(number);
+            }),
         }
     }
 
-    /// One sync, in as many looks as it takes; whether it did anything.
+    /// One sync, in as many looks as it takes.
     fn reconcile(&mut self) {
         let mut read = Reads::default();
         for _ in 0..4 {
             let plan = super::plan::plan(&self.bench.view_after(&[], std::mem::take(&mut read)), now()).0;
             self.check(&plan.steps);
-            for write in plan.writes() {
-                self.perform(write);
-            }
-            if !plan.look_again {
+            let looks_again = plan.look_again;
+            let done = self.api.execute(plan);
+            assert!(done.failures.is_empty(), "{:?}", done.failures);
+            self.follow();
+            if !looks_again {
                 return;
             }
-            let made = plan.writes().next().unwrap().key.name.clone();
-            let image = *IMAGES.iter().find(|image| revision_name(image) == *made).unwrap();
-            let number = self.bench.documents.len() as i64 + 1;
-            self.bench.documents.push((made.to_string(), revision_bytes(image, number)));
-            read = read.after(Effect {
-                kind: &super::CONTROLLER_REVISIONS,
-                key: Key::new("default", made),
-                subresource: "",
-                change: WriteEffect::Stored("1".into()),
-                answer: Some(revision(image, number) as AnyObject),
-            });
-            self.bench.revisions.upsert(&(revision(image, number) as AnyObject));
+            read = done.effects.into_iter().fold(read, Reads::after);
         }
         panic!("it looks again and again");
     }
 
     /// One after the other: nothing is made or replaced while one below is not ready.
     fn check(&self, steps: &[Step]) {
+        let pods = self.pods();
+        let find = |name: &str| pods.iter().find(|pod| pod.metadata.name == name);
         let is_ready = |ordinal: i32| {
-            let pod = self.pods.get(&Str::from(format!("web-{ordinal}")));
-            pod.is_some_and(|pod| pod.is_ready() && !pod.metadata.is_deleting() && !pod.is_finished())
+            find(&format!("web-{ordinal}"))
+                .is_some_and(|pod| pod.is_ready() && !pod.metadata.is_deleting() && !pod.is_finished())
         };
         let of_pods = steps.iter().flat_map(Step::writes).filter(|write| write.kind == &PODS);
         for write in of_pods {
             let name = write.key.name.as_str();
             let ordinal: i32 = name.strip_prefix("web-").unwrap().parse().unwrap();
             let is_create = matches!(write.verb, Verb::Create(_));
-            assert!(is_create != self.pods.contains_key(&write.key.name), "one pod of a name");
+            assert!(is_create != find(name).is_some(), "one pod of a name");
             if !self.is_parallel && is_create {
                 assert!((0..ordinal).all(is_ready), "{name} before its time");
             }
@@ -167,27 +191,6 @@ impl Cluster {
             .flat_map(Step::writes)
             .filter(|write| write.kind == &PODS && matches!(write.verb, Verb::Delete { .. }));
         assert!(self.is_parallel || deletes.count() <= 1, "one at a time");
-    }
-
-    fn perform(&mut self, write: &Write) {
-        match &write.verb {
-            Verb::Create(body) if write.kind == &PODS => {
-                let mut pod = Pod::clone(&typed::<Pod>((PODS.decode)(body).unwrap()));
-                self.made += 1;
-                pod.metadata.uid = format!("made-{}", self.made).into();
-                pod.status.phase = "Pending".into();
-                self.store(pod);
-            }
-            Verb::Delete { uid, .. } if write.kind == &PODS => {
-                let mut pod = self.pods[&write.key.name].clone();
-                assert_eq!(pod.metadata.uid, *uid);
-                deleting(&mut pod);
-                self.store(pod);
-            }
-            Verb::Update(body) if write.kind == &STATEFUL_SETS => self.store_set(body.to_vec()),
-            // Which revision has which number matters to its kind alone.
-            _ => {}
-        }
     }
 }
 
@@ -218,22 +221,27 @@ proptest! {
         }
         cluster.happen(Event::Partition(0));
         for _ in 0..80 {
+            let before = cluster.api.model().version();
             cluster.reconcile();
             // One that is surplus and has failed waits for somebody to delete it.
-            cluster.change(0, Pod::is_finished, deleting);
-            for at in 0..cluster.pods.len() {
+            cluster.delete(cluster.pick(0, Pod::is_finished), Some(0));
+            for at in 0..cluster.pods().len() {
                 cluster.happen(Event::Ready(at));
                 cluster.happen(Event::Gone(at));
             }
+            if cluster.api.model().version() == before {
+                break;
+            }
         }
         let replicas = cluster.replicas();
-        let names: Vec<String> = cluster.pods.keys().map(ToString::to_string).collect();
+        let (set, pods) = (cluster.set(), cluster.pods());
+        let names: Vec<String> = pods.iter().map(|pod| pod.metadata.name.to_string()).collect();
         prop_assert_eq!(names, (0..replicas).map(|ordinal| format!("web-{ordinal}")).collect::<Vec<_>>());
-        let wanted = &cluster.set.status.update_revision;
+        let wanted = &set.status.update_revision;
         let carried = |pod: &Pod| pod.metadata.labels.get("controller-revision-hash").cloned();
-        prop_assert!(cluster.pods.values().all(|pod| carried(pod).as_ref() == Some(wanted)));
-        let status = &cluster.set.status;
-        prop_assert_eq!(status.observed_generation, cluster.set.metadata.generation);
+        prop_assert!(pods.iter().all(|pod| carried(pod).as_ref() == Some(wanted)));
+        let status = &set.status;
+        prop_assert_eq!(status.observed_generation, set.metadata.generation);
         prop_assert_eq!([status.replicas, status.ready_replicas, status.updated_replicas, status.current_replicas], [replicas; 4]);
         prop_assert_eq!(&status.current_revision, wanted);
     }
