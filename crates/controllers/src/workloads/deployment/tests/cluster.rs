@@ -50,7 +50,7 @@ fn place_of(kind: &Kind, name: &str) -> Place {
 }
 
 impl Cluster {
-    pub(super) fn new(deployment: Arc<Deployment>) -> Self {
+    pub(super) fn new(deployment: &Deployment) -> Self {
         let api = Served::new("deployment-controller", now());
         let made = api.model().create_encoded("user", &DEPLOYMENTS, &deployment.raw).expect("a Deployment");
         let deployment = downcast(made.object(&DEPLOYMENTS)).expect("a Deployment");

@@ -69,7 +69,7 @@ fn bound() -> impl Strategy<Value = IntOrString> {
 }
 
 fn start(replicas: i32, surge: IntOrString, unavailable: IntOrString, limit: i32) -> Cluster {
-    Cluster::new(deployment(|deployment| {
+    Cluster::new(&deployment(|deployment| {
         deployment.spec.replicas = Some(replicas);
         deployment.spec.revision_history_limit = Some(limit);
         let rolling = deployment.spec.strategy.rolling_update.as_mut().unwrap();

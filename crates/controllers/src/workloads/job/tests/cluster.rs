@@ -1,35 +1,40 @@
-//! A small model of a cluster: an API server that keeps finalizers, pods that end, and a manager that may be killed at any write.
+//! A small cluster: the model of the API server, pods that end, and a manager that may be killed at any write.
 //!
-//! Its `reconcile` is the framework reduced to what the room relies on: a plan is carried out up to its first failure, a second
-//! one records that, and caches have seen all writes before the key is planned again. A manager that was killed begins anew with
-//! caches that are as new as the server, and without memory.
+//! The executor that ships carries the room's plans to the model. Its `reconcile` is the framework reduced to what the room relies on: a
+//! second plan records what failed, and caches have seen all writes before the key is planned again. A manager that was killed begins
+//! anew with caches that are as new as the server, and without memory.
 
 use std::sync::Arc;
 
+use apiserver_model::http::Asked;
+use apiserver_model::{Caches, Deletion, OnTheWay, Place, Refusal, Served};
+use http::Method;
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
 
-use super::super::member::{TRACKING, index, is_tracked};
+use super::super::member::{INDEX, is_tracked};
 use super::super::memory::Remembered;
 use super::super::metrics::Metrics;
 use super::super::note::Note;
 use super::super::strays::Strays;
 use super::super::view::{self, Gates};
 use super::super::{Controller, plan};
-use super::fixtures::{decoded, exited, now, refused};
-use coxswain_machinery::api::AnyObject;
+use super::fixtures::now;
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{JOBS, PODS};
 use coxswain_machinery::api::pod::Pod;
-use coxswain_machinery::executor::{Effect, WriteEffect};
+use coxswain_machinery::executor::Executed;
 use coxswain_machinery::framework::{Memory as _, Observation, Reads, Room as _, RoomMetrics};
 use coxswain_machinery::informer::{Indexed, Lister, Store, downcast};
-use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::model::{Failure, Key, Plan};
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::telemetry::Registry;
-use coxswain_machinery::wire::splice::{Edit, edit};
-use coxswain_machinery::wire::{Time, Uid};
+use coxswain_machinery::wire::Uid;
+
+/// As whom it writes.
+const CONTROLLER: &str = "job-controller";
 
 /// How a pod came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,16 +60,61 @@ pub(super) enum Event {
     Refuse(usize, usize),
 }
 
-/// The API server, the caches of one manager, and what became of each pod.
-pub(super) struct Cluster {
-    stores: [Arc<Store>; 2],
-    room: Controller,
-    version: u64,
-    pub(super) now: Timestamp,
-    made: usize,
+/// What becomes of writes.
+#[derive(Default)]
+struct Line {
     /// Writes until the manager is killed, and whether the last of them is carried out.
     kill: Option<(usize, bool)>,
+    /// So many are refused, after so many that are not.
     refuse: (usize, usize),
+    /// Whether the manager was killed.
+    is_dead: bool,
+}
+
+impl Line {
+    fn carry(&mut self, asked: &Asked) -> OnTheWay {
+        if asked.method == Method::GET {
+            return OnTheWay::Arrives;
+        }
+        if self.is_dead {
+            return OnTheWay::Lost;
+        }
+        let kill = match &mut self.kill {
+            Some((0, is_carried_out)) => Some(*is_carried_out),
+            Some((writes, _)) => {
+                *writes -= 1;
+                None
+            }
+            None => None,
+        };
+        if kill == Some(false) {
+            self.is_dead = true;
+            return OnTheWay::Lost;
+        }
+        let (after, count) = &mut self.refuse;
+        if *after > 0 {
+            *after -= 1;
+        } else if *count > 0 {
+            *count -= 1;
+            return OnTheWay::Refused(Refusal::new(403, "Forbidden", "no"));
+        }
+        if kill.is_some() {
+            self.is_dead = true;
+            return OnTheWay::Unanswered;
+        }
+        OnTheWay::Arrives
+    }
+}
+
+/// The API server, the caches of one manager, and what became of each pod.
+pub(super) struct Cluster {
+    api: Served,
+    caches: Caches,
+    stores: [Arc<Store>; 2],
+    room: Controller,
+    pub(super) now: Timestamp,
+    line: Arc<Mutex<Line>>,
+    made: usize,
     /// How pods ended that the Job did not delete itself.
     pub(super) ends: HashMap<Uid, Fate>,
     /// The most pods that ran at once.
@@ -81,6 +131,14 @@ pub(super) fn key() -> Key {
     Key::new("default", "work")
 }
 
+fn place_of(pod: &Pod) -> Place {
+    Place::new("pods", "default", &pod.metadata.name)
+}
+
+fn index(pod: &Json) -> Option<u32> {
+    pod["metadata"]["annotations"][INDEX].as_str()?.parse().ok()
+}
+
 fn room(stores: &[Arc<Store>; 2]) -> Controller {
     let metrics = Metrics::register(&RoomMetrics::new(Registry::new())).unwrap();
     Controller {
@@ -93,23 +151,27 @@ fn room(stores: &[Arc<Store>; 2]) -> Controller {
 }
 
 impl Cluster {
-    pub(super) fn new(job: Arc<Job>) -> Self {
+    pub(super) fn new(job: &Job) -> Self {
         let stores = [&JOBS, &PODS].map(|kind| Arc::new(Store::new(kind)));
-        let object: AnyObject = job;
-        stores[0].upsert(&object);
-        Self {
+        let (api, line) = (Served::new(CONTROLLER, now()), Arc::new(Mutex::new(Line::default())));
+        let carries = Arc::clone(&line);
+        api.on_the_way(move |asked| carries.lock().carry(asked));
+        api.model().create_encoded("user", &JOBS, &job.raw).expect("a Job");
+        let mut cluster = Self {
+            api,
+            caches: Caches::new(stores.iter().cloned()),
             room: room(&stores),
             stores,
-            version: 1000,
             now: now(),
+            line,
             made: 0,
-            kill: None,
-            refuse: (0, 0),
             ends: HashMap::default(),
             most_active: 0,
             repeated: Vec::new(),
             done: Vec::new(),
-        }
+        };
+        cluster.follow();
+        cluster
     }
 
     pub(super) fn job(&self) -> Arc<Job> {
@@ -122,39 +184,43 @@ impl Cluster {
         pods
     }
 
-    fn next_version(&mut self) -> String {
-        self.version += 1;
-        self.version.to_string()
+    /// New pods get a node and run, and the caches see what there is.
+    fn follow(&mut self) {
+        let mut model = self.api.model();
+        for change in std::mem::take(&mut model.changes) {
+            let Some(pod) =
+                change.after.filter(|made| change.verb == "create" && made.place.resource == "pods")
+            else {
+                continue;
+            };
+            self.made += 1;
+            self.repeated.extend(index(&pod.json).filter(|index| self.done.contains(index)));
+            let run = |pod: &mut Json| pod["spec"]["nodeName"] = json!("node");
+            // One that was deleted before it had a node is gone.
+            if model.change("scheduler", &pod.place, "", run).is_ok() {
+                let run = |pod: &mut Json| pod["status"]["phase"] = json!("Running");
+                drop(model.change("kubelet", &pod.place, "status", run));
+            }
+        }
+        self.caches.deliver(&model, usize::MAX);
     }
 
-    /// Stores a pod, or lets it go if nothing holds it any more; as the server answers.
-    fn put_pod(&mut self, mut pod: Pod) -> AnyObject {
-        let is_gone = pod.metadata.is_deleting() && pod.metadata.finalizers.is_empty() && pod.is_finished();
-        if !is_gone {
-            pod.metadata.resource_version = self.next_version().into();
-        }
-        let pod: AnyObject = Arc::new(pod);
-        if is_gone {
-            self.stores[1].remove(&pod);
-        } else {
-            self.stores[1].upsert(&pod);
-        }
-        pod
+    fn change(&self, pod: &Pod, subresource: &str, change: impl FnOnce(&mut Json)) {
+        self.api.model().change("kubelet", &place_of(pod), subresource, change).expect("it is there");
     }
 
-    fn put_job(&mut self, bytes: &[u8]) -> AnyObject {
-        let version = self.next_version();
-        let bytes = edit(bytes, &[Edit::SetBytes(&[1, 6], version.into_bytes())]).unwrap();
-        let job: Arc<Job> = decoded(&JOBS, bytes);
-        let object: AnyObject = job;
-        self.stores[0].upsert(&object);
-        object
+    fn delete(&self, pod: &Pod, grace: Option<i64>) {
+        let how = Deletion { grace, ..Deletion::default() };
+        self.api.model().delete("somebody", &place_of(pod), &how).expect("it is there");
     }
 
     pub(super) fn happen(&mut self, event: Event) {
         match event {
             Event::Reconcile => self.reconcile(),
-            Event::Advance(seconds) => self.now += SignedDuration::from_secs(seconds),
+            Event::Advance(seconds) => {
+                self.now += SignedDuration::from_secs(seconds);
+                self.api.model().set_time(self.now);
+            }
             Event::End(count, fate) => {
                 let runs = |pod: &Arc<Pod>| !pod.is_finished() && !pod.metadata.is_deleting();
                 for pod in self.pods().into_iter().filter(runs).take(count) {
@@ -163,48 +229,56 @@ impl Cluster {
             }
             Event::Leave => {
                 for pod in self.pods().into_iter().filter(|pod| pod.metadata.is_deleting()) {
-                    let mut pod = (*pod).clone();
                     if !pod.is_finished() {
-                        pod.status.phase = "Failed".into();
+                        self.change(&pod, "status", |pod| pod["status"]["phase"] = json!("Failed"));
                     }
-                    self.put_pod(pod);
+                    self.delete(&pod, Some(0));
                 }
             }
-            Event::Kill(writes, is_carried_out) => self.kill = Some((writes, is_carried_out)),
-            Event::Refuse(after, count) => self.refuse = (after, count),
+            Event::Kill(writes, is_carried_out) => self.line.lock().kill = Some((writes, is_carried_out)),
+            Event::Refuse(after, count) => self.line.lock().refuse = (after, count),
         }
+        self.follow();
     }
 
     fn end(&mut self, pod: &Pod, fate: Fate) {
         self.ends.insert(pod.metadata.uid.clone(), fate);
-        let mut pod = pod.clone();
+        let ended = now().to_string();
+        let exit = |code: i32, phase: &'static str| {
+            move |pod: &mut Json| {
+                let state = json!({ "terminated": { "exitCode": code, "finishedAt": ended } });
+                pod["status"]["containerStatuses"] = json!([{ "name": "main", "state": state }]);
+                pod["status"]["phase"] = json!(phase);
+            }
+        };
         match fate {
             Fate::Succeeded => {
-                exited(&mut pod, 0, 0);
-                self.done.extend(index(&pod));
+                self.change(pod, "status", exit(0, "Succeeded"));
+                self.done.extend(super::super::member::index(pod));
             }
-            Fate::Failed => exited(&mut pod, 1, 0),
-            Fate::Deleted => pod.metadata.deletion_timestamp = Some(Time::from(self.now)),
+            Fate::Failed => self.change(pod, "status", exit(1, "Failed")),
+            Fate::Deleted => self.delete(pod, None),
         }
-        self.put_pod(pod);
     }
 
     /// Reconciles the Job, and then the pods that nobody counts. A manager that is killed on the way begins anew.
     pub(super) fn reconcile(&mut self) {
         if self.reconcile_job().is_err() || self.reconcile_strays().is_err() {
-            self.kill = None;
+            let mut line = self.line.lock();
+            (line.kill, line.is_dead) = (None, false);
             self.room = room(&self.stores);
         }
+        self.follow();
     }
 
     fn reconcile_job(&mut self) -> Result<(), Killed> {
-        let Some(plan) = self.planned(&[], &[]) else { return Ok(()) };
-        let mut effects = Vec::new();
-        let failures = self.execute(&plan, &mut effects)?;
-        if !failures.is_empty()
-            && let Some(second) = self.planned(&failures, &effects)
+        let Some(plan) = self.planned(&[], &Reads::default()) else { return Ok(()) };
+        let done = self.execute(plan)?;
+        let read = done.effects.into_iter().fold(Reads::default(), Reads::after);
+        if !done.failures.is_empty()
+            && let Some(second) = self.planned(&done.failures, &read)
         {
-            self.execute(&second, &mut Vec::new())?;
+            self.execute(second)?;
         }
         let active =
             self.pods().iter().filter(|pod| !pod.is_finished() && !pod.metadata.is_deleting()).count();
@@ -217,121 +291,33 @@ impl Cluster {
         for pod in self.pods() {
             let view = strays.observe(&Key::of(&pod.metadata), &[], &Reads::default()).unwrap();
             let Observation::View(view) = view else { panic!("no view of a pod") };
-            let plan = Strays::plan(&view, self.now).with_note(Note::default());
-            self.execute(&plan, &mut Vec::new())?;
+            let plan = Strays::plan(&view, self.now);
+            if !plan.steps.is_empty() {
+                self.execute(plan.with_note(Note::default()))?;
+            }
         }
         Ok(())
     }
 
-    fn planned(&self, failures: &[Failure], effects: &[Effect]) -> Option<Plan<Note>> {
-        let read = effects.iter().cloned().fold(Reads::default(), Reads::after);
-        let view = view::observe(&self.room, &key(), failures, &read).unwrap()?;
+    fn planned(&self, failures: &[Failure], read: &Reads) -> Option<Plan<Note>> {
+        let view = view::observe(&self.room, &key(), failures, read).unwrap()?;
         let plan = plan::plan(&view, self.now);
         assert_eq!(format!("{plan:?}"), format!("{:?}", plan::plan(&view, self.now)));
         assert_eq!(plan.retry, None);
         Some(plan)
     }
 
-    fn execute(&mut self, plan: &Plan<Note>, effects: &mut Vec<Effect>) -> Result<Vec<Failure>, Killed> {
-        for step in &plan.steps {
-            let mut failures = Vec::new();
-            let chains: Vec<Vec<&Write>> = match step {
-                Step::Chains { chains, .. } => chains.iter().map(|chain| chain.iter().collect()).collect(),
-                step => step.writes().map(|write| vec![write]).collect(),
-            };
-            for chain in chains {
-                for write in chain {
-                    if let Err(failure) = self.perform(write, effects)? {
-                        failures.push(failure);
-                        break;
-                    }
-                    write
-                        .item
-                        .into_iter()
-                        .for_each(|item| self.room.memory.commit_item(&key(), &plan.note, item));
-                }
-                if matches!(step, Step::Batch(_)) && !failures.is_empty() {
-                    break;
-                }
-            }
-            if !failures.is_empty() {
-                return Ok(failures);
-            }
-        }
-        Ok(Vec::new())
-    }
-
-    /// Carries out a write, unless it is refused; the manager may be killed before or after it.
-    fn perform(&mut self, write: &Write, effects: &mut Vec<Effect>) -> Result<Result<(), Failure>, Killed> {
-        let kill = match &mut self.kill {
-            Some((0, is_carried_out)) => Some(*is_carried_out),
-            Some((writes, _)) => {
-                *writes -= 1;
-                None
-            }
-            None => None,
-        };
-        if kill == Some(false) {
-            return Err(Killed);
-        }
-        if self.refuse.0 > 0 {
-            self.refuse.0 -= 1;
-        } else if self.refuse.1 > 0 {
-            self.refuse.1 -= 1;
-            return Ok(Err(refused(write)));
-        }
-        let (change, answer) = self.carry_out(write);
-        if kill.is_some() {
-            return Err(Killed);
-        }
-        let key = answer.as_ref().map_or_else(|| write.key.clone(), |object| Key::of(object.meta()));
-        effects.push(Effect { kind: write.kind, key, subresource: write.subresource, change, answer });
-        Ok(Ok(()))
-    }
-
-    fn carry_out(&mut self, write: &Write) -> (WriteEffect, Option<AnyObject>) {
-        let stored =
-            |object: AnyObject| (WriteEffect::Stored(object.meta().resource_version.clone()), Some(object));
-        let held: Option<Arc<Pod>> = self.stores[1].get(&write.key).and_then(downcast);
-        match &write.verb {
-            Verb::Create(body) => {
-                let mut pod: Pod = (*decoded::<Pod>(&PODS, body.to_vec())).clone();
-                self.made += 1;
-                let name = format!("work-{:04}", self.made);
-                pod.metadata.uid = format!("{name}-uid").into();
-                pod.metadata.name = name.into();
-                pod.metadata.creation_timestamp = Some(Time::from(self.now));
-                pod.status.phase = "Running".into();
-                self.repeated.extend(index(&pod).filter(|index| self.done.contains(index)));
-                stored(self.put_pod(pod))
-            }
-            Verb::Delete { .. } => {
-                let Some(pod) = held else { return (WriteEffect::Nothing, None) };
-                let mut pod = (*pod).clone();
-                pod.metadata.deletion_timestamp = Some(Time::from(self.now));
-                let uid = pod.metadata.uid.clone();
-                self.put_pod(pod);
-                (WriteEffect::Deleted(uid), None)
-            }
-            Verb::Update(body) => stored(self.put_job(body)),
-            Verb::UpdateLast(edits) => {
-                let body = edit(&self.job().raw, edits).unwrap();
-                stored(self.put_job(&body))
-            }
-            Verb::Patch(Patch::Strategic(patch)) => {
-                assert_eq!(patch["metadata"]["$deleteFromPrimitiveList/finalizers"][0], TRACKING);
-                let Some(pod) = held else { return (WriteEffect::Nothing, None) };
-                let mut pod = (*pod).clone();
-                pod.metadata.finalizers.clear();
-                stored(self.put_pod(pod))
-            }
-            other => panic!("{other:?} is not expected here"),
-        }
+    fn execute(&mut self, plan: Plan<Note>) -> Result<Executed, Killed> {
+        let (plan, note) = plan.into_parts();
+        let done = self.api.execute(plan);
+        done.items.iter().for_each(|item| self.room.memory.commit_item(&key(), &note, *item));
+        self.follow();
+        if self.line.lock().is_dead { Err(Killed) } else { Ok(done) }
     }
 
     /// Lets everything calm down, as long as the Job is not over: pods that run succeed, and those on their way out are gone.
     pub(super) fn settle(&mut self) {
-        (self.kill, self.refuse) = (None, (0, 0));
+        *self.line.lock() = Line::default();
         for _ in 0..400 {
             self.reconcile();
             if self.job().end().is_some() {
