@@ -184,6 +184,10 @@ fn budget(model: &Model, resource: &str, object: &Json) -> Option<String> {
     if resource != "poddisruptionbudgets" {
         return None;
     }
+    // They are let go of after a while, by the manager's clock.
+    if object["status"]["disruptedPods"].as_object().is_some_and(|evicted| !evicted.is_empty()) {
+        return Some("it waits for pods that were evicted".to_owned());
+    }
     let healthy = super::budgets::healthy(model, object);
     let wanted = object["spec"]["minAvailable"].as_i64().unwrap_or(0);
     let allowed = (healthy - wanted).max(0);

@@ -89,13 +89,14 @@ impl Executor {
         }
     }
 
-    /// Carries out writes one after the other, until one fails that the plan does not go on without.
+    /// Carries out writes one after the other, until one fails that the plan does not go on without; or until one meets a conflict that
+    /// is tolerated, for what comes after rests on it.
     fn chain<'a>(&'a self, (first, chain): Placed, last: &'a LastAnswers) -> BoxFuture<'a, Vec<Settled>> {
         Box::pin(async move {
             let mut ended = Vec::with_capacity(chain.len());
             for (at, write) in (first..).zip(chain) {
                 let settled = self.carry_out(at, write, last).await;
-                let stops = settled.stops();
+                let stops = settled.stops() || settled.outdated && !settled.keep_going;
                 ended.push(settled);
                 if stops {
                     break;

@@ -294,6 +294,22 @@ async fn a_chain_ends_at_its_first_failure_and_the_others_go_on() {
     assert_eq!(written, [&WriteEffect::Stored("8".into()), &WriteEffect::Deleted("u".into())]);
 }
 
+#[tokio::test]
+async fn a_chain_ends_at_a_conflict_that_is_tolerated_and_nothing_has_failed() {
+    let script = Arc::new(Script::default());
+    script.answer(409, status(409, "Conflict", "another version"));
+    script.answer(200, pod("b", "8"));
+    script.answer(200, status(200, "", ""));
+    let tolerant =
+        |write: Write| Write { tolerate: Tolerate { conflict: true, ..Tolerate::default() }, ..write };
+    let chain = |name| vec![tolerant(patch(name)), delete(name)];
+    let executed =
+        run(&script, vec![Step::Chains { chains: vec![chain("a"), chain("b")], slow_start: false }]).await;
+    let (done, untried) = (&ActionResult::Done, &ActionResult::Planned);
+    assert_eq!(results(&executed), [&ActionResult::Unneeded, untried, done, done]);
+    assert!(executed.outdated && !executed.stopped && executed.failures.is_empty());
+}
+
 /// The same write, without which its plan goes on.
 fn optional(write: Write) -> Write {
     Write { keep_going: true, ..write }

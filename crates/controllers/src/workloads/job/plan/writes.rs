@@ -60,10 +60,11 @@ pub(in super::super) fn untrack(pod: &Pod) -> Write {
     untracking(pod, json!({ "uid": pod.metadata.uid }))
 }
 
-/// The same while the pod is as it was seen: it may have succeeded since, which must be counted first.
+/// The same while the pod is as it was seen: it may have succeeded since, which must be counted first. The news of that plans anew.
 fn untrack_as_seen(pod: &Pod) -> Write {
     let metadata = &pod.metadata;
-    untracking(pod, json!({ "uid": metadata.uid, "resourceVersion": metadata.resource_version }))
+    let write = untracking(pod, json!({ "uid": metadata.uid, "resourceVersion": metadata.resource_version }));
+    Write { tolerate: Tolerate { conflict: true, ..write.tolerate }, ..write }
 }
 
 fn untracking(pod: &Pod, mut metadata: Value) -> Write {

@@ -134,7 +134,7 @@ fn who_is_one_too_many_is_let_go_only_as_it_was_seen() {
         )
         .collect();
     let [(write, patch)] = patches[..] else { panic!("{patches:?}") };
-    assert_eq!((&patch["metadata"]["resourceVersion"], write.tolerate.conflict), (&"41".into(), false));
+    assert_eq!((&patch["metadata"]["resourceVersion"], write.tolerate.conflict), (&"41".into(), true));
 }
 
 #[test]
