@@ -8,15 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
-use super::Look;
 use super::memory::is_ready;
+use super::{Look, ON_ITS_WAY};
 use crate::actors::{is_wanted, lists, unique_name, volumes_of, wants_volumes};
 use apiserver_model::{Change, Model, items, text};
 
 /// For how long nobody may have wanted what is taken from a node that is silent.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(6);
-/// How long a delete may be on its way that was right when it was sent.
-const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(30);
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// A node, and a volume by its unique name.

@@ -35,6 +35,7 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
         request,
         token,
         super::quotas::end,
+        disrupted,
         deleted,
     ];
     let uids: BTreeSet<&str> = model.everything().map(|stored| text(&stored.json, "/metadata/uid")).collect();
@@ -105,6 +106,11 @@ fn stateful_set(model: &Model, resource: &str, object: &Json) -> Option<String> 
     let pods = pods_of(model, object);
     if pods.len() as i64 != wanted {
         return Some(format!("it has {} pods, not {wanted}", pods.len()));
+    }
+    let start = object["spec"]["ordinals"]["start"].as_i64().unwrap_or(0);
+    let is_beyond = |pod: &&&Json| !ordinal(pod).is_some_and(|(_, at)| (start..start + wanted).contains(&at));
+    if let Some(beyond) = pods.iter().find(is_beyond) {
+        return Some(format!("{} is none of its numbers", text(beyond, "/metadata/name")));
     }
     let revision = &object["status"]["updateRevision"];
     let is_old = |pod: &Json| pod["metadata"]["labels"]["controller-revision-hash"] != *revision;
@@ -195,6 +201,13 @@ fn budget(model: &Model, resource: &str, object: &Json) -> Option<String> {
         object,
         &[("currentHealthy", healthy), ("desiredHealthy", wanted), ("disruptionsAllowed", allowed)],
     )
+}
+
+/// A pod that was to go for others, and stays, is told so after a while, by the manager's clock.
+fn disrupted(_: &Model, resource: &str, object: &Json) -> Option<String> {
+    let says = |condition: &Json| condition["type"] == "DisruptionTarget" && condition["status"] == "True";
+    let stays = resource == "pods" && is_active(object);
+    (stays && items(object, "/status/conditions").iter().any(says)).then(|| "it was to go".to_owned())
 }
 
 fn claim(model: &Model, resource: &str, object: &Json) -> Option<String> {

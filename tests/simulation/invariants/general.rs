@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::{CONTROLLER, Look, controller_of, is_held_by};
+use super::{CONTROLLER, Look, ON_ITS_WAY, controller_of, is_held_by};
 use apiserver_model::{items, text};
 
 /// Who may take which finalizer off.
@@ -154,7 +154,10 @@ pub(super) fn owners(look: &Look<'_>) -> Result<(), String> {
             return Err(format!("{} belongs to a {}", look.named(), reference["kind"]));
         }
     }
-    if look.change.verb == "delete" && was.is_empty() {
+    // A delete may have been on its way when its pod was let go.
+    let since = look.change.at - ON_ITS_WAY;
+    let is_late = look.memory.was_released(text(look.before(), "/metadata/uid"), since);
+    if look.change.verb == "delete" && was.is_empty() && !is_late {
         return Err(format!("{} belongs to nobody", look.named()));
     }
     if was.is_empty() && look.memory.is_long_gone(is, look.change.at) {

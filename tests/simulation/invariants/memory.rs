@@ -44,6 +44,8 @@ pub(crate) struct Memory {
     let_go: BTreeSet<String>,
     /// UIDs of Jobs, each with an index that a pod has succeeded with.
     pub(super) indexes: BTreeSet<(String, String)>,
+    /// Pods that were let go by their owners, by UID.
+    released: BTreeMap<String, Timestamp>,
     /// All objects that there are, by UID.
     pub(super) alive: BTreeMap<String, Place>,
     /// When objects went, by UID.
@@ -173,6 +175,9 @@ impl Memory {
         let before = change.before.as_ref().map_or(&none, |stored| &stored.json);
         let after = change.after.as_ref().map_or(&none, |stored| &stored.json);
         let owner = text(controller_of(before), "/uid");
+        if !owner.is_empty() && after.is_object() && controller_of(after).is_null() {
+            self.released.insert(uid.to_owned(), change.at);
+        }
         let still = is_active(after) && text(controller_of(after), "/uid") == owner;
         if is_active(before) && !still && !owner.is_empty() {
             let name = text(before, "/metadata/name").to_owned();
@@ -265,6 +270,11 @@ impl Memory {
     /// Whether a pod of an owner has ceased to be active on a node lately, by somebody else than this one.
     pub(super) fn has_left_node(&self, owner: &str, node: &str, by: &str, now: Timestamp) -> bool {
         self.left_lately(owner, now).any(|left| left.node == node && left.by != by)
+    }
+
+    /// Whether a pod was let go by its owner since then.
+    pub(super) fn was_released(&self, uid: &str, since: Timestamp) -> bool {
+        self.released.get(uid).is_some_and(|at| *at >= since)
     }
 
     /// Whether a pod has ever been ready.

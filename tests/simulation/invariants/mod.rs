@@ -1,8 +1,8 @@
 //! What must hold after every write, room by room: one table, of rows of the same shape.
 //!
 //! A controller decides by what it has been told, which may be old. So a rule about numbers allows all that was right at any time
-//! within [`WINDOW`]; a rule about single objects (owners, finalizers, UIDs) allows nothing, for those are protected by live
-//! reads and preconditions.
+//! within [`WINDOW`]; a rule about single objects (owners, finalizers, UIDs) allows nothing but what was
+//! on its way, for those are protected by live reads and preconditions.
 
 mod attaching;
 mod autoscalers;
@@ -36,6 +36,8 @@ pub(crate) use tokens::{LAST_USED, expiration_of};
 
 /// How old what a controller knows may be: the longest lag, and what a plan takes to be carried out.
 pub(crate) const WINDOW: SignedDuration = SignedDuration::from_secs(240);
+/// How long a write may be on its way that was right when it was sent.
+const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a rule sees.
 pub(crate) struct Look<'a> {

@@ -6,13 +6,11 @@ use std::net::Ipv4Addr;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 
-use super::{Look, WINDOW};
+use super::{Look, ON_ITS_WAY, WINDOW};
 use apiserver_model::{Change, Model, items, text};
 
 /// For how long a node may be silent: the default of `--node-monitor-grace-period`.
 const GRACE: SignedDuration = SignedDuration::from_secs(50);
-/// How long a delete may be on its way that was right when it was sent.
-const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(30);
 /// The taints that the node lifecycle controller drives pods away with.
 const OURS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
