@@ -27,6 +27,10 @@ use status::Status;
 const UNSUPPORTED: &str = "is not officially supported, see \
     https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
 
+/// When the history is seen to again after a failure, if nothing else calls for a look: as long as any controller waits at most. (The
+/// original waits for its caches to be synced anew, half a day or more.)
+const WITHOUT_NEXT_LOOK: Duration = Duration::from_secs(1000);
+
 /// What becomes of the schedule now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
@@ -120,7 +124,7 @@ fn after_failures(
             let turn = turn(view, status, now, &mut Vec::new());
             let comes_back = at.is_some() || turn != Turn::End;
             Plan {
-                requeue_after: requeue(view, at, now).filter(|_| comes_back),
+                requeue_after: requeue(view, at, now).filter(|_| comes_back).or(Some(WITHOUT_NEXT_LOOK)),
                 end: true,
                 ..Plan::default()
             }

@@ -222,6 +222,13 @@ fn a_delete_of_the_history_that_fails_is_told_and_not_retried() {
         ]
     );
     assert_eq!((done.retried, millis(&done)), (false, Some(2_400_100)));
+    // Of one that is suspended there is no next look.
+    let mut suspended = held.clone();
+    suspended.spec.suspend = true;
+    let mut idle = Server::new(&suspended, [job("a", ended("Failed", "08:30"))]);
+    idle.refuse = Some(Box::new(|_| Some((500, "InternalError", "no"))));
+    let done = idle.reconcile(at("09:20"));
+    assert_eq!((done.retried, millis(&done)), (false, Some(1_000_000)));
     // Nor is it when a Job was made before.
     let done = server.reconcile(at("10:00"));
     assert_eq!((done.retried, millis(&done)), (false, Some(3_600_100)));
