@@ -44,9 +44,9 @@ impl Health {
     }
 }
 
-/// Whether a pod counts for its budget.
+/// Whether a pod counts for its budget: whatever its phase is, as with the original.
 pub(crate) fn is_healthy(pod: &Json) -> bool {
-    is_active(pod) && is_ready(pod)
+    pod["metadata"]["deletionTimestamp"].is_null() && is_ready(pod)
 }
 
 /// The budget of a pod: budgets select by the label `app`, and bear its value as their names.
