@@ -356,8 +356,12 @@ async fn an_outage_changes_hands_and_nobody_goes_early_by_that() {
     let driven = takes_over(&nodes, &ours, &driven).await;
     let our_own = written(&plane, since, "coxswain/");
     assert_eq!(State::of(&nodes, &namespace).await, before, "Coxswain changed something");
+    // Whose time is over is deleted once more by either, sooner or later, which changes nothing.
+    let counts = |write: &&String| *write != "delete pods goes";
+    let [our_own, theirs] =
+        [&our_own, &theirs].map(|writes| writes.iter().filter(counts).collect::<Vec<_>>());
     let others: Vec<_> = our_own.iter().filter(|write| !theirs.contains(write)).collect();
-    assert_eq!(others, Vec::<&String>::new(), "the Go manager does not write that");
+    assert_eq!(others, Vec::<&&String>::new(), "the Go manager does not write that");
     assert!(our_own.len() <= theirs.len(), "{our_own:?} for {theirs:?}");
 
     ours.stop();
