@@ -16,17 +16,8 @@ const WITH_GENERATION: &[&str] = &[
     "cronjobs",
     "poddisruptionbudgets",
 ];
-/// Kinds of which only the subresource writes the status.
-const WITH_STATUS: &[&str] = &[
-    "pods",
-    "deployments",
-    "replicasets",
-    "statefulsets",
-    "daemonsets",
-    "replicationcontrollers",
-    "jobs",
-    "cronjobs",
-    "poddisruptionbudgets",
+/// Other kinds of which only the subresource writes the status.
+const WITH_STATUS_ALONE: &[&str] = &[
     "namespaces",
     "nodes",
     "services",
@@ -58,12 +49,17 @@ fn default(object: &mut Json, name: &str, value: Json) {
     }
 }
 
+/// Whether only the subresource writes the status.
+fn has_status(resource: &str) -> bool {
+    WITH_GENERATION.contains(&resource) || WITH_STATUS_ALONE.contains(&resource)
+}
+
 /// A new object.
 pub(super) fn on_create(resource: &str, object: &mut Json) {
     if WITH_GENERATION.contains(&resource) {
         object["metadata"]["generation"] = Json::from(1);
     }
-    if WITH_STATUS.contains(&resource) && resource != "nodes" {
+    if has_status(resource) && resource != "nodes" {
         object["status"] = json!({});
     }
     match resource {
@@ -171,7 +167,7 @@ pub(super) fn on_update(resource: &str, subresource: &str, old: &Json, new: &mut
             *new = old.clone();
             set(&mut new["spec"], "finalizers", &finalizers);
         }
-        _ if WITH_STATUS.contains(&resource) => set(new, "status", &old["status"]),
+        _ if has_status(resource) => set(new, "status", &old["status"]),
         _ => {}
     }
     if resource == "certificatesigningrequests" {

@@ -236,8 +236,9 @@ impl Model {
         self.objects.values()
     }
 
-    /// The changes after a version that are remembered.
+    /// The changes after a version. Whoever asks must not be so far behind that some are forgotten: nothing would tell of those.
     pub fn after(&self, version: u64) -> impl Iterator<Item = &Event> {
+        assert!(version >= self.compacted, "changes after version {version} are forgotten");
         let from = self.history.partition_point(|event| event.version <= version);
         self.history.range(from..)
     }
