@@ -88,10 +88,12 @@ pub(super) fn failures(look: &Look<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A Job's status is written: it tells of all pods that have long succeeded. Of one index several may.
+/// A Job's status is written: it tells of all pods that have long succeeded. Of one index several may. A Job that is being deleted
+/// lets go of pods that run, as far as its manager sees, and whatever becomes of those is counted by nobody.
 pub(super) fn lost(look: &Look<'_>) -> Result<(), String> {
     let job = look.after();
-    if look.resource() != "jobs" || look.change.subresource != "status" || is_indexed(job) {
+    let is_deleting = job["metadata"]["deletionTimestamp"].is_string();
+    if look.resource() != "jobs" || look.change.subresource != "status" || is_indexed(job) || is_deleting {
         return Ok(());
     }
     let known = look.memory.succeeded_long_ago(text(job, "/metadata/uid"), look.change.at);
