@@ -10,6 +10,7 @@ use super::nodes::node;
 use super::sets::{node_of, ordinal, partition};
 use super::tokens::expiration_of;
 use super::{controller_of, is_active, is_held_by};
+use crate::actors::claims_of;
 use apiserver_model::{Model, items, text};
 
 /// What is not yet as it should be with an object of a resource.
@@ -40,7 +41,8 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
     ];
     let uids: BTreeSet<&str> = model.everything().map(|stored| text(&stored.json, "/metadata/uid")).collect();
     model.everything().find_map(|stored| {
-        if waits_in_a_circle(model, stored.place.resource, &stored.json) {
+        let exempt: [fn(&Model, &str, &Json) -> bool; 2] = [waits_in_a_circle, stays_while_used];
+        if exempt.iter().any(|is_so| is_so(model, stored.place.resource, &stored.json)) {
             return None;
         }
         let named = format!("{} {}/{}", stored.place.resource, stored.place.namespace, stored.place.name);
@@ -269,6 +271,19 @@ fn waits_in_a_circle(model: &Model, resource: &str, object: &Json) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a claim goes as soon as no pod uses it, and one does that stays: of a StatefulSet that is made anew a pod may have found
+/// its predecessor's claim, before that is deleted for its owner.
+fn stays_while_used(model: &Model, resource: &str, object: &Json) -> bool {
+    let name = text(object, "/metadata/name");
+    let mounts = |pod: &Json| {
+        is_active(pod) && !text(pod, "/spec/nodeName").is_empty() && claims_of(pod).any(|held| held == name)
+    };
+    resource == "persistentvolumeclaims"
+        && object["metadata"]["deletionTimestamp"].is_string()
+        && is_held_by(object, "kubernetes.io/pvc-protection")
+        && model.all("pods", text(object, "/metadata/namespace")).any(|pod| mounts(&pod.json))
 }
 
 /// A volume that is bound stays until its claim goes.
