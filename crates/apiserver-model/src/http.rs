@@ -1,6 +1,7 @@
 //! Requests to the model, as clients send them, and its answers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 
 use coxswain_machinery::api::meta::{DeleteRequest, Status};
 use coxswain_machinery::api::{Kind, kinds};
+use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::{Message as _, unwrap_envelope, wrap_envelope};
 
 use super::{
@@ -88,6 +90,27 @@ impl Asked {
         self.method != Method::GET && self.kind.is_some()
     }
 
+    /// What it does to objects: `create`, `update`, `patch`, `delete`, `deletecollection` or `get`.
+    pub fn verb(&self) -> &'static str {
+        match self.method.as_str() {
+            "POST" => "create",
+            "PUT" => "update",
+            "PATCH" => "patch",
+            "DELETE" if self.name.is_empty() => "deletecollection",
+            "DELETE" => "delete",
+            _ => "get",
+        }
+    }
+
+    /// The object that it is about. What is created has its name in the body.
+    pub fn key(&self) -> Key {
+        let name = self.kind.filter(|_| self.name.is_empty() && self.is_write()).and_then(|kind| {
+            let object = self.object(kind).ok()?;
+            Some(text(&object, "/metadata/name").to_owned())
+        });
+        Key::new(self.namespace.as_str(), name.as_ref().unwrap_or(&self.name).as_str())
+    }
+
     /// Changes the object in the body.
     pub fn edit(&mut self, edit: impl FnOnce(&mut Json)) {
         let Some(kind) = self.kind else { return };
@@ -139,6 +162,15 @@ impl Asked {
             propagation: request.propagation_policy.to_string(),
             grace: request.grace_period_seconds,
         }
+    }
+}
+
+impl fmt::Display for Asked {
+    /// `create pods default/web`, `update replicasets.apps/status default/web`, as a plan shows its writes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(kind) = self.kind else { return write!(f, "{} {}", self.method, self.path) };
+        let slash = if self.subresource.is_empty() { "" } else { "/" };
+        write!(f, "{} {kind}{slash}{} {}", self.verb(), self.subresource, self.key())
     }
 }
 

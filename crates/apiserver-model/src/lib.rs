@@ -256,6 +256,16 @@ impl Model {
         self.create(by, kind.resource, &namespace, json)
     }
 
+    /// Puts an object there as it is, as a backup brings it back: with its UID, its times and its status. If there is one of its name,
+    /// this is its next version.
+    pub fn restore(&mut self, kind: &'static Kind, object: &[u8]) -> Arc<Stored> {
+        let json = codec::decode(message(kind).expect("a kind that is stored"), object)
+            .expect("an object of the kind");
+        let at = |name: &str| text(&json, name).to_owned();
+        let place = Place::new(kind.resource, &at("/metadata/namespace"), &at("/metadata/name"));
+        self.commit(place, json, false)
+    }
+
     /// Forgets what is past: watches that begin there, and lists that go on there, are refused.
     pub fn compact(&mut self) {
         self.compacted = self.version;

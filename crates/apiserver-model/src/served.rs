@@ -40,18 +40,27 @@ pub struct Served {
     model: Arc<Mutex<Model>>,
     fates: Arc<Mutex<Fates>>,
     told: Arc<Told>,
+    log: Arc<Log>,
     client: ApiClient,
     executor: Executor,
     runtime: Runtime,
 }
 
+/// What was asked and told, a line each, in order.
+type Log = Mutex<Vec<String>>;
+
 /// Events that were emitted, in order.
 #[derive(Default)]
-struct Told(Mutex<Vec<EventSpec>>);
+struct Told {
+    events: Mutex<Vec<EventSpec>>,
+    log: Arc<Log>,
+}
 
 impl Events for Told {
     fn emit(&self, event: EventSpec) {
-        self.0.lock().push(event);
+        let sort = if event.warning { "Warning" } else { "Normal" };
+        self.log.lock().push(format!("{sort} {} {}", event.reason, event.message));
+        self.events.lock().push(event);
     }
 }
 
@@ -66,29 +75,37 @@ impl Served {
         let model = Arc::new(Mutex::new(Model::new(now, 1)));
         let always: Fates = Box::new(|_| OnTheWay::Arrives);
         let fates = Arc::new(Mutex::new(always));
-        let (held, on_the_way) = (Arc::clone(&model), Arc::clone(&fates));
+        let log = Arc::<Log>::default();
+        let (held, on_the_way, asked_of) = (Arc::clone(&model), Arc::clone(&fates), Arc::clone(&log));
         let service = HttpService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
             let (model, fates) = (Arc::clone(&held), Arc::clone(&on_the_way));
+            let log = Arc::clone(&asked_of);
             async move {
                 let (parts, body) = request.into_parts();
                 let asked = Asked::new(&parts, body.collect().await?.to_bytes());
                 let fate = (fates.lock())(&asked);
+                let note = |how: &str| log.lock().push(format!("{asked}{how}"));
                 let answer = match &fate {
                     OnTheWay::Arrives | OnTheWay::Unanswered => model.lock().answer(controller, &asked),
                     OnTheWay::Refused(refusal) => Err(refusal.clone()),
-                    OnTheWay::Lost => return Err(Box::new(Reset) as BoxError),
+                    OnTheWay::Lost => {
+                        note(" lost");
+                        return Err(Box::new(Reset) as BoxError);
+                    }
                 };
                 if matches!(fate, OnTheWay::Unanswered) {
+                    note(" unanswered");
                     return Err(Box::new(Reset));
                 }
+                note(if answer.is_ok() { "" } else { " refused" });
                 Ok(reply::response(answer))
             }
         }));
-        let told = Arc::new(Told::default());
+        let told = Arc::new(Told { log: Arc::clone(&log), ..Told::default() });
         let client = ApiClient::new(service, controller);
         let executor = Executor::new(client.clone(), Arc::clone(&told) as Arc<dyn Events>);
         let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime of this thread");
-        Self { model, fates, told, client, executor, runtime }
+        Self { model, fates, told, log, client, executor, runtime }
     }
 
     /// The server. It is not to be held while something is asked.
@@ -101,8 +118,9 @@ impl Served {
         *self.fates.lock() = Box::new(fate);
     }
 
-    /// Carries a plan out, as the executor does.
-    pub fn execute(&self, plan: Plan) -> Executed {
+    /// Carries a plan's steps out, as the executor does.
+    pub fn execute<N>(&self, plan: Plan<N>) -> Executed {
+        let plan = Plan { steps: plan.steps, ..Plan::default() };
         self.runtime.block_on(self.executor.execute(plan))
     }
 
@@ -116,6 +134,12 @@ impl Served {
 
     /// The events that were emitted since the last look.
     pub fn events(&self) -> Vec<EventSpec> {
-        std::mem::take(&mut self.told.0.lock())
+        std::mem::take(&mut self.told.events.lock())
+    }
+
+    /// What was asked and told since the last look, in order: `get nodes n`, `create pods ns/web`, `update pods/status ns/web refused`,
+    /// `Normal SuccessfulCreate Created pod: web`. A request is `lost` on its way, or `unanswered`, if a test says so.
+    pub fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.log.lock())
     }
 }

@@ -1,7 +1,9 @@
-//! A CronJob, Jobs, and a server that carries out plans.
+//! A CronJob, Jobs, and the controller, whose plans go to the model of the API server.
 
 use std::sync::Arc;
 
+use apiserver_model::http::Asked;
+use apiserver_model::{Caches, OnTheWay, Place, Refusal, Served};
 use bytes::Bytes;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -15,14 +17,13 @@ use coxswain_machinery::api::core::ObjectReference;
 use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{CRON_JOBS, JOBS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
-use coxswain_machinery::api::{AnyObject, Kind, Object};
-use coxswain_machinery::executor::{Effect, WriteEffect};
+use coxswain_machinery::api::{AnyObject, Kind};
+use coxswain_machinery::executor::{Effect, Executed};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::{Indexed, Lister, Store, downcast};
-use coxswain_machinery::model::plan::{Step, Verb, Write};
+use coxswain_machinery::model::plan::{Propagation, Verb};
 use coxswain_machinery::model::{Failure, Key, Plan};
-use coxswain_machinery::wire::splice::{Edit, edit};
-use coxswain_machinery::wire::{Message, Raw, Str, Time};
+use coxswain_machinery::wire::{Message, Raw, Time};
 use coxswain_machinery::zones::Zones;
 
 /// `09:30` or `09:30:15` of 24 November 2026.
@@ -124,25 +125,20 @@ pub(super) fn listing(cron_job: &mut CronJob, names: &[&str]) {
         .collect();
 }
 
-/// How the server answers a write; carried out if nothing is said.
-type Refusal = Box<dyn Fn(&Write) -> Option<(u16, &'static str, &'static str)> + Send + Sync>;
-
-/// An API server with caches that show everything at once, unless something is hidden from them.
+/// The API server, and caches that show what was there before the reconcile.
 pub(super) struct Server {
-    pub(super) cron_jobs: Arc<Store>,
-    pub(super) jobs: Arc<Store>,
-    /// Jobs that are there and that the cache does not know.
-    pub(super) unseen: Vec<Arc<Job>>,
+    api: Served,
+    cron_jobs: Arc<Store>,
+    jobs: Arc<Store>,
+    caches: Mutex<Caches>,
     pub(super) rescheduled: Arc<Rescheduled>,
     pub(super) zones: Zones,
-    pub(super) refuse: Option<Refusal>,
-    version: Mutex<u64>,
 }
 
 /// What a reconcile did.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Writes, and events by reason and message, in order: `create jobs.batch ns/cron-1`, `SuccessfulCreate: …`.
+    /// Writes and events, in order: `create jobs.batch ns/cron-1`, `Normal SuccessfulCreate …`.
     pub(super) log: Vec<String>,
     pub(super) requeue_after: Option<std::time::Duration>,
     /// Whether the key is tried again with backoff.
@@ -152,20 +148,54 @@ pub(super) struct Done {
 
 impl Server {
     pub(super) fn new(cron_job: &CronJob, jobs: impl IntoIterator<Item = Job>) -> Self {
+        let api = Served::new("cronjob-controller", at("08:00"));
+        let home = serde_json::json!({ "metadata": { "name": "ns" } });
+        api.model().create("user", "namespaces", "", home).expect("a namespace");
+        api.model().restore(&CRON_JOBS, &cron_job.to_bytes());
+        let (cron_jobs, jobs_store) = (Arc::new(Store::new(&CRON_JOBS)), Arc::new(Store::new(&JOBS)));
         let server = Self {
-            cron_jobs: Arc::new(Store::new(&CRON_JOBS)),
-            jobs: Arc::new(Store::new(&JOBS)),
-            unseen: Vec::new(),
+            api,
+            caches: Mutex::new(Caches::new([&cron_jobs, &jobs_store].map(Arc::clone))),
+            cron_jobs,
+            jobs: jobs_store,
             rescheduled: Arc::default(),
             zones: Zones::bundled(),
-            refuse: None,
-            version: Mutex::new(100),
         };
-        server.cron_jobs.upsert(&decoded(&CRON_JOBS, cron_job));
-        for job in jobs {
-            server.jobs.upsert(&decoded(&JOBS, &job));
-        }
+        jobs.into_iter().for_each(|job| server.put_unseen(&job));
+        server.see();
         server
+    }
+
+    /// There is a Job that the cache does not know before the next reconcile has ended.
+    pub(super) fn put_unseen(&self, job: &Job) {
+        self.api.model().restore(&JOBS, &job.to_bytes());
+    }
+
+    /// A Job is made, or becomes what this one is.
+    pub(super) fn put(&self, job: &Job) {
+        self.put_unseen(job);
+        self.see();
+    }
+
+    /// The cache shows this CronJob, byte for byte.
+    pub(super) fn shows(&self, cron_job: Vec<u8>) {
+        self.cron_jobs.upsert(&(CRON_JOBS.decode)(&cron_job.into()).expect("a CronJob"));
+    }
+
+    /// The caches show what there is.
+    fn see(&self) {
+        let model = self.api.model();
+        self.caches.lock().catch_up(&model, model.version());
+    }
+
+    /// From now on this becomes of such writes.
+    pub(super) fn on_the_way(&self, such: fn(&Asked) -> bool, becomes: OnTheWay) {
+        self.api.on_the_way(move |asked| if such(asked) { becomes.clone() } else { OnTheWay::Arrives });
+    }
+
+    /// From now on such writes are refused.
+    pub(super) fn refuse(&self, such: fn(&Asked) -> bool, code: u16, reason: &'static str, message: &str) {
+        self.on_the_way(such, OnTheWay::Refused(Refusal::new(code, reason, message)));
     }
 
     fn room(&self) -> Controller {
@@ -178,7 +208,13 @@ impl Server {
     }
 
     pub(super) fn cron_job(&self) -> Arc<CronJob> {
-        downcast(self.cron_jobs.find("ns", "cron").unwrap()).unwrap()
+        let model = self.api.model();
+        let stored = model.get(&Place::new("cronjobs", "ns", "cron")).expect("nobody deletes it");
+        downcast(stored.object(&CRON_JOBS)).expect("a CronJob")
+    }
+
+    pub(super) fn job(&self, name: &str) -> Option<Arc<Job>> {
+        downcast(self.api.model().get(&Place::new("jobs", "ns", name))?.object(&JOBS))
     }
 
     /// The names of the Jobs that the status lists.
@@ -186,9 +222,12 @@ impl Server {
         self.cron_job().status.active.iter().map(|held| held.name.to_string()).collect()
     }
 
-    fn find(&self, key: &Key) -> Option<AnyObject> {
-        let unseen = self.unseen.iter().find(|job| job.metadata.name == key.name);
-        unseen.map(|job| Arc::clone(job) as AnyObject).or_else(|| self.jobs.get(key))
+    fn read(&self, kind: &'static Kind, key: &Key) -> Option<AnyObject> {
+        match self.api.read(kind, key) {
+            Ok(object) => Some(object),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Observes, reading what is asked for.
@@ -198,18 +237,18 @@ impl Server {
         written: &[Effect],
     ) -> Result<Option<View>, ObserveError> {
         let (room, key) = (self.room(), Key::new("ns", "cron"));
-        let mut known: Vec<Read> = Vec::new();
+        let mut reads = written.iter().cloned().fold(Reads::default(), Reads::after);
         for _ in 0..8 {
-            let mut reads = written.iter().cloned().fold(Reads::default(), Reads::after);
-            for read in &known {
-                let Read::Object(kind, key) = read else { panic!("{read:?}") };
-                let found = if *kind == &JOBS { self.find(key) } else { self.cron_jobs.get(key) };
-                reads = reads.with_object(kind, key.clone(), Ok(found));
-            }
             match view::observe(&room, &key, failures, &reads)? {
                 Observation::Nothing => return Ok(None),
                 Observation::View(view) => return Ok(Some(view)),
-                Observation::Needs(needs) => known.extend(needs),
+                Observation::Needs(needs) => {
+                    for read in needs {
+                        let Read::Object(kind, key) = read else { panic!("{read:?}") };
+                        let found = self.read(kind, &key);
+                        reads = reads.with_object(kind, key, Ok(found));
+                    }
+                }
             }
         }
         panic!("it never has enough")
@@ -219,132 +258,45 @@ impl Server {
         plan::plan(&self.view(&[], &[]).unwrap().unwrap(), now)
     }
 
-    /// Reconciles as the framework does.
+    /// Reconciles as the framework does. Until it ends the caches show nothing of what is written.
     pub(super) fn reconcile(&self, now: Timestamp) -> Done {
+        self.api.model().set_time(now);
         let (mut done, mut failures, mut written) = (Done::default(), Vec::new(), Vec::new());
-        for look in 0..4 {
-            let view = self.view(&failures, &written).unwrap().unwrap();
-            let plan = plan::plan(&view, now);
+        let look = |failures: &[Failure], written: &[Effect]| {
+            let view = self.view(failures, written).unwrap().unwrap();
+            plan::plan(&view, now)
+        };
+        for round in 0..4 {
+            let plan = look(&failures, &written);
             done.skews.extend(plan.note.skew);
             done.requeue_after = plan.requeue_after;
-            let stopped = self.perform(&plan, &mut done, &mut failures, &mut written);
-            if !plan.look_again || stopped {
+            let looks_again = plan.look_again;
+            let executed = self.perform(plan, &mut written);
+            failures.extend(executed.failures);
+            if !looks_again || executed.stopped {
                 break;
             }
-            assert!(look < 3, "it looks again and again");
+            assert!(round < 3, "it looks again and again");
         }
         if !failures.is_empty() {
-            let view = self.view(&failures, &written).unwrap().unwrap();
-            let plan = plan::plan(&view, now);
-            let mut after = Vec::new();
-            self.perform(&plan, &mut done, &mut after, &mut written);
-            done.retried = !plan.end || !after.is_empty();
-            done.requeue_after = plan.requeue_after.filter(|_| !done.retried);
+            let plan = look(&failures, &written);
+            let (ends, requeue_after) = (plan.end, plan.requeue_after);
+            done.retried = !self.perform(plan, &mut written).failures.is_empty() || !ends;
+            done.requeue_after = requeue_after.filter(|_| !done.retried);
         }
+        done.log = self.api.log().into_iter().filter(|line| !line.starts_with("get ")).collect();
+        self.see();
         done
     }
 
-    /// Carries a plan out; whether it ended early.
-    fn perform(
-        &self,
-        plan: &Plan<Note>,
-        done: &mut Done,
-        failures: &mut Vec<Failure>,
-        written: &mut Vec<Effect>,
-    ) -> bool {
-        for step in &plan.steps {
-            if let Step::Emit(event) = step {
-                done.log.push(format!("{}: {}", event.reason, event.message));
-            }
-            let mut stopped = false;
-            for write in step.writes() {
-                match self.answer(write) {
-                    Ok(effect) => {
-                        done.log.push(write.to_string());
-                        if let Some(event) = &write.on_success
-                            && effect.change != WriteEffect::Nothing
-                        {
-                            done.log.push(format!("{}: {}", event.reason, event.message));
-                        }
-                        written.push(effect);
-                    }
-                    Err(failure) => {
-                        done.log.push(format!("refused: {write}"));
-                        if let Some(event) = &write.on_failure {
-                            let message = event.message.replace("{error}", &failure.message);
-                            done.log.push(format!("{}: {message}", event.reason));
-                        }
-                        failures.push(*failure);
-                        stopped |= !write.keep_going;
-                    }
-                }
-            }
-            if stopped {
-                return true;
+    fn perform(&self, plan: Plan<Note>, written: &mut Vec<Effect>) -> Executed {
+        for write in plan.writes() {
+            if let Verb::Delete { propagation, .. } = &write.verb {
+                assert_eq!(*propagation, Some(Propagation::Background), "{write}");
             }
         }
-        false
+        let executed = self.api.execute(plan);
+        written.extend(executed.effects.iter().cloned());
+        executed
     }
-
-    fn answer(&self, write: &Write) -> Result<Effect, Box<Failure>> {
-        let refused = |(code, reason, message): (u16, &str, &str), existing| {
-            Box::new(Failure {
-                what: write.to_string(),
-                verb: write.verb.name(),
-                subresource: write.subresource,
-                kind: write.kind,
-                key: write.key.clone(),
-                code,
-                reason: reason.into(),
-                message: message.to_owned(),
-                existing,
-            })
-        };
-        if let Some(refusal) = self.refuse.as_ref().and_then(|refuse| refuse(write)) {
-            return Err(refused(refusal, None));
-        }
-        let effect = |change, answer| Effect {
-            kind: write.kind,
-            key: write.key.clone(),
-            subresource: write.subresource,
-            change,
-            answer,
-        };
-        let mut version = self.version.lock();
-        *version += 1;
-        let stored: Str = version.to_string().into();
-        let set_version = Edit::SetBytes(&[1, 6], stored.as_bytes().to_vec());
-        match &write.verb {
-            Verb::Create(body) => {
-                if let Some(there) = self.find(&write.key) {
-                    return Err(refused((409, "AlreadyExists", "it exists"), Some(there)));
-                }
-                let uid = Edit::SetBytes(&[1, 5], format!("{}-uid", write.key.name).into_bytes());
-                let object = (JOBS.decode)(&edit(body, &[set_version, uid]).unwrap().into()).unwrap();
-                self.jobs.upsert(&object);
-                Ok(effect(WriteEffect::Stored(stored), Some(object)))
-            }
-            Verb::Update(body) => {
-                assert_eq!((write.kind, write.subresource), (&CRON_JOBS, "status"));
-                let object = (CRON_JOBS.decode)(&edit(body, &[set_version]).unwrap().into()).unwrap();
-                self.cron_jobs.upsert(&object);
-                Ok(effect(WriteEffect::Stored(stored), Some(object)))
-            }
-            Verb::Delete { uid, propagation, .. } => {
-                assert_eq!(*propagation, Some(coxswain_machinery::model::plan::Propagation::Background));
-                let there = self.find(&write.key).is_some_and(|there| there.meta().uid == *uid);
-                if !there {
-                    assert!(write.tolerate.absent);
-                    return Ok(effect(WriteEffect::Nothing, None));
-                }
-                self.jobs.remove_key(&write.key, &stored);
-                Ok(effect(WriteEffect::Deleted(uid.clone()), None))
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-fn decoded<T: Object + Message>(kind: &'static Kind, object: &T) -> AnyObject {
-    (kind.decode)(&object.to_bytes().into()).unwrap()
 }

@@ -22,6 +22,7 @@ fn bytes(write: &Write) -> Bytes {
 #[test]
 fn a_job_is_its_template_with_an_owner_and_the_time() {
     let server = Server::new(&cron_job(|_| {}), []);
+    server.shows(cron_job(|_| {}).to_bytes());
     let plan = server.plan(at("10:00"));
     let write = plan.writes().next().unwrap();
     let minutes = at("10:00").as_second() / 60;
@@ -85,7 +86,7 @@ fn a_status_keeps_what_it_does_not_change() {
     // A field of an entry, of the status and of the object that nobody knows.
     let server = Server::new(&held, [job("done", ended("Complete", "08:30")), job("runs", |_| {})]);
     let raw = edit(&held.to_bytes(), &[Edit::SetVarint(&[3, 99], 1), Edit::SetVarint(&[77], 5)]).unwrap();
-    server.cron_jobs.upsert(&(CRON_JOBS.decode)(&raw.into()).unwrap());
+    server.shows(raw);
     let plan = server.plan(at("09:20"));
     let write = plan.writes().next().unwrap();
     assert_eq!((write.kind, write.subresource), (&CRON_JOBS, "status"));
@@ -106,14 +107,14 @@ fn the_entry_of_a_job_is_complete() {
     server.reconcile(at("10:00:01"));
     let status = server.cron_job().status.clone();
     let [entry] = status.active.as_slice() else { panic!("{status:?}") };
-    let made = server.jobs.find("ns", &entry.name).unwrap();
+    let made = server.job(&entry.name).unwrap();
     assert_eq!(
         (entry.kind.as_str(), entry.api_version.as_str(), entry.namespace.as_str()),
         ("Job", "batch/v1", "ns")
     );
     assert_eq!(
-        (entry.uid.as_str(), &entry.resource_version),
-        (&*format!("{}-uid", entry.name), &made.meta().resource_version)
+        (&entry.uid, &entry.resource_version),
+        (&made.metadata.uid.to_str(), &made.metadata.resource_version)
     );
     assert_eq!(status.last_schedule_time, time("10:00"));
     assert!(entry.field_path.is_empty() && JOBS.kind == "Job");
@@ -131,24 +132,24 @@ fn what_is_wrong_with_a_schedule_is_told() {
     let alone = |event: &str| (vec![event.to_owned()], false);
     assert_eq!(
         told(at("09:20"), |cron_job| cron_job.spec.time_zone = Some("Mars/Olympus".into())),
-        alone("UnknownTimeZone: invalid timeZone: \"Mars/Olympus\": unknown time zone Mars/Olympus")
+        alone("Warning UnknownTimeZone invalid timeZone: \"Mars/Olympus\": unknown time zone Mars/Olympus")
     );
     assert_eq!(
         told(at("09:20"), schedule("a b c")),
         alone(
-            "UnparseableSchedule: unparseable schedule: \"a b c\" : expected exactly 5 fields, found 3: [a b c]"
+            "Warning UnparseableSchedule unparseable schedule: \"a b c\" : expected exactly 5 fields, found 3: [a b c]"
         )
     );
     let why = "time difference between two schedules is less than 1 second";
     assert_eq!(
         told(at("09:20"), schedule("0 0 30 2 *")),
-        alone(&format!("InvalidSchedule: invalid schedule: 0 0 30 2 * : {why}"))
+        alone(&format!("Warning InvalidSchedule invalid schedule: 0 0 30 2 * : {why}"))
     );
     let (log, comes_back) = told(at("09:20"), schedule("TZ=UTC 0 * * * *"));
     assert_eq!(
         log,
         [
-            "UnsupportedSchedule: CRON_TZ or TZ used in schedule \"TZ=UTC 0 * * * *\" is not officially supported, see \
+            "Warning UnsupportedSchedule CRON_TZ or TZ used in schedule \"TZ=UTC 0 * * * *\" is not officially supported, see \
           https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
         ]
     );
@@ -159,12 +160,15 @@ fn what_is_wrong_with_a_schedule_is_told() {
         cron_job.spec.time_zone = Some("Europe/Berlin".into());
     };
     let (log, _) = told(at("10:30"), both);
-    assert!(log[0].starts_with("UnsupportedSchedule") && log[1].starts_with("create jobs.batch"), "{log:?}");
+    assert!(
+        log[0].starts_with("Warning UnsupportedSchedule") && log[1].starts_with("create jobs.batch"),
+        "{log:?}"
+    );
     let unknown = |cron_job: &mut CronJob| {
         cron_job.spec.schedule = "TZ=UTC 0 * * * *".into();
         cron_job.spec.time_zone = Some("Mars/Olympus".into());
     };
-    assert!(told(at("10:00"), unknown).0[0].starts_with("UnknownTimeZone"));
+    assert!(told(at("10:00"), unknown).0[0].starts_with("Warning UnknownTimeZone"));
 }
 
 #[test]
