@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::client::{ApiClient, ApiError, BoxError, HttpService};
-use coxswain_machinery::executor::{Events, Executed, Executor};
+use coxswain_machinery::executor::{Events, Executed, Executor, Finishers};
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::model::{Key, Plan};
 
@@ -97,7 +97,9 @@ impl Served {
                     note(" unanswered");
                     return Err(Box::new(Reset));
                 }
-                note(if answer.is_ok() { "" } else { " refused" });
+                // That there is no such object is an answer, too.
+                let is_told = |refusal: &Refusal| refusal.code == 404 && !asked.is_write();
+                note(if answer.as_ref().err().is_none_or(is_told) { "" } else { " refused" });
                 Ok(reply::response(answer))
             }
         }));
@@ -106,6 +108,13 @@ impl Served {
         let executor = Executor::new(client.clone(), Arc::clone(&told) as Arc<dyn Events>);
         let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime of this thread");
         Self { model, fates, told, log, client, executor, runtime }
+    }
+
+    /// These finish what plans leave open.
+    #[must_use]
+    pub fn finished_by(mut self, finishers: Finishers) -> Self {
+        self.executor = self.executor.with_finishers(finishers);
+        self
     }
 
     /// The server. It is not to be held while something is asked.

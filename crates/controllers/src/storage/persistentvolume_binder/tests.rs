@@ -7,7 +7,6 @@ use coxswain_machinery::api::volumes::{CsiPersistent, HostPath, Nfs, PersistentV
 use coxswain_machinery::api::{AnyObject, Kind, Object};
 use coxswain_machinery::framework::{Memory as _, Meter as _, Outcome, Read, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::informer::{Indexed, Lister, Store, downcast};
-use coxswain_machinery::model::Step;
 use coxswain_machinery::telemetry::Registry;
 use coxswain_machinery::wire::{Labels, Message, Str, Time};
 
@@ -154,6 +153,12 @@ fn class(name: &str, provisioner: &str, binding: &str) -> StorageClass {
 
 fn waiting_class() -> StorageClass {
     class("c", "kubernetes.io/no-provisioner", "WaitForFirstConsumer")
+}
+
+/// What a pod says that mounts a claim.
+fn mounting(claim: &str) -> serde_json::Value {
+    let mounted = serde_json::json!({ "name": "v", "persistentVolumeClaim": { "claimName": claim } });
+    serde_json::json!({ "volumes": [mounted] })
 }
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {

@@ -38,6 +38,7 @@ fn a_claim_is_bound_by_four_writes_in_order() {
     free.spec.capacity.insert("iops", "5");
     free.spec.access_modes = vec!["ReadWriteOnce".into(), "ReadOnlyMany".into()];
     let world = world(&claim("data"), &[free]);
+    let read = world.claim("data").metadata.resource_version.clone();
     assert_eq!(world.claims("data"), BIND);
     let (claim, volume) = (world.claim("data"), world.volume("vol"));
     let held = volume.spec.claim_ref.as_ref().unwrap();
@@ -45,7 +46,7 @@ fn a_claim_is_bound_by_four_writes_in_order() {
         (held.kind.as_str(), held.namespace.as_str(), held.name.as_str(), held.api_version.as_str()),
         ("PersistentVolumeClaim", "ns", "data", "v1")
     );
-    assert_eq!((held.uid.as_str(), held.resource_version.as_str()), ("uid-of-data", "11"));
+    assert_eq!((held.uid.as_str(), &held.resource_version), ("uid-of-data", &read));
     assert_eq!(volume.metadata.annotations, labels(&[(facts::BOUND_BY_CONTROLLER, "yes")]));
     assert_eq!((volume.status.phase.as_str(), volume.status.message.as_str()), ("Bound", ""));
     let both = labels(&[(facts::BIND_COMPLETED, "yes"), (facts::BOUND_BY_CONTROLLER, "yes")]);
@@ -197,25 +198,17 @@ fn a_claim_waits_for_its_first_consumer() {
     world.put_class(&waiting_class()).put_claim(&claim("data")).put_volume(&volume("vol")).show_all();
     let waits = "Normal WaitForFirstConsumer waiting for first consumer to be created before binding";
     assert_eq!(world.claims("data"), [waits], "a free volume is not taken");
-    let pod = |name: &str| {
-        let mut pod = Pod::default();
-        pod.metadata.namespace = "ns".into();
-        pod.metadata.name = name.into();
-        pod.claims = [coxswain_machinery::api::pod::PodClaim {
-            volume: "v".into(),
-            source: coxswain_machinery::api::pod::PodClaimSource::Named("data".into()),
-        }]
-        .into_iter()
-        .collect();
-        pod
+    let pod = |name: &str, node: Option<&str>, phase: &str| {
+        let mut spec = mounting("data");
+        spec["nodeName"] = serde_json::json!(node);
+        let says = serde_json::json!({ "spec": spec, "status": { "phase": phase } });
+        world.put_pod("ns", name, &says).show_all();
     };
-    let mut done = pod("c");
-    done.status.phase = "Succeeded".into();
-    let mut placed = pod("d");
-    placed.spec.node_name = "node".into();
-    world.put_pod(&pod("b")).put_pod(&done).put_pod(&placed).show_all();
+    pod("b", None, "Pending");
+    pod("c", None, "Succeeded");
+    pod("d", Some("node"), "Pending");
     assert_eq!(world.claims("data"), ["Normal WaitForPodScheduled waiting for pod b to be scheduled"]);
-    world.put_pod(&pod("a")).show_all();
+    pod("a", None, "Pending");
     assert_eq!(world.claims("data"), ["Normal WaitForPodScheduled waiting for pods a,b to be scheduled"]);
     let mut selected = claim("data");
     selected.metadata.annotations = labels(&[(facts::SELECTED_NODE, "node")]);

@@ -224,23 +224,17 @@ fn a_directory_that_cannot_be_removed_keeps_the_volume() {
     let write = plan.writes().next().unwrap();
     let order = write.prepare.as_ref().unwrap();
     assert_eq!((order.finisher, &order.details["remove"]), (DIRECTORIES, &serde_json::json!("/tmp/x")));
-    let why = Failure {
-        message: "permission denied".to_owned(),
-        ..server::failure(write, 0, coxswain_machinery::model::plan::UNPREPARED)
-    };
-    world.refused.borrow_mut().push((write.to_string(), why));
+    world.directories_fail(Some("permission denied"));
     world.told();
     let told = world.volumes("vol");
     let told: Vec<&String> = told.iter().filter(|told| !told.starts_with("get ")).collect();
-    assert_eq!(
-        told,
-        ["delete persistentvolumes vol refused", STATUS, "Warning VolumeFailedDelete permission denied"]
-    );
+    assert_eq!(told, [STATUS, "Warning VolumeFailedDelete permission denied"], "nothing is deleted");
     world.show_all();
     let again = world.volumes("vol");
     assert!(again.iter().all(|told| told.starts_with("get ")), "it is left alone for a while: {again:?}");
     world.later(60);
-    assert!(world.volumes("vol").contains(&"delete persistentvolumes vol refused".to_owned()));
+    world.directories_fail(None);
+    assert!(world.volumes("vol").contains(&"delete persistentvolumes vol".to_owned()));
 }
 
 #[test]

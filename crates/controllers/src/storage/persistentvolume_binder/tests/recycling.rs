@@ -22,11 +22,8 @@ fn done(told: Vec<String>) -> Vec<String> {
 
 /// The Pod that was made, in this phase.
 fn pod_is(world: &World, phase: &str) {
-    let key = Key::new("default", "recycler-for-vol");
-    let held: Arc<Pod> = world.pod(&key);
-    let mut pod = (*held).clone();
-    pod.status.phase = phase.into();
-    world.put_pod(&pod).show_all();
+    let says = json!({ "status": { "phase": phase } });
+    world.put_pod("default", "recycler-for-vol", &says).show_all();
 }
 
 #[test]
@@ -53,16 +50,17 @@ fn what_went_wrong_is_told_once_and_tried_again() {
         [("out of time", "out of time"), ("", "pod failed, pod.Status.Message unknown")]
     {
         let world = world();
-        *world.message.borrow_mut() = message;
+        let fails = || {
+            let says = json!({ "status": { "phase": "Failed", "message": message } });
+            world.show_all().put_pod("default", "recycler-for-vol", &says).show_all();
+        };
         world.volumes("vol");
-        world.show_all();
-        pod_is(&world, "Failed");
+        fails();
         let why = format!("Warning VolumeFailedRecycle Recycle failed: failed to recycle volume: {expected}");
         assert_eq!(done(world.volumes("vol")), [DELETE, STATUS, &why]);
         world.show_all();
         assert_eq!(done(world.volumes("vol")), [CREATE], "it is tried again");
-        world.show_all();
-        pod_is(&world, "Failed");
+        fails();
         assert_eq!(done(world.volumes("vol")), [DELETE], "it is Failed already");
     }
     let world = world();
@@ -78,21 +76,18 @@ fn what_went_wrong_is_told_once_and_tried_again() {
 #[test]
 fn a_pod_of_another_process_is_deleted_first() {
     let old = "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later";
-    let foreign = || {
-        let mut pod = Pod::default();
-        pod.metadata.namespace = "default".into();
-        pod.metadata.name = "recycler-for-vol".into();
-        pod.metadata.uid = "foreign".into();
-        pod
+    let foreign = |world: &World| {
+        world.put_pod("default", "recycler-for-vol", &json!({}));
     };
     let seen = world();
-    seen.put_pod(&foreign()).show_all();
+    foreign(&seen);
+    seen.show_all();
     assert_eq!(done(seen.volumes("vol")), [DELETE, STATUS, old]);
     seen.show_all();
     assert_eq!(done(seen.volumes("vol")), [CREATE]);
     // The cache does not show it.
     let unseen = world();
-    unseen.put_pod(&foreign());
+    foreign(&unseen);
     let refused = format!("{CREATE} refused");
     assert_eq!(done(unseen.volumes("vol")), [&refused, DELETE, STATUS, old]);
 }
@@ -100,13 +95,7 @@ fn a_pod_of_another_process_is_deleted_first() {
 #[test]
 fn a_volume_in_use_is_not_emptied() {
     let world = world();
-    let mut pod = Pod::default();
-    pod.metadata.namespace = "ns".into();
-    pod.metadata.name = "p".into();
-    let source = coxswain_machinery::api::pod::PodClaimSource::Named("data".into());
-    pod.claims =
-        [coxswain_machinery::api::pod::PodClaim { volume: "v".into(), source }].into_iter().collect();
-    world.put_pod(&pod).show_all();
+    world.put_pod("ns", "p", &json!({ "spec": mounting("data") })).show_all();
     assert_eq!(done(world.volumes("vol")), ["Normal VolumeFailedRecycle Volume is used by pods: ns/p"]);
     let mut another = claim("data");
     another.metadata.uid = "another".into();

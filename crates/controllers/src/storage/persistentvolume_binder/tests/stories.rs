@@ -44,7 +44,7 @@ fn what_a_crash_leaves_behind_each_write_is_finished_by_the_next_process() {
     for writes in 0..=4 {
         let world = World::new();
         world.put_claim(&claim("data")).put_volume(&volume("vol")).put_volume(&volume("wol")).show_all();
-        *world.writes_left.borrow_mut() = writes;
+        world.dies_after(writes);
         world.claims("data");
         // Another process, which remembers nothing.
         let next = world.restarted();
@@ -163,7 +163,7 @@ proptest! {
                 1 => world.show(&[&PERSISTENT_VOLUME_CLAIMS]),
                 2 => {
                     // The process ends in the midst of it.
-                    *world.writes_left.borrow_mut() = writes;
+                    world.dies_after(writes);
                     world.claims(name);
                     world = world.restarted();
                 }
