@@ -163,6 +163,18 @@ impl Bench {
 
     /// The same, with pods as they are at this version.
     pub(super) fn at(version: &str, budget: &Arc<PodDisruptionBudget>, pods: &[Arc<Pod>]) -> Self {
+        let bench = Self::empty();
+        bench.budgets.upsert(&(Arc::clone(budget) as AnyObject));
+        bench.granted.note(None, Some(budget));
+        for pod in pods {
+            bench.pods.upsert(&(Arc::clone(pod) as AnyObject));
+        }
+        bench.pods.bookmark(version);
+        bench
+    }
+
+    /// The same `ReplicaSet`, and nothing else.
+    pub(super) fn empty() -> Self {
         let store = |kind: &'static Kind| Arc::new(Store::new(kind));
         let bench = Self {
             budgets: store(&POD_DISRUPTION_BUDGETS),
@@ -175,12 +187,6 @@ impl Bench {
             told: Arc::default(),
             granted: Arc::default(),
         };
-        bench.budgets.upsert(&(Arc::clone(budget) as AnyObject));
-        bench.granted.note(None, Some(budget));
-        for pod in pods {
-            bench.pods.upsert(&(Arc::clone(pod) as AnyObject));
-        }
-        bench.pods.bookmark(version);
         bench.with_replica_set("rs", 4, None)
     }
 

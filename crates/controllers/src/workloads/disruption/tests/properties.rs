@@ -1,18 +1,19 @@
 //! Evictions and reconciles in any order, over caches that lag: no eviction breaks the budget.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use apiserver_model::{Caches, Deletion, Model, Place, Served, Stored, items};
 use proptest::prelude::*;
+use serde_json::{Value as Json, json};
 
-use super::super::granted::Granted;
-use super::super::plan::plan;
-use super::fixtures::{Bench, NOW, budget, decoded, deleting, now, pod, unready};
+use super::fixtures::{Bench, NOW, budget, decoded, now, pod, unready};
 use coxswain_machinery::api::AnyObject;
+use coxswain_machinery::api::kinds::POD_DISRUPTION_BUDGETS;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::policy::PodDisruptionBudget;
+use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::plan::Verb;
-use coxswain_machinery::wire::{IntOrString, Message as _, Raw, Time};
+use coxswain_machinery::wire::{IntOrString, Time};
 
 const DESIRED: usize = 2;
 const MOST: usize = 5;
@@ -52,199 +53,204 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the API server holds, and how much of it the caches have seen.
+/// The API server, and caches that have seen as much as they are told.
 struct World {
-    /// The latest version of anything.
-    version: u64,
-    /// Every state that the pods were in, and its version; the present one last.
-    pods: Vec<(u64, Pods)>,
-    seen_pods: usize,
-    /// Every version of the budget, the present one last.
-    budgets: Vec<Arc<PodDisruptionBudget>>,
-    seen_budget: usize,
-    /// What the room remembers of what it has seen.
-    granted: Arc<Granted>,
-    made: usize,
+    api: Served,
+    bench: Bench,
+    pods: Caches,
+    budgets: Caches,
     evicted: usize,
 }
 
-type Pods = BTreeMap<String, Arc<Pod>>;
+fn place() -> Place {
+    Place::new("poddisruptionbudgets", "default", "web")
+}
 
 impl World {
     fn new() -> Self {
+        let api = Served::new("disruption-controller", now());
         let first = budget(|budget| budget.spec.min_available = Some(IntOrString::Int(DESIRED as i32)));
-        let mut world = Self {
-            version: 100,
-            pods: vec![(1, BTreeMap::new())],
-            seen_pods: 0,
-            budgets: vec![first],
-            seen_budget: 0,
-            granted: Arc::default(),
-            made: 0,
-            evicted: 0,
-        };
+        let made = api.model().create_encoded("user", &POD_DISRUPTION_BUDGETS, &first.raw);
+        made.expect("nothing is wrong with it");
+        let bench = Bench::empty();
+        let pods = Caches::new([Arc::clone(&bench.pods)]);
+        let budgets = Caches::new([Arc::clone(&bench.budgets)]);
+        let mut world = Self { api, bench, pods, budgets, evicted: 0 };
+        world.see_budget();
         for _ in 0..4 {
             world.come(true);
         }
         world
     }
 
-    fn now(&self) -> &Pods {
-        &self.pods.last().unwrap().1
+    fn budget(&self) -> Arc<PodDisruptionBudget> {
+        let model = self.api.model();
+        let stored = model.get(&place()).expect("nobody deletes it");
+        downcast(stored.object(&POD_DISRUPTION_BUDGETS)).expect("a budget")
     }
 
-    fn budget(&self) -> &PodDisruptionBudget {
-        self.budgets.last().unwrap()
-    }
-
-    fn name(&self, at: usize) -> Option<String> {
-        self.now().keys().nth(at).cloned()
-    }
-
-    fn change(&mut self, change: impl FnOnce(&mut Pods)) {
-        let mut next = self.now().clone();
-        change(&mut next);
-        self.version += 1;
-        self.pods.push((self.version, next));
-    }
-
-    fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut Pod)) {
-        self.change(|pods| {
-            if let Some(held) = pods.get_mut(name) {
-                let mut changed = Pod::clone(held);
-                change(&mut changed);
-                *held = Arc::new(changed);
-            }
-        });
+    fn live(&self) -> Vec<Arc<Stored>> {
+        self.api.model().all("pods", "default").cloned().collect()
     }
 
     fn come(&mut self, is_ready: bool) {
-        if self.now().len() < MOST {
-            self.made += 1;
-            let name = format!("p{}", self.made);
-            let new = pod(&name, if is_ready { |_: &mut Pod| {} } else { unready });
-            self.change(|pods| _ = pods.insert(name, new));
+        if self.live().len() >= MOST {
+            return;
+        }
+        let pod = json!({
+            "metadata": {
+                "generateName": "p",
+                "labels": { "app": "web" },
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs-uid", "controller": true,
+                }],
+            },
+            "spec": { "nodeName": "node" },
+        });
+        let mut model = self.api.model();
+        let made = model.create("user", "pods", "default", pod).expect("nothing is wrong with it");
+        if is_ready {
+            becomes_ready(&mut model, &made.place);
         }
     }
 
-    fn write_budget(&mut self, change: impl FnOnce(&mut PodDisruptionBudget)) {
-        let mut next = self.budget().clone();
-        change(&mut next);
-        self.version += 1;
-        next.metadata.resource_version = self.version.to_string().as_str().into();
-        next.raw = Raw::default();
-        self.budgets.push(decoded(next.to_bytes()));
+    /// What there is at this place of the order.
+    fn at(&self, at: usize) -> Option<Arc<Stored>> {
+        self.live().into_iter().nth(at)
     }
 
     /// Pods that are ready, stay, and whose eviction was not granted.
     fn healthy(&self) -> usize {
-        let disrupted = |name: &str| self.budget().status.disrupted_pods.get(name).is_some();
-        let pods = self.now().iter();
-        pods.filter(|(name, pod)| pod.is_ready() && !pod.metadata.is_deleting() && !disrupted(name)).count()
+        let budget = self.budget();
+        let disrupted = |name: &str| budget.status.disrupted_pods.get(name).is_some();
+        let is_healthy = |pod: &&Arc<Stored>| {
+            is_ready(&pod.json) && !is_deleting(&pod.json) && !disrupted(&pod.place.name)
+        };
+        self.live().iter().filter(is_healthy).count()
     }
 
     /// The eviction subresource. It evicts pods that the cache has not seen, too. (The original forgets their entries and counts
     /// these pods when they are seen, which one eviction too many may follow.)
-    fn evict(&mut self, name: &str, at_once: bool) -> Result<(), TestCaseError> {
-        let held = &self.now()[name];
-        let status = &self.budget().status;
-        if held.metadata.is_deleting()
-            || !held.is_ready()
-            || status.observed_generation < self.budget().metadata.generation
-            || status.disruptions_allowed <= 0
-            || status.disrupted_pods.get(name).is_some()
+    fn evict(&mut self, pod: &Stored, at_once: bool) -> Result<(), TestCaseError> {
+        let (name, budget) = (pod.place.name.as_str(), self.budget());
+        if is_deleting(&pod.json)
+            || !is_ready(&pod.json)
+            || budget.status.observed_generation < budget.metadata.generation
+            || budget.status.disruptions_allowed <= 0
+            || budget.status.disrupted_pods.get(name).is_some()
         {
             return Ok(());
         }
         self.evicted += 1;
-        self.write_budget(|budget| {
-            budget.status.disruptions_allowed -= 1;
-            budget.status.disrupted_pods.insert(name, Time::from_seconds(NOW));
+        let allowed = budget.status.disruptions_allowed - 1;
+        let granted = self.api.model().change("user", &place(), "status", |budget| {
+            budget["status"]["disruptionsAllowed"] = json!(allowed);
+            budget["status"]["disruptedPods"][name] = json!(now().to_string());
         });
+        granted.expect("nothing is wrong with it");
         prop_assert!(self.healthy() >= DESIRED, "{} are left of {DESIRED}", self.healthy());
         if at_once {
-            self.change_pod(name, deleting);
+            self.delete(pod, None);
         }
         Ok(())
+    }
+
+    fn delete(&self, pod: &Stored, grace: Option<i64>) {
+        let how = Deletion { grace, ..Deletion::default() };
+        self.api.model().delete("user", &pod.place, &how).expect("it is there");
     }
 
     fn reconcile(&mut self) -> Result<(), TestCaseError> {
-        let seen = &self.budgets[self.seen_budget];
-        let (version, pods) = &self.pods[self.seen_pods];
-        let pods: Vec<Arc<Pod>> = pods.values().cloned().collect();
-        let mut bench = Bench::at(&version.to_string(), seen, &pods);
-        bench.granted = Arc::clone(&self.granted);
-        let plan = plan(&bench.view(&[]), now());
-        let writes: Vec<_> = plan.writes().collect();
-        let [write] = writes.as_slice() else { return Ok(()) };
-        let Verb::Update(object) = &write.verb else { panic!("{write:?}") };
-        let new = decoded(object.to_vec());
-        prop_assert_eq!(&new.metadata.resource_version, &seen.metadata.resource_version);
-        if new.metadata.resource_version == self.budget().metadata.resource_version {
-            let status = new.status.clone();
-            self.write_budget(|budget| budget.status = status);
+        let seen: Arc<PodDisruptionBudget> =
+            self.bench.budgets.find("default", "web").and_then(downcast).expect("it was seen");
+        let plan = self.bench.plan();
+        for write in plan.writes() {
+            let Verb::Update(object) = &write.verb else { continue };
+            prop_assert_eq!(
+                &decoded(object.to_vec()).metadata.resource_version,
+                &seen.metadata.resource_version
+            );
         }
+        drop(self.api.execute(plan));
         Ok(())
     }
 
-    /// The cache of budgets sees one more version.
-    fn see_budget(&mut self) {
-        if self.seen_budget + 1 < self.budgets.len() {
-            let [before, now] = [0, 1].map(|more| &self.budgets[self.seen_budget + more]);
-            self.granted.note(Some(before), Some(now));
-            self.seen_budget += 1;
+    /// The cache of budgets sees one more version, if there is one.
+    fn see_budget(&mut self) -> bool {
+        let held = || self.bench.budgets.find("default", "web").and_then(downcast);
+        let before: Option<Arc<PodDisruptionBudget>> = held();
+        if self.budgets.deliver(&self.api.model(), 1) == 0 {
+            return false;
         }
+        self.bench.granted.note(before.as_deref(), held().as_deref());
+        true
     }
 
     fn see_all(&mut self) {
-        self.seen_pods = self.pods.len() - 1;
-        while self.seen_budget + 1 < self.budgets.len() {
-            self.see_budget();
-        }
+        while self.see_budget() {}
+        let model = self.api.model();
+        self.pods.catch_up(&model, model.version());
         // A bookmark, or a pod of somebody else's.
-        self.version += 1;
-        self.pods[self.seen_pods].0 = self.version;
+        self.bench.pods.bookmark(&model.version().to_string());
     }
 
     fn take_over(&mut self) {
-        (self.seen_pods, self.seen_budget) = (self.pods.len() - 1, self.budgets.len() - 1);
-        self.granted = Arc::default();
-        self.granted.note(None, self.budgets.last().map(|last| &**last));
+        let model = self.api.model();
+        self.pods.list(&model);
+        self.budgets.list(&model);
+        drop(model);
+        self.bench.granted = Arc::default();
+        self.bench.granted.note(None, Some(&self.budget()));
     }
 
     fn take(&mut self, step: &Step) -> Result<(), TestCaseError> {
         match step {
             Step::Evict(at, at_once) => {
-                if let Some(name) = self.name(*at) {
-                    self.evict(&name, *at_once)?;
+                if let Some(pod) = self.at(*at) {
+                    self.evict(&pod, *at_once)?;
                 }
             }
             Step::Delete(at) => {
-                let name = self.name(*at);
-                let granted = |name: &String| self.budget().status.disrupted_pods.get(name).is_some();
-                if let Some(name) = name.filter(granted) {
-                    self.change_pod(&name, deleting);
+                let budget = self.budget();
+                let granted = |pod: &Arc<Stored>| budget.status.disrupted_pods.get(&pod.place.name).is_some();
+                if let Some(pod) = self.at(*at).filter(granted) {
+                    self.delete(&pod, None);
                 }
             }
             Step::Gone(at) => {
-                let name = self.name(*at).filter(|name| self.now()[name].metadata.is_deleting());
-                if let Some(name) = name {
-                    self.change(|pods| _ = pods.remove(&name));
+                if let Some(pod) = self.at(*at).filter(|pod| is_deleting(&pod.json)) {
+                    self.delete(&pod, Some(0));
                 }
             }
             Step::Come(is_ready) => self.come(*is_ready),
             Step::Ready(at) => {
-                if let Some(name) = self.name(*at) {
-                    self.change_pod(&name, |held| held.status = pod("p", |_| {}).status.clone());
+                if let Some(pod) = self.at(*at) {
+                    becomes_ready(&mut self.api.model(), &pod.place);
                 }
             }
-            Step::SeePods => self.seen_pods = (self.seen_pods + 1).min(self.pods.len() - 1),
-            Step::SeeBudget => self.see_budget(),
+            Step::SeePods => drop(self.pods.deliver(&self.api.model(), 1)),
+            Step::SeeBudget => drop(self.see_budget()),
             Step::Reconcile => self.reconcile()?,
             Step::TakeOver => self.take_over(),
         }
         Ok(())
     }
+}
+
+fn becomes_ready(model: &mut Model, place: &Place) {
+    let ready = model.change("kubelet", place, "status", |pod| {
+        pod["status"]["phase"] = json!("Running");
+        pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+    });
+    ready.expect("nothing is wrong with it");
+}
+
+fn is_ready(pod: &Json) -> bool {
+    items(pod, "/status/conditions").iter().any(|held| held["type"] == "Ready" && held["status"] == "True")
+}
+
+fn is_deleting(pod: &Json) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_string()
 }
 
 proptest! {
@@ -258,8 +264,8 @@ proptest! {
         world.see_all();
         world.reconcile()?;
         let healthy = world.healthy();
-        let allowed = if world.now().is_empty() { 0 } else { healthy.saturating_sub(DESIRED) };
-        let status = &world.budget().status;
+        let allowed = if world.live().is_empty() { 0 } else { healthy.saturating_sub(DESIRED) };
+        let status = world.budget().status.clone();
         prop_assert_eq!((status.current_healthy, status.disruptions_allowed), (healthy as i32, allowed as i32));
     }
 
@@ -289,17 +295,17 @@ proptest! {
 #[test]
 fn evictions_are_granted_once_the_status_is_known() {
     let mut world = World::new();
-    world.seen_pods = world.pods.len() - 1;
-    world.evict("p1", true).unwrap();
+    world.see_all();
+    let pods = world.live();
+    world.evict(&pods[0], true).unwrap();
     assert_eq!(world.evicted, 0, "there is no status yet");
     world.reconcile().unwrap();
-    for name in ["p1", "p2", "p3"] {
-        world.evict(name, false).unwrap();
+    for pod in &pods[..3] {
+        world.evict(pod, false).unwrap();
     }
     assert_eq!((world.evicted, world.healthy()), (2, DESIRED));
     // A cache that has not seen the evictions writes nothing.
-    let before = world.budgets.len();
-    world.seen_budget = 0;
+    let before = world.api.model().version();
     world.reconcile().unwrap();
-    assert_eq!(world.budgets.len(), before);
+    assert_eq!(world.api.model().version(), before);
 }
