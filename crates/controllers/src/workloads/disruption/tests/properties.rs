@@ -257,6 +257,8 @@ proptest! {
     #[test]
     fn no_eviction_breaks_a_budget(steps in prop::collection::vec(step(), 1..80)) {
         let mut world = World::new();
+        world.see_all();
+        world.reconcile()?;
         for step in &steps {
             world.take(step)?;
         }
