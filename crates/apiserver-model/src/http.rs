@@ -143,6 +143,12 @@ impl Asked {
         codec::decode(message, &object).map_err(|_| unreadable())
     }
 
+    /// Whether the object that is sent names the version that was read.
+    pub fn sends_version(&self) -> bool {
+        let object = self.kind.and_then(|kind| self.object(kind).ok());
+        object.is_some_and(|object| !text(&object, "/metadata/resourceVersion").is_empty())
+    }
+
     fn deletion(&self) -> Deletion {
         if self.content_type.contains("json") {
             let options: Json = serde_json::from_slice(&self.body).unwrap_or(Json::Null);
@@ -221,7 +227,7 @@ impl Model {
         }
         let stored = self.write(by, kind, asked, &query)?;
         let body = stored.map(|stored| query.envelope(&stored.encoded(asked.metadata_only)));
-        Ok(Answer::Body(body.unwrap_or_else(success), false))
+        Ok(body.map_or_else(Answer::success, |body| Answer::Body(body, false)))
     }
 
     /// Reads or writes one object. `None` when there is nothing to show.
@@ -278,9 +284,12 @@ fn typed(kind: &Kind, object: &Json) -> Result<Json, Refusal> {
     codec::decode(message, &codec::encode(message, object)).map_err(unreadable)
 }
 
-fn success() -> Vec<u8> {
-    let status = Status { status: "Success".into(), ..Status::default() };
-    wrap_envelope("v1", "Status", &status.to_bytes())
+impl Answer {
+    /// It is done, and there is nothing to show.
+    pub(super) fn success() -> Self {
+        let status = Status { status: "Success".into(), ..Status::default() };
+        Self::Body(wrap_envelope("v1", "Status", &status.to_bytes()), false)
+    }
 }
 
 /// Aggregated discovery of these rows.

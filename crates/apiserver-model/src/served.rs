@@ -16,7 +16,7 @@ use coxswain_machinery::executor::{Events, Executed, Executor, Finishers};
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::model::{Key, Plan};
 
-use super::http::Asked;
+use super::http::{Answer, Asked};
 use super::{Model, Refusal, reply};
 
 /// What becomes of a request on its way.
@@ -30,6 +30,8 @@ pub enum OnTheWay {
     Lost,
     /// It arrives, and its answer does not.
     Unanswered,
+    /// It is a delete and comes to nothing, though the answer says that it took effect.
+    Forgotten,
 }
 
 /// What a test has become of requests.
@@ -88,6 +90,7 @@ impl Served {
                 let answer = match &fate {
                     OnTheWay::Arrives | OnTheWay::Unanswered => model.lock().answer(controller, &asked),
                     OnTheWay::Refused(refusal) => Err(refusal.clone()),
+                    OnTheWay::Forgotten => Ok(Answer::success()),
                     OnTheWay::Lost => {
                         note(" lost");
                         return Err(Box::new(Reset) as BoxError);
@@ -139,6 +142,14 @@ impl Served {
     /// What the client says.
     pub fn read(&self, kind: &'static Kind, key: &Key) -> Result<AnyObject, ApiError> {
         self.runtime.block_on(self.client.get(kind, key))
+    }
+
+    /// Reads all objects of a kind in a namespace, live.
+    ///
+    /// # Errors
+    /// What the client says.
+    pub fn list(&self, kind: &'static Kind, namespace: &str) -> Result<Vec<AnyObject>, ApiError> {
+        self.runtime.block_on(self.client.list_all(kind, namespace))
     }
 
     /// The events that were emitted since the last look.

@@ -209,7 +209,8 @@ impl Model {
                 new["status"]["phase"] = Json::from("Terminating");
             }
         }
-        if same(&old.json, &new) {
+        // What nothing holds any more goes, though somebody has deleted it before.
+        if same(&old.json, &new) && !is_done(place, &new) {
             return Ok(old);
         }
         Ok(self.conclude(by, "delete", "", &old, new))
@@ -224,10 +225,7 @@ impl Model {
         old: &Arc<Stored>,
         new: Json,
     ) -> Arc<Stored> {
-        let is_done = new["metadata"]["deletionTimestamp"].is_string()
-            && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
-            && items(&new, "/metadata/finalizers").is_empty()
-            && (old.place.resource != "namespaces" || items(&new, "/spec/finalizers").is_empty());
+        let is_done = is_done(&old.place, &new);
         let stored = self.commit(old.place.clone(), new, is_done);
         self.note(by, verb, subresource, Some(old), (!is_done).then_some(&stored));
         stored
@@ -255,6 +253,14 @@ impl Model {
     pub fn seconds(&self) -> Timestamp {
         Timestamp::from_second(self.now.as_second()).unwrap_or_default()
     }
+}
+
+/// Whether an object is being deleted, and nothing holds it any more.
+fn is_done(place: &Place, object: &Json) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+        && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && items(object, "/metadata/finalizers").is_empty()
+        && (place.resource != "namespaces" || items(object, "/spec/finalizers").is_empty())
 }
 
 /// For how long an object may go on when it is deleted: pods that run have time to end.

@@ -32,7 +32,7 @@ fn they_say_what_remains() {
     says(&world, PARSING, "False", "ParsedGroupVersions", "All legacy kube types successfully parsed");
     let all = "All content successfully deleted, may be waiting on finalization";
     says(&world, DELETION, "False", "ContentDeleted", all);
-    let remaining = "Some resources are remaining: configmaps. has 2 resource instances, things.ex.io has 1 resource instances";
+    let remaining = "Some resources are remaining: configmaps. has 2 resource instances, controllerrevisions.apps has 1 resource instances";
     says(&world, CONTENT, "True", "SomeResourcesRemain", remaining);
     let finalizers = "Some content in the namespace has finalizers remaining: \
                       ex.io/a in 3 resource instances, ex.io/b in 1 resource instances";
@@ -40,12 +40,19 @@ fn they_say_what_remains() {
 
     // A count that changes is no transition.
     world.age = 60;
-    world.objects.retain(|(_, meta)| meta.name != "two");
+    world.remove(1, "two");
     world.reconcile();
     assert!(world.condition(FINALIZERS)[2].contains("ex.io/a in 2 resource instances"));
     let since = |world: &World, kind: &str| {
-        let conditions = &world.namespace.as_ref().unwrap().status.conditions;
-        conditions.iter().find(|held| held.r#type == kind).unwrap().last_transition_time.map(Time::seconds)
+        let namespace = world.namespace().unwrap();
+        namespace
+            .status
+            .conditions
+            .iter()
+            .find(|held| held.r#type == kind)
+            .unwrap()
+            .last_transition_time
+            .map(Time::seconds)
     };
     assert_eq!(since(&world, FINALIZERS), Some(DELETED_AT + 10));
     world.stale.push("b.ex.io/v1");
@@ -65,10 +72,10 @@ fn they_say_what_failed() {
     let mut world = World::new();
     world.add(1, "settings", |_| {});
     world.add(2, "thing", |_| {});
-    world.refused.extend([1, 2]);
+    world.wrong().refused.extend([1, 2]);
     world.reconcile();
     let failed = "Failed to delete all resource types, 2 remaining: configmaps \"Unknown\" is forbidden: no, \
-                  things \"Unknown\" is forbidden: no";
+                  controllerrevisions \"Unknown\" is forbidden: no";
     says(&world, DELETION, "True", "ContentDeletionFailed", failed);
     assert_eq!(world.condition(CONTENT)[0], "True");
     assert_eq!(world.condition(FINALIZERS)[0], "False");
@@ -78,11 +85,13 @@ fn they_say_what_failed() {
 fn those_of_others_stay_and_a_phase_that_lags_is_set() {
     let mut world = World::new();
     world.add(1, "held", |meta| meta.finalizers = vec!["ex.io/a".into()]);
-    let status = &mut world.namespace.as_mut().unwrap().status;
-    status.phase = "Active".into();
-    status.conditions.push(NamespaceCondition { r#type: "Mine".into(), ..NamespaceCondition::default() });
+    world.edit(|namespace| {
+        let mine = NamespaceCondition { r#type: "Mine".into(), ..NamespaceCondition::default() };
+        namespace.status.phase = "Active".into();
+        namespace.status.conditions.push(mine);
+    });
     world.reconcile();
-    let status = &world.namespace.as_ref().unwrap().status;
+    let status = world.namespace().unwrap().status.clone();
     assert_eq!((status.phase.as_str(), status.conditions.len()), ("Terminating", 6));
     assert_eq!(status.conditions[0].r#type, "Mine");
 }

@@ -1,6 +1,12 @@
-//! A namespace, what there is of it, and an API server that does what it is told.
+//! A namespace, what there is of it, and the model of the API server, which refuses what a test says.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use apiserver_model::http::Asked;
+use apiserver_model::{Deletion, OnTheWay, Place, Refusal, Served, Stored, codec, message, stored_kind};
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::json;
 
 use super::super::plan::plan;
 use super::super::*;
@@ -8,11 +14,10 @@ use super::resource;
 use coxswain_machinery::api::core::{EndingNamespace, EndingNamespaceStatus, NamespaceSpec};
 use coxswain_machinery::api::kinds::ENDING_NAMESPACES;
 use coxswain_machinery::api::meta::{ObjectMeta, PartialObjectMetadata};
-use coxswain_machinery::api::{AnyObject, Kind, Object};
-use coxswain_machinery::executor::{Effect, Executed, WriteEffect};
-use coxswain_machinery::framework::{ApiError, ApiResource, ApiResources, DiscoveryError, Read};
+use coxswain_machinery::api::{AnyObject, Kind};
+use coxswain_machinery::executor::Executed;
+use coxswain_machinery::framework::{ApiResource, ApiResources, DiscoveryError, Read};
 use coxswain_machinery::informer::{Store, downcast};
-use coxswain_machinery::model::plan::{Expect, Step, Verb, Write};
 use coxswain_machinery::wire::{Message, Time};
 
 pub(super) const DELETED_AT: i64 = 1_700_000_000;
@@ -38,32 +43,66 @@ pub(super) fn cached(name: &str, deleting: bool) -> AnyObject {
 
 /// The namespace, 10 seconds after its deletion began, and all that is in it.
 pub(super) struct World {
+    api: Served,
     store: Arc<Store>,
-    pub(super) namespace: Option<EndingNamespace>,
     pub(super) resources: Vec<ApiResource>,
     /// Group versions that are not known.
     pub(super) stale: Vec<&'static str>,
-    /// Each with the index of its resource. Of one that is not being deleted, `deletion_grace_period_seconds` is what it
-    /// will be given.
-    pub(super) objects: Vec<(usize, ObjectMeta)>,
-    /// Resources whose deletion is refused.
-    pub(super) refused: BTreeSet<usize>,
-    /// The code of refusals; 0 where no answer comes.
-    pub(super) code: u16,
-    /// Resources that can't be deleted at once, whatever is advertised, and how that is answered.
-    pub(super) not_at_once: Vec<(usize, u16)>,
-    /// Resources that can't be listed, and why.
-    pub(super) unlistable: Vec<(usize, u16)>,
+    wrong: Arc<Mutex<Wrong>>,
     /// The namespace is another one, with the same content, when it has been observed.
     pub(super) swapped: bool,
-    /// Deletes are answered, and nothing comes of them.
-    pub(super) deaf: bool,
     pub(super) pods_first: bool,
     /// Seconds since the deletion began.
     pub(super) age: i64,
     /// What was written, refusals included.
     pub(super) writes: Vec<String>,
-    version: u64,
+}
+
+/// What the API server does not do as it should. Resources are told by their index.
+#[derive(Default)]
+pub(super) struct Wrong {
+    /// Resources whose deletion is refused.
+    pub(super) refused: BTreeSet<usize>,
+    /// No answer comes instead.
+    pub(super) silent: bool,
+    /// Resources that can't be deleted at once, whatever is advertised, and how that is answered.
+    pub(super) not_at_once: Vec<(usize, u16)>,
+    /// Resources that can't be listed, and why.
+    pub(super) unlistable: Vec<(usize, u16)>,
+    /// Deletes are answered, and nothing comes of them.
+    pub(super) deaf: bool,
+    /// The resources, by their index.
+    names: Vec<String>,
+}
+
+impl Wrong {
+    fn becomes(&self, asked: &Asked) -> OnTheWay {
+        let resource = asked.path.split('/').skip_while(|word| *word != NAME).nth(1).unwrap_or_default();
+        let at = self.names.iter().position(|name| name == resource);
+        let of =
+            |list: &[(usize, u16)]| list.iter().find(|(held, _)| Some(*held) == at).map(|(_, code)| *code);
+        let refused = |code: u16, why: String| OnTheWay::Refused(Refusal::new(code, "Refused", why));
+        let is_list = asked.verb() == "get" && asked.name.is_empty();
+        if let Some(code) = of(&self.unlistable).filter(|_| is_list) {
+            return refused(code, format!("no {resource}"));
+        }
+        if !asked.verb().starts_with("delete") {
+            let versioned = !asked.is_write() || asked.sends_version();
+            assert!(versioned, "{asked} is to be of the version that was read");
+            return OnTheWay::Arrives;
+        }
+        if let Some(code) = of(&self.not_at_once).filter(|_| asked.verb() == "deletecollection") {
+            return refused(code, format!("{resource} can't be deleted at once"));
+        }
+        match at {
+            Some(at) if self.refused.contains(&at) && self.silent => OnTheWay::Lost,
+            Some(at) if self.refused.contains(&at) => {
+                refused(403, format!("{resource} \"Unknown\" is forbidden: no"))
+            }
+            _ if self.deaf => OnTheWay::Forgotten,
+            _ => OnTheWay::Arrives,
+        }
+    }
 }
 
 /// How a reconcile ended.
@@ -74,8 +113,12 @@ pub(super) enum Ended {
     Done(Option<Duration>),
 }
 
+fn time(age: i64) -> Timestamp {
+    Timestamp::from_second(DELETED_AT + age).unwrap()
+}
+
 impl World {
-    /// Pods, config maps, and a kind of others.
+    /// Pods, config maps, and revisions.
     pub(super) fn new() -> Self {
         let store = Arc::new(Store::new(&NAMESPACES));
         store.upsert(&cached(NAME, true));
@@ -87,46 +130,120 @@ impl World {
             status: EndingNamespaceStatus { phase: "Terminating".into(), conditions: Vec::new() },
             ..EndingNamespace::default()
         };
+        let wrong = Arc::<Mutex<Wrong>>::default();
+        let api = Served::new("namespace-controller", time(0));
+        let held = Arc::clone(&wrong);
+        api.on_the_way(move |asked| held.lock().becomes(asked));
+        api.model().restore(&NAMESPACES, &namespace.to_bytes());
         Self {
+            api,
             store,
-            namespace: Some(namespace),
-            resources: vec![resource("", "pods"), resource("", "configmaps"), resource("ex.io", "things")],
+            resources: vec![
+                resource("", "pods"),
+                resource("", "configmaps"),
+                resource("apps", "controllerrevisions"),
+            ],
             stale: Vec::new(),
-            objects: Vec::new(),
-            refused: BTreeSet::new(),
-            code: 403,
-            not_at_once: Vec::new(),
-            unlistable: Vec::new(),
+            wrong,
             swapped: false,
-            deaf: false,
             pods_first: true,
             age: 10,
             writes: Vec::new(),
-            version: 1,
         }
     }
 
+    /// What the API server does wrong.
+    pub(super) fn wrong(&self) -> MutexGuard<'_, Wrong> {
+        self.wrong.lock()
+    }
+
+    fn at(&self, resource: usize) -> &'static Kind {
+        stored_kind(["pods", "configmaps", "controllerrevisions"][resource])
+    }
+
+    /// An object of a resource is there. Of one that is not being deleted, `deletion_grace_period_seconds` is what it will be given.
     pub(super) fn add(&mut self, resource: usize, name: &str, change: impl FnOnce(&mut ObjectMeta)) {
         let mut meta = meta(name);
         change(&mut meta);
-        self.objects.push((resource, meta));
+        let given = meta.deletion_grace_period_seconds.filter(|_| !meta.is_deleting());
+        if given.is_some() {
+            meta.deletion_grace_period_seconds = None;
+        }
+        let kind = self.at(resource);
+        let bytes = PartialObjectMetadata { metadata: meta }.to_bytes();
+        let mut object = codec::decode(message(kind).unwrap(), &bytes).unwrap();
+        if let Some(grace) = given {
+            object["spec"] = json!({ "nodeName": "node", "terminationGracePeriodSeconds": grace });
+        }
+        self.api.model().restore(kind, &codec::encode(message(kind).unwrap(), &object));
+    }
+
+    /// An object goes, whoever waits for it.
+    pub(super) fn remove(&mut self, resource: usize, name: &str) {
+        let place = Place::new(self.at(resource).resource, NAME, name);
+        let how = Deletion { grace: Some(0), ..Deletion::default() };
+        let mut model = self.api.model();
+        model.change("user", &place, "", |object| object["metadata"]["finalizers"] = json!([])).unwrap();
+        drop(model.delete("user", &place, &how));
+    }
+
+    /// What is in the namespace, with the indexes of its resources.
+    pub(super) fn objects(&self) -> Vec<(usize, Arc<Stored>)> {
+        let model = self.api.model();
+        let of = |resource: usize| {
+            model.all(self.at(resource).resource, NAME).map(move |held| (resource, Arc::clone(held)))
+        };
+        (0..3).flat_map(of).collect()
+    }
+
+    pub(super) fn namespace(&self) -> Option<Arc<EndingNamespace>> {
+        let stored = self.api.model().get(&Place::new("namespaces", "", NAME)).cloned();
+        stored.and_then(|stored| downcast(stored.object(&ENDING_NAMESPACES)))
+    }
+
+    /// The namespace has been otherwise all the time.
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut EndingNamespace)) {
+        let mut namespace = EndingNamespace::clone(&self.namespace().unwrap());
+        change(&mut namespace);
+        self.api.model().restore(&NAMESPACES, &namespace.to_bytes());
     }
 
     /// Somebody takes all finalizers off, and what was being deleted goes.
     pub(super) fn release(&mut self) {
-        for (_, meta) in &mut self.objects {
-            meta.finalizers.clear();
+        for (resource, held) in self.objects() {
+            if held.json["metadata"]["deletionTimestamp"].is_string() {
+                self.remove(resource, &held.place.name);
+            } else {
+                let free = |object: &mut serde_json::Value| object["metadata"]["finalizers"] = json!([]);
+                self.api.model().change("user", &held.place, "", free).unwrap();
+            }
         }
-        self.objects.retain(|(_, meta)| !meta.is_deleting());
     }
 
     /// One reconcile, as the framework does it.
     pub(super) fn reconcile(&mut self) -> Ended {
+        self.api.model().set_time(time(self.age));
+        self.wrong.lock().names = self.resources.iter().map(|each| each.resource.to_string()).collect();
+        let ended = self.looks();
+        let written = self.api.log().into_iter().filter(|line| !line.starts_with("get "));
+        let bare = |line: String| line.trim_end_matches(" refused").trim_end_matches(" lost").to_owned();
+        self.writes.extend(written.map(bare));
+        ended
+    }
+
+    fn looks(&mut self) -> Ended {
         let mut done = Executed::default();
         for _ in 0..4 {
             let Some(plan) = self.decide(&done) else { return Ended::Nothing };
-            let (retry, requeue, again) = (plan.retry, plan.requeue_after, plan.look_again);
-            self.execute(plan.steps, &mut done);
+            let (retry, requeue, again) = (plan.retry.clone(), plan.requeue_after, plan.look_again);
+            self.api.model().changes.clear();
+            let executed = self.api.execute(plan);
+            if self.api.model().changes.iter().any(|change| change.subresource == "finalize") {
+                assert_eq!(self.objects().len(), 0, "nothing is left behind");
+            }
+            done.effects.extend(executed.effects);
+            done.failures.extend(executed.failures);
+            done.stopped |= executed.stopped;
             let failed = done.failures.first().map(|failure| failure.message.clone());
             if done.stopped || !again || retry.is_some() {
                 return failed.or(retry).map_or(Ended::Done(requeue), Ended::Failed);
@@ -151,10 +268,9 @@ impl World {
                 Observation::Nothing => return None,
                 Observation::View(view) => {
                     if std::mem::take(&mut self.swapped) {
-                        self.namespace.as_mut().unwrap().metadata.uid = "another".into();
+                        self.edit(|namespace| namespace.metadata.uid = "another".into());
                     }
-                    let now = Timestamp::from_second(DELETED_AT + self.age).unwrap();
-                    return Some(plan(&view, now));
+                    return Some(plan(&view, time(self.age)));
                 }
                 Observation::Needs(needs) => needs,
             };
@@ -170,11 +286,9 @@ impl World {
         match read {
             Read::Object(kind, key) => {
                 assert_eq!((kind, &key), (&ENDING_NAMESPACES, &Key::new("", NAME)));
-                let object = self
-                    .namespace
-                    .as_ref()
-                    .map(|namespace| (ENDING_NAMESPACES.decode)(&namespace.to_bytes().into()).unwrap());
-                reads.with_object(kind, key, Ok(object))
+                let found = self.api.read(kind, &key).map(Some);
+                let found = found.or_else(|error| if error.is_not_found() { Ok(None) } else { Err(error) });
+                reads.with_object(kind, key, found)
             }
             Read::LatestResources => {
                 let unknown = self.stale.iter();
@@ -184,191 +298,17 @@ impl World {
             }
             Read::List(kind, namespace) => {
                 assert_eq!(namespace, NAME);
-                let at = self.index(kind);
-                let refused = self.unlistable.iter().find(|(resource, _)| *resource == at);
-                let objects = match refused {
-                    Some((_, code)) => Err(refusal(*code, &format!("no {kind}"))),
-                    None => Ok(self.of(at).map(object).collect()),
-                };
+                let objects = self.api.list(kind, &namespace);
                 reads.with_list(kind, namespace, objects)
             }
             other => panic!("what is not needed, or not as it is now: {other:?}"),
         }
     }
 
-    fn index(&self, kind: &'static Kind) -> usize {
-        let found = self.resources.iter().position(|each| std::ptr::eq(each.metadata_kind(), kind));
-        found.unwrap_or_else(|| panic!("there is no {kind}"))
-    }
-
-    fn of(&self, resource: usize) -> impl Iterator<Item = &ObjectMeta> {
-        self.objects.iter().filter(move |(held, _)| *held == resource).map(|(_, meta)| meta)
-    }
-
-    /// Carries steps out, until something fails without which nothing goes on.
-    fn execute(&mut self, steps: Vec<Step>, done: &mut Executed) {
-        for step in steps {
-            match step {
-                Step::Verify(verify) => {
-                    let uid = self.namespace.as_ref().map(|live| live.metadata.uid.clone());
-                    let holds =
-                        matches!(&verify.expect, Expect::Exists(expected) if uid.as_ref() == Some(expected));
-                    let failure = Failure {
-                        what: format!("read {} {}", verify.kind, verify.key),
-                        message: "another uid".to_owned(),
-                        ..failure()
-                    };
-                    if !holds {
-                        done.failures.push(failure);
-                        done.stopped = true;
-                    }
-                }
-                Step::Write(write) => self.perform(&write, done),
-                Step::Each(writes) => writes.iter().for_each(|write| self.perform(write, done)),
-                other => panic!("{other:?}"),
-            }
-            if done.stopped {
-                return;
-            }
-        }
-    }
-
-    fn perform(&mut self, write: &Write, done: &mut Executed) {
-        let effect = |change| Effect {
-            kind: write.kind,
-            key: write.key.clone(),
-            subresource: write.subresource,
-            change,
-            answer: None,
-        };
-        match self.write(write) {
-            None => done.effects.push(effect(WriteEffect::Swept)),
-            Some(failure) if write.tolerate.unsupported && matches!(failure.code, 404 | 405) => {
-                done.effects.push(effect(WriteEffect::Nothing));
-            }
-            Some(failure) => {
-                done.failures.push(failure);
-                done.stopped |= !write.keep_going;
-            }
-        }
-    }
-
-    fn write(&mut self, write: &Write) -> Option<Failure> {
-        self.writes.push(write.to_string());
-        match &write.verb {
-            Verb::DeleteCollection { propagation } => {
-                assert_eq!(*propagation, Some(coxswain_machinery::model::plan::Propagation::Background));
-                let at = self.index(write.kind);
-                let unsupported = self.not_at_once.iter().find(|(resource, _)| *resource == at);
-                if let Some((_, code)) = unsupported {
-                    let message = format!("{} can't be deleted at once", write.kind.resource);
-                    return Some(Failure {
-                        verb: write.verb.name(),
-                        kind: write.kind,
-                        code: *code,
-                        message,
-                        ..failure()
-                    });
-                }
-                self.delete(write, |_| true)
-            }
-            Verb::Delete { uid, .. } => self.delete(write, |meta| meta.uid == *uid),
-            Verb::Update(bytes) => {
-                let new: Arc<EndingNamespace> = downcast((ENDING_NAMESPACES.decode)(bytes).unwrap()).unwrap();
-                self.update(write.subresource, &new);
-                None
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn delete(&mut self, write: &Write, chosen: impl Fn(&ObjectMeta) -> bool) -> Option<Failure> {
-        let at = self.index(write.kind);
-        if self.refused.contains(&at) {
-            let message = format!("{} \"Unknown\" is forbidden: no", write.kind.resource);
-            let (what, kind, key) = (write.to_string(), write.kind, write.key.clone());
-            return Some(Failure {
-                what,
-                verb: write.verb.name(),
-                kind,
-                key,
-                message,
-                code: self.code,
-                ..failure()
-            });
-        }
-        if self.deaf {
-            return None;
-        }
-        for (resource, meta) in &mut self.objects {
-            if *resource == at && chosen(meta) {
-                if !meta.is_deleting() {
-                    meta.deletion_timestamp = Time::from_seconds(DELETED_AT);
-                }
-                meta.finalizers.retain(|held| held != "orphan" && held != "foregroundDeletion");
-            }
-        }
-        self.objects.retain(|(resource, meta)| {
-            *resource != at
-                || !chosen(meta)
-                || !meta.finalizers.is_empty()
-                || meta.deletion_grace_period_seconds.unwrap_or(0) > 0
-        });
-        None
-    }
-
-    fn update(&mut self, subresource: &str, new: &EndingNamespace) {
-        let live = self.namespace.as_mut().unwrap();
-        assert_eq!(new.metadata, live.metadata, "metadata is not touched, and it is the latest");
-        match subresource {
-            "status" => live.status = new.status.clone(),
-            "finalize" => {
-                assert!(self.objects.is_empty(), "nothing is left behind: {:?}", self.objects);
-                assert_eq!(new.status, live.status);
-                live.spec = new.spec.clone();
-            }
-            other => panic!("{other}"),
-        }
-        self.version += 1;
-        live.metadata.resource_version = self.version.to_string().into();
-        if live.spec.finalizers.is_empty() && live.metadata.finalizers.is_empty() {
-            self.namespace = None;
-        }
-    }
-
     /// What a condition says: its status, reason and message.
     pub(super) fn condition(&self, kind: &str) -> [String; 3] {
-        let conditions = &self.namespace.as_ref().unwrap().status.conditions;
-        let found = conditions.iter().find(|held| held.r#type == kind).unwrap();
+        let namespace = self.namespace().unwrap();
+        let found = namespace.status.conditions.iter().find(|held| held.r#type == kind).unwrap();
         [&found.status, &found.reason, &found.message].map(ToString::to_string)
-    }
-}
-
-fn object(meta: &ObjectMeta) -> AnyObject {
-    Arc::new(PartialObjectMetadata { metadata: meta.clone() }) as Arc<dyn Object>
-}
-
-fn failure() -> Failure {
-    Failure {
-        what: String::new(),
-        verb: "",
-        subresource: "",
-        kind: &NAMESPACES,
-        key: Key::new("", NAME),
-        code: 403,
-        reason: "Forbidden".into(),
-        message: String::new(),
-        existing: None,
-    }
-}
-
-fn refusal(code: u16, message: &str) -> ApiError {
-    ApiError::Refused {
-        request: "GET".to_owned(),
-        code,
-        reason: "".into(),
-        message: message.to_owned(),
-        status: Box::default(),
-        retry_after: None,
     }
 }

@@ -43,7 +43,7 @@ fn world(things: &[Thing], pods_first: bool, at_once: AtOnce) -> World {
     match at_once {
         AtOnce::Yes => {}
         AtOnce::No => world.resources[2].verbs.retain(|verb| verb != "deletecollection"),
-        AtOnce::Claimed(code) => world.not_at_once.push((2, code)),
+        AtOnce::Claimed(code) => world.wrong().not_at_once.push((2, code)),
     }
     for (at, (resource, held, waits, graceful)) in things.iter().enumerate() {
         world.add(*resource, &format!("object-{at}"), |meta| {
@@ -71,41 +71,41 @@ proptest! {
     ) {
         let mut world = world(&things, pods_first, at_once);
         for event in events {
-            let pods_before = world.objects.iter().any(|(resource, _)| *resource == 0);
+            let pods_before = world.objects().iter().any(|(resource, _)| *resource == 0);
             let before = world.writes.len();
             world.reconcile();
             let deletes: Vec<&String> =
                 world.writes[before..].iter().filter(|write| write.starts_with("delete")).collect();
-            let refuses = world.refused.contains(&0);
-            if pods_first && !refuses && pods_before && world.objects.iter().any(|(resource, _)| *resource == 0) {
+            let refuses = world.wrong().refused.contains(&0);
+            if pods_first && !refuses && pods_before && world.objects().iter().any(|(resource, _)| *resource == 0) {
                 prop_assert!(deletes.iter().all(|write| write.contains(" pods ")), "{:?}", deletes);
             }
-            if world.namespace.is_none() {
+            if world.namespace().is_none() {
                 break;
             }
             // What was said holds until something happens: saying it again writes nothing but what is refused again.
-            let (before, count) = (world.writes.len(), world.objects.len());
+            let (before, count) = (world.writes.len(), world.objects().len());
             world.reconcile();
             let again = &world.writes[before..];
-            if world.objects.len() == count {
+            if world.objects().len() == count {
                 prop_assert!(again.iter().all(|write| !write.contains("status")), "{:?}", again);
             }
             match event {
                 Event::Release => world.release(),
-                Event::Refuse(resource) => drop(world.refused.insert(resource)),
-                Event::Allow => world.refused.clear(),
+                Event::Refuse(resource) => drop(world.wrong().refused.insert(resource)),
+                Event::Allow => world.wrong().refused.clear(),
                 Event::Down(true) => world.stale = vec!["down.ex.io/v1"],
                 Event::Down(false) => world.stale.clear(),
                 Event::Later(seconds) => world.age += seconds,
             }
         }
-        world.refused.clear();
+        world.wrong().refused.clear();
         world.stale.clear();
         for _ in 0..5 {
             world.release();
             world.reconcile();
         }
-        prop_assert!(world.namespace.is_none());
+        prop_assert!(world.namespace().is_none());
         prop_assert_eq!(world.reconcile(), Ended::Nothing);
     }
 }
