@@ -117,6 +117,11 @@ fn time(age: i64) -> Timestamp {
     Timestamp::from_second(DELETED_AT + age).unwrap()
 }
 
+/// The resource of this index.
+fn kind(resource: usize) -> &'static Kind {
+    stored_kind(["pods", "configmaps", "controllerrevisions"][resource])
+}
+
 impl World {
     /// Pods, config maps, and revisions.
     pub(super) fn new() -> Self {
@@ -157,10 +162,6 @@ impl World {
         self.wrong.lock()
     }
 
-    fn at(&self, resource: usize) -> &'static Kind {
-        stored_kind(["pods", "configmaps", "controllerrevisions"][resource])
-    }
-
     /// An object of a resource is there. Of one that is not being deleted, `deletion_grace_period_seconds` is what it will be given.
     pub(super) fn add(&mut self, resource: usize, name: &str, change: impl FnOnce(&mut ObjectMeta)) {
         let mut meta = meta(name);
@@ -169,7 +170,7 @@ impl World {
         if given.is_some() {
             meta.deletion_grace_period_seconds = None;
         }
-        let kind = self.at(resource);
+        let kind = self::kind(resource);
         let bytes = PartialObjectMetadata { metadata: meta }.to_bytes();
         let mut object = codec::decode(message(kind).unwrap(), &bytes).unwrap();
         if let Some(grace) = given {
@@ -180,7 +181,7 @@ impl World {
 
     /// An object goes, whoever waits for it.
     pub(super) fn remove(&mut self, resource: usize, name: &str) {
-        let place = Place::new(self.at(resource).resource, NAME, name);
+        let place = Place::new(kind(resource).resource, NAME, name);
         let how = Deletion { grace: Some(0), ..Deletion::default() };
         let mut model = self.api.model();
         model.change("user", &place, "", |object| object["metadata"]["finalizers"] = json!([])).unwrap();
@@ -191,7 +192,7 @@ impl World {
     pub(super) fn objects(&self) -> Vec<(usize, Arc<Stored>)> {
         let model = self.api.model();
         let of = |resource: usize| {
-            model.all(self.at(resource).resource, NAME).map(move |held| (resource, Arc::clone(held)))
+            model.all(kind(resource).resource, NAME).map(move |held| (resource, Arc::clone(held)))
         };
         (0..3).flat_map(of).collect()
     }
