@@ -1,4 +1,4 @@
-//! The graph by itself, decisions by themselves, and both against a small API server in any order of events.
+//! The graph by itself, decisions by themselves, and both against the model of the API server in any order of events.
 
 mod fixtures;
 mod graph;

@@ -1,4 +1,4 @@
-//! Tables of the plans, and stories on a small API server of the test's own, with caches that lag as the test says.
+//! Tables of the plans, and stories on the model of the API server, with caches that lag as the test says.
 
 use super::note::Note;
 use super::*;

@@ -1,4 +1,4 @@
-//! The graph and the decisions at work on the small API server: watches that lag, queues, and attempts of which several
+//! The graph and the decisions at work on the model of the API server: watches that lag, queues, and attempts of which several
 //! are under way at a time, each interrupted between any two of its reads and writes.
 
 use std::collections::{BTreeSet, VecDeque};
