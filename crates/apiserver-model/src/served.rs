@@ -136,12 +136,13 @@ impl Served {
         self.runtime.block_on(self.executor.execute(plan))
     }
 
-    /// Reads an object, live.
+    /// Reads an object, live; `None` if there is none.
     ///
     /// # Errors
-    /// What the client says.
-    pub fn read(&self, kind: &'static Kind, key: &Key) -> Result<AnyObject, ApiError> {
-        self.runtime.block_on(self.client.get(kind, key))
+    /// What the client says, but that there is none.
+    pub fn read(&self, kind: &'static Kind, key: &Key) -> Result<Option<AnyObject>, ApiError> {
+        let found = self.runtime.block_on(self.client.get(kind, key)).map(Some);
+        found.or_else(|error| if error.is_not_found() { Ok(None) } else { Err(error) })
     }
 
     /// Reads all objects of a kind in a namespace, live.

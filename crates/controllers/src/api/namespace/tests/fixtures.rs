@@ -287,8 +287,7 @@ impl World {
         match read {
             Read::Object(kind, key) => {
                 assert_eq!((kind, &key), (&ENDING_NAMESPACES, &Key::new("", NAME)));
-                let found = self.api.read(kind, &key).map(Some);
-                let found = found.or_else(|error| if error.is_not_found() { Ok(None) } else { Err(error) });
+                let found = self.api.read(kind, &key);
                 reads.with_object(kind, key, found)
             }
             Read::LatestResources => {

@@ -277,12 +277,8 @@ impl World {
     fn read(&self, reads: Reads, read: Read) -> Reads {
         match read {
             Read::Object(kind, key) => {
-                let found = match self.api.read(kind, &key) {
-                    Ok(object) => Some(object),
-                    Err(error) if error.is_not_found() => None,
-                    Err(error) => panic!("{error}"),
-                };
-                reads.with_object(kind, key, Ok(found))
+                let found = self.api.read(kind, &key);
+                reads.with_object(kind, key, found)
             }
             Read::Json(path) => {
                 let words: Vec<&str> = path.split('/').collect();

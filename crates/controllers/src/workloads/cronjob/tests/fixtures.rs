@@ -17,7 +17,6 @@ use coxswain_machinery::api::core::ObjectReference;
 use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{CRON_JOBS, JOBS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
-use coxswain_machinery::api::{AnyObject, Kind};
 use coxswain_machinery::executor::{Effect, Executed};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::{Indexed, Lister, Store, downcast};
@@ -222,14 +221,6 @@ impl Server {
         self.cron_job().status.active.iter().map(|held| held.name.to_string()).collect()
     }
 
-    fn read(&self, kind: &'static Kind, key: &Key) -> Option<AnyObject> {
-        match self.api.read(kind, key) {
-            Ok(object) => Some(object),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
     /// Observes, reading what is asked for.
     pub(super) fn view(
         &self,
@@ -245,8 +236,8 @@ impl Server {
                 Observation::Needs(needs) => {
                     for read in needs {
                         let Read::Object(kind, key) = read else { panic!("{read:?}") };
-                        let found = self.read(kind, &key);
-                        reads = reads.with_object(kind, key, Ok(found));
+                        let found = self.api.read(kind, &key);
+                        reads = reads.with_object(kind, key, found);
                     }
                 }
             }
