@@ -84,13 +84,14 @@ pub(crate) fn ordinal(pod: &Json) -> Option<(&str, i64)> {
     Some((set, number.parse().ok()?))
 }
 
-/// A pod of a StatefulSet that starts them in order: those before it are there, or have been lately.
+/// A pod of a StatefulSet that starts them in order: those before it are there, or have been lately. In which order one starts them that
+/// is gone, as far as its manager does not know, is not known here.
 pub(super) fn ordinals(look: &Look<'_>) -> Result<(), String> {
     let Some((set, number)) = ordinal(look.after()).filter(|_| look.makes("pods")) else { return Ok(()) };
     let namespace = text(look.after(), "/metadata/namespace");
     let owner = text(controller_of(look.after()), "/uid");
     let held = look.model.look("statefulsets", namespace, set);
-    if held["spec"]["podManagementPolicy"] == "Parallel" {
+    if held["metadata"]["uid"] != owner || held["spec"]["podManagementPolicy"] == "Parallel" {
         return Ok(());
     }
     let start = held["spec"]["ordinals"]["start"].as_i64().unwrap_or(0);
