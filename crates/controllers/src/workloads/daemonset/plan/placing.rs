@@ -47,6 +47,7 @@ impl<'a> Changes<'a> {
         self.delete.push((pod, Cause::Unwanted));
     }
 
+    /// One that goes for not serving, which may have changed.
     pub(super) fn unavailable(&mut self, pod: &'a Pod) {
         self.delete.push((pod, Cause::Unavailable));
     }
@@ -137,8 +138,10 @@ fn thin_out<'a>(view: &View, alive: &[&'a Pod], hash: &str, now: Timestamp, chan
     surplus.for_each(|pod| changes.unwanted(pod));
     if let (Some(new), Some(old)) = (new.first(), old.first()) {
         let min_ready = view.daemon_set.spec.min_ready_seconds;
-        if !old.is_ready() || pods::is_available(new, min_ready, now) {
+        if pods::is_available(new, min_ready, now) {
             changes.unwanted(old);
+        } else if !old.is_ready() {
+            changes.unavailable(old);
         }
     }
 }

@@ -119,10 +119,18 @@ fn pods_that_are_not_available_are_deleted_only_as_they_were_seen() {
         old(pod);
         seen(pod);
     };
-    for (pod, version, conflict) in
-        [(pod("p", "a", unavailable), Some("41"), true), (pod("p", "a", available), None, false)]
-    {
-        let plan = plan::plan(&view(&set, &["a"], &[pod]), now());
+    // With a surge it goes for being of no use, or for another that is.
+    let surging = daemon_set(surges);
+    let another = |is_ready: bool| pod("q", "a", if is_ready { |_: &mut Pod| {} } else { unready });
+    let table = [
+        (&set, vec![pod("p", "a", unavailable)], Some("41"), true),
+        (&set, vec![pod("p", "a", available)], None, false),
+        (&surging, vec![pod("p", "a", unavailable), another(false)], Some("41"), true),
+        (&surging, vec![pod("p", "a", unavailable), another(true)], None, false),
+        (&surging, vec![pod("p", "a", available), another(true)], None, false),
+    ];
+    for (set, pods, version, conflict) in table {
+        let plan = plan::plan(&view(set, &["a"], &pods), now());
         let of_pods = plan.steps.iter().flat_map(Step::writes).filter(|write| write.kind == &PODS);
         let writes: Vec<&Write> = of_pods.collect();
         let [Write { verb: Verb::Delete { resource_version, .. }, tolerate, .. }] = writes[..] else {
