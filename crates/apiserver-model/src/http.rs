@@ -143,12 +143,6 @@ impl Asked {
         codec::decode(message, &object).map_err(|_| unreadable())
     }
 
-    /// Whether the object that is sent names the version that was read.
-    pub fn sends_version(&self) -> bool {
-        let object = self.kind.and_then(|kind| self.object(kind).ok());
-        object.is_some_and(|object| !text(&object, "/metadata/resourceVersion").is_empty())
-    }
-
     fn deletion(&self) -> Deletion {
         if self.content_type.contains("json") {
             let options: Json = serde_json::from_slice(&self.body).unwrap_or(Json::Null);

@@ -165,13 +165,16 @@ impl World {
             self.bench.budgets.find("default", "web").and_then(downcast).expect("it was seen");
         let plan = self.bench.plan();
         for write in plan.writes() {
-            let Verb::Update(object) = &write.verb else { continue };
+            let Verb::Update(object) = &write.verb else { panic!("{write:?}") };
             prop_assert_eq!(
                 &decoded(object.to_vec()).metadata.resource_version,
                 &seen.metadata.resource_version
             );
         }
-        drop(self.api.execute(plan));
+        // A cache that is late meets a conflict, and nothing else is refused.
+        for failure in self.api.execute(plan).failures {
+            prop_assert_eq!(failure.code, 409, "{}", failure.message);
+        }
         Ok(())
     }
 
