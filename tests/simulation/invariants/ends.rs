@@ -41,13 +41,13 @@ pub(crate) fn unsettled(model: &Model) -> Option<String> {
     ];
     let uids: BTreeSet<&str> = model.everything().map(|stored| text(&stored.json, "/metadata/uid")).collect();
     model.everything().find_map(|stored| {
-        let exempt: [fn(&Model, &str, &Json) -> bool; 2] = [waits_in_a_circle, stays_while_used];
-        if exempt.iter().any(|is_so| is_so(model, stored.place.resource, &stored.json)) {
+        let (resource, object) = (stored.place.resource, &stored.json);
+        if waits_in_a_circle(model, resource, object) || stays_while_used(model, resource, object) {
             return None;
         }
         let named = format!("{} {}/{}", stored.place.resource, stored.place.namespace, stored.place.name);
-        let why = rules.iter().find_map(|rule| rule(model, stored.place.resource, &stored.json));
-        let why = why.or_else(|| orphaned(&uids, &stored.json))?;
+        let why = rules.iter().find_map(|rule| rule(model, resource, object));
+        let why = why.or_else(|| orphaned(&uids, object))?;
         Some(format!("{named}: {why}"))
     })
 }
