@@ -103,12 +103,7 @@ impl Room for Cleaner {
             return Plan { requeue_after: Some(left.unsigned_abs().min(LATEST_LOOK)), ..Plan::default() };
         }
         let request = &view.request.metadata;
-        let delete = Verb::Delete {
-            uid: request.uid.clone(),
-            resource_version: Some(request.resource_version.clone()),
-            propagation: None,
-            grace_period: None,
-        };
+        let delete = Verb::delete_as_seen(request);
         let delete = Write {
             // It has changed or is gone: the cache will tell.
             tolerate: Tolerate { absent: true, conflict: true, ..Tolerate::default() },

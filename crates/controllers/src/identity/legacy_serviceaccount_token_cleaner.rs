@@ -251,12 +251,7 @@ fn write(token: &Token, fate: Fate, now: Timestamp) -> Option<Write> {
                 "labels": { INVALID_SINCE: day(now).to_string() },
             },
         }))),
-        Fate::Goes => Verb::Delete {
-            uid: meta.uid.clone(),
-            resource_version: Some(meta.resource_version.clone()),
-            propagation: None,
-            grace_period: None,
-        },
+        Fate::Goes => Verb::delete_as_seen(meta),
     };
     // It has changed or is gone: the next pass will see.
     let tolerate = Tolerate { absent: true, conflict: true, ..Tolerate::default() };

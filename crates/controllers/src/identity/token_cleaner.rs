@@ -76,12 +76,7 @@ impl Room for Cleaner {
         if view.expiry.is_over(now) && !secret.is_deleting() {
             // The one that was judged, as it was judged: one that was made anew under the name stays, and so does one that
             // was prolonged a moment ago.
-            let delete = Verb::Delete {
-                uid: secret.uid.clone(),
-                resource_version: Some(secret.resource_version.clone()),
-                propagation: None,
-                grace_period: None,
-            };
+            let delete = Verb::delete_as_seen(secret);
             plan.steps.push(Step::Write(Write {
                 tolerate: Tolerate { absent: true, ..Tolerate::default() },
                 ..Write::new(&SECRETS, Key::of(secret), delete)

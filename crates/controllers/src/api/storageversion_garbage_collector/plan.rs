@@ -57,13 +57,8 @@ fn without(version: &StorageVersion, gone: &[Str], now: Timestamp) -> Result<Wri
     let stays = |entry: &&ServerStorageVersion| !gone.contains(&entry.api_server_id);
     let left: Vec<&ServerStorageVersion> = version.status.storage_versions.iter().filter(stays).collect();
     if left.is_empty() {
-        let delete = Verb::Delete {
-            uid: meta.uid.clone(),
-            // An API server may have announced itself meanwhile.
-            resource_version: Some(meta.resource_version.clone()),
-            propagation: None,
-            grace_period: None,
-        };
+        // An API server may have announced itself meanwhile.
+        let delete = Verb::delete_as_seen(meta);
         let tolerate = Tolerate { absent: true, ..Tolerate::default() };
         return Ok(Write { tolerate, ..Write::new(&STORAGE_VERSIONS, Key::of(meta), delete) });
     }

@@ -223,9 +223,11 @@ fn plan(view: &View) -> Result<Plan, WireError> {
     }
     if left == 0 && matches!(view.owner, Owner::Done | Owner::Replaced) && !metadata.is_deleting() {
         // What was written above has made a version of its own, and said that nobody uses it.
-        let resource_version = plan.steps.is_empty().then(|| metadata.resource_version.clone());
-        let uid = metadata.uid.clone();
-        let delete = Verb::Delete { uid, resource_version, propagation: None, grace_period: None };
+        let delete = if plan.steps.is_empty() {
+            Verb::delete_as_seen(metadata)
+        } else {
+            Verb::delete(metadata.uid.clone())
+        };
         let delete = Write {
             tolerate: Tolerate { absent: true, ..Tolerate::default() },
             ..Write::new(&RESOURCE_CLAIMS, Key::of(metadata), delete)

@@ -196,13 +196,7 @@ fn delete(held: &Held, path: &str, now: Timestamp, note: &mut Note) -> Result<Pl
         let deleted = (!meta.is_deleting()).then(|| Step::Write(gone(Verb::delete(meta.uid.clone()))));
         iter::once(freed).chain(deleted).collect()
     } else {
-        let verb = Verb::Delete {
-            uid: meta.uid.clone(),
-            resource_version: Some(meta.resource_version.clone()),
-            propagation: None,
-            grace_period: None,
-        };
-        vec![Step::Write(Write { prepare, ..gone(verb) })]
+        vec![Step::Write(Write { prepare, ..gone(Verb::delete_as_seen(meta)) })]
     };
     Ok(steps(all))
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::EventSpec;
 use crate::api::Kind;
+use crate::api::meta::ObjectMeta;
 use crate::model::Key;
 use crate::wire::splice::Edit;
 use crate::wire::{Str, Uid};
@@ -86,6 +87,17 @@ impl Verb {
     /// Delete the object with this UID, whatever its content.
     pub fn delete(uid: Uid) -> Self {
         Self::Delete { uid, resource_version: None, propagation: None, grace_period: None }
+    }
+
+    /// Delete the object as it was seen: if it has changed since, the decision may not hold any more, and the delete is a
+    /// conflict.
+    pub fn delete_as_seen(seen: &ObjectMeta) -> Self {
+        Self::Delete {
+            uid: seen.uid.clone(),
+            resource_version: Some(seen.resource_version.clone()),
+            propagation: None,
+            grace_period: None,
+        }
     }
 
     /// `create`, `update`, `patch`, `delete` or `deletecollection`.

@@ -32,12 +32,7 @@ impl Evictor {
         let meta = &pod.metadata;
         let held = pod.condition(DISRUPTION_TARGET).filter(|held| held.status == "True");
         let is_said = held.is_some_and(|held| held.reason == self.reason);
-        let delete = Verb::Delete {
-            uid: meta.uid.clone(),
-            resource_version: is_said.then(|| meta.resource_version.clone()),
-            propagation: None,
-            grace_period: None,
-        };
+        let delete = if is_said { Verb::delete_as_seen(meta) } else { Verb::delete(meta.uid.clone()) };
         // One that is gone, or whose name another pod bears by now, is what was wanted.
         let absent = Tolerate { absent: true, ..Tolerate::default() };
         let delete = Write { tolerate: absent, ..Write::new(&PODS, Key::of(meta), delete) };

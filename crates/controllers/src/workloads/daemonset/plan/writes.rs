@@ -94,11 +94,10 @@ fn placed_template(view: &View, hash: &str) -> Result<Raw, WireError> {
 pub(super) fn delete_pod(view: &View, pod: &Pod, cause: Cause) -> Write {
     let deleted = format!("Deleted pod: {}", pod.metadata.name);
     let rests_on_content = cause == Cause::Unavailable;
-    let verb = Verb::Delete {
-        uid: pod.metadata.uid.clone(),
-        resource_version: rests_on_content.then(|| pod.metadata.resource_version.clone()),
-        propagation: None,
-        grace_period: None,
+    let verb = if rests_on_content {
+        Verb::delete_as_seen(&pod.metadata)
+    } else {
+        Verb::delete(pod.metadata.uid.clone())
     };
     Write {
         tolerate: Tolerate { absent: true, conflict: rests_on_content, ..Tolerate::default() },

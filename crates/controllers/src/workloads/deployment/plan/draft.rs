@@ -191,14 +191,8 @@ impl<'a> Draft<'a> {
 /// It must be as it was seen: without pods.
 fn delete(member: &Member) -> Write {
     let meta = &member.object.metadata;
-    let verb = Verb::Delete {
-        uid: meta.uid.clone(),
-        resource_version: Some(meta.resource_version.clone()),
-        propagation: None,
-        grace_period: None,
-    };
     Write {
         tolerate: Tolerate { absent: true, ..Tolerate::default() },
-        ..Write::new(&REPLICA_SETS, Key::of(meta), verb)
+        ..Write::new(&REPLICA_SETS, Key::of(meta), Verb::delete_as_seen(meta))
     }
 }
