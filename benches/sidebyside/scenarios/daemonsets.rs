@@ -2,16 +2,15 @@
 
 use futures::future::{FutureExt as _, LocalBoxFuture};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
-use super::{Scenario, Target, delete_all, lean, never_more, nodes, until_gone};
+use super::sets::Sets;
+use super::{Scenario, Target, lean, never_more, nodes};
 use crate::bench::{Bench, Flags, Qps, Turn};
-use crate::content::{LIMIT, many};
+use crate::content::many;
 use crate::figures::{Figure, Figures, What};
-use crate::harness::{Namespace, until};
-use crate::measure::{Gauge, Until};
 use crate::sampling::calm;
 
 const SETS: usize = 50;
@@ -75,63 +74,13 @@ impl Scenario for DaemonSets {
 
     fn run<'a>(&'a self, bench: &'a Bench, turn: Turn) -> LocalBoxFuture<'a, Figures> {
         async move {
-            let mut figures = Figures::default();
             let namespace = bench.namespace("daemonsets").await;
-            let sets = namespace.api::<DaemonSet>();
             let manager = bench.manager(turn, "daemonsets", &Flags::of(self.controllers(), Qps::Usual));
             calm(manager.pid).await;
-
-            let create = Gauge::start(bench, turn.program, manager.pid);
-            many(self.sets, async |at| {
-                let name = format!("agent-{at}");
-                let _: DaemonSet = namespace
-                    .create(json!({
-                        "metadata": { "name": name },
-                        "spec": {
-                            "updateStrategy": { "rollingUpdate": { "maxUnavailable": "10%" } },
-                            "selector": { "matchLabels": { "app": name } },
-                            "template": {
-                                "metadata": { "labels": { "app": name } },
-                                "spec": { "containers": [{ "name": "agent", "image": "agent:1" }] },
-                            },
-                        },
-                    }))
-                    .await;
-            })
-            .await;
-            self.rolled(&namespace).await;
-            create.close("create", Until::Calm, &mut figures).await;
-
-            let update = Gauge::start(bench, turn.program, manager.pid);
-            let containers = json!([{ "name": "agent", "image": "agent:2" }]);
-            let patch = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
-            many(self.sets, async |at| {
-                let patch = Patch::Strategic(&patch);
-                sets.patch(&format!("agent-{at}"), &PatchParams::default(), &patch).await.expect("patched");
-            })
-            .await;
-            self.rolled(&namespace).await;
-            update.close("update", Until::Calm, &mut figures).await;
-
-            let delete = Gauge::start(bench, turn.program, manager.pid);
-            delete_all(&sets).await;
-            until_gone(&sets).await;
-            until_gone(&namespace.api::<Pod>()).await;
-            delete.close("delete", Until::Calm, &mut figures).await;
-            figures.totalled()
+            let spec = json!({ "updateStrategy": { "rollingUpdate": { "maxUnavailable": "10%" } } });
+            Sets { count: self.sets, spec, is_rolled }.play(bench, turn, &namespace, &manager).await
         }
         .boxed_local()
-    }
-}
-
-impl DaemonSets {
-    async fn rolled(&self, namespace: &Namespace) {
-        let api = namespace.api::<DaemonSet>();
-        let rolled = async || {
-            let list = api.list(&ListParams::default()).await.expect("a list").items;
-            list.iter().filter(|each| is_rolled(each)).count()
-        };
-        until("all DaemonSets to be rolled out", LIMIT, rolled, |count| *count == self.sets).await;
     }
 }
 

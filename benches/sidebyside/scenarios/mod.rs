@@ -18,6 +18,7 @@ mod policies;
 mod relist;
 mod rollouts;
 mod schedules;
+mod sets;
 mod signing;
 mod start;
 mod statefulsets;
