@@ -3,6 +3,8 @@
 
 pub mod api;
 pub mod devices;
+#[cfg(test)]
+mod fixtures;
 pub mod identity;
 pub mod network;
 pub mod nodes;

@@ -16,17 +16,9 @@ use coxswain_machinery::informer::{Store, downcast};
 use coxswain_machinery::model::Plan;
 use coxswain_machinery::model::plan::{Step, Verb, Write};
 use coxswain_machinery::wire::splice::{Edit, edit};
-use coxswain_machinery::wire::{IntOrString, Labels, Message, Time};
+use coxswain_machinery::wire::{IntOrString, Message};
 
-pub(super) const NOW: i64 = 1_700_000_000;
-
-pub(super) fn ago(seconds: i64) -> Option<Time> {
-    Time::from_seconds(NOW - seconds)
-}
-
-pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().copied().collect()
-}
+pub(super) use crate::fixtures::{NOW, ago, deleting, labels};
 
 pub(super) fn meta(namespace: &str, name: &str) -> ObjectMeta {
     ObjectMeta {
@@ -87,10 +79,6 @@ pub(super) fn ready(pod: &mut Pod, ready: bool, since: i64) {
         last_transition_time: ago(since),
         ..PodCondition::default()
     }];
-}
-
-pub(super) fn deleting(pod: &mut Pod) {
-    pod.metadata.deletion_timestamp = ago(1);
 }
 
 /// The object as the API server would send it.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 
 use super::super::memory::Note;
 use super::super::plan;
@@ -14,7 +13,7 @@ use coxswain_machinery::api::apps::{
 use coxswain_machinery::api::core::{Node, Taint};
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, DAEMON_SETS, PODS};
 use coxswain_machinery::api::meta::{LabelSelector, ObjectMeta, OwnerReference};
-use coxswain_machinery::api::pod::{Pod, PodCondition};
+use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::{Kind, Object};
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::owners::controller_reference;
@@ -24,21 +23,9 @@ use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Plan, Step, Write};
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::splice::{get, put_bytes};
-use coxswain_machinery::wire::{IntOrString, Labels, Message, Raw, Str, Time};
+use coxswain_machinery::wire::{IntOrString, Message, Raw, Str};
 
-pub(super) const NOW: i64 = 1_700_000_000;
-
-pub(super) fn now() -> Timestamp {
-    Timestamp::from_second(NOW).unwrap()
-}
-
-pub(super) fn ago(seconds: i64) -> Option<Time> {
-    Time::from_seconds(NOW - seconds)
-}
-
-pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().copied().collect()
-}
+pub(super) use crate::fixtures::{ago, deleting, failed, labels, now, orphaned, ready, unready};
 
 /// A template with the labels `app=agent`, a container of this image, and this much more of a spec.
 pub(super) fn template_with(image: &str, more: &[u8]) -> Raw {
@@ -154,39 +141,13 @@ pub(super) fn pod(name: &str, node: &str, change: impl FnOnce(&mut Pod)) -> Arc<
     Arc::new(pod)
 }
 
-pub(super) fn ready(since: Option<Time>) -> PodCondition {
-    PodCondition {
-        r#type: "Ready".into(),
-        status: "True".into(),
-        last_transition_time: since,
-        ..PodCondition::default()
-    }
-}
-
 pub(super) fn old(pod: &mut Pod) {
     pod.metadata.labels = pod.metadata.labels.with("controller-revision-hash", "old");
-}
-
-pub(super) fn unready(pod: &mut Pod) {
-    pod.status.conditions.clear();
-}
-
-pub(super) fn failed(pod: &mut Pod) {
-    pod.status.phase = "Failed".into();
-    unready(pod);
 }
 
 pub(super) fn succeeded(pod: &mut Pod) {
     pod.status.phase = "Succeeded".into();
     unready(pod);
-}
-
-pub(super) fn deleting(pod: &mut Pod) {
-    pod.metadata.deletion_timestamp = ago(1);
-}
-
-pub(super) fn orphaned(pod: &mut Pod) {
-    pod.metadata.owner_references.clear();
 }
 
 /// Not bound yet, and meant for the node that it was made with.

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 
 use super::super::view::{Gates, View};
 use super::super::*;
@@ -17,19 +16,7 @@ use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::wire::splice::put_bytes;
 use coxswain_machinery::wire::{IntOrString, Labels, Message, Raw, Time};
 
-pub(super) const NOW: i64 = 1_700_000_000;
-
-pub(super) fn now() -> Timestamp {
-    Timestamp::from_second(NOW).unwrap()
-}
-
-pub(super) fn ago(seconds: i64) -> Option<Time> {
-    Time::from_seconds(NOW - seconds)
-}
-
-pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().copied().collect()
-}
+pub(super) use crate::fixtures::{NOW, ago, labels, now};
 
 /// A template with the label `app=web` and one container, as a server encodes it.
 pub(super) fn template(image: &str) -> Raw {

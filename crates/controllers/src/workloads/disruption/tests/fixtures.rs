@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 
 use super::super::granted::Granted;
 use super::super::memory::Told;
@@ -23,21 +22,9 @@ use coxswain_machinery::framework::{Observation, Reads, Selecting};
 use coxswain_machinery::informer::{Labelled, Lister, Store};
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::model::{Failure, Key, Plan};
-use coxswain_machinery::wire::{IntOrString, Labels, Message as _, Time};
+use coxswain_machinery::wire::{IntOrString, Message as _, Time};
 
-pub(super) const NOW: i64 = 1_700_000_000;
-
-pub(super) fn now() -> Timestamp {
-    Timestamp::from_second(NOW).unwrap()
-}
-
-pub(super) fn ago(seconds: i64) -> Option<Time> {
-    Time::from_seconds(NOW - seconds)
-}
-
-pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().copied().collect()
-}
+pub(super) use crate::fixtures::{NOW, ago, deleting, labels, now, unready};
 
 /// Something of `default`, of version 50 and the UID `NAME-uid`.
 pub(super) fn meta(name: &str) -> ObjectMeta {
@@ -128,14 +115,6 @@ pub(super) fn condition(kind: &str, status: &str, since: Option<Time>, reason: &
 
 pub(super) fn pods(names: &[&str]) -> Vec<Arc<Pod>> {
     names.iter().map(|name| pod(name, |_| {})).collect()
-}
-
-pub(super) fn unready(pod: &mut Pod) {
-    pod.status.conditions.clear();
-}
-
-pub(super) fn deleting(pod: &mut Pod) {
-    pod.metadata.deletion_timestamp = ago(1);
 }
 
 pub(super) fn bare(pod: &mut Pod) {

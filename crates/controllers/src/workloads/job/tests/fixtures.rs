@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 
 use super::super::backoff::Record;
 use super::super::member::{FAILURES, IGNORED_FAILURES, INDEX, TRACKING};
@@ -24,21 +23,9 @@ use coxswain_machinery::model::plan::{Patch, Verb};
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Plan, Step, Write};
 use coxswain_machinery::wire::splice::{edit, get, put_bytes};
-use coxswain_machinery::wire::{Labels, Message, Raw, Str, Time};
+use coxswain_machinery::wire::{Message, Raw, Str, Time};
 
-pub(super) const NOW: i64 = 1_700_000_000;
-
-pub(super) fn now() -> Timestamp {
-    Timestamp::from_second(NOW).unwrap()
-}
-
-pub(super) fn ago(seconds: i64) -> Option<Time> {
-    Time::from_seconds(NOW - seconds)
-}
-
-pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().copied().collect()
-}
+pub(super) use crate::fixtures::{ago, labels, now, unready};
 
 /// A template with the label `app=work`, and this restart policy.
 pub(super) fn template(policy: &str) -> Raw {
@@ -153,10 +140,6 @@ pub(super) fn ready(is_ready: bool, since: Option<Time>) -> PodCondition {
         last_transition_time: since,
         ..PodCondition::default()
     }
-}
-
-pub(super) fn unready(pod: &mut Pod) {
-    pod.status.conditions.clear();
 }
 
 /// It ended with this code, so many seconds ago.

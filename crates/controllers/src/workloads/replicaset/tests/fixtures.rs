@@ -3,33 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 
 use super::super::view::{Gates, View};
 use super::super::*;
 use coxswain_machinery::api::apps::ReplicaSet;
 use coxswain_machinery::api::meta::{LabelSelector, ObjectMeta, OwnerReference};
-use coxswain_machinery::api::pod::{Pod, PodCondition};
+use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::{AnyObject, Object};
 use coxswain_machinery::informer::Store;
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::wire::splice::put_bytes;
-use coxswain_machinery::wire::{Labels, Message, Raw, Time};
+use coxswain_machinery::wire::{Message, Raw};
 
-pub(super) const NOW: i64 = 1_700_000_000;
-
-pub(super) fn now() -> Timestamp {
-    Timestamp::from_second(NOW).unwrap()
-}
-
-pub(super) fn ago(seconds: i64) -> Option<Time> {
-    Time::from_seconds(NOW - seconds)
-}
-
-pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().copied().collect()
-}
+pub(super) use crate::fixtures::{NOW, ago, deleting, labels, now, orphaned, ready, unready};
 
 /// A template with labels `app=web, tier=front`, and a spec that nobody here can read.
 pub(super) fn template() -> Raw {
@@ -99,27 +86,6 @@ pub(super) fn pod(name: &str, change: impl FnOnce(&mut Pod)) -> Arc<Pod> {
     pod.status.conditions = vec![ready(ago(1000))];
     change(&mut pod);
     Arc::new(pod)
-}
-
-pub(super) fn ready(since: Option<Time>) -> PodCondition {
-    PodCondition {
-        r#type: "Ready".into(),
-        status: "True".into(),
-        last_transition_time: since,
-        ..PodCondition::default()
-    }
-}
-
-pub(super) fn not_ready(pod: &mut Pod) {
-    pod.status.conditions.clear();
-}
-
-pub(super) fn orphaned(pod: &mut Pod) {
-    pod.metadata.owner_references.clear();
-}
-
-pub(super) fn deleting(pod: &mut Pod) {
-    pod.metadata.deletion_timestamp = ago(1);
 }
 
 /// The stores, and a room that reads them.

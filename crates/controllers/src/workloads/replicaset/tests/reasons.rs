@@ -12,7 +12,7 @@ use coxswain_machinery::api::apps::ReplicaSet;
 
 #[test]
 fn it_says_what_is_missing_and_what_goes() {
-    let three = [pod("a", |_| {}), pod("b", not_ready), pod("c", |_| {})];
+    let three = [pod("a", |_| {}), pod("b", unready), pod("c", |_| {})];
     for (wanted, expected) in [
         (3, vec!["3 replicas wanted, 3 there: 2 ready, 2 available."]),
         (

@@ -3,7 +3,7 @@
 use super::super::metrics::age_ratios;
 use super::cluster::{Cluster, Event};
 use super::fixtures::{
-    Bench, ago, deleting, labels, lines, not_ready, now, orphaned, owner, pod, refused, replica_set, writes,
+    Bench, ago, deleting, labels, lines, now, orphaned, owner, pod, refused, replica_set, unready, writes,
 };
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::{Step, Tolerate, Verb};
@@ -92,7 +92,7 @@ fn surplus_pods_are_deleted_by_rank_and_uid() {
     let set = replica_set(|set| set.spec.replicas = Some(1));
     let bench = Bench::of(
         &set,
-        &[pod("a", |_| {}), pod("b", not_ready), pod("c", |pod| pod.spec.node_name = Str::EMPTY)],
+        &[pod("a", |_| {}), pod("b", unready), pod("c", |pod| pod.spec.node_name = Str::EMPTY)],
     );
     assert_eq!(
         bench.lines(),
@@ -307,7 +307,7 @@ fn how_old_the_chosen_are_is_told_in_whole_multiples() {
         aged("older", 250, None),
         aged("oldest", 390, Some("-1")),
         // Those that are not ready go first, and do not count.
-        pod("unready", not_ready),
+        pod("unready", unready),
     ];
     let bench = Bench::of(&set, &pods);
     let mut names = deleted(&bench);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::plan;
 use super::fixtures::{
-    Bench, NOW, ago, deleting, labels, lines, not_ready, orphaned, pod, ready, refused, replica_set, told,
+    Bench, NOW, ago, deleting, labels, lines, orphaned, pod, ready, refused, replica_set, told, unready,
     with_planned_status, writes,
 };
 use coxswain_machinery::api::pod::Pod;
@@ -25,7 +25,7 @@ fn it_counts_what_is_labelled_ready_available_and_terminating() {
         &[
             pod("available", since(31)),
             pod("ready", since(20)),
-            pod("starting", not_ready),
+            pod("starting", unready),
             pod("half-labelled", |pod| pod.metadata.labels = labels(&[("app", "web")])),
             pod("adopted", orphaned),
             pod("going", deleting),
@@ -123,7 +123,7 @@ fn terminating_pods_are_told_only_while_the_gate_is_on() {
     bench.gates.terminating_replicas = false;
     // No reason to write, but the next write takes the number away.
     assert_eq!(bench.lines(), [""; 0]);
-    bench.add(&pod("a", not_ready));
+    bench.add(&pod("a", unready));
     assert_eq!(told(&with_planned_status(&bench.plan())), "1: 1/1/0/0");
 }
 
@@ -150,7 +150,7 @@ fn a_refused_create_is_a_condition_until_it_works() {
     bench.add(&failed);
     assert_eq!(lines(&bench.plan_after(&[refused(writes(&first)[0], "another message")])), [""; 0]);
     // What else changed is told even so.
-    bench.add(&pod("a", not_ready));
+    bench.add(&pod("a", unready));
     let changed = bench.plan_after(&failures);
     assert_eq!(told(&with_planned_status(&changed)), "1: 1/1/0/0+0 ReplicaFailure=True");
     // When the creates work, the update behind them takes it away.
@@ -180,7 +180,7 @@ fn it_looks_again_when_the_next_pod_becomes_available() {
         waits(&[pod("a", since(10)), pod("b", since(25)), pod("c", since(40))]),
         Some(Duration::from_secs(5))
     );
-    assert_eq!(waits(&[pod("a", since(40)), pod("b", not_ready)]), None);
+    assert_eq!(waits(&[pod("a", since(40)), pod("b", unready)]), None);
     // Ready, but since when?
     assert_eq!(
         waits(&[pod("a", |pod| pod.status.conditions = vec![ready(None)])]),

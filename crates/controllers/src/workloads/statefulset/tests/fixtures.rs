@@ -3,35 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 
 use super::super::view::{Gates, View};
 use super::super::*;
 use coxswain_machinery::api::apps::{RollingUpdateStatefulSet, StatefulSet};
 use coxswain_machinery::api::kinds::CONTROLLER_REVISION_DOCUMENTS;
 use coxswain_machinery::api::meta::{LabelSelector, ObjectMeta, OwnerReference};
-use coxswain_machinery::api::pod::{PodClaim, PodClaimSource, PodCondition};
+use coxswain_machinery::api::pod::{PodClaim, PodClaimSource};
 use coxswain_machinery::api::{AnyObject, Kind, Object};
 use coxswain_machinery::informer::Store;
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::model::revisions::{NewRevision, Numbers, TemplateDocument, cut_name, template_of};
 use coxswain_machinery::wire::splice::{Edit, edit};
-use coxswain_machinery::wire::{Labels, Message, Raw, Str, Time};
+use coxswain_machinery::wire::{Message, Raw, Str};
 
-pub(super) const NOW: i64 = 1_700_000_000;
-
-pub(super) fn now() -> Timestamp {
-    Timestamp::from_second(NOW).unwrap()
-}
-
-pub(super) fn ago(seconds: i64) -> Option<Time> {
-    Time::from_seconds(NOW - seconds)
-}
-
-pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().copied().collect()
-}
+pub(super) use crate::fixtures::{ago, deleting, failed, labels, now, orphaned, ready, unready};
 
 /// A template with this image.
 pub(super) fn template(image: &str) -> Raw {
@@ -151,35 +138,9 @@ pub(super) fn pod(ordinal: i32, image: &str, change: impl FnOnce(&mut Pod)) -> A
     Arc::new(pod)
 }
 
-pub(super) fn ready(since: Option<Time>) -> PodCondition {
-    PodCondition {
-        r#type: "Ready".into(),
-        status: "True".into(),
-        last_transition_time: since,
-        ..PodCondition::default()
-    }
-}
-
-pub(super) fn not_ready(pod: &mut Pod) {
-    pod.status.conditions.clear();
-}
-
 pub(super) fn pending(pod: &mut Pod) {
-    not_ready(pod);
+    unready(pod);
     pod.status.phase = "Pending".into();
-}
-
-pub(super) fn failed(pod: &mut Pod) {
-    not_ready(pod);
-    pod.status.phase = "Failed".into();
-}
-
-pub(super) fn deleting(pod: &mut Pod) {
-    pod.metadata.deletion_timestamp = ago(1);
-}
-
-pub(super) fn orphaned(pod: &mut Pod) {
-    pod.metadata.owner_references.clear();
 }
 
 /// A claim of `default/web`, as the API server would send it.

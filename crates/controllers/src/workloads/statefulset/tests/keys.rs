@@ -23,7 +23,7 @@ fn pods_concern_their_set_or_those_that_select_them() {
     let mine = |change: fn(&mut Pod)| pod(0, "web:1", change) as AnyObject;
     assert_eq!(told(&map, (None, Some(mine(|_| {})))), ["default/web"]);
     assert_eq!(told(&map, (Some(mine(|_| {})), None)), ["default/web"]);
-    assert_eq!(told(&map, (Some(mine(|_| {})), Some(mine(not_ready)))), ["default/web"]);
+    assert_eq!(told(&map, (Some(mine(|_| {})), Some(mine(unready)))), ["default/web"]);
     assert_eq!(told(&map, (None, Some(mine(orphaned)))), ["default/web"]);
     assert_eq!(told(&map, (Some(mine(orphaned)), None)), [""; 0]);
 }

@@ -20,7 +20,7 @@ fn it_says_which_pod_is_waited_for() {
     let three = set(|set| set.spec.replicas = Some(3));
     let zero = pod(0, "web:1", |_| {});
     assert_eq!(
-        of(&three, &[Arc::clone(&zero), pod(1, "web:1", not_ready)]),
+        of(&three, &[Arc::clone(&zero), pod(1, "web:1", unready)]),
         [
             "3 replicas wanted, 2 there: 1 ready, 1 available.",
             "web-1 is Running and not ready.",
@@ -94,7 +94,7 @@ fn it_says_how_far_the_template_is_rolled_out() {
     });
     assert_eq!(last(&parted), format!("{old}, and below the partition of 3: nothing is replaced."));
     let mut pods = replicas(2);
-    pods.push(pod(2, "web:2", not_ready));
+    pods.push(pod(2, "web:2", unready));
     assert_eq!(
         said(&bench(&three, &pods)).pop().unwrap(),
         format!(

@@ -27,11 +27,11 @@ fn one(set: &mut StatefulSet) {
 fn pods_come_one_after_the_other() {
     assert_eq!(acts(three, &[]), ["create web-0 web:1"]);
     assert_eq!(acts(three, &[(0, pending)]), [""; 0]);
-    assert_eq!(acts(three, &[(0, not_ready)]), [""; 0]);
+    assert_eq!(acts(three, &[(0, unready)]), [""; 0]);
     assert_eq!(acts(three, &[(0, deleting)]), [""; 0]);
     assert_eq!(acts(three, &[(0, OK)]), ["create web-1 web:1"]);
     assert_eq!(acts(three, &[(0, OK), (2, OK)]), ["create web-1 web:1"]);
-    assert_eq!(acts(three, &[(0, OK), (1, not_ready)]), [""; 0]);
+    assert_eq!(acts(three, &[(0, OK), (1, unready)]), [""; 0]);
     assert_eq!(acts(three, &[(0, OK), (1, OK), (2, OK)]), [""; 0]);
 }
 
@@ -64,17 +64,17 @@ fn finished_pods_are_deleted_whatever_came_of_them() {
 #[test]
 fn surplus_pods_go_from_the_top_when_all_replicas_are_available() {
     assert_eq!(acts(one, &[(0, OK), (1, OK), (2, OK)]), ["delete web-2 web-2-uid"]);
-    assert_eq!(acts(one, &[(0, not_ready), (1, OK), (2, OK)]), [""; 0]);
+    assert_eq!(acts(one, &[(0, unready), (1, OK), (2, OK)]), [""; 0]);
     assert_eq!(acts(one, &[(0, OK), (1, OK), (2, deleting)]), [""; 0]);
     assert_eq!(acts(one, &[(1, OK), (2, OK)]), ["create web-0 web:1"]);
 }
 
 #[test]
 fn an_unhealthy_surplus_pod_goes_only_if_none_below_it_is_unhealthy() {
-    assert_eq!(acts(one, &[(0, OK), (1, OK), (2, not_ready)]), ["delete web-2 web-2-uid"]);
-    assert_eq!(acts(one, &[(0, OK), (1, not_ready), (2, not_ready)]), [""; 0]);
-    assert_eq!(acts(one, &[(0, OK), (1, deleting), (2, not_ready)]), [""; 0]);
-    assert_eq!(acts(one, &[(0, OK), (1, not_ready), (2, OK)]), ["delete web-2 web-2-uid"]);
+    assert_eq!(acts(one, &[(0, OK), (1, OK), (2, unready)]), ["delete web-2 web-2-uid"]);
+    assert_eq!(acts(one, &[(0, OK), (1, unready), (2, unready)]), [""; 0]);
+    assert_eq!(acts(one, &[(0, OK), (1, deleting), (2, unready)]), [""; 0]);
+    assert_eq!(acts(one, &[(0, OK), (1, unready), (2, OK)]), ["delete web-2 web-2-uid"]);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn all_come_and_go_at_once_where_that_is_asked_for() {
         one(set);
     };
     assert_eq!(
-        acts(one, &[(0, not_ready), (1, deleting), (2, not_ready), (3, OK)]),
+        acts(one, &[(0, unready), (1, deleting), (2, unready), (3, OK)]),
         ["delete web-3 web-3-uid | delete web-2 web-2-uid"]
     );
     let many = |set: &mut StatefulSet| {

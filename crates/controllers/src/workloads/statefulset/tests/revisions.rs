@@ -138,6 +138,6 @@ fn history_keeps_what_pods_carry_and_as_many_others_as_are_asked_for() {
     assert_eq!(limited(0).acts(), [deleted("web:1"), deleted("web:2")]);
     assert_eq!(limited(-1).acts(), [""; 0]);
     let carried = limited(0);
-    carried.pods.upsert(&(pod(7, "web:1", not_ready) as AnyObject));
+    carried.pods.upsert(&(pod(7, "web:1", unready) as AnyObject));
     assert!(!carried.acts().contains(&deleted("web:1")));
 }

@@ -42,7 +42,7 @@ fn one_that_is_being_replaced_counts_as_current_no_more() {
 fn the_update_is_complete_when_all_pods_are_new_and_ready() {
     let new = [(0, "web:2", OK), (1, "web:2", OK), (2, "web:2", OK)];
     assert_eq!(status(|_| {}, &new).unwrap(), "status 3/3/3 3 3 web:2 web:2");
-    let sick = [(0, "web:2", OK), (1, "web:2", OK), (2, "web:2", not_ready as State)];
+    let sick = [(0, "web:2", OK), (1, "web:2", OK), (2, "web:2", unready as State)];
     assert_eq!(status(|_| {}, &sick).unwrap(), "status 3/2/2 0 3 web:1 web:2");
     let on_delete = |set: &mut StatefulSet| set.spec.update_strategy.r#type = "OnDelete".into();
     assert_eq!(status(on_delete, &new).unwrap(), "status 3/3/3 0 3 web:1 web:2");

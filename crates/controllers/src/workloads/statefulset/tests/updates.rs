@@ -37,12 +37,12 @@ fn old_pods_go_from_the_top_and_each_new_one_is_waited_for() {
         ["delete web-2 web-2-uid"]
     );
     assert_eq!(acts(whole, &[(0, "web:1", OK), (1, "web:1", OK)]), ["create web-2 web:2"]);
-    assert_eq!(acts(whole, &[(0, "web:1", OK), (1, "web:1", OK), (2, "web:2", not_ready)]), [""; 0]);
+    assert_eq!(acts(whole, &[(0, "web:1", OK), (1, "web:1", OK), (2, "web:2", unready)]), [""; 0]);
     assert_eq!(
         acts(whole, &[(0, "web:1", OK), (1, "web:1", OK), (2, "web:2", OK)]),
         ["delete web-1 web-1-uid"]
     );
-    assert_eq!(acts(whole, &[(0, "web:1", OK), (1, "web:1", not_ready), (2, "web:2", OK)]), [""; 0]);
+    assert_eq!(acts(whole, &[(0, "web:1", OK), (1, "web:1", unready), (2, "web:2", OK)]), [""; 0]);
     assert_eq!(acts(whole, &[(0, "web:2", OK), (1, "web:2", OK), (2, "web:2", OK)]), [""; 0]);
 }
 
@@ -50,7 +50,7 @@ fn old_pods_go_from_the_top_and_each_new_one_is_waited_for() {
 fn scaling_goes_before_updating() {
     let one = |set: &mut StatefulSet| set.spec.replicas = Some(1);
     assert_eq!(acts(one, &[(0, "web:1", OK), (1, "web:1", OK)]), ["delete web-1 web-1-uid"]);
-    let broken = &[(0, "web:1", OK), (1, "web:1", OK), (2, "web:1", not_ready as State)];
+    let broken = &[(0, "web:1", OK), (1, "web:1", OK), (2, "web:1", unready as State)];
     assert_eq!(acts(|_| {}, broken), [""; 0], "a broken roll-out waits for somebody to delete the pod");
 }
 
@@ -92,8 +92,8 @@ fn even_at_once_updates_go_one_by_one() {
     let parallel = |set: &mut StatefulSet| set.spec.pod_management_policy = "Parallel".into();
     let all = [(0, "web:1", OK), (1, "web:1", OK), (2, "web:1", OK)];
     assert_eq!(acts(parallel, &all), ["delete web-2 web-2-uid"]);
-    assert_eq!(acts(parallel, &[(0, "web:1", OK), (1, "web:1", OK), (2, "web:2", not_ready)]), [""; 0]);
-    let sick = &[(0, "web:1", OK), (1, "web:1", OK), (2, "web:1", not_ready as State)];
+    assert_eq!(acts(parallel, &[(0, "web:1", OK), (1, "web:1", OK), (2, "web:2", unready)]), [""; 0]);
+    let sick = &[(0, "web:1", OK), (1, "web:1", OK), (2, "web:1", unready as State)];
     assert_eq!(acts(parallel, sick), ["delete web-2 web-2-uid"], "an old one goes though it is not ready");
 }
 
@@ -108,7 +108,7 @@ fn as_many_may_be_unavailable_as_the_gate_lets_them() {
         }
     };
     let all = [(0, "web:1", OK), (1, "web:1", OK), (2, "web:1", OK), (3, "web:1", OK)];
-    let sick = [(0, "web:1", not_ready as State), (1, "web:1", OK), (2, "web:1", OK), (3, "web:1", OK)];
+    let sick = [(0, "web:1", unready as State), (1, "web:1", OK), (2, "web:1", OK), (3, "web:1", OK)];
     let gated = |most_unavailable: IntOrString, pods: &[Member<'_>]| {
         let mut bench = bench(most(most_unavailable), pods);
         bench.gates.max_unavailable = true;
