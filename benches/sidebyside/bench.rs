@@ -1,7 +1,6 @@
 //! The control plane that all scenarios share, and managers on it.
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 
 use coxswain_controllers::registry::REGISTRY;
@@ -13,8 +12,7 @@ use tokio::time::Instant;
 use crate::content;
 use crate::forwarder::Forwarder;
 use crate::harness::{Cluster, ControlPlane, Manager, Namespace, Options};
-use crate::measure::Mark;
-use crate::scenarios::Programs;
+use crate::program::{Program, Programs, Turn};
 use crate::settings::{number, text};
 
 /// Nodes at full scale: enough for all pods of the largest scenario.
@@ -23,39 +21,6 @@ const NODES: usize = 48;
 /// kwok plays the nodes with its label only, so that one falls silent that loses it.
 const ARGS: [&str; 3] =
     ["--audit", "--kwok-arg=manage-all-nodes=false", "--kwok-arg=manage-nodes-with-label-selector=type=kwok"];
-
-/// Which manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
-    Go,
-    Coxswain,
-}
-
-impl Program {
-    /// What its user agents begin with.
-    pub(crate) fn agent(self) -> &'static str {
-        match self {
-            Self::Go => "kube-controller-manager/",
-            Self::Coxswain => "coxswain/",
-        }
-    }
-}
-
-impl fmt::Display for Program {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Go => "Go",
-            Self::Coxswain => "Coxswain",
-        })
-    }
-}
-
-/// Whose turn it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    pub(crate) program: Program,
-    pub(crate) round: usize,
-}
 
 /// How fast managers may ask, as both take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +83,16 @@ pub(crate) fn controllers(named: &'static [&'static str]) -> Vec<&'static str> {
         .iter()
         .filter(|each| each.build.is_some() && each.default == DefaultState::On && !each.cloud);
     usual.map(|each| each.name).collect()
+}
+
+/// A moment, as far as it does not concern one process.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) began: Instant,
+    /// Bytes that managers had received.
+    pub(crate) received: u64,
+    /// How long the audit log was.
+    pub(crate) audit: u64,
 }
 
 /// What the environment asks for.

@@ -1,9 +1,10 @@
 //! Figures of both managers, over rounds.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
-use crate::bench::Program;
-use crate::scenarios::{Scenario, Target};
+use crate::program::Program;
 
 /// What is measured. Less is better, of all of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -203,6 +204,30 @@ impl Row {
     }
 }
 
+/// A lead to reach.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    /// Coxswain's value by the Go manager's, at most.
+    Ratio(f64),
+    /// Coxswain's value, at most.
+    Value(f64),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ratio(most) if *most < 1.0 => write!(formatter, "ratio ≤ 1/{:.0}", 1.0 / most),
+            Self::Ratio(most) => write!(formatter, "ratio ≤ {most}"),
+            Self::Value(most) => write!(formatter, "≤ {most}"),
+        }
+    }
+}
+
+/// A figure of the whole scenario.
+pub(crate) fn whole(what: What) -> Figure {
+    Figure { phase: "", what }
+}
+
 /// What came of a scenario.
 pub(crate) struct Outcome {
     pub(crate) name: String,
@@ -218,11 +243,6 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Nothing yet of a scenario.
-    pub(crate) fn of(scenario: &dyn Scenario) -> Self {
-        Self::new(scenario.name(), scenario.about(), scenario.controllers(), scenario.targets())
-    }
-
     /// Nothing yet.
     pub(crate) fn new(
         name: String,

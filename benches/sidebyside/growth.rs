@@ -1,8 +1,9 @@
 //! What the levels of `start` say together: how memory and CPU grow with the cluster.
 
-use crate::bench::Program;
 use crate::figures::{Figures, Outcome, What};
-use crate::scenarios::{Target, pods_of, whole};
+use crate::figures::{Target, whole};
+use crate::program::Program;
+use crate::scenarios::pods_of;
 
 /// Settled RSS above the empty cluster's, at the last level.
 const ABOVE_EMPTY: f64 = 1.0 / 8.0;

@@ -30,11 +30,13 @@ mod growth;
 mod harness;
 mod machine;
 mod measure;
+mod program;
 mod report;
 mod resume;
 #[path = "../sampling.rs"]
 #[allow(dead_code, reason = "each benchmark samples what it needs")]
 mod sampling;
+mod scenario;
 mod scenarios;
 #[path = "../settings.rs"]
 mod settings;
@@ -45,11 +47,12 @@ use std::process::ExitCode;
 
 use futures::FutureExt as _;
 
-use bench::{Bench, Program, Turn};
+use bench::Bench;
 use coxswain_controllers::registry;
 use figures::Outcome;
+use program::{Program, Programs, Turn};
 use report::Report;
-use scenarios::Scenario;
+use scenario::Scenario;
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -62,7 +65,8 @@ async fn compare() -> ExitCode {
     let mut report = Report::new(&bench);
     let (mut any, mut failed) = (false, false);
     for mut scenario in scenarios::all(&bench) {
-        let mut outcome = Outcome::of(scenario.as_ref());
+        let mut outcome =
+            Outcome::new(scenario.name(), scenario.about(), scenario.controllers(), scenario.targets());
         let is_wanted = bench.settings.wants(&outcome.name);
         if (!is_wanted || bench.settings.wants_all()) && report.keep(&mut outcome) {
             any |= is_wanted;
@@ -99,7 +103,7 @@ async fn compare() -> ExitCode {
 fn skipped(scenario: &dyn Scenario) -> Option<String> {
     let is_built = |name: &&&str| registry::find(name).is_some_and(|descriptor| descriptor.build.is_some());
     let missing: Vec<&str> = scenario.controllers().iter().filter(|name| !is_built(name)).copied().collect();
-    let only_go = scenarios::Programs::from_environment() == scenarios::Programs::Go;
+    let only_go = Programs::from_environment() == Programs::Go;
     (!missing.is_empty() && !only_go).then(|| format!("not built yet: {}", missing.join(", ")))
 }
 

@@ -3,22 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::bench::{Bench, Program};
+use crate::bench::{Bench, Mark};
 use crate::figures::{Figure, Figures, What};
 use crate::harness::AuditEvent;
+use crate::program::Program;
 use crate::sampling::{calm, cpu_seconds, mib, peak, reset_peak, resident, steady};
-
-/// A moment, as far as it does not concern one process.
-#[derive(Clone, Copy)]
-pub(crate) struct Mark {
-    pub(crate) began: Instant,
-    /// Bytes that managers had received.
-    pub(crate) received: u64,
-    /// How long the audit log was.
-    pub(crate) audit: u64,
-}
 
 /// How long after the work a manager is still measured.
 #[derive(Clone, Copy)]

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, controllers};
 use crate::chart;
+use crate::figures::Target;
 use crate::figures::{Outcome, Row, Samples, What};
 use crate::growth;
 use crate::machine::Machine;
 use crate::resume::Played;
-use crate::scenarios::Target;
 
 /// A part of a document that is written anew, by what it begins and ends with.
 const TABLES: (&str, &str) = ("<!-- sidebyside: written by `make bench` -->\n", "<!-- /sidebyside -->");

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::bench::Program;
 use crate::figures::{Figure, Figures, Outcome, What};
+use crate::program::Program;
 
 /// The figures of scenarios that were played to their end, by their names.
 #[derive(Default)]

@@ -12,13 +12,14 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::binding::{claim, remove_all, volume};
-use super::{Scenario, Target, lean, never_more};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, PARALLEL, count, many};
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What};
 use crate::harness::{Namespace, object, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, lean, never_more};
 
 const PODS: usize = 1000;
 const PODS_OF_A_NODE: usize = 50;

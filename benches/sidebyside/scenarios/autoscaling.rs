@@ -12,12 +12,13 @@ use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{Scenario, Target, lean, never_more};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many, running};
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What};
 use crate::harness::{MetricsApi, Namespace, Numbers, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
+use crate::scenario::{Scenario, lean, never_more};
 
 const AUTOSCALERS: usize = 1000;
 /// Of CPU, by each pod.

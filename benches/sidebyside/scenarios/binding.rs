@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::{Scenario, Target, lean, until_gone, whole};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many};
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What, whole};
 use crate::harness::{Namespace, object, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, lean, until_gone};
 
 const CLAIMS: usize = 500;
 /// Volumes for each claim.

@@ -10,13 +10,14 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::rollouts::is_rolled;
-use super::{Scenario, Target, lean};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many};
-use crate::figures::{Figure, Figures};
+use crate::figures::{Figure, Figures, Target};
 use crate::harness::{Namespace, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, lean};
 
 const BUDGETS: usize = 500;
 const REPLICAS: i32 = 2;

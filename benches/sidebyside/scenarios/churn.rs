@@ -21,13 +21,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Scenario, Target, never_more, whole};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many, pod, running};
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What, whole};
 use crate::harness::{Namespace, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, never_more};
 use coxswain_machinery::random::HashMap;
 
 /// Slices have settled when none has changed for so long.

@@ -7,12 +7,13 @@ use futures::future::{FutureExt as _, LocalBoxFuture};
 use tokio::time::{Instant, interval};
 
 use super::rollouts::Rollouts;
-use super::{Scenario, Target, add_latencies, never_more, whole};
-use crate::bench::{Bench, Qps, Turn};
-use crate::figures::{Figure, Figures, What};
+use crate::bench::{Bench, Qps};
+use crate::figures::{Figure, Figures, Target, What, whole};
 use crate::harness::{Caller, Crowd, Manager};
 use crate::measure::Until;
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, add_latencies, never_more};
 
 /// Four times a second somebody asks for it, by a connection of its own.
 const EVERY: Duration = Duration::from_millis(250);

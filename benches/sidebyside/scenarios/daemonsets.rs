@@ -6,12 +6,14 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
+use super::nodes;
 use super::sets::Sets;
-use super::{Scenario, Target, lean, never_more, nodes};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::many;
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, lean, never_more};
 
 const SETS: usize = 50;
 

@@ -8,12 +8,13 @@ use kube::api::Api;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::{Scenario, Target, never_more, whole};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::canary::Canary;
 use crate::content::LIMIT;
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What, whole};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, never_more};
 
 /// How often the Lease is looked at.
 const POLL: Duration = Duration::from_millis(10);

@@ -15,13 +15,14 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::{Scenario, Target, grown, lean};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, PARALLEL, count_of, many};
-use crate::figures::{Figure, Figures};
+use crate::figures::{Figure, Figures, Target};
 use crate::harness::{Namespace, object, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::{calm, mib, resident};
+use crate::scenario::{Scenario, grown, lean};
 
 const NODES: usize = 1000;
 /// The last of them is lost.

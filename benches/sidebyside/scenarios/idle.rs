@@ -5,11 +5,12 @@ use std::time::Duration;
 use futures::future::{FutureExt as _, LocalBoxFuture};
 use tokio::time::{Instant, sleep};
 
-use super::{Scenario, Target, never_more, whole};
-use crate::bench::{Bench, Flags, Qps, Turn};
-use crate::figures::{Figure, Figures, What};
+use crate::bench::{Bench, Flags, Qps};
+use crate::figures::{Figure, Figures, Target, What, whole};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, never_more};
 
 /// As the launcher sees it, which asks over and over.
 const SERVED: &str = "from start to a served /healthz, s";

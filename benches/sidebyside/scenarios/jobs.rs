@@ -6,13 +6,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use super::{Scenario, Target, delete_all, lean, never_more, until_gone};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many};
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What};
 use crate::harness::{Namespace, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, delete_all, lean, never_more, until_gone};
 
 const JOBS: usize = 200;
 const COMPLETIONS: usize = 5;

@@ -10,13 +10,14 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostP
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{Scenario, until_none};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, kind, many};
 use crate::figures::Figures;
 use crate::harness::{Cluster, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, until_none};
 
 const OBJECTS: usize = 2000;
 /// How often it is looked whether the namespace has gone.

@@ -7,13 +7,14 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::{Scenario, Target, grown, lean};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many, running};
-use crate::figures::{Figure, Figures};
+use crate::figures::{Figure, Figures, Target};
 use crate::harness::until;
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::{calm, mib, resident};
+use crate::scenario::{Scenario, grown, lean};
 
 const PODS: usize = 500;
 /// kwok plays nodes that have this label.

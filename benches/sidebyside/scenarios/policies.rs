@@ -5,13 +5,14 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Scenario, Target, grown, never_more, until_gone, whole};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many};
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What, whole};
 use crate::harness::{object, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::{calm, mib, resident};
+use crate::scenario::{Scenario, grown, never_more, until_gone};
 
 const POLICIES: usize = 300;
 /// Groups, and resources of their v1.

@@ -2,13 +2,14 @@
 
 use futures::future::{FutureExt as _, LocalBoxFuture};
 
-use super::Scenario;
 use super::start::{fill, levels, settle};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::canary::Canary;
 use crate::figures::Figures;
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::Scenario;
 
 pub(super) struct Relist {
     pods: usize,

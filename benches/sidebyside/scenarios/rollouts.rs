@@ -8,13 +8,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use serde_json::json;
 
-use super::{Scenario, Target, delete_all, never_more, until_gone, wall_at, whole};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many};
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What, whole};
 use crate::harness::{Manager, Namespace, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, delete_all, never_more, until_gone, wall_at};
 
 const DEPLOYMENTS: usize = 100;
 const REPLICAS: usize = 20;

@@ -10,13 +10,14 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, WatchEvent, W
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{Scenario, Target, add_latencies, lean, never_later, never_more, until_gone};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many};
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What};
 use crate::harness::until;
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, add_latencies, lean, never_later, never_more, until_gone};
 
 const CRON_JOBS: usize = 1000;
 const MINUTES: usize = 3;

@@ -10,12 +10,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{delete_all, until_gone};
-use crate::bench::{Bench, Turn};
+use crate::bench::Bench;
 use crate::content::{LIMIT, many};
 use crate::figures::Figures;
 use crate::harness::{Manager, Namespace, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
+use crate::scenario::{delete_all, until_gone};
 
 /// Sets of one kind, all alike.
 pub(super) struct Sets<K> {

@@ -13,13 +13,14 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Scenario, Target, add_latencies, lean, never_later, until_gone};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::content::{LIMIT, many};
-use crate::figures::{Figure, Figures};
+use crate::figures::{Figure, Figures, Target};
 use crate::harness::{object, until};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, add_latencies, lean, never_later, until_gone};
 
 const REQUESTS: usize = 2000;
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";

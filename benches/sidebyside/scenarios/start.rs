@@ -6,13 +6,14 @@ use futures::future::{FutureExt as _, LocalBoxFuture};
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
-use super::{Scenario, Target, never_more, whole};
-use crate::bench::{Bench, Flags, Qps, Turn};
+use crate::bench::{Bench, Flags, Qps};
 use crate::canary::Canary;
 use crate::content::{many, pair, running};
-use crate::figures::{Figure, Figures, What};
+use crate::figures::{Figure, Figures, Target, What, whole};
 use crate::measure::{Gauge, Until};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, never_more};
 
 /// Pods, and as many ConfigMaps and Secrets; each level is filled on top of the one before.
 const LEVELS: [usize; 4] = [0, 1000, 5000, 20_000];

@@ -5,10 +5,11 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::json;
 
 use super::sets::Sets;
-use super::{Scenario, Target, lean, never_more};
-use crate::bench::{Bench, Flags, Qps, Turn};
-use crate::figures::{Figure, Figures, What};
+use crate::bench::{Bench, Flags, Qps};
+use crate::figures::{Figure, Figures, Target, What};
+use crate::program::Turn;
 use crate::sampling::calm;
+use crate::scenario::{Scenario, lean, never_more};
 
 const SETS: usize = 200;
 const REPLICAS: i32 = 3;

@@ -1,0 +1,67 @@
+//! Which manager runs, whose turn it is, and which of the two are asked for.
+
+use std::fmt;
+
+use crate::settings::text;
+
+/// Which manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Go,
+    Coxswain,
+}
+
+impl Program {
+    /// What its user agents begin with.
+    pub(crate) fn agent(self) -> &'static str {
+        match self {
+            Self::Go => "kube-controller-manager/",
+            Self::Coxswain => "coxswain/",
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Go => "Go",
+            Self::Coxswain => "Coxswain",
+        })
+    }
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) program: Program,
+    pub(crate) round: usize,
+}
+
+/// Which managers are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Programs {
+    Both,
+    Go,
+    Coxswain,
+}
+
+impl Programs {
+    /// As `ONLY` says.
+    pub(crate) fn from_environment() -> Self {
+        match text("ONLY").as_deref() {
+            None => Self::Both,
+            Some("go") => Self::Go,
+            Some("coxswain") => Self::Coxswain,
+            Some(other) => panic!("ONLY={other}: go or coxswain is wanted"),
+        }
+    }
+
+    /// Whether this one is.
+    pub(crate) fn has(self, program: Program) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Go => program == Program::Go,
+            Self::Coxswain => program == Program::Coxswain,
+        }
+    }
+}
