@@ -11,8 +11,8 @@
 //! | a pod that is new or newly bound, to a node that the cache has not | that node's, 40 seconds later |
 //! | a node that is gone | its own, 40 seconds later |
 //!
-//! What it rests on: a node is read live before its pods go, and deletes carry the pod's UID, for a pod of a StatefulSet has a
-//! successor of its name. The role grants neither events nor a read of single pods. Rounds find pods by an index, so they cost
+//! What it rests on: a node is read live before its pods go, deletes carry the pod's UID, for a pod of a StatefulSet has a
+//! successor of its name, and a pod fails only as it was seen, for it may have succeeded since. The role grants neither events nor a read of single pods. Rounds find pods by an index, so they cost
 //! what they find.
 //!
 //! It retries nothing: the next round looks again.

@@ -94,7 +94,8 @@ fn is_over(pod: &Pod) -> bool {
     forced && pod.is_finished()
 }
 
-/// What ends a pod.
+/// What ends a pod. One that has not finished fails only as it was seen: the cache may be late, and the pod may have succeeded by
+/// now. Then it stays until it is looked at again.
 fn ending(pod: &Pod, reason: Reason, now: Timestamp) -> Chain {
     let key = Key::of(&pod.metadata);
     let delete = Verb::Delete {
@@ -138,5 +139,6 @@ fn failed(pod: &Pod, reason: Reason, now: Timestamp) -> Value {
         }
         status["conditions"] = json!([condition]);
     }
-    json!({ "metadata": { "uid": pod.metadata.uid }, "status": status })
+    let metadata = json!({ "uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version });
+    json!({ "metadata": metadata, "status": status })
 }

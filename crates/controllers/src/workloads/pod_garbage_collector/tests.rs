@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use super::plan::{self, Reason};
 use super::view;
 use super::*;
+use apiserver_model::Served;
 use coxswain_machinery::api::core::{NodeCondition, Taint};
 use coxswain_machinery::api::kinds::{NODES, PODS};
 use coxswain_machinery::api::pod::PodCondition;
 use coxswain_machinery::api::{AnyObject, Object};
 use coxswain_machinery::executor::{ActionResult, planned};
 use coxswain_machinery::framework::{Meter as _, Outcome, ReconcileEnd, RoomMetrics};
-use coxswain_machinery::informer::Store;
+use coxswain_machinery::informer::{Store, downcast};
 use coxswain_machinery::model::Step;
 use coxswain_machinery::model::plan::{Cooldown, Expect, Patch, Verb, Write};
 use coxswain_machinery::telemetry::Registry;
@@ -83,6 +84,7 @@ fn pod(name: &str, change: impl FnOnce(&mut Pod)) -> Pod {
     pod.metadata.name = name.into();
     pod.metadata.namespace = "ns".into();
     pod.metadata.uid = format!("{name}-uid").into();
+    pod.metadata.resource_version = "7".into();
     pod.metadata.generation = 3;
     pod.metadata.creation_timestamp = Time::from_seconds(NOW - 1000 + i64::from(name.as_bytes()[0]));
     pod.spec.node_name = "one".into();
@@ -224,7 +226,7 @@ fn pods_on_nodes_out_of_service_end_if_they_are_being_deleted() {
         assert_eq!(told(&plan), expected, "row {at}");
         if goes {
             let expected = json!({
-                "metadata": { "uid": "a-uid" },
+                "metadata": { "uid": "a-uid", "resourceVersion": "7" },
                 "status": { "phase": "Failed", "observedGeneration": 3 },
             });
             assert_eq!(patches(&plan), [expected], "without a condition");
@@ -328,6 +330,31 @@ fn all_pods_of_a_node_that_is_gone_end_once_it_was_read_live() {
     assert_eq!((plan.requeue_after, plan.end), (Some(QUARANTINE), true));
     assert!(bench.gone_node("one").is_none(), "it is there");
     assert!(bench.gone_node("unheard-of").is_none(), "it has no pods");
+}
+
+#[test]
+fn a_pod_that_has_finished_unseen_is_not_said_to_have_failed() {
+    let api = Served::new("pod-garbage-collector", now());
+    api.model()
+        .create("user", "namespaces", "", json!({ "metadata": { "name": "ns" } }))
+        .expect("a namespace");
+    let [seen, unseen] = ["a", "b"].map(|name| {
+        let held = api.model().restore(&PODS, &pod(name, on("gone")).to_bytes());
+        downcast::<Pod>(held.object(&PODS)).expect("a pod")
+    });
+    let bench = Bench::new([&seen, &unseen].map(|pod| Pod::clone(pod)));
+    let mut done = Pod::clone(&unseen);
+    phase("Succeeded")(&mut done);
+    api.model().restore(&PODS, &done.to_bytes());
+
+    let executed = api.execute(bench.gone_node("gone").unwrap());
+    let mut log = api.log();
+    log.sort();
+    let expected =
+        ["delete pods ns/a", "get nodes gone", "patch pods/status ns/a", "patch pods/status ns/b refused"];
+    assert_eq!(log, expected);
+    assert_eq!(executed.failures.len(), 1, "the refusal");
+    assert_eq!(api.model().look("pods", "ns", "b")["status"]["phase"], "Succeeded");
 }
 
 #[test]
