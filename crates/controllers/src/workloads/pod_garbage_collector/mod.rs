@@ -11,11 +11,11 @@
 //! | a pod that is new or newly bound, to a node that the cache has not | that node's, 40 seconds later |
 //! | a node that is gone | its own, 40 seconds later |
 //!
-//! What it rests on: a node is read live before its pods go, deletes carry the pod's UID, for a pod of a StatefulSet has a
+//! What it rests on: a node is read live before its pods go, be it gone or out of service, deletes carry the pod's UID, for a pod of a StatefulSet has a
 //! successor of its name, and a pod fails only as it was seen, for it may have succeeded since. The role grants neither events nor a read of single pods. Rounds find pods by an index, so they cost
 //! what they find.
 //!
-//! It retries nothing: the next round looks again.
+//! It retries no write: the next round looks again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,8 +133,8 @@ struct Rounds {
 impl Room<Note> for Rounds {
     type View = RoundView;
 
-    fn observe(&self, _: &Key, _: &[Failure], _: &Reads) -> Result<Observation<RoundView>, ObserveError> {
-        Ok(Observation::View(view::round(self)))
+    fn observe(&self, _: &Key, _: &[Failure], read: &Reads) -> Result<Observation<RoundView>, ObserveError> {
+        view::round(self, read)
     }
 
     fn plan(view: &RoundView, now: Timestamp) -> Plan<Note> {

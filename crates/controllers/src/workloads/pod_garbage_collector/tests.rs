@@ -14,7 +14,7 @@ use coxswain_machinery::api::kinds::{NODES, PODS};
 use coxswain_machinery::api::pod::PodCondition;
 use coxswain_machinery::api::{AnyObject, Object};
 use coxswain_machinery::executor::{ActionResult, planned};
-use coxswain_machinery::framework::{Meter as _, Outcome, ReconcileEnd, RoomMetrics};
+use coxswain_machinery::framework::{ApiError, Meter as _, Outcome, Read, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::informer::{Store, downcast};
 use coxswain_machinery::model::Step;
 use coxswain_machinery::model::plan::{Cooldown, Expect, Patch, Verb, Write};
@@ -54,13 +54,29 @@ impl Bench {
         add(&self.nodes, &node);
     }
 
-    fn round(&self, keep: Option<usize>) -> Plan<Note> {
+    /// What a round sees, with caches of nodes that are not late.
+    fn view(&self, keep: Option<usize>) -> RoundView {
+        let nodes = self.nodes.list();
+        let reads = nodes.into_iter().fold(Reads::default(), |reads, node| {
+            reads.with_object(&NODES, Key::of(node.meta()), Ok(Some(node)))
+        });
+        match self.observe(keep, &reads) {
+            Ok(Observation::View(view)) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn observe(&self, keep: Option<usize>, reads: &Reads) -> Result<Observation<RoundView>, ObserveError> {
         let room = Rounds {
             pods: Indexed::new(&self.pods, &FATES),
             nodes: Lister::new(Arc::clone(&self.nodes)),
             keep,
         };
-        plan::round(&view::round(&room), now())
+        room.observe(&Key::EMPTY, &[], reads)
+    }
+
+    fn round(&self, keep: Option<usize>) -> Plan<Note> {
+        plan::round(&self.view(keep), now())
     }
 
     fn gone_node(&self, name: &str) -> Option<Plan<Note>> {
@@ -235,6 +251,36 @@ fn pods_on_nodes_out_of_service_end_if_they_are_being_deleted() {
 }
 
 #[test]
+fn a_node_that_is_out_of_service_by_the_cache_is_read_live() {
+    let out_of_service = |node: &mut Node| {
+        node.status.conditions.clear();
+        node.spec.taints =
+            vec![Taint { key: "node.kubernetes.io/out-of-service".into(), ..Taint::default() }];
+    };
+    let bench = Bench::new([pod("a", deleting), pod("b", deleting)]);
+    bench.node("one", out_of_service);
+    let place = || Key::new("", "one");
+    let Ok(Observation::Needs(needs)) = bench.observe(None, &Reads::default()) else { panic!("it reads") };
+    assert_eq!(needs, [Read::Object(&NODES, place())], "once for both");
+    let ended = |live: Option<Node>| {
+        let live = live.map(|node| Arc::new(node) as AnyObject);
+        let reads = Reads::default().with_object(&NODES, place(), Ok(live));
+        let Ok(Observation::View(view)) = bench.observe(None, &reads) else { panic!("all is read") };
+        view.out_of_service.len()
+    };
+    let mut node = Node::default();
+    node.metadata.name = "one".into();
+    assert_eq!(ended(Some(node.clone())), 0, "nobody says so any more");
+    out_of_service(&mut node);
+    assert_eq!(ended(Some(node)), 2);
+    assert_eq!(ended(None), 0, "it is gone, which is for the other loop");
+    let error =
+        ApiError::Malformed { request: "GET /api/v1/nodes/one".to_owned(), what: "nothing".to_owned() };
+    let reads = Reads::default().with_object(&NODES, place(), Err(error));
+    assert!(matches!(bench.observe(None, &reads), Err(ObserveError::Retry(_))));
+}
+
+#[test]
 fn what_was_never_bound_and_is_being_deleted_ends() {
     let unbound = |pod: &mut Pod| pod.spec.node_name = "".into();
     let bench = Bench::new([
@@ -368,14 +414,7 @@ fn it_says_why_pods_end() {
         }),
         pod("d", on("gone")),
     ]);
-    let said = |keep| {
-        let room = Rounds {
-            pods: Indexed::new(&bench.pods, &FATES),
-            nodes: Lister::new(Arc::clone(&bench.nodes)),
-            keep,
-        };
-        Rounds::reasons(&view::round(&room), now())
-    };
+    let said = |keep| Rounds::reasons(&bench.view(keep), now());
     let unscheduled = "ns/c is being deleted without having been bound to a node, where no kubelet helps: it is ended by force.";
     assert_eq!(
         said(Some(1)),

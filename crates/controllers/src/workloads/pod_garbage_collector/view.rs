@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::{GoneNodes, Rounds};
 use coxswain_machinery::api::core::Node;
+use coxswain_machinery::api::kinds::NODES;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::{Index, IndexKeys, Object};
-use coxswain_machinery::informer::Lister;
+use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
+use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::Str;
 
@@ -39,13 +41,40 @@ pub(super) struct NodeView {
     pub(super) pods: Vec<Arc<Pod>>,
 }
 
-pub(super) fn round(room: &Rounds) -> RoundView {
+/// Nodes that are out of service by the cache are read live: one that is back ends its pods itself, and a pod that is ended by force
+/// there runs on beside its successor.
+pub(super) fn round(room: &Rounds, read: &Reads) -> Result<Observation<RoundView>, ObserveError> {
     let finished = if room.keep.is_some() { room.pods.filed(FINISHED) } else { Vec::new() };
     let (unscheduled, bound): (Vec<_>, Vec<_>) =
         room.pods.filed(DELETING).into_iter().partition(|pod| pod.spec.node_name.is_empty());
-    let out_of_service =
-        bound.into_iter().filter(|pod| is_out_of_service(&room.nodes, &pod.spec.node_name)).collect();
-    RoundView { finished, keep: room.keep.unwrap_or(usize::MAX), out_of_service, unscheduled }
+    let (mut out_of_service, mut needs) = (Vec::new(), Vec::new());
+    for pod in bound {
+        let node = Key::new("", pod.spec.node_name.clone());
+        if !room.nodes.get(&node).is_some_and(|node| is_out_of_service(&node)) {
+            continue;
+        }
+        match read.object(&NODES, &node) {
+            None => {
+                let read = Read::Object(&NODES, node);
+                if !needs.contains(&read) {
+                    needs.push(read);
+                }
+            }
+            Some(Ok(live)) => {
+                if live.cloned().and_then(downcast).is_some_and(|node| is_out_of_service(&node)) {
+                    out_of_service.push(pod);
+                }
+            }
+            Some(Err(error)) => {
+                return Err(ObserveError::Retry(format!("cannot read the node {}: {error}", node.name)));
+            }
+        }
+    }
+    if !needs.is_empty() {
+        return Ok(Observation::Needs(needs));
+    }
+    let keep = room.keep.unwrap_or(usize::MAX);
+    Ok(Observation::View(RoundView { finished, keep, out_of_service, unscheduled }))
 }
 
 /// `None` if there is nothing to do about the node.
@@ -58,10 +87,8 @@ pub(super) fn gone_node(room: &GoneNodes, key: &Key) -> Option<NodeView> {
     (!pods.is_empty()).then(|| NodeView { node: key.name.clone(), pods })
 }
 
-fn is_out_of_service(nodes: &Lister<Node>, name: &Str) -> bool {
-    nodes.get(&Key::new("", name.clone())).is_some_and(|node| {
-        !node.is_ready() && node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
-    })
+fn is_out_of_service(node: &Node) -> bool {
+    !node.is_ready() && node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
 fn fates(object: &dyn Object) -> IndexKeys {
