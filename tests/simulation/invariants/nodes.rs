@@ -181,8 +181,8 @@ fn seconds(pod: &Json, taint: &Json) -> Option<i64> {
     }
 }
 
-/// A pod is driven away: its node must have had a taint for as long as the pod tolerates it. Who was waiting for an answer while the taint
-/// went does not see that any more once the node is gone, and a pod of a node that is gone runs no longer.
+/// A pod is driven away: its node must have had a taint for as long as the pod tolerates it. Who had not seen the taint go before the
+/// node went does not see it any more, and waits on; a pod of a node that is gone runs no longer.
 pub(super) fn patience(look: &Look<'_>) -> Result<(), String> {
     if !look.deletes("pods") {
         return Ok(());
@@ -192,9 +192,9 @@ pub(super) fn patience(look: &Look<'_>) -> Result<(), String> {
     let held = look.memory.fleet.tainted.get(node).map_or(&[][..], Vec::as_slice);
     let is_gone = look.model.look("nodes", "", node).is_null();
     let is_due = |stretch: &Stretch| {
-        let to = stretch.to.unwrap_or(at);
+        let to = stretch.to.filter(|_| !is_gone).unwrap_or(at);
         let least = stretch.taints.iter().filter_map(|taint| seconds(pod, taint)).min();
-        (is_gone || at.duration_since(to) <= ON_ITS_WAY)
+        at.duration_since(to) <= ON_ITS_WAY
             && least.is_some_and(|least| to.duration_since(stretch.from).as_secs() >= least)
     };
     if held.iter().any(is_due) {
