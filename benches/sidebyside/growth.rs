@@ -1,7 +1,6 @@
 //! What the levels of `start` say together: how memory and CPU grow with the cluster.
 
-use crate::figures::{Figures, Outcome, What};
-use crate::figures::{Target, whole};
+use crate::figures::{Figures, Outcome, Target, What, whole};
 use crate::program::Program;
 use crate::scenarios::pods_of;
 

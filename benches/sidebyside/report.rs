@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, controllers};
 use crate::chart;
-use crate::figures::Target;
-use crate::figures::{Outcome, Row, Samples, What};
+use crate::figures::{Outcome, Row, Samples, Target, What};
 use crate::growth;
 use crate::machine::Machine;
 use crate::resume::Played;

@@ -397,4 +397,10 @@ impl Node {
     pub fn is_ready(&self) -> bool {
         self.status.conditions.iter().any(|held| held.r#type == "Ready" && held.status == "True")
     }
+
+    /// Whether somebody has said, by a taint of any value or effect, that it is dead. See "Non-graceful node shutdown" in the
+    /// Kubernetes documentation.
+    pub fn is_out_of_service(&self) -> bool {
+        self.spec.taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service")
+    }
 }

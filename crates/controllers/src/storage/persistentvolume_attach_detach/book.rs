@@ -18,8 +18,6 @@ pub(super) const FORCED_AFTER: Duration = Duration::from_mins(6);
 
 /// A node whose attaching is the manager's, and not the kubelet's.
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
-/// A node that is known to be dead.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// What is known of a node. Volumes are named by their unique names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -231,11 +229,6 @@ impl Book {
 /// What a node says of itself that matters here.
 pub(super) fn is_managed(node: &Node) -> bool {
     node.metadata.annotations.contains_key(MANAGED)
-}
-
-/// Whether somebody has said that it is dead.
-pub(super) fn is_out_of_service(node: &Node) -> bool {
-    node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
 /// Whether its list has this volume.

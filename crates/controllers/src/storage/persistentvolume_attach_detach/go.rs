@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::book::{FORCED_AFTER, Held, Operation, PATIENCE, State, Task, is_out_of_service, lists, uses};
+use super::book::{FORCED_AFTER, Held, Operation, PATIENCE, State, Task, lists, uses};
 use super::draft::{Ask, Draft};
 use super::view::{Live, View};
 use coxswain_machinery::api::core::Node;
@@ -34,7 +34,7 @@ pub(super) fn leave(view: &View, volume: &str, held: &Held) -> Leave {
     }
     let node = view.node.as_deref();
     let for_long = view.at.saturating_sub(held.unwanted_since.unwrap_or(view.at));
-    if !view.is_mounted(volume, held) || node.is_some_and(is_out_of_service) {
+    if !view.is_mounted(volume, held) || node.is_some_and(Node::is_out_of_service) {
         return Leave::Go;
     }
     match FORCED_AFTER.checked_sub(for_long).filter(|left| !left.is_zero()) {
@@ -152,6 +152,6 @@ fn why_forced(view: &View, held: &Held) -> Option<&'static str> {
     if view.rules.is_forced && for_long >= FORCED_AFTER && !is_ready {
         Some("timeout")
     } else {
-        node.is_some_and(is_out_of_service).then_some("out-of-service")
+        node.is_some_and(Node::is_out_of_service).then_some("out-of-service")
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::book::{is_managed, is_out_of_service};
+use super::book::is_managed;
 use super::memory::Books;
 use crate::storage::claims::{BY_CLAIM, claim_key};
 use coxswain_machinery::api::core::Node;
@@ -82,7 +82,7 @@ pub(super) fn of_nodes(books: Arc<Books>) -> KeyMap {
 /// Whether nothing has changed of a node that is looked at.
 fn is_alike(old: &Node, new: &Node) -> bool {
     is_managed(old) == is_managed(new)
-        && is_out_of_service(old) == is_out_of_service(new)
+        && old.is_out_of_service() == new.is_out_of_service()
         && old.is_ready() == new.is_ready()
         && old.status.volumes_in_use == new.status.volumes_in_use
         && old.status.volumes_attached == new.status.volumes_attached

@@ -444,7 +444,7 @@ impl Stage {
         let Some(node) = node.and_then(coxswain_machinery::informer::downcast::<Node>) else { return };
         assert!(!book::lists(&node, &volume), "{name} still lists {volume}");
         let is_held = node.is_ready() && book::uses(&node, &volume);
-        assert!(!is_held || book::is_out_of_service(&node), "{name} is ready and uses {volume}");
+        assert!(!is_held || node.is_out_of_service(), "{name} is ready and uses {volume}");
     }
 
     /// What has happened since the last question.

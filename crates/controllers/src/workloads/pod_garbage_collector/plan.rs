@@ -4,7 +4,7 @@ use hashbrown::hash_map::Entry;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::view::{NodeView, RoundView};
+use super::view::{NodeView, RoundView, is_over};
 use super::{QUARANTINE, ROUND};
 use coxswain_machinery::api::kinds::{NODES, PODS};
 use coxswain_machinery::api::pod::Pod;
@@ -86,12 +86,6 @@ fn chains<'a>(pods: impl Iterator<Item = (&'a Pod, Reason)>, now: Timestamp) -> 
         }
     }
     (chains, note)
-}
-
-/// Whether only finalizers keep it: it has finished and was deleted by force before. To delete it again would change nothing.
-fn is_over(pod: &Pod) -> bool {
-    let forced = pod.metadata.is_deleting() && pod.metadata.deletion_grace_period_seconds == Some(0);
-    forced && pod.is_finished()
 }
 
 /// What ends a pod. One that has not finished fails only as it was seen: the cache may be late, and the pod may have succeeded by

@@ -278,6 +278,15 @@ fn a_node_that_is_out_of_service_by_the_cache_is_read_live() {
         ApiError::Malformed { request: "GET /api/v1/nodes/one".to_owned(), what: "nothing".to_owned() };
     let reads = Reads::default().with_object(&NODES, place(), Err(error));
     assert!(matches!(bench.observe(None, &reads), Err(ObserveError::Retry(_))));
+
+    let over = Bench::new([pod("a", |pod| {
+        deleting(pod);
+        pod.metadata.deletion_grace_period_seconds = Some(0);
+        pod.status.phase = "Failed".into();
+    })]);
+    over.node("one", out_of_service);
+    let observed = over.observe(None, &Reads::default());
+    assert!(matches!(observed, Ok(Observation::View(_))), "for what is over nothing is read: {observed:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a round finds, and who is left on a node that is gone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{GoneNodes, Rounds};
@@ -18,9 +19,6 @@ pub(super) static FATES: Index = Index { name: "fate", keys: fates };
 const FINISHED: &str = "finished";
 const DELETING: &str = "deleting";
 
-/// Taints a node whose pods are never heard of again.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-
 /// What one round finds.
 #[derive(Debug)]
 pub(super) struct RoundView {
@@ -28,7 +26,7 @@ pub(super) struct RoundView {
     pub(super) finished: Vec<Arc<Pod>>,
     /// How many of them may stay.
     pub(super) keep: usize,
-    /// Pods that are being deleted on nodes that are out of service.
+    /// Pods that are being deleted on nodes that are out of service, but for those that only finalizers keep.
     pub(super) out_of_service: Vec<Arc<Pod>>,
     /// Pods that are being deleted and were never bound.
     pub(super) unscheduled: Vec<Arc<Pod>>,
@@ -47,32 +45,29 @@ pub(super) fn round(room: &Rounds, read: &Reads) -> Result<Observation<RoundView
     let finished = if room.keep.is_some() { room.pods.filed(FINISHED) } else { Vec::new() };
     let (unscheduled, bound): (Vec<_>, Vec<_>) =
         room.pods.filed(DELETING).into_iter().partition(|pod| pod.spec.node_name.is_empty());
-    let (mut out_of_service, mut needs) = (Vec::new(), Vec::new());
-    for pod in bound {
-        let node = Key::new("", pod.spec.node_name.clone());
-        if !room.nodes.get(&node).is_some_and(|node| is_out_of_service(&node)) {
+    let bound: Vec<_> = bound.into_iter().filter(|pod| !is_over(pod)).collect();
+    let (mut dead, mut needs) = (BTreeSet::new(), Vec::new());
+    for name in bound.iter().map(|pod| pod.spec.node_name.clone()).collect::<BTreeSet<_>>() {
+        let place = Key::new("", name.clone());
+        if !room.nodes.get(&place).is_some_and(|node| is_dead(&node)) {
             continue;
         }
-        match read.object(&NODES, &node) {
-            None => {
-                let read = Read::Object(&NODES, node);
-                if !needs.contains(&read) {
-                    needs.push(read);
-                }
-            }
+        match read.object(&NODES, &place) {
+            None => needs.push(Read::Object(&NODES, place)),
             Some(Ok(live)) => {
-                if live.cloned().and_then(downcast).is_some_and(|node| is_out_of_service(&node)) {
-                    out_of_service.push(pod);
+                if live.cloned().and_then(downcast).is_some_and(|node| is_dead(&node)) {
+                    dead.insert(name);
                 }
             }
             Some(Err(error)) => {
-                return Err(ObserveError::Retry(format!("cannot read the node {}: {error}", node.name)));
+                return Err(ObserveError::Retry(format!("cannot read the node {name}: {error}")));
             }
         }
     }
     if !needs.is_empty() {
         return Ok(Observation::Needs(needs));
     }
+    let out_of_service = bound.into_iter().filter(|pod| dead.contains(&pod.spec.node_name)).collect();
     let keep = room.keep.unwrap_or(usize::MAX);
     Ok(Observation::View(RoundView { finished, keep, out_of_service, unscheduled }))
 }
@@ -87,8 +82,14 @@ pub(super) fn gone_node(room: &GoneNodes, key: &Key) -> Option<NodeView> {
     (!pods.is_empty()).then(|| NodeView { node: key.name.clone(), pods })
 }
 
-fn is_out_of_service(node: &Node) -> bool {
-    !node.is_ready() && node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
+fn is_dead(node: &Node) -> bool {
+    node.is_out_of_service() && !node.is_ready()
+}
+
+/// Whether only finalizers keep it: it has finished and was deleted by force before. To delete it again would change nothing.
+pub(super) fn is_over(pod: &Pod) -> bool {
+    let forced = pod.metadata.is_deleting() && pod.metadata.deletion_grace_period_seconds == Some(0);
+    forced && pod.is_finished()
 }
 
 fn fates(object: &dyn Object) -> IndexKeys {
