@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use http::Method;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde::Deserialize;
 
 use super::output::human;
-use coxswain_machinery::client::{ApiClient, ApiError};
+use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::client::{ApiClient, ApiError, Query, RequestIntent, RequestPath};
 
 /// Namespace of the replicas' Leases, whatever the leader's is called.
 const NAMESPACE: &str = "kube-system";
@@ -67,21 +67,17 @@ struct LeaseList {
     items: Vec<Lease>,
 }
 
-fn path(namespace: &str) -> String {
-    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
-}
-
 /// Reads the Leases.
 pub(super) async fn discover(
     api: &ApiClient,
     main: &MainLease,
     now: Timestamp,
 ) -> Result<Replicas, ApiError> {
-    let query: String =
-        form_urlencoded::Serializer::new(String::new()).append_pair("labelSelector", SELECTOR).finish();
-    let list: LeaseList = api.json(Method::GET, &path(NAMESPACE), &query, None::<&()>).await?;
-    let main = format!("{}/{}", path(&main.namespace), main.name);
-    let main: Result<Lease, ApiError> = api.json(Method::GET, &main, "", None::<&()>).await;
+    let query = Query::default().with("labelSelector", SELECTOR);
+    let path = RequestPath::collection(&LEASES, NAMESPACE);
+    let list: LeaseList = api.json(RequestIntent::List, path, &query, None::<&()>).await?;
+    let path = RequestPath::object(&LEASES, &main.namespace, &main.name);
+    let main: Result<Lease, ApiError> = api.json(RequestIntent::Get, path, Query::NONE, None::<&()>).await;
     // Without it, those who answer know who leads.
     let main = match main {
         Ok(main) => Some(main),

@@ -11,11 +11,11 @@ use coxswain_machinery::api::meta::PartialObjectMetadata;
 use coxswain_machinery::client::Faults;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Instance, Loop, LoopSettings, Observation,
-    ObserveError, Read, Reads, Room, RoomAdapter,
+    ObserveError, Query, Read, Reads, RequestPath, Room, RoomAdapter,
 };
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::model::{Failure, Key, Plan};
-use coxswain_machinery::wire::{Message as _, Str};
+use coxswain_machinery::wire::Message as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -91,9 +91,10 @@ impl Room for Farms {
             // There is nowhere to write a failure down; the key comes back.
             return Ok(Observation::Nothing);
         }
-        let path = Str::from(format!("/apis/{GROUP}/v1/farms/{}", key.name));
-        let (Some(farm), Some(scale)) = (read.json(&path), read.scale(&FARMS, key)) else {
-            return Ok(Observation::Needs(vec![Read::Json(path), Read::Scale(&FARMS, key.clone())]));
+        let path = RequestPath::object(&FARMS, &key.namespace, &key.name);
+        let uri = path.uri(Query::NONE).map_err(|error| ObserveError::Retry(error.to_string()))?;
+        let (Some(farm), Some(scale)) = (read.json(&uri), read.scale(&FARMS, key)) else {
+            return Ok(Observation::Needs(vec![Read::Json(uri), Read::Scale(&FARMS, key.clone())]));
         };
         let (Ok(farm), Ok(Some(scale))) = (farm, scale) else {
             return Err(ObserveError::Retry(format!("the farm {key} is not there yet")));

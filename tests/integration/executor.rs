@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coxswain_machinery::api::autoscaling::Scale;
 use coxswain_machinery::api::{Kind, Object as _, dynamic, kinds};
-use coxswain_machinery::client::{AccessQuestion, ApiClient, Faults, ListQuery};
+use coxswain_machinery::client::{AccessQuestion, ApiClient, Faults, ListQuery, Query, RequestPath};
 use coxswain_machinery::executor::{ActionResult, Events, Executed, Executor, WriteEffect};
 use coxswain_machinery::model::plan::{EventSpec, Patch, Step, Tolerate, Verb, Write};
 use coxswain_machinery::model::{Key, Plan};
@@ -179,9 +179,11 @@ async fn what_is_read_live_is_what_the_server_tells() {
     let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &Faults::new(0)).await;
     let client = clients.root("executor-test");
 
-    let document = client.json_of("/openapi/v3/apis/apps/v1", 16 << 20).await.expect("a document");
+    let path = RequestPath::openapi_document("/openapi/v3/apis/apps/v1");
+    let uri = path.uri(Query::NONE).expect("a URI");
+    let document = client.json_of(&uri, 16 << 20).await.expect("a document");
     assert!(document["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"].is_object());
-    let bound = client.json_of("/openapi/v3/apis/apps/v1", 1000).await.expect_err("it is longer");
+    let bound = client.json_of(&uri, 1000).await.expect_err("it is longer");
     assert!(bound.to_string().contains("more than 1000 bytes"), "{bound}");
 
     let question = |user: &str| AccessQuestion {

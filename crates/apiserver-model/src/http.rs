@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, header};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -32,7 +33,7 @@ pub enum Answer {
 pub struct Asked {
     /// How it is asked.
     pub method: Method,
-    /// Its path, without the query.
+    /// Its path, decoded and without the query.
     pub path: String,
     /// The kind that it is about; `None` if the API has no such resource.
     pub kind: Option<&'static Kind>,
@@ -57,7 +58,8 @@ impl Asked {
         let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let query: BTreeMap<String, String> =
             form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
-        let path = parts.uri.path().to_owned();
+        // The API server decodes the path as a whole, before it takes it apart.
+        let path = percent_decode_str(parts.uri.path()).decode_utf8_lossy().into_owned();
         let words: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, version, rest) = match words.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),

@@ -110,6 +110,34 @@ fn requirements(selector: &str) -> Vec<Requirement> {
     parts(selector).into_iter().map(one).collect()
 }
 
+/// The requirements of a field selector, in whose values `\\`, `,` and `=` are escaped.
+fn field_requirements(selector: &str) -> Vec<Requirement> {
+    let (mut spelt, mut value, mut found) = (String::new(), String::new(), Vec::new());
+    let mut operator = None;
+    let mut letters = selector.chars().peekable();
+    loop {
+        match letters.next() {
+            None | Some(',') => {
+                if let Some(holds) = operator.take() {
+                    let values = Some(vec![std::mem::take(&mut value)]);
+                    found.push(Requirement { key: std::mem::take(&mut spelt), values, holds });
+                }
+                if letters.peek().is_none() {
+                    return found;
+                }
+            }
+            Some('\\') => value.extend(letters.next()),
+            Some('!') if operator.is_none() && letters.next_if_eq(&'=').is_some() => operator = Some(false),
+            Some('=') if operator.is_none() => {
+                letters.next_if_eq(&'=');
+                operator = Some(true);
+            }
+            Some(letter) if operator.is_none() => spelt.push(letter),
+            Some(letter) => value.push(letter),
+        }
+    }
+}
+
 impl Requirement {
     fn admits(&self, found: Option<&str>) -> bool {
         let has = match &self.values {
@@ -129,7 +157,7 @@ impl Query {
         fields: &str,
         labels: &str,
     ) -> Self {
-        let (fields, labels) = (requirements(fields), requirements(labels));
+        let (fields, labels) = (field_requirements(fields), requirements(labels));
         Self { kind, metadata_only, namespace: namespace.to_owned(), fields, labels }
     }
 

@@ -12,7 +12,6 @@ use proptest::prelude::*;
 use super::set::edits;
 use super::*;
 use coxswain_machinery::api::coordination::Lease;
-use coxswain_machinery::api::kinds::LEASES;
 use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::client::{ApiClient, BoxError, HttpService};
 use coxswain_machinery::wire::splice::{Edit, edit, put_bytes};
@@ -235,7 +234,10 @@ async fn the_first_override_creates_the_lease() {
     let change = ("a-controller".to_owned(), entry(Order::Disabled, None, 1));
     let written = store.write(&held, std::slice::from_ref(&change)).await.unwrap();
     assert_eq!(written.set.entry("a-controller"), Some(&change.1));
-    assert_eq!(asked.lock().last().unwrap().uri().path(), LEASES.collection_path("kube-system"));
+    assert_eq!(
+        asked.lock().last().unwrap().uri().path(),
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    );
 }
 
 #[tokio::test]

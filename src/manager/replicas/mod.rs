@@ -37,6 +37,7 @@ use super::leadership::Leases;
 use crate::admin::manager::ReplicaState;
 use coxswain_machinery::api::coordination::Lease;
 use coxswain_machinery::api::kinds::LEASES;
+use coxswain_machinery::client::FieldSelector;
 use coxswain_machinery::framework::Runtime;
 use coxswain_machinery::informer::{Delta, Informers, downcast};
 use coxswain_machinery::latest;
@@ -145,8 +146,8 @@ impl Replicas {
     /// Announces this replica and follows the others until `stop`; then withdraws its Lease, which takes seconds at
     /// most. On leaders and standbys alike.
     pub(super) async fn run(self: Arc<Self>, informers: Informers, stop: CancellationToken) {
-        let here = format!("metadata.namespace={REPLICA_NAMESPACE}");
-        let leases = informers.acquire_selected(&LEASES, Some(&here), Some(REPLICA_SELECTOR));
+        let here = FieldSelector::equals("metadata.namespace", REPLICA_NAMESPACE);
+        let leases = informers.acquire_selected(&LEASES, Some(here), Some(REPLICA_SELECTOR));
         let board = Arc::clone(&self);
         let handler = move |delta: Delta<'_>| match (delta.new, delta.old) {
             (Some(lease), _) => board.see(downcast(Arc::clone(lease))),

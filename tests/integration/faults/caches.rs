@@ -93,7 +93,7 @@ impl Account {
 }
 
 impl Watched {
-    fn new(informers: &Informers, kind: &'static Kind, selector: Option<&str>) -> Self {
+    fn new(informers: &Informers, kind: &'static Kind, selector: Option<&'static str>) -> Self {
         let handle = informers.acquire(kind, selector);
         let account: Arc<Mutex<Account>> = Arc::default();
         let heard = Arc::clone(&account);

@@ -57,7 +57,10 @@ mod tests {
     fn a_resource_has_one_row() {
         let row = kind("dynamic.test", "v1", "Foo", "foos", true);
         assert!(std::ptr::eq(row, kind(&String::from("dynamic.test"), "v1", "Foo", "foos", true)));
-        assert_eq!(row.object_path("a", "b", None), "/apis/dynamic.test/v1/namespaces/a/foos/b");
+        assert_eq!(
+            (row.api_version().as_str(), row.resource, row.namespaced),
+            ("dynamic.test/v1", "foos", true)
+        );
         // A definition that is deleted and made anew may change the scope.
         let other = kind("dynamic.test", "v1", "Foo", "foos", false);
         assert!(!std::ptr::eq(row, other) && !other.namespaced);

@@ -218,32 +218,6 @@ impl Kind {
         }
     }
 
-    /// The REST path of the collection: of one namespace, or with an empty `namespace` of all.
-    pub fn collection_path(&self, namespace: &str) -> String {
-        let prefix = if self.group.is_empty() {
-            format!("/api/{}", self.version)
-        } else {
-            format!("/apis/{}/{}", self.group, self.version)
-        };
-        if self.namespaced && !namespace.is_empty() {
-            format!("{prefix}/namespaces/{namespace}/{}", self.resource)
-        } else {
-            format!("{prefix}/{}", self.resource)
-        }
-    }
-
-    /// The REST path of one object, with an optional subresource.
-    pub fn object_path(&self, namespace: &str, name: &str, subresource: Option<&str>) -> String {
-        let mut path = self.collection_path(namespace);
-        path.push('/');
-        path.push_str(name);
-        if let Some(subresource) = subresource {
-            path.push('/');
-            path.push_str(subresource);
-        }
-        path
-    }
-
     /// Whether both are rows of one resource, in whatever form.
     pub fn is_of_resource(&self, other: &Self) -> bool {
         (self.group, self.version, self.resource) == (other.group, other.version, other.resource)

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{ETAG, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
+use super::body;
 use super::error::{ApiError, decode_status};
+use super::layers::ApiRequest;
+use super::request::{self, FieldSelector, LONGEST_ERROR, Label, Query, RequestIntent, RequestPath, Target};
 use crate::api::autoscaling::Scale;
 use crate::api::meta::{DeleteRequest, Preconditions};
 use crate::api::subresource::{self, SubresourceForm};
@@ -69,7 +72,7 @@ pub struct ListQuery {
     /// Namespace; empty for all.
     pub namespace: String,
     /// Field selector.
-    pub field_selector: Option<String>,
+    pub field_selector: Option<FieldSelector>,
     /// Label selector.
     pub label_selector: Option<String>,
     /// Page size.
@@ -86,7 +89,7 @@ pub struct WatchQuery {
     /// Namespace; empty for all.
     pub namespace: String,
     /// Field selector.
-    pub field_selector: Option<String>,
+    pub field_selector: Option<FieldSelector>,
     /// Label selector.
     pub label_selector: Option<String>,
     /// Where to begin.
@@ -133,8 +136,8 @@ impl ApiClient {
 
     /// Reads one object, live.
     pub async fn get(&self, kind: &'static Kind, key: &Key) -> Result<AnyObject, ApiError> {
-        let path = kind.object_path(&key.namespace, &key.name, None);
-        let (label, body) = self.unary(Method::GET, &path, "", accept_object(kind), None).await?;
+        let path = RequestPath::object(kind, &key.namespace, &key.name);
+        let (label, body) = self.unary(RequestIntent::Get, path.into(), accept_object(kind), None).await?;
         decode_object(kind, &label, &body)
     }
 
@@ -155,35 +158,35 @@ impl ApiClient {
         kind: &'static Kind,
         query: &ListQuery,
     ) -> Result<ListPage, ApiError> {
-        let mut pairs: Vec<(&str, String)> = Vec::new();
-        push(&mut pairs, "fieldSelector", query.field_selector.as_ref());
-        push(&mut pairs, "labelSelector", query.label_selector.as_ref());
-        push(&mut pairs, "limit", query.limit.map(|limit| limit.to_string()).as_ref());
-        push(&mut pairs, "continue", query.continue_token.as_ref());
-        push(&mut pairs, "resourceVersion", query.resource_version.as_ref());
-        let path = kind.collection_path(&query.namespace);
-        let (label, body) = self.unary(Method::GET, &path, &encode_query(&pairs), accept, None).await?;
-        let list = unwrap_envelope(&body).map_err(|error| ApiError::malformed(&label, &error))?;
-        decode_list(&list).map_err(|error| ApiError::malformed(&label, &error))
+        let pairs = Query::default()
+            .with_some("fieldSelector", query.field_selector.as_ref().map(FieldSelector::as_str))
+            .with_some("labelSelector", query.label_selector.as_deref())
+            .with_some("limit", query.limit.map(|limit| limit.to_string()))
+            .with_some("continue", query.continue_token.as_deref())
+            .with_some("resourceVersion", query.resource_version.as_deref());
+        let path = RequestPath::collection(kind, &query.namespace);
+        let (label, body) = self.unary(RequestIntent::List, (path, &pairs).into(), accept, None).await?;
+        let list = unwrap_envelope(&body).map_err(|error| ApiError::malformed(label.as_str(), &error))?;
+        decode_list(&list).map_err(|error| ApiError::malformed(label.as_str(), &error))
     }
 
     /// Opens a watch; the body is a sequence of frames.
     pub async fn watch(&self, kind: &'static Kind, query: &WatchQuery) -> Result<ResponseBody, ApiError> {
-        let mut pairs: Vec<(&str, String)> =
-            vec![("watch", "true".to_owned()), ("allowWatchBookmarks", "true".to_owned())];
-        push(&mut pairs, "fieldSelector", query.field_selector.as_ref());
-        push(&mut pairs, "labelSelector", query.label_selector.as_ref());
+        let mut pairs = Query::default()
+            .with("watch", "true")
+            .with("allowWatchBookmarks", "true")
+            .with_some("fieldSelector", query.field_selector.as_ref().map(FieldSelector::as_str))
+            .with_some("labelSelector", query.label_selector.as_deref());
         if query.send_initial_events {
-            pairs.push(("sendInitialEvents", "true".to_owned()));
-            pairs.push(("resourceVersionMatch", "NotOlderThan".to_owned()));
+            pairs = pairs.with("sendInitialEvents", "true").with("resourceVersionMatch", "NotOlderThan");
         }
         if !query.resource_version.is_empty() {
-            pairs.push(("resourceVersion", query.resource_version.clone()));
+            pairs = pairs.with("resourceVersion", query.resource_version.as_str());
         }
-        pairs.push(("timeoutSeconds", query.timeout_seconds.to_string()));
-        let path = kind.collection_path(&query.namespace);
+        let pairs = pairs.with("timeoutSeconds", query.timeout_seconds.to_string());
+        let path = RequestPath::collection(kind, &query.namespace);
         let accept = if kind.metadata_only { PROTOBUF_METADATA_WATCH } else { PROTOBUF_WATCH };
-        let (label, response) = self.send(Method::GET, &path, &encode_query(&pairs), accept, None).await?;
+        let (label, response) = self.send(RequestIntent::Watch, (path, &pairs).into(), accept, None).await?;
         let response = refuse(&label, response).await?;
         Ok(response.into_body())
     }
@@ -195,9 +198,10 @@ impl ApiClient {
         namespace: &str,
         object: &[u8],
     ) -> Result<AnyObject, ApiError> {
-        let path = kind.collection_path(namespace);
+        let path = RequestPath::collection(kind, namespace);
         let body = envelope(kind, object);
-        let (label, body) = self.unary(Method::POST, &path, "", PROTOBUF, Some((PROTOBUF, body))).await?;
+        let (label, body) =
+            self.unary(RequestIntent::Create, path.into(), PROTOBUF, Some((PROTOBUF, body))).await?;
         decode_object(kind, &label, &body)
     }
 
@@ -206,13 +210,15 @@ impl ApiClient {
         &self,
         kind: &'static Kind,
         key: &Key,
-        subresource: Option<&str>,
+        subresource: Option<&'static str>,
         object: &[u8],
     ) -> Result<AnyObject, ApiError> {
-        let path = kind.object_path(&key.namespace, &key.name, subresource);
+        let path = RequestPath::object(kind, &key.namespace, &key.name).subresource(subresource);
         let form = form(subresource);
-        let body = body_of(kind, form, object).map_err(|error| ApiError::malformed(&path, &error))?;
-        let (label, body) = self.unary(Method::PUT, &path, "", accept_form(form), Some(body)).await?;
+        let body = body_of(kind, form, object)
+            .map_err(|error| ApiError::malformed(&format!("PUT {path}"), &error))?;
+        let (label, body) =
+            self.unary(RequestIntent::Update, path.into(), accept_form(form), Some(body)).await?;
         decode_form(kind, form, &label, &body)
     }
 
@@ -221,7 +227,7 @@ impl ApiClient {
         &self,
         kind: &'static Kind,
         key: &Key,
-        subresource: Option<&str>,
+        subresource: Option<&'static str>,
         patch: &Patch,
     ) -> Result<AnyObject, ApiError> {
         let content_type = match patch {
@@ -231,16 +237,18 @@ impl ApiClient {
             // JSON is YAML.
             Patch::Apply { .. } => "application/apply-patch+yaml",
         };
-        let mut pairs: Vec<(&str, String)> = Vec::new();
-        if let Patch::Apply { manager, force, .. } = patch {
-            pairs.push(("fieldManager", (*manager).to_owned()));
-            pairs.push(("force", force.to_string()));
-        }
-        let target = kind.object_path(&key.namespace, &key.name, subresource);
+        let query = match patch {
+            Patch::Apply { manager, force, .. } => {
+                let force = if *force { "true" } else { "false" };
+                Query::default().with("fieldManager", *manager).with("force", force)
+            }
+            Patch::Merge(_) | Patch::Strategic(_) | Patch::Json(_) => Query::default(),
+        };
+        let path = RequestPath::object(kind, &key.namespace, &key.name).subresource(subresource);
         let body = Some((HeaderValue::from_static(content_type), patch.value().to_string().into()));
         let form = form(subresource);
         let accept = if form == SubresourceForm::Scale { JSON } else { accept_object(kind) };
-        let (label, body) = self.unary(Method::PATCH, &target, &encode_query(&pairs), accept, body).await?;
+        let (label, body) = self.unary(RequestIntent::Patch, (path, &query).into(), accept, body).await?;
         decode_form(kind, form, &label, &body)
     }
 
@@ -249,13 +257,15 @@ impl ApiClient {
         &self,
         kind: &'static Kind,
         key: &Key,
-        subresource: &str,
+        subresource: &'static str,
         body: &[u8],
     ) -> Result<Option<AnyObject>, ApiError> {
-        let path = kind.object_path(&key.namespace, &key.name, Some(subresource));
+        let path = RequestPath::object(kind, &key.namespace, &key.name).subresource(Some(subresource));
         let form = form(Some(subresource));
-        let body = body_of(kind, form, body).map_err(|error| ApiError::malformed(&path, &error))?;
-        let (label, body) = self.unary(Method::POST, &path, "", accept_form(form), Some(body)).await?;
+        let body = body_of(kind, form, body)
+            .map_err(|error| ApiError::malformed(&format!("POST {path}"), &error))?;
+        let (label, body) =
+            self.unary(RequestIntent::Create, path.into(), accept_form(form), Some(body)).await?;
         match form {
             SubresourceForm::Request { .. } => Ok(None),
             SubresourceForm::Object | SubresourceForm::Scale => {
@@ -266,8 +276,8 @@ impl ApiClient {
 
     /// Reads the scale of an object, live: an [`autoscaling/v1`](crate::api::autoscaling) `Scale`.
     pub async fn scale(&self, kind: &'static Kind, key: &Key) -> Result<AnyObject, ApiError> {
-        let path = kind.object_path(&key.namespace, &key.name, Some("scale"));
-        let (label, body) = self.unary(Method::GET, &path, "", JSON, None).await?;
+        let path = RequestPath::object(kind, &key.namespace, &key.name).subresource(Some("scale"));
+        let (label, body) = self.unary(RequestIntent::Get, path.into(), JSON, None).await?;
         decode_form(kind, SubresourceForm::Scale, &label, &body)
     }
 
@@ -278,10 +288,10 @@ impl ApiClient {
         key: &Key,
         options: &DeleteOptions,
     ) -> Result<Deletion, ApiError> {
-        let path = kind.object_path(&key.namespace, &key.name, None);
+        let path = RequestPath::object(kind, &key.namespace, &key.name);
         let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
-        let (label, body) =
-            self.unary(Method::DELETE, &path, "", accept_object(kind), Some((PROTOBUF, body.into()))).await?;
+        let body = Some((PROTOBUF, body.into()));
+        let (label, body) = self.unary(RequestIntent::Delete, path.into(), accept_object(kind), body).await?;
         let expected = if kind.metadata_only { "PartialObjectMetadata" } else { kind.kind };
         if envelope_kind(&body).is_some_and(|answered| answered == expected) {
             let object = decode_object(kind, &label, &body)?;
@@ -299,10 +309,14 @@ impl ApiClient {
         namespace: &str,
         options: &DeleteOptions,
     ) -> Result<(), ApiError> {
-        let path = kind.collection_path(namespace);
+        let path = RequestPath::collection(kind, namespace);
         let body = wrap_envelope("v1", "DeleteOptions", &encode_delete_options(options));
         let body = Some((PROTOBUF, body.into()));
-        self.unary(Method::DELETE, &path, "", PROTOBUF_METADATA_LIST, body).await.map(|_| ())
+        let intent = RequestIntent::DeleteCollection;
+        let (label, response) = self.send(intent, path.into(), PROTOBUF_METADATA_LIST, body).await?;
+        let response = refuse(&label, response).await?;
+        let drained = body::drain(response.into_body(), intent.body_limit()).await;
+        drained.map_err(|source| ApiError::transport(label.as_str(), source))
     }
 
     /// Reads a whole collection page by page and decodes it.
@@ -314,7 +328,7 @@ impl ApiClient {
             let page = self.list(kind, &query).await?;
             for item in &page.items {
                 let object = (kind.decode)(item).map_err(|error| {
-                    ApiError::malformed(&format!("GET {}", kind.collection_path(namespace)), &error)
+                    ApiError::malformed(&format!("GET {}", RequestPath::collection(kind, namespace)), &error)
                 })?;
                 objects.push(object);
             }
@@ -325,121 +339,94 @@ impl ApiClient {
         }
     }
 
-    /// A JSON request to any path: for kinds that have no protobuf form, and for reviews.
+    /// A JSON request: for kinds that have no protobuf form, and for reviews.
     pub async fn json<B: Serialize + Sync, T: DeserializeOwned>(
         &self,
-        method: Method,
-        path: &str,
-        query: &str,
+        intent: RequestIntent,
+        path: RequestPath<'_>,
+        query: &Query<'_>,
         body: Option<&B>,
     ) -> Result<T, ApiError> {
         let body = match body {
             None => None,
             Some(body) => {
                 let bytes = serde_json::to_vec(body).map_err(|error| ApiError::Malformed {
-                    request: format!("{method} {path}"),
+                    request: format!("{} {path}", intent.method()),
                     what: error.to_string(),
                 })?;
                 Some((JSON, Bytes::from(bytes)))
             }
         };
-        let (label, body) = self.unary(method, path, query, JSON, body).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| ApiError::Malformed { request: label, what: error.to_string() })
+        let (label, body) = self.unary(intent, (path, query).into(), JSON, body).await?;
+        serde_json::from_slice(&body).map_err(|error| ApiError::Malformed {
+            request: label.as_str().to_owned(),
+            what: error.to_string(),
+        })
     }
 
     /// A plain GET, for `/readyz` and the like.
-    pub async fn text(&self, path: &str) -> Result<String, ApiError> {
-        let (_, body) = self.unary(Method::GET, path, "", HeaderValue::from_static("*/*"), None).await?;
+    pub async fn text(&self, path: RequestPath<'_>) -> Result<String, ApiError> {
+        let (_, body) =
+            self.unary(RequestIntent::Get, path.into(), HeaderValue::from_static("*/*"), None).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     /// A GET of a document that is asked for again and again: `None` when it still is what `etag` names.
     pub(super) async fn document(
         &self,
-        path: &str,
+        path: RequestPath<'_>,
         accept: &'static str,
         etag: Option<&HeaderValue>,
     ) -> Result<Option<(Bytes, Option<HeaderValue>)>, ApiError> {
-        let mut request = Request::builder().uri(path).header(ACCEPT, accept);
-        if let (Some(headers), Some(etag)) = (request.headers_mut(), etag) {
-            headers.insert(IF_NONE_MATCH, etag.clone());
+        let intent = RequestIntent::Document;
+        let (label, mut request) =
+            request::build(intent, &path.into(), HeaderValue::from_static(accept), None)?;
+        if let Some(etag) = etag {
+            request.headers_mut().insert(IF_NONE_MATCH, etag.clone());
         }
-        let (label, response) = self.dispatch(format!("GET {path}"), request, Bytes::new()).await?;
+        let response = self.dispatch(&label, request).await?;
         if response.status() == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
         let response = refuse(&label, response).await?;
         let etag = response.headers().get(ETAG).cloned();
-        Ok(Some((read(&label, response.into_body()).await?, etag)))
+        Ok(Some((read(&label, response.into_body(), intent.body_limit()).await?, etag)))
     }
 
     async fn unary(
         &self,
-        method: Method,
-        path: &str,
-        query: &str,
+        intent: RequestIntent,
+        target: Target<'_>,
         accept: HeaderValue,
-        body: Option<(HeaderValue, Bytes)>,
-    ) -> Result<(String, Bytes), ApiError> {
-        let (label, response) = self.send(method, path, query, accept, body).await?;
+        content: Option<(HeaderValue, Bytes)>,
+    ) -> Result<(Label, Bytes), ApiError> {
+        let (label, response) = self.send(intent, target, accept, content).await?;
         let response = refuse(&label, response).await?;
-        let body = read(&label, response.into_body()).await?;
+        let body = read(&label, response.into_body(), intent.body_limit()).await?;
         Ok((label, body))
     }
 
     pub(super) async fn send(
         &self,
-        method: Method,
-        path: &str,
-        query: &str,
+        intent: RequestIntent,
+        target: Target<'_>,
         accept: HeaderValue,
-        body: Option<(HeaderValue, Bytes)>,
-    ) -> Result<(String, Response<ResponseBody>), ApiError> {
-        let label = format!("{method} {path}");
-        let uri = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-        let mut request = Request::builder().method(method).uri(uri).header(ACCEPT, accept);
-        let body = body.map_or_else(Bytes::new, |(content_type, body)| {
-            if let Some(headers) = request.headers_mut() {
-                headers.insert(CONTENT_TYPE, content_type);
-            }
-            body
-        });
-        self.dispatch(label, request, body).await
+        content: Option<(HeaderValue, Bytes)>,
+    ) -> Result<(Label, Response<ResponseBody>), ApiError> {
+        let (label, request) = request::build(intent, &target, accept, content)?;
+        let response = self.dispatch(&label, request).await?;
+        Ok((label, response))
     }
 
-    async fn dispatch(
-        &self,
-        label: String,
-        request: http::request::Builder,
-        body: Bytes,
-    ) -> Result<(String, Response<ResponseBody>), ApiError> {
-        let request = request
-            .body(Full::new(body))
-            .map_err(|error| ApiError::Malformed { request: label.clone(), what: error.to_string() })?;
-        match self.service.clone().oneshot(request).await {
-            Ok(response) => Ok((label, response)),
-            Err(source) => Err(ApiError::transport(&label, source)),
-        }
+    async fn dispatch(&self, label: &Label, request: ApiRequest) -> Result<Response<ResponseBody>, ApiError> {
+        let answered = self.service.clone().oneshot(request).await;
+        answered.map_err(|source| ApiError::transport(label.as_str(), source))
     }
 }
 
-/// Reads a response to its end.
-async fn read(label: &str, body: ResponseBody) -> Result<Bytes, ApiError> {
-    match body.collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(source) => Err(ApiError::transport(label, source)),
-    }
-}
-
-fn push<'a>(pairs: &mut Vec<(&'a str, String)>, name: &'a str, value: Option<&String>) {
-    if let Some(value) = value {
-        pairs.push((name, value.clone()));
-    }
-}
-
-fn encode_query(pairs: &[(&str, String)]) -> String {
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+/// Reads a response to its end, if that comes within `limit` bytes.
+async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, ApiError> {
+    body::collect(body, limit).await.map_err(|source| ApiError::transport(label.as_str(), source))
 }
 
 /// What one object is asked for as. Custom resources have no other form in protobuf than their metadata.
@@ -451,14 +438,14 @@ fn envelope(kind: &Kind, object: &[u8]) -> Bytes {
     wrap_envelope(&kind.api_version(), kind.kind, object).into()
 }
 
-fn decode_object(kind: &'static Kind, label: &str, body: &Bytes) -> Result<AnyObject, ApiError> {
+fn decode_object(kind: &'static Kind, label: &Label, body: &Bytes) -> Result<AnyObject, ApiError> {
     unwrap_envelope(body)
         .and_then(|object| (kind.decode)(&object))
-        .map_err(|error| ApiError::malformed(label, &error))
+        .map_err(|error| ApiError::malformed(label.as_str(), &error))
 }
 
 /// What is sent to a subresource, and comes back.
-fn form(subresource: Option<&str>) -> SubresourceForm {
+fn form(subresource: Option<&'static str>) -> SubresourceForm {
     subresource.map_or(SubresourceForm::Object, subresource::form)
 }
 
@@ -480,14 +467,14 @@ fn body_of(kind: &Kind, form: SubresourceForm, body: &[u8]) -> Result<(HeaderVal
 fn decode_form(
     kind: &'static Kind,
     form: SubresourceForm,
-    label: &str,
+    label: &Label,
     body: &Bytes,
 ) -> Result<AnyObject, ApiError> {
     if form != SubresourceForm::Scale {
         return decode_object(kind, label, body);
     }
     Scale::from_json(body)
-        .map_err(|error| ApiError::Malformed { request: label.to_owned(), what: error.to_string() })
+        .map_err(|error| ApiError::Malformed { request: label.as_str().to_owned(), what: error.to_string() })
 }
 
 /// A delete's body, without its envelope.
@@ -511,7 +498,7 @@ fn encode_delete_options(options: &DeleteOptions) -> Vec<u8> {
 
 /// Turns an answer that is not a success into its error.
 pub(super) async fn refuse(
-    label: &str,
+    label: &Label,
     response: Response<ResponseBody>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     if response.status().is_success() {
@@ -524,6 +511,8 @@ pub(super) async fn refuse(
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.parse().ok())
         .map(Duration::from_secs);
-    let body = read(label, response.into_body()).await?;
-    Err(ApiError::refused(label, code, retry_after, &body))
+    // A longer body is cut: the status code alone says what went wrong then.
+    let body = body::collect_start(response.into_body(), LONGEST_ERROR).await;
+    let body = body.map_err(|source| ApiError::transport(label.as_str(), source))?;
+    Err(ApiError::refused(label.as_str(), code, retry_after, &body))
 }

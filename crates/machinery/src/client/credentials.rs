@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::{HeaderValue, Method};
+use http::HeaderValue;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::layers::{TokenError, TokenSource, authorization};
-use super::{ApiClient, ApiError};
+use super::{ApiClient, ApiError, Query, RequestIntent, RequestPath};
+use crate::api::kinds::SERVICE_ACCOUNTS;
 use crate::latest;
 use crate::model::backoff::ExponentialBackoff;
 use crate::random::HashMap;
@@ -241,23 +242,23 @@ fn secret<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SecretStr
 /// Requests a token, for an account that is made if need be. Returns the header and how long it is good for: the
 /// granted lifetime, counted from the request by our own clock, so that it need not agree with the server's.
 async fn request(root: &ApiClient, name: &str) -> Result<(HeaderValue, Duration), ApiError> {
-    let accounts = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
-    let path = format!("{accounts}/{name}/token");
+    let accounts = RequestPath::collection(&SERVICE_ACCOUNTS, NAMESPACE);
+    let path = accounts.named(name).subresource(Some("token"));
     let body = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
         "spec": { "expirationSeconds": LIFETIME.as_secs() },
     });
-    let answer: TokenRequest = match root.json(Method::POST, &path, "", Some(&body)).await {
+    let answer: TokenRequest = match root.json(RequestIntent::Create, path, Query::NONE, Some(&body)).await {
         Err(error) if error.is_not_found() => {
             let account = json!({
                 "apiVersion": "v1", "kind": "ServiceAccount",
                 "metadata": { "name": name, "namespace": NAMESPACE },
             });
             let made: Result<serde::de::IgnoredAny, _> =
-                root.json(Method::POST, &accounts, "", Some(&account)).await;
+                root.json(RequestIntent::Create, accounts, Query::NONE, Some(&account)).await;
             match made {
                 Err(error) if !error.is_already_exists() => return Err(error),
-                _ => root.json(Method::POST, &path, "", Some(&body)).await?,
+                _ => root.json(RequestIntent::Create, path, Query::NONE, Some(&body)).await?,
             }
         }
         answered => answered?,

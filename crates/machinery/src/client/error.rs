@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::api::BoxError;
+use super::body::AnswerTooLong;
 use super::{RequestTimeout, TokenError, TransportError, WritesStopped};
 use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
 use crate::wire::json::JsonError;
@@ -46,6 +47,22 @@ pub enum ApiError {
         /// The limit.
         after: Duration,
     },
+    /// The request cannot be built: a segment of its path is not legal. Nothing was sent, and the same request fails again.
+    #[error("{request}: {what}")]
+    Unaddressable {
+        /// The verb and the path without encoding.
+        request: String,
+        /// The illegal segment, in the words of Kubernetes' own clients.
+        what: String,
+    },
+    /// The answer is longer than the limit. A write has been carried out or not.
+    #[error("{request}: the answer has more than {limit} bytes")]
+    TooLong {
+        /// What was asked.
+        request: String,
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// The answer is not what it should be.
     #[error("{request}: {what}")]
     Malformed {
@@ -62,6 +79,10 @@ impl ApiError {
         let request = request.to_owned();
         let source = match source.downcast::<RequestTimeout>() {
             Ok(timeout) => return Self::Timeout { request, after: timeout.0 },
+            Err(source) => source,
+        };
+        let source = match source.downcast::<AnswerTooLong>() {
+            Ok(error) => return Self::TooLong { request, limit: error.0 },
             Err(source) => source,
         };
         match source.downcast::<JsonError>() {
@@ -126,6 +147,7 @@ impl ApiError {
     pub fn message(&self) -> String {
         match self {
             Self::Refused { message, .. } => message.clone(),
+            Self::Unaddressable { what, .. } => what.clone(),
             other => other.to_string(),
         }
     }
@@ -144,6 +166,11 @@ impl ApiError {
             }
             _ => false,
         }
+    }
+
+    /// Whether the request was not built because a segment of its path is not legal: no object can be there.
+    pub fn is_unaddressable(&self) -> bool {
+        matches!(self, Self::Unaddressable { .. })
     }
 
     /// Whether a create found the name taken.
@@ -194,7 +221,8 @@ impl ApiError {
                     || source.is::<TokenError>();
                 !unsent
             }
-            Self::Timeout { .. } | Self::Malformed { .. } => true,
+            Self::Timeout { .. } | Self::Malformed { .. } | Self::TooLong { .. } => true,
+            Self::Unaddressable { .. } => false,
             Self::Refused { code, reason, .. } => {
                 matches!(code, 500 | 502 | 504) || reason.as_str() == "Timeout"
             }

@@ -4,18 +4,17 @@ use std::collections::VecDeque;
 use std::io;
 
 use bytes::{Buf as _, Bytes};
-use http::Method;
 use http::header::HeaderValue;
-use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::api::{ApiClient, refuse};
+use super::body;
 use super::error::ApiError;
+use super::request::{Query, RequestIntent, RequestPath, RequestUri, Target};
 use crate::wire::Str;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /// Whether this user may do this: what a SubjectAccessReview asks. Empty fields match as they do there: no namespace is a
 /// cluster-scoped resource, no name is all of them.
@@ -90,34 +89,35 @@ struct ReviewStatus {
 }
 
 impl ApiClient {
-    /// A GET of a path, query included, whose answer is JSON of at most `limit` bytes: metrics APIs, the index of OpenAPI.
-    pub async fn json_of(&self, path: &str, limit: usize) -> Result<Value, ApiError> {
-        let pieces = self.pieces_of(path, limit).await?;
+    /// A GET whose answer is JSON of at most `limit` bytes: metrics APIs, the index of OpenAPI.
+    pub async fn json_of(&self, uri: &RequestUri, limit: usize) -> Result<Value, ApiError> {
+        let pieces = self.read_pieces(RequestIntent::Get, uri, limit).await?;
         let body = pieces.0.into_iter().fold(Vec::new(), |mut body, piece| {
             body.extend_from_slice(&piece);
             body
         });
-        serde_json::from_slice(&body)
-            .map_err(|error| ApiError::Malformed { request: format!("GET {path}"), what: error.to_string() })
+        serde_json::from_slice(&body).map_err(|error| ApiError::Malformed {
+            request: format!("GET {}", uri.path()),
+            what: error.to_string(),
+        })
     }
 
-    /// A GET of a path, query included, whose answer is JSON of at most `limit` bytes, as the pieces in which it came: for
-    /// documents that are too large to be held twice.
-    pub async fn pieces_of(&self, path: &str, limit: usize) -> Result<Pieces, ApiError> {
-        let (label, response) = self.send(Method::GET, path, "", JSON, None).await?;
+    /// A GET whose answer is JSON of at most `limit` bytes, as the pieces in which it came: for documents that are too large to
+    /// be held twice.
+    pub async fn pieces_of(&self, uri: &RequestUri, limit: usize) -> Result<Pieces, ApiError> {
+        self.read_pieces(RequestIntent::Document, uri, limit).await
+    }
+
+    async fn read_pieces(
+        &self,
+        intent: RequestIntent,
+        uri: &RequestUri,
+        limit: usize,
+    ) -> Result<Pieces, ApiError> {
+        let (label, response) = self.send(intent, Target::Uri(uri), JSON, None).await?;
         let response = refuse(&label, response).await?;
-        let (mut rest, mut pieces, mut length) = (response.into_body(), VecDeque::new(), 0);
-        while let Some(frame) = rest.frame().await {
-            let frame = frame.map_err(|error| ApiError::transport(&label, error))?;
-            let Ok(piece) = frame.into_data() else { continue };
-            length += piece.len();
-            if length > limit {
-                let what = format!("it has more than {limit} bytes");
-                return Err(ApiError::Malformed { request: label, what });
-            }
-            pieces.push_back(piece);
-        }
-        Ok(Pieces(pieces))
+        let pieces = body::pieces(response.into_body(), limit.min(intent.body_limit())).await;
+        pieces.map(Pieces).map_err(|source| ApiError::transport(label.as_str(), source))
     }
 
     /// Asks the API server whether somebody may do something. The request is a POST, but changes nothing.
@@ -127,7 +127,9 @@ impl ApiClient {
             "kind": "SubjectAccessReview",
             "spec": question.spec(),
         });
-        let ReviewAnswer { status } = self.json(Method::POST, ACCESS_REVIEWS, "", Some(&review)).await?;
+        let path = RequestPath::ACCESS_REVIEWS;
+        let ReviewAnswer { status } =
+            self.json(RequestIntent::Create, path, Query::NONE, Some(&review)).await?;
         Ok(AccessVerdict { allowed: status.allowed && !status.denied, reason: status.reason })
     }
 }

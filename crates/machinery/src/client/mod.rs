@@ -1,7 +1,7 @@
 //! The client: requests to the API server, as each controller and as the manager itself.
 //!
 //! [`ApiClient`] speaks Kubernetes (paths, protobuf, `Status` errors) over an [`HttpService`], a stack of tower
-//! layers. It caches nothing, retries nothing and decides nothing.
+//! layers. It caches nothing, retries nothing and decides nothing. Requests are built in [`request`] alone, from typed parts.
 //!
 //! ```text
 //! Connection (config)     kubeconfig → --master → in-cluster
@@ -16,6 +16,7 @@
 //! ```
 
 mod api;
+mod body;
 mod builder;
 mod config;
 mod credentials;
@@ -24,6 +25,7 @@ mod error;
 mod fence;
 mod layers;
 mod live;
+mod request;
 mod transport;
 
 #[cfg(test)]
@@ -47,6 +49,8 @@ pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
 };
 pub use live::{AccessQuestion, AccessVerdict, Pieces};
+pub(crate) use request::LONGEST_OBJECT;
+pub use request::{FieldSelector, InvalidPath, Query, RequestIntent, RequestPath, RequestUri};
 pub use transport::{KeepAlive, Transport, TransportError};
 
 /// The error by which the timeout layer says that there was no answer in time.

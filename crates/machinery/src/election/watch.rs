@@ -4,7 +4,7 @@ use http_body_util::BodyExt;
 
 use crate::api::AnyObject;
 use crate::api::Kind;
-use crate::client::{ApiClient, ApiError, WatchQuery};
+use crate::client::{ApiClient, ApiError, FieldSelector, WatchQuery};
 use crate::informer::Frames;
 use crate::model::Key;
 use crate::wire::{EventType, WatchFrame};
@@ -22,7 +22,7 @@ pub(super) async fn until(
 ) -> Result<bool, ApiError> {
     let query = WatchQuery {
         namespace: key.namespace.to_string(),
-        field_selector: Some(format!("metadata.name={}", key.name)),
+        field_selector: Some(FieldSelector::name(&key.name)),
         timeout_seconds: TIMEOUT_SECONDS,
         ..WatchQuery::default()
     };

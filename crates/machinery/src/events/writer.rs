@@ -139,7 +139,10 @@ fn verdict(error: &ApiError) -> Verdict {
         ApiError::Refused { code: 429 | 500.., .. } => Verdict::Retry,
         _ if error.is_conflict() => Verdict::Retry,
         // A `Malformed` answer will not be better the next time, and the write was probably carried out.
-        ApiError::Refused { .. } | ApiError::Malformed { .. } => Verdict::Refused,
+        ApiError::Refused { .. }
+        | ApiError::Malformed { .. }
+        | ApiError::TooLong { .. }
+        | ApiError::Unaddressable { .. } => Verdict::Refused,
         ApiError::Transport { .. } | ApiError::Timeout { .. } => Verdict::Retry,
     }
 }

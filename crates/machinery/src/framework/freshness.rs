@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::caches::Caches;
 use super::expectations::{Expectations, LiveObjects, MAY_STILL_LAND, Readiness, Unanswered};
 use crate::api::Kind;
-use crate::client::{ApiClient, ApiError, ListQuery};
+use crate::client::{ApiClient, ApiError, FieldSelector, ListQuery};
 use crate::informer::Awaited;
 use crate::model::Key;
 use crate::queue::WorkQueue;
@@ -215,7 +215,7 @@ impl Freshness {
     async fn read(&self, kind: &'static Kind, place: &Key) -> Result<LiveObjects, ApiError> {
         let mut query = ListQuery {
             namespace: place.namespace.to_string(),
-            field_selector: (!place.name.is_empty()).then(|| format!("metadata.name={}", place.name)),
+            field_selector: (!place.name.is_empty()).then(|| FieldSelector::name(&place.name)),
             limit: Some(LIVE_PAGE),
             ..ListQuery::default()
         };

@@ -5,6 +5,7 @@
 //! has it. So observing and planning stay free of I/O. Nothing read here is kept beyond its reconcile.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{StreamExt as _, stream};
@@ -12,6 +13,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::documents::{AnyDocument, DocumentForm};
 use super::room::{ObserveError, PlanNote, Reconcile};
@@ -27,7 +30,10 @@ use crate::random::HashMap;
 use crate::wire::Str;
 
 /// What reads ask, find and fail with.
-pub use crate::client::{AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError};
+pub use crate::client::{
+    AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError, InvalidPath, Query, RequestPath,
+    RequestUri,
+};
 
 /// Reads that are under way together.
 const AT_A_TIME: usize = 8;
@@ -38,6 +44,10 @@ const LONGEST_JSON: usize = 16 << 20;
 const TO_A_GROUP: usize = 24;
 /// Passes of one reconcile. A room that needs more goes round in circles.
 const MOST_PASSES: usize = 8;
+/// How long a pass waits for the next of its reads to end. The client ends each request after 70 s, so only a list of many pages
+/// or a rate limit of a request in minutes comes near; the limit keeps a fault of the client from taking a worker away. A pass
+/// takes this long for each of its reads at most.
+const NEXT_READ_WITHIN: Duration = Duration::from_mins(15);
 
 /// Something to read from the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,10 +61,10 @@ pub enum Read {
     /// The scale of an object, of whatever kind; [`Reads::scale`] has it. [`super::scales`] says which kind it is that a reference
     /// names.
     Scale(&'static Kind, Key),
-    /// The JSON at a path, query included: of a metrics API, or the index of OpenAPI. At most 16 MiB of it.
-    Json(Str),
-    /// The document at a path, query included, in this form: of OpenAPI. [`Reads::document`] has it.
-    Document(&'static DocumentForm, Str),
+    /// JSON of at most 16 MiB: of a metrics API, or the index of OpenAPI.
+    Json(RequestUri),
+    /// A document of OpenAPI in this form. [`Reads::document`] has it.
+    Document(&'static DocumentForm, RequestUri),
     /// Whether somebody may do something.
     Access(Arc<AccessQuestion>),
     /// Which resources the API has: at most 30 seconds old.
@@ -148,8 +158,8 @@ impl Reads {
     }
 
     /// JSON that was read; `None` if that was not done.
-    pub fn json(&self, path: &str) -> Option<Result<&Arc<Value>, &ApiError>> {
-        match self.found.get(&Read::Json(path.into()))? {
+    pub fn json(&self, uri: &RequestUri) -> Option<Result<&Arc<Value>, &ApiError>> {
+        match self.found.get(&Read::Json(uri.clone()))? {
             ReadResult::Json(found) => Some(found.as_ref()),
             _ => None,
         }
@@ -159,9 +169,9 @@ impl Reads {
     pub fn document<T: Send + Sync + 'static>(
         &self,
         form: &'static DocumentForm,
-        path: &str,
+        uri: &RequestUri,
     ) -> Option<Result<Arc<T>, &ApiError>> {
-        match self.found.get(&Read::Document(form, path.into()))? {
+        match self.found.get(&Read::Document(form, uri.clone()))? {
             ReadResult::Document(Ok(found)) => Arc::clone(found).downcast().ok().map(Ok),
             ReadResult::Document(Err(error)) => Some(Err(error)),
             _ => None,
@@ -252,8 +262,8 @@ impl Reads {
 
     /// With JSON read: for tests of rooms.
     #[must_use]
-    pub fn with_json(mut self, path: &str, found: Result<Value, ApiError>) -> Self {
-        self.found.insert(Read::Json(path.into()), ReadResult::Json(found.map(Arc::new)));
+    pub fn with_json(mut self, uri: RequestUri, found: Result<Value, ApiError>) -> Self {
+        self.found.insert(Read::Json(uri), ReadResult::Json(found.map(Arc::new)));
         self
     }
 
@@ -262,10 +272,10 @@ impl Reads {
     pub fn with_document(
         mut self,
         form: &'static DocumentForm,
-        path: &str,
+        uri: RequestUri,
         found: Result<AnyDocument, ApiError>,
     ) -> Self {
-        self.found.insert(Read::Document(form, path.into()), ReadResult::Document(found));
+        self.found.insert(Read::Document(form, uri), ReadResult::Document(found));
         self
     }
 
@@ -352,11 +362,6 @@ pub enum Pass {
     Plan(Plan, PlanNote),
 }
 
-/// The API group that answers for a path; empty if none does.
-fn group_of(path: &str) -> &str {
-    path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default()
-}
-
 /// Reads for the rooms of one controller, as that controller.
 #[derive(Clone)]
 pub(super) struct Reader {
@@ -433,11 +438,14 @@ impl Reader {
             let is_slow = needs.iter().any(|read| self.is_slow(read));
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             let found = async {
-                while let Some((read, found)) = found.next().await {
+                while let Some((read, found)) = timeout(NEXT_READ_WITHIN, found.next()).await? {
                     reads.found.insert(read, found);
                 }
+                Ok(())
             };
-            answered(found, is_slow).await;
+            answered(found, is_slow).await.map_err(|_: Elapsed| {
+                ObserveError::Retry(format!("{key}: no live read ended within {NEXT_READ_WITHIN:?}"))
+            })?;
         }
         Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
     }
@@ -454,8 +462,8 @@ impl Reader {
             Read::Object(kind, key) => ReadResult::Object(self.object(read, kind, key).await),
             Read::Scale(kind, key) => ReadResult::Object(self.scale(read, kind, key).await),
             Read::Page(page) => ReadResult::Page(self.page(page).await),
-            Read::Json(path) => ReadResult::Json(self.json(read, path).await),
-            Read::Document(form, path) => ReadResult::Document(self.document(read, form, path).await),
+            Read::Json(uri) => ReadResult::Json(self.json(read, uri).await),
+            Read::Document(form, uri) => ReadResult::Document(self.document(read, form, uri).await),
             Read::Access(question) => ReadResult::Access(self.client.review_access(question).await),
             Read::List(kind, namespace) => ReadResult::List(self.list(read, kind, namespace).await),
             Read::Resources => ReadResult::Resources(self.discovery.resources().await),
@@ -502,17 +510,17 @@ impl Reader {
         self.shared_lists.read(what, read).await
     }
 
-    async fn json(&self, what: &Read, path: &Str) -> Result<Arc<Value>, ApiError> {
+    async fn json(&self, what: &Read, uri: &RequestUri) -> Result<Arc<Value>, ApiError> {
         let read = || {
-            let (client, path, places) = (self.client.clone(), path.clone(), self.places(path));
+            let (client, uri, places) = (self.client.clone(), uri.clone(), self.places(uri.group()));
             let slow = self.slow.clone();
             async move {
                 let answer = async {
                     // Semaphores are closed by nobody.
                     let _place = places.acquire().await;
-                    client.json_of(&path, LONGEST_JSON).await.map(Arc::new)
+                    client.json_of(&uri, LONGEST_JSON).await.map(Arc::new)
                 };
-                slow.answered(group_of(&path), answer).await
+                slow.answered(uri.group(), answer).await
             }
         };
         self.answers.read(what, read).await
@@ -520,14 +528,13 @@ impl Reader {
 
     /// Whether something is asked of an API group that is slow now.
     fn is_slow(&self, read: &Read) -> bool {
-        matches!(read, Read::Json(path) if self.slow.has(group_of(path)))
+        matches!(read, Read::Json(uri) if self.slow.has(uri.group()))
     }
 
-    /// Places for requests of JSON to the API group of this path.
-    fn places(&self, path: &str) -> Arc<Semaphore> {
+    /// Places for requests of JSON to this API group.
+    fn places(&self, group: &str) -> Arc<Semaphore> {
         let mut groups = self.groups.lock();
-        let places =
-            groups.entry(group_of(path).into()).or_insert_with(|| Arc::new(Semaphore::new(TO_A_GROUP)));
+        let places = groups.entry(group.into()).or_insert_with(|| Arc::new(Semaphore::new(TO_A_GROUP)));
         Arc::clone(places)
     }
 
@@ -535,14 +542,14 @@ impl Reader {
         &self,
         what: &Read,
         form: &'static DocumentForm,
-        path: &Str,
+        uri: &RequestUri,
     ) -> Result<AnyDocument, ApiError> {
         let read = || {
-            let (client, path) = (self.client.clone(), path.clone());
+            let (client, uri) = (self.client.clone(), uri.clone());
             async move {
-                let mut pieces = client.pieces_of(&path, form.longest).await?;
+                let mut pieces = client.pieces_of(&uri, form.longest).await?;
                 (form.read)(&mut pieces)
-                    .map_err(|what| ApiError::Malformed { request: format!("GET {path}"), what })
+                    .map_err(|what| ApiError::Malformed { request: format!("GET {}", uri.path()), what })
             }
         };
         self.documents.read(what, read).await
@@ -558,7 +565,7 @@ impl Reader {
         let page = self.client.list(of.kind, &query).await?;
         let decoded = page.items.iter().map(of.kind.decode).collect::<Result<_, _>>();
         let objects = decoded.map_err(|error| ApiError::Malformed {
-            request: format!("GET {}", of.kind.collection_path(&of.namespace)),
+            request: format!("GET {}", RequestPath::collection(of.kind, &of.namespace)),
             what: error.to_string(),
         })?;
         Ok(ObjectPage {

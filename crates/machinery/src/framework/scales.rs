@@ -49,6 +49,9 @@ pub enum ScaleError {
     /// The API has the kind, and its objects have no scale.
     #[error("{0} does not implement the scale subresource")]
     NotScalable(String),
+    /// No object can have the name.
+    #[error("{0}")]
+    Unaddressable(String),
     /// The API server, or one behind it, has no answer.
     #[error("{0}")]
     Unanswered(String),
@@ -117,6 +120,9 @@ fn search<'a>(
         Some(Ok(None)) => ScaleLookup::Gone,
         Some(Err(error)) if error.is_not_found() => {
             ScaleLookup::Failed(ScaleError::NotScalable(row.to_string()))
+        }
+        Some(Err(error)) if error.is_unaddressable() => {
+            ScaleLookup::Failed(ScaleError::Unaddressable(error.message()))
         }
         Some(Err(error)) => ScaleLookup::Failed(ScaleError::Unanswered(error.message())),
     }
@@ -235,6 +241,9 @@ mod tests {
         assert_eq!(ask(&with(Ok(Some(scale)))), "7");
         assert_eq!(ask(&with(Ok(None))), "gone");
         assert_eq!(ask(&with(Err(refused(503, "no")))), "no for now");
+        let what = "invalid resource name \"..\": [may not be '..']".to_owned();
+        let unaddressable = ApiError::Unaddressable { request: "GET".to_owned(), what: what.clone() };
+        assert_eq!(ask(&with(Err(unaddressable))), what, "it does not pass");
         assert_eq!(
             ask(&with(Err(refused(404, "no")))),
             "rollouts.rolls.io does not implement the scale subresource"

@@ -25,6 +25,7 @@ use super::stats::InformerStats;
 use super::store::{EventHandler, HandlerId, Store};
 use crate::api::Kind;
 use crate::api::meta::ObjectMeta;
+use crate::client::FieldSelector;
 use crate::random::HashMap;
 use crate::telemetry::Registry;
 
@@ -99,7 +100,7 @@ pub(super) struct Shared {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Id {
     kind: &'static Kind,
-    field_selector: Option<String>,
+    field_selector: Option<FieldSelector>,
     label_selector: Option<String>,
 }
 
@@ -144,8 +145,8 @@ impl Informers {
 
     /// A handle on the informer of the objects of `kind` that match `field_selector`, which is started if nobody holds
     /// one yet.
-    pub fn acquire(&self, kind: &'static Kind, field_selector: Option<&str>) -> InformerHandle {
-        self.acquire_selected(kind, field_selector, None)
+    pub fn acquire(&self, kind: &'static Kind, field_selector: Option<&'static str>) -> InformerHandle {
+        self.acquire_selected(kind, field_selector.map(FieldSelector::fixed), None)
     }
 
     /// [`Informers::acquire`] for the objects that match a label selector, too. Metrics tell informers apart by kind and
@@ -153,14 +154,10 @@ impl Informers {
     pub fn acquire_selected(
         &self,
         kind: &'static Kind,
-        field_selector: Option<&str>,
+        field_selector: Option<FieldSelector>,
         label_selector: Option<&str>,
     ) -> InformerHandle {
-        let id = Id {
-            kind,
-            field_selector: field_selector.map(str::to_owned),
-            label_selector: label_selector.map(str::to_owned),
-        };
+        let id = Id { kind, field_selector, label_selector: label_selector.map(str::to_owned) };
         let mut active = self.shared.active.lock();
         if let Some(running) = active.get(&id).and_then(Weak::upgrade) {
             return InformerHandle { active: running };
@@ -171,8 +168,8 @@ impl Informers {
     }
 
     /// Whether somebody holds a handle on the informer of the objects of `kind` that match `field_selector`.
-    pub fn is_running(&self, kind: &'static Kind, field_selector: Option<&str>) -> bool {
-        let id = Id { kind, field_selector: field_selector.map(str::to_owned), label_selector: None };
+    pub fn is_running(&self, kind: &'static Kind, field_selector: Option<&'static str>) -> bool {
+        let id = Id { kind, field_selector: field_selector.map(FieldSelector::fixed), label_selector: None };
         self.shared.active.lock().get(&id).is_some_and(|held| held.strong_count() > 0)
     }
 
@@ -205,8 +202,8 @@ impl Informers {
     }
 
     /// What is wrong with the informer of the objects of `kind` that match `field_selector`, if it runs.
-    pub fn problem_of(&self, kind: &'static Kind, field_selector: Option<&str>) -> Option<String> {
-        let id = Id { kind, field_selector: field_selector.map(str::to_owned), label_selector: None };
+    pub fn problem_of(&self, kind: &'static Kind, field_selector: Option<&'static str>) -> Option<String> {
+        let id = Id { kind, field_selector: field_selector.map(FieldSelector::fixed), label_selector: None };
         let running = self.shared.active.lock().get(&id).and_then(Weak::upgrade);
         running.and_then(|running| running.stats().named_problem())
     }
@@ -275,7 +272,7 @@ impl Shared {
 
 impl Active {
     fn stats(&self) -> InformerStats {
-        InformerStats::of(&self.store, self.id.field_selector.as_deref(), &self.status)
+        InformerStats::of(&self.store, self.id.field_selector.as_ref(), &self.status)
     }
 }
 

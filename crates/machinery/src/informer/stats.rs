@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::reflector::{Progress, Status};
 use super::store::{HandlerPanics, Store};
 use crate::api::Kind;
+use crate::client::FieldSelector;
 use crate::wire::Str;
 
 /// An informer that has had no answer for this long is unhealthy. Shorter outages are what backoff is for.
@@ -52,12 +53,12 @@ pub struct InformerStats {
 }
 
 impl InformerStats {
-    pub(super) fn of(store: &Store, field_selector: Option<&str>, status: &Status) -> Self {
+    pub(super) fn of(store: &Store, field_selector: Option<&FieldSelector>, status: &Status) -> Self {
         let record = status.record();
         let example = record.unreadable.iter().next();
         Self {
             kind: store.kind(),
-            field_selector: field_selector.map(str::to_owned),
+            field_selector: field_selector.map(FieldSelector::to_string),
             objects: store.len(),
             collecting: record.collecting,
             synced: status.progress() == Progress::Synced,

@@ -18,7 +18,7 @@ use super::fixture::{
 use super::{Deliveries, Delta, Informers, InformersConfig, ListWatch};
 use crate::api::AnyObject;
 use crate::api::meta::ObjectMeta;
-use crate::client::ListQuery;
+use crate::client::{FieldSelector, ListQuery};
 use crate::model::Key;
 use crate::telemetry::Registry;
 
@@ -131,7 +131,12 @@ async fn pages_are_collected_and_the_watch_begins_at_the_lists_version() {
             query.field_selector
         }
     };
-    assert!(script.asked().into_iter().all(|asked| selector(asked).as_deref() == Some("spec.nodeName=n")));
+    assert!(
+        script
+            .asked()
+            .into_iter()
+            .all(|asked| selector(asked) == Some(FieldSelector::fixed("spec.nodeName=n")))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,7 +349,7 @@ async fn different_selectors_are_different_informers() {
     let informers = informers(&script, true);
     let all = informers.acquire(PODS, None);
     let some = informers.acquire(PODS, Some("metadata.name=x"));
-    let labelled = informers.acquire_selected(PODS, Some("metadata.name=x"), Some("a=b"));
+    let labelled = informers.acquire_selected(PODS, Some(FieldSelector::name("x")), Some("a=b"));
     assert!(!Arc::ptr_eq(all.store(), some.store()) && !Arc::ptr_eq(some.store(), labelled.store()));
     assert_eq!(informers.stats().len(), 3);
     until("all ask", || script.asked().len() == 3).await;
@@ -353,7 +358,7 @@ async fn different_selectors_are_different_informers() {
         Asked::List(query) => panic!("a stream was expected: {query:?}"),
     });
     let selectors: std::collections::BTreeSet<_> = selectors.collect();
-    let field = || Some("metadata.name=x".to_owned());
+    let field = || Some(FieldSelector::fixed("metadata.name=x"));
     assert_eq!(selectors, [(None, None), (field(), None), (field(), Some("a=b".to_owned()))].into());
 }
 

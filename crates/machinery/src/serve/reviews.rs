@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,8 @@ use tokio::time::{sleep, timeout};
 use super::limit::ReviewLimit;
 use super::observe::{ReviewKind, ServeObserver};
 use super::user::UserInfo;
-use crate::client::{ApiClient, ApiError};
+use crate::api::kinds::CONFIG_MAPS;
+use crate::client::{ApiClient, ApiError, Query, RequestIntent, RequestPath};
 use crate::model::backoff::ExponentialBackoff;
 
 /// What a user wants to do.
@@ -109,10 +110,9 @@ pub trait Reviews: Send + Sync + 'static {
     fn authentication_config(&self) -> BoxFuture<'_, Result<Option<BTreeMap<String, String>>, ApiError>>;
 }
 
-const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-const AUTHENTICATION_CONFIG: &str =
-    "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+/// The ConfigMap with the certificate authorities of aggregated API servers.
+const AUTHENTICATION_CONFIG: RequestPath<'static> =
+    RequestPath::object(&CONFIG_MAPS, "kube-system", "extension-apiserver-authentication");
 
 /// How long one request may take.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
@@ -146,13 +146,13 @@ impl ApiReviews {
     async fn ask<B: Serialize + Sync, A: DeserializeOwned>(
         &self,
         what: ReviewKind,
-        path: &str,
-        query: &str,
+        path: RequestPath<'_>,
+        query: &Query<'_>,
         review: &B,
     ) -> Result<A, ApiError> {
         let _permit = self.limit.enter().await?;
         let begun = tokio::time::Instant::now();
-        let answer = self.client.json(Method::POST, path, query, Some(review)).await;
+        let answer = self.client.json(RequestIntent::Create, path, query, Some(review)).await;
         let status = match &answer {
             Ok(_) => Some(StatusCode::CREATED.as_u16()),
             Err(ApiError::Refused { code, .. }) => Some(*code),
@@ -174,11 +174,11 @@ impl Reviews for ApiReviews {
                 kind: "TokenReview",
                 spec: TokenReviewSpec { token: token.expose_secret() },
             };
-            let ask = || self.ask(ReviewKind::Token, TOKEN_REVIEWS, "", &review);
-            let answer: Answer<TokenReviewStatus> = with_retries(ask, TOKEN_REVIEWS).await?;
+            let ask = || self.ask(ReviewKind::Token, RequestPath::TOKEN_REVIEWS, Query::NONE, &review);
+            let answer: Answer<TokenReviewStatus> = with_retries(ask, RequestPath::TOKEN_REVIEWS).await?;
             let status = answer.status;
             if !status.error.is_empty() {
-                let request = format!("POST {TOKEN_REVIEWS}");
+                let request = format!("POST {}", RequestPath::TOKEN_REVIEWS);
                 return Err(ApiError::Malformed { request, what: status.error });
             }
             Ok(status.authenticated.then(|| status.user.into()))
@@ -208,8 +208,9 @@ impl Reviews for ApiReviews {
                     extra: &user.extra,
                 },
             };
-            let ask = || self.ask(ReviewKind::Access, ACCESS_REVIEWS, "timeout=10s", &review);
-            let answer: Answer<AccessReviewStatus> = with_retries(ask, ACCESS_REVIEWS).await?;
+            let query = Query::default().with("timeout", "10s");
+            let ask = || self.ask(ReviewKind::Access, RequestPath::ACCESS_REVIEWS, &query, &review);
+            let answer: Answer<AccessReviewStatus> = with_retries(ask, RequestPath::ACCESS_REVIEWS).await?;
             let status = answer.status;
             if !status.evaluation_error.is_empty() {
                 tracing::debug!(error = status.evaluation_error, "access review met an error");
@@ -222,8 +223,13 @@ impl Reviews for ApiReviews {
 
     fn authentication_config(&self) -> BoxFuture<'_, Result<Option<BTreeMap<String, String>>, ApiError>> {
         async move {
-            let ask = || self.client.json::<(), ConfigMap>(Method::GET, AUTHENTICATION_CONFIG, "", None);
-            match limited(ask(), &format!("GET {AUTHENTICATION_CONFIG}")).await {
+            let asked = self.client.json::<(), ConfigMap>(
+                RequestIntent::Get,
+                AUTHENTICATION_CONFIG,
+                Query::NONE,
+                None,
+            );
+            match limited(asked, &format!("GET {AUTHENTICATION_CONFIG}")).await {
                 Ok(map) => Ok(Some(map.data)),
                 Err(error) if error.is_not_found() => Ok(None),
                 Err(error) => Err(error),
@@ -242,7 +248,7 @@ async fn limited<T>(request: impl Future<Output = Result<T, ApiError>>, label: &
 
 /// Asks again when the server was not able to answer, after pauses that grow from half a second. A server that is
 /// not there at all is reported at once, as in the original.
-async fn with_retries<T, F>(ask: impl Fn() -> F, path: &str) -> Result<T, ApiError>
+async fn with_retries<T, F>(ask: impl Fn() -> F, path: RequestPath<'_>) -> Result<T, ApiError>
 where
     F: Future<Output = Result<T, ApiError>>,
 {
@@ -268,7 +274,10 @@ fn is_retriable(error: &ApiError) -> bool {
             matches!(code, 429 | 500 | 503 | 504) || error.retry_after().is_some()
         }
         ApiError::Transport { source, .. } => was_reset(source.as_ref()),
-        ApiError::Timeout { .. } | ApiError::Malformed { .. } => false,
+        ApiError::Timeout { .. }
+        | ApiError::Malformed { .. }
+        | ApiError::TooLong { .. }
+        | ApiError::Unaddressable { .. } => false,
     }
 }
 

@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use cel_check::Schemas;
 use coxswain_machinery::api::system::ValidatingAdmissionPolicy;
-use coxswain_machinery::framework::{AnyDocument, ApiError, DocumentForm, Memory, Read, Reads};
+use coxswain_machinery::framework::{
+    AnyDocument, ApiError, DocumentForm, InvalidPath, Memory, Query, Read, Reads, RequestPath, RequestUri,
+};
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::Str;
 
-/// The index of all documents.
-pub(super) const INDEX: &str = "/openapi/v3";
 /// Documents as tables of types. The largest, of the core group, has 2 MiB.
 pub(super) static TABLES: DocumentForm =
     DocumentForm { name: "OpenAPI tables", longest: 64 << 20, read: table };
@@ -44,9 +44,12 @@ impl Title {
         self.address.split_once('?').map_or(self.address.as_str(), |(path, _)| path)
     }
 
-    /// The read that finds it.
-    pub(super) fn read(&self) -> Read {
-        Read::Document(&TABLES, self.path().into())
+    /// The URI of the present one.
+    ///
+    /// # Errors
+    /// When it is not below `/openapi/v3/`.
+    pub(super) fn uri(&self) -> Result<RequestUri, InvalidPath> {
+        RequestPath::openapi_document(self.path()).uri(Query::NONE)
     }
 }
 
@@ -60,8 +63,8 @@ pub(super) fn title(index: &Value, group: &str, version: &str) -> Option<Title> 
 /// What is known of a document in a reconcile.
 #[derive(Debug)]
 pub(super) enum Document {
-    /// It is to be read.
-    Unread,
+    /// It is to be read by this.
+    Unread(Read),
     /// It was read just now.
     New(Schemas),
     /// It is as it was when it was read.
@@ -87,7 +90,9 @@ impl Library {
 
     /// What is known of a document.
     pub(super) fn look_up(&self, title: &Title, read: &Reads) -> Result<Document, ApiError> {
-        match read.document::<Schemas>(&TABLES, title.path()) {
+        // A document that cannot be addressed cannot be had.
+        let Ok(uri) = title.uri() else { return Ok(Document::None) };
+        match read.document::<Schemas>(&TABLES, &uri) {
             Some(Ok(found)) => return Ok(Document::New(Schemas::clone(&found))),
             // What the server has no answer to may have one in a moment.
             Some(Err(error)) if is_silence(error) => return Err(error.clone()),
@@ -96,7 +101,8 @@ impl Library {
         }
         let held = self.documents.lock();
         let known = held.get(&title.version).filter(|(address, _)| *address == title.address);
-        Ok(known.map_or(Document::Unread, |(_, schemas)| Document::Known(schemas.clone())))
+        let unread = || Document::Unread(Read::Document(&TABLES, uri));
+        Ok(known.map_or_else(unread, |(_, schemas)| Document::Known(schemas.clone())))
     }
 
     /// Forgets everything when there is no policy left.
@@ -136,6 +142,6 @@ pub(super) fn is_silence(error: &ApiError) -> bool {
     match error {
         ApiError::Refused { code, .. } => *code == 429,
         ApiError::Transport { .. } | ApiError::Timeout { .. } => true,
-        ApiError::Malformed { .. } => false,
+        ApiError::Malformed { .. } | ApiError::TooLong { .. } | ApiError::Unaddressable { .. } => false,
     }
 }

@@ -6,10 +6,10 @@ use cel_check::{Schema, Schemas};
 use serde_json::Value;
 
 use super::Controller;
-use super::documents::{Document, INDEX, Learned, Title, title};
+use super::documents::{Document, Learned, Title, title};
 use super::kinds::{CheckedKind, Matched, matched, names_any};
 use coxswain_machinery::api::system::{ParamKind, ValidatingAdmissionPolicy};
-use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Read, Reads};
+use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Read, Reads, RequestUri};
 use coxswain_machinery::model::Key;
 
 /// What a check rests on.
@@ -42,8 +42,9 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
     if kinds.is_empty() {
         return Ok(Observation::View(nothing(policy)));
     }
-    let index = match read.json(INDEX) {
-        None => return Ok(Observation::Needs(vec![Read::Json(INDEX.into())])),
+    let index = RequestUri::openapi_index();
+    let index = match read.json(&index) {
+        None => return Ok(Observation::Needs(vec![Read::Json(index)])),
         Some(Err(error)) => return Err(retry("the index of OpenAPI", error)),
         Some(Ok(index)) => index,
     };
@@ -104,8 +105,8 @@ impl Shelf<'_> {
         }
         let document = self.room.library.look_up(&title, self.read);
         let schemas = match document.map_err(|error| retry(title.path(), &error))? {
-            Document::Unread => {
-                self.unread.push(title.read());
+            Document::Unread(document) => {
+                self.unread.push(document);
                 None
             }
             Document::New(schemas) => {

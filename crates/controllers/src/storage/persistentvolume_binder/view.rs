@@ -17,7 +17,7 @@ use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUME
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use coxswain_machinery::api::{AnyObject, Index, IndexKeys, Kind, Object};
-use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Read, Reads};
+use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Query, Read, Reads, RequestPath};
 use coxswain_machinery::informer::{Indexed, Lister, downcast};
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::wire::{Str, Uid};
@@ -211,6 +211,13 @@ impl Binder {
         if !has(&claim.metadata, BIND_COMPLETED) || known.as_deref().is_some_and(is_fine) {
             return Ok(known);
         }
+        // The API server checks the names of volumes, and does not check this reference: no volume has a name that is not
+        // legal in a path. The original, which looks into its cache alone, calls such a claim lost.
+        if let Some(Err(error)) = read.object(&PERSISTENT_VOLUMES, &at)
+            && error.is_unaddressable()
+        {
+            return Ok(None);
+        }
         live(&PERSISTENT_VOLUMES, &at, read)
     }
 
@@ -306,9 +313,11 @@ impl Binder {
         if pod.status.phase != "Failed" {
             return Ok(Some(RecyclerPod { pod, message: String::new() }));
         }
-        let path = Str::from(format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name));
-        match read.json(&path) {
-            None => Err(Pending::Read(Read::Json(path))),
+        let path = RequestPath::object(&PODS, &key.namespace, &key.name);
+        let unaddressable = |error| Pending::Failed(ObserveError::Retry(format!("the Pod {key}: {error}")));
+        let uri = path.uri(Query::NONE).map_err(unaddressable)?;
+        match read.json(&uri) {
+            None => Err(Pending::Read(Read::Json(uri))),
             Some(Ok(found)) => {
                 let message = found["status"]["message"].as_str().unwrap_or_default().to_owned();
                 Ok(Some(RecyclerPod { pod, message }))

@@ -6,19 +6,15 @@
 //! | Pods, Object | `custom.metrics.k8s.io`, in the first version of `v1beta2` and `v1beta1` that is served |
 //! | External | `external.metrics.k8s.io/v1beta1` |
 //!
-//! A query is a path. Autoscalers that ask the same ask it together: the framework reads a path once for all who wait for it.
-
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+//! A query is a URI. Autoscalers that ask the same ask it together: the framework reads a URI once for all who wait for it.
 
 use coxswain_machinery::api::autoscaling::{CrossVersionObjectReference, MetricSpec, ObjectMetricSource};
 use coxswain_machinery::api::meta::LabelSelector;
-use coxswain_machinery::framework::{ApiResources, Read, Reads};
+use coxswain_machinery::framework::{ApiResources, Query as Pairs, Read, Reads, RequestPath};
 use coxswain_machinery::model::selector::Selector;
 
 use super::answers::{self, PodValues, QueryError};
 
-/// What is escaped in paths and queries: all but what RFC 3986 calls unreserved.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const CUSTOM: &str = "custom.metrics.k8s.io";
 
 /// What was found of one metric.
@@ -57,8 +53,7 @@ pub(super) fn ask(metric: &MetricSpec, namespace: &str, selector: &str, read: &R
         "Pods" => {
             let Some(source) = metric.pods.as_deref() else { return Query::Found(Found::Nothing) };
             let asked = Custom {
-                of: "pods/*".to_owned(),
-                name: &source.metric.name,
+                path: &["pods", "*", &source.metric.name],
                 pods: selector,
                 series: source.metric.selector.as_deref(),
                 what: "pods.custom.metrics.k8s.io *",
@@ -72,17 +67,16 @@ pub(super) fn ask(metric: &MetricSpec, namespace: &str, selector: &str, read: &R
         "External" => {
             let Some(source) = metric.external.as_deref() else { return Query::Found(Found::Nothing) };
             let name = &source.metric.name;
-            let path = format!(
-                "/apis/external.metrics.k8s.io/v1beta1/namespaces/{}/{}",
-                escaped(namespace),
-                escaped(name)
-            );
-            let query = match series(source.metric.selector.as_deref()) {
-                Ok(series) => query(&[("labelSelector", &series)]),
+            let series = match series(source.metric.selector.as_deref()) {
+                Ok(series) => series,
                 Err(error) => return Query::Found(Found::External(Err(error))),
             };
+            let metric: &[&str] = &[name];
+            let path = RequestPath::group_version("external.metrics.k8s.io", "v1beta1")
+                .in_namespace(namespace)
+                .series(metric);
             let what = format!("get {name}.external.metrics.k8s.io");
-            json(&format!("{path}{query}"), &what, read, |answer| {
+            json(path, &pairs(&[("labelSelector", &series)]), &what, read, |answer| {
                 Found::External(answer.and_then(answers::external))
             })
         }
@@ -91,9 +85,9 @@ pub(super) fn ask(metric: &MetricSpec, namespace: &str, selector: &str, read: &R
 }
 
 fn of_pods(resource: &str, container: Option<&str>, namespace: &str, selector: &str, read: &Reads) -> Query {
-    let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods", escaped(namespace));
-    let path = format!("{path}{}", query(&[("labelSelector", selector)]));
-    json(&path, "get pods.metrics.k8s.io", read, |answer| {
+    let path =
+        RequestPath::group_version("metrics.k8s.io", "v1beta1").in_namespace(namespace).resource("pods");
+    json(path, &pairs(&[("labelSelector", selector)]), "get pods.metrics.k8s.io", read, |answer| {
         Found::Pods(answer.and_then(|answer| answers::resource(answer, resource, container)))
     })
 }
@@ -112,20 +106,14 @@ fn of_object(source: &ObjectMetricSource, namespace: &str, read: &Reads) -> Quer
     };
     // The metrics of a namespace are those of the autoscaler's own, whatever its name is said to be.
     let of_namespace = resource == "namespaces";
-    let of =
-        if of_namespace { "metrics".to_owned() } else { format!("{resource}/{}", escaped(&object.name)) };
+    let metric = source.metric.name.as_str();
+    let path: &[&str] = if of_namespace { &["metrics", metric] } else { &[&resource, &object.name, metric] };
     let what = if of_namespace {
         "metrics.custom.metrics.k8s.io".to_owned()
     } else {
         format!("{resource}.custom.metrics.k8s.io {}", object.name)
     };
-    let asked = Custom {
-        of,
-        name: &source.metric.name,
-        pods: "",
-        series: source.metric.selector.as_deref(),
-        what: &what,
-    };
+    let asked = Custom { path, pods: "", series: source.metric.selector.as_deref(), what: &what };
     custom(&asked, namespace, read, found)
 }
 
@@ -147,10 +135,8 @@ fn resource_of(object: &CrossVersionObjectReference, resources: &ApiResources) -
 
 /// A query to the custom metrics API.
 struct Custom<'a> {
-    /// Of what, as a path.
-    of: String,
-    /// The metric.
-    name: &'a str,
+    /// The resource, the name and the metric.
+    path: &'a [&'a str],
     /// Of which pods.
     pods: &'a str,
     /// Which of its series.
@@ -179,14 +165,9 @@ fn custom(
         Ok(series) => series,
         Err(error) => return failed(error),
     };
-    let of = asked.of.replace('*', "%2A");
-    let path = format!(
-        "/apis/{CUSTOM}/{version}/namespaces/{}/{of}/{}{}",
-        escaped(namespace),
-        escaped(asked.name),
-        query(&[("labelSelector", asked.pods), ("metricLabelSelector", &series)])
-    );
-    json(&path, &format!("get {}", asked.what), read, found)
+    let path = RequestPath::group_version(CUSTOM, version).in_namespace(namespace).series(asked.path);
+    let pairs = pairs(&[("labelSelector", asked.pods), ("metricLabelSelector", &series)]);
+    json(path, &pairs, &format!("get {}", asked.what), read, found)
 }
 
 /// The version in which custom metrics are asked for.
@@ -206,13 +187,18 @@ fn custom_version(resources: &ApiResources) -> Result<&'static str, &'static str
 }
 
 fn json(
-    path: &str,
+    path: RequestPath<'_>,
+    query: &Pairs<'_>,
     what: &str,
     read: &Reads,
     found: impl Fn(Result<&serde_json::Value, QueryError>) -> Found,
 ) -> Query {
-    match read.json(path) {
-        None => Query::Needs(Read::Json(path.into())),
+    let uri = match path.uri(query) {
+        Ok(uri) => uri,
+        Err(error) => return Query::Found(found(Err(QueryError::Fetch(error.to_string())))),
+    };
+    match read.json(&uri) {
+        None => Query::Needs(Read::Json(uri)),
         Some(Ok(answer)) => Query::Found(found(Ok(answer))),
         Some(Err(error)) => Query::Found(found(Err(QueryError::Fetch(answers::refusal(error, what))))),
     }
@@ -225,19 +211,8 @@ fn series(selector: Option<&LabelSelector>) -> Result<String, QueryError> {
     Ok(compiled.to_string())
 }
 
-/// The query of a path, without what is empty.
-fn query(pairs: &[(&str, &str)]) -> String {
-    let mut out = String::new();
-    for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
-        out.push(if out.is_empty() { '?' } else { '&' });
-        out.push_str(name);
-        out.push('=');
-        out.extend(escaped(value));
-    }
-    out
-}
-
-/// A text as a part of a path or a query.
-fn escaped(text: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(text, ESCAPED)
+/// The pairs that have a value.
+fn pairs<'a>(pairs: &[(&'static str, &'a str)]) -> Pairs<'a> {
+    let given = pairs.iter().filter(|(_, value)| !value.is_empty());
+    given.fold(Pairs::default(), |query, (name, value)| query.with(name, *value))
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{ApiResource, ApiResources, DiscoveryError, GroupVersion};
-use crate::client::{ApiClient, ApiError};
+use crate::client::{ApiClient, ApiError, RequestPath};
 use crate::wire::Str;
 
 /// Aggregated discovery, or what a server has that does not know it.
@@ -98,8 +98,8 @@ struct Subresource {
 /// The present state, given what was known before.
 pub(super) async fn known(client: &ApiClient, old: Option<Known>) -> Result<Known, ApiError> {
     let (core, groups) = futures::try_join!(
-        document(client, "/api", old.as_ref().map(|old| &old.core)),
-        document(client, "/apis", old.as_ref().map(|old| &old.groups)),
+        document(client, RequestPath::CORE_VERSIONS, old.as_ref().map(|old| &old.core)),
+        document(client, RequestPath::GROUPS, old.as_ref().map(|old| &old.groups)),
     )?;
     if let Some(old) = old
         && Arc::ptr_eq(&old.core.versions, &core.versions)
@@ -113,7 +113,7 @@ pub(super) async fn known(client: &ApiClient, old: Option<Known>) -> Result<Know
 
 async fn document(
     client: &ApiClient,
-    path: &'static str,
+    path: RequestPath<'static>,
     old: Option<&Document>,
 ) -> Result<Document, ApiError> {
     let answer = client.document(path, ACCEPT, old.and_then(|old| old.tag.as_ref())).await?;
@@ -139,11 +139,11 @@ async fn document(
     Ok(Document { versions: each(client, names).await, tag: None })
 }
 
-fn parse<T: DeserializeOwned>(path: &str, body: &Bytes) -> Result<T, ApiError> {
+fn parse<T: DeserializeOwned>(path: RequestPath<'_>, body: &Bytes) -> Result<T, ApiError> {
     serde_json::from_slice(body).map_err(|error| malformed(path, &error.to_string()))
 }
 
-fn malformed(path: &str, what: &str) -> ApiError {
+fn malformed(path: RequestPath<'_>, what: &str) -> ApiError {
     ApiError::Malformed { request: format!("GET {path}"), what: what.to_owned() }
 }
 
@@ -194,11 +194,10 @@ fn group_versions(list: APIGroupList) -> Vec<(Str, Str)> {
 /// Asks for each version's resources; one that fails does not keep the others from being known.
 async fn each(client: &ApiClient, names: Vec<(Str, Str)>) -> Arc<[GroupVersion]> {
     let asked = names.into_iter().map(|(group, version)| async move {
-        let path =
-            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        let resources = match client.document(&path, "application/json", None).await {
-            Ok(Some((body, _))) => parse(&path, &body).map(|list| listed(&group, &version, list)),
-            Ok(None) => Err(malformed(&path, "not modified, though nothing is known")),
+        let path = RequestPath::group_version(&group, &version);
+        let resources = match client.document(path, "application/json", None).await {
+            Ok(Some((body, _))) => parse(path, &body).map(|list| listed(&group, &version, list)),
+            Ok(None) => Err(malformed(path, "not modified, though nothing is known")),
             Err(error) => Err(error),
         };
         let group_version = || group_version(&group, &version);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{ApiClient, ApiError};
+use super::{ApiClient, ApiError, RequestPath};
 use crate::api::{Kind, dynamic};
 use crate::latest;
 use crate::wire::Str;
@@ -295,7 +295,7 @@ pub async fn wait_for_api_server(client: &ApiClient, within: Duration) -> Result
     let deadline = Instant::now() + within;
     let mut last = None;
     loop {
-        let attempt = tokio::time::timeout_at(deadline, client.text("/healthz")).await;
+        let attempt = tokio::time::timeout_at(deadline, client.text(RequestPath::HEALTHZ)).await;
         let unanswered = || ApiError::Timeout { request: "GET /healthz".to_owned(), after: within };
         match attempt {
             Ok(Ok(_)) => return Ok(()),

@@ -18,8 +18,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tower::ServiceExt;
 
-use super::{ApiRequest, ApiResponse, Middleware, Next, is_watch};
+use super::{ApiRequest, ApiResponse, Middleware, Next};
 use crate::client::api::{BoxError, ResponseBody};
+use crate::client::request::RequestIntent;
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +110,7 @@ impl FaultRule {
     fn matches(&self, request: &ApiRequest) -> bool {
         self.limit != Some(0)
             && self.method.as_ref().is_none_or(|method| method == request.method())
-            && self.watch.is_none_or(|watch| watch == is_watch(request))
+            && self.watch.is_none_or(|watch| watch == RequestIntent::of(request).is_watch())
             && (self.path.is_empty() || glob(&self.path, request.uri().path()))
     }
 }

@@ -16,14 +16,18 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
 use tower::ServiceExt;
 
-use super::{ApiRequest, ApiResponse, Middleware, Next, is_watch};
+use super::{ApiRequest, ApiResponse, Middleware, Next};
 use crate::client::api::{BoxError, ResponseBody};
+use crate::client::body::collect;
+use crate::client::request::{LONGEST_OBJECT, RequestIntent};
 use crate::wire::json::{JsonError, object_from_json, object_to_json, watch_event_from_json};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
-/// The longest event of a watch. JSON is some twice as long as the protobuf of which the reflector bounds the frames.
-const MAX_LINE: usize = 64 << 20;
+/// How many times as long as the protobuf the JSON of the same object may be.
+const LONGER: usize = 4;
+/// The longest event of a watch.
+const MAX_LINE: usize = LONGER * LONGEST_OBJECT;
 
 /// Speaks JSON with the API server.
 #[derive(Clone, Copy)]
@@ -34,7 +38,7 @@ impl Middleware for JsonOnTheWire {
         let Some(accept) = request.headers().get(ACCEPT).and_then(in_json) else {
             return next.oneshot(request).await;
         };
-        let watches = is_watch(&request);
+        let intent = RequestIntent::of(&request);
         let mut request = with_json_body(request).await?;
         request.headers_mut().insert(ACCEPT, accept);
         let response = next.oneshot(request).await?;
@@ -44,10 +48,10 @@ impl Middleware for JsonOnTheWire {
         let (mut parts, body) = response.into_parts();
         parts.headers.remove(CONTENT_LENGTH);
         parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
-        let body = if watches {
+        let body = if intent.is_watch() {
             Events { body, buffer: BytesMut::new(), searched: 0 }.boxed_unsync()
         } else {
-            let json = body.collect().await?.to_bytes();
+            let json = collect(body, LONGER * intent.body_limit()).await?;
             Full::from(object_from_json(&json)?).map_err(|never| match never {}).boxed_unsync()
         };
         Ok(ApiResponse::from_parts(parts, body))

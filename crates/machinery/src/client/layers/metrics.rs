@@ -10,8 +10,9 @@ use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use super::{ApiRequest, ApiResponse, Hook, Middleware, Next, hook, is_watch};
+use super::{ApiRequest, ApiResponse, Hook, Middleware, Next, hook};
 use crate::client::api::BoxError;
+use crate::client::request::RequestIntent;
 use crate::telemetry::tracing::{Ids, present};
 use crate::telemetry::{MetricsError, Registrar, Registry, TracedHistogram, TracedHistogramVec};
 
@@ -184,7 +185,7 @@ impl Middleware for RequestMetrics {
     async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
         let method = request.method().clone();
         self.0.observe_request_size(&method, request.body().size_hint().exact().unwrap_or(0));
-        let mut open = (!is_watch(&request)).then(|| Open {
+        let mut open = (!RequestIntent::of(&request).is_watch()).then(|| Open {
             metrics: self.0.clone(),
             method: method.clone(),
             began: Instant::now(),

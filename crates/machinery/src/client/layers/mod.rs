@@ -123,11 +123,3 @@ impl<M: Middleware, S: Next> Service<ApiRequest> for Stack<M, S> {
         Box::pin(async move { layered.middleware.handle(request, layered.below.clone()).await })
     }
 }
-
-/// Whether a request is a watch: its response has no end, so what bounds or measures bodies leaves it alone.
-pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
-    request
-        .uri()
-        .query()
-        .is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))
-}

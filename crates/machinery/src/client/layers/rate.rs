@@ -9,8 +9,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use super::{ApiRequest, ApiResponse, HostMetrics, Middleware, Next, is_watch};
+use super::{ApiRequest, ApiResponse, HostMetrics, Middleware, Next};
 use crate::client::api::BoxError;
+use crate::client::request::RequestIntent;
 use crate::model::bucket::{BucketLevel, TokenBucket};
 
 /// client-go's defaults, which it takes when queries per second or the burst are given as 0.
@@ -114,7 +115,7 @@ pub(in crate::client) struct RateLimit {
 
 impl Middleware for RateLimit {
     async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
-        if let Some(limiter) = self.limiter.as_ref().filter(|_| !is_watch(&request)) {
+        if let Some(limiter) = self.limiter.as_ref().filter(|_| !RequestIntent::of(&request).is_watch()) {
             let waited = limiter.acquire().await;
             tracing::Span::current().record("coxswain.rate_limit.wait_us", waited.as_micros() as i64);
             self.metrics.observe_rate_limiter(request.method(), waited);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use opentelemetry::trace::{SpanKind, Status};
 use opentelemetry_sdk::trace::SpanData;
@@ -16,13 +16,13 @@ use tracing::Instrument;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
+use crate::api::kinds::{CONFIG_MAPS, PODS};
 use crate::client::api::HttpService;
+use crate::client::request::{RequestIntent, RequestPath, build};
 use crate::client::testing::{answer, endless, mock};
 use crate::client::{RequestTimeout, TransportError};
 use crate::telemetry::Registry;
 use crate::telemetry::tracing::Tracing;
-
-const WATCH: &str = "/api/v1/pods?watch=true&timeoutSeconds=300";
 
 fn request(method: Method, uri: &str, body: &'static str) -> ApiRequest {
     Request::builder().method(method).uri(uri).body(Full::new(Bytes::from(body))).unwrap()
@@ -30,6 +30,23 @@ fn request(method: Method, uri: &str, body: &'static str) -> ApiRequest {
 
 fn get(uri: &str) -> ApiRequest {
     request(Method::GET, uri, "")
+}
+
+/// A request as the client builds it.
+fn built(intent: RequestIntent, path: RequestPath<'_>) -> ApiRequest {
+    build(intent, &path.into(), HeaderValue::from_static("*/*"), None).unwrap().1
+}
+
+fn watch() -> ApiRequest {
+    built(RequestIntent::Watch, RequestPath::collection(&PODS, ""))
+}
+
+/// A GET of an object whose name looks like a query.
+fn get_of_a_name_like_a_watch() -> ApiRequest {
+    built(
+        RequestIntent::Get,
+        RequestPath::object(&CONFIG_MAPS, "mine", "?watch=true&timeoutSeconds=31536000"),
+    )
 }
 
 async fn send<M: Middleware>(
@@ -45,16 +62,46 @@ fn ok() -> HttpService {
 }
 
 #[test]
-fn a_watch_is_told_by_its_query() {
-    for (uri, expected) in [
-        (WATCH, true),
-        ("/x?watch=1", true),
-        ("/x?watch=false", false),
-        ("/x?labelSelector=watch%3Dtrue", false),
-        ("/watch", false),
-    ] {
-        assert_eq!(is_watch(&get(uri)), expected, "{uri}");
+fn intent_is_not_told_by_the_uri() {
+    for uri in ["/x?watch=true", "/x?watch=1", "/watch"] {
+        assert_eq!(RequestIntent::of(&get(uri)), RequestIntent::Get, "{uri}");
     }
+    assert_eq!(RequestIntent::of(&get_of_a_name_like_a_watch()), RequestIntent::Get);
+    assert_eq!(RequestIntent::of(&watch()), RequestIntent::Watch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_of_a_name_like_a_watch_has_deadline_and_rate_limit() {
+    let (forever, seen) = mock(|_| async { Ok(http::Response::new(endless("some"))) });
+    let limit = Timeout(Duration::from_secs(10));
+    let response = send(limit, forever.clone(), get_of_a_name_like_a_watch()).await.unwrap();
+    let error = response.into_body().collect().await.err().unwrap();
+    assert_eq!(error.downcast_ref(), Some(&RequestTimeout(limit.0)));
+    let path = "/api/v1/namespaces/mine/configmaps/%3Fwatch=true&timeoutSeconds=31536000";
+    assert_eq!(seen.lock()[0].uri(), path);
+
+    let limit = RateLimit {
+        limiter: RateLimiter::new(1.0, 1).map(Arc::new),
+        metrics: ClientMetrics::register(&Registry::new()).unwrap().of_host("host:1".into()),
+    };
+    let began = Instant::now();
+    for _ in 0..3 {
+        send(limit.clone(), ok(), get_of_a_name_like_a_watch()).await.unwrap();
+    }
+    assert_eq!(began.elapsed().as_secs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_that_is_refused_has_a_deadline_on_its_body() {
+    let (refusing, _) = mock(|_| async {
+        let mut response = http::Response::new(endless("some"));
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        Ok(response)
+    });
+    let limit = Timeout(Duration::from_secs(10));
+    let response = send(limit, refusing, watch()).await.unwrap();
+    let error = response.into_body().collect().await.err().unwrap();
+    assert_eq!(error.downcast_ref(), Some(&RequestTimeout(limit.0)));
 }
 
 #[tokio::test]
@@ -149,7 +196,7 @@ async fn a_limited_request_waits_in_the_call_and_is_measured() {
     };
     send(limit.clone(), ok(), get("/a")).await.unwrap();
     let began = Instant::now();
-    send(limit.clone(), ok(), get(WATCH)).await.unwrap();
+    send(limit.clone(), ok(), watch()).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 0, "watches are free");
     send(limit, ok(), get("/b")).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 1);
@@ -169,11 +216,11 @@ async fn a_request_has_its_time_to_the_end_of_its_body() {
     let error = response.into_body().collect().await.err().unwrap();
     assert_eq!(error.downcast_ref(), Some(&RequestTimeout(limit.0)));
 
-    let mut body = send(limit, slow, get(WATCH)).await.unwrap().into_body();
+    let mut body = send(limit, slow, watch()).await.unwrap().into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "some");
     let next = tokio::time::timeout(Duration::from_hours(1), body.frame()).await;
     assert!(next.is_err(), "a watch goes on for as long as it likes");
-    assert!(send(limit, stalled, get(WATCH)).await.is_err(), "but it must begin in time");
+    assert!(send(limit, stalled, watch()).await.is_err(), "but it must begin in time");
 }
 
 #[tokio::test]
@@ -303,7 +350,15 @@ async fn requests_are_counted_and_measured() {
     response.into_body().collect().await.unwrap();
     send(metrics.clone(), below.clone(), request(Method::POST, "/broken", "request")).await.err().unwrap();
     let (forever, _) = mock(|_| async { Ok(http::Response::new(endless("some"))) });
-    drop(send(metrics.clone(), forever, request(Method::POST, WATCH, "request")).await.unwrap());
+    drop(
+        send(metrics.clone(), forever, {
+            let mut request = watch();
+            *request.method_mut() = Method::POST;
+            request.map(|_| Full::new(Bytes::from("request")))
+        })
+        .await
+        .unwrap(),
+    );
 
     let families = registry.gather();
     let total = families.iter().find(|family| family.name() == "rest_client_requests_total").unwrap();
@@ -377,7 +432,9 @@ async fn faults_do_what_they_say() {
     only(Fault::Drop);
     send(faults.clone(), below.clone(), get("/api/v1/pods/a")).await.unwrap();
     send(faults.clone(), below.clone(), request(Method::PUT, "/api/v1/nodes/a", "")).await.unwrap();
-    send(faults.clone(), below.clone(), request(Method::PUT, "/api/v1/pods/a?watch=true", "")).await.unwrap();
+    let mut watch = built(RequestIntent::Watch, RequestPath::object(&PODS, "ns", "a"));
+    *watch.method_mut() = Method::PUT;
+    send(faults.clone(), below.clone(), watch).await.unwrap();
 }
 
 #[tokio::test]
@@ -416,9 +473,8 @@ fn a_request_is_a_span_and_names_it_to_the_server() {
         let outer = tracing::info_span!("reconcile");
         let sent = async {
             for name in ["b", "c"] {
-                let path = format!("/api/v1/namespaces/a/pods/{name}");
                 let below = HttpService::new(With(limit.clone()).layer(below.clone()));
-                let mut request = request(Method::PUT, &path, "");
+                let mut request = built(RequestIntent::Update, RequestPath::object(&PODS, "a", name));
                 request.headers_mut().insert("traceparent", "00-old".parse().unwrap());
                 if let Ok(response) = send(trace.clone(), below, request).await {
                     response.into_body().collect().await.unwrap();

@@ -1,4 +1,4 @@
-//! A limit on the time that a request takes: to the end of its response, or for a watch to its beginning.
+//! A limit on the time that a request takes: to the end of its response, or for a watch that is granted to its beginning.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::time::Sleep;
 use tower::ServiceExt;
 
-use super::{ApiRequest, ApiResponse, Hook, Middleware, Next, hook, is_watch};
+use super::{ApiRequest, ApiResponse, Hook, Middleware, Next, hook};
 use crate::client::RequestTimeout;
 use crate::client::api::BoxError;
+use crate::client::request::RequestIntent;
 
 /// Ends requests that take longer than this, with [`RequestTimeout`].
 #[derive(Clone, Copy)]
@@ -18,7 +19,7 @@ pub(in crate::client) struct Timeout(pub(in crate::client) Duration);
 
 impl Middleware for Timeout {
     async fn handle<S: Next>(&self, request: ApiRequest, next: S) -> Result<ApiResponse, BoxError> {
-        let endless = is_watch(&request);
+        let is_watch = RequestIntent::of(&request).is_watch();
         let limit = self.0;
         let mut sleep = Box::pin(tokio::time::sleep(limit));
         let response = tokio::select! {
@@ -26,7 +27,9 @@ impl Middleware for Timeout {
             response = next.oneshot(request) => response?,
             () = &mut sleep => return Err(RequestTimeout(limit).into()),
         };
-        Ok(if endless { response } else { hook(response, Deadline { sleep, limit }) })
+        // The answer that refuses a watch has an end.
+        let is_endless = is_watch && response.status().is_success();
+        Ok(if is_endless { response } else { hook(response, Deadline { sleep, limit }) })
     }
 }
 

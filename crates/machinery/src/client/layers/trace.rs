@@ -3,17 +3,20 @@
 //! Attributes are those of OpenTelemetry's semantic conventions for HTTP clients, and Kubernetes' own words for what is
 //! asked. With tracing off, or in a trace that is not recorded, there is no span.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use http::{Method, StatusCode};
+use http::StatusCode;
+use percent_encoding::percent_decode_str;
 use tower::ServiceExt;
 use tracing::field::{Empty, display};
 use tracing::{Instrument, Span};
 
-use super::{ApiRequest, ApiResponse, Hook, Middleware, Next, WritesStopped, hook, is_watch};
+use super::{ApiRequest, ApiResponse, Hook, Middleware, Next, WritesStopped, hook};
 use crate::client::RequestTimeout;
 use crate::client::api::BoxError;
+use crate::client::request::{Part, Purpose, RequestIntent};
 use crate::telemetry::tracing::{child, inject};
 
 /// Traces the requests to one server.
@@ -25,7 +28,7 @@ pub(in crate::client) struct Trace {
 
 impl Trace {
     fn span(&self, request: &ApiRequest) -> Span {
-        let asked = Asked::of(request.method(), request.uri().path(), is_watch(request));
+        let asked = Asked::of(request);
         let address = self.server.split_once("://").map_or(&*self.server, |(_, authority)| authority);
         let (host, port) = address.rsplit_once(':').unwrap_or((address, "443"));
         tracing::debug_span!(
@@ -45,8 +48,8 @@ impl Trace {
             k8s.request.group = asked.group,
             k8s.request.resource = asked.resource,
             k8s.request.subresource = asked.subresource,
-            k8s.namespace.name = asked.namespace,
-            k8s.object.name = asked.name,
+            k8s.namespace.name = asked.namespace.as_deref(),
+            k8s.object.name = asked.name.as_deref(),
             // Told by the layer of the rate limit, below.
             coxswain.rate_limit.wait_us = Empty,
         )
@@ -61,7 +64,7 @@ impl Middleware for Trace {
             inject(request.headers_mut());
             return next.oneshot(request).await;
         }
-        let endless = is_watch(&request);
+        let endless = RequestIntent::of(&request).is_watch();
         span.in_scope(|| inject(request.headers_mut()));
         match next.oneshot(request).instrument(span.clone()).await {
             Ok(response) => {
@@ -117,55 +120,31 @@ struct Asked<'a> {
     group: Option<&'a str>,
     resource: Option<&'a str>,
     subresource: Option<&'a str>,
-    namespace: Option<&'a str>,
-    name: Option<&'a str>,
+    namespace: Option<Cow<'a, str>>,
+    name: Option<Cow<'a, str>>,
 }
 
 impl<'a> Asked<'a> {
-    fn of(method: &Method, path: &'a str, watch: bool) -> Self {
-        let mut rest = path.split('/').filter(|part| !part.is_empty());
-        let group = match rest.next() {
-            Some("api") => Some(""),
-            Some("apis") => rest.next(),
-            _ => None,
+    /// Follows from the typed parts that the request was built from; its text is not parsed.
+    fn of(request: &'a ApiRequest) -> Self {
+        let Some(Purpose { intent, layout }) = request.extensions().get() else {
+            return Self { verb: RequestIntent::of(request).verb(), ..Self::default() };
         };
-        let mut asked = Self { group, verb: plain(method), ..Self::default() };
-        let (Some(_), Some(_version)) = (group, rest.next()) else { return asked };
-        let mut parts: Vec<&str> = rest.collect();
-        if let ["namespaces", namespace, of, ..] = parts[..] {
-            asked.namespace = Some(namespace);
-            // These two are the Namespace's own.
-            if !matches!(of, "status" | "finalize") {
-                parts.drain(..2);
-            }
+        let path = request.uri().path();
+        let part = |part: Option<Part>| part.map(|part| part.of(path));
+        let decoded = |held| part(held).map(|text| percent_decode_str(text).decode_utf8_lossy());
+        let resource = part(layout.resource);
+        // These are the Namespace's own.
+        let namespace = decoded(layout.namespace);
+        let namespace = namespace.or_else(|| decoded(layout.name.filter(|_| resource == Some("namespaces"))));
+        Self {
+            verb: intent.verb(),
+            group: part(layout.group),
+            resource,
+            subresource: part(layout.subresource),
+            namespace,
+            name: decoded(layout.name),
         }
-        let mut parts = parts.into_iter();
-        asked.resource = parts.next();
-        asked.name = parts.next();
-        asked.subresource = parts.next();
-        if asked.resource.is_some() {
-            asked.verb = match (method.as_str(), asked.name.is_some()) {
-                ("GET", _) if watch => "watch",
-                ("GET", true) => "get",
-                ("GET", false) => "list",
-                ("POST", _) => "create",
-                ("PUT", _) => "update",
-                ("DELETE", false) => "deletecollection",
-                _ => plain(method),
-            };
-        }
-        asked
-    }
-}
-
-fn plain(method: &Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "get",
-        "POST" => "post",
-        "PUT" => "put",
-        "PATCH" => "patch",
-        "DELETE" => "delete",
-        _ => "other",
     }
 }
 
@@ -202,74 +181,67 @@ impl fmt::Display for Url<'_> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use http::{Method, Request};
-    use http_body_util::Full;
+    use http::HeaderValue;
 
-    use super::{Asked, Url};
+    use super::{ApiRequest, Asked, RequestIntent, Url};
+    use crate::api::kinds::{DEPLOYMENTS, NAMESPACES, PODS, REPLICA_SETS};
+    use crate::client::request::{Query, RequestPath, build};
+
+    fn request(intent: RequestIntent, path: RequestPath<'_>, query: &Query<'_>) -> ApiRequest {
+        build(intent, &(path, query).into(), HeaderValue::from_static("*/*"), None).unwrap().1
+    }
 
     #[test]
-    fn paths_say_what_is_asked() {
-        for (method, path, watch, name, namespace, object) in [
-            (Method::GET, "/api/v1/pods", false, "list pods", None, None),
-            (Method::GET, "/api/v1/pods", true, "watch pods", None, None),
-            (Method::GET, "/api/v1/namespaces/a/pods/b", false, "get pods", Some("a"), Some("b")),
+    fn span_is_named_by_typed_parts() {
+        let pod = RequestPath::object(&PODS, "a", "b?watch=true");
+        let deployment = RequestPath::object(&DEPLOYMENTS, "a", "b#c");
+        let replica_sets = RequestPath::collection(&REPLICA_SETS, "a");
+        let metrics = RequestPath::group_version("custom.metrics.k8s.io", "v1beta2").in_namespace("a");
+        for (intent, path, name, namespace, object) in [
+            (RequestIntent::List, RequestPath::collection(&PODS, ""), "list pods", None, None),
+            (RequestIntent::Watch, RequestPath::collection(&PODS, ""), "watch pods", None, None),
+            (RequestIntent::Get, pod, "get pods", Some("a"), Some("b?watch=true")),
             (
-                Method::POST,
-                "/api/v1/namespaces/a/pods/b/eviction",
-                false,
+                RequestIntent::Create,
+                pod.subresource(Some("eviction")),
                 "create pods/eviction",
                 Some("a"),
-                Some("b"),
+                Some("b?watch=true"),
             ),
             (
-                Method::PUT,
-                "/api/v1/namespaces/a/finalize",
-                false,
-                "update namespaces/finalize",
-                Some("a"),
-                Some("a"),
-            ),
-            (Method::GET, "/api/v1/namespaces/a", false, "get namespaces", None, Some("a")),
-            (
-                Method::PATCH,
-                "/apis/apps/v1/namespaces/a/deployments/b/status",
-                false,
+                RequestIntent::Patch,
+                deployment.subresource(Some("status")),
                 "patch deployments/status",
                 Some("a"),
-                Some("b"),
+                Some("b#c"),
             ),
+            (RequestIntent::DeleteCollection, replica_sets, "deletecollection replicasets", Some("a"), None),
+            (RequestIntent::Delete, replica_sets.named("c"), "delete replicasets", Some("a"), Some("c")),
             (
-                Method::DELETE,
-                "/apis/apps/v1/namespaces/a/replicasets",
-                false,
-                "deletecollection replicasets",
+                RequestIntent::Get,
+                RequestPath::object(&NAMESPACES, "", "a"),
+                "get namespaces",
                 Some("a"),
-                None,
-            ),
-            (
-                Method::DELETE,
-                "/apis/apps/v1/namespaces/a/replicasets/c",
-                false,
-                "delete replicasets",
                 Some("a"),
-                Some("c"),
             ),
-            (Method::GET, "/apis", false, "get", None, None),
-            (Method::GET, "/apis/apps/v1", false, "get", None, None),
-            (Method::GET, "/readyz", false, "get", None, None),
+            (RequestIntent::Document, RequestPath::GROUPS, "get", None, None),
+            (RequestIntent::Document, RequestPath::group_version("apps", "v1"), "get", None, None),
+            (RequestIntent::Get, RequestPath::HEALTHZ, "get", None, None),
+            (RequestIntent::Get, metrics.series(&["pods", "*", "text of a user"]), "get", Some("a"), None),
         ] {
-            let asked = Asked::of(&method, path, watch);
+            let request = request(intent, path, Query::NONE);
+            let asked = Asked::of(&request);
             assert_eq!(asked.to_string(), name, "{path}");
-            assert_eq!((asked.namespace, asked.name), (namespace, object), "{path}");
+            assert_eq!((asked.namespace.as_deref(), asked.name.as_deref()), (namespace, object), "{path}");
         }
-        assert_eq!(Asked::of(&Method::GET, "/apis/apps/v1/deployments", false).group, Some("apps"));
+        let request = request(RequestIntent::List, RequestPath::collection(&DEPLOYMENTS, ""), Query::NONE);
+        assert_eq!(Asked::of(&request).group, Some("apps"));
     }
 
     #[test]
     fn urls_are_whole_but_for_page_tokens() {
-        let request =
-            Request::get("/api/v1/pods?limit=500&continue=abc").body(Full::new(Bytes::new())).unwrap();
+        let query = Query::default().with("limit", "500").with("continue", "abc");
+        let request = request(RequestIntent::List, RequestPath::collection(&PODS, ""), &query);
         let url = Url { server: "https://host:6443", request: &request };
         assert_eq!(url.to_string(), "https://host:6443/api/v1/pods?limit=500&continue=…");
     }

@@ -1,15 +1,22 @@
 //! What goes over the wire, and what is made of the answers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 
 use crate::api::kinds;
 use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
 use crate::client::layers::{Timeout, With};
 use crate::client::testing::{answer, endless, mock};
-use crate::client::{ApiClient, ApiError, DeleteOptions, HttpService, ListQuery, TransportError, WatchQuery};
+use crate::client::{
+    ApiClient, ApiError, BoxError, DeleteOptions, FieldSelector, HttpService, ListQuery, RequestIntent,
+    TransportError, WatchQuery,
+};
 use crate::model::Key;
 use crate::model::plan::{Patch, Propagation};
 use crate::wire::{Message, wrap_envelope};
@@ -85,7 +92,7 @@ async fn queries_are_encoded() {
     let client = ApiClient::new(service, "test");
     let query = ListQuery {
         namespace: "a".to_owned(),
-        field_selector: Some("metadata.name=x".to_owned()),
+        field_selector: Some(FieldSelector::name("x")),
         limit: Some(500),
         resource_version: Some("0".to_owned()),
         ..ListQuery::default()
@@ -167,4 +174,88 @@ async fn what_was_certainly_not_sent_is_not_ambiguous() {
         assert_eq!(error.is_ambiguous(), ambiguous);
         assert_eq!(error.to_string(), "GET /api/v1/namespaces/default/pods/web: down");
     }
+}
+
+/// A client whose server answers with this code and pieces of a mebibyte without an end, and how many it has sent.
+fn flooding(code: u16) -> (ApiClient, Arc<AtomicUsize>) {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let (service, _) = mock(move |_| {
+        let sent = Arc::clone(&counted);
+        let piece = Bytes::from(vec![b' '; 1 << 20]);
+        let pieces = futures::stream::repeat_with(move || {
+            sent.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, BoxError>(Frame::data(piece.clone()))
+        });
+        async move {
+            let mut response = http::Response::new(StreamBody::new(pieces).boxed_unsync());
+            *response.status_mut() = StatusCode::from_u16(code).unwrap();
+            Ok(response)
+        }
+    });
+    (ApiClient::new(service, "test"), sent)
+}
+
+#[tokio::test]
+async fn endless_answer_ends_at_the_limit_of_its_intent() {
+    let limit = RequestIntent::Get.body_limit();
+    let (client, sent) = flooding(200);
+    let errors = [
+        client.get(&kinds::PODS, &key()).await.unwrap_err(),
+        client.create(&kinds::PODS, "default", b"").await.unwrap_err(),
+        client.update(&kinds::PODS, &key(), None, b"").await.unwrap_err(),
+        client.patch(&kinds::PODS, &key(), None, &Patch::Json(serde_json::json!([]))).await.unwrap_err(),
+        client.delete(&kinds::PODS, &key(), &DeleteOptions::default()).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, ApiError::TooLong { limit: held, .. } if held == limit), "{error:?}");
+        assert!(error.to_string().ends_with("the answer has more than 16777216 bytes"), "{error}");
+        assert!(error.is_ambiguous(), "a write may have been carried out");
+    }
+    assert_eq!(sent.load(Ordering::SeqCst), 5 * 17);
+    // Nothing is kept of what a collection was, so this takes no memory.
+    let error =
+        client.delete_collection(&kinds::PODS, "default", &DeleteOptions::default()).await.unwrap_err();
+    let limit = RequestIntent::DeleteCollection.body_limit();
+    assert!(matches!(error, ApiError::TooLong { limit: held, .. } if held == limit), "{error:?}");
+}
+
+#[tokio::test]
+async fn endless_error_answer_is_cut_and_its_code_counts() {
+    let (client, sent) = flooding(403);
+    let query = WatchQuery::default();
+    for error in [
+        client.get(&kinds::PODS, &key()).await.unwrap_err(),
+        client.list(&kinds::PODS, &ListQuery::default()).await.unwrap_err(),
+        client.watch(&kinds::PODS, &query).await.map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.code(), 403);
+        assert_eq!(error.message(), "Forbidden");
+    }
+    assert_eq!(sent.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn name_is_never_a_query_or_another_path() {
+    let (service, seen) = mock(|_| async { Ok(answer(404, "")) });
+    let client = ApiClient::new(service, "test");
+    let get = async |name: &str| client.get(&kinds::CLUSTER_ROLES, &Key::new("", name)).await.unwrap_err();
+    for (name, path) in [
+        ("?watch=true&timeoutSeconds=31536000", "%3Fwatch=true&timeoutSeconds=31536000"),
+        ("team#1", "team%231"),
+        ("my role", "my%20role"),
+        ("system:node", "system:node"),
+    ] {
+        assert_eq!(get(name).await.code(), 404);
+        let expected = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{path}");
+        assert_eq!(*seen.lock().last().unwrap().uri(), *expected);
+    }
+    let sent = seen.lock().len();
+    for name in ["", ".", "..", "a/b", "%2e%2e"] {
+        let error = get(name).await;
+        assert!(error.is_unaddressable() && !error.is_object_not_found(), "{error:?}");
+        let options = DeleteOptions::default();
+        client.delete(&kinds::CLUSTER_ROLES, &Key::new("", name), &options).await.unwrap_err();
+    }
+    assert_eq!(seen.lock().len(), sent, "nothing was sent");
 }

@@ -7,21 +7,21 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::client::testing::{answer, mock};
-use crate::client::{AccessQuestion, AccessVerdict, ApiClient, ApiError, Pieces};
+use crate::client::{AccessQuestion, AccessVerdict, ApiClient, ApiError, Pieces, Query, RequestPath};
 
 #[tokio::test]
 async fn json_is_read_up_to_a_bound() {
     let (service, seen) = mock(|_| async { Ok(answer(200, r#"{"items": [1, 2]}"#)) });
     let client = ApiClient::new(service, "test");
-    let path = "/apis/metrics.k8s.io/v1beta1/pods?labelSelector=a%3Db";
-    assert_eq!(client.json_of(path, 17).await.unwrap(), json!({ "items": [1, 2] }));
-    let error = client.json_of(path, 16).await.unwrap_err();
-    assert!(
-        matches!(&error, ApiError::Malformed { what, .. } if what == "it has more than 16 bytes"),
-        "{error}"
-    );
+    let path = RequestPath::group_version("metrics.k8s.io", "v1beta1").resource("pods");
+    let uri = path.uri(&Query::default().with("labelSelector", "a=b")).unwrap();
+    assert_eq!(client.json_of(&uri, 17).await.unwrap(), json!({ "items": [1, 2] }));
+    let error = client.json_of(&uri, 16).await.unwrap_err();
+    assert_eq!(error.to_string(), "GET /apis/metrics.k8s.io/v1beta1/pods: the answer has more than 16 bytes");
+    assert!(matches!(&error, ApiError::TooLong { limit: 16, .. }), "{error}");
     let seen = seen.lock();
-    assert_eq!((seen[0].method(), seen[0].uri().to_string().as_str()), (&Method::GET, path));
+    let expected = "/apis/metrics.k8s.io/v1beta1/pods?labelSelector=a%3Db";
+    assert_eq!((seen[0].method(), seen[0].uri().to_string().as_str()), (&Method::GET, expected));
     assert_eq!(seen[0].headers()["accept"], "application/json");
 }
 

@@ -29,7 +29,8 @@ use super::connector::{Connector, Tasks};
 use super::{KeepAlive, TransportError};
 use crate::client::api::BoxError;
 use crate::client::fence::{CutOff, Fence};
-use crate::client::layers::{ApiRequest, ApiResponse, Hook, hook, is_watch};
+use crate::client::layers::{ApiRequest, ApiResponse, Hook, hook};
+use crate::client::request::RequestIntent;
 
 /// Requests that share a connection. Below the API server's limit, for some streams end later there than here.
 pub(super) const REQUESTS_PER_LANE: usize = 80;
@@ -204,7 +205,7 @@ impl Shared {
             self.speaks_http2(fence.as_ref()).await.map_err(|error| TransportError::new(error, true))?;
         let set = match &fence {
             Some(_) => &self.writes,
-            None if is_watch(&request) => &self.watches,
+            None if RequestIntent::of(&request).is_watch() => &self.watches,
             None => &self.requests,
         };
         let seat = self.seat(set, http2, fence.as_ref());

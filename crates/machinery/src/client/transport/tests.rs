@@ -13,18 +13,24 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::lanes::{REQUESTS_PER_LANE, WATCHES_PER_LANE};
 use super::*;
+use crate::api::kinds::PODS;
 use crate::client::fence::Fence;
-use crate::client::layers::is_watch;
+use crate::client::request::{Query, RequestIntent, RequestPath, build};
 use crate::client::testing::{Handler, Pair, Peer, Pki, Server, endless, text};
 
 mod black_hole;
 mod proxied;
 
 const H2: &[&str] = &["h2", "http/1.1"];
-const WATCH: &str = "/api/v1/pods?watch=true";
 
 fn request(uri: &str) -> ApiRequest {
     Request::builder().uri(uri).body(Full::new(Bytes::new())).unwrap()
+}
+
+fn watch() -> ApiRequest {
+    let query = Query::default().with("watch", "true");
+    let target = (RequestPath::collection(&PODS, ""), &query).into();
+    build(RequestIntent::Watch, &target, HeaderValue::from_static("*/*"), None).unwrap().1
 }
 
 /// Answers with the version, the client's certificate, and its authorization; watches never end.
@@ -33,7 +39,7 @@ fn echo() -> Handler {
         let Peer(peer) = request.extensions().get().cloned().unwrap();
         let token = request.headers().get("authorization").map(|value| value.to_str().unwrap().to_owned());
         let line = format!("{:?} {peer:?} {token:?}", request.version());
-        let body = if is_watch(&request) { endless("start") } else { text(line) };
+        let body = if request.uri().query() == Some("watch=true") { endless("start") } else { text(line) };
         Box::pin(async move { Response::new(body) })
     })
 }
@@ -77,13 +83,12 @@ async fn watches_are_spread_over_lanes_and_never_hold_up_requests() {
     let (pki, dir) = (Pki::new(), tempfile::tempdir().unwrap());
     let server = Server::https(&pki, H2, echo()).await;
     let transport = connect(&server.url, &pki, "token: s3cret", dir.path()).await;
-    let watches =
-        join_all((0..=2 * WATCHES_PER_LANE).map(|_| transport.service().oneshot(request(WATCH)))).await;
+    let watches = join_all((0..=2 * WATCHES_PER_LANE).map(|_| transport.service().oneshot(watch()))).await;
     let watches: Vec<_> = watches.into_iter().map(Result::unwrap).collect();
     ask(&transport).await.unwrap();
     assert_eq!((server.connections(), transport.lanes()), (4, 4), "three for watches, one for requests");
     drop(watches);
-    let kept = transport.service().oneshot(request(WATCH)).await.unwrap();
+    let kept = transport.service().oneshot(watch()).await.unwrap();
     assert_eq!(
         (server.connections(), transport.lanes()),
         (4, 2),
@@ -194,7 +199,7 @@ async fn a_rotated_client_certificate_is_taken_up() {
     let user = "client-certificate: tls.crt, client-key: tls.key";
     let transport = connect(&server.url, &pki, user, dir.path()).await;
     assert_eq!(ask(&transport).await.unwrap(), "HTTP/2.0 Some(\"first\") None");
-    let mut watch = transport.service().oneshot(request(WATCH)).await.unwrap().into_body();
+    let mut watch = transport.service().oneshot(watch()).await.unwrap().into_body();
     watch.frame().await.unwrap().unwrap();
     assert!(!transport.0.reload(true).await.unwrap(), "nothing has changed");
 
@@ -267,7 +272,7 @@ async fn a_dead_connection_is_found_out_and_replaced() {
     let url = relay(server.url.clone(), Arc::clone(&silent), &mut tasks).await;
     let keep_alive = KeepAlive::within(Duration::from_millis(400));
     let transport = connect_with(&url, &pki, "token: x", dir.path(), keep_alive).await;
-    let mut watch = transport.service().oneshot(request(WATCH)).await.unwrap().into_body();
+    let mut watch = transport.service().oneshot(watch()).await.unwrap().into_body();
     watch.frame().await.unwrap().unwrap();
     silent.store(true, Ordering::SeqCst);
     let error = watch.frame().await.unwrap().err().unwrap();

@@ -10,7 +10,7 @@ use crate::api::kinds::{PODS, SERVICE_CIDRS};
 use crate::api::meta::ObjectMeta;
 use crate::api::pod::Pod;
 use crate::api::{AnyObject, Kind};
-use crate::client::ApiResource;
+use crate::client::{ApiResource, Query, RequestPath, RequestUri};
 use crate::executor::{Effect, Finishers, WriteEffect};
 use crate::framework::descriptor::Build;
 use crate::framework::documents::{AnyDocument, DocumentForm};
@@ -230,12 +230,13 @@ async fn more_than_objects_can_be_read_live() {
         ..AccessQuestion::default()
     });
     let page = PageQuery { kind: &PODS, namespace: "ns".into(), limit: 2, after: "t1".into() };
-    let path = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods?labelSelector=a%3Db";
+    let path = RequestPath::group_version("metrics.k8s.io", "v1beta1").in_namespace("ns").resource("pods");
+    let uri = path.uri(&Query::default().with("labelSelector", "a=b")).unwrap();
     bench.script.needs.lock().push_back(vec![
         Read::Scale(&PODS, name()),
         Read::Page(page.clone()),
-        Read::Json(path.into()),
-        Read::Document(&LENGTHS, "/openapi/v3/apis/apps/v1?hash=1".into()),
+        Read::Json(uri.clone()),
+        Read::Document(&LENGTHS, document("apis/apps/v1")),
         Read::Access(Arc::clone(&question)),
     ]);
     let scale = Scale { spec: ScaleSpec { replicas: 3 }, ..Scale::default() };
@@ -249,8 +250,8 @@ async fn more_than_objects_can_be_read_live() {
     let expected = [
         "GET /api/v1/namespaces/ns/pods/web/scale".to_owned(),
         "GET /api/v1/namespaces/ns/pods?limit=2&continue=t1".to_owned(),
-        format!("GET {path}"),
-        "GET /openapi/v3/apis/apps/v1?hash=1".to_owned(),
+        "GET /apis/metrics.k8s.io/v1beta1/namespaces/ns/pods?labelSelector=a%3Db".to_owned(),
+        "GET /openapi/v3/apis/apps/v1".to_owned(),
         "POST /apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned(),
     ];
     assert_eq!(*bench.server.1.lock(), expected);
@@ -263,16 +264,21 @@ async fn more_than_objects_can_be_read_live() {
     let reads = Reads::default()
         .with_scale(&PODS, name(), Ok(Some(scale)))
         .with_page(page.clone(), Ok(ObjectPage { next: "t2".into(), ..ObjectPage::default() }))
-        .with_json(path, Ok(serde_json::json!(1)))
-        .with_document(&LENGTHS, path, Ok(Arc::new(7_usize)))
+        .with_json(uri.clone(), Ok(serde_json::json!(1)))
+        .with_document(&LENGTHS, uri.clone(), Ok(Arc::new(7_usize)))
         .with_access(Arc::clone(&question), Ok(AccessVerdict::default()));
     assert_eq!(reads.scale(&PODS, &name()).unwrap().unwrap().unwrap().spec.replicas, 3);
     assert_eq!(reads.page(&page).unwrap().unwrap().next, "t2");
-    assert_eq!(**reads.json(path).unwrap().unwrap(), 1);
-    assert_eq!(*reads.document::<usize>(&LENGTHS, path).unwrap().unwrap(), 7);
-    assert!(reads.document::<u8>(&LENGTHS, path).is_none(), "the form makes something else");
+    assert_eq!(**reads.json(&uri).unwrap().unwrap(), 1);
+    assert_eq!(*reads.document::<usize>(&LENGTHS, &uri).unwrap().unwrap(), 7);
+    assert!(reads.document::<u8>(&LENGTHS, &uri).is_none(), "the form makes something else");
     assert!(!reads.access(&question).unwrap().unwrap().allowed);
-    assert!(reads.object(&PODS, &name()).is_none() && reads.json("/other").is_none());
+    assert!(reads.object(&PODS, &name()).is_none() && reads.json(&document("other")).is_none());
+}
+
+/// Where a document of OpenAPI is.
+fn document(name: &str) -> RequestUri {
+    RequestPath::openapi_document(&format!("/openapi/v3/{name}")).uri(Query::NONE).unwrap()
 }
 
 /// Documents of which the length is kept.
@@ -288,17 +294,35 @@ static LENGTHS: DocumentForm = DocumentForm {
 };
 
 #[tokio::test(start_paused = true)]
+async fn live_reads_that_never_end_give_the_worker_back() {
+    let bench = Bench::new();
+    bench
+        .script
+        .needs
+        .lock()
+        .push_back(vec![Read::Object(&PODS, Key::new("ns", "a")), Read::Object(&PODS, Key::new("ns", "b"))]);
+    bench.server.answer(0, Vec::new());
+    bench.server.answer(0, Vec::new());
+    bench.plan(Vec::new());
+    let began = tokio::time::Instant::now();
+    let outcome = bench.reconcile().await;
+    assert!(matches!(&outcome, Outcome::Failed { retry: true, .. }), "{outcome:?}");
+    assert!(bench.script.read.lock().is_empty(), "nothing was planned");
+    assert_eq!(began.elapsed().as_secs(), 15 * 60);
+}
+
+#[tokio::test(start_paused = true)]
 async fn documents_are_kept_in_the_form_that_is_asked_for() {
     let bench = Bench::new();
-    let document = |path: &str| Read::Document(&LENGTHS, path.into());
-    bench.script.needs.lock().push_back(vec![document("/whole"), document("/half"), document("/long")]);
+    let read = |name: &str| Read::Document(&LENGTHS, document(name));
+    bench.script.needs.lock().push_back(vec![read("whole"), read("half"), read("long")]);
     bench.server.answer(200, b"{\"a\": 1}".to_vec());
     bench.server.answer(200, b"{\"a\": 1".to_vec());
     bench.server.answer(200, vec![b' '; 65]);
     bench.plan(Vec::new());
     bench.worker.explain(&key()).await;
     let read = bench.script.read.lock()[0].clone();
-    for told in ["it has no end", "it has more than 64 bytes", "Document(Ok("] {
+    for told in ["it has no end", "TooLong", "limit: 64", "Document(Ok("] {
         assert!(read.contains(told), "{told}: {read}");
     }
 }

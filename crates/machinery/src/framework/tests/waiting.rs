@@ -6,6 +6,7 @@ use tokio::time::{advance, sleep};
 use super::super::report::{ReconcileStart, Report, Requeue};
 use super::super::room::PlanNote;
 use super::*;
+use crate::client::{Query, RequestPath};
 use crate::executor::ActionState;
 use crate::random::HashSet;
 
@@ -230,9 +231,10 @@ struct Metered(Mutex<Vec<Key>>);
 
 impl Reconcile for Metered {
     fn plan(&self, key: &Key, _: &[Failure], reads: &Reads, _: Timestamp) -> Result<Pass, ObserveError> {
-        let path = format!("/apis/{}/v1/{}", key.namespace, key.name);
+        let path =
+            RequestPath::group_version(&key.namespace, "v1").series(&[&key.name]).uri(Query::NONE).unwrap();
         if reads.json(&path).is_none() {
-            return Ok(Pass::Needs(vec![Read::Json(path.into())]));
+            return Ok(Pass::Needs(vec![Read::Json(path)]));
         }
         self.0.lock().push(key.clone());
         Ok(Pass::Nothing)

@@ -6,8 +6,10 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Longest frame accepted: an object is bounded by etcd's request limit (1.5 MiB unless raised), with room to spare.
-pub(super) const MAX_FRAME: usize = 16 << 20;
+use crate::client::LONGEST_OBJECT;
+
+/// Longest frame accepted: as long as the longest object that the client reads.
+pub(super) const MAX_FRAME: usize = LONGEST_OBJECT;
 /// A buffer of our own that has grown beyond this is given back as soon as it is empty.
 const KEPT: usize = 64 << 10;
 const PREFIX: usize = 4;

@@ -35,7 +35,7 @@ use super::set::WatchTiming;
 use super::store::{Store, StoreSnapshot};
 use crate::api::meta::Status as ApiStatus;
 use crate::api::{AnyObject, Kind};
-use crate::client::{ApiError, ListQuery, ResponseBody, WatchQuery};
+use crate::client::{ApiError, FieldSelector, ListQuery, ResponseBody, WatchQuery};
 use crate::model::Key;
 use crate::random::HashMap;
 use crate::telemetry::tracing::{child, set_failed};
@@ -58,7 +58,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 /// Keeps a store up to date.
 pub(super) struct Reflector {
     pub(super) kind: &'static Kind,
-    pub(super) field_selector: Option<String>,
+    pub(super) field_selector: Option<FieldSelector>,
     pub(super) label_selector: Option<String>,
     pub(super) source: Arc<dyn ListWatch>,
     pub(super) store: Arc<Store>,
@@ -483,7 +483,9 @@ fn cause_of(error: &ApiError) -> Cause {
     match error {
         ApiError::Refused { code, .. } => cause_of_code(*code),
         ApiError::Transport { .. } | ApiError::Timeout { .. } => Cause::Lost,
-        ApiError::Malformed { .. } => Cause::Corrupt,
+        ApiError::Malformed { .. } | ApiError::TooLong { .. } | ApiError::Unaddressable { .. } => {
+            Cause::Corrupt
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::informers;
 use crate::api::Kind;
-use crate::client::{ApiError, BoxError, ListQuery, ResponseBody, WatchQuery};
+use crate::client::{ApiError, BoxError, FieldSelector, ListQuery, ResponseBody, WatchQuery};
 use crate::informer::fixture::{PODS, bookmark, until};
 use crate::informer::{InformerHandle, Informers, ListWatch};
 use crate::random::HashMap;
@@ -65,7 +65,7 @@ impl ListWatch for Server {
     }
 
     fn watch(&self, _: &'static Kind, query: WatchQuery) -> BoxFuture<'_, Result<ResponseBody, ApiError>> {
-        let name = query.field_selector.unwrap_or_default();
+        let name = query.field_selector.map(|selector| selector.to_string()).unwrap_or_default();
         let manner = self.manners.lock().get(&name).copied().unwrap_or(Manner::Away);
         self.asked.lock().push((Instant::now(), name));
         let initial = query.send_initial_events.then(|| Ok(Frame::data(bookmark(1, true))));
@@ -88,8 +88,9 @@ impl ListWatch for Server {
 async fn return_a_hundred_times(informers: &Informers, server: &Server) -> Vec<InformerHandle> {
     let mut handles = Vec::new();
     for at in 0..100 {
-        let name = format!("metadata.name=other-{at}");
-        handles.push(informers.acquire(PODS, Some(&name)));
+        let selector = FieldSelector::name(&format!("other-{at}"));
+        let name = selector.to_string();
+        handles.push(informers.acquire_selected(PODS, Some(selector), None));
         until("it finds the server away", || !server.asked_by(&name).is_empty()).await;
         server.treats(&name, Manner::Serves);
         handles[at].wait_synced().await.unwrap();
@@ -101,8 +102,10 @@ async fn return_a_hundred_times(informers: &Informers, server: &Server) -> Vec<I
 async fn who_reaches_the_server_first_calls_all_others() {
     let server = Arc::new(Server::default());
     let informers = informers(&server, true);
-    let names: Vec<String> = (0..20).map(|at| format!("metadata.name=pod-{at}")).collect();
-    let handles: Vec<_> = names.iter().map(|name| informers.acquire(PODS, Some(name))).collect();
+    let selectors = (0..20).map(|at| FieldSelector::name(&format!("pod-{at}")));
+    let names: Vec<String> = selectors.clone().map(|selector| selector.to_string()).collect();
+    let handles: Vec<_> =
+        selectors.map(|selector| informers.acquire_selected(PODS, Some(selector), None)).collect();
     until("all wait for long", || names.iter().all(|name| server.asked_by(name).len() >= 8)).await;
     for name in &names {
         server.treats(name, Manner::Serves);

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::super::documents::{INDEX, is_silence, title};
+use super::super::documents::{is_silence, title};
 use super::super::existing;
-use super::fixtures::{World, about_webs, index, policy, refused, rule, with_params};
-use coxswain_machinery::framework::{ApiError, ApiResource, Observation, ObserveError, Reads};
+use super::fixtures::{INDEX, World, about_webs, index, policy, refused, rule, with_params};
+use coxswain_machinery::framework::{ApiError, ApiResource, Observation, ObserveError, Reads, RequestUri};
 use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::Key;
 use std::sync::Arc;
@@ -125,7 +125,11 @@ fn without_discovery_or_an_index_nothing_is_said() {
     let resources = Arc::new(super::fixtures::resources());
     let silent = observed(Reads::default().with_resources(Err(refused(500))));
     assert_eq!(silent, ObserveError::Retry("live read of the API's resources failed: no".to_owned()));
-    let silent = observed(Reads::default().with_resources(Ok(resources)).with_json(INDEX, Err(refused(404))));
+    let silent = observed(
+        Reads::default()
+            .with_resources(Ok(resources))
+            .with_json(RequestUri::openapi_index(), Err(refused(404))),
+    );
     assert_eq!(silent, ObserveError::Retry("live read of the index of OpenAPI failed: no".to_owned()));
     assert!(matches!(World::of(&[]).observed(&Reads::default()), Ok(Observation::Nothing)));
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::documents::{INDEX, Learned, Library, TABLES};
+use super::super::documents::{Learned, Library, TABLES};
+
+/// Where the index of OpenAPI is.
+pub(super) const INDEX: &str = "/openapi/v3";
 use super::super::view::{self, View};
 use super::super::{Controller, plan};
 use coxswain_machinery::api::kinds::VALIDATING_ADMISSION_POLICIES;
@@ -180,11 +183,11 @@ impl World {
                 let all = resources().all().chain(&self.installed).cloned().collect();
                 reads.with_latest_resources(Ok(Arc::new(ApiResources::of(all, Vec::new()))))
             }
-            Read::Json(path) => reads.with_json(&path, Ok(index(self.hash))),
-            Read::Document(form, path) => {
-                let found = document(&path).ok_or_else(|| refused(self.failure));
+            Read::Json(uri) => reads.with_json(uri, Ok(index(self.hash))),
+            Read::Document(form, uri) => {
+                let found = document(uri.as_str()).ok_or_else(|| refused(self.failure));
                 let made = found.map(|found| (form.read)(&mut found.to_string().as_bytes()).unwrap());
-                reads.with_document(&TABLES, &path, made)
+                reads.with_document(&TABLES, uri, made)
             }
             other => panic!("it reads {other:?}"),
         }
@@ -237,8 +240,8 @@ impl World {
 
 fn name(read: &Read) -> String {
     match read {
-        Read::Json(path) => path.to_string(),
-        Read::Document(_, path) => path.strip_prefix(INDEX).unwrap_or(path).to_owned(),
+        Read::Json(uri) => uri.to_string(),
+        Read::Document(_, uri) => uri.as_str().strip_prefix(INDEX).unwrap_or(uri.as_str()).to_owned(),
         other => format!("{other:?}"),
     }
 }

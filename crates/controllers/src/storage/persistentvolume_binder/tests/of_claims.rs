@@ -277,6 +277,29 @@ fn a_claim_is_lost_on_a_live_word_only() {
 }
 
 #[test]
+fn claim_bound_to_a_name_that_no_volume_can_have_is_lost() {
+    let lost = "Warning ClaimLost Bound claim has lost its PersistentVolume. Data on the volume is lost!";
+    for (name, is_sent) in [
+        ("?watch=true&timeoutSeconds=31536000", true),
+        ("vol#1", true),
+        ("..", false),
+        ("a/b", false),
+        ("%", false),
+    ] {
+        let (mut claim, _) = bound_pair();
+        claim.spec.volume_name = name.into();
+        let world = world(&claim, &[volume("vol")]);
+        let read = format!("get persistentvolumes {name}");
+        let mut expected = vec![BIND[3], lost];
+        if is_sent {
+            expected.insert(0, &read);
+        }
+        assert_eq!(world.claims("data"), expected);
+        assert_eq!(world.claim("data").status.phase, "Lost");
+    }
+}
+
+#[test]
 fn a_volume_that_lost_its_link_gets_it_back() {
     let (claim, mut held) = bound_pair();
     held.spec.claim_ref = None;

@@ -290,13 +290,13 @@ impl World {
                 let found = self.api.read(kind, &key);
                 reads.with_object(kind, key, found)
             }
-            Read::Json(path) => {
-                let words: Vec<&str> = path.split('/').collect();
+            Read::Json(uri) => {
+                let words: Vec<&str> = uri.as_str().split('/').collect();
                 let ["", "api", "v1", "namespaces", namespace, "pods", name] = words[..] else {
-                    panic!("{path}")
+                    panic!("{uri}")
                 };
                 let pod = self.model().look("pods", namespace, name).clone();
-                reads.with_json(&path, Ok(pod))
+                reads.with_json(uri, Ok(pod))
             }
             other => panic!("{other:?}"),
         }

@@ -108,6 +108,18 @@ fn with_scale(read: Reads, resource: &str, name: &str, uid: &str, replicas: i32)
 const ROLLOUT: (&str, &str, &str) = ("rolls.io/v1", "Rollout", "roll");
 
 #[test]
+fn controller_that_cannot_be_addressed_closes_the_budget_and_is_not_read_again() {
+    let row = api().all().find(|held| held.resource == "rollouts").unwrap().metadata_kind();
+    let what = "invalid resource name \"..\": [may not be '..']";
+    let error = ApiError::Unaddressable { request: "GET".to_owned(), what: what.to_owned() };
+    let read = reads().with_scale(row, Key::new("default", ".."), Err(error));
+    let bench = half(&[("rolls.io/v1", "Rollout", "..")]).reading(read);
+    let told = bench.lines();
+    assert!(told.iter().any(|line| line.contains("SyncFailed")), "{told:?}");
+    assert!(told.iter().all(|line| !line.contains("retry")), "{told:?}");
+}
+
+#[test]
 fn scales_are_read_of_those_that_are_not_cached() {
     let asked = |bench: &Bench| match bench.observe("web", &[]) {
         Observation::Needs(reads) => reads,

@@ -300,12 +300,13 @@ impl Bench {
             Read::Resources => reads.with_resources(Ok(Arc::clone(&self.api))),
             Read::LatestResources => reads.with_latest_resources(Ok(Arc::clone(&self.api))),
             Read::Scale(kind, key) => reads.with_scale(kind, key, Ok(self.scale())),
-            Read::Json(path) => {
-                self.asked.push(path.to_string());
+            Read::Json(uri) => {
+                self.asked.push(uri.to_string());
                 let mut all = self.answers.iter();
-                let answer =
-                    all.find(|(held, _)| path.starts_with(held.as_str())).map(|(_, answer)| answer.clone());
-                reads.with_json(&path, answer.unwrap_or_else(|| Err(refused(404, "", ""))))
+                let answer = all
+                    .find(|(held, _)| uri.as_str().starts_with(held.as_str()))
+                    .map(|(_, answer)| answer.clone());
+                reads.with_json(uri, answer.unwrap_or_else(|| Err(refused(404, "", ""))))
             }
             other => panic!("{other:?}"),
         }

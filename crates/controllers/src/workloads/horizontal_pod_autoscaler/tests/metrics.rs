@@ -129,7 +129,7 @@ fn series_of_external_metrics_are_added_up() {
     assert_eq!(
         held.asked,
         [
-            "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue?labelSelector=a%3Db%2Cq%3Din%2Ck%20in%20%28x%2Cy%29"
+            "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue?labelSelector=a%3Db%2Cq%3Din%2Ck+in+%28x%2Cy%29"
         ]
     );
     let mut value = bench(external(None, Some("10")), "/apis/external", series(&["20", "-5"]));

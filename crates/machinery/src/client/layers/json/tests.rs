@@ -7,9 +7,11 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use tower::{Layer as _, ServiceExt as _};
 
 use super::*;
+use crate::api::kinds::PODS;
 use crate::client::ApiError;
 use crate::client::api::HttpService;
 use crate::client::layers::With;
+use crate::client::request::{RequestPath, build};
 use crate::client::testing::{answer, mock};
 use crate::wire::{ObjectHead, WatchFrame, wrap_envelope};
 
@@ -97,8 +99,10 @@ async fn the_lines_of_a_watch_become_frames() {
             async move { Ok(response) }
         });
         let accept = "application/vnd.kubernetes.protobuf;stream=watch";
-        let response =
-            send(below, in_protobuf(Method::GET, "/api/v1/pods?watch=true", accept, None)).await.unwrap();
+        let watch = RequestPath::collection(&PODS, "").into();
+        let (_, request) =
+            build(RequestIntent::Watch, &watch, HeaderValue::from_static(accept), None).unwrap();
+        let response = send(below, request).await.unwrap();
         let mut frames = response.into_body().collect().await.unwrap().to_bytes();
         let mut names = Vec::new();
         while !frames.is_empty() {
