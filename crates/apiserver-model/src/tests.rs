@@ -1,5 +1,7 @@
 //! What the model does, as the documentation of the API says it.
 
+mod names;
+
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};

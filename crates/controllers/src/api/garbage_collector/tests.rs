@@ -2,6 +2,7 @@
 
 mod fixtures;
 mod graph;
+mod names;
 mod plan;
 mod properties;
 mod room;
