@@ -3,6 +3,7 @@
 mod flags;
 mod gates;
 mod layers;
+mod requests;
 mod words;
 
 use std::fs;
