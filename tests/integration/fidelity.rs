@@ -6,7 +6,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use coxswain_machinery::api::meta::Status;
+use coxswain_machinery::api::kinds::CLUSTER_ROLES;
+use coxswain_machinery::api::meta::{ObjectMeta, Status};
+use coxswain_machinery::api::rbac::ClusterRole;
+use coxswain_machinery::client::{DeleteOptions, Faults, FieldSelector, ListQuery};
+use coxswain_machinery::model::Key;
+use coxswain_machinery::model::plan::Patch;
 use coxswain_machinery::wire::{Message as _, decode_list, envelope_kind, unwrap_envelope};
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
@@ -15,7 +20,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{ControlPlane, Options, by_depth};
+use crate::harness::{ControlPlane, Options, by_depth, faulty_clients};
 use apiserver_model::dice::Dice;
 use apiserver_model::http::{Answer, Asked};
 use apiserver_model::{Model, codec, items, text};
@@ -472,4 +477,41 @@ async fn the_simulated_api_server_answers_as_the_real_one() {
             }
         }
     }
+}
+
+/// A ClusterRole, as it is sent.
+fn role(name: &str) -> Vec<u8> {
+    let metadata = ObjectMeta { name: name.into(), ..ObjectMeta::default() };
+    ClusterRole { metadata, ..ClusterRole::default() }.to_bytes()
+}
+
+/// Names of ClusterRoles with each printable character of ASCII that the API server takes, and others that mean something in a
+/// URL, each found, changed and deleted by the client that ships.
+#[tokio::test]
+async fn objects_with_odd_names_are_read_patched_and_deleted() {
+    let plane = ControlPlane::shared();
+    let clients = faulty_clients(&plane.report.kubeconfigs["admin"], &Faults::new(0)).await;
+    let client = clients.root("fidelity-test");
+    let characters = (b' '..=b'~').map(char::from).filter(|letter| !matches!(letter, '/' | '%'));
+    let odd = ["?watch=true&timeoutSeconds=31536000", "#", "my role", "äöü", "...", "a?b#c", "+", "a;b=c,d"];
+    let each = characters.map(|letter| format!("{letter}fidelity{letter}"));
+    for name in each.chain(odd.into_iter().map(|name| format!("{name} fidelity"))) {
+        let key = Key::new("", name.as_str());
+        let made = client.create(&CLUSTER_ROLES, "", &role(&name)).await.expect("it is made");
+        let found = client.get(&CLUSTER_ROLES, &key).await.expect("it is found");
+        assert_eq!((found.meta().name.as_str(), &found.meta().uid), (name.as_str(), &made.meta().uid));
+        let selector = Some(FieldSelector::name(&name));
+        let query = ListQuery { field_selector: selector, ..ListQuery::default() };
+        let page = client.list(&CLUSTER_ROLES, &query).await.expect("a list");
+        assert_eq!(page.items.len(), 1, "{name}");
+        let patch = Patch::Merge(json!({ "metadata": { "labels": { "odd": "yes" } } }));
+        let patched = client.patch(&CLUSTER_ROLES, &key, None, &patch).await.expect("it is patched");
+        assert_eq!(patched.meta().uid, made.meta().uid);
+        let options = DeleteOptions { uid: Some(made.meta().uid.to_string()), ..DeleteOptions::default() };
+        client.delete(&CLUSTER_ROLES, &key, &options).await.expect("it is deleted");
+        let gone = client.get(&CLUSTER_ROLES, &key).await.expect_err("it is gone");
+        assert!(gone.is_object_not_found(), "{gone}");
+    }
+    let admin = client.get(&CLUSTER_ROLES, &Key::new("", "cluster-admin")).await;
+    admin.expect("the collection is left alone");
 }
