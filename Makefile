@@ -35,6 +35,7 @@ audit: ## Look up what all of this depends on in databases of advisories; fails 
 unit: ## Unit and property tests, and the simulation with seeds that are always the same; needs no cluster
 	$(CARGO) test --workspace --lib --bins --test simulation --test memory
 	cd tests/controlplane && go test ./...
+	cd tests/oracle && go test ./...
 
 simulate: ## A minute of the simulated cluster with new seeds (SECONDS=…, FAULTS=0), or one seed again with its trace (SEED=…)
 	@$(CARGO) test --profile simulate --test simulation -- --ignored --exact --nocapture soak::simulate

@@ -25,11 +25,12 @@ if [ ! -x "$deny" ]; then
 fi
 "$deny" --log-level error check bans licenses sources
 
-unformatted=$(cd tests/controlplane && gofmt -l .)
+unformatted=$(gofmt -l tests/controlplane tests/oracle)
 if [ -n "$unformatted" ]; then
     printf 'lint: not formatted by gofmt: %s\n' "$unformatted" >&2
     exit 1
 fi
 (cd tests/controlplane && go vet ./...)
+(cd tests/oracle && go vet ./...)
 (cd tests/controlplane/collector && go vet ./...)
 [ -z "${COXSWAIN_FULL:-}" ] || (cd tests/controlplane/csi && go vet ./...)

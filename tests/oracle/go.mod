@@ -1,0 +1,3 @@
+module coxswain.dev/oracle
+
+go 1.26.0

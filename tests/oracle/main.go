@@ -1,0 +1,241 @@
+// Command oracle answers how Go's standard library reads certificate requests: the API server, admission plugins and most
+// approvers judge a request by this reading, so Coxswain must not read one differently.
+//
+// Standard input holds batches: a count, then that many texts, each with its length in front. Counts and lengths are 32 bits,
+// big-endian. Standard output gets one line of JSON per text, in the order of the texts, after a batch is complete. The
+// program ends with its standard input.
+package main
+
+import (
+	"bufio"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"runtime"
+	"sync"
+	"unicode/utf8"
+)
+
+// answer is how a text is read. Exactly one of Error and Request is set.
+type answer struct {
+	Block   *block   `json:"block"`
+	Error   string   `json:"error,omitempty"`
+	Request *request `json:"request,omitempty"`
+}
+
+// block is the first PEM block of a text.
+type block struct {
+	Label string `json:"label"`
+	DER   string `json:"der"`
+}
+
+// request holds the parts of a request that approvers see and signers keep. Bytes are in hexadecimal digits.
+type request struct {
+	Country       []string `json:"country"`
+	Province      []string `json:"province"`
+	Locality      []string `json:"locality"`
+	StreetAddress []string `json:"streetAddress"`
+	PostalCode    []string `json:"postalCode"`
+	Organization  []string `json:"organization"`
+	Unit          []string `json:"organizationalUnit"`
+	CommonName    string   `json:"commonName"`
+	SerialNumber  string   `json:"serialNumber"`
+	DNS           []string `json:"dns"`
+	Email         []string `json:"email"`
+	IP            []string `json:"ip"`
+	URI           []string `json:"uri"`
+	// Key is the public key as the request encodes it, IssuedKey as a certificate for it does.
+	Key       string `json:"key"`
+	IssuedKey string `json:"issuedKey"`
+	Verified  bool   `json:"verified"`
+}
+
+// requestLabel is the only label that the API server accepts.
+const requestLabel = "CERTIFICATE REQUEST"
+
+// maxLength bounds a text; the API server refuses objects of a smaller size.
+const maxLength = 16 << 20
+
+func main() {
+	if err := run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "oracle: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(in io.Reader, out io.Writer) error {
+	reader, writer := bufio.NewReaderSize(in, 1<<20), bufio.NewWriterSize(out, 1<<20)
+	for {
+		texts, err := readBatch(reader)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read batch: %w", err)
+		}
+		for _, line := range answers(texts) {
+			if _, err := writer.Write(append(line, '\n')); err != nil {
+				return fmt.Errorf("write answers: %w", err)
+			}
+		}
+		if err := writer.Flush(); err != nil {
+			return fmt.Errorf("write answers: %w", err)
+		}
+	}
+}
+
+// readBatch returns io.EOF only if the input ends before a batch begins.
+func readBatch(reader io.Reader) ([][]byte, error) {
+	var count uint32
+	if err := binary.Read(reader, binary.BigEndian, &count); err != nil {
+		return nil, err
+	}
+	var texts [][]byte
+	for range count {
+		text, err := readText(reader)
+		if err != nil {
+			return nil, fmt.Errorf("text %d of %d: %w", len(texts)+1, count, noEOF(err))
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+func readText(reader io.Reader) ([]byte, error) {
+	var length uint32
+	if err := binary.Read(reader, binary.BigEndian, &length); err != nil {
+		return nil, err
+	}
+	if length > maxLength {
+		return nil, fmt.Errorf("length %d, at most %d are allowed", length, maxLength)
+	}
+	text := make([]byte, length)
+	_, err := io.ReadFull(reader, text)
+	return text, err
+}
+
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// answers reads the texts on all processors.
+func answers(texts [][]byte) [][]byte {
+	lines := make([][]byte, len(texts))
+	workers := runtime.GOMAXPROCS(0)
+	var group sync.WaitGroup
+	for worker := range workers {
+		group.Go(func() {
+			for at := worker; at < len(texts); at += workers {
+				lines[at] = line(read(texts[at]))
+			}
+		})
+	}
+	group.Wait()
+	return lines
+}
+
+func line(read answer) []byte {
+	encoded, err := json.Marshal(read)
+	if err != nil {
+		panic(err) // The type has only strings, lists of strings and a bool.
+	}
+	return encoded
+}
+
+// read reads a text as the API server does: the first PEM block, then the request in it.
+func read(text []byte) answer {
+	first, _ := pem.Decode(text)
+	if first == nil {
+		return answer{Error: "no PEM block"}
+	}
+	read := answer{Block: &block{Label: first.Type, DER: hex.EncodeToString(first.Bytes)}}
+	if first.Type != requestLabel {
+		read.Error = "PEM block has another label"
+		return read
+	}
+	parsed, err := x509.ParseCertificateRequest(first.Bytes)
+	if err == nil {
+		read.Request, err = requestOf(parsed)
+	}
+	if err != nil {
+		read.Error = err.Error()
+	}
+	return read
+}
+
+func requestOf(parsed *x509.CertificateRequest) (*request, error) {
+	issuedKey, err := x509.MarshalPKIXPublicKey(parsed.PublicKey)
+	if err != nil {
+		return nil, err // No certificate can be made for it.
+	}
+	if err := validText(parsed.Subject, parsed.DNSNames, parsed.EmailAddresses); err != nil {
+		return nil, err
+	}
+	subject := parsed.Subject
+	return &request{
+		Country:       list(subject.Country),
+		Province:      list(subject.Province),
+		Locality:      list(subject.Locality),
+		StreetAddress: list(subject.StreetAddress),
+		PostalCode:    list(subject.PostalCode),
+		Organization:  list(subject.Organization),
+		Unit:          list(subject.OrganizationalUnit),
+		CommonName:    subject.CommonName,
+		SerialNumber:  subject.SerialNumber,
+		DNS:           list(parsed.DNSNames),
+		Email:         list(parsed.EmailAddresses),
+		IP:            addresses(parsed.IPAddresses),
+		URI:           identifiers(parsed.URIs),
+		Key:           hex.EncodeToString(parsed.RawSubjectPublicKeyInfo),
+		IssuedKey:     hex.EncodeToString(issuedKey),
+		Verified:      parsed.CheckSignature() == nil,
+	}, nil
+}
+
+// validText refuses what JSON cannot show, so that two readings never look alike because a character was replaced.
+func validText(subject pkix.Name, others ...[]string) error {
+	all := append(others, subject.Country, subject.Province, subject.Locality, subject.StreetAddress, subject.PostalCode,
+		subject.Organization, subject.OrganizationalUnit, []string{subject.CommonName, subject.SerialNumber})
+	for _, texts := range all {
+		for _, text := range texts {
+			if !utf8.ValidString(text) {
+				return errors.New("a text is not UTF-8")
+			}
+		}
+	}
+	return nil
+}
+
+// list returns an empty list for nil, which JSON shows as such.
+func list(texts []string) []string {
+	return append([]string{}, texts...)
+}
+
+func addresses(all []net.IP) []string {
+	shown := []string{}
+	for _, address := range all {
+		shown = append(shown, hex.EncodeToString(address))
+	}
+	return shown
+}
+
+// identifiers returns the URIs as certificates contain them.
+func identifiers(all []*url.URL) []string {
+	shown := []string{}
+	for _, identifier := range all {
+		shown = append(shown, identifier.String())
+	}
+	return shown
+}
