@@ -2,18 +2,21 @@
 //! Decides nothing.
 
 use jiff::Timestamp;
-use x509_parser::pem::Pem;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
-/// When the first certificate in the first PEM block of a text ends; `None` if that can't be read.
+use super::pem;
+
+/// Returns when the first certificate in the first PEM block of a text ends; `None` if that can't be read.
 pub(super) fn end(text: &[u8]) -> Option<Timestamp> {
-    let block = Pem::iter_from_buffer(text).next()?.ok()?;
-    let (mut rest, first) = X509Certificate::from_der(&block.contents).ok()?;
-    // What follows in the block must be certificates, too.
+    let der = pem::first_block(text, "CERTIFICATE").ok()?;
+    let (first, mut rest) = Certificate::from_der_partial(&der).ok()?;
+    // Only certificates may follow in the block.
     while !rest.is_empty() {
-        rest = X509Certificate::from_der(rest).ok()?.0;
+        rest = Certificate::from_der_partial(rest).ok()?.1;
     }
-    Timestamp::from_second(first.validity.not_after.timestamp()).ok()
+    let end = first.tbs_certificate().validity().not_after.to_unix_duration().as_secs();
+    Timestamp::from_second(i64::try_from(end).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::requests;
+use super::requests::CertificateRequest;
 use super::signers::Signer;
 use coxswain_machinery::api::certificates::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use coxswain_machinery::api::kinds::CERTIFICATE_SIGNING_REQUESTS;
@@ -157,8 +157,8 @@ fn ways(request: &CertificateSigningRequest) -> Result<&'static [Way], Verdict> 
             _ => {}
         }
     }
-    let asked =
-        requests::read(&request.spec.request).map_err(|error| Verdict::Unreadable(error.to_string()))?;
+    let asked = CertificateRequest::from_pem(&request.spec.request)
+        .map_err(|error| Verdict::Unreadable(error.to_string()))?;
     if request.spec.signer_name != Signer::KubeletClient.name() {
         return Err(Verdict::Unrecognized(format!("its signer is {}", request.spec.signer_name)));
     }

@@ -8,6 +8,7 @@ pub mod certificatesigningrequest_cleaner;
 pub mod certificatesigningrequest_signing;
 pub mod kube_apiserver_serving_clustertrustbundle_publisher;
 pub mod legacy_serviceaccount_token_cleaner;
+mod pem;
 pub mod podcertificaterequest_cleaner;
 mod requests;
 pub mod root_ca_certificate_publisher;

@@ -1,7 +1,7 @@
 //! The built-in signers, and what each of them asks of a request: the same rules say what is approved without a human and what
 //! is signed. Reads nothing, signs nothing.
 
-use super::requests::{AlternativeName, Attribute, Request};
+use super::requests::{AlternativeName, Attribute, CertificateRequest};
 use coxswain_machinery::wire::Str;
 
 /// The group of nodes.
@@ -48,7 +48,7 @@ impl Signer {
     }
 
     /// Why it does not sign such a request; `None` if it does. The first rule that is broken says it.
-    pub(super) fn refusal(self, request: &Request, usages: &[Str]) -> Option<String> {
+    pub(super) fn refusal(self, request: &CertificateRequest, usages: &[Str]) -> Option<String> {
         match self {
             Self::KubeletServing => kubelet_serving(request, usages).map(str::to_owned),
             Self::KubeletClient => kubelet_client(request, usages).map(str::to_owned),
@@ -65,7 +65,7 @@ const NO_EMAIL: &str = "Email subjectAltNames are not allowed";
 const NO_IP: &str = "IP subjectAltNames are not allowed";
 const NO_URI: &str = "URI subjectAltNames are not allowed";
 
-fn kubelet_serving(request: &Request, usages: &[Str]) -> Option<&'static str> {
+fn kubelet_serving(request: &CertificateRequest, usages: &[Str]) -> Option<&'static str> {
     let names = Sorts::of(request);
     if !is_of_nodes(request) {
         Some(ORGANIZATION)
@@ -84,7 +84,7 @@ fn kubelet_serving(request: &Request, usages: &[Str]) -> Option<&'static str> {
     }
 }
 
-fn kubelet_client(request: &Request, usages: &[Str]) -> Option<&'static str> {
+fn kubelet_client(request: &CertificateRequest, usages: &[Str]) -> Option<&'static str> {
     let names = Sorts::of(request);
     if !is_of_nodes(request) {
         Some(ORGANIZATION)
@@ -115,7 +115,7 @@ fn api_server_client(usages: &[Str]) -> Option<String> {
 }
 
 /// Whether the only organization is that of nodes, said once.
-fn is_of_nodes(request: &Request) -> bool {
+fn is_of_nodes(request: &CertificateRequest) -> bool {
     request.values(Attribute::Organization).eq([NODES])
 }
 
@@ -137,9 +137,9 @@ struct Sorts {
 }
 
 impl Sorts {
-    fn of(request: &Request) -> Self {
+    fn of(request: &CertificateRequest) -> Self {
         let mut sorts = Self::default();
-        for name in &request.names {
+        for name in request.names() {
             match name {
                 AlternativeName::Dns(_) => sorts.dns = true,
                 AlternativeName::Email(_) => sorts.email = true,
@@ -153,11 +153,11 @@ impl Sorts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::requests::{self, fixtures};
+    use super::super::requests::fixtures;
     use super::*;
 
     fn refusal(signer: Signer, subject: &str, names: &[&str], usages: &[&str]) -> Option<String> {
-        let request = requests::read(fixtures::request(subject, names).as_bytes()).unwrap();
+        let request = CertificateRequest::from_pem(fixtures::request(subject, names).as_bytes()).unwrap();
         signer.refusal(&request, &usages.iter().map(|usage| Str::from(*usage)).collect::<Vec<_>>())
     }
 
@@ -240,9 +240,9 @@ mod tests {
 
     #[test]
     fn one_organization_is_said_once() {
-        let of = |organizations: &[&str]| Request {
-            subject: organizations.iter().map(|each| (Attribute::Organization, (*each).to_owned())).collect(),
-            ..Request::default()
+        let of = |organizations: &[&str]| {
+            let text = fixtures::request_with_organizations(organizations, "name");
+            CertificateRequest::from_pem(text.as_bytes()).unwrap()
         };
         assert!(is_of_nodes(&of(&[NODES])));
         for other in [&[][..], &[NODES, "x"], &["x", NODES], &[NODES, NODES], &["system:node"]] {

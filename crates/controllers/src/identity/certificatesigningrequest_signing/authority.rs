@@ -30,7 +30,7 @@ use x509_cert::spki::{
 use super::certificate::{self, Content};
 use super::usages;
 use super::validity::Order;
-use crate::identity::requests;
+use crate::identity::requests::CertificateRequest;
 use coxswain_machinery::api::certificates::CertificateSigningRequest;
 use coxswain_machinery::executor::FinishError;
 use coxswain_machinery::random;
@@ -122,7 +122,7 @@ impl Authority {
 
     fn issue(&self, request: &CertificateSigningRequest, order: Order) -> Result<String, FinishError> {
         let failed = |what: &dyn fmt::Display| FinishError::Failed(format!("error auto signing csr: {what}"));
-        let asked = requests::read(&request.spec.request).map_err(|error| failed(&error))?;
+        let asked = CertificateRequest::from_pem(&request.spec.request).map_err(|error| failed(&error))?;
         let usages = usages::read(&request.spec.usages).map_err(|error| failed(&error))?;
         let validity = order.validity(self.end).map_err(|error| failed(&error))?;
         // Nobody can tell it before, and a simulation can draw it again.

@@ -1,6 +1,8 @@
 //! What stands in a certificate: of the request its names and its key, and nothing else that was asked for. Built by x509-cert,
 //! which keeps several values of one attribute. Signs nothing.
 
+use std::collections::BTreeSet;
+
 use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::builder::profile::BuilderProfile;
 use x509_cert::builder::{CertificateBuilder, Error};
@@ -13,17 +15,17 @@ use x509_cert::ext::pkix::{
 use x509_cert::ext::{Extension, ToExtension as _};
 use x509_cert::name::{Name, RdnSequence, RelativeDistinguishedName};
 use x509_cert::serial_number::SerialNumber;
-use x509_cert::spki::{ObjectIdentifier, SubjectPublicKeyInfoOwned, SubjectPublicKeyInfoRef};
+use x509_cert::spki::{SubjectPublicKeyInfoOwned, SubjectPublicKeyInfoRef};
 use x509_cert::time::{Time, Validity};
 use x509_cert::{TbsCertificate, der};
 
 use super::usages::Usages;
 use super::validity;
-use crate::identity::requests::{AlternativeName, Attribute, Request};
+use crate::identity::requests::{AlternativeName, Attribute, CertificateRequest};
 
 /// What a certificate is made of.
 pub(super) struct Content<'a> {
-    pub(super) request: &'a Request,
+    pub(super) request: &'a CertificateRequest,
     pub(super) usages: &'a Usages,
     pub(super) validity: validity::Validity,
     /// Sixteen bytes by chance.
@@ -40,7 +42,7 @@ pub(super) fn builder(content: &Content<'_>) -> Result<CertificateBuilder<Leaf>,
     let subject = subject(request)?;
     let extensions = extensions(content, &subject)?;
     let validity = Validity::new(time(content.validity.from)?, time(content.validity.until)?);
-    let key = SubjectPublicKeyInfoOwned::from_der(&request.public_key)?;
+    let key = SubjectPublicKeyInfoOwned::from_der(request.public_key())?;
     let leaf = Leaf { issuer: content.issuer.clone(), subject, extensions };
     CertificateBuilder::new(leaf, SerialNumber::new(&content.serial)?, validity, key)
 }
@@ -78,23 +80,21 @@ fn time(at: i64) -> der::Result<Time> {
 }
 
 /// The subject, made anew: all values of an attribute together, of names and serial numbers the last one.
-pub(super) fn subject(request: &Request) -> Result<Name, Error> {
+pub(super) fn subject(request: &CertificateRequest) -> Result<Name, Error> {
     let mut parts = RdnSequence::default();
     for attribute in Attribute::ALL {
         let mut values: Vec<&str> = request.values(attribute).collect();
         if matches!(attribute, Attribute::CommonName | Attribute::SerialNumber) {
             values = values.pop().filter(|last| !last.is_empty()).into_iter().collect();
         }
+        // A set contains a value once.
+        let mut seen = BTreeSet::new();
         let mut part: Vec<AttributeTypeAndValue> = Vec::new();
-        for value in values {
-            let value = AttributeTypeAndValue {
-                oid: ObjectIdentifier::new(attribute.identifier()).map_err(der::Error::from)?,
+        for value in values.into_iter().filter(|value| seen.insert(*value)) {
+            part.push(AttributeTypeAndValue {
+                oid: attribute.identifier(),
                 value: Any::new(string_tag(value), value.as_bytes())?,
-            };
-            // What is said twice is said: a set has it once.
-            if !part.contains(&value) {
-                part.push(value);
-            }
+            });
         }
         if !part.is_empty() {
             parts.push(RelativeDistinguishedName::try_from(part)?);
@@ -131,7 +131,7 @@ fn extensions(content: &Content<'_>, subject: &Name) -> Result<Vec<Extension>, E
         };
         add((false, &id).to_extension(subject, &[]))?;
     }
-    let names = alternative_names(&content.request.names)?;
+    let names = alternative_names(content.request.names())?;
     if !names.is_empty() {
         add((subject.is_empty(), &SubjectAltName(names)).to_extension(subject, &[]))?;
     }

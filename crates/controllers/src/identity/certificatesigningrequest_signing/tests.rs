@@ -13,7 +13,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::authority::{Authority, AuthorityError};
 use super::view::{Signing, Standing, View};
 use super::{build, finisher};
-use crate::identity::requests::fixtures;
+use crate::identity::requests::fixtures::to_pem;
+use crate::identity::requests::{CertificateRequest, fixtures};
 use crate::identity::signers::Signer;
 use coxswain_machinery::api::certificates::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use coxswain_machinery::api::kinds::CERTIFICATE_SIGNING_REQUESTS;
@@ -209,7 +210,7 @@ fn what_cannot_be_read_or_verified_is_tried_again() {
     let good = fixtures::request(KUBELET, &[]);
     let mut der = Pem::iter_from_buffer(good.as_bytes()).next().unwrap().unwrap().contents;
     *der.last_mut().unwrap() ^= 1;
-    let forged = encoded(&der);
+    let forged = to_pem(&der);
     for (text, usages, expected) in [
         ("nonsense", &CLIENT[..], "unable to parse csr \"csr\": PEM block type must be CERTIFICATE REQUEST"),
         (&forged, &CLIENT, "error auto signing csr: its signature can't be verified with its key"),
@@ -220,12 +221,6 @@ fn what_cannot_be_read_or_verified_is_tried_again() {
     let plan = planned(&csr(Signer::LegacyUnknown, &good, &["nonsense", "client auth"]));
     let expected = "error auto signing csr: unrecognized usage values: [\"nonsense\"]";
     assert_eq!((plan.retry.as_deref(), plan.is_empty()), (Some(expected), true));
-}
-
-fn encoded(der: &[u8]) -> String {
-    use base64::Engine as _;
-    let body = base64::engine::general_purpose::STANDARD.encode(der);
-    format!("-----BEGIN CERTIFICATE REQUEST-----\n{body}\n-----END CERTIFICATE REQUEST-----\n")
 }
 
 #[test]
@@ -347,12 +342,11 @@ fn names_go_by_sort_and_are_critical_without_a_subject() {
 
 #[test]
 fn a_group_that_is_said_twice_is_there_once() {
-    use crate::identity::requests::{Attribute, Request};
-    let of = |values: &[&str]| Request {
-        subject: values.iter().map(|each| (Attribute::Organization, (*each).to_owned())).collect(),
-        ..Request::default()
+    let name = |values: &[&str]| {
+        let text = fixtures::request_with_organizations(values, "");
+        let request = CertificateRequest::from_pem(text.as_bytes()).unwrap();
+        super::certificate::subject(&request).unwrap().to_string()
     };
-    let name = |values: &[&str]| super::certificate::subject(&of(values)).unwrap().to_string();
     assert_eq!(name(&["a", "b", "a"]), name(&["b", "a"]));
     assert_eq!(name(&["bb", "a"]), "O=a+O=bb");
 }
@@ -408,8 +402,9 @@ fn a_request_says_why_it_is_signed_or_not() {
             View { request: std::sync::Arc::new(kubelet()), standing, longest: Duration::from_hours(24) };
         Signing::reasons(&view, now()).join(" ")
     };
-    let asked =
-        |subject: &str| crate::identity::requests::read(fixtures::request(subject, &[]).as_bytes()).unwrap();
+    let asked = |subject: &str| {
+        Box::new(CertificateRequest::from_pem(fixtures::request(subject, &[]).as_bytes()).unwrap())
+    };
     for (standing, expected) in [
         (Standing::Idle("It is not approved"), "It is not approved: there is nothing to sign."),
         (Standing::Unreadable("no PEM".to_owned()), "The request can't be read: no PEM."),
@@ -445,7 +440,7 @@ proptest! {
         let at = at % der.len();
         der[at] = byte;
         let signer = Signer::ALL[signer];
-        let mut asked = csr(signer, &encoded(&der), &usages);
+        let mut asked = csr(signer, &to_pem(&der), &usages);
         asked.spec.expiration_seconds = seconds;
         let authority = authority("p256");
         // Past the plan, as if a request's own signature were good: what its authority makes of it.
@@ -464,8 +459,8 @@ proptest! {
         }
         let plan = planned(&asked);
         if signer == Signer::KubeletClient && ordered(&plan).is_some() {
-            let read = crate::identity::requests::read(&asked.spec.request).unwrap();
-            prop_assert!(read.common_name().starts_with("system:node:") && read.names.is_empty());
+            let read = CertificateRequest::from_pem(&asked.spec.request).unwrap();
+            prop_assert!(read.common_name().starts_with("system:node:") && read.names().is_empty());
             prop_assert!(!usages.contains(&"cert sign") && !usages.contains(&"server auth"));
         }
         if which != 3 && der != Pem::iter_from_buffer(text.as_bytes()).next().unwrap().unwrap().contents {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::identity::requests::{self, Request};
+use crate::identity::requests::CertificateRequest;
 use crate::identity::signers::Signer;
 use coxswain_machinery::api::certificates::CertificateSigningRequest;
 use coxswain_machinery::framework::{Observation, ObserveError, Reads, Room};
@@ -39,7 +39,7 @@ pub(super) enum Standing {
     /// It is to be signed, and bears no signature by its own key.
     Unsigned(String),
     /// It is to be signed, if the signer's rules let it.
-    Waits(Signer, Request),
+    Waits(Signer, Box<CertificateRequest>),
 }
 
 impl Signing {
@@ -65,11 +65,11 @@ impl Signing {
         if !self.signers.contains(&signer) {
             return Standing::Idle("Its signer has no authority by --cluster-signing-*");
         }
-        match requests::read(&request.spec.request) {
+        match CertificateRequest::from_pem(&request.spec.request) {
             Err(error) => Standing::Unreadable(error.to_string()),
-            Ok(asked) => match requests::verify(&request.spec.request) {
+            Ok(asked) => match asked.verify() {
                 Err(error) => Standing::Unsigned(error.to_string()),
-                Ok(()) => Standing::Waits(signer, asked),
+                Ok(()) => Standing::Waits(signer, Box::new(asked)),
             },
         }
     }

@@ -1,0 +1,193 @@
+//! The key of a request and the signature by it.
+
+use bytes::Bytes;
+use p521::ecdsa::signature::Verifier as _;
+use ring::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519,
+    RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+    RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY, RSA_PKCS1_2048_8192_SHA384, RSA_PSS_2048_8192_SHA256,
+    RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, UnparsedPublicKey, VerificationAlgorithm,
+};
+use x509_cert::der::asn1::UintRef;
+use x509_cert::der::{Decode as _, Tag};
+use x509_cert::spki::ObjectIdentifier;
+
+use super::RequestError;
+use super::der::Elements;
+
+const fn oid(text: &str) -> ObjectIdentifier {
+    ObjectIdentifier::new_unwrap(text)
+}
+
+const RSA: ObjectIdentifier = oid("1.2.840.113549.1.1.1");
+const ELLIPTIC_CURVE: ObjectIdentifier = oid("1.2.840.10045.2.1");
+const P256: ObjectIdentifier = oid("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = oid("1.3.132.0.34");
+const P521: ObjectIdentifier = oid("1.3.132.0.35");
+const EDWARDS_25519: ObjectIdentifier = oid("1.3.101.112");
+const RSA_WITH_SHA1: [ObjectIdentifier; 2] = [oid("1.2.840.113549.1.1.5"), oid("1.3.14.3.2.29")];
+const RSA_WITH_SHA256: ObjectIdentifier = oid("1.2.840.113549.1.1.11");
+const RSA_WITH_SHA384: ObjectIdentifier = oid("1.2.840.113549.1.1.12");
+const RSA_WITH_SHA512: ObjectIdentifier = oid("1.2.840.113549.1.1.13");
+const RSA_PSS: ObjectIdentifier = oid("1.2.840.113549.1.1.10");
+const ECDSA_WITH_SHA256: ObjectIdentifier = oid("1.2.840.10045.4.3.2");
+const ECDSA_WITH_SHA384: ObjectIdentifier = oid("1.2.840.10045.4.3.3");
+const ECDSA_WITH_SHA512: ObjectIdentifier = oid("1.2.840.10045.4.3.4");
+
+/// Parameters that are NULL.
+const NULL: &[u8] = &[5, 0];
+
+/// A public key in its only encoding: certificates contain the bytes of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PublicKey {
+    kind: Kind,
+    /// The `SubjectPublicKeyInfo` in DER.
+    pub(super) der: Bytes,
+    bits: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Rsa,
+    P256,
+    P384,
+    P521,
+    Ed25519,
+}
+
+impl PublicKey {
+    /// Reads a `SubjectPublicKeyInfo`, a part of `all`. That a point is on its curve is left to the verification.
+    pub(super) fn read(all: &Bytes, der: &[u8], content: &[u8]) -> Result<Self, RequestError> {
+        let mut parts = Elements::new(content, "public key")?;
+        let algorithm = Algorithm::read(all, parts.content(Tag::Sequence)?)?;
+        let bits = parts.bytes_of_bits()?;
+        let kind = algorithm.kind(bits).ok_or_else(|| parts.malformed())?;
+        parts.finish()?;
+        Ok(Self { kind, der: all.slice_ref(der), bits: all.slice_ref(bits) })
+    }
+}
+
+/// An `AlgorithmIdentifier`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Algorithm {
+    identifier: Bytes,
+    /// In DER.
+    parameters: Option<Bytes>,
+}
+
+impl Algorithm {
+    /// Reads the content of an `AlgorithmIdentifier`, a part of `all`.
+    pub(super) fn read(all: &Bytes, content: &[u8]) -> Result<Self, RequestError> {
+        let mut parts = Elements::new(content, "algorithm")?;
+        let identifier = all.slice_ref(parts.identifier()?);
+        let parameters = parts.next()?.map(|element| all.slice_ref(element.der));
+        parts.finish()?;
+        Ok(Self { identifier, parameters })
+    }
+
+    fn is(&self, identifier: ObjectIdentifier) -> bool {
+        self.identifier == identifier.as_bytes()
+    }
+
+    /// Returns the kind of a public key of this algorithm, if the key is one and is encoded as certificates encode it.
+    fn kind(&self, bits: &[u8]) -> Option<Kind> {
+        let parameters = self.parameters.as_deref();
+        if self.is(RSA) {
+            return (parameters == Some(NULL) && is_rsa_key(bits)).then_some(Kind::Rsa);
+        }
+        if self.is(EDWARDS_25519) {
+            return (parameters.is_none() && bits.len() == 32).then_some(Kind::Ed25519);
+        }
+        if !self.is(ELLIPTIC_CURVE) {
+            return None;
+        }
+        let curve = ObjectIdentifier::from_der(parameters?).ok()?;
+        let curves = [(P256, Kind::P256, 32), (P384, Kind::P384, 48), (P521, Kind::P521, 66)];
+        let (_, kind, length) = curves.into_iter().find(|(each, ..)| *each == curve)?;
+        // An uncompressed point.
+        (bits.len() == 1 + 2 * length && bits[0] == 4).then_some(kind)
+    }
+}
+
+/// Whether bits are a modulus and an exponent, both positive, the exponent of no more than 31 bits.
+fn is_rsa_key(bits: &[u8]) -> bool {
+    let read = || -> Result<bool, RequestError> {
+        let mut outer = Elements::new(bits, "public key")?;
+        let mut parts = Elements::new(outer.content(Tag::Sequence)?, "public key")?;
+        let (modulus, exponent) = (parts.element(Tag::Integer)?, parts.element(Tag::Integer)?);
+        parts.finish()?;
+        outer.finish()?;
+        let is_positive = |der: &[u8]| {
+            UintRef::from_der(der).is_ok_and(|number| number.as_bytes().iter().any(|byte| *byte != 0))
+        };
+        Ok(is_positive(modulus.der) && is_positive(exponent.der) && exponent.content.len() <= 4)
+    };
+    read().unwrap_or(false)
+}
+
+/// Whether the key has signed a message.
+pub(super) fn is_signed(key: &PublicKey, algorithm: &Algorithm, message: &[u8], signature: &[u8]) -> bool {
+    match verification(key.kind, algorithm) {
+        Some(Verification::Ring(by)) => {
+            UnparsedPublicKey::new(by, &key.bits).verify(message, signature).is_ok()
+        }
+        Some(Verification::P521) => {
+            let key = p521::ecdsa::VerifyingKey::from_sec1_bytes(&key.bits).ok();
+            let signature = p521::ecdsa::Signature::from_der(signature).ok();
+            key.zip(signature).is_some_and(|(key, signature)| key.verify(message, &signature).is_ok())
+        }
+        None => false,
+    }
+}
+
+enum Verification {
+    Ring(&'static dyn VerificationAlgorithm),
+    /// ECDSA with SHA-512 on P-521, which ring does not have.
+    P521,
+}
+
+/// Returns how signatures of an algorithm are verified; `None` if they are not.
+fn verification(kind: Kind, algorithm: &Algorithm) -> Option<Verification> {
+    let parameters = algorithm.parameters.as_deref();
+    if algorithm.is(RSA_PSS) {
+        return pss(kind, parameters?).map(Verification::Ring);
+    }
+    // Some programs write NULL where nothing belongs, and the reverse.
+    let is_plain = parameters.is_none() || parameters == Some(NULL) && kind != Kind::Ed25519;
+    if !is_plain {
+        return None;
+    }
+    let is = |identifier| algorithm.is(identifier);
+    Some(Verification::Ring(match kind {
+        Kind::Rsa if RSA_WITH_SHA1.into_iter().any(is) => &RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY,
+        Kind::Rsa if is(RSA_WITH_SHA256) => &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+        Kind::Rsa if is(RSA_WITH_SHA384) => &RSA_PKCS1_2048_8192_SHA384,
+        Kind::Rsa if is(RSA_WITH_SHA512) => &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
+        Kind::P256 if is(ECDSA_WITH_SHA256) => &ECDSA_P256_SHA256_ASN1,
+        Kind::P256 if is(ECDSA_WITH_SHA384) => &ECDSA_P256_SHA384_ASN1,
+        Kind::P384 if is(ECDSA_WITH_SHA256) => &ECDSA_P384_SHA256_ASN1,
+        Kind::P384 if is(ECDSA_WITH_SHA384) => &ECDSA_P384_SHA384_ASN1,
+        Kind::P521 if is(ECDSA_WITH_SHA512) => return Some(Verification::P521),
+        Kind::Ed25519 if is(EDWARDS_25519) => &ED25519,
+        _ => return None,
+    }))
+}
+
+/// Returns how RSASSA-PSS with these parameters is verified. Digest, mask and salt have to belong together.
+fn pss(kind: Kind, parameters: &[u8]) -> Option<&'static dyn VerificationAlgorithm> {
+    let digests: [(u8, u8, &'static dyn VerificationAlgorithm); 3] = [
+        (1, 32, &RSA_PSS_2048_8192_SHA256),
+        (2, 48, &RSA_PSS_2048_8192_SHA384),
+        (3, 64, &RSA_PSS_2048_8192_SHA512),
+    ];
+    let found = digests.into_iter().find(|(digest, salt, _)| parameters == pss_parameters(*digest, *salt));
+    found.filter(|_| kind == Kind::Rsa).map(|(.., by)| by)
+}
+
+/// `RSASSA-PSS-params` (RFC 4055) with the digest 2.16.840.1.101.3.4.2.`digest`, its mask and this length of the salt.
+fn pss_parameters(digest: u8, salt: u8) -> Vec<u8> {
+    let digest = [0x30, 13, 6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, digest, 5, 0];
+    let mask = [6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 8];
+    [&[0x30, 52, 0xa0, 15], &digest[..], &[0xa1, 28, 0x30, 26], &mask, &digest, &[0xa2, 3, 2, 1, salt]]
+        .concat()
+}

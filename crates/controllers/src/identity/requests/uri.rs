@@ -1,0 +1,72 @@
+//! URIs as certificates contain them: in the form in which Go's `net/url` prints them, because approvers see that form.
+//!
+//! Only URIs are accepted that `net/url` prints as they are, apart from the scheme, which it prints in lower case. Everything that
+//! it would escape, shorten or refuse is refused: relative references, user names, characters outside of RFC 3986, empty fragments.
+
+use std::net::Ipv6Addr;
+
+/// Domain names are no longer than this.
+const MAX_HOST: usize = 253;
+const MAX_LABEL: usize = 63;
+
+/// Returns the URI in the form that `net/url` prints; `None` if it is not accepted.
+pub(super) fn normalize(uri: &str) -> Option<String> {
+    let (scheme, rest) = uri.split_once(':')?;
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let (before, fragment) =
+        rest.split_once('#').map_or((rest, None), |(before, fragment)| (before, Some(fragment)));
+    let (before, query) =
+        before.split_once('?').map_or((before, None), |(before, query)| (before, Some(query)));
+    let is_location = match before.strip_prefix("//") {
+        Some(after) => {
+            let (authority, path) = after.split_at(after.find('/').unwrap_or(after.len()));
+            has_characters(path, b"/")
+                && (is_authority(authority) || authority.is_empty() && !path.is_empty())
+        }
+        None => has_characters(before, b"/"),
+    };
+    let is_accepted = is_scheme
+        && is_location
+        && query.is_none_or(|query| has_characters(query, b"/?"))
+        && fragment.is_none_or(|fragment| !fragment.is_empty() && has_characters(fragment, b"/?"));
+    is_accepted.then(|| format!("{}:{rest}", scheme.to_ascii_lowercase()))
+}
+
+/// Whether a text has only characters of path segments (RFC 3986: `pchar`) and these others.
+fn has_characters(text: &str, others: &[u8]) -> bool {
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        let is_character = match byte {
+            b'%' => (0..2).all(|_| bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit())),
+            byte => {
+                byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) || others.contains(&byte)
+            }
+        };
+        if !is_character {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether a text is a domain name or an IP address, with or without a port.
+fn is_authority(text: &str) -> bool {
+    if let Some(text) = text.strip_prefix('[') {
+        let Some((address, after)) = text.split_once(']') else { return false };
+        // An IPv4 address within is refused, as are zones.
+        return !address.contains('.') && address.parse::<Ipv6Addr>().is_ok() && is_port(after);
+    }
+    let (host, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+    let is_label = |label: &str| {
+        (1..=MAX_LABEL).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    host.len() <= MAX_HOST && host.split('.').all(is_label) && is_port(port)
+}
+
+/// Whether a text is empty, or a colon and digits.
+fn is_port(text: &str) -> bool {
+    text.is_empty()
+        || text.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+}
