@@ -3,7 +3,7 @@
 //! Anybody who may create a CertificateSigningRequest chooses every byte of a request. The API server, admission plugins and most
 //! approvers judge it by the reading of Go's `encoding/pem` and `crypto/x509`. This reader returns the same reading or an error. It
 //! refuses every element that Go would skip without an error, except what Go ignores and certificates never contain: attributes and
-//! extensions of other types, and other kinds of names.
+//! extensions of other types, and other kinds of names. The tests in `differential` compare both readings.
 //!
 //! A request is read once, by [`CertificateRequest::from_pem`]. Everything that follows takes this value: rules, the verification of
 //! its signature, and the certificate. This module decides nothing.
@@ -298,6 +298,8 @@ fn alternative_names(value: &[u8]) -> Result<Vec<AlternativeName>, RequestError>
     Ok(found)
 }
 
+#[cfg(test)]
+mod differential;
 #[cfg(test)]
 pub(super) mod fixtures;
 #[cfg(test)]
