@@ -10,6 +10,7 @@
 //! | [`shards`] | which scenarios play together, and which controllers run there |
 //! | [`scenario`] | the format of a scenario |
 //! | [`play`] | performing its steps, and when to look |
+//! | [`wire`] | writing objects with strings that are not valid UTF-8 |
 //! | [`snapshot`], [`contents`], [`certificates`], [`slices`], [`subsets`], [`names`] | what is seen of a namespace, without what differs from run to run |
 //! | [`diff`] | comparing two of those |
 //! | [`stored`], [`record`] | how outcomes are stored, and where they come from |
@@ -45,6 +46,7 @@ mod slices;
 mod snapshot;
 mod stored;
 mod subsets;
+mod wire;
 mod writes;
 
 use play::{Goal, Plane, Stage, play};

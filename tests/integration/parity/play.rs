@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use coxswain_machinery::model::clock::{Clock as _, SystemClock};
 use jiff::Unit;
 use k8s_openapi::api::core::v1::Pod;
+use kube::Resource as _;
 use kube::api::{Api, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -20,6 +21,7 @@ use super::scenario::{
     Advance, Evict, Fate, Propagation, Published, Scenario, Seen, Step, Target, is_namespaced, resource,
 };
 use super::snapshot::{at, snapshot};
+use super::wire::{self, segment};
 use super::writes::prefix;
 use crate::harness::{Activity, Cluster, Heartbeats, MetricsApi, Namespace, Report};
 
@@ -171,7 +173,7 @@ impl Stage<'_> {
             Step::Apply(object) => self.apply(object).await?,
             Step::Patch(change) => {
                 let Target { kind, name, place } = &change.target;
-                let (with, name) = (self.names.really(&change.with), &self.names.real(name));
+                let (with, name) = (self.names.really(&change.with), &segment(&self.names.real(name)));
                 // Custom resources know no other.
                 let patch = if change.merge { Patch::Merge(&with) } else { Patch::Strategic(&with) };
                 let api = self.api_in(place.as_deref(), kind);
@@ -183,6 +185,7 @@ impl Stage<'_> {
                 patched.map_err(say)?;
             }
             Step::Store(object) => self.store(object).await?,
+            Step::Wire(object) => self.wire(object).await?,
             Step::Restart => drop(self.plane.report.ctl(&["restart", &self.plane.manager])),
             Step::Scale { target: Target { kind, name, .. }, replicas } => {
                 let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
@@ -195,7 +198,7 @@ impl Stage<'_> {
                     Propagation::Orphan => DeleteParams::orphan(),
                 };
                 let api = self.api_in(place.as_deref(), kind);
-                api.delete(&self.names.real(name), &params).await.map_err(say)?;
+                api.delete(&segment(&self.names.real(name)), &params).await.map_err(say)?;
             }
             Step::Advance(advance) => self.advance(advance).await?,
             Step::Evict(evict) => self.evict(evict).await?,
@@ -253,18 +256,17 @@ impl Stage<'_> {
             None => resource(text("/kind"))?,
         };
         let api = self.api_in(place, &kind);
-        let mut last = String::new();
-        let applied =
-            poll(async || match api.patch(text("/metadata/name"), &params, &Patch::Apply(&real)).await {
-                Ok(applied) => Ok(Some(applied)),
-                Err(kube::Error::Api(error))
-                    if error.code == 404 || error.message.contains("spec.clusterIPs") =>
-                {
-                    last.clone_from(&error.message);
-                    Ok(None)
-                }
-                Err(error) => Err(say(error)),
-            });
+        let (segment, mut last) = (segment(text("/metadata/name")), String::new());
+        let applied = poll(async || match api.patch(&segment, &params, &Patch::Apply(&real)).await {
+            Ok(applied) => Ok(Some(applied)),
+            Err(kube::Error::Api(error))
+                if error.code == 404 || error.message.contains("spec.clusterIPs") =>
+            {
+                last.clone_from(&error.message);
+                Ok(None)
+            }
+            Err(error) => Err(say(error)),
+        });
         let applied = applied.await?.ok_or_else(|| format!("not within {LIMIT:?}: {last}"))?;
         if text("/kind") == "Job" {
             let job = serde_json::to_value(&applied).expect("JSON");
@@ -276,6 +278,19 @@ impl Stage<'_> {
         if text("/kind") == "ValidatingAdmissionPolicyBinding" {
             policies::are_in_force(self.namespace.client.clone(), &self.namespace.name).await?;
         }
+        Ok(())
+    }
+
+    /// Server-side apply of an object with strings that are not valid UTF-8.
+    async fn wire(&mut self, object: &Value) -> Result<(), String> {
+        self.look_up(object).await?;
+        let real = self.names.really(object);
+        let kind = resource(real["kind"].as_str().unwrap_or_default())?;
+        let place = Some(self.namespace.name.as_str()).filter(|_| is_namespaced(&kind));
+        let collection = DynamicObject::url_path(&kind, place);
+        let uid = wire::apply(&self.namespace.client, &collection, &real).await?;
+        let name = real["metadata"]["name"].as_str().unwrap_or_default();
+        self.names.know(&format!("{}/{}", kind.kind, self.names.plain(name)), &uid);
         Ok(())
     }
 

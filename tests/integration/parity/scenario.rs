@@ -45,6 +45,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("ResourcePoolStatusRequest", "resource.k8s.io", "v1alpha3"),
     ("ResourceQuota", "", "v1"),
     ("ResourceSlice", "resource.k8s.io", "v1"),
+    ("Role", "rbac.authorization.k8s.io", "v1"),
     ("Secret", "", "v1"),
     ("Service", "", "v1"),
     ("ServiceAccount", "", "v1"),
@@ -164,6 +165,8 @@ pub(super) enum Step {
     Apply(Value),
     /// An object that is written past the API server, which would not take its age or its author.
     Store(Value),
+    /// Server-side apply of an object with strings that are not valid UTF-8: two such bytes for each `ÿ`.
+    Wire(Value),
     /// A patch of one object: strategic merge.
     Patch(Change),
     /// A write of the subresource `scale`.
