@@ -17,11 +17,18 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, UnixTime};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{ControlPlane, Options, object, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
+/// Scenarios whose requests hold names that the API server does not see.
+const UNSEEN: [&str; 2] = [
+    include_str!("../parity/certificatesigningrequest-signing/signs-the-shown-block.yaml"),
+    include_str!("../parity/certificatesigningrequest-signing/drops-what-is-not-seen.yaml"),
+];
+/// Those names.
+const UNSEEN_NAMES: [&str; 2] = ["system:masters", "kubernetes.default.svc"];
 
 /// Makes a request of a key; how the subject is called, and its group.
 pub(crate) async fn request(plane: &ControlPlane, name: &str, signer: &str, key: &KeyPair, who: [&str; 2]) {
@@ -178,4 +185,39 @@ async fn a_node_that_may_join_logs_in_with_nobodys_help() {
     let (user, groups) = logged_in(plane, &certificate, &key).await;
     assert_eq!(user, "system:node:joining");
     assert!(groups.contains(&"system:nodes".to_owned()), "{groups:?}");
+}
+
+/// The requests pass validation and admission. Whether Coxswain signs one without the names or refuses it is the scenarios' concern.
+#[tokio::test]
+async fn certificate_has_no_name_that_the_api_server_did_not_see() {
+    let plane = ControlPlane::shared();
+    let requests: Api<CertificateSigningRequest> = Api::all(plane.cluster().await.client);
+    let mut names = Vec::new();
+    for scenario in UNSEEN {
+        let scenario: Value = serde_yaml_ng::from_str(scenario).expect("a scenario");
+        let steps = scenario["steps"].as_array().expect("steps");
+        for request in steps.iter().filter_map(|step| step.get("apply")) {
+            let text = request.to_string().replace("NAMESPACE", "unseen");
+            let request: CertificateSigningRequest = serde_json::from_str(&text).expect("a request");
+            let created = requests.create(&PostParams::default(), &request).await.expect("it is created");
+            let name = created.metadata.name.expect("a name");
+            plane.kubectl(&["certificate", "approve", &name]);
+            names.push(name);
+        }
+    }
+    assert!(names.len() >= UNSEEN.len(), "{names:?}");
+    // An ordinary request is signed after them.
+    let key = KeyPair::generate().expect("a key");
+    request(plane, "seen", "kubernetes.io/kube-apiserver-client", &key, ["seen", "certified"]).await;
+    plane.kubectl(&["certificate", "approve", "seen"]);
+    issued(plane, "seen").await;
+    for name in names {
+        let request = requests.get(&name).await.expect("the request");
+        let Some(certificate) = request.status.and_then(|status| status.certificate) else { continue };
+        let certificate = CertificateDer::from_pem_slice(&certificate.0).expect("a certificate");
+        for unseen in UNSEEN_NAMES {
+            let is_there = certificate.windows(unseen.len()).any(|bytes| bytes == unseen.as_bytes());
+            assert!(!is_there, "{name} has a certificate with {unseen}");
+        }
+    }
 }
