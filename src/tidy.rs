@@ -249,3 +249,27 @@ fn field_numbers_are_looked_up() {
     });
     complain(&complaints.collect::<Vec<_>>());
 }
+
+/// The text of a cached string is not its bytes if these are not valid UTF-8 (`wire::text`): `put_text`, `Edit::set_text` and
+/// `Edit::push_text` write the bytes.
+#[test]
+fn strings_are_encoded_as_their_bytes() {
+    let writes = ["put_bytes(", "put_entry(", "Edit::SetBytes(", "Edit::Push("];
+    let is_mixed =
+        |line: &str| line.contains(".as_bytes()") && writes.iter().any(|write| line.contains(write));
+    let is_exempt = |path: &Path| {
+        let is_test = path.components().any(|part| {
+            ["tests", "tests.rs", "objects.rs"].map(std::ffi::OsStr::new).contains(&part.as_os_str())
+        });
+        // It writes text that it reads from JSON.
+        is_test || path.ends_with("revisions/template.rs")
+    };
+    let sources = sources(CONTROLLERS).into_iter().chain(model()).filter(|(path, _)| !is_exempt(path));
+    let complaints = sources.flat_map(|(path, text)| {
+        let lines: Vec<_> = code(&text).filter(|(_, line)| is_mixed(line)).map(|(at, _)| at + 1).collect();
+        lines
+            .into_iter()
+            .map(move |at| format!("{}:{at}: text is encoded as if it were bytes", path.display()))
+    });
+    complain(&complaints.collect::<Vec<_>>());
+}

@@ -190,7 +190,7 @@ fn relist(store: &Store, listed: &[Bytes], version: &str) {
     let known = |bytes: &Bytes| {
         let head = ObjectHead::read(bytes).ok()?;
         store
-            .find(head.namespace, head.name)
+            .find(&head.namespace, &head.name)
             .filter(|held| held.meta().resource_version == *head.resource_version)
     };
     let objects =

@@ -365,12 +365,12 @@ fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, Mana
             path: path.to_owned(),
             why: "is not text; a CA bundle is in PEM".to_owned(),
         })?;
-        return Ok(Some(content.into()));
+        return Ok(Some(Str::of_bytes(content.as_bytes())));
     }
     let written = connection.authorities().and_then(|data| STANDARD.decode(data).ok());
     if let Some(text) = written.and_then(|data| String::from_utf8(data).ok()).filter(|text| !text.is_empty())
     {
-        return Ok(Some(text.into()));
+        return Ok(Some(Str::of_bytes(text.as_bytes())));
     }
     Ok(connection.root_certificates().filter(|all| !all.is_empty()).map(|all| {
         let pem: String = all.iter().map(|der| pem_certificate(der)).collect();

@@ -188,7 +188,7 @@ impl Pair {
 fn shown(asked: &Asked, body: &Bytes) -> Json {
     let kind = asked.kind.expect("a kind");
     let object = unwrap_envelope(body).expect("an envelope");
-    if envelope_kind(body) == Some("Status") {
+    if envelope_kind(body).as_deref() == Some("Status") {
         return json!({ "status": Status::decode(&object).expect("a status").status.as_str() });
     }
     let message = apiserver_model::message(kind).expect("it is stored");

@@ -157,8 +157,8 @@ async fn listed(source: &Faulty, kind: &'static Kind) -> View {
     let read = |item: &Bytes| {
         let head = ObjectHead::read(item).unwrap();
         (
-            (head.namespace.to_owned(), head.name.to_owned()),
-            (head.uid.to_owned(), head.resource_version.to_owned()),
+            (head.namespace.into_owned(), head.name.into_owned()),
+            (head.uid.into_owned(), head.resource_version.into_owned()),
         )
     };
     page.items.iter().map(read).collect()

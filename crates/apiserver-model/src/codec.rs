@@ -1,7 +1,10 @@
-//! Between the protobuf that is sent and the JSON that the model stores.
+//! Between the protobuf that is sent and the JSON that the model stores. Strings are stored in text form, so that they can have any
+//! bytes.
 //!
 //! What upstream's definitions do not have is dropped, as the real server drops it. A zero that its types do not tell from
 //! nothing is dropped too, so that equal objects are equal here.
+
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -9,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 
 use coxswain_machinery::wire::json::schema::{Cardinality, Field, FieldType, SCHEMA};
-use coxswain_machinery::wire::splice::{put_bytes, put_varint_field};
+use coxswain_machinery::wire::splice::{put_bytes, put_text, put_varint_field};
 use coxswain_machinery::wire::{Reader, Value, WireError};
 
 /// The JSON of a message.
@@ -62,7 +65,7 @@ fn decode_entry(field: &Field, bytes: &[u8]) -> Result<(String, Json), WireError
     let mut reader = Reader::new(bytes);
     while let Some((number, value)) = reader.next_field()? {
         match number {
-            1 => value.text()?.clone_into(&mut key),
+            1 => key = value.text()?.into_owned(),
             2 => json = Some(decode_value(field.holds, value)?),
             _ => {}
         }
@@ -76,7 +79,7 @@ fn decode_value(holds: FieldType, value: Value<'_>) -> Result<Json, WireError> {
         FieldType::Int => Json::from(value.varint()? as i64),
         FieldType::Bool => Json::from(value.varint()? != 0),
         FieldType::Bytes => Json::from(BASE64_STANDARD.encode(value.bytes()?)),
-        FieldType::Quantity => Json::from(first(value)?.map_or(Ok(""), Value::text)?),
+        FieldType::Quantity => Json::from(first(value)?.map_or(Ok(Cow::Borrowed("")), Value::text)?),
         FieldType::Time => time(numbers(value)?, false),
         FieldType::MicroTime => time(numbers(value)?, true),
         FieldType::IntOrString => int_or_string(value)?,
@@ -130,7 +133,7 @@ fn time((seconds, nanoseconds): (i64, i32), micro: bool) -> Json {
 }
 
 fn int_or_string(value: Value<'_>) -> Result<Json, WireError> {
-    let (mut is_text, mut number, mut text) = (false, 0, "");
+    let (mut is_text, mut number, mut text) = (false, 0, Cow::Borrowed(""));
     let mut reader = Reader::new(value.bytes()?);
     while let Some((field, value)) = reader.next_field()? {
         match field {
@@ -185,7 +188,7 @@ pub fn encode(message: usize, json: &Json) -> Vec<u8> {
 
 fn encode_entry(field: &Field, key: &str, value: &Json, out: &mut Vec<u8>) {
     let mut entry = Vec::new();
-    put_bytes(&mut entry, 1, key.as_bytes());
+    put_text(&mut entry, 1, key);
     encode_value(2, field.holds, value, &mut entry);
     put_bytes(out, field.number, &entry);
 }
@@ -193,13 +196,13 @@ fn encode_entry(field: &Field, key: &str, value: &Json, out: &mut Vec<u8>) {
 fn encode_value(number: u32, holds: FieldType, json: &Json, out: &mut Vec<u8>) {
     let text = || json.as_str().unwrap_or_default();
     match holds {
-        FieldType::Text => put_bytes(out, number, text().as_bytes()),
+        FieldType::Text => put_text(out, number, text()),
         FieldType::Int => put_varint_field(out, number, json.as_i64().unwrap_or_default() as u64),
         FieldType::Bool => put_varint_field(out, number, u64::from(json.as_bool().unwrap_or_default())),
         FieldType::Bytes => put_bytes(out, number, &BASE64_STANDARD.decode(text()).unwrap_or_default()),
         FieldType::Quantity => {
             let spelt = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
-            nested(number, out, |body| put_bytes(body, 1, spelt.as_bytes()));
+            nested(number, out, |body| put_text(body, 1, &spelt));
         }
         FieldType::Time | FieldType::MicroTime => {
             let at: Timestamp = text().parse().unwrap_or_default();
@@ -213,7 +216,7 @@ fn encode_value(number: u32, holds: FieldType, json: &Json, out: &mut Vec<u8>) {
         FieldType::IntOrString => nested(number, out, |body| match json {
             Json::String(spelt) => {
                 put_varint_field(body, 1, 1);
-                put_bytes(body, 3, spelt.as_bytes());
+                put_text(body, 3, spelt);
             }
             other => {
                 put_varint_field(body, 1, 0);
@@ -222,7 +225,7 @@ fn encode_value(number: u32, holds: FieldType, json: &Json, out: &mut Vec<u8>) {
         }),
         FieldType::Texts => nested(number, out, |body| {
             let texts = json.as_array().into_iter().flatten().filter_map(Json::as_str);
-            texts.for_each(|text| put_bytes(body, 1, text.as_bytes()));
+            texts.for_each(|text| put_text(body, 1, text));
         }),
         FieldType::Json => nested(number, out, |body| put_bytes(body, 1, json.to_string().as_bytes())),
         FieldType::Message(inner) => put_bytes(out, number, &encode(inner, json)),

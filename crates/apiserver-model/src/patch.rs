@@ -1,6 +1,10 @@
 //! Patches: merge (RFC 7386), JSON (RFC 6902), strategic merge, and apply as far as a forced one by a single manager goes.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value as Json};
+
+use coxswain_machinery::wire::text::lossy_text;
 
 use super::{Place, Refusal};
 
@@ -41,7 +45,12 @@ impl PatchType {
 
     /// What the patch makes of an object.
     pub fn apply(self, place: &Place, object: &Json, patch: &Json) -> Result<Json, Refusal> {
-        let mut patched = object.clone();
+        // A patch is made of the object's JSON, which has characters and no bytes.
+        let text = object.to_string();
+        let mut patched = match lossy_text(&text) {
+            Cow::Borrowed(_) => object.clone(),
+            Cow::Owned(text) => serde_json::from_str(&text).expect("JSON"),
+        };
         match self {
             Self::Merge => merge(&mut patched, patch),
             Self::Strategic | Self::Apply => strategic(&mut patched, patch),

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use coxswain_machinery::wire::json::schema::SCHEMA;
+use coxswain_machinery::wire::text::held_text;
 
 use super::http::{Answer, Asked};
 use super::{Deletion, Model, PatchType, Place, Query, codec, stored_kind};
@@ -54,6 +55,20 @@ fn an_object_is_the_same_after_a_way_over_the_line() {
     let message = SCHEMA.named("apps.v1.Deployment").expect("it is stored");
     let decoded = codec::decode(message, &codec::encode(message, &deployment)).expect("an object");
     assert_eq!(decoded, deployment);
+}
+
+#[test]
+fn strings_have_any_bytes_until_a_patch_makes_text_of_them() {
+    let mut model = model();
+    let mut pod = pod("a");
+    pod["metadata"]["annotations"] = json!({ "a": &*held_text(b"\xff"), "b": "caf\u{e9}" });
+    let stored = model.create("user", "pods", NS, pod).expect("a pod");
+    let encoded = stored.encoded(false);
+    assert!(encoded.windows(3).any(|part| part == b"\x12\x01\xff"), "{encoded:?}");
+    let message = SCHEMA.named("core.v1.Pod").expect("it is stored");
+    assert_eq!(codec::decode(message, &encoded).expect("a pod")["metadata"], stored.json["metadata"]);
+    let patched = PatchType::Merge.apply(&place("a"), &stored.json, &json!({})).expect("a pod");
+    assert_eq!(patched["metadata"]["annotations"], json!({ "a": "\u{fffd}", "b": "caf\u{e9}" }));
 }
 
 #[test]

@@ -22,6 +22,7 @@ use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::plan::{Tolerate, Verb};
 use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
 use coxswain_machinery::wire::splice::{Edit, edit};
+use coxswain_machinery::wire::text::raw_bytes;
 use coxswain_machinery::wire::{Message as _, Str, path};
 
 /// Who signs with what is published.
@@ -88,7 +89,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 
 /// The name of a bundle with this content.
 fn name(bundle: &str) -> Str {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bundle.as_bytes());
+    let digest = ring::digest::digest(&ring::digest::SHA256, &raw_bytes(bundle));
     let mut name = PREFIX.to_owned();
     for byte in digest.as_ref().iter().take(NAMED) {
         let _ = write!(name, "{byte:02x}");
@@ -142,7 +143,7 @@ impl Room for Publisher {
             Some(published) if published.spec.trust_bundle == view.bundle => None,
             Some(published) => {
                 let path = path!(ClusterTrustBundle, spec.trustBundle);
-                let content = Edit::SetBytes(path, view.bundle.as_bytes().to_vec());
+                let content = Edit::set_text(path, &view.bundle);
                 match edit(&published.raw, &[content]) {
                     Ok(object) => Some(Verb::Update(object.into())),
                     Err(error) => return Plan { retry: Some(error.to_string()), ..plan },

@@ -4,6 +4,7 @@
 //! after those that take it over, and only if they did: such writes are a chain. All others have nothing to do with each
 //! other: one that is refused, for its family or for an address in it, is in nobody's way.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use coxswain_machinery::model::plan::{Chain, Verb};
@@ -72,7 +73,7 @@ impl<'a> SliceWrites<'a> {
             }
         }
         for (at, change) in changes.iter().enumerate() {
-            for taker in change.removed.iter().filter_map(|address| takers.get(address)).flatten() {
+            for taker in change.removed.iter().filter_map(|address| takers.get(&**address)).flatten() {
                 let (one, other) = (firsts[at], firsts[*taker]);
                 if one != other {
                     let (from, to) = (one.max(other), one.min(other));
@@ -86,21 +87,22 @@ impl<'a> SliceWrites<'a> {
 
 /// Which addresses a write brings into its slice, and which it takes out.
 struct Change<'a> {
-    added: HashSet<&'a str>,
-    removed: HashSet<&'a str>,
+    added: HashSet<Cow<'a, str>>,
+    removed: HashSet<Cow<'a, str>>,
 }
 
 impl SliceWrite<'_> {
     fn change(&self) -> Result<Change<'_>, WireError> {
-        let mut added: HashSet<&str> = self.addresses.iter().map(Str::as_str).collect();
+        let mut added: HashSet<Cow<'_, str>> =
+            self.addresses.iter().map(|address| Cow::Borrowed(address.as_str())).collect();
         let mut removed = HashSet::default();
         for seen in self.held.into_iter().flat_map(HeldSlice::seen) {
             removed.extend(seen?.addresses);
         }
-        let both: Vec<&str> = added.intersection(&removed).copied().collect();
+        let both: Vec<Cow<'_, str>> = added.intersection(&removed).cloned().collect();
         for address in both {
-            added.remove(address);
-            removed.remove(address);
+            added.remove(&address);
+            removed.remove(&address);
         }
         Ok(Change { added, removed })
     }

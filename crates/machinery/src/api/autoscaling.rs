@@ -303,14 +303,14 @@ impl Scale {
         let ScaleJson { metadata, spec, status } = serde_json::from_slice(body)?;
         let mut scale = Self {
             metadata: ObjectMeta {
-                name: metadata.name.into(),
-                namespace: metadata.namespace.into(),
+                name: metadata.name,
+                namespace: metadata.namespace,
                 uid: metadata.uid.into(),
-                resource_version: metadata.resource_version.into(),
+                resource_version: metadata.resource_version,
                 ..ObjectMeta::default()
             },
             spec: ScaleSpec { replicas: spec.replicas },
-            status: ScaleStatus { replicas: status.replicas, selector: status.selector.into() },
+            status: ScaleStatus { replicas: status.replicas, selector: status.selector },
             ..Self::default()
         };
         scale.raw = Bytes::from(scale.to_bytes()).into();
@@ -345,15 +345,15 @@ struct ScaleJson {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct MetadataJson {
-    name: String,
-    namespace: String,
-    uid: String,
-    resource_version: String,
+    name: Str,
+    namespace: Str,
+    uid: Str,
+    resource_version: Str,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct CountsJson {
     replicas: i32,
-    selector: String,
+    selector: Str,
 }

@@ -18,6 +18,7 @@ use super::charge::{Amounts, Charge};
 use super::core::LocalObjectReference;
 use super::volumes::InlineSource;
 use crate::random::HashSeed;
+use crate::wire::text::held_text;
 use crate::wire::{
     Field, Interner, Keep, Message, Quantities, RawField, Reader, Source, Str, Value, WireError, field,
     message, splice,
@@ -365,12 +366,12 @@ const VOLUME_NAME: u32 = field!(ShapedVolume, name);
 const VOLUME_SOURCE: u32 = field!(ShapedVolume, volumeSource);
 
 /// Name, source, and whether the source is one that can be attached.
-fn read_volume(volume: &[u8]) -> Result<(&str, &[u8], bool), WireError> {
-    let (mut name, mut source): (&str, &[u8]) = ("", &[]);
+fn read_volume(volume: &[u8]) -> Result<(&[u8], &[u8], bool), WireError> {
+    let (mut name, mut source): (&[u8], &[u8]) = (&[], &[]);
     let mut fields = Reader::new(volume);
     while let Some((number, value)) = fields.next_field()? {
         match number {
-            VOLUME_NAME => name = value.text()?,
+            VOLUME_NAME => name = value.bytes()?,
             VOLUME_SOURCE => source = value.bytes()?,
             _ => {}
         }
@@ -390,7 +391,7 @@ impl Field for ShapedVolumes {
         self.secrets.extend(SecretSource::decode(&source)?.secrets());
         if is_inline {
             InlineSource::decode(&source)?;
-            self.inline.push(InlineVolume { name: Str::interned(name), source });
+            self.inline.push(InlineVolume { name: Str::interned(&held_text(name)), source });
         }
         Ok(())
     }
@@ -398,7 +399,7 @@ impl Field for ShapedVolumes {
     fn copy_value((number, value, _): RawField<'_>, out: &mut Vec<u8>) -> Result<(), WireError> {
         let (name, source, is_inline) = read_volume(value.bytes()?)?;
         if is_inline {
-            splice::put_bytes(out, number, name.as_bytes());
+            splice::put_bytes(out, number, name);
             splice::put_bytes(out, number, source);
         } else {
             SecretSource::copy_read(source, out)?;

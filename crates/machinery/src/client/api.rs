@@ -1,5 +1,6 @@
 //! [`ApiClient`]: Kubernetes requests in protobuf, with JSON where a kind has no other form.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::api::subresource::{self, SubresourceForm};
 use crate::api::{AnyObject, Kind};
 use crate::model::Key;
 use crate::model::plan::{Patch, Propagation};
+use crate::wire::text::lossy_text;
 use crate::wire::{
     ListPage, Message as _, Str, Uid, WireError, decode_list, envelope_kind, unwrap_envelope, wrap_envelope,
 };
@@ -245,7 +247,7 @@ impl ApiClient {
             Patch::Merge(_) | Patch::Strategic(_) | Patch::Json(_) => Query::default(),
         };
         let path = RequestPath::object(kind, &key.namespace, &key.name).subresource(subresource);
-        let body = Some((HeaderValue::from_static(content_type), patch.value().to_string().into()));
+        let body = Some((HeaderValue::from_static(content_type), json_body(patch.value().to_string())));
         let form = form(subresource);
         let accept = if form == SubresourceForm::Scale { JSON } else { accept_object(kind) };
         let (label, body) = self.unary(RequestIntent::Patch, (path, &query).into(), accept, body).await?;
@@ -350,11 +352,11 @@ impl ApiClient {
         let body = match body {
             None => None,
             Some(body) => {
-                let bytes = serde_json::to_vec(body).map_err(|error| ApiError::Malformed {
+                let text = serde_json::to_string(body).map_err(|error| ApiError::Malformed {
                     request: format!("{} {path}", intent.method()),
                     what: error.to_string(),
                 })?;
-                Some((JSON, Bytes::from(bytes)))
+                Some((JSON, json_body(text)))
             }
         };
         let (label, body) = self.unary(intent, (path, query).into(), JSON, body).await?;
@@ -429,6 +431,14 @@ async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, 
     body::collect(body, limit).await.map_err(|source| ApiError::transport(label.as_str(), source))
 }
 
+/// A body in JSON: text leaves as Go's JSON encoder writes it.
+fn json_body(json: String) -> Bytes {
+    match lossy_text(&json) {
+        Cow::Owned(lossy) => lossy.into(),
+        Cow::Borrowed(_) => json.into(),
+    }
+}
+
 /// What one object is asked for as. Custom resources have no other form in protobuf than their metadata.
 fn accept_object(kind: &Kind) -> HeaderValue {
     if kind.metadata_only { PROTOBUF_METADATA } else { PROTOBUF }
@@ -457,7 +467,7 @@ fn accept_form(form: SubresourceForm) -> HeaderValue {
 fn body_of(kind: &Kind, form: SubresourceForm, body: &[u8]) -> Result<(HeaderValue, Bytes), WireError> {
     Ok(match form {
         SubresourceForm::Object => (PROTOBUF, envelope(kind, body)),
-        SubresourceForm::Scale => (JSON, Scale::to_json(body)?.to_string().into()),
+        SubresourceForm::Scale => (JSON, json_body(Scale::to_json(body)?.to_string())),
         SubresourceForm::Request { api_version, kind } => {
             (PROTOBUF, wrap_envelope(api_version, kind, body).into())
         }

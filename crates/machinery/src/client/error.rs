@@ -249,9 +249,9 @@ impl ApiError {
 #[serde(default)]
 struct JsonStatus {
     metadata: JsonMetadata,
-    status: String,
-    message: String,
-    reason: String,
+    status: Str,
+    message: Str,
+    reason: Str,
     code: i32,
     details: Option<JsonDetails>,
 }
@@ -259,16 +259,16 @@ struct JsonStatus {
 #[derive(serde::Deserialize, Default)]
 #[serde(default)]
 struct JsonMetadata {
-    r#continue: String,
+    r#continue: Str,
 }
 
 #[derive(serde::Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct JsonDetails {
-    name: String,
-    group: String,
-    kind: String,
-    uid: String,
+    name: Str,
+    group: Str,
+    kind: Str,
+    uid: Str,
     retry_after_seconds: i32,
     causes: Vec<JsonCause>,
 }
@@ -276,9 +276,9 @@ struct JsonDetails {
 #[derive(serde::Deserialize, Default)]
 #[serde(default)]
 struct JsonCause {
-    reason: String,
-    message: String,
-    field: String,
+    reason: Str,
+    message: Str,
+    field: Str,
 }
 
 /// The `Status` in a body; an empty one when it holds none, for the code alone says what went wrong then.
@@ -287,26 +287,23 @@ pub(super) fn decode_status(body: &Bytes) -> Status {
         return Status::decode(&object).unwrap_or_default();
     }
     let json: JsonStatus = serde_json::from_slice(body).unwrap_or_default();
-    let cause = |cause: JsonCause| StatusCause {
-        reason: cause.reason.into(),
-        message: cause.message.into(),
-        field: cause.field.into(),
-    };
+    let cause =
+        |cause: JsonCause| StatusCause { reason: cause.reason, message: cause.message, field: cause.field };
     let details = json.details.map(|details| {
         Box::new(StatusDetails {
-            name: details.name.into(),
-            group: details.group.into(),
-            kind: details.kind.into(),
-            uid: details.uid.into(),
+            name: details.name,
+            group: details.group,
+            kind: details.kind,
+            uid: details.uid,
             retry_after_seconds: details.retry_after_seconds,
             causes: details.causes.into_iter().map(cause).collect(),
         })
     });
     Status {
-        metadata: StatusMetadata { r#continue: json.metadata.r#continue.into() },
-        status: json.status.into(),
-        message: json.message.into(),
-        reason: json.reason.into(),
+        metadata: StatusMetadata { r#continue: json.metadata.r#continue },
+        status: json.status,
+        message: json.message,
+        reason: json.reason,
         code: json.code,
         details,
     }

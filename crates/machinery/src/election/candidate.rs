@@ -152,7 +152,7 @@ impl<C: CandidateApi> Contender<C> {
 
     fn edits(&self, renewed: Timestamp) -> Vec<Edit> {
         let Candidacy { lease, binary, emulation } = &self.candidacy;
-        let text = |path, text: &str| Edit::SetBytes(path, text.as_bytes().to_vec());
+        let text = |path, text: &str| Edit::set_text(path, text);
         vec![
             text(path!(LeaseCandidate, spec.leaseName), lease),
             Edit::SetBytes(path!(LeaseCandidate, spec.renewTime), micro_time(renewed)),

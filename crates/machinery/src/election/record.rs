@@ -67,7 +67,7 @@ impl Record {
     /// The changes that put this record into a Lease, all else in it untouched.
     pub fn edits(&self) -> Vec<Edit> {
         let mut edits = vec![
-            Edit::SetBytes(path!(Lease, spec.holderIdentity), self.holder.as_bytes().to_vec()),
+            Edit::set_text(path!(Lease, spec.holderIdentity), &self.holder),
             Edit::SetVarint(
                 path!(Lease, spec.leaseDurationSeconds),
                 u64::from(self.duration_seconds.max(0).unsigned_abs()),

@@ -193,7 +193,7 @@ impl Rig {
         match &write.verb {
             Verb::Create(body) => {
                 let head = ObjectHead::read(body).map_err(malformed)?;
-                let name = match head.name {
+                let name = match &*head.name {
                     "" => format!("made-{version}"),
                     name => name.to_owned(),
                 };

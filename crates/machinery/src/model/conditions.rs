@@ -4,6 +4,7 @@
 //! the kind's messages.
 
 use crate::wire::splice::{get, put_bytes, put_varint_field, replace_fields};
+use crate::wire::text::raw_bytes;
 use crate::wire::{FieldRow, Message, MessageRow, Reader, Time, Value, WireError};
 
 /// Where a kind has its conditions, and what is where in one.
@@ -121,7 +122,7 @@ fn within(
     while let Some((number, value, raw)) = reader.next_raw()? {
         let of_this_kind = if number == conditions {
             let kind = get(value.bytes()?, &[fields.kind])?.map(Value::text).transpose()?;
-            new.iter().position(|each| Some(each.kind) == kind)
+            new.iter().position(|each| Some(each.kind) == kind.as_deref())
         } else {
             None
         };
@@ -153,7 +154,7 @@ fn over(held: &[u8], fields: &ConditionFields, said: &Said) -> Result<Vec<u8>, W
         bytes(fields.status, said.status.as_bytes()),
         time(fields.last_transition_time, said.since),
         bytes(fields.reason, said.reason.as_bytes()),
-        bytes(fields.message, said.message.as_bytes()),
+        bytes(fields.message, &raw_bytes(&said.message)),
     ];
     new.extend(fields.checked.zip(said.checked).map(|(number, at)| time(number, at)));
     new.extend(fields.observed_generation.zip(said.generation).map(|(number, generation)| {

@@ -8,6 +8,7 @@ use super::{Key, Plan, Step, Write, words};
 use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
 use crate::api::{Kind, Object};
 use crate::wire::splice::{Edit, edit, get, retain_items};
+use crate::wire::text::raw_bytes;
 use crate::wire::{Value, WireError, field, path};
 
 /// What there is to decide about a finalizer.
@@ -56,7 +57,7 @@ pub fn plan(kind: &'static Kind, object: &dyn Object, finalizer: &str, is_used: 
 /// # Errors
 /// The object is malformed.
 pub fn with(object: &[u8], finalizer: &str) -> Result<Bytes, WireError> {
-    let push = Edit::Push(path!(PartialObjectMetadata, metadata.finalizers), finalizer.as_bytes().to_vec());
+    let push = Edit::push_text(path!(PartialObjectMetadata, metadata.finalizers), finalizer);
     edit(object, &[push]).map(Bytes::from)
 }
 
@@ -67,7 +68,7 @@ pub fn with(object: &[u8], finalizer: &str) -> Result<Bytes, WireError> {
 pub fn without(object: &[u8], finalizer: &str) -> Result<Bytes, WireError> {
     const FINALIZERS: u32 = field!(PartialObjectMetadata, metadata.finalizers);
     let metadata = get(object, path!(PartialObjectMetadata, metadata))?.map(Value::bytes).transpose()?;
-    let kept = |held: &[u8]| held != finalizer.as_bytes();
+    let kept = |held: &[u8]| held != &*raw_bytes(finalizer);
     let metadata = retain_items(metadata.unwrap_or_default(), FINALIZERS, kept)?;
     edit(object, &[Edit::SetBytes(path!(PartialObjectMetadata, metadata), metadata)]).map(Bytes::from)
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::api::core::PodTemplateSpec;
 use crate::api::meta::{ObjectMeta, OwnerReference};
 use crate::api::pod::Pod;
-use crate::wire::splice::put_bytes;
+use crate::wire::splice::{put_bytes, put_text};
 use crate::wire::{Message, Raw, Reader, Time, WireError, field};
 
 mod eviction;
@@ -122,8 +122,8 @@ pub fn from_template(
 ) -> Result<Bytes, WireError> {
     let inherited = payload(&template.0, METADATA)?;
     let mut metadata = Vec::with_capacity(inherited.len() + 256);
-    put_bytes(&mut metadata, field!(ObjectMeta, generateName), generate_name.as_bytes());
-    put_bytes(&mut metadata, field!(ObjectMeta, namespace), namespace.as_bytes());
+    put_text(&mut metadata, field!(ObjectMeta, generateName), generate_name);
+    put_text(&mut metadata, field!(ObjectMeta, namespace), namespace);
     let mut fields = Reader::new(&inherited);
     while let Some((number, _, raw)) = fields.next_raw()? {
         if !NOT_INHERITED.contains(&number) {

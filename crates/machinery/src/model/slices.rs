@@ -3,6 +3,7 @@
 //!
 //! Bytes and comparisons only: nothing here reads a store or decides what a slice should hold.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use smallvec::SmallVec;
 use crate::api::discovery::{ENDPOINTS, Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use crate::api::meta::ObjectMeta;
 use crate::wire::splice::{Edit, edit, put_bytes, retain_items};
+use crate::wire::text::raw_bytes;
 use crate::wire::{Message, Path, Reader, Str, WireError, field, path};
 
 const PORTS: u32 = field!(EndpointSlice, ports);
@@ -126,30 +128,30 @@ impl HeldSlice {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EncodedEndpoint<'a> {
     /// Its addresses, mostly one.
-    pub addresses: SmallVec<[&'a str; 1]>,
+    pub addresses: SmallVec<[Cow<'a, str>; 1]>,
     /// What it is fit for.
     pub conditions: EndpointConditions,
     /// Hostname under which DNS knows it.
-    pub hostname: Option<&'a str>,
+    pub hostname: Option<Cow<'a, str>>,
     /// The object behind it.
     pub target: Option<Target<'a>>,
     /// Node that it is on.
-    pub node_name: Option<&'a str>,
+    pub node_name: Option<Cow<'a, str>>,
     /// Zone that it is in.
-    pub zone: Option<&'a str>,
+    pub zone: Option<Cow<'a, str>>,
 }
 
 /// The object behind an endpoint, as it is encoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target<'a> {
     /// Its kind.
-    pub kind: &'a str,
+    pub kind: Cow<'a, str>,
     /// Its namespace.
-    pub namespace: &'a str,
+    pub namespace: Cow<'a, str>,
     /// Its name.
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     /// Its UID.
-    pub uid: &'a str,
+    pub uid: Cow<'a, str>,
 }
 
 impl<'a> EncodedEndpoint<'a> {
@@ -266,7 +268,7 @@ pub fn encode(wanted: &Endpoint, held: Option<&(Endpoint, Bytes)>) -> Result<Byt
     ];
     for (path, held, wanted) in texts {
         if held != wanted {
-            edits.push(set(path, wanted.as_ref().map(|text| text.as_bytes().to_vec())));
+            edits.push(set(path, wanted.as_ref().map(|text| raw_bytes(text).into_owned())));
         }
     }
     if !is_same(held, wanted) && held.target_ref != wanted.target_ref {

@@ -6,6 +6,7 @@
 use prometheus::proto::{LabelPair, Metric, MetricFamily, MetricType};
 
 use super::registry::Registry;
+use crate::wire::text::lossy_text;
 
 /// The content type of [`encode_text`]'s result.
 pub const TEXT_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -98,7 +99,7 @@ fn series(name: &str, suffix: &str, labels: &[LabelPair], bound: Option<&str>, o
 
 /// Writes `text` as a help text or, with `quotes`, as a label value.
 pub(super) fn escape(text: &str, quotes: bool, out: &mut String) {
-    for c in text.chars() {
+    for c in lossy_text(text).chars() {
         match c {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),

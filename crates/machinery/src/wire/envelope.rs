@@ -2,11 +2,13 @@
 //!
 //! See "Kubernetes Protobuf encoding" in the API concepts documentation.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use super::labels::map_entry_of;
 use super::reader::{Reader, WireError};
-use super::splice::{get, put_bytes};
+use super::splice::{get, put_bytes, put_text};
 use super::text::Str;
 use super::types::Raw;
 use super::{field, message, path};
@@ -87,8 +89,8 @@ pub fn unwrap_envelope(bytes: &Bytes) -> Result<Bytes, WireError> {
 /// An envelope around an encoded object, as a request body.
 pub fn wrap_envelope(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
     let mut type_meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
-    put_bytes(&mut type_meta, field!(TypeMeta, apiVersion), api_version.as_bytes());
-    put_bytes(&mut type_meta, field!(TypeMeta, kind), kind.as_bytes());
+    put_text(&mut type_meta, field!(TypeMeta, apiVersion), api_version);
+    put_text(&mut type_meta, field!(TypeMeta, kind), kind);
     let mut out = Vec::with_capacity(object.len() + type_meta.len() + 16);
     out.extend_from_slice(ENVELOPE_MAGIC);
     put_bytes(&mut out, field!(Envelope, typeMeta), &type_meta);
@@ -97,7 +99,7 @@ pub fn wrap_envelope(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
 }
 
 /// The `kind` that an envelope names.
-pub fn envelope_kind(bytes: &[u8]) -> Option<&str> {
+pub fn envelope_kind(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let rest = bytes.strip_prefix(ENVELOPE_MAGIC.as_slice())?;
     get(rest, path!(Envelope, typeMeta.kind)).ok()??.text().ok()
 }
@@ -127,8 +129,8 @@ pub fn decode_list(list: &Bytes) -> Result<ListPage, WireError> {
                 let mut meta = Reader::new(value.bytes()?);
                 while let Some((number, value)) = meta.next_field()? {
                     match number {
-                        VERSION => value.text()?.clone_into(&mut page.resource_version),
-                        CONTINUE => value.text()?.clone_into(&mut page.continue_token),
+                        VERSION => page.resource_version = value.text()?.into_owned(),
+                        CONTINUE => page.continue_token = value.text()?.into_owned(),
                         _ => {}
                     }
                 }
@@ -207,26 +209,22 @@ impl WatchFrame {
 
 /// What identifies an encoded object, read without decoding it: to tell whether it is known already, and to name it
 /// when it can't be decoded.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ObjectHead<'a> {
     /// Namespace; empty for cluster-scoped objects.
-    pub namespace: &'a str,
+    pub namespace: Cow<'a, str>,
     /// Name; empty in a bookmark.
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     /// UID.
-    pub uid: &'a str,
+    pub uid: Cow<'a, str>,
     /// Resource version.
-    pub resource_version: &'a str,
+    pub resource_version: Cow<'a, str>,
     metadata: &'a [u8],
 }
 
 impl<'a> ObjectHead<'a> {
     /// Reads an object without envelope.
     pub fn read(object: &'a [u8]) -> Result<Self, WireError> {
-        const NAME: u32 = field!(HeadMeta, name);
-        const NAMESPACE: u32 = field!(HeadMeta, namespace);
-        const UID: u32 = field!(HeadMeta, uid);
-        const VERSION: u32 = field!(HeadMeta, resourceVersion);
         let mut head = Self::default();
         let mut reader = Reader::new(object);
         while let Some((number, value)) = reader.next_field()? {
@@ -234,24 +232,49 @@ impl<'a> ObjectHead<'a> {
                 head.metadata = value.bytes()?;
             }
         }
-        let mut reader = Reader::new(head.metadata);
+        head.read_metadata()?;
+        Ok(head)
+    }
+
+    fn read_metadata(&mut self) -> Result<(), WireError> {
+        const NAME: u32 = field!(HeadMeta, name);
+        const NAMESPACE: u32 = field!(HeadMeta, namespace);
+        const UID: u32 = field!(HeadMeta, uid);
+        const VERSION: u32 = field!(HeadMeta, resourceVersion);
+        let mut reader = Reader::new(self.metadata);
         while let Some((number, value)) = reader.next_field()? {
             match number {
-                NAME => head.name = value.text()?,
-                NAMESPACE => head.namespace = value.text()?,
-                UID => head.uid = value.text()?,
-                VERSION => head.resource_version = value.text()?,
+                NAME => self.name = value.text()?,
+                NAMESPACE => self.namespace = value.text()?,
+                UID => self.uid = value.text()?,
+                VERSION => self.resource_version = value.text()?,
                 _ => {}
             }
         }
-        Ok(head)
+        Ok(())
+    }
+
+    /// Reads of an object what comes before the first malformed field: what names it if it cannot be decoded.
+    pub fn salvage(object: &'a [u8]) -> Self {
+        let mut head = Self::default();
+        let mut reader = Reader::new(object);
+        while let Ok(Some((number, value))) = reader.next_field() {
+            if number == field!(AnyHead, metadata) {
+                head.metadata = value.bytes().unwrap_or_default();
+            }
+        }
+        // What was read before an error stays.
+        let _ = head.read_metadata();
+        head
     }
 
     /// Whether the annotation `key` has this value.
     pub fn has_annotation(&self, key: &str, content: &str) -> Result<bool, WireError> {
         let mut reader = Reader::new(self.metadata);
         while let Some((number, value)) = reader.next_field()? {
-            if number == field!(HeadMeta, annotations) && map_entry_of(value)? == (key, content) {
+            if number == field!(HeadMeta, annotations)
+                && map_entry_of(value)? == (key.as_bytes(), content.as_bytes())
+            {
                 return Ok(true);
             }
         }

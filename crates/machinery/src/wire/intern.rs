@@ -99,18 +99,21 @@ pub(super) fn text(text: &str) -> ArcStr {
 }
 
 /// The shared copy of a set of pairs; `pairs` are sorted and without duplicates.
-pub(super) fn pairs(pairs: &[(&str, &str)]) -> Arc<Pairs> {
+pub(super) fn pairs<T: AsRef<str>>(pairs: &[(T, T)]) -> Arc<Pairs> {
     let pool = &*PAIRS;
-    let hash = hash_pairs(pool.hasher, pairs.iter().copied());
+    let hash = hash_pairs(pool.hasher, pairs.iter().map(|(key, value)| (key.as_ref(), value.as_ref())));
     let same = |held: &Arc<Pairs>| {
         held.len() == pairs.len()
-            && held.iter().zip(pairs).all(|(held, new)| held.0.as_str() == new.0 && held.1.as_str() == new.1)
+            && held
+                .iter()
+                .zip(pairs)
+                .all(|(held, new)| held.0 == *new.0.as_ref() && held.1 == *new.1.as_ref())
     };
     if let Some(found) = pool.find(hash, same) {
         return found;
     }
-    let value =
-        pairs.iter().map(|(key, value)| (Str::interned(key), Str::interned(value))).collect::<Arc<Pairs>>();
+    let shared = |(key, value): &(T, T)| (Str::interned(key.as_ref()), Str::interned(value.as_ref()));
+    let value = pairs.iter().map(shared).collect::<Arc<Pairs>>();
     pool.put(hash, value, same, |held| hash_pairs(pool.hasher, held.iter().map(|(k, v)| (&**k, &**v))))
 }
 

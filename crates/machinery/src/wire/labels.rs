@@ -1,5 +1,6 @@
 //! [`Labels`]: string maps that many objects share.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::reader::{Reader, Value, WireError};
 use super::splice::put_bytes;
-use super::text::Str;
+use super::text::{Str, held_text};
 use super::types::map_entry;
 use super::{Field, Source, intern};
 
@@ -93,10 +94,10 @@ impl Labels {
     }
 
     /// The shared map of these entries; later ones win over earlier ones with the same key.
-    fn share(mut pairs: SmallVec<[(&str, &str); 12]>) -> Self {
+    fn share<T: AsRef<str>>(mut pairs: SmallVec<[(T, T); 12]>) -> Self {
         pairs.reverse();
-        pairs.sort_by_key(|(key, _)| *key);
-        pairs.dedup_by_key(|(key, _)| *key);
+        pairs.sort_by(|(one, _), (other, _)| one.as_ref().cmp(other.as_ref()));
+        pairs.dedup_by(|(one, _), (other, _)| one.as_ref() == other.as_ref());
         Self(if pairs.is_empty() { Pairs::default() } else { Pairs::Shared(intern::pairs(&pairs)) })
     }
 
@@ -111,7 +112,7 @@ impl Labels {
             // The enclosing message occurred twice and is finished for the second time.
             Pairs::Shared(_) => {
                 let (key, value) = read_entry(entry)?;
-                *self = self.with(key, value);
+                *self = self.with(&key, &value);
             }
         }
         Ok(())
@@ -129,7 +130,7 @@ impl FromIterator<(Str, Str)> for Labels {
 impl<'a> FromIterator<(&'a str, &'a str)> for Labels {
     /// Later entries win over earlier ones with the same key.
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(entries: I) -> Self {
-        Self::share(entries.into_iter().collect())
+        Self::share::<&str>(entries.into_iter().collect())
     }
 }
 
@@ -158,7 +159,7 @@ impl Field for Labels {
     fn merge_selected(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         let unread = match source.keep.annotations {
             None => false,
-            Some(read) => !read.contains(&map_entry_of(value)?.0),
+            Some(read) => !is_key_among(value, read)?,
         };
         if unread { Ok(()) } else { self.merge(value, source) }
     }
@@ -181,20 +182,27 @@ impl Field for Labels {
     }
 }
 
-/// Key and value of an entry of a string map.
-pub(super) fn map_entry_of(entry: Value<'_>) -> Result<(&str, &str), WireError> {
-    read_entry(entry.bytes()?)
+/// Whether the key of a map's entry, or what else is its first field, is one of these.
+pub(super) fn is_key_among(entry: Value<'_>, keys: &[&str]) -> Result<bool, WireError> {
+    let (key, _) = map_entry_of(entry)?;
+    Ok(keys.iter().any(|held| held.as_bytes() == key))
 }
 
-fn read_entry(entry: &[u8]) -> Result<(&str, &str), WireError> {
-    let mut reader = Reader::new(entry);
-    let (mut key, mut content) = ("", "");
+/// Key and value of a map's entry.
+pub(super) fn map_entry_of(entry: Value<'_>) -> Result<(&[u8], &[u8]), WireError> {
+    let mut reader = Reader::new(entry.bytes()?);
+    let (mut key, mut content): (&[u8], &[u8]) = (&[], &[]);
     while let Some((number, value)) = reader.next_field()? {
         match number {
-            1 => key = value.text()?,
-            2 => content = value.text()?,
+            1 => key = value.bytes()?,
+            2 => content = value.bytes()?,
             _ => {}
         }
     }
     Ok((key, content))
+}
+
+fn read_entry(entry: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), WireError> {
+    let (key, content) = map_entry_of(Value::Bytes(entry))?;
+    Ok((held_text(key), held_text(content)))
 }

@@ -19,7 +19,7 @@ mod labels;
 pub mod path;
 mod reader;
 pub mod splice;
-mod text;
+pub mod text;
 mod types;
 mod uid;
 
@@ -96,7 +96,7 @@ pub trait Field: Default {
     /// [`Field::merge`] for a list of conditions, marked `[conditions]`: those of which nobody reads the type are left out.
     fn merge_conditions(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         match source.keep.conditions {
-            Some(read) if !read.contains(&labels::map_entry_of(value)?.0) => Ok(()),
+            Some(read) if !labels::is_key_among(value, read)? => Ok(()),
             _ => self.merge(value, source),
         }
     }

@@ -1,6 +1,10 @@
 //! Reading fields off the wire. Bounds are checked; malformed input is an error, never a panic.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
+
+use super::text::held_text;
 
 /// Why bytes are not the message that they should be.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -54,9 +58,9 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The payload as text.
-    pub fn text(self) -> Result<&'a str, WireError> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| WireError::new("string is not UTF-8"))
+    /// The payload as text, in the text form of its bytes.
+    pub fn text(self) -> Result<Cow<'a, str>, WireError> {
+        Ok(held_text(self.bytes()?))
     }
 }
 

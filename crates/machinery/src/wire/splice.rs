@@ -4,14 +4,16 @@
 //! copied untouched, known to us or not. Paths are field numbers from the outside in, looked up by name
 //! ([`super::path`]); a message on the path that is absent is created. This module never interprets what it copies.
 
+use super::labels::map_entry_of;
 use super::path::Path;
 use super::reader::{Reader, Value, WireError};
+use super::text::raw_bytes;
 use super::types::map_entry;
 
 /// One change to an encoded message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// The field at `path` holds exactly this message, string or byte string.
+    /// The field at `path` holds exactly this message or byte string.
     SetBytes(Path, Vec<u8>),
     /// The field at `path` holds exactly this integer or boolean.
     SetVarint(Path, u64),
@@ -28,6 +30,16 @@ pub enum Edit {
 }
 
 impl Edit {
+    /// The field at `path` holds exactly this string: the bytes with this text form.
+    pub fn set_text(path: Path, text: &str) -> Self {
+        Self::SetBytes(path, raw_bytes(text).into_owned())
+    }
+
+    /// The list at `path` has one more item, the string with this text form.
+    pub fn push_text(path: Path, text: &str) -> Self {
+        Self::Push(path, raw_bytes(text).into_owned())
+    }
+
     fn path(&self) -> Path {
         match self {
             Edit::SetBytes(path, _)
@@ -151,7 +163,7 @@ fn apply_here(message: &[u8], edit: &Edit, field: u32) -> Result<Vec<u8>, WireEr
             && match edit {
                 Edit::SetBytes(..) | Edit::SetVarint(..) | Edit::Clear(_) => true,
                 Edit::MapSet(_, key, _) | Edit::MapSetBytes(_, key, _) | Edit::MapRemove(_, key) => {
-                    map_key(value)? == key.as_str()
+                    *map_entry_of(value)?.0 == *raw_bytes(key)
                 }
                 Edit::Push(..) => false,
             };
@@ -173,25 +185,9 @@ fn put_new(out: &mut Vec<u8>, field: u32, edit: &Edit) {
         Edit::SetBytes(_, bytes) | Edit::Push(_, bytes) => put_bytes(out, field, bytes),
         Edit::SetVarint(_, value) => put_varint_field(out, field, *value),
         Edit::MapSet(_, key, value) => put_bytes(out, field, &map_entry(key, value)),
-        Edit::MapSetBytes(_, key, value) => {
-            let mut entry = Vec::with_capacity(key.len() + value.len() + 6);
-            put_bytes(&mut entry, 1, key.as_bytes());
-            put_bytes(&mut entry, 2, value);
-            put_bytes(out, field, &entry);
-        }
+        Edit::MapSetBytes(_, key, value) => put_entry(out, field, &raw_bytes(key), value),
         Edit::Clear(_) | Edit::MapRemove(..) => {}
     }
-}
-
-fn map_key(entry: Value<'_>) -> Result<&str, WireError> {
-    let mut reader = Reader::new(entry.bytes()?);
-    let mut key = "";
-    while let Some((number, value)) = reader.next_field()? {
-        if number == 1 {
-            key = value.text()?;
-        }
-    }
-    Ok(key)
 }
 
 /// `message` with only those items of its list `field` that `keep` accepts; all else is untouched.
@@ -248,6 +244,11 @@ pub fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_varint(out, u64::from(number) << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Appends a string: the bytes with this text form.
+pub fn put_text(out: &mut Vec<u8>, number: u32, text: &str) {
+    put_bytes(out, number, &raw_bytes(text));
 }
 
 /// Appends an entry of a map whose values are length-delimited.

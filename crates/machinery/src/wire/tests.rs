@@ -126,11 +126,11 @@ fn a_map_keeps_the_last_of_two_equal_keys() {
 #[test]
 fn an_error_names_the_path() {
     let mut inner = Vec::new();
-    put_bytes(&mut inner, 1, &[0xff]);
+    put_varint_field(&mut inner, 1, 1);
     let mut outer = Vec::new();
     put_bytes(&mut outer, 1, &inner);
     let error = Outer::decode(&Bytes::from(outer)).unwrap_err();
-    assert_eq!(error.to_string(), "malformed protobuf in inner.name: string is not UTF-8");
+    assert_eq!(error.to_string(), "malformed protobuf in inner.name: expected a length-delimited value");
 }
 
 #[test]

@@ -1,6 +1,10 @@
-//! [`Str`], the string of cached objects.
+//! [`Str`], the string of cached objects, and the text form of byte strings, in which it holds what is not valid UTF-8.
 
-use std::borrow::Borrow;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,11 +14,12 @@ use arcstr::ArcStr;
 
 use super::reader::{Value, WireError};
 use super::{Field, Source, intern, splice};
+pub use raw::{held_text, lossy_text, lossy_utf8, raw_bytes};
 
 /// Bytes of text that a [`Str`] holds in itself: what a pointer and the variant's tag leave of two words.
 const SHORT: usize = 14;
 
-/// An immutable string: two words. What is short (resource versions, most kinds, phases, addresses, many names) is in them, with
+/// An immutable string in the text form of its bytes ([`held_text`]): two words. What is short (resource versions, most kinds, phases, addresses, many names) is in them, with
 /// nothing allocated, counted or looked up; what is longer is shared and cloned by reference count.
 #[derive(Clone)]
 pub struct Str(Text);
@@ -54,6 +59,11 @@ impl Str {
         let mut bytes = [0; SHORT];
         bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
         Some(Self(Text::Short { length: u8::try_from(text.len()).ok()?, bytes }))
+    }
+
+    /// The string with these bytes.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self::from(&*held_text(bytes))
     }
 
     /// The one shared copy of `text`: for strings that many objects hold.
@@ -104,6 +114,12 @@ impl From<String> for Str {
 impl From<&String> for Str {
     fn from(text: &String) -> Self {
         Self::from(text.as_str())
+    }
+}
+
+impl From<Cow<'_, str>> for Str {
+    fn from(text: Cow<'_, str>) -> Self {
+        Self::from(&*text)
     }
 }
 
@@ -188,26 +204,34 @@ impl fmt::Display for Str {
     }
 }
 
+/// Where text leaves for readers other than the API server, it is as Go's JSON encoder writes it.
 impl serde::Serialize for Str {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self)
+        serializer.serialize_str(&lossy_text(self))
+    }
+}
+
+/// Text from JSON is not in text form: it may contain the characters that stand for bytes.
+impl<'de> serde::Deserialize<'de> for Str {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::of_bytes(String::deserialize(deserializer)?.as_bytes()))
     }
 }
 
 impl Field for Str {
     fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
-        *self = Self::from(value.text()?);
+        *self = Self::from(&*value.text()?);
         Ok(())
     }
 
     fn merge_interned(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
-        *self = Self::interned(value.text()?);
+        *self = Self::interned(&value.text()?);
         Ok(())
     }
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         if !self.is_empty() {
-            splice::put_bytes(out, number, self.as_bytes());
+            splice::put_text(out, number, self);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The field types of trimmed messages.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroI64;
@@ -8,8 +9,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::reader::{RawField, Reader, Value, WireError};
-use super::splice::{put_bytes, put_varint_field};
-use super::text::Str;
+use super::splice::{put_bytes, put_entry, put_text, put_varint_field};
+use super::text::{Str, raw_bytes};
 use super::uid::Uid;
 use super::{Field, MessageRow, Source, message};
 
@@ -51,18 +52,18 @@ varint_field! {
 
 impl Field for Option<Str> {
     fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
-        *self = Some(Str::from(value.text()?));
+        *self = Some(Str::from(&*value.text()?));
         Ok(())
     }
 
     fn merge_interned(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
-        *self = Some(Str::interned(value.text()?));
+        *self = Some(Str::interned(&value.text()?));
         Ok(())
     }
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         if let Some(text) = self {
-            put_bytes(out, number, text.as_bytes());
+            put_text(out, number, text);
         }
     }
 }
@@ -235,8 +236,8 @@ impl Field for Option<Time> {
 /// The encoding of one map entry.
 pub(super) fn map_entry(key: &str, value: &str) -> Vec<u8> {
     let mut entry = Vec::with_capacity(key.len() + value.len() + 4);
-    put_bytes(&mut entry, 1, key.as_bytes());
-    put_bytes(&mut entry, 2, value.as_bytes());
+    put_text(&mut entry, 1, key);
+    put_text(&mut entry, 2, value);
     entry
 }
 
@@ -297,7 +298,7 @@ impl fmt::Debug for Data {
 impl Field for Data {
     fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
         let mut reader = Reader::new(value.bytes()?);
-        let (mut key, mut content): (&str, &[u8]) = ("", &[]);
+        let (mut key, mut content): (Cow<'_, str>, &[u8]) = (Cow::Borrowed(""), &[]);
         while let Some((number, value)) = reader.next_field()? {
             match number {
                 1 => key = value.text()?,
@@ -305,16 +306,13 @@ impl Field for Data {
                 _ => {}
             }
         }
-        self.0.insert(Str::interned(key), content.into());
+        self.0.insert(Str::interned(&key), content.into());
         Ok(())
     }
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         for (key, value) in &self.0 {
-            let mut entry = Vec::with_capacity(key.len() + value.len() + 6);
-            put_bytes(&mut entry, 1, key.as_bytes());
-            put_bytes(&mut entry, 2, value);
-            put_bytes(out, number, &entry);
+            put_entry(out, number, &raw_bytes(key), value);
         }
     }
 }
@@ -353,9 +351,9 @@ impl Quantities {
     /// The encoding of one entry.
     pub fn entry(resource: &str, amount: &str) -> Vec<u8> {
         let mut quantity = Vec::with_capacity(amount.len() + 2);
-        put_bytes(&mut quantity, 1, amount.as_bytes());
+        put_text(&mut quantity, 1, amount);
         let mut entry = Vec::with_capacity(resource.len() + quantity.len() + 4);
-        put_bytes(&mut entry, 1, resource.as_bytes());
+        put_text(&mut entry, 1, resource);
         put_bytes(&mut entry, 2, &quantity);
         entry
     }
@@ -391,7 +389,7 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Quantities {
 impl Field for Quantities {
     fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
         let mut reader = Reader::new(value.bytes()?);
-        let (mut key, mut amount) = ("", "");
+        let (mut key, mut amount) = (Cow::Borrowed(""), Cow::Borrowed(""));
         while let Some((number, value)) = reader.next_field()? {
             match number {
                 1 => key = value.text()?,
@@ -406,7 +404,7 @@ impl Field for Quantities {
                 _ => {}
             }
         }
-        self.insert(key, amount);
+        self.insert(&key, &amount);
         Ok(())
     }
 
@@ -458,7 +456,7 @@ impl<V> Map<V> {
 impl<V: Field> Field for Map<V> {
     fn merge(&mut self, value: Value<'_>, source: Source<'_>) -> Result<(), WireError> {
         let mut reader = Reader::new(value.bytes()?);
-        let (mut key, mut content) = ("", V::default());
+        let (mut key, mut content) = (Cow::Borrowed(""), V::default());
         while let Some((number, value)) = reader.next_field()? {
             match number {
                 1 => key = value.text()?,
@@ -466,14 +464,14 @@ impl<V: Field> Field for Map<V> {
                 _ => {}
             }
         }
-        self.insert(key, content);
+        self.insert(&key, content);
         Ok(())
     }
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         for (key, value) in self.iter() {
             let mut entry = Vec::new();
-            put_bytes(&mut entry, 1, key.as_bytes());
+            put_text(&mut entry, 1, key);
             value.encode(2, &mut entry);
             put_bytes(out, number, &entry);
         }

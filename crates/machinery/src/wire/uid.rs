@@ -3,6 +3,7 @@
 //! Every cached object has one, and they are compared all the time. The API server makes UUIDs; any other text, which the
 //! API would allow, is kept as it is. Either way the text comes out exactly as it went in.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use uuid::Uuid;
@@ -89,6 +90,12 @@ impl From<Str> for Uid {
     }
 }
 
+impl From<Cow<'_, str>> for Uid {
+    fn from(text: Cow<'_, str>) -> Self {
+        Self::from(&*text)
+    }
+}
+
 impl From<String> for Uid {
     fn from(text: String) -> Self {
         Self::from(text.as_str())
@@ -127,19 +134,19 @@ impl PartialEq<Uid> for Str {
 
 impl serde::Serialize for Uid {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.to_str().serialize(serializer)
     }
 }
 
 impl Field for Uid {
     fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
-        *self = Self::from(value.text()?);
+        *self = Self::from(&*value.text()?);
         Ok(())
     }
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         if !self.is_empty() {
-            splice::put_bytes(out, number, self.to_str().as_bytes());
+            splice::put_text(out, number, &self.to_str());
         }
     }
 }

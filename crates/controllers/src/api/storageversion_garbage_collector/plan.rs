@@ -80,7 +80,7 @@ fn shortened(version: &StorageVersion, gone: &[Str], common: Option<&Str>) -> Re
     let status = retain_items(status, ENTRIES, stays)?;
     let at = path!(StorageVersion, status.commonEncodingVersion);
     let common = match common {
-        Some(common) => Edit::SetBytes(at, common.as_bytes().to_vec()),
+        Some(common) => Edit::set_text(at, common),
         None => Edit::Clear(at),
     };
     edit(raw, &[Edit::SetBytes(path!(StorageVersion, status), status), common])

@@ -256,7 +256,7 @@ fn release(metadata: &ObjectMeta) -> Vec<Edit> {
     let finalizers = path!(ResourceClaim, metadata.finalizers);
     let others = metadata.finalizers.iter().filter(|held| *held != PROTECTION);
     let mut edits = vec![Edit::Clear(finalizers)];
-    edits.extend(others.map(|held| Edit::Push(finalizers, held.as_bytes().to_vec())));
+    edits.extend(others.map(|held| Edit::push_text(finalizers, held)));
     edits
 }
 

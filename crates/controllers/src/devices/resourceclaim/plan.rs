@@ -18,7 +18,7 @@ use coxswain_machinery::api::resource::{
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::{EventSpec, Patch, Regarding, Tolerate, Verb};
 use coxswain_machinery::model::{Key, Plan, Step, Write};
-use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes};
+use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes, put_text};
 use coxswain_machinery::wire::{Message as _, Reader, Value, WireError, field, path};
 
 /// The field manager, as the original's.
@@ -85,8 +85,8 @@ fn create(
 fn body(owner: &Owner, entry: &Entry, template: &ResourceClaimTemplate) -> Result<Bytes, WireError> {
     let mut metadata = Vec::with_capacity(256);
     let prefix = names::prefix(&owner.metadata.name, &entry.name);
-    put_bytes(&mut metadata, field!(ObjectMeta, generateName), prefix.as_bytes());
-    put_bytes(&mut metadata, field!(ObjectMeta, namespace), owner.metadata.namespace.as_bytes());
+    put_text(&mut metadata, field!(ObjectMeta, generateName), &prefix);
+    put_text(&mut metadata, field!(ObjectMeta, namespace), &owner.metadata.namespace);
     let held = get(&template.raw, path!(ResourceClaimTemplate, spec))?.map(Value::bytes).transpose()?;
     let held = held.unwrap_or_default();
     let inherited = get(held, path!(ResourceClaimTemplateSpec, metadata))?.map(Value::bytes).transpose()?;

@@ -73,6 +73,19 @@ fn a_changed_copy_is_put_right_without_losing_what_is_unknown() {
 }
 
 #[test]
+fn a_copy_with_a_value_of_any_bytes_is_put_right() {
+    let (_, object) = written(&view(None)).unwrap();
+    for key in ["ca.crt", "more"] {
+        let entry = [&[10, key.len() as u8], key.as_bytes(), b"\x12\x01\xff"].concat();
+        let mut changed = object.to_vec();
+        put_bytes(&mut changed, 2, &entry);
+        let (what, restored) = written(&view(Some(stored(&changed.into())))).unwrap();
+        assert_eq!(what, "update configmaps team/kube-root-ca.crt");
+        assert_eq!(ConfigMap::decode(&restored).unwrap().data.as_slice(), [("ca.crt".into(), "PEM".into())]);
+    }
+}
+
+#[test]
 fn a_description_is_put_back_only_where_there_is_none() {
     let (_, object) = written(&view(None)).unwrap();
     let description = |text: &str| Edit::MapSet(&[1, 12], "kubernetes.io/description".into(), text.into());

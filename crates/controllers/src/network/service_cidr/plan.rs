@@ -57,7 +57,7 @@ fn keep(cidr: &ServiceCidr, now: Timestamp) -> Result<Option<Write>, WireError> 
             ..write
         }));
     }
-    let push = Edit::Push(path!(ServiceCidr, metadata.finalizers), FINALIZER.as_bytes().to_vec());
+    let push = Edit::push_text(path!(ServiceCidr, metadata.finalizers), FINALIZER);
     let object = edit(&cidr.raw, &[push])?;
     Ok(Some(write(cidr, Verb::Update(object.into()))))
 }

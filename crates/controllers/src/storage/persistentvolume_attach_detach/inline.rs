@@ -56,7 +56,7 @@ pub(super) fn describe(source: &InlineSource, handle: &str, namespace: &str) -> 
     }
     if !details.fs_type.is_empty() {
         let at = path!(PersistentVolumeSpec, persistentVolumeSource.csi.fsType);
-        edits.push(Edit::SetBytes(at, details.fs_type.as_bytes().to_vec()));
+        edits.push(Edit::set_text(at, &details.fs_type));
     }
     for (name, value) in details.attributes {
         let at = path!(PersistentVolumeSpec, persistentVolumeSource.csi.volumeAttributes);
@@ -170,7 +170,9 @@ mod tests {
         let at = |path| get(&spec, path).unwrap();
         let read_only = at(path!(PersistentVolumeSpec, persistentVolumeSource.csi.readOnly));
         let fs_type = at(path!(PersistentVolumeSpec, persistentVolumeSource.csi.fsType));
-        let text = |value: Option<Value<'_>>| value.map_or("", |value| value.text().unwrap()).to_owned();
+        let text = |value: Option<Value<'_>>| {
+            value.map_or_else(String::new, |value| value.text().unwrap().into_owned())
+        };
         let secret = at(path!(PersistentVolumeSpec, persistentVolumeSource.csi.nodeStageSecretRef));
         let secret =
             secret.map(|value| SecretReference::decode(&Bytes::copy_from_slice(value.bytes().unwrap())));
@@ -191,7 +193,7 @@ mod tests {
             let mut entry = Reader::new(value.bytes().unwrap());
             let (mut key, mut content) = (String::new(), String::new());
             while let Some((number, value)) = entry.next_field().unwrap() {
-                *(if number == 1 { &mut key } else { &mut content }) = value.text().unwrap().to_owned();
+                *(if number == 1 { &mut key } else { &mut content }) = value.text().unwrap().into_owned();
             }
             found.push((key, content));
         }

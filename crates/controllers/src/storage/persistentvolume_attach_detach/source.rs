@@ -11,6 +11,7 @@ use coxswain_machinery::api::volumes::InlineSource;
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::Str;
+use coxswain_machinery::wire::text::raw_bytes;
 
 pub(super) const CSI: &str = "kubernetes.io/csi";
 const DISKS: [&str; 2] = ["kubernetes.io/iscsi", "kubernetes.io/fc"];
@@ -137,7 +138,7 @@ impl Source {
         let Means::Driver { driver, handle } = &self.means else { return None };
         let mut context = ring::digest::Context::new(&ring::digest::SHA256);
         for part in [handle.as_str(), driver.as_str(), node] {
-            context.update(part.as_bytes());
+            context.update(&raw_bytes(part));
         }
         let digest = context.finish();
         let hex: Vec<String> = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();

@@ -93,16 +93,15 @@ pub(super) fn volume_phase(volume: &PersistentVolume, phase: &str, message: &str
         return Vec::new();
     }
     let at = path!(PersistentVolume, status.message);
-    let told = if message.is_empty() { Edit::Clear(at) } else { Edit::SetBytes(at, message.into()) };
-    vec![Edit::SetBytes(path!(PersistentVolume, status.phase), phase.into()), told]
+    let told = if message.is_empty() { Edit::Clear(at) } else { Edit::set_text(at, message) };
+    vec![Edit::set_text(path!(PersistentVolume, status.phase), phase), told]
 }
 
 /// How a claim is linked to a volume.
 pub(super) fn claim_link(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Edit> {
     let mut edits = Vec::new();
     if claim.spec.volume_name != volume.metadata.name {
-        let name = volume.metadata.name.as_bytes().to_vec();
-        edits.push(Edit::SetBytes(path!(PersistentVolumeClaim, spec.volumeName), name));
+        edits.push(Edit::set_text(path!(PersistentVolumeClaim, spec.volumeName), &volume.metadata.name));
         if !has(&claim.metadata, BOUND_BY_CONTROLLER) {
             edits.push(annotation_edit(BOUND_BY_CONTROLLER, Some(YES.to_owned())));
         }
@@ -121,13 +120,13 @@ pub(super) fn claim_bound(claim: &PersistentVolumeClaim, volume: &PersistentVolu
     if status.access_modes != volume.spec.access_modes {
         let at = path!(PersistentVolumeClaim, status.accessModes);
         edits.push(Edit::Clear(at));
-        edits.extend(volume.spec.access_modes.iter().map(|mode| Edit::Push(at, mode.as_bytes().to_vec())));
+        edits.extend(volume.spec.access_modes.iter().map(|mode| Edit::push_text(at, mode)));
     }
     if status.phase == "Bound" {
         return Some(edits);
     }
     let phase = path!(PersistentVolumeClaim, status.phase);
-    edits.push(Edit::SetBytes(phase, b"Bound".to_vec()));
+    edits.push(Edit::set_text(phase, "Bound"));
     let size = storage(&volume.spec.capacity)?;
     let at = path!(PersistentVolumeClaim, status.capacity);
     if let Some(before) = before_resize(volume) {
@@ -140,11 +139,7 @@ pub(super) fn claim_bound(claim: &PersistentVolumeClaim, volume: &PersistentVolu
     let attributes = attributes_of(volume);
     if status.phase == "Pending" && status.current_volume_attributes_class_name != attributes {
         let at = path!(PersistentVolumeClaim, status.currentVolumeAttributesClassName);
-        edits.push(if attributes.is_empty() {
-            Edit::Clear(at)
-        } else {
-            Edit::SetBytes(at, attributes.into())
-        });
+        edits.push(if attributes.is_empty() { Edit::Clear(at) } else { Edit::set_text(at, attributes) });
     }
     Some(edits)
 }
@@ -159,7 +154,7 @@ pub(super) fn claim_without_volume(claim: &PersistentVolumeClaim, phase: &str) -
         return Vec::new();
     }
     vec![
-        Edit::SetBytes(path!(PersistentVolumeClaim, status.phase), phase.into()),
+        Edit::set_text(path!(PersistentVolumeClaim, status.phase), phase),
         Edit::Clear(path!(PersistentVolumeClaim, status.accessModes)),
         Edit::Clear(path!(PersistentVolumeClaim, status.capacity)),
         Edit::Clear(path!(PersistentVolumeClaim, status.currentVolumeAttributesClassName)),
@@ -169,7 +164,7 @@ pub(super) fn claim_without_volume(claim: &PersistentVolumeClaim, phase: &str) -
 /// How a claim gets a class.
 pub(super) fn claim_class(class: &Str) -> Vec<Edit> {
     let at = path!(PersistentVolumeClaim, spec.storageClassName);
-    vec![Edit::SetBytes(at, class.as_bytes().to_vec())]
+    vec![Edit::set_text(at, class)]
 }
 
 fn amount(at: Path, resource: &str, amount: &str) -> Edit {

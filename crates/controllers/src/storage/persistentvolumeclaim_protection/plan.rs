@@ -29,10 +29,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan {
         Ok(Some(told)) => {
             let mut steps = vec![Step::Write(told)];
             if due(&claim.metadata, FINALIZER) == Some(Due::Put) {
-                let put = Edit::Push(
-                    path!(PersistentVolumeClaim, metadata.finalizers),
-                    FINALIZER.as_bytes().to_vec(),
-                );
+                let put = Edit::push_text(path!(PersistentVolumeClaim, metadata.finalizers), FINALIZER);
                 steps.push(Step::Write(write(claim, Verb::UpdateLast(vec![put]))));
             }
             Plan { steps, ..Plan::default() }

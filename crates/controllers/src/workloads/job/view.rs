@@ -160,7 +160,7 @@ pub(super) fn observe(
     let policy = get(&job.spec.template.0, path!(PodTemplateSpec, spec.restartPolicy))
         .and_then(|policy| policy.map(Value::text).transpose())
         .map_err(|error| unusable(format!("template: {error}")))?;
-    let restarts_in_place = policy == Some("OnFailure");
+    let restarts_in_place = policy.as_deref() == Some("OnFailure");
     let scheduling = room.schedules.as_ref().map(|schedules| schedules.of(&job)).transpose();
     let scheduling = scheduling.map_err(|error| unusable(format!("template: {error}")))?.flatten();
     let mut pods = Vec::new();

@@ -55,7 +55,7 @@ fn has_variable(container: &[u8], name: &str) -> Result<bool, WireError> {
     while let Some((number, value)) = fields.next_field()? {
         if number == field!(Container, env) {
             let held = get(value.bytes()?, path!(EnvVar, name))?.map(Value::text).transpose()?;
-            if held == Some(name) {
+            if held.as_deref() == Some(name) {
                 return Ok(true);
             }
         }

@@ -313,7 +313,7 @@ impl Reflector {
     /// The object that the store holds, if it is in the state that these bytes encode.
     fn known(&self, object: &Bytes) -> Result<Option<AnyObject>, Failure> {
         let sent = ObjectHead::read(object).map_err(corrupt)?;
-        let held = self.store.find(sent.namespace, sent.name);
+        let held = self.store.find(&sent.namespace, &sent.name);
         Ok(held.filter(|held| {
             let meta = held.meta();
             meta.uid == *sent.uid && meta.resource_version == *sent.resource_version

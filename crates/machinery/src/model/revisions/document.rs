@@ -7,6 +7,7 @@
 use serde_json::{Map, Number, Value as Json, json};
 
 use crate::model::template::shapes::{self, FieldShape, Holds, Presence, Shape};
+use crate::wire::text::lossy_utf8;
 use crate::wire::{Reader, Time, Value, WireError};
 
 /// How large integers are written.
@@ -223,14 +224,8 @@ fn int_or_string(message: &[u8]) -> Result<Json, WireError> {
     Ok(if is_text { Json::String(text_held) } else { json!(number_held) })
 }
 
-/// As the original reads strings that it writes: each byte that is not part of a character becomes U+FFFD.
 fn text(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
-    }
-    text
+    lossy_utf8(bytes).into_owned()
 }
 
 /// Without white space, members in the order of their keys' bytes.

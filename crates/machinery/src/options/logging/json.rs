@@ -13,6 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 use super::name_in_line;
 use crate::model::clock::SharedClock;
 use crate::telemetry;
+use crate::wire::text::lossy_text;
 
 /// Formats events as lines of JSON.
 pub(super) struct JsonLine {
@@ -73,7 +74,7 @@ where
                 }
             }
         }
-        writeln!(line, "{}", Value::Object(object))
+        writeln!(line, "{}", lossy_text(&Value::Object(object).to_string()))
     }
 }
 

@@ -13,6 +13,7 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 use super::name_in_line;
 use crate::model::clock::SharedClock;
 use crate::telemetry;
+use crate::wire::text::lossy_text;
 
 /// Formats events as lines of text. Time is UTC.
 pub(super) struct TextLine {
@@ -104,9 +105,9 @@ impl Fields {
 impl Visit for Fields {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
-            value.clone_into(&mut self.message);
+            self.message = lossy_text(value).into_owned();
         } else {
-            self.pair(field, format_args!("{value:?}"));
+            self.pair(field, format_args!("{:?}", lossy_text(value)));
         }
     }
 
@@ -133,6 +134,7 @@ impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // Text given by `%` arrives here without quotes, and text given by `?` with its own.
         let text = format!("{value:?}");
+        let text = lossy_text(&text).into_owned();
         if field.name() == "message" {
             self.message = text;
         } else if text.starts_with('"') || text.parse::<f64>().is_ok() {

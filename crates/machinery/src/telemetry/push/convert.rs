@@ -13,6 +13,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
 
 use crate::telemetry::{Exemplar as Held, Registry};
+use crate::wire::text::lossy_text;
 
 /// What the metrics are of.
 const SCOPE: &str = "coxswain";
@@ -56,6 +57,10 @@ pub(super) fn attributes(attributes: Vec<Attribute>) -> Vec<KeyValue> {
 }
 
 fn pair(key: String, value: any_value::Value) -> KeyValue {
+    let value = match value {
+        any_value::Value::StringValue(text) => any_value::Value::StringValue(lossy_text(&text).into_owned()),
+        other => other,
+    };
     KeyValue { key, value: Some(AnyValue { value: Some(value) }), ..Default::default() }
 }
 

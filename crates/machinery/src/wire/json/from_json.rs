@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::schema::{Cardinality, FieldType, MessageId, SCHEMA};
 use super::{ASIDE, JsonError};
-use crate::wire::envelope::{RawExtension, WatchEvent};
+use crate::wire::envelope::{HeadMeta, RawExtension, WatchEvent};
 use crate::wire::splice::{put_bytes, put_varint, put_varint_field};
 use crate::wire::{field, wrap_envelope};
 
@@ -70,28 +70,49 @@ fn object(
     Ok(wrap_envelope(&api_version, &kind, &encode(message, value)?))
 }
 
-/// An object among others. If a member is not of its type, it is made into an object with the metadata alone and a field that
-/// cannot be decoded: one that nobody can read must not keep others from being seen, as it does not in protobuf.
+/// An object among others. If a member is not of its type, it is made into an object with the metadata alone, of which what names it
+/// is enough, and a field that cannot be decoded: one that nobody can read must not keep others from being seen, as it does not in
+/// protobuf.
 fn encode_or_mark(message: MessageId, value: &RawValue) -> Result<Vec<u8>, JsonError> {
-    let error = match encode(message, parse(value)?) {
+    let error = match parse(value).and_then(|members| encode(message, members)) {
         Ok(encoded) => return Ok(encoded),
         Err(error) => error,
     };
-    let members: Members<'_> = parse(value)?;
+    let members: Members<'_> = parse(value).unwrap_or_default();
     let (place, _) = error.path.split_once('.').unwrap_or((&error.path, ""));
     let fields = SCHEMA.fields(message);
-    let failed = fields.iter().skip(1).find(|field| field.name == place);
-    let (Some(metadata), Some(failed)) = (fields.first(), failed) else {
-        return Err(error);
-    };
+    let Some(metadata) = fields.first() else { return Err(error) };
+    let failed = fields.iter().find(|field| field.name == place).unwrap_or(metadata);
     let mut out = Vec::new();
     if let Some(held) = members.get(metadata.name) {
-        put(metadata.number, metadata.cardinality, metadata.holds, held, &mut out)?;
+        let mut whole = Vec::new();
+        match put(metadata.number, metadata.cardinality, metadata.holds, held, &mut whole) {
+            Ok(()) => out = whole,
+            Err(_) => put_bytes(&mut out, metadata.number, &head(held)),
+        }
     }
     // Four bytes, which no field of a kind is.
     put_varint(&mut out, u64::from(failed.number) << 3 | 5);
     out.extend([0; 4]);
     Ok(out)
+}
+
+/// As much of metadata as names an object.
+fn head(metadata: &RawValue) -> Vec<u8> {
+    let members: Members<'_> = parse(metadata).unwrap_or_default();
+    let named = [
+        ("name", field!(HeadMeta, name)),
+        ("namespace", field!(HeadMeta, namespace)),
+        ("uid", field!(HeadMeta, uid)),
+        ("resourceVersion", field!(HeadMeta, resourceVersion)),
+    ];
+    let mut out = Vec::new();
+    for (name, number) in named {
+        if let Some(Ok(text)) = members.get(name).map(|held| text(held)) {
+            put_bytes(&mut out, number, text.as_bytes());
+        }
+    }
+    out
 }
 
 /// A message with these members.

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::api::apps::RevisionDocument;
 use crate::api::core::ConfigMap;
+use crate::api::meta::ObjectMeta;
 use crate::api::pod::Pod;
 use crate::wire::splice::{Edit, edit, get};
 use crate::wire::{
@@ -152,10 +153,41 @@ fn an_object_that_cannot_be_read_keeps_no_other_from_being_seen() {
     assert_eq!(page.resource_version, "7");
     assert!(Pod::decode(&page.items[0]).is_err() && Pod::decode(&page.items[1]).is_ok());
     assert_eq!(ObjectHead::read(&page.items[0]).unwrap().name, "web-0");
-    let event = json!({"type": "ADDED", "object": wrong}).to_string();
-    let frame = WatchFrame::decode(&watch_event_from_json(event.as_bytes()).unwrap().into()).unwrap();
-    assert!(Pod::decode(&frame.object).is_err());
-    assert_eq!(ObjectHead::read(&frame.object).unwrap().namespace, "shop");
+    let event = |object: &Json| {
+        let event = json!({"type": "ADDED", "object": object}).to_string();
+        WatchFrame::decode(&watch_event_from_json(event.as_bytes()).unwrap().into()).unwrap().object
+    };
+    let object = event(&wrong);
+    assert!(Pod::decode(&object).is_err());
+    assert_eq!(ObjectHead::read(&object).unwrap().namespace, "shop");
+    // Nor if it is the metadata, of which the rest names the object, or all of it.
+    let mut wrong = pod();
+    wrong["metadata"]["labels"] = json!(7);
+    let nothing = json!({"apiVersion": "v1", "kind": "Pod", "metadata": 7});
+    let items = json!([wrong, nothing, 7, pod()]);
+    let list =
+        json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": items});
+    let page = decode_list(&unwrap_envelope(&protobuf(&list)).unwrap()).unwrap();
+    let names: Vec<_> = page.items.iter().map(|item| ObjectHead::salvage(item).name).collect();
+    assert_eq!(names, ["web-0", "", "", "web-0"]);
+    let readable: Vec<bool> = page.items.iter().map(|item| Pod::decode(item).is_ok()).collect();
+    assert_eq!(readable, [false, false, false, true]);
+    assert_eq!(ObjectHead::salvage(&event(&wrong)).name, "web-0");
+}
+
+#[test]
+fn bytes_that_are_no_text_become_characters_in_json() {
+    let text = Str::of_bytes(b"a\xff\xc3");
+    let metadata = ObjectMeta {
+        name: text.clone(),
+        labels: [(text.clone(), Str::of_bytes("\u{10ffff}".as_bytes()))].into_iter().collect(),
+        ..ObjectMeta::default()
+    };
+    let pod = Pod { metadata, ..Pod::default() }.to_bytes();
+    let object = back(&wrap_envelope("v1", "Pod", &pod).into());
+    let metadata = &object["metadata"];
+    assert_eq!(metadata["name"], "a\u{fffd}\u{fffd}");
+    assert_eq!(metadata["labels"], json!({"a\u{fffd}\u{fffd}": "\u{10ffff}"}));
 }
 
 #[test]

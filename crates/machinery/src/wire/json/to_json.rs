@@ -1,5 +1,6 @@
 //! From protobuf to JSON.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
@@ -12,23 +13,24 @@ use super::schema::{Cardinality, Field, FieldType, MessageId, SCHEMA};
 use super::{ASIDE, JsonError};
 use crate::wire::envelope::Envelope;
 use crate::wire::splice::get;
+use crate::wire::text::lossy_utf8;
 use crate::wire::{Reader, Value, WireError, path, unwrap_envelope};
 
 /// The object in an envelope, in JSON. Fields that are neither in the table nor set aside are refused: they would be lost.
 pub fn object_to_json(envelope: &Bytes) -> Result<String, JsonError> {
-    let head = |path| -> Result<&str, WireError> {
+    let head = |path| {
         let rest = envelope.get(4..).unwrap_or_default();
-        get(rest, path)?.map_or(Ok(""), Value::text)
+        get(rest, path)?.map_or(Ok(Cow::Borrowed("")), text)
     };
     let object = unwrap_envelope(envelope)?;
     let (api_version, kind) =
         (head(path!(Envelope, typeMeta.apiVersion))?, head(path!(Envelope, typeMeta.kind))?);
     let message = SCHEMA
-        .of_kind(api_version, kind)
+        .of_kind(&api_version, &kind)
         .ok_or_else(|| JsonError::new(format!("{kind} of {api_version} is not a kind that is known here")))?;
     let mut out = Members::new();
-    out.put("apiVersion", &quoted(api_version));
-    out.put("kind", &quoted(kind));
+    out.put("apiVersion", &quoted(&api_version));
+    out.put("kind", &quoted(&kind));
     decode(message, &object, &mut out)?;
     Ok(out.end())
 }
@@ -56,6 +58,11 @@ impl Members {
     }
 }
 
+/// A string as it is in JSON, which has characters and no bytes.
+fn text(value: Value<'_>) -> Result<Cow<'_, str>, WireError> {
+    Ok(lossy_utf8(value.bytes()?))
+}
+
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -69,7 +76,7 @@ fn decode(message: MessageId, bytes: &[u8], out: &mut Members) -> Result<(), Jso
     while let Some((number, value)) = reader.next_field()? {
         match fields.iter().position(|field| field.number == number) {
             Some(at) => found[at].push(value),
-            None if number == ASIDE => aside = Some(value.text()?),
+            None if number == ASIDE => aside = Some(value.bytes()?),
             None => return Err(JsonError::new(format!("field {number} has no name"))),
         }
     }
@@ -83,7 +90,7 @@ fn decode(message: MessageId, bytes: &[u8], out: &mut Members) -> Result<(), Jso
         }
     }
     if let Some(aside) = aside {
-        let members: BTreeMap<String, &RawValue> = serde_json::from_str(aside)?;
+        let members: BTreeMap<String, &RawValue> = serde_json::from_slice(aside)?;
         for (name, value) in &members {
             out.put(name, value.get());
         }
@@ -103,17 +110,17 @@ fn spelt(field: &Field, values: &[Value<'_>], last: Value<'_>) -> Result<String,
         Cardinality::Map => {
             let mut entries = Members::new();
             for value in values {
-                let (mut key, mut held) = ("", None);
+                let (mut key, mut held) = (Cow::Borrowed(""), None);
                 let mut reader = Reader::new(value.bytes()?);
                 while let Some((number, value)) = reader.next_field()? {
                     match number {
-                        1 => key = value.text()?,
+                        1 => key = text(value)?,
                         2 => held = Some(value),
                         _ => {}
                     }
                 }
                 let held = held.unwrap_or(Value::Bytes(&[]));
-                entries.put(key, &one(field.holds, held).map_err(|error| error.within(key))?);
+                entries.put(&key, &one(field.holds, held).map_err(|error| error.within(&key))?);
             }
             Ok(entries.end())
         }
@@ -122,11 +129,11 @@ fn spelt(field: &Field, values: &[Value<'_>], last: Value<'_>) -> Result<String,
 
 fn one(holds: FieldType, value: Value<'_>) -> Result<String, JsonError> {
     Ok(match holds {
-        FieldType::Text => quoted(value.text()?),
+        FieldType::Text => quoted(&text(value)?),
         FieldType::Int => (value.varint()? as i64).to_string(),
         FieldType::Bool => (value.varint()? != 0).to_string(),
         FieldType::Bytes => quoted(&BASE64_STANDARD.encode(value.bytes()?)),
-        FieldType::Quantity => quoted(get(value.bytes()?, &[1])?.map_or(Ok(""), Value::text)?),
+        FieldType::Quantity => quoted(&get(value.bytes()?, &[1])?.map_or(Ok(Cow::Borrowed("")), text)?),
         FieldType::Time => time(value, 0)?,
         FieldType::MicroTime => time(value, 6)?,
         FieldType::IntOrString => int_or_string(value.bytes()?)?,
@@ -134,11 +141,11 @@ fn one(holds: FieldType, value: Value<'_>) -> Result<String, JsonError> {
             let mut items = Vec::new();
             let mut reader = Reader::new(value.bytes()?);
             while let Some((_, item)) = reader.next_field()? {
-                items.push(quoted(item.text()?));
+                items.push(quoted(&text(item)?));
             }
             format!("[{}]", items.join(","))
         }
-        FieldType::Json => match get(value.bytes()?, &[1])?.map(Value::text).transpose()? {
+        FieldType::Json => match get(value.bytes()?, &[1])?.map(text).transpose()?.as_deref() {
             None | Some("") => "null".to_owned(),
             // Whatever made it: what is no JSON would make the whole no JSON.
             Some(json) => serde_json::from_str::<&RawValue>(json)?.get().to_owned(),
@@ -165,7 +172,7 @@ fn time(value: Value<'_>, digits: u8) -> Result<String, JsonError> {
 fn int_or_string(bytes: &[u8]) -> Result<String, JsonError> {
     let is_text = get(bytes, &[1])?.map_or(Ok(0), Value::varint)? != 0;
     Ok(if is_text {
-        quoted(get(bytes, &[3])?.map_or(Ok(""), Value::text)?)
+        quoted(&get(bytes, &[3])?.map_or(Ok(Cow::Borrowed("")), text)?)
     } else {
         (get(bytes, &[2])?.map_or(Ok(0), Value::varint)? as i64).to_string()
     })

@@ -11,6 +11,8 @@ use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
 use coxswain_machinery::model::plan::{Patch, Propagation, Step, Verb};
 use coxswain_machinery::model::{Key, Plan};
+use coxswain_machinery::wire::Str;
+use coxswain_machinery::wire::text::raw_bytes;
 
 /// What the API server has.
 type Live<'a> = &'a [(&'static Kind, &'a ObjectMeta)];
@@ -116,6 +118,20 @@ fn an_object_without_an_owner_left_goes_as_its_finalizers_ask() {
         assert_eq!(view.absent.len(), 1);
         assert_eq!(deletion(&plan(&view)), Some(expected), "{finalizers:?}");
     }
+}
+
+#[test]
+fn objects_of_any_bytes_are_collected_and_kept_like_others() {
+    let owner = ObjectMeta { name: Str::of_bytes(b"\xfd"), ..object("owner") };
+    let other = ObjectMeta { name: Str::of_bytes(b"\xfe"), ..owner.clone() };
+    let dependent = ObjectMeta { name: Str::of_bytes(b"\xff"), ..object("dependent") };
+    let dependent = dependent.owned_by(&THING, &owner);
+    let graph = graph_of(&[&dependent]);
+    let gone = decide(&graph, &dependent, &[(&THING, &dependent), (&THING, &other)]);
+    assert_eq!(deletion(&gone), Some(Propagation::Background), "another name is another object");
+    let write = gone.writes().next().expect("a delete");
+    assert_eq!(*raw_bytes(&write.key.name), *b"\xff");
+    assert!(decide(&graph, &dependent, &[(&THING, &dependent), (&THING, &owner)]).is_empty());
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub(super) fn write(view: &View, errors: &[String], now: Timestamp) -> Result<Op
         return Ok(None);
     }
     let object = set(&namespace.raw, &CONDITIONS, &changed)?;
-    let phase = Edit::SetBytes(path!(EndingNamespace, status.phase), TERMINATING.as_bytes().to_vec());
+    let phase = Edit::set_text(path!(EndingNamespace, status.phase), TERMINATING);
     let verb = Verb::Update(Bytes::from(edit(&object, &[phase])?));
     let tolerate = Tolerate { absent: true, ..Tolerate::default() };
     let write = Write::new(&ENDING_NAMESPACES, Key::of(&namespace.metadata), verb).on("status");

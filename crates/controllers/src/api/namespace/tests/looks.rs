@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::fixtures::{Ended, World};
 use super::resource;
-use coxswain_machinery::api::meta::ObjectMeta;
-use coxswain_machinery::wire::Time;
+use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
+use coxswain_machinery::wire::{Str, Time};
 
 fn held(meta: &mut ObjectMeta) {
     meta.finalizers = vec!["ex.io/a".into()];
@@ -71,6 +71,21 @@ fn pods_that_end_at_once_hold_nothing_up() {
             "update namespaces/finalize team"
         ]
     );
+}
+
+/// Whoever may create a pod could keep a namespace from ending otherwise.
+#[test]
+fn pods_of_any_bytes_are_deleted_like_others() {
+    let mut world = World::new();
+    let byte = Str::of_bytes(b"\xff");
+    world.add(0, "web", |meta| {
+        meta.annotations = [(Str::from("a"), byte.clone())].into_iter().collect();
+        meta.owner_references =
+            vec![OwnerReference { name: byte.clone(), uid: byte.into(), ..Default::default() }];
+    });
+    assert_eq!(world.reconcile(), Ended::Done(None));
+    assert!(world.namespace().is_none());
+    assert_eq!(world.writes, ["deletecollection pods team/", "update namespaces/finalize team"]);
 }
 
 #[test]

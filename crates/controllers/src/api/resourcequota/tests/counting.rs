@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use super::super::Gates;
 use super::fixtures::{
-    NOW, asking, device_claim, devices, exactly, expected, first_of, hard, made_for, planned, pod,
+    NOW, asking, device_claim, devices, exactly, expected, first_of, hard, made_for, meta, planned, pod,
     quantities, quota, requirement, selector, service, used, view, volume_claim, written,
 };
 use coxswain_machinery::api::charge::{ChargeRules, PodCharge};
+use coxswain_machinery::api::kinds::PODS;
+use coxswain_machinery::api::meta::OwnerReference;
 use coxswain_machinery::api::pod::{Pod, PodExtendedResourceClaimStatus};
 use coxswain_machinery::api::resource::ResourceClaim;
-use coxswain_machinery::wire::Time;
+use coxswain_machinery::informer::downcast;
+use coxswain_machinery::wire::splice::put_bytes;
+use coxswain_machinery::wire::{Message as _, Str, Time};
 
 #[test]
 fn pods_are_counted_by_what_they_ask_for() {
@@ -59,6 +63,21 @@ fn pods_are_counted_by_what_they_ask_for() {
         ("requests.example.com/gpu", "2"),
     ]);
     assert_eq!(used(&view), expected);
+}
+
+#[test]
+fn pods_of_any_bytes_are_counted_like_others() {
+    let byte = Str::of_bytes(b"\xff");
+    let mut whole = Pod { metadata: meta("a"), ..Pod::default() };
+    whole.metadata.annotations = [(Str::from("a"), byte.clone())].into_iter().collect();
+    whole.metadata.owner_references =
+        vec![OwnerReference { name: byte.clone(), uid: byte.into(), ..OwnerReference::default() }];
+    let mut encoded = whole.to_bytes();
+    // `imagePullSecrets: [{name: "\xff"}]`
+    put_bytes(&mut encoded, 2, &[15 << 3 | 2, 3, 10, 1, 0xff]);
+    let mut view = view(quota(&hard(&["pods", "count/pods"]), |_| {}));
+    view.pods = vec![downcast((PODS.decode)(&encoded.into()).unwrap()).unwrap()];
+    assert_eq!(used(&view), expected(&[("pods", "1"), ("count/pods", "1")]));
 }
 
 /// A pod that should have gone counts for its grace period once more, and then its node is held to be lost.

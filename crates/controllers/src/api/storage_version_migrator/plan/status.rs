@@ -58,7 +58,7 @@ pub(super) fn failed(
 /// The version after which nothing needs rewriting.
 pub(super) fn versioned(migration: &StorageVersionMigration, version: &Str) -> Result<Write, WireError> {
     let at = path!(StorageVersionMigration, status.resourceVersion);
-    let set = Edit::SetBytes(at, version.as_bytes().to_vec());
+    let set = Edit::set_text(at, version);
     Ok(update(migration, edit(&migration.raw, &[set])?))
 }
 

@@ -14,6 +14,7 @@ use coxswain_machinery::model::subsets::{
 };
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::splice::{Edit, edit, put_bytes, retain_items};
+use coxswain_machinery::wire::text::raw_bytes;
 use coxswain_machinery::wire::{Labels, Message, Path, Str, Time, WireError, path};
 
 /// Our name in [`MANAGED_BY`], and the original's.
@@ -154,10 +155,10 @@ impl<'a> Known<'a> {
         if is_same(held, wanted) {
             return Ok(bytes.clone());
         }
-        let node_name = wanted.node_name.as_ref().map(|name| name.as_bytes().to_vec());
+        let node_name = wanted.node_name.as_ref().map(|name| raw_bytes(name).into_owned());
         let target_ref = wanted.target_ref.as_ref().map(|target| target.to_bytes());
         let edits = [
-            Edit::SetBytes(path!(EndpointAddress, hostname), wanted.hostname.as_bytes().to_vec()),
+            Edit::set_text(path!(EndpointAddress, hostname), &wanted.hostname),
             set(path!(EndpointAddress, nodeName), node_name),
             set(path!(EndpointAddress, targetRef), target_ref),
         ];

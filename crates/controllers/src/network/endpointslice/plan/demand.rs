@@ -108,8 +108,8 @@ impl<'a> Group<'a> {
         family: &str,
         seen: &EncodedEndpoint<'_>,
     ) -> Option<Wanted<'a>> {
-        let target = seen.target?;
-        let at = self.wanted.binary_search_by(|wanted| wanted.pod.metadata.name.as_str().cmp(target.name));
+        let target = seen.target.as_ref()?;
+        let at = self.wanted.binary_search_by(|wanted| wanted.pod.metadata.name.as_str().cmp(&target.name));
         let wanted = &mut self.wanted[at.ok()?];
         let pod = wanted.pod;
         let mut own = addresses(pod, family);
@@ -117,7 +117,7 @@ impl<'a> Group<'a> {
             && pod.metadata.namespace == *target.namespace
             && seen.addresses.iter().all(|seen| own.next().is_some_and(|own| **own == **seen))
             && own.next().is_none()
-            && hostname(service, pod).map_or("", Str::as_str) == seen.hostname.unwrap_or_default();
+            && hostname(service, pod).map_or("", Str::as_str) == seen.hostname.as_deref().unwrap_or_default();
         wanted.is_missing &= !is_it;
         is_it.then_some(*wanted)
     }
@@ -129,9 +129,9 @@ impl Wanted<'_> {
         let metadata = &self.pod.metadata;
         let shown = |text: Option<&Str>, seen: Option<&str>| text.map(Str::as_str) == seen;
         conditions(service, self.pod) == seen.conditions
-            && shown(given(&self.pod.spec.node_name), seen.node_name)
-            && shown(self.zone.and_then(given), seen.zone)
-            && seen.target.is_some_and(|target| target.kind == POD && metadata.uid == *target.uid)
+            && shown(given(&self.pod.spec.node_name), seen.node_name.as_deref())
+            && shown(self.zone.and_then(given), seen.zone.as_deref())
+            && seen.target.as_ref().is_some_and(|target| target.kind == POD && metadata.uid == *target.uid)
     }
 
     /// When the pod's readiness changed last.

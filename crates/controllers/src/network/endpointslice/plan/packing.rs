@@ -5,6 +5,7 @@
 //! one slice that they fill best, or into new slices. Nothing is moved to even out. Endpoints are taken in the order of
 //! their pods' names, slices in that of their own.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -75,7 +76,7 @@ struct Packing<'p, 'a> {
     view: &'a View,
     family: &'p str,
     labels: &'p Labels,
-    known: &'p OnceCell<HashMap<&'a str, Option<bool>>>,
+    known: &'p OnceCell<HashMap<Cow<'a, str>, Option<bool>>>,
     packed: &'p mut Packed<'a>,
 }
 
@@ -185,7 +186,7 @@ impl<'a> Packing<'_, 'a> {
 }
 
 /// The pods that have endpoints in any slice, by UID, and whether these serve.
-fn known(view: &View) -> Result<HashMap<&str, Option<bool>>, WireError> {
+fn known(view: &View) -> Result<HashMap<Cow<'_, str>, Option<bool>>, WireError> {
     let mut known = HashMap::default();
     for seen in view.slices.iter().flat_map(HeldSlice::seen) {
         let seen = seen?;
@@ -196,8 +197,8 @@ fn known(view: &View) -> Result<HashMap<&str, Option<bool>>, WireError> {
 
 /// When the pod of an endpoint ended, if that is what happened to it.
 fn since_it_ended(view: &View, seen: &EncodedEndpoint<'_>) -> Option<Time> {
-    let target = seen.target?;
-    let at = view.pods.binary_search_by(|pod| pod.metadata.name.as_str().cmp(target.name)).ok()?;
+    let target = seen.target.as_ref()?;
+    let at = view.pods.binary_search_by(|pod| pod.metadata.name.as_str().cmp(&target.name)).ok()?;
     let pod = &view.pods[at];
     let has_ended = pod.metadata.uid == *target.uid && pod.is_finished();
     if has_ended && Some(pod.is_ready()) != seen.conditions.serving {

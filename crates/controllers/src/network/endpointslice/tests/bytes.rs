@@ -3,6 +3,7 @@
 use super::fixtures::{Bench, labels, pod, ready, service};
 use coxswain_machinery::wire::Value;
 use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes};
+use coxswain_machinery::wire::text::held_text;
 
 #[test]
 fn unknown_fields_stay() {
@@ -44,4 +45,15 @@ fn unknown_fields_stay() {
         assert_eq!(get(bytes, &[2, 9]).unwrap(), Some(Value::Varint(1)));
     }
     assert_eq!(get(&endpoints[2].1, &[77]).unwrap(), None);
+}
+
+#[test]
+fn a_service_with_an_annotation_of_any_bytes_gets_slices() {
+    let service = service(|service| {
+        service.metadata.annotations = labels(&[("a", &held_text(b"\xff"))]);
+    });
+    let bench = Bench::of(&service, [pod(1, |_| {}), pod(2, |_| {})]);
+    assert_eq!(bench.settled(), ["web-2 IPv4 :80: p001 p002"]);
+    bench.add(&pod(3, |_| {}));
+    assert_eq!(bench.settled(), ["web-2 IPv4 :80: p001 p002 p003"]);
 }

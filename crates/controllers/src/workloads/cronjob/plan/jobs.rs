@@ -11,7 +11,7 @@ use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::{EventSpec, Propagation, Regarding, Tolerate, Verb};
 use coxswain_machinery::model::{Key, Write};
-use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes};
+use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes, put_text};
 use coxswain_machinery::wire::{Message, Reader, Str, Time, Uid, Value, WireError, field, path};
 
 /// Annotation of a Job: the activation that it was made for.
@@ -45,7 +45,7 @@ pub(super) fn create(view: &View, at: Timestamp) -> Result<Write, WireError> {
     let key = Key::new(view.cron_job.metadata.namespace.clone(), name);
     let body = body(view, &key, at)?;
     Ok(Write {
-        on_success: Some(event(view, false, "SuccessfulCreate", format!("Created job {}", key.name))),
+        on_success: Some(event(view, false, "SuccessfulCreate", format!("Created job {}", &key.name))),
         ..Write::new(&JOBS, key, Verb::Create(body))
     })
 }
@@ -73,8 +73,8 @@ fn body(view: &View, key: &Key, at: Timestamp) -> Result<Bytes, WireError> {
     let cron_job = &view.cron_job;
     let template = &cron_job.spec.job_template.0;
     let mut metadata = Vec::with_capacity(512);
-    put_bytes(&mut metadata, field!(ObjectMeta, name), key.name.as_bytes());
-    put_bytes(&mut metadata, field!(ObjectMeta, namespace), key.namespace.as_bytes());
+    put_text(&mut metadata, field!(ObjectMeta, name), &key.name);
+    put_text(&mut metadata, field!(ObjectMeta, namespace), &key.namespace);
     let inherited = get(template, path!(JobTemplateSpec, metadata))?.map(Value::bytes).transpose()?;
     let mut fields = Reader::new(inherited.unwrap_or_default());
     while let Some((number, _, raw)) = fields.next_raw()? {

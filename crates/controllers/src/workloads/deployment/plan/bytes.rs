@@ -180,7 +180,7 @@ fn held_conditions(deployment: &Deployment) -> Result<Vec<&[u8]>, WireError> {
 
 /// Sets all that is known of a condition and leaves the rest.
 fn condition_edits(condition: &DeploymentCondition) -> Vec<Edit> {
-    let text = |path, text: &str| Edit::SetBytes(path, text.as_bytes().to_vec());
+    let text = |path, text: &str| Edit::set_text(path, text);
     let time = |path, time: Option<Time>| {
         let mut encoded = Vec::new();
         if let Some(time) = time {

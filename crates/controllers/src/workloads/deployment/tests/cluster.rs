@@ -230,5 +230,5 @@ impl Cluster {
 /// The image that a ReplicaSet runs.
 pub(super) fn image(template: &Raw) -> String {
     let image = get(template, &[2, 2, 2]).unwrap().unwrap();
-    image.text().unwrap().to_owned()
+    image.text().unwrap().into_owned()
 }

@@ -7,13 +7,15 @@ use super::super::plan::plan;
 use super::fixtures::{
     Bench, ago, bare, budget, decoded, deleting, labels, now, percent, pod, pods, says, told, unready,
 };
-use coxswain_machinery::api::kinds::POD_DISRUPTION_BUDGETS;
+use coxswain_machinery::api::kinds::{POD_DISRUPTION_BUDGETS, PODS};
 use coxswain_machinery::api::meta::{Condition, LabelSelectorRequirement};
+use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::policy::PodDisruptionBudget;
+use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::{Step, Verb};
 use coxswain_machinery::wire::splice::put_varint_field;
-use coxswain_machinery::wire::{IntOrString, Message as _, Raw};
+use coxswain_machinery::wire::{IntOrString, Message as _, Raw, Str};
 
 /// What the status of a budget over these four ready pods, of a `ReplicaSet` of four, is made to say.
 fn over_four(change: impl FnOnce(&mut PodDisruptionBudget)) -> String {
@@ -258,4 +260,16 @@ fn the_conditions_time_changes_with_its_status() {
     assert_eq!(at(1, &["a", "b", "c"]), (ago(500), 4));
     assert_eq!(at(0, &["a", "b", "c"]), (ago(0), 4));
     assert_eq!(at(1, &["a", "b"]), (ago(0), 4));
+}
+
+#[test]
+fn pods_of_any_bytes_are_counted_like_others() {
+    let byte = Str::of_bytes(b"\xff");
+    let held = ["a", "b", "c", "d"].map(|name| {
+        let mut whole = Pod::clone(&pod(name, |_| {}));
+        whole.metadata.annotations = [(Str::from("a"), byte.clone())].into_iter().collect();
+        whole.metadata.finalizers = vec![byte.clone()];
+        downcast::<Pod>((PODS.decode)(&whole.to_bytes().into()).unwrap()).unwrap()
+    });
+    assert_eq!(Bench::of(&budget(|_| {}), &held).status(), over_four(|_| {}));
 }

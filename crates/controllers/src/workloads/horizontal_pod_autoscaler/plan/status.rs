@@ -109,8 +109,8 @@ fn without_condition(object: &[u8], kind: &str) -> Result<Vec<u8>, WireError> {
         return Ok(object.to_vec());
     };
     let is_of_kind = |held: &[u8]| {
-        let held = get(held, &[TYPE]).ok().flatten().and_then(|value| value.text().ok().map(str::to_owned));
-        held.as_deref() == Some(kind)
+        let held = get(held, &[TYPE]).ok().flatten().and_then(|value| value.bytes().ok());
+        held == Some(kind.as_bytes())
     };
     let status = retain_items(status, LIST, |held| !is_of_kind(held))?;
     edit(object, &[Edit::SetBytes(STATUS, status)])

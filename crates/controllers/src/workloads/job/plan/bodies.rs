@@ -54,7 +54,7 @@ fn of_index(
     let set = |map, name: &str, value: String| Edit::MapSet(map, name.to_owned(), value);
     let mut edits = vec![
         Edit::SetBytes(path!(Pod, spec), spec),
-        Edit::SetBytes(path!(Pod, spec.hostname), format!("{job}-{index}").into_bytes()),
+        Edit::set_text(path!(Pod, spec.hostname), &format!("{job}-{index}")),
         set(LABELS, INDEX, index.to_string()),
         set(ANNOTATIONS, INDEX, index.to_string()),
     ];
@@ -87,7 +87,7 @@ fn made(view: &View, generate_name: &str) -> Result<Vec<u8>, WireError> {
     if pods::template_metadata(template)?.finalizers.iter().any(|held| held == TRACKING) {
         return Ok(pod.to_vec());
     }
-    edit(&pod, &[Edit::Push(path!(Pod, metadata.finalizers), TRACKING.as_bytes().to_vec())])
+    edit(&pod, &[Edit::push_text(path!(Pod, metadata.finalizers), TRACKING)])
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ fn spliced(job: &Job, wanted: &JobStatus) -> Result<Vec<u8>, WireError> {
         None => Edit::Clear(path),
     };
     let text = |path, text: Option<&Str>| match text {
-        Some(text) => Edit::SetBytes(path, text.as_bytes().to_vec()),
+        Some(text) => Edit::set_text(path, text),
         None => Edit::Clear(path),
     };
     let optional = |path, value: Option<i32>| value.map_or(Edit::Clear(path), |value| number(path, value));

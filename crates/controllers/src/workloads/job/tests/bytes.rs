@@ -20,7 +20,7 @@ fn created(job: &Arc<Job>) -> Vec<u8> {
 }
 
 fn text<'a>(object: &'a [u8], path: &[u32]) -> Option<&'a str> {
-    get(object, path).unwrap().map(|value| value.text().unwrap())
+    get(object, path).unwrap().map(|value| std::str::from_utf8(value.bytes().unwrap()).unwrap())
 }
 
 #[test]

@@ -3,11 +3,15 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::fixtures::{Bench, decoded, lines, pod, refused, replica_set, told, with_planned_status, writes};
+use super::cluster::Cluster;
+use super::fixtures::{
+    Bench, decoded, labels, lines, pod, refused, replica_set, told, with_planned_status, writes,
+};
 use coxswain_machinery::api::apps::{ReplicaSetCondition, ReplicaSetStatus};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::Verb;
 use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes, put_varint_field};
+use coxswain_machinery::wire::text::held_text;
 use coxswain_machinery::wire::{Message, Reader, Value};
 
 fn fields(message: &[u8]) -> Vec<(u32, Vec<u8>)> {
@@ -42,6 +46,32 @@ fn a_pod_is_its_template_with_an_owner() {
     assert_eq!(get(&body, &[1, 900]).unwrap(), Some(Value::Bytes(b"metadata of tomorrow")));
     assert_eq!(get(&body, &[2]).unwrap(), Some(Value::Bytes(b"\x92\x3f\x04spec")));
     assert_eq!(fields(&body).len(), 2);
+}
+
+/// The API server stores them and sends them back, so they are counted; each has the bytes of the template.
+#[test]
+fn a_template_with_any_bytes_makes_exactly_its_pods() {
+    let metadata = coxswain_machinery::api::meta::ObjectMeta {
+        labels: labels(&[("app", "web")]),
+        annotations: labels(&[("note", &held_text(b"\xff"))]),
+        ..Default::default()
+    };
+    // `imagePullSecrets: [{name: "\xff"}]`
+    let secret = [10, 1, 0xff];
+    let (mut template, mut spec) = (Vec::new(), Vec::new());
+    put_bytes(&mut spec, 15, &secret);
+    put_bytes(&mut template, 1, &metadata.to_bytes());
+    put_bytes(&mut template, 2, &spec);
+    let set = replica_set(|set| set.spec.template = coxswain_machinery::wire::Raw(template.into()));
+    let mut cluster = Cluster::of(&set);
+    cluster.reconcile();
+    cluster.settle();
+    assert_eq!((cluster.created(), cluster.active().len()), (3, 3));
+    for pod in cluster.encoded_pods() {
+        assert_eq!(get(&pod, &[2, 15]).unwrap(), Some(Value::Bytes(&secret)));
+        let note = get(&pod, &[1, 12]).unwrap();
+        assert_eq!(note, Some(Value::Bytes(b"\x0a\x04note\x12\x01\xff")));
+    }
 }
 
 /// A ReplicaSet of a newer server: unknown fields in the object, in the status and in each of two conditions.

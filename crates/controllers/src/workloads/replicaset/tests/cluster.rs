@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use apiserver_model::{Caches, Deletion, OnTheWay, Place, Refusal, Served};
+use bytes::Bytes;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
@@ -75,10 +76,13 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn new(desired: i32, min_ready_seconds: i32) -> Self {
-        let set = replica_set(|set| {
+        Self::of(&replica_set(|set| {
             set.spec.replicas = Some(desired);
             set.spec.min_ready_seconds = min_ready_seconds;
-        });
+        }))
+    }
+
+    pub(super) fn of(set: &ReplicaSet) -> Self {
         let bench = Bench::new();
         let queued = Arc::new(AtomicBool::new(false));
         let replica_sets = Lister::<ReplicaSet>::new(Arc::clone(&bench.replica_sets));
@@ -118,6 +122,11 @@ impl Cluster {
     /// The pods that there are, by name.
     pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
         self.api.model().all("pods", "").map(|stored| typed(stored.object(&PODS))).collect()
+    }
+
+    /// Their encodings.
+    pub(super) fn encoded_pods(&self) -> Vec<Bytes> {
+        self.api.model().all("pods", "").map(|stored| stored.encoded(false)).collect()
     }
 
     pub(super) fn set(&self) -> Arc<ReplicaSet> {

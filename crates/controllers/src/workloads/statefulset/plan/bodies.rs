@@ -32,13 +32,13 @@ pub(super) fn pod(view: &View, ordinal: i32, template: &Raw, revision: &str) -> 
     let label = |name: &str, value: &str| Edit::MapSet(LABELS, name.to_owned(), value.to_owned());
     let spec = with_claims(view, ordinal, &pod)?;
     let edits = [
-        Edit::SetBytes(path!(Pod, metadata.name), name.as_bytes().to_vec()),
+        Edit::set_text(path!(Pod, metadata.name), &name),
         label(POD_NAME_LABEL, &name),
         label(POD_INDEX_LABEL, &ordinal.to_string()),
         label(REVISION_LABEL, revision),
         Edit::SetBytes(path!(Pod, spec), spec),
-        Edit::SetBytes(path!(Pod, spec.hostname), name.as_bytes().to_vec()),
-        Edit::SetBytes(path!(Pod, spec.subdomain), view.set.spec.service_name.as_bytes().to_vec()),
+        Edit::set_text(path!(Pod, spec.hostname), &name),
+        Edit::set_text(path!(Pod, spec.subdomain), &view.set.spec.service_name),
     ];
     Ok(edit(&pod, &edits)?.into())
 }
@@ -54,7 +54,7 @@ fn with_claims(view: &View, ordinal: i32, pod: &[u8]) -> Result<Vec<u8>, WireErr
     }
     let is_claim = |volume: &[u8]| {
         let name = get(volume, VOLUME_NAME).ok().flatten().and_then(|name| name.text().ok());
-        view.templates.iter().any(|template| Some(template.name.as_str()) == name)
+        view.templates.iter().any(|template| Some(template.name.as_str()) == name.as_deref())
     };
     out.extend(retain_items(spec, VOLUMES, |volume| !is_claim(volume))?);
     Ok(out)
@@ -65,10 +65,9 @@ pub(super) fn claim(view: &View, template: &ClaimTemplate, ordinal: i32) -> Resu
     const LABELS: Path = path!(PersistentVolumeClaim, metadata.labels);
     let set = &view.set;
     let name = template.claim_name(&set.metadata.name, ordinal);
-    let namespace = set.metadata.namespace.as_bytes().to_vec();
     let mut edits = vec![
-        Edit::SetBytes(path!(PersistentVolumeClaim, metadata.name), name.as_bytes().to_vec()),
-        Edit::SetBytes(path!(PersistentVolumeClaim, metadata.namespace), namespace),
+        Edit::set_text(path!(PersistentVolumeClaim, metadata.name), &name),
+        Edit::set_text(path!(PersistentVolumeClaim, metadata.namespace), &set.metadata.namespace),
     ];
     let labels = set.spec.selector.match_labels.iter();
     edits.extend(labels.map(|(key, value)| Edit::MapSet(LABELS, key.to_string(), value.to_string())));

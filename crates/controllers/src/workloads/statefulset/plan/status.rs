@@ -91,7 +91,7 @@ pub(super) fn write(view: &View, desired: &Desired) -> Result<Option<Write>, Wir
 /// The StatefulSet's own bytes with the new status in them.
 fn spliced(set: &StatefulSet, desired: &Desired) -> Result<Bytes, WireError> {
     let number = |path, value: i64| Edit::SetVarint(path, value as u64);
-    let text = |path, value: &Str| Edit::SetBytes(path, value.as_bytes().to_vec());
+    let text = |path, value: &Str| Edit::set_text(path, value);
     let edits = [
         number(path!(StatefulSetStatus, observedGeneration), set.metadata.generation),
         number(path!(StatefulSetStatus, replicas), desired.replicas.into()),

@@ -109,7 +109,7 @@ async fn the_lines_of_a_watch_become_frames() {
             let length = frames.split_to(4);
             let length = u32::from_be_bytes(length.as_ref().try_into().unwrap());
             let frame = WatchFrame::decode(&frames.split_to(length as usize)).unwrap();
-            names.push(ObjectHead::read(&frame.object).unwrap().name.to_owned());
+            names.push(ObjectHead::read(&frame.object).unwrap().name.into_owned());
         }
         assert_eq!(names, ["a", "b"]);
         assert_eq!(seen.lock()[0].headers()["accept"], "application/json");

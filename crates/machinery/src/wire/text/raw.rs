@@ -1,0 +1,93 @@
+//! The text form of byte strings: how a string that is not valid UTF-8 is kept in a `str`.
+//!
+//! A string of the API is a byte string: no API server checks that a protobuf string is valid UTF-8, so whoever may create an
+//! object can store any bytes in it. [`held_text`] maps byte strings to texts one to one:
+//!
+//! - Valid UTF-8 without the characters U+10FF80 to U+10FFFF, which nobody uses, is its own text form.
+//! - Otherwise each byte that is not part of valid UTF-8, and each byte of such a character, becomes the character U+10FF00 plus
+//!   the byte.
+//!
+//! So two texts are equal exactly if their bytes are; joining texts with ASCII between them, splitting them at ASCII and looking
+//! them up never mixes two byte strings up. [`raw_bytes`] gives the bytes back: for protobuf, and for paths and queries of
+//! requests. [`lossy_text`] gives what Go writes in JSON: for JSON, logs and metrics.
+//!
+//! Text that did not pass through [`held_text`] can contain the reserved characters and must not be mixed with text that did. This
+//! module never decides which of the two a text is.
+
+use std::borrow::Cow;
+
+/// The first byte of a reserved character. Besides, no character below U+100000 begins with it.
+const LEAD: u8 = 0xf4;
+/// The code point that stands for byte 0.
+const BASE: u32 = 0x10_ff00;
+
+/// Returns the text form of a byte string.
+pub fn held_text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if bytes.is_ascii() || !has_reserved(bytes) => Cow::Borrowed(text),
+        _ => Cow::Owned(escaped(bytes)),
+    }
+}
+
+/// Returns the byte string with this text form.
+pub fn raw_bytes(text: &str) -> Cow<'_, [u8]> {
+    if !has_reserved(text.as_bytes()) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    for char in text.chars() {
+        match byte_of(char) {
+            Some(byte) => bytes.push(byte),
+            None => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    Cow::Owned(bytes)
+}
+
+/// Returns the text with this text form as Go's JSON encoder writes it: U+FFFD for each byte that is not part of valid UTF-8.
+pub fn lossy_text(text: &str) -> Cow<'_, str> {
+    match raw_bytes(text) {
+        Cow::Borrowed(_) => Cow::Borrowed(text),
+        Cow::Owned(bytes) => Cow::Owned(lossy_utf8(&bytes).into_owned()),
+    }
+}
+
+/// Returns a byte string as Go's JSON encoder writes it: U+FFFD for each byte that is not part of valid UTF-8.
+pub fn lossy_utf8(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text)
+}
+
+/// Whether there is a reserved character in UTF-8. In other bytes it may find one that is none.
+fn has_reserved(bytes: &[u8]) -> bool {
+    bytes.contains(&LEAD) && bytes.windows(3).any(|start| matches!(start, [LEAD, 0x8f, 0xbe | 0xbf]))
+}
+
+/// The byte that a reserved character stands for.
+fn byte_of(char: char) -> Option<u8> {
+    u8::try_from(u32::from(char).checked_sub(BASE)?).ok().filter(|byte| !byte.is_ascii())
+}
+
+#[cold]
+fn escaped(bytes: &[u8]) -> String {
+    let escape = |byte: &u8| char::from_u32(BASE + u32::from(*byte)).unwrap_or(char::REPLACEMENT_CHARACTER);
+    let mut text = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            if byte_of(char).is_some() {
+                text.extend(char.encode_utf8(&mut [0; 4]).as_bytes().iter().map(escape));
+            } else {
+                text.push(char);
+            }
+        }
+        text.extend(chunk.invalid().iter().map(escape));
+    }
+    text
+}
