@@ -47,6 +47,21 @@ pub(super) fn damaged(name: &str, version: u32) -> Bytes {
     bytes.into()
 }
 
+/// A pod with these bytes as its name, namespace and UID, and as a label and an annotation.
+pub(super) fn of_bytes(bytes: &[u8], version: &str) -> Bytes {
+    let text = Str::of_bytes(bytes);
+    let metadata = ObjectMeta {
+        name: text.clone(),
+        namespace: text.clone(),
+        uid: text.clone().into(),
+        resource_version: version.into(),
+        labels: [(text.clone(), text.clone())].into_iter().collect(),
+        annotations: [(text.clone(), text)].into_iter().collect(),
+        ..ObjectMeta::default()
+    };
+    Pod { metadata, ..Pod::default() }.to_bytes().into()
+}
+
 pub(super) fn page(items: Vec<Bytes>, version: u32, next: &str) -> ListPage {
     ListPage { items, resource_version: version.to_string(), continue_token: next.to_owned() }
 }

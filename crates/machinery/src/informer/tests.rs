@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::fixture::{
-    Answer, Asked, PODS, Script, bookmark, damaged, encoded, error_event, event, frame, object, page,
-    refusal, until,
+    Answer, Asked, PODS, Script, bookmark, damaged, encoded, error_event, event, frame, object, of_bytes,
+    page, refusal, until,
 };
 use super::{Deliveries, Delta, Informers, InformersConfig, ListWatch};
 use crate::api::AnyObject;
@@ -21,6 +21,7 @@ use crate::api::meta::ObjectMeta;
 use crate::client::{FieldSelector, ListQuery};
 use crate::model::Key;
 use crate::telemetry::Registry;
+use crate::wire::text::{held_text, raw_bytes};
 
 fn informers<S: ListWatch>(script: &Arc<S>, watch_list: bool) -> Informers {
     informers_in(script, watch_list, &Registry::new())
@@ -270,7 +271,7 @@ async fn an_object_that_cannot_be_decoded_is_reported_and_stops_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_without_even_a_name_break_the_stream_not_the_informer() {
+async fn bytes_that_are_no_event_break_the_stream_not_the_informer() {
     let garbage = Bytes::from_static(b"\0\0\0\x03\xff\xff\xff");
     let (_feed, live) = mpsc::channel(1);
     let script = Script::new([
@@ -285,6 +286,85 @@ async fn bytes_without_even_a_name_break_the_stream_not_the_informer() {
     until("the watch after the second list", || script.asked().len() == 5).await;
     assert_eq!(watch_versions(&script), ["stream", "watch 2", "watch 2", "stream", "watch 4"]);
     assert_eq!(names(handle.store()), ["a@1", "b@3"]);
+}
+
+/// A list and a watch that each have one object of bytes.
+fn with_bytes(objects: [Bytes; 2]) -> [Arc<Script>; 2] {
+    let [listed, changed] = objects;
+    let rest = || [frame("MODIFIED", "Pod", &changed), event("MODIFIED", "a", 4), event("ADDED", "b", 5)];
+    let initial =
+        [event("ADDED", "a", 1), frame("ADDED", "Pod", &listed), event("ADDED", "z", 1), bookmark(2, true)];
+    let streamed = Script::new([Answer::Watch(initial.into_iter().chain(rest()).collect())]);
+    let items = vec![encoded("a", 1), listed.clone(), encoded("z", 1)];
+    let paged = Script::new([Answer::Page(page(items, 2, "")), Answer::Watch(rest().into())]);
+    [streamed, paged]
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_any_bytes_is_cached_and_stops_nobody() {
+    let name = [b'r', 0xff, 0xc3].as_slice();
+    let [listed, changed] = ["1", "3"].map(|version| of_bytes(name, version));
+    let held = &*held_text(name);
+    for (script, watch_list) in with_bytes([listed, changed]).iter().zip([true, false]) {
+        let informers = informers(script, watch_list);
+        let handle = informers.acquire(PODS, None);
+        until("b is there", || handle.store().resource_version() == "5").await;
+        assert_eq!(names(handle.store()), ["a@4", "b@5", &format!("{held}@3"), "z@1"]);
+        let found = handle.store().find(held, held).expect("found by the text form of its bytes");
+        assert_eq!(*raw_bytes(&found.meta().uid.to_str()), *name);
+        assert_eq!(*raw_bytes(found.meta().labels.get(held).unwrap()), *name);
+        assert_eq!(informers.problems(), Vec::<String>::new());
+        assert_eq!(handle.stats().unreadable, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_a_name_or_a_head_is_reported_and_stops_nobody() {
+    // Without a name; with metadata that ends in its name; without metadata.
+    let cut = |name_of: u8| Bytes::from(vec![10, 4, 50, 1, b'3', name_of]);
+    let others: [[Bytes; 2]; 3] = [
+        [encoded("", 1), encoded("", 3)],
+        [cut(10), cut(10)],
+        [Bytes::from_static(b"\xff\xff"), Bytes::from_static(b"\xff\xff")],
+    ];
+    for objects in others {
+        for (script, watch_list) in with_bytes(objects.clone()).iter().zip([true, false]) {
+            let informers = informers(script, watch_list);
+            let handle = informers.acquire(PODS, None);
+            until("b is there", || handle.store().resource_version() == "5").await;
+            assert_eq!(names(handle.store()), ["a@4", "b@5", "z@1"]);
+            assert_eq!(handle.stats().unreadable, 1, "{objects:?}");
+            let asked = if watch_list {
+                vec!["stream"]
+            } else {
+                vec!["list rv=Some(\"0\") limit=Some(500) continue=None", "watch 2"]
+            };
+            assert_eq!(watch_versions(script)[..asked.len()], asked, "one list is enough");
+            assert!(script.asked().iter().all(|asked| !matches!(asked, Asked::Watch(query) if query.resource_version.is_empty() && !query.send_initial_events)));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_of_nobody_knows_what_is_made_up_for_by_one_list() {
+    let (_feed, live) = mpsc::channel(1);
+    let deletion = frame("DELETED", "Pod", b"\xff\xff");
+    let script = Script::new([
+        Answer::Watch(vec![
+            event("ADDED", "a", 1),
+            event("ADDED", "b", 1),
+            bookmark(2, true),
+            deletion.clone(),
+        ]),
+        Answer::Watch(vec![deletion.clone()]),
+        Answer::Watch(vec![deletion]),
+        Answer::Watch(vec![event("ADDED", "a", 1), bookmark(4, true)]),
+        Answer::Live(live),
+    ]);
+    let informers = informers(&script, true);
+    let handle = informers.acquire(PODS, None);
+    until("the watch after the second list", || script.asked().len() == 5).await;
+    assert_eq!(names(handle.store()), ["a@1"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,12 +4,15 @@
 //! at a time and awaits nothing but the API server, so the events' order is the store's order.
 //!
 //! # An object that can't be decoded
-//! It has a name, since metadata is read first, so it is neither dropped in silence nor allowed to stop the others:
-//! the store keeps the last state that could be read (taking it out would tell controllers of a deletion that never
-//! was, and they would replace it), a write that rests on that state is refused by its precondition, and the
-//! object is logged, counted and makes the informer unhealthy until a state of it that can be read arrives, or it is
-//! gone. The resource version moves on past it. Bytes in which not even a name can be found mean that the stream
-//! itself can't be trusted: it is opened again at the last version, and if that does not help, the list is made anew.
+//! Strings can have any bytes ([`crate::wire::text`]), so only malformed protobuf can't be decoded, which no API server sends. The
+//! object is neither dropped in silence nor allowed to stop the others: the store keeps the last state that could be read (taking it
+//! out would tell controllers of a deletion that never was, and they would replace it), a write that rests on that state is refused
+//! by its precondition, and the object is logged once, counted and makes the informer unhealthy until a state of it that can be read
+//! arrives, or it is gone. The resource version moves on past it.
+//!
+//! The same goes for an object whose name can't be read: all of them are recorded under the empty name until the next list. Only
+//! an event that leaves open what it is about, a deletion of such an object or a frame that is no event, is made up for: the watch is
+//! opened again at the last version, and if that does not help, the list is made anew, in which no object stops the others.
 
 mod backoff;
 mod frames;
@@ -258,7 +261,7 @@ impl Reflector {
             Raw::Opened => Ok((Input::Opened, Received::Nothing)),
             Raw::Ended => Ok((Input::Ended, Received::Nothing)),
             Raw::Page { items, version, next } => {
-                let items = items.iter().map(|item| self.take_in(item, true)).collect::<Result<_, _>>()?;
+                let items: Vec<Item> = items.iter().map(|item| self.take_in(item, true)).collect();
                 Ok((Input::Page { version, next }, Received::Page(items)))
             }
             Raw::Frame(frame) => {
@@ -267,8 +270,19 @@ impl Reflector {
                 match frame.kind {
                     EventType::Added | EventType::Modified | EventType::Deleted => {
                         let collecting = state.is_collecting() && frame.kind != EventType::Deleted;
-                        let item = self.take_in(&frame.object, collecting)?;
-                        let version = item.version().clone();
+                        let item = self.take_in(&frame.object, collecting);
+                        let is_nameless =
+                            matches!(&item, Item::Unreadable { key, .. } if key.name.is_empty());
+                        if frame.kind == EventType::Deleted && is_nameless {
+                            return Err(failure(
+                                Cause::Corrupt,
+                                "a deletion of an object without a name".to_owned(),
+                            ));
+                        }
+                        let version = match item.version() {
+                            version if version.is_empty() && is_nameless => state.position().clone(),
+                            version => version.clone(),
+                        };
                         Ok((Input::Object { version }, Received::Event(frame.kind, item)))
                     }
                     EventType::Bookmark => {
@@ -286,38 +300,30 @@ impl Reflector {
     }
 
     /// Decodes an object; within a list, one that the store holds already is not decoded but shared.
-    fn take_in(&self, object: &Bytes, listed: bool) -> Result<Item, Failure> {
+    fn take_in(&self, object: &Bytes, listed: bool) -> Item {
         if listed
             && !self.store.is_empty()
-            && let Some(held) = self.known(object)?
+            && let Some(held) = self.known(object)
         {
-            return Ok(Item::Object(held));
+            return Item::Object(held);
         }
-        match (self.kind.decode)(object) {
-            Ok(object) if object.meta().name.is_empty() => Err(nameless()),
-            Ok(object) => Ok(Item::Object(object)),
-            Err(error) => {
-                let head = ObjectHead::read(object).map_err(corrupt)?;
-                if head.name.is_empty() {
-                    return Err(nameless());
-                }
-                Ok(Item::Unreadable {
-                    key: Key::new(head.namespace, head.name),
-                    version: head.resource_version.into(),
-                    error: error.to_string(),
-                })
-            }
-        }
+        let error = match (self.kind.decode)(object) {
+            Ok(object) if object.meta().name.is_empty() => "it has no name".to_owned(),
+            Ok(object) => return Item::Object(object),
+            Err(error) => error.to_string(),
+        };
+        let head = ObjectHead::salvage(object);
+        let namespace = if head.name.is_empty() { Str::EMPTY } else { head.namespace.into() };
+        Item::Unreadable { key: Key::new(namespace, head.name), version: head.resource_version.into(), error }
     }
 
     /// The object that the store holds, if it is in the state that these bytes encode.
-    fn known(&self, object: &Bytes) -> Result<Option<AnyObject>, Failure> {
-        let sent = ObjectHead::read(object).map_err(corrupt)?;
-        let held = self.store.find(&sent.namespace, &sent.name);
-        Ok(held.filter(|held| {
+    fn known(&self, object: &Bytes) -> Option<AnyObject> {
+        let sent = ObjectHead::read(object).ok()?;
+        self.store.find(&sent.namespace, &sent.name).filter(|held| {
             let meta = held.meta();
             meta.uid == *sent.uid && meta.resource_version == *sent.resource_version
-        }))
+        })
     }
 
     fn carry_out(&self, effect: StoreEffect, received: &mut Received, collected: &mut Collected) {
@@ -386,7 +392,9 @@ impl Reflector {
             }
             (_, Item::Unreadable { key, version, error }) => {
                 self.report(key, error);
-                self.store.bookmark(version);
+                if !version.is_empty() {
+                    self.store.bookmark(version);
+                }
             }
         }
         match item {
@@ -399,6 +407,9 @@ impl Reflector {
 
     fn report(&self, key: &Key, error: &str) {
         self.metrics.unreadable.inc();
+        if self.status.is_unreadable(key, error) {
+            return;
+        }
         tracing::error!(kind = %self.kind, %key, error, "an object can't be decoded; its last readable state is kept");
     }
 }
@@ -519,8 +530,4 @@ fn failure(cause: Cause, error: String) -> Failure {
 
 fn corrupt(error: impl std::fmt::Display) -> Failure {
     failure(Cause::Corrupt, error.to_string())
-}
-
-fn nameless() -> Failure {
-    failure(Cause::Corrupt, "an object without a name".to_owned())
 }

@@ -111,6 +111,11 @@ impl Status {
         self.record.lock().unreadable.insert(key, error);
     }
 
+    /// Whether this was the last state of the object, for the same reason.
+    pub(super) fn is_unreadable(&self, key: &Key, error: &str) -> bool {
+        self.record.lock().unreadable.get(key).is_some_and(|held| held == error)
+    }
+
     pub(super) fn readable(&self, key: &Key) {
         self.record.lock().unreadable.remove(key);
     }
