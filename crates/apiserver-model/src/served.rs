@@ -149,8 +149,12 @@ impl Served {
     ///
     /// # Errors
     /// What the client says.
+    ///
+    /// # Panics
+    /// The model has an object that cannot be decoded.
     pub fn list(&self, kind: &'static Kind, namespace: &str) -> Result<Vec<AnyObject>, ApiError> {
-        self.runtime.block_on(self.client.list_all(kind, namespace))
+        let list = self.runtime.block_on(self.client.list_all(kind, namespace))?;
+        Ok(list.complete().expect("objects that can be decoded").to_vec())
     }
 
     /// The events that were emitted since the last look.

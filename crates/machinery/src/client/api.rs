@@ -18,6 +18,7 @@ use tower::util::BoxCloneSyncService;
 use super::body;
 use super::error::{ApiError, decode_status};
 use super::layers::ApiRequest;
+use super::object_list::ObjectList;
 use super::request::{self, FieldSelector, LONGEST_ERROR, Label, Query, RequestIntent, RequestPath, Target};
 use crate::api::autoscaling::Scale;
 use crate::api::meta::{DeleteRequest, Preconditions};
@@ -322,18 +323,13 @@ impl ApiClient {
     }
 
     /// Reads a whole collection page by page and decodes it.
-    pub async fn list_all(&self, kind: &'static Kind, namespace: &str) -> Result<Vec<AnyObject>, ApiError> {
+    pub async fn list_all(&self, kind: &'static Kind, namespace: &str) -> Result<ObjectList, ApiError> {
         let mut query =
             ListQuery { namespace: namespace.to_owned(), limit: Some(LIST_PAGE), ..ListQuery::default() };
-        let mut objects = Vec::new();
+        let mut objects = ObjectList::default();
         loop {
             let page = self.list(kind, &query).await?;
-            for item in &page.items {
-                let object = (kind.decode)(item).map_err(|error| {
-                    ApiError::malformed(&format!("GET {}", RequestPath::collection(kind, namespace)), &error)
-                })?;
-                objects.push(object);
-            }
+            page.items.iter().for_each(|item| objects.add(kind, item));
             if page.continue_token.is_empty() {
                 return Ok(objects);
             }

@@ -25,6 +25,7 @@ mod error;
 mod fence;
 mod layers;
 mod live;
+mod object_list;
 mod request;
 mod transport;
 
@@ -49,6 +50,7 @@ pub use layers::{
     ClientMetrics, Fault, FaultRule, Faults, RateLimiter, TokenError, TokenSource, WriteGate, WritesStopped,
 };
 pub use live::{AccessQuestion, AccessVerdict, Pieces};
+pub use object_list::{ObjectList, UnreadableObject};
 pub(crate) use request::LONGEST_OBJECT;
 pub use request::{FieldSelector, InvalidPath, Query, RequestIntent, RequestPath, RequestUri};
 pub use transport::{KeepAlive, Transport, TransportError};

@@ -224,10 +224,12 @@ impl Freshness {
             let page = self.observer.list_metadata(kind, &query).await?;
             live.version = page.resource_version.parse().unwrap_or(0);
             for item in &page.items {
-                let head = ObjectHead::read(item).map_err(|error| ApiError::Malformed {
-                    request: format!("list {kind}"),
-                    what: error.to_string(),
-                })?;
+                let (head, error) = (ObjectHead::salvage(item), ObjectHead::read(item).err());
+                // Without a UID it may be any of the objects that are looked for.
+                if let Some(error) = error.filter(|_| head.uid.is_empty()) {
+                    let (request, what) = (format!("list {kind}"), error.to_string());
+                    return Err(ApiError::Malformed { request, what });
+                }
                 live.add(head.uid.into(), head.resource_version.parse().unwrap_or(0));
             }
             if page.continue_token.is_empty() {

@@ -44,8 +44,8 @@ pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteRep
 pub use metrics::{ReconcileMetrics, RoomMetrics};
 pub use phase::Phase;
 pub use reads::{
-    AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError, InvalidPath, ObjectPage,
-    Observation, PageQuery, Pass, Query, Read, Reads, RequestPath, RequestUri,
+    AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError, InvalidPath, ObjectList,
+    ObjectPage, Observation, PageQuery, Pass, Query, Read, Reads, RequestPath, RequestUri,
 };
 pub use report::{ReconcileStart, Report, Requeue, Unreported};
 pub use room::{

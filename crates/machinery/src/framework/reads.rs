@@ -31,8 +31,8 @@ use crate::wire::Str;
 
 /// What reads ask, find and fail with.
 pub use crate::client::{
-    AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError, InvalidPath, Query, RequestPath,
-    RequestUri,
+    AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError, InvalidPath, ObjectList, Query,
+    RequestPath, RequestUri,
 };
 
 /// Reads that are under way together.
@@ -90,7 +90,7 @@ pub struct PageQuery {
 #[derive(Clone, Debug, Default)]
 pub struct ObjectPage {
     /// Its objects.
-    pub objects: Vec<AnyObject>,
+    pub objects: ObjectList,
     /// Where the next one begins; empty on the last. For a plan's note: what keeps the position from one reconcile to the
     /// next is the controller's memory.
     pub next: Str,
@@ -111,7 +111,7 @@ pub(super) type EarlierWrites = Vec<Effect>;
 #[derive(Debug)]
 enum ReadResult {
     Object(Result<Option<AnyObject>, ApiError>),
-    List(Result<Arc<[AnyObject]>, ApiError>),
+    List(Result<Arc<ObjectList>, ApiError>),
     Page(Result<ObjectPage, ApiError>),
     Json(Result<Arc<Value>, ApiError>),
     Document(Result<AnyDocument, ApiError>),
@@ -130,7 +130,7 @@ impl Reads {
     }
 
     /// A list that was read; `None` if that was not done.
-    pub fn list(&self, kind: &'static Kind, namespace: &Str) -> Option<Result<&[AnyObject], &ApiError>> {
+    pub fn list(&self, kind: &'static Kind, namespace: &Str) -> Option<Result<&ObjectList, &ApiError>> {
         match self.found.get(&Read::List(kind, namespace.clone()))? {
             ReadResult::List(found) => Some(found.as_ref().map(AsRef::as_ref)),
             _ => None,
@@ -222,7 +222,17 @@ impl Reads {
         namespace: Str,
         found: Result<Vec<AnyObject>, ApiError>,
     ) -> Self {
-        self.found.insert(Read::List(kind, namespace), ReadResult::List(found.map(Arc::from)));
+        let found = found.map(|objects| Arc::new(objects.into()));
+        self.found.insert(Read::List(kind, namespace), ReadResult::List(found));
+        self
+    }
+
+    /// With a list read, of these encoded objects: for tests of rooms.
+    #[must_use]
+    pub fn with_encoded(mut self, kind: &'static Kind, namespace: Str, objects: &[bytes::Bytes]) -> Self {
+        let mut list = ObjectList::default();
+        objects.iter().for_each(|object| list.add(kind, object));
+        self.found.insert(Read::List(kind, namespace), ReadResult::List(Ok(Arc::new(list))));
         self
     }
 
@@ -368,7 +378,7 @@ pub(super) struct Reader {
     client: ApiClient,
     discovery: Arc<Discovery>,
     shared: SharedReads<Option<AnyObject>>,
-    shared_lists: SharedReads<Arc<[AnyObject]>>,
+    shared_lists: SharedReads<Arc<ObjectList>>,
     /// Of JSON: all that ask a metrics API the same ask it together.
     answers: SharedReads<Arc<Value>>,
     documents: SharedReads<AnyDocument>,
@@ -502,10 +512,10 @@ impl Reader {
         what: &Read,
         kind: &'static Kind,
         namespace: &Str,
-    ) -> Result<Arc<[AnyObject]>, ApiError> {
+    ) -> Result<Arc<ObjectList>, ApiError> {
         let read = || {
             let (client, namespace) = (self.client.clone(), namespace.clone());
-            async move { client.list_all(kind, &namespace).await.map(Arc::from) }
+            async move { client.list_all(kind, &namespace).await.map(Arc::new) }
         };
         self.shared_lists.read(what, read).await
     }
@@ -563,11 +573,8 @@ impl Reader {
             ..ListQuery::default()
         };
         let page = self.client.list(of.kind, &query).await?;
-        let decoded = page.items.iter().map(of.kind.decode).collect::<Result<_, _>>();
-        let objects = decoded.map_err(|error| ApiError::Malformed {
-            request: format!("GET {}", RequestPath::collection(of.kind, &of.namespace)),
-            what: error.to_string(),
-        })?;
+        let mut objects = ObjectList::default();
+        page.items.iter().for_each(|item| objects.add(of.kind, item));
         Ok(ObjectPage {
             objects,
             next: page.continue_token.into(),

@@ -150,8 +150,11 @@ fn is_pods(resource: &ApiResource) -> bool {
 fn content(failed: &[Failure], resource: &ApiResource, key: &Key, read: &Reads) -> Option<Content> {
     let kind = resource.metadata_kind();
     let objects = match read.list(kind, &key.name) {
-        Some(Ok([])) => return None,
-        Some(Ok(objects)) => Found::Objects(objects.to_vec()),
+        Some(Ok(objects)) if objects.is_empty() => return None,
+        Some(Ok(objects)) => match objects.metadata() {
+            Ok(objects) => Found::Objects(objects),
+            Err(error) => Found::Failed { why: error.to_string(), answered: true },
+        },
         // The kind can't be listed after all, or has gone meanwhile, and its objects with it.
         Some(Err(error)) if matches!(error.code(), 404 | 405) => Found::Unlisted,
         Some(Err(error)) => Found::Failed { why: ApiError::message(error), answered: error.code() != 0 },

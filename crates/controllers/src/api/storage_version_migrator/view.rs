@@ -156,7 +156,8 @@ pub(super) fn observe_migration(
     match page(PageQuery { kind, namespace: Str::EMPTY, limit: PAGE, after }, read)? {
         Listed::Needs(reads) => Ok(Observation::Needs(reads)),
         Listed::Page(page) => {
-            at(Progress::Page(Page { kind, objects: page.objects.clone(), next: page.next.clone() }))
+            let objects = page.objects.metadata().map_err(|error| ObserveError::Retry(error.to_string()))?;
+            at(Progress::Page(Page { kind, objects, next: page.next.clone() }))
         }
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn observe_lease(key: &Key, read: &Reads) -> Result<Observation<Lease
     let all = match read.list(&STORAGE_VERSIONS, &Str::EMPTY) {
         None => return Ok(Observation::Needs(vec![Read::List(&STORAGE_VERSIONS, Str::EMPTY)])),
         Some(Err(error)) => return Err(retry("storage versions", error)),
-        Some(Ok(all)) => all,
+        Some(Ok(all)) => all.readable(),
     };
     let names_it = |version: &Arc<StorageVersion>| {
         version.status.storage_versions.iter().any(|entry| entry.api_server_id == server)

@@ -46,6 +46,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
         None => Ok(Observation::Needs(vec![Read::List(&IP_ADDRESSES, Str::EMPTY)])),
         Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),
         Some(Ok(live)) => {
+            let live = live.complete().map_err(|error| ObserveError::Retry(error.to_string()))?;
             view.addresses = given_out(live.iter().map(|address| address.meta()), &own);
             view.is_live = true;
             Ok(Observation::View(view))

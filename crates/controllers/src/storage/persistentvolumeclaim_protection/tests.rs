@@ -10,6 +10,7 @@ use coxswain_machinery::framework::{ApiError, Read};
 use coxswain_machinery::informer::{Store, downcast};
 use coxswain_machinery::model::Step;
 use coxswain_machinery::model::plan::Verb;
+use coxswain_machinery::wire::text::held_text;
 use coxswain_machinery::wire::{Message as _, Raw, Str, Time};
 
 fn claim(finalizers: &[&str], is_deleting: bool) -> PersistentVolumeClaim {
@@ -383,4 +384,21 @@ fn it_says_who_holds_a_claim() {
     );
     assert!(said(&[pod(|_| {})], &[], true, &saying(None)).contains("it is said to be used"));
     assert!(said(&[], &[], true, &saying(None)).contains("it is said to be unused"));
+}
+
+#[test]
+fn a_pod_that_cannot_be_decoded_may_use_the_claim() {
+    let free = room(&claim(&[FINALIZER], true), &[], false);
+    let encoded = |pod: &Pod, rest: &[u8]| bytes::Bytes::from([&pod.to_bytes(), rest].concat());
+    let other = pod(|pod| {
+        pod.metadata.name = "other".into();
+        pod.metadata.annotations = [("a", &*held_text(b"\xff"))].into_iter().collect();
+        pod.claims = named("another");
+    });
+    let live = |rest| Reads::default().with_encoded(&PODS, "ns".into(), &[encoded(&other, rest)]);
+    let released = plan_of(&free, &live(&[]));
+    assert_eq!(released.writes().count(), 1, "the bytes of another pod keep nothing");
+    // A spec that is a number.
+    let error = observed(&free, &live(&[16, 1])).unwrap_err();
+    assert!(matches!(&error, ObserveError::Retry(text) if text.contains("ns/other")), "{error:?}");
 }

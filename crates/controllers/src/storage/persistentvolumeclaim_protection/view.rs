@@ -40,6 +40,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
         None => Ok(Observation::Needs(vec![Read::List(&PODS, key.namespace.clone())])),
         Some(Err(error)) => Err(ObserveError::Retry(format!("live list of pods failed: {error}"))),
         Some(Ok(live)) => {
+            let live = live.complete().map_err(|error| ObserveError::Retry(error.to_string()))?;
             let live = self::view(view.claim, live.iter().filter_map(pod), tells_use);
             Ok(Observation::View(View { is_live: true, ..live }))
         }

@@ -82,7 +82,8 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
 /// What was read of all objects of a kind.
 fn live<'a>(read: &'a Reads, kind: &'static Kind) -> Option<Result<&'a [AnyObject], ObserveError>> {
     let found = read.list(kind, &Str::EMPTY)?;
-    Some(found.map_err(|error| ObserveError::Retry(format!("live list of {kind} failed: {error}"))))
+    let found = found.map_err(|error| ObserveError::Retry(format!("live list of {kind} failed: {error}")));
+    Some(found.and_then(|all| all.complete().map_err(|error| ObserveError::Retry(error.to_string()))))
 }
 
 fn named<'a>(

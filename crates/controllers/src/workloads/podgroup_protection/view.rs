@@ -48,6 +48,7 @@ pub(super) fn observe(room: &Controller, key: &Key, read: &Reads) -> Result<Obse
         None => Ok(Observation::Needs(vec![Read::List(&PODS, key.namespace.clone())])),
         Some(Err(error)) => Err(ObserveError::Retry(format!("live list of pods failed: {error}"))),
         Some(Ok(live)) => {
+            let live = live.complete().map_err(|error| ObserveError::Retry(error.to_string()))?;
             let belongs = |pod: &&AnyObject| by_group(&***pod).iter().any(|held| *held == place);
             let pods = names(live.iter().filter(belongs).map(|pod| &pod.meta().name));
             Ok(Observation::View(View { group, pods, is_live: true }))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::super::memory::{Note, Position, Positions};
@@ -13,12 +14,14 @@ use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::kinds::STORAGE_VERSION_MIGRATIONS;
 use coxswain_machinery::api::system::StorageVersionMigration;
 use coxswain_machinery::framework::{
-    Memory as _, ObjectPage, Observation, ObserveError, Outcome, Read, Reads, ReconcileEnd, Room as _,
+    Memory as _, ObjectList, ObjectPage, Observation, ObserveError, Outcome, Read, Reads, ReconcileEnd,
+    Room as _,
 };
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::plan::Tolerate;
 use coxswain_machinery::model::{Failure, Key, Plan, Step};
-use coxswain_machinery::wire::Str;
+use coxswain_machinery::wire::splice::{put_bytes, put_varint_field};
+use coxswain_machinery::wire::{Message as _, Str, Value};
 use std::time::Duration;
 
 fn key() -> Key {
@@ -49,7 +52,7 @@ fn planned(view: Result<Observation<MigratorView>, ObserveError>) -> Plan<Note> 
 }
 
 fn page(objects: Vec<AnyObject>, next: &str) -> ObjectPage {
-    ObjectPage { objects, next: next.into(), resource_version: "999".into() }
+    ObjectPage { objects: objects.into(), next: next.into(), resource_version: "999".into() }
 }
 
 /// As it is when the first page holds these.
@@ -85,6 +88,38 @@ fn objects_of_before_are_patched_without_content_and_newer_ones_are_not() {
     let tolerated = Tolerate { conflict: true, ..Tolerate::default() };
     assert!(patches.into_iter().all(|write| write.tolerate == tolerated), "a conflict, and no other refusal");
     assert!(plan.note.is_none() && plan.requeue_after.is_none());
+}
+
+/// An encoded object of version 1 with a field of metadata that has this value.
+fn with_field(name: &str, number: u32, value: Value<'_>) -> Bytes {
+    let metadata = object(name, "1").meta().clone();
+    let mut metadata = metadata.to_bytes();
+    match value {
+        Value::Bytes(bytes) => put_bytes(&mut metadata, number, bytes),
+        _ => put_varint_field(&mut metadata, number, 1),
+    }
+    let mut whole = Vec::new();
+    put_bytes(&mut whole, 1, &metadata);
+    whole.into()
+}
+
+#[test]
+fn objects_of_any_bytes_and_those_that_cannot_be_decoded_are_patched_like_others() {
+    let read = |objects: &[Bytes]| {
+        let mut list = ObjectList::default();
+        objects.iter().for_each(|object| list.add(kind(), object));
+        let page = ObjectPage { objects: list, next: Str::EMPTY, resource_version: "999".into() };
+        Reads::default().with_resources(Ok(api(vec![things()]))).with_page(page_from(""), Ok(page))
+    };
+    // Annotations, finalizers, finalizers that are a number.
+    let bytes = with_field("a", 12, Value::Bytes(b"\x0a\x01a\x12\x01\xff"));
+    let held = with_field("b", 14, Value::Bytes(b"\xff"));
+    let malformed = with_field("c", 14, Value::Varint(1));
+    let plan = planned(observed(&begun("100"), &[], &read(&[bytes.clone(), held, malformed])));
+    assert_eq!(written(&plan), [patch("a", "1"), patch("b", "1"), patch("c", "1"), SUCCEEDED.to_owned()]);
+    // One that nobody can name is not passed over.
+    let error = observed(&begun("100"), &[], &read(&[bytes, Bytes::from_static(b"\xff")])).unwrap_err();
+    assert!(matches!(&error, ObserveError::Retry(_)), "{error:?}");
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! [`ObjectList`]: the objects of a live list, including those that cannot be decoded.
+//!
+//! One object that cannot be decoded fails neither its list nor the other objects. But it exists, and a caller that decides because
+//! of an absence (nobody uses this claim, this namespace is empty) must not take it for absent. So there is no way to read the list
+//! that does not say what becomes of such objects: [`ObjectList::complete`], [`ObjectList::metadata`] or [`ObjectList::readable`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::api::meta::{ObjectMeta, PartialObjectMetadata};
+use crate::api::{AnyObject, Kind};
+use crate::model::Key;
+use crate::wire::{ObjectHead, Str, Uid, WireError};
+
+/// The objects of a live list.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectList {
+    readable: Vec<AnyObject>,
+    unreadable: Vec<UnreadableObject>,
+}
+
+/// An object that exists and cannot be decoded.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("decode {kind} {key:?}: {error}", key = key.to_string())]
+pub struct UnreadableObject {
+    kind: &'static Kind,
+    /// Its name is empty if that cannot be read either.
+    key: Key,
+    uid: Uid,
+    resource_version: Str,
+    error: WireError,
+}
+
+impl ObjectList {
+    /// Adds an encoded object without envelope.
+    pub fn add(&mut self, kind: &'static Kind, object: &Bytes) {
+        match (kind.decode)(object) {
+            Ok(object) => self.readable.push(object),
+            Err(error) => {
+                let ObjectHead { namespace, name, uid, resource_version, .. } = ObjectHead::salvage(object);
+                self.unreadable.push(UnreadableObject {
+                    kind,
+                    key: Key::new(namespace, name),
+                    uid: uid.into(),
+                    resource_version: resource_version.into(),
+                    error,
+                });
+            }
+        }
+    }
+
+    /// Whether there is no object.
+    pub fn is_empty(&self) -> bool {
+        self.readable.is_empty() && self.unreadable.is_empty()
+    }
+
+    /// Returns all objects: for callers that decide because something is absent.
+    ///
+    /// # Errors
+    /// One of the objects cannot be decoded.
+    pub fn complete(&self) -> Result<&[AnyObject], &UnreadableObject> {
+        self.unreadable.first().map_or(Ok(&self.readable), Err)
+    }
+
+    /// Returns the metadata of all objects, and of those that cannot be decoded the namespace, name, UID and resource version: for
+    /// callers that need no more to write to an object.
+    ///
+    /// # Errors
+    /// Not even these can be read of one of the objects.
+    pub fn metadata(&self) -> Result<Vec<AnyObject>, &UnreadableObject> {
+        let rest = self.unreadable.iter().map(UnreadableObject::metadata);
+        self.readable.iter().cloned().map(Ok).chain(rest).collect()
+    }
+
+    /// Returns the objects that can be decoded: for callers that do the same to each object, whatever others there are.
+    pub fn readable(&self) -> &[AnyObject] {
+        &self.readable
+    }
+}
+
+impl From<Vec<AnyObject>> for ObjectList {
+    fn from(readable: Vec<AnyObject>) -> Self {
+        Self { readable, unreadable: Vec::new() }
+    }
+}
+
+impl UnreadableObject {
+    fn metadata(&self) -> Result<AnyObject, &Self> {
+        if self.key.name.is_empty() || self.uid.is_empty() || self.resource_version.is_empty() {
+            return Err(self);
+        }
+        let metadata = ObjectMeta {
+            name: self.key.name.clone(),
+            namespace: self.key.namespace.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+            ..ObjectMeta::default()
+        };
+        Ok(Arc::new(PartialObjectMetadata { metadata }))
+    }
+}
