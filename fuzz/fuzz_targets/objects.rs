@@ -1,4 +1,5 @@
-//! Whatever bytes an object of any kind has, it is decoded or refused, and what is spliced into it loses none of its fields.
+//! Whatever bytes an object of any kind has, it is decoded or refused, and what is spliced into it loses none of its fields. As a
+//! string, it keeps its bytes.
 //!
 //! The first byte chooses the kind, the second a field, the rest is the object.
 
@@ -7,6 +8,7 @@
 use bytes::Bytes;
 use coxswain_machinery::api::kinds;
 use coxswain_machinery::wire::splice;
+use coxswain_machinery::wire::text::{held_text, raw_bytes};
 use coxswain_machinery::wire::{Reader, WireError};
 use libfuzzer_sys::fuzz_target;
 
@@ -21,6 +23,7 @@ fn fields(message: &[u8]) -> Result<Vec<u32>, WireError> {
 
 fuzz_target!(|input: &[u8]| {
     let [kind, field, object @ ..] = input else { return };
+    assert_eq!(*raw_bytes(&held_text(object)), *object, "the text form of a string keeps its bytes");
     let kind = kinds::ALL[usize::from(*kind) % kinds::ALL.len()];
     let _ = (kind.decode)(&Bytes::copy_from_slice(object));
     let field = u32::from(*field % 64) + 1;

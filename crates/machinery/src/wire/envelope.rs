@@ -256,11 +256,12 @@ impl<'a> ObjectHead<'a> {
 
     /// Reads of an object what comes before the first malformed field: what names it if it cannot be decoded.
     pub fn salvage(object: &'a [u8]) -> Self {
+        const METADATA: u32 = field!(AnyHead, metadata);
         let mut head = Self::default();
         let mut reader = Reader::new(object);
         while let Ok(Some((number, value))) = reader.next_field() {
-            if number == field!(AnyHead, metadata) {
-                head.metadata = value.bytes().unwrap_or_default();
+            if let (METADATA, Ok(metadata)) = (number, value.bytes()) {
+                head.metadata = metadata;
             }
         }
         // What was read before an error stays.
