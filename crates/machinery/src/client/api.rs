@@ -329,7 +329,9 @@ impl ApiClient {
         let mut objects = ObjectList::default();
         loop {
             let page = self.list(kind, &query).await?;
-            page.items.iter().for_each(|item| objects.add(kind, item));
+            for item in &page.items {
+                objects.add(kind, item);
+            }
             if page.continue_token.is_empty() {
                 return Ok(objects);
             }

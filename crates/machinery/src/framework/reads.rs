@@ -231,7 +231,9 @@ impl Reads {
     #[must_use]
     pub fn with_encoded(mut self, kind: &'static Kind, namespace: Str, objects: &[bytes::Bytes]) -> Self {
         let mut list = ObjectList::default();
-        objects.iter().for_each(|object| list.add(kind, object));
+        for object in objects {
+            list.add(kind, object);
+        }
         self.found.insert(Read::List(kind, namespace), ReadResult::List(Ok(Arc::new(list))));
         self
     }
@@ -574,7 +576,9 @@ impl Reader {
         };
         let page = self.client.list(of.kind, &query).await?;
         let mut objects = ObjectList::default();
-        page.items.iter().for_each(|item| objects.add(of.kind, item));
+        for item in &page.items {
+            objects.add(of.kind, item);
+        }
         Ok(ObjectPage {
             objects,
             next: page.continue_token.into(),

@@ -1,6 +1,5 @@
 //! The text form of byte strings: tables, and that nothing is lost or mixed up for any bytes.
 
-use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::api::kinds;
 use crate::api::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
+use crate::random::HashSeed;
 use crate::wire::json::schema::{Cardinality, FieldType, MessageId, SCHEMA};
 use crate::wire::splice::{Edit, edit, get, put_bytes, put_varint_field};
 use crate::wire::{Labels, Message, Quantities, Uid, path};
@@ -169,7 +169,7 @@ proptest! {
 
     #[test]
     fn strings_of_all_sorts_compare_and_hash_as_their_bytes(one in any_bytes(), other in any_bytes()) {
-        let hasher = RandomState::new();
+        let hasher = HashSeed::of_process();
         for make in [Str::of_bytes, |bytes: &[u8]| Str::interned(&held_text(bytes))] {
             let (held, another) = (Str::of_bytes(&one), make(&other));
             prop_assert_eq!(held == another, one == other);
@@ -235,6 +235,7 @@ fn a_string_is_still_two_words() {
 /// How long strings take to decode: run with `--ignored --nocapture`, optimized.
 #[test]
 #[ignore = "prints times"]
+#[expect(clippy::disallowed_methods, reason = "it takes the time that passes")]
 fn the_cost_of_text_form() {
     let texts =
         ["Running", "10.128.3.17", "4711889", "registry.example/team/web:1.2.3", "kubernetes.io/hostname"];

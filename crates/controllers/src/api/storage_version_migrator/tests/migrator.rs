@@ -107,7 +107,9 @@ fn with_field(name: &str, number: u32, value: Value<'_>) -> Bytes {
 fn objects_of_any_bytes_and_those_that_cannot_be_decoded_are_patched_like_others() {
     let read = |objects: &[Bytes]| {
         let mut list = ObjectList::default();
-        objects.iter().for_each(|object| list.add(kind(), object));
+        for object in objects {
+            list.add(kind(), object);
+        }
         let page = ObjectPage { objects: list, next: Str::EMPTY, resource_version: "999".into() };
         Reads::default().with_resources(Ok(api(vec![things()]))).with_page(page_from(""), Ok(page))
     };
