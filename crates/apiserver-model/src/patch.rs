@@ -45,12 +45,14 @@ impl PatchType {
 
     /// What the patch makes of an object.
     pub fn apply(self, place: &Place, object: &Json, patch: &Json) -> Result<Json, Refusal> {
-        // A patch is made of the object's JSON, which has characters and no bytes.
-        let text = object.to_string();
-        let mut patched = match lossy_text(&text) {
-            Cow::Borrowed(_) => object.clone(),
-            Cow::Owned(text) => serde_json::from_str(&text).expect("JSON"),
-        };
+        let mut patched = object.clone();
+        if matches!(self, Self::Merge | Self::Json) {
+            // These are patches of the object's JSON, which has characters and no bytes.
+            let text = object.to_string();
+            if let Cow::Owned(text) = lossy_text(&text) {
+                patched = serde_json::from_str(&text).expect("JSON");
+            }
+        }
         match self {
             Self::Merge => merge(&mut patched, patch),
             Self::Strategic | Self::Apply => strategic(&mut patched, patch),

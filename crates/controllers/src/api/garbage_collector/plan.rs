@@ -2,11 +2,14 @@
 //!
 //! Follows "Garbage Collection", "Owners and Dependents" and "Use Cascading Deletion" of the Kubernetes documentation.
 //!
-//! Owner references and finalizers are taken out with JSON patches that first test what is at the position: they work on
-//! built-in, custom and aggregated resources alike, touch exactly the reference meant (two may have one UID), never meet
-//! a conflict because of another field, and are refused (422) when the list has changed meanwhile. The original sends
-//! strategic patches, and merge patches where these are not known; the outcome is the same.
+//! Owner references and finalizers of built-in objects are removed with strategic merge patches, as kube-controller-manager
+//! does. The API server applies other patches to the object's JSON, which replaces each byte of the object that is not UTF-8.
+//!
+//! Custom and aggregated resources know no strategic merge patches, and two references may have one UID. For these the plan
+//! has JSON patches. They first test what is at the position, so they change exactly the reference meant and are refused (422)
+//! when the list has changed meanwhile.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -14,11 +17,12 @@ use serde_json::{Value, json};
 use super::graph::{HeldDependent, ObjectFacts, ObjectIdentity};
 use super::view::{Owner, Subject, View, describe};
 use super::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::model::Plan;
 use coxswain_machinery::model::plan::{
     EventSpec, Patch, Propagation, Regarding, Step, Tolerate, Verb, Write,
 };
+use coxswain_machinery::wire::text::raw_bytes;
 use coxswain_machinery::wire::{Str, Uid};
 
 /// How often an owner is looked for that is there and that no watch tells of: as often as discovery is.
@@ -125,6 +129,9 @@ fn waiting(facts: &ObjectFacts, live: &ObjectMeta) -> Plan {
 
 fn orphaning(owner: &ObjectIdentity, live: &ObjectMeta, dependents: &[HeldDependent]) -> Plan {
     let release = |held: &HeldDependent| {
+        if takes_strategic_patches(&held.identity) {
+            return strategic(&held.identity, json!({ "ownerReferences": [removal(&live.uid.to_str())] }));
+        }
         let mut patch = Tested::of(&held.identity.uid);
         patch.remove_references(held.positions.iter().map(|at| (*at, live.uid.clone())));
         patch.write(&held.identity)
@@ -157,8 +164,15 @@ fn invalid_namespaces(facts: &ObjectFacts, live: &ObjectMeta, owners: &[Owner]) 
 }
 
 fn without_references(identity: &ObjectIdentity, live: &ObjectMeta, positions: &[usize]) -> Write {
-    let mut patch = Tested::of(&live.uid);
     let references = positions.iter().filter_map(|at| Some((*at, live.owner_references.get(*at)?)));
+    let removed: BTreeSet<Str> = references.clone().map(|(_, reference)| reference.uid.to_str()).collect();
+    let all = live.owner_references.iter().filter(|reference| removed.contains(&reference.uid.to_str()));
+    // A strategic patch removes every reference of a UID.
+    if takes_strategic_patches(identity) && all.count() == positions.len() {
+        let removals: Vec<Value> = removed.iter().map(removal).collect();
+        return strategic(identity, json!({ "ownerReferences": removals }));
+    }
+    let mut patch = Tested::of(&live.uid);
     for (at, reference) in references.clone() {
         // Another reference may have the same UID.
         patch.test(&format!("/metadata/ownerReferences/{at}/name"), &reference.name);
@@ -173,6 +187,9 @@ fn without_finalizer(identity: &ObjectIdentity, live: &ObjectMeta, finalizer: &s
 }
 
 fn without_finalizer_at(identity: &ObjectIdentity, at: usize, finalizer: &str) -> Write {
+    if takes_strategic_patches(identity) {
+        return strategic(identity, json!({ "$deleteFromPrimitiveList/finalizers": [finalizer] }));
+    }
     let path = format!("/metadata/finalizers/{at}");
     let mut patch = Tested::of(&identity.uid);
     patch.test(&path, finalizer);
@@ -182,9 +199,21 @@ fn without_finalizer_at(identity: &ObjectIdentity, at: usize, finalizer: &str) -
 
 /// Makes the object's owners wait for it no longer.
 fn unblocking(identity: &ObjectIdentity, live: &ObjectMeta) -> Option<Write> {
+    let mut uids = BTreeSet::new();
+    let is_unique = live.owner_references.iter().all(|reference| uids.insert(reference.uid.to_str()));
+    let blocks = |reference: &&OwnerReference| reference.block_owner_deletion == Some(true);
+    if takes_strategic_patches(identity) && is_unique {
+        // JSON cannot carry a UID that is not UTF-8: the patch would add a reference.
+        let is_text =
+            |reference: &&OwnerReference| std::str::from_utf8(&raw_bytes(&reference.uid.to_str())).is_ok();
+        let blocking = live.owner_references.iter().filter(blocks).filter(is_text);
+        let changes: Vec<Value> =
+            blocking.map(|reference| json!({ "uid": reference.uid, "blockOwnerDeletion": false })).collect();
+        return (!changes.is_empty()).then(|| strategic(identity, json!({ "ownerReferences": changes })));
+    }
     let mut patch = Tested::of(&live.uid);
     for (at, reference) in live.owner_references.iter().enumerate() {
-        if reference.block_owner_deletion == Some(true) {
+        if blocks(&reference) {
             let path = format!("/metadata/ownerReferences/{at}");
             patch.test(&format!("{path}/uid"), &reference.uid.to_str());
             let path = format!("{path}/blockOwnerDeletion");
@@ -192,6 +221,44 @@ fn unblocking(identity: &ObjectIdentity, live: &ObjectMeta) -> Option<Write> {
         }
     }
     (patch.operations.len() > 1).then(|| patch.write(identity))
+}
+
+/// The API groups of kube-apiserver itself whose objects controllers and users own.
+const BUILT_IN_GROUPS: &[&str] = &[
+    "",
+    "admissionregistration.k8s.io",
+    "apps",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
+/// Whether the API server takes strategic merge patches of an object.
+fn takes_strategic_patches(identity: &ObjectIdentity) -> bool {
+    BUILT_IN_GROUPS.contains(&identity.kind.group)
+}
+
+/// A strategic merge patch of the metadata of the object with this UID alone.
+fn strategic(identity: &ObjectIdentity, mut metadata: Value) -> Write {
+    metadata["uid"] = json!(identity.uid);
+    write(identity, Verb::Patch(Patch::Strategic(json!({ "metadata": metadata }))))
+}
+
+/// The removal of all references with a UID from a list of owner references.
+fn removal(uid: &Str) -> Value {
+    json!({ "$patch": "delete", "uid": uid })
 }
 
 /// A JSON patch that is refused unless what it rests on is still there.

@@ -3,6 +3,7 @@
 mod fixtures;
 mod graph;
 mod names;
+mod patches;
 mod plan;
 mod properties;
 mod room;

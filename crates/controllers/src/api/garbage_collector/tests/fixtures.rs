@@ -26,13 +26,15 @@ pub(super) const fn row(
 }
 
 /// In namespaces, in the core group.
-pub(super) static THING: Kind = row("", "Thing", "things", true);
+pub(super) static POD: Kind = row("", "Pod", "pods", true);
+/// In namespaces, in a group that is not built in.
+pub(super) static THING: Kind = row("x.io", "Thing", "things", true);
 /// In namespaces, in a group of its own.
 pub(super) static GADGET: Kind = row("ex.io", "Gadget", "gadgets", true);
 /// Cluster-scoped.
 pub(super) static REALM: Kind = row("ex.io", "Realm", "realms", false);
 
-pub(super) static KINDS: [&Kind; 3] = [&THING, &GADGET, &REALM];
+pub(super) static KINDS: [&Kind; 4] = [&POD, &THING, &GADGET, &REALM];
 
 /// Finds the kinds above in their only version.
 pub(super) fn resolve(api_version: &str, kind: &str) -> Result<&'static Kind, String> {

@@ -335,7 +335,7 @@ fn owners_in_other_namespaces_are_reported() {
     let [Step::Emit(event), Step::Write(write)] = steps.as_slice() else { panic!("{steps:?}") };
     assert_eq!(
         event.message,
-        "ownerRef [v1/Thing, namespace: a, name: owner, uid: uid-owner] does not exist in namespace \"a\""
+        "ownerRef [x.io/v1/Thing, namespace: a, name: owner, uid: uid-owner] does not exist in namespace \"a\""
     );
     assert_eq!((event.reason, event.warning), ("OwnerRefInvalidNamespace", true));
     assert!(matches!(write.verb, Verb::Delete { .. }));
@@ -350,7 +350,7 @@ fn a_cluster_scoped_object_is_never_deleted_for_an_owner_with_a_namespace() {
     let [Step::Emit(event), Step::Write(write)] = steps.as_slice() else { panic!("{steps:?}") };
     assert_eq!(
         event.message,
-        "ownerRef [v1/Thing, namespace: , name: owner, uid: uid-owner] does not exist in namespace \"\""
+        "ownerRef [x.io/v1/Thing, namespace: , name: owner, uid: uid-owner] does not exist in namespace \"\""
     );
     assert!(matches!(write.verb, Verb::Patch(_)), "the other reference is cut off");
     let _ = see(&mut graph, &[&owner]);
