@@ -3,14 +3,16 @@
 //! Only what is below `/tmp` is touched, also where links lead elsewhere. It is for development clusters: the work is done where it is
 //! asked for.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use serde_json::Value;
 
 use coxswain_machinery::executor::{FinishError, Finisher};
+use coxswain_machinery::wire::text::raw_bytes;
 
 /// Where directories may be.
 const BELOW: &str = "/tmp";
@@ -25,13 +27,19 @@ impl Finisher for Directories {
         details: &'a Value,
     ) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
         let done = match (details["make"].as_str(), details["remove"].as_str()) {
-            (Some(path), None) => make(Path::new(path)),
-            (None, Some(path)) => remove(Path::new(path)),
+            (Some(path), None) => make(&file_name(path)),
+            (None, Some(path)) => remove(&file_name(path)),
             _ => return ready(Err(FinishError::Unfit("there is no such order".to_owned()))).boxed(),
         };
         let done = done.map_err(|error| FinishError::Failed(error.to_string()));
         ready(done.map(|()| object.to_vec())).boxed()
     }
+}
+
+/// The path with this text form. Names of files are byte strings, as strings of the API are.
+fn file_name(path: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    OsString::from_vec(raw_bytes(path).into_owned()).into()
 }
 
 fn make(path: &Path) -> io::Result<()> {
@@ -69,10 +77,22 @@ fn is_plain(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coxswain_machinery::wire::text::held_text;
     use serde_json::json;
 
     fn order(details: &Value) -> Result<Vec<u8>, FinishError> {
         Directories.finish(b"object", details).now_or_never().expect("it is done at once")
+    }
+
+    #[test]
+    fn directory_whose_name_is_not_utf8_is_removed() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let root = format!("/tmp/coxswain-directories-bytes-{}", std::process::id());
+        let name = [root.as_bytes(), b"/\xff"].concat();
+        fs::create_dir_all(PathBuf::from(OsString::from_vec(name.clone()))).unwrap();
+        order(&json!({ "remove": held_text(&name) })).unwrap();
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+        fs::remove_dir(&root).unwrap();
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use coxswain_machinery::api::meta::{DeleteRequest, Status};
 use coxswain_machinery::api::{Kind, kinds};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::text::held_text;
 use coxswain_machinery::wire::{Message as _, unwrap_envelope, wrap_envelope};
 
 use super::{
@@ -59,7 +60,8 @@ impl Asked {
         let query: BTreeMap<String, String> =
             form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         // The API server decodes the path as a whole, before it takes it apart.
-        let path = percent_decode_str(parts.uri.path()).decode_utf8_lossy().into_owned();
+        let path: Vec<u8> = percent_decode_str(parts.uri.path()).collect();
+        let path = held_text(&path).into_owned();
         let words: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, version, rest) = match words.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),

@@ -350,11 +350,11 @@ impl ApiClient {
         let body = match body {
             None => None,
             Some(body) => {
-                let text = serde_json::to_string(body).map_err(|error| ApiError::Malformed {
+                let bytes = serde_json::to_vec(body).map_err(|error| ApiError::Malformed {
                     request: format!("{} {path}", intent.method()),
                     what: error.to_string(),
                 })?;
-                Some((JSON, json_body(text)))
+                Some((JSON, Bytes::from(bytes)))
             }
         };
         let (label, body) = self.unary(intent, (path, query).into(), JSON, body).await?;
@@ -429,7 +429,7 @@ async fn read(label: &Label, body: ResponseBody, limit: usize) -> Result<Bytes, 
     body::collect(body, limit).await.map_err(|source| ApiError::transport(label.as_str(), source))
 }
 
-/// A body in JSON: text leaves as Go's JSON encoder writes it.
+/// A body in JSON that was made of texts of the API: these leave as Go's JSON encoder writes them.
 fn json_body(json: String) -> Bytes {
     match lossy_text(&json) {
         Cow::Owned(lossy) => lossy.into(),

@@ -47,7 +47,8 @@ pub enum ApiError {
         /// The limit.
         after: Duration,
     },
-    /// The request cannot be built: a segment of its path is not legal. Nothing was sent, and the same request fails again.
+    /// The request cannot be built: a segment of its path is not legal, or its URI is too long. Nothing was sent, and the same
+    /// request fails again.
     #[error("{request}: {what}")]
     Unaddressable {
         /// The verb and the path without encoding.
@@ -168,7 +169,8 @@ impl ApiError {
         }
     }
 
-    /// Whether the request was not built because a segment of its path is not legal: no object can be there.
+    /// Whether the request was not built, because a segment of its path is not legal or its URI is too long. This is no proof
+    /// that no object has such a name.
     pub fn is_unaddressable(&self) -> bool {
         matches!(self, Self::Unaddressable { .. })
     }

@@ -13,6 +13,7 @@ use super::body;
 use super::error::ApiError;
 use super::request::{Query, RequestIntent, RequestPath, RequestUri, Target};
 use crate::wire::Str;
+use crate::wire::text::lossy_text;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -135,27 +136,26 @@ impl ApiClient {
 }
 
 impl AccessQuestion {
+    /// The specification of a review. All texts are of the API, so none leaves in its text form.
     fn spec(&self) -> Value {
+        let text = |text: &Str| Value::from(lossy_text(text));
+        let texts = |values: &[Str]| -> Value { values.iter().map(text).collect() };
         let extra: serde_json::Map<String, Value> =
-            self.extra.iter().map(|(key, values)| (key.to_string(), texts(values))).collect();
+            self.extra.iter().map(|(key, values)| (lossy_text(key).into_owned(), texts(values))).collect();
         json!({
-            "user": self.user.as_str(),
-            "uid": self.uid.as_str(),
+            "user": text(&self.user),
+            "uid": text(&self.uid),
             "groups": texts(&self.groups),
             "extra": extra,
             "resourceAttributes": {
-                "verb": self.verb.as_str(),
-                "group": self.group.as_str(),
-                "version": self.version.as_str(),
-                "resource": self.resource.as_str(),
-                "subresource": self.subresource.as_str(),
-                "namespace": self.namespace.as_str(),
-                "name": self.name.as_str(),
+                "verb": text(&self.verb),
+                "group": text(&self.group),
+                "version": text(&self.version),
+                "resource": text(&self.resource),
+                "subresource": text(&self.subresource),
+                "namespace": text(&self.namespace),
+                "name": text(&self.name),
             },
         })
     }
-}
-
-fn texts(values: &[Str]) -> Value {
-    values.iter().map(|value| Value::from(value.as_str())).collect()
 }

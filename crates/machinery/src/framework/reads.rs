@@ -13,7 +13,6 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::documents::{AnyDocument, DocumentForm};
@@ -44,10 +43,9 @@ const LONGEST_JSON: usize = 16 << 20;
 const TO_A_GROUP: usize = 24;
 /// Passes of one reconcile. A room that needs more goes round in circles.
 const MOST_PASSES: usize = 8;
-/// How long a pass waits for the next of its reads to end. The client ends each request after 70 s, so only a list of many pages
-/// or a rate limit of a request in minutes comes near; the limit keeps a fault of the client from taking a worker away. A pass
-/// takes this long for each of its reads at most.
-const NEXT_READ_WITHIN: Duration = Duration::from_mins(15);
+/// How long one read takes at most, with its wait for a place and for the rate limit. The client ends each request after 70 s, so
+/// only a list of very many pages comes near. The limit keeps a fault of the client from holding a worker for ever.
+const READ_WITHIN: Duration = Duration::from_mins(15);
 
 /// Something to read from the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +115,25 @@ enum ReadResult {
     Document(Result<AnyDocument, ApiError>),
     Access(Result<AccessVerdict, ApiError>),
     Resources(Result<Arc<ApiResources>, ApiError>),
+}
+
+impl ReadResult {
+    /// Returns the result of a read that took longer than [`READ_WITHIN`].
+    fn expired(read: &Read) -> Self {
+        let error = |request: String| ApiError::Timeout { request, after: READ_WITHIN };
+        match read {
+            Read::Object(kind, key) => Self::Object(Err(error(format!("GET {kind} {key}")))),
+            Read::Scale(kind, key) => Self::Object(Err(error(format!("GET {kind}/scale {key}")))),
+            Read::List(kind, _) => Self::List(Err(error(format!("LIST {kind}")))),
+            Read::Page(page) => Self::Page(Err(error(format!("LIST {}", page.kind)))),
+            Read::Json(uri) => Self::Json(Err(error(format!("GET {}", uri.path())))),
+            Read::Document(_, uri) => Self::Document(Err(error(format!("GET {}", uri.path())))),
+            Read::Access(_) => Self::Access(Err(error("POST subjectaccessreviews".to_owned()))),
+            Read::Resources | Read::LatestResources => {
+                Self::Resources(Err(error("GET discovery".to_owned())))
+            }
+        }
+    }
 }
 
 impl Reads {
@@ -450,21 +467,19 @@ impl Reader {
             let is_slow = needs.iter().any(|read| self.is_slow(read));
             let mut found = stream::iter(needs).map(|read| self.read(read)).buffer_unordered(AT_A_TIME);
             let found = async {
-                while let Some((read, found)) = timeout(NEXT_READ_WITHIN, found.next()).await? {
+                while let Some((read, found)) = found.next().await {
                     reads.found.insert(read, found);
                 }
-                Ok(())
             };
-            answered(found, is_slow).await.map_err(|_: Elapsed| {
-                ObserveError::Retry(format!("{key}: no live read ended within {NEXT_READ_WITHIN:?}"))
-            })?;
+            answered(found, is_slow).await;
         }
         Err(ObserveError::Retry(format!("{key}: no decision after {MOST_PASSES} passes")))
     }
 
     fn read(&self, read: Read) -> BoxFuture<'_, (Read, ReadResult)> {
         Box::pin(async move {
-            let found = self.find(&read).await;
+            let found = timeout(READ_WITHIN, self.find(&read)).await;
+            let found = found.unwrap_or_else(|_| ReadResult::expired(&read));
             (read, found)
         })
     }

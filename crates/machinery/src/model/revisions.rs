@@ -28,7 +28,7 @@ mod template;
 mod tests;
 
 pub use document::{Numbers, TemplateDocument};
-pub use template::{NotATemplate, template_of};
+pub use template::{NotATemplate, template_of, template_of_held};
 
 /// Label of a StatefulSet's revisions: the hash in their name.
 pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";

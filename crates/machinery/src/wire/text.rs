@@ -204,10 +204,10 @@ impl fmt::Display for Str {
     }
 }
 
-/// Where text leaves for readers other than the API server, it is as Go's JSON encoder writes it.
+/// Serializes the text form. The border that the JSON leaves by converts it, once: the client for patches, the logs.
 impl serde::Serialize for Str {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&lossy_text(self))
+        serializer.serialize_str(self)
     }
 }
 

@@ -9,6 +9,7 @@ use coxswain_machinery::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::{Expect, FinishOrder, Plan, Step, Tolerate, Verb, Verify, Write};
 use coxswain_machinery::wire::splice::{Edit, edit, retain_items};
+use coxswain_machinery::wire::text::raw_bytes;
 use coxswain_machinery::wire::{Message, Path, WireError, field, path};
 
 /// Annotations of a Secret.
@@ -52,7 +53,7 @@ fn plan_filling(view: &TokenView, account: &ServiceAccount) -> Plan {
     let namespace = &secret.metadata.namespace;
     let needs_token = secret.data("token").is_none_or(<[u8]>::is_empty);
     let mut edits = Vec::new();
-    if !view.bundle.is_empty() && secret.data("ca.crt") != Some(view.bundle.as_bytes()) {
+    if !view.bundle.is_empty() && secret.data("ca.crt") != Some(&*raw_bytes(&view.bundle)) {
         edits.push(set_data("ca.crt", &view.bundle));
     }
     // Another one, which is somebody's doing, is left.
@@ -85,7 +86,7 @@ fn plan_filling(view: &TokenView, account: &ServiceAccount) -> Plan {
 }
 
 fn set_data(key: &str, value: &str) -> Edit {
-    Edit::MapSetBytes(path!(Secret, data), key.to_owned(), value.as_bytes().to_vec())
+    Edit::MapSetBytes(path!(Secret, data), key.to_owned(), raw_bytes(value).into_owned())
 }
 
 /// The claims of a legacy token: it does not expire, and names its secret, so that deleting that revokes it.

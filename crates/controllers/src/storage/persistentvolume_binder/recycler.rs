@@ -7,7 +7,7 @@ use super::reclaiming::Recyclable;
 use coxswain_machinery::api::storage::PersistentVolume;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::quantity::Quantity;
-use coxswain_machinery::model::revisions::{NotATemplate, template_of};
+use coxswain_machinery::model::revisions::{NotATemplate, template_of_held};
 use coxswain_machinery::wire::Str;
 
 /// What names of such Pods begin with.
@@ -102,5 +102,5 @@ pub(super) fn pod(recipe: &Recipe, volume: &PersistentVolume) -> Result<Vec<u8>,
     if let Some(slot) = pod["spec"]["volumes"].get_mut(0) {
         *slot = first;
     }
-    template_of(json!({ "spec": { "template": pod } }).to_string().as_bytes())
+    template_of_held(&json!({ "spec": { "template": pod } }))
 }

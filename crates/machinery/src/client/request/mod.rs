@@ -67,7 +67,7 @@ impl<'a> From<RequestPath<'a>> for Target<'a> {
 /// Builds a request. Verb, path and query are written into one buffer, which the URI and the label share.
 ///
 /// # Errors
-/// [`ApiError::Unaddressable`] when a segment of the path is not legal or the URI is longer than 64 KiB.
+/// [`ApiError::Unaddressable`] when a segment of the path is not legal or the URI is longer than [`LONGEST_URI`].
 pub(super) fn build(
     intent: RequestIntent,
     target: &Target<'_>,
@@ -85,7 +85,7 @@ pub(super) fn build(
     let (layout, label_end) = match target {
         Target::Parts(path, query) => {
             let layout = path.encode(&mut text).map_err(|error| ApiError::Unaddressable {
-                request: format!("{method} {path}"),
+                request: format!("{method} {path}").chars().take(LONGEST_LABEL).collect(),
                 what: error.to_string(),
             })?;
             let label_end = text.len();
@@ -99,10 +99,15 @@ pub(super) fn build(
     };
     let text = Bytes::from(text);
     let label = Label(text.slice(..label_end));
-    let uri = Uri::from_maybe_shared(text.slice(start..)).map_err(|error| ApiError::Unaddressable {
+    let unaddressable = |what: String| ApiError::Unaddressable {
         request: label.as_str().chars().take(LONGEST_LABEL).collect(),
-        what: error.to_string(),
-    })?;
+        what,
+    };
+    let uri = text.slice(start..);
+    if uri.len() > LONGEST_URI {
+        return Err(unaddressable(format!("the URI has more than {LONGEST_URI} bytes")));
+    }
+    let uri = Uri::from_maybe_shared(uri).map_err(|error| unaddressable(error.to_string()))?;
     let (content_type, body) = content.unzip();
     let mut request = Request::new(Full::new(body.unwrap_or_default()));
     *request.method_mut() = method;
@@ -116,5 +121,8 @@ pub(super) fn build(
     Ok((label, request))
 }
 
-/// Characters of a label that an error shows when the URI is too long.
-const LONGEST_LABEL: usize = 500;
+/// Bytes of a URI without the server's address. The `http` crate takes 65,534, of which a server's base path needs some.
+const LONGEST_URI: usize = 60 << 10;
+
+/// Characters of a label that an error shows when the request cannot be built.
+const LONGEST_LABEL: usize = 512;

@@ -7,6 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use super::query::Query;
 use crate::api::Kind;
 use crate::wire::Str;
+use crate::wire::text::{lossy_text, raw_bytes};
 
 /// Bytes of a segment that are percent-encoded: all but RFC 3986's unreserved characters and those of `:`, `@` and the
 /// sub-delimiters that Go's clients leave as they are, so that audit logs show the same URI.
@@ -27,6 +28,9 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 /// Where the documents of OpenAPI are.
 const OPENAPI: &str = "/openapi/v3";
 
+/// Characters of a segment that an error shows. Names of objects are shorter; longer ones are somebody's attempt to fill a log.
+const LONGEST_SHOWN: usize = 512;
+
 /// A path that cannot be built. The message is the one of Kubernetes' own clients.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -34,7 +38,8 @@ pub struct InvalidPath(String);
 
 impl InvalidPath {
     fn new(part: &str, segment: &str, faults: &str) -> Self {
-        Self(format!("invalid {part} {segment:?}: [{faults}]"))
+        let shown: String = lossy_text(segment).chars().take(LONGEST_SHOWN).collect();
+        Self(format!("invalid {part} {shown:?}: [{faults}]"))
     }
 }
 
@@ -235,6 +240,7 @@ fn push_segment(part: &str, segment: &str, out: &mut String) -> Result<(), Inval
         out.push_str(segment);
         return Ok(());
     }
+    let bytes = &*raw_bytes(segment);
     let faults = match bytes {
         b"" => return Err(InvalidPath(format!("{part} may not be empty"))),
         b"." => "may not be '.'",

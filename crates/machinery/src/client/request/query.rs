@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::wire::text::raw_bytes;
+
 /// The query of a request: pairs in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Query<'a>(Vec<(&'static str, Cow<'a, str>)>);
@@ -38,7 +40,7 @@ impl<'a> Query<'a> {
             out.push(if at == 0 { '?' } else { '&' });
             out.extend(form_urlencoded::byte_serialize(name.as_bytes()));
             out.push('=');
-            out.extend(form_urlencoded::byte_serialize(value.as_bytes()));
+            out.extend(form_urlencoded::byte_serialize(&raw_bytes(value)));
         }
     }
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::kinds::{CLUSTER_ROLES, CONFIG_MAPS, PODS};
+use crate::wire::text::held_text;
 
 fn sent(intent: RequestIntent, path: RequestPath<'_>, query: &Query<'_>) -> Result<ApiRequest, ApiError> {
     build(intent, &(path, query).into(), HeaderValue::from_static("*/*"), None).map(|(_, request)| request)
@@ -57,6 +58,26 @@ fn paths_follow_the_api() {
 }
 
 #[test]
+fn name_of_any_bytes_is_sent_as_its_bytes() {
+    for (name, expected) in
+        [(&b"a\xff"[..], "a%FF"), (b"\xed\xa0\x80", "%ED%A0%80"), ("\u{10ffff}".as_bytes(), "%F4%8F%BF%BF")]
+    {
+        let held = held_text(name);
+        let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+        assert_eq!(uri(RequestPath::object(&CLUSTER_ROLES, "", &held)), format!("{roles}/{expected}"));
+        let selector = FieldSelector::name(&held);
+        let query = Query::default().with("fieldSelector", selector.as_str());
+        let list = sent(RequestIntent::List, RequestPath::collection(&CLUSTER_ROLES, ""), &query).unwrap();
+        let query = format!("fieldSelector=metadata.name%3D{expected}");
+        assert_eq!(list.uri().query(), Some(query.as_str()));
+    }
+    assert_eq!(
+        what(RequestPath::object(&CONFIG_MAPS, "ns", &held_text(b"\xff/"))),
+        "invalid resource name \"\u{fffd}/\": [may not contain '/']"
+    );
+}
+
+#[test]
 fn segment_that_would_change_the_structure_is_refused() {
     for (name, expected) in [
         ("", "resource name may not be empty"),
@@ -93,11 +114,13 @@ fn error_of_an_illegal_name_names_the_object_and_is_final() {
 
 #[test]
 fn uri_that_is_too_long_is_refused() {
-    let name = "a".repeat(70_000);
-    let error =
-        sent(RequestIntent::Get, RequestPath::object(&CONFIG_MAPS, "ns", &name), Query::NONE).unwrap_err();
-    assert!(error.is_unaddressable());
-    assert!(error.to_string().len() < 1000);
+    // Shorter URIs leave room for the path of the server's address, which is added to them.
+    for name in ["a".repeat(70_000), "a".repeat(62_000), "a/".repeat(500_000), "#".repeat(30_000)] {
+        let path = RequestPath::object(&CONFIG_MAPS, "ns", &name);
+        let error = sent(RequestIntent::Get, path, Query::NONE).unwrap_err();
+        assert!(error.is_unaddressable());
+        assert!(error.to_string().len() < 3000, "{}", error.to_string().len());
+    }
 }
 
 #[test]
@@ -163,8 +186,10 @@ proptest! {
     ) {
         let intent = INTENTS[at];
         let subresource = subresource.then_some("status");
-        let path = RequestPath::object(&CONFIG_MAPS, &namespace, &name).subresource(subresource);
-        let query = Query::default().with("fieldSelector", value.as_str()).with("limit", "1");
+        let held = |text: &str| held_text(text.as_bytes()).into_owned();
+        let [held_namespace, held_name, held_value] = [&namespace, &name, &value].map(|text| held(text));
+        let path = RequestPath::object(&CONFIG_MAPS, &held_namespace, &held_name).subresource(subresource);
+        let query = Query::default().with("fieldSelector", held_value).with("limit", "1");
         let is_legal = |segment: &str| !matches!(segment, "" | "." | "..") && !segment.contains(['/', '%']);
         let is_legal = is_legal(&name) && (namespace.is_empty() || is_legal(&namespace));
         match sent(intent, path, &query) {

@@ -19,7 +19,8 @@ use crate::client::{
 };
 use crate::model::Key;
 use crate::model::plan::{Patch, Propagation};
-use crate::wire::{Message, wrap_envelope};
+use crate::wire::text::held_text;
+use crate::wire::{Message, Str, wrap_envelope};
 
 fn key() -> Key {
     Key::new("default", "web")
@@ -84,6 +85,20 @@ async fn what_is_written_by_its_metadata_is_answered_by_it() {
         );
     }
     assert_eq!(seen.len(), 2);
+}
+
+/// A genuine character of those that stand for bytes stays; a byte leaves as U+FFFD, as Go writes it.
+#[tokio::test]
+async fn patch_has_texts_of_the_api_as_go_writes_them() {
+    let (service, seen) = mock(|_| async { Ok(answer(200, wrap_envelope("v1", "Pod", b""))) });
+    let client = ApiClient::new(service, "test");
+    let [genuine, bytes] =
+        [held_text("\u{10ffc3}".as_bytes()), held_text(b"\xff\xfe")].map(|text| Str::from(&*text));
+    let value = serde_json::json!({ "a": genuine, "b": genuine.as_str(), "c": bytes });
+    client.patch(&kinds::PODS, &key(), None, &Patch::Merge(value)).await.unwrap();
+    let sent: serde_json::Value = serde_json::from_slice(seen.lock()[0].body()).unwrap();
+    let expected = serde_json::json!({ "a": "\u{10ffc3}", "b": "\u{10ffc3}", "c": "\u{fffd}\u{fffd}" });
+    assert_eq!(sent, expected);
 }
 
 #[tokio::test]

@@ -7,7 +7,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::client::testing::{answer, mock};
-use crate::client::{AccessQuestion, AccessVerdict, ApiClient, ApiError, Pieces, Query, RequestPath};
+use crate::client::{
+    AccessQuestion, AccessVerdict, ApiClient, ApiError, Pieces, Query, RequestIntent, RequestPath,
+};
+use crate::wire::text::held_text;
 
 #[tokio::test]
 async fn json_is_read_up_to_a_bound() {
@@ -43,6 +46,26 @@ fn pieces_are_one_stream_and_go_as_they_are_read() {
         assert_eq!(read, b"abcdefgh");
         assert!(pieces.0.is_empty());
     }
+}
+
+/// A user who may choose a name must not be reviewed as another one.
+#[tokio::test]
+async fn texts_of_other_sources_leave_in_json_as_they_are() {
+    let (service, seen) = mock(|_| async { Ok(answer(201, "{}")) });
+    let client = ApiClient::new(service, "test");
+    let review = json!({ "spec": { "user": "ren\u{10ffc3}\u{10ffa9}" } });
+    let path = RequestPath::ACCESS_REVIEWS;
+    let _: Value = client.json(RequestIntent::Create, path, Query::NONE, Some(&review)).await.unwrap();
+    let user = (&*held_text("ren\u{10ffc3}\u{10ffa9}".as_bytes())).into();
+    let question =
+        AccessQuestion { user, groups: vec![(&*held_text(b"g\xff")).into()], ..AccessQuestion::default() };
+    client.review_access(&question).await.unwrap();
+    for sent in seen.lock().iter() {
+        let sent: Value = serde_json::from_slice(sent.body()).unwrap();
+        assert_eq!(sent["spec"]["user"], review["spec"]["user"]);
+    }
+    let asked: Value = serde_json::from_slice(seen.lock()[1].body()).unwrap();
+    assert_eq!(asked["spec"]["groups"], json!(["g\u{fffd}"]));
 }
 
 #[tokio::test]

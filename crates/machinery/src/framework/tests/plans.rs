@@ -294,20 +294,18 @@ static LENGTHS: DocumentForm = DocumentForm {
 };
 
 #[tokio::test(start_paused = true)]
-async fn live_reads_that_never_end_give_the_worker_back() {
+async fn live_read_that_never_ends_is_a_timeout_and_costs_no_other_read_its_answer() {
     let bench = Bench::new();
-    bench
-        .script
-        .needs
-        .lock()
-        .push_back(vec![Read::Object(&PODS, Key::new("ns", "a")), Read::Object(&PODS, Key::new("ns", "b"))]);
+    let read = |name: &str| Read::Object(&PODS, Key::new("ns", name));
+    bench.script.needs.lock().push_back(vec![read("a"), read("b")]);
     bench.server.answer(0, Vec::new());
-    bench.server.answer(0, Vec::new());
+    bench.server.answer(404, Vec::new());
     bench.plan(Vec::new());
     let began = tokio::time::Instant::now();
     let outcome = bench.reconcile().await;
-    assert!(matches!(&outcome, Outcome::Failed { retry: true, .. }), "{outcome:?}");
-    assert!(bench.script.read.lock().is_empty(), "nothing was planned");
+    assert!(matches!(&outcome, Outcome::Done { .. }), "{outcome:?}");
+    let seen = bench.script.read.lock()[0].clone();
+    assert!(seen.contains("Timeout") && seen.contains("code: 404"), "{seen}");
     assert_eq!(began.elapsed().as_secs(), 15 * 60);
 }
 

@@ -271,16 +271,15 @@ impl Reflector {
                     EventType::Added | EventType::Modified | EventType::Deleted => {
                         let collecting = state.is_collecting() && frame.kind != EventType::Deleted;
                         let item = self.take_in(&frame.object, collecting);
-                        let is_nameless =
-                            matches!(&item, Item::Unreadable { key, .. } if key.name.is_empty());
-                        if frame.kind == EventType::Deleted && is_nameless {
+                        let is_unreadable = matches!(item, Item::Unreadable { .. });
+                        if frame.kind == EventType::Deleted && is_unreadable && item.key().name.is_empty() {
                             return Err(failure(
                                 Cause::Corrupt,
                                 "a deletion of an object without a name".to_owned(),
                             ));
                         }
                         let version = match item.version() {
-                            version if version.is_empty() && is_nameless => state.position().clone(),
+                            version if version.is_empty() && is_unreadable => state.position().clone(),
                             version => version.clone(),
                         };
                         Ok((Input::Object { version }, Received::Event(frame.kind, item)))
@@ -494,9 +493,9 @@ fn cause_of(error: &ApiError) -> Cause {
     match error {
         ApiError::Refused { code, .. } => cause_of_code(*code),
         ApiError::Transport { .. } | ApiError::Timeout { .. } => Cause::Lost,
-        ApiError::Malformed { .. } | ApiError::TooLong { .. } | ApiError::Unaddressable { .. } => {
-            Cause::Corrupt
-        }
+        // Answers from the server's cache are not paged, so the next list is paged from the newest state.
+        ApiError::TooLong { .. } => Cause::Expired,
+        ApiError::Malformed { .. } | ApiError::Unaddressable { .. } => Cause::Corrupt,
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Members that are not in the table of [`shapes`] are passed over, `$patch` among them: a document replaces the whole template.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value as Json};
 
 use crate::api::apps::RawExtension;
@@ -9,6 +11,7 @@ use crate::api::meta::QuantityText;
 use crate::model::quantity::Quantity;
 use crate::model::template::shapes::{self, FieldShape, Holds, Presence, Shape};
 use crate::wire::splice::{put_bytes, put_entry, put_varint_field};
+use crate::wire::text::raw_bytes;
 use crate::wire::{Field as _, IntOrString, Time, field};
 
 /// A document holds no template.
@@ -25,6 +28,9 @@ pub enum NotATemplate {
     Mismatch(String),
 }
 
+/// Returns the bytes of a text in a document.
+type BytesOf = fn(&str) -> Cow<'_, [u8]>;
+
 /// The encoded template in a document.
 ///
 /// # Errors
@@ -32,20 +38,32 @@ pub enum NotATemplate {
 pub fn template_of(document: &[u8]) -> Result<Vec<u8>, NotATemplate> {
     let document: Json =
         serde_json::from_slice(document).map_err(|error| NotATemplate::NotJson(error.to_string()))?;
-    let template = document.get("spec").and_then(|spec| spec.get("template")).and_then(Json::as_object);
-    encoded(template.ok_or(NotATemplate::Absent)?, shapes::POD_TEMPLATE)
+    template_in(&document, |text| Cow::Borrowed(text.as_bytes()))
 }
 
-fn encoded(members: &Map<String, Json>, shape: &Shape) -> Result<Vec<u8>, NotATemplate> {
+/// The encoded template in a document whose texts are in text form ([`crate::wire::text`]).
+///
+/// # Errors
+/// There is none in it.
+pub fn template_of_held(document: &Json) -> Result<Vec<u8>, NotATemplate> {
+    template_in(document, raw_bytes)
+}
+
+fn template_in(document: &Json, bytes_of: BytesOf) -> Result<Vec<u8>, NotATemplate> {
+    let template = document.get("spec").and_then(|spec| spec.get("template")).and_then(Json::as_object);
+    encoded(template.ok_or(NotATemplate::Absent)?, shapes::POD_TEMPLATE, bytes_of)
+}
+
+fn encoded(members: &Map<String, Json>, shape: &Shape, bytes_of: BytesOf) -> Result<Vec<u8>, NotATemplate> {
     let mut out = Vec::new();
     for field in shape.fields {
         if let Holds::Flattened(inner) = field.holds {
-            let inner = encoded(members, inner)?;
+            let inner = encoded(members, inner, bytes_of)?;
             if !inner.is_empty() {
                 put_bytes(&mut out, field.number, &inner);
             }
         } else if let Some(value) = members.get(field.name).filter(|value| !value.is_null()) {
-            put(field, value, &mut out).map_err(|error| error.within(shape, field))?;
+            put(field, value, bytes_of, &mut out).map_err(|error| error.within(shape, field))?;
         }
     }
     Ok(out)
@@ -74,14 +92,14 @@ impl From<NotATemplate> for Unfit {
     }
 }
 
-fn put(field: &FieldShape, value: &Json, out: &mut Vec<u8>) -> Result<(), Unfit> {
+fn put(field: &FieldShape, value: &Json, bytes_of: BytesOf, out: &mut Vec<u8>) -> Result<(), Unfit> {
     let number = field.number;
     let stays = |is_empty: bool| !is_empty || field.presence != Presence::NotEmpty;
     match field.holds {
         Holds::Text => {
             let text = value.as_str().ok_or(Unfit::Here)?;
             if stays(text.is_empty()) {
-                put_bytes(out, number, text.as_bytes());
+                put_bytes(out, number, &bytes_of(text));
             }
         }
         Holds::Int => {
@@ -98,7 +116,7 @@ fn put(field: &FieldShape, value: &Json, out: &mut Vec<u8>) -> Result<(), Unfit>
         }
         Holds::Texts => {
             for item in value.as_array().ok_or(Unfit::Here)? {
-                put_bytes(out, number, item.as_str().ok_or(Unfit::Here)?.as_bytes());
+                put_bytes(out, number, &bytes_of(item.as_str().ok_or(Unfit::Here)?));
             }
         }
         Holds::Ints => {
@@ -110,9 +128,9 @@ fn put(field: &FieldShape, value: &Json, out: &mut Vec<u8>) -> Result<(), Unfit>
             for (key, value) in value.as_object().ok_or(Unfit::Here)? {
                 let value = match field.holds {
                     Holds::Amounts => quantity(value)?,
-                    _ => value.as_str().ok_or(Unfit::Here)?.as_bytes().to_vec(),
+                    _ => bytes_of(value.as_str().ok_or(Unfit::Here)?).into_owned(),
                 };
-                put_entry(out, number, key.as_bytes(), &value);
+                put_entry(out, number, &bytes_of(key), &value);
             }
         }
         Holds::Quantity => put_bytes(out, number, &quantity(value)?),
@@ -124,11 +142,11 @@ fn put(field: &FieldShape, value: &Json, out: &mut Vec<u8>) -> Result<(), Unfit>
             put_bytes(out, number, &raw);
         }
         Holds::Message(shape) | Holds::Flattened(shape) => {
-            put_bytes(out, number, &encoded(value.as_object().ok_or(Unfit::Here)?, shape)?);
+            put_bytes(out, number, &encoded(value.as_object().ok_or(Unfit::Here)?, shape, bytes_of)?);
         }
         Holds::Messages(shape) => {
             for item in value.as_array().ok_or(Unfit::Here)? {
-                put_bytes(out, number, &encoded(item.as_object().ok_or(Unfit::Here)?, shape)?);
+                put_bytes(out, number, &encoded(item.as_object().ok_or(Unfit::Here)?, shape, bytes_of)?);
             }
         }
     }

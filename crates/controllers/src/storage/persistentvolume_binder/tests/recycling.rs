@@ -2,6 +2,7 @@
 
 use super::server::json_of;
 use super::*;
+use coxswain_machinery::wire::text::held_text;
 use serde_json::json;
 
 const ASKED: [&str; 2] = ["get persistentvolumes vol", "get persistentvolumeclaims ns/data"];
@@ -112,6 +113,17 @@ fn nothing_is_emptied_that_got_a_claim_meanwhile() {
     taken.spec.persistent_volume_source = directory("/data");
     world.put_volume(&taken).put_claim(&claim);
     assert_eq!(done(world.volumes("vol")), [""; 0]);
+}
+
+#[test]
+fn directory_whose_path_is_not_utf8_is_the_one_that_is_emptied() {
+    let mut volume = released("vol", "Recycle", directory("/data"));
+    let path = held_text(b"/data\xff");
+    volume.spec.persistent_volume_source.host_path.as_mut().unwrap().path = (&*path).into();
+    let recipe = Recipe { template: recycler::built_in(), minimum: 1, increment: 1 };
+    let pod = recycler::pod(&recipe, &volume).unwrap();
+    assert!(pod.windows(6).any(|bytes| bytes == b"/data\xff"), "{pod:?}");
+    assert!(!String::from_utf8_lossy(&pod).contains(&*path));
 }
 
 #[test]
