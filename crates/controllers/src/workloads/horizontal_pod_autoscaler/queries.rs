@@ -71,7 +71,9 @@ pub(super) fn ask(metric: &MetricSpec, namespace: &str, selector: &str, read: &R
                 Ok(series) => series,
                 Err(error) => return Query::Found(Found::External(Err(error))),
             };
-            let metric: &[&str] = &[name];
+            // Kubernetes' own client asks for the resource of this name, and resources are in lower case.
+            let resource: String = name.chars().flat_map(char::to_lowercase).collect();
+            let metric: &[&str] = &[&resource];
             let path = RequestPath::group_version("external.metrics.k8s.io", "v1beta1")
                 .in_namespace(namespace)
                 .series(metric);

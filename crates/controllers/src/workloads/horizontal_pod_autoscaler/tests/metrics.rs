@@ -222,6 +222,16 @@ fn what_fails_is_told_for_each_type() {
 }
 
 #[test]
+fn name_of_an_external_metric_is_in_lower_case_in_the_path_alone() {
+    let mut metric = external(Some("10"), None);
+    metric.external.as_mut().unwrap().metric.name = "Queue_Length".into();
+    let mut bench = bench(metric, "/apis/external", series(&["20", "21"]));
+    let lines = bench.reconcile();
+    assert_eq!(bench.asked, ["/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue_length"]);
+    assert!(lines[1].contains("external metric Queue_Length("), "{lines:?}");
+}
+
+#[test]
 fn the_version_of_custom_metrics_is_the_first_that_is_known() {
     let of = |versions: &[&str]| {
         let mut bench = bench(of_pods("10"), "/apis/custom", values(&[("a", "10"), ("b", "10")]));
