@@ -5,8 +5,8 @@
 //! refuses every element that Go would skip without an error, except what Go ignores and certificates never contain: attributes and
 //! extensions of other types, and other kinds of names. The tests in `differential` compare both readings.
 //!
-//! A request is read once, by [`CertificateRequest::from_pem`]. Everything that follows takes this value: rules, the verification of
-//! its signature, and the certificate. This module decides nothing.
+//! [`CertificateRequest::from_pem`] is the only way to read a request. Everything that follows takes its value: rules, the
+//! verification of the signature, and the certificate. This module decides nothing.
 
 mod der;
 mod signature;
@@ -184,14 +184,27 @@ fn subject(content: &[u8]) -> Result<Vec<(Attribute, String)>, RequestError> {
             }
             let mut pair = Elements::new(attribute.content, "subject")?;
             let identifier = pair.identifier()?;
-            let value =
-                pair.next()?.and_then(text).ok_or(RequestError::Malformed("a text of its subject"))?;
+            let value = pair.next()?.ok_or_else(|| pair.malformed())?;
             pair.finish()?;
             let kept = Attribute::ALL.into_iter().find(|kept| kept.identifier().as_bytes() == identifier);
-            found.extend(kept.map(|kept| (kept, value)));
+            match (kept, text(value)) {
+                (Some(kept), Some(value)) => found.push((kept, value)),
+                (None, Some(_)) => {}
+                (None, None) if is_ignored(value) => {}
+                (_, None) => return Err(RequestError::Malformed("a text of its subject")),
+            }
         }
     }
     Ok(found)
+}
+
+/// Whether a value of an attribute that no certificate has is one that Go takes and ignores, such as an `x500UniqueIdentifier`.
+fn is_ignored(value: Element<'_>) -> bool {
+    match value.tag {
+        Tag::OctetString | Tag::VisibleString => true,
+        Tag::BitString => value.content.starts_with(&[0]),
+        _ => false,
+    }
 }
 
 /// Returns the text of a string of a type that Go reads; `None` for other elements and other characters than the type has.
@@ -290,8 +303,9 @@ fn alternative_names(value: &[u8]) -> Result<Vec<AlternativeName>, RequestError>
             (2, false) => AlternativeName::Dns(ascii()?),
             (6, false) => AlternativeName::Uri(uri::normalize(&ascii()?).ok_or(malformed.clone())?),
             (7, false) if matches!(name.content.len(), 4 | 16) => AlternativeName::Ip(name.content.to_vec()),
-            // Another name, an X.400 address, a directory name, an EDI party and a registered identifier.
-            (0 | 3 | 4 | 5, true) | (8, false) => continue,
+            // Another name, an X.400 address, a directory name, an EDI party and a registered identifier. Go reads none of
+            // them in any form, and no certificate has one.
+            (0 | 3 | 4 | 5 | 8, _) => continue,
             _ => return Err(malformed),
         });
     }

@@ -21,6 +21,7 @@ const fn oid(text: &str) -> ObjectIdentifier {
 
 const RSA: ObjectIdentifier = oid("1.2.840.113549.1.1.1");
 const ELLIPTIC_CURVE: ObjectIdentifier = oid("1.2.840.10045.2.1");
+const P224: ObjectIdentifier = oid("1.3.132.0.33");
 const P256: ObjectIdentifier = oid("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = oid("1.3.132.0.34");
 const P521: ObjectIdentifier = oid("1.3.132.0.35");
@@ -49,6 +50,8 @@ pub(super) struct PublicKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Rsa,
+    /// Read, but no signature by such a key is verified.
+    P224,
     P256,
     P384,
     P521,
@@ -102,7 +105,8 @@ impl Algorithm {
             return None;
         }
         let curve = ObjectIdentifier::from_der(parameters?).ok()?;
-        let curves = [(P256, Kind::P256, 32), (P384, Kind::P384, 48), (P521, Kind::P521, 66)];
+        let curves =
+            [(P224, Kind::P224, 28), (P256, Kind::P256, 32), (P384, Kind::P384, 48), (P521, Kind::P521, 66)];
         let (_, kind, length) = curves.into_iter().find(|(each, ..)| *each == curve)?;
         // An uncompressed point.
         (bits.len() == 1 + 2 * length && bits[0] == 4).then_some(kind)
@@ -180,14 +184,31 @@ fn pss(kind: Kind, parameters: &[u8]) -> Option<&'static dyn VerificationAlgorit
         (2, 48, &RSA_PSS_2048_8192_SHA384),
         (3, 64, &RSA_PSS_2048_8192_SHA512),
     ];
-    let found = digests.into_iter().find(|(digest, salt, _)| parameters == pss_parameters(*digest, *salt));
+    let is_it = |digest, salt| {
+        [(true, true), (true, false), (false, true), (false, false)]
+            .into_iter()
+            .any(|has_null| parameters == pss_parameters(digest, salt, has_null))
+    };
+    let found = digests.into_iter().find(|(digest, salt, _)| is_it(*digest, *salt));
     found.filter(|_| kind == Kind::Rsa).map(|(.., by)| by)
 }
 
-/// `RSASSA-PSS-params` (RFC 4055) with the digest 2.16.840.1.101.3.4.2.`digest`, its mask and this length of the salt.
-fn pss_parameters(digest: u8, salt: u8) -> Vec<u8> {
-    let digest = [0x30, 13, 6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, digest, 5, 0];
-    let mask = [6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 8];
-    [&[0x30, 52, 0xa0, 15], &digest[..], &[0xa1, 28, 0x30, 26], &mask, &digest, &[0xa2, 3, 2, 1, salt]]
-        .concat()
+/// `RSASSA-PSS-params` (RFC 4055) with the digest 2.16.840.1.101.3.4.2.`digest`, its mask and this length of the salt. Parameters of
+/// the digest, and of that of the mask, are NULL or absent.
+fn pss_parameters(digest: u8, salt: u8, has_null: (bool, bool)) -> Vec<u8> {
+    let identifier = [6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, digest];
+    let algorithm =
+        |has_null: bool| wrapped(0x30, &[&identifier[..], if has_null { NULL } else { &[] }].concat());
+    let mask = [&[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 8][..], &algorithm(has_null.1)].concat();
+    let parts = [
+        wrapped(0xa0, &algorithm(has_null.0)),
+        wrapped(0xa1, &wrapped(0x30, &mask)),
+        vec![0xa2, 3, 2, 1, salt],
+    ];
+    wrapped(0x30, &parts.concat())
+}
+
+/// A short element of DER.
+fn wrapped(tag: u8, content: &[u8]) -> Vec<u8> {
+    [&[tag, content.len() as u8], content].concat()
 }

@@ -213,9 +213,11 @@ fn uris_are_in_the_form_that_approvers_see() {
         ("spiffe://td./x", None),
         ("spiffe://user@td/x", None),
         ("spiffe://", None),
-        ("//td/x", None),
+        ("//td/x", Some("//td/x")),
+        ("/subscriptions/a?b=c#d", Some("/subscriptions/a?b=c#d")),
+        ("a/b:c", Some("a/b:c")),
         ("1a://x", None),
-        ("x", None),
+        ("x", Some("x")),
         ("", None),
     ] {
         assert_eq!(uri::normalize(uri).as_deref(), expected, "{uri}");

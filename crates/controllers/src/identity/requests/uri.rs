@@ -1,7 +1,7 @@
 //! URIs as certificates contain them: in the form in which Go's `net/url` prints them, because approvers see that form.
 //!
 //! Only URIs are accepted that `net/url` prints as they are, apart from the scheme, which it prints in lower case. Everything that
-//! it would escape, shorten or refuse is refused: relative references, user names, characters outside of RFC 3986, empty fragments.
+//! it would escape, shorten or refuse is refused, and user names, characters outside of RFC 3986 and empty fragments are.
 
 use std::net::Ipv6Addr;
 
@@ -11,9 +11,16 @@ const MAX_LABEL: usize = 63;
 
 /// Returns the URI in the form that `net/url` prints; `None` if it is not accepted.
 pub(super) fn normalize(uri: &str) -> Option<String> {
-    let (scheme, rest) = uri.split_once(':')?;
-    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let end = uri.find(['/', '?', '#']).unwrap_or(uri.len());
+    let (scheme, rest) = match uri[..end].split_once(':') {
+        Some((scheme, _)) => (Some(scheme), &uri[scheme.len() + 1..]),
+        // A relative reference.
+        None => (None, uri),
+    };
+    let is_scheme = scheme.map_or(!rest.is_empty(), |scheme| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    });
     let (before, fragment) =
         rest.split_once('#').map_or((rest, None), |(before, fragment)| (before, Some(fragment)));
     let (before, query) =
@@ -30,7 +37,10 @@ pub(super) fn normalize(uri: &str) -> Option<String> {
         && is_location
         && query.is_none_or(|query| has_characters(query, b"/?"))
         && fragment.is_none_or(|fragment| !fragment.is_empty() && has_characters(fragment, b"/?"));
-    is_accepted.then(|| format!("{}:{rest}", scheme.to_ascii_lowercase()))
+    is_accepted.then(|| match scheme {
+        Some(scheme) => format!("{}:{rest}", scheme.to_ascii_lowercase()),
+        None => rest.to_owned(),
+    })
 }
 
 /// Whether a text has only characters of path segments (RFC 3986: `pchar`) and these others.

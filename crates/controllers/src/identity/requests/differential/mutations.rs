@@ -18,7 +18,9 @@ pub(super) struct Random(u64);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        // The steps of the generator must not be steps from seed to seed, or the sequences of two seeds meet.
+        let mixed = seed.wrapping_add(1).wrapping_mul(0xd134_2543_de82_ef95);
+        Self(mixed ^ mixed >> 29)
     }
 
     /// Returns a number below `end`, which is not 0.
