@@ -68,6 +68,7 @@ pub(crate) fn exists(test: &str) -> bool {
         None => match test.split_once("::") {
             Some(("controllers", path)) => (root.join("crates/controllers/src"), path),
             Some(("machinery", path)) => (root.join("crates/machinery/src"), path),
+            Some(("apiserver_model", path)) => (root.join("crates/apiserver-model/src"), path),
             _ => (root.join("src"), test),
         },
     };
