@@ -56,7 +56,7 @@ pub(super) fn describe(source: &InlineSource, handle: &str, namespace: &str) -> 
     }
     if !details.fs_type.is_empty() {
         let at = path!(PersistentVolumeSpec, persistentVolumeSource.csi.fsType);
-        edits.push(Edit::set_text(at, &details.fs_type));
+        edits.push(Edit::set_text(at, details.fs_type));
     }
     for (name, value) in details.attributes {
         let at = path!(PersistentVolumeSpec, persistentVolumeSource.csi.volumeAttributes);

@@ -216,20 +216,3 @@ proptest! {
         }
     }
 }
-
-/// Prints what building a request takes: `cargo test --release request_build_time -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-#[expect(clippy::print_stdout, reason = "the measurement's result")]
-fn request_build_time() {
-    for name in ["web-6c6b8f5d9-x7k2p", "team#1 of them"] {
-        let began = std::time::Instant::now();
-        let rounds = 1_000_000_u32;
-        for _ in 0..rounds {
-            let path =
-                RequestPath::object(&PODS, "default", std::hint::black_box(name)).subresource(Some("status"));
-            std::hint::black_box(sent(RequestIntent::Update, path, Query::NONE).unwrap());
-        }
-        println!("{name}: {:?} each", began.elapsed() / rounds);
-    }
-}

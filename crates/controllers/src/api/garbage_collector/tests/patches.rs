@@ -15,7 +15,9 @@ use coxswain_machinery::wire::text::held_text;
 /// The patches that are planned for an attempt at Pods, which are all there.
 fn patches(pods: &[&ObjectMeta], attempt: &Attempt) -> Vec<Patch> {
     let mut graph = Graph::new();
-    pods.iter().for_each(|pod| graph.observe(&POD, pod, &mut AffectedObjects::default()));
+    for pod in pods {
+        graph.observe(&POD, pod, &mut AffectedObjects::default());
+    }
     let mut reads = Reads::default();
     loop {
         match observe(&graph, &resolve, attempt, false, &reads).expect("nothing fails") {
@@ -45,7 +47,7 @@ fn written(steps: Vec<Step>) -> Vec<Patch> {
     writes.map(patch).collect()
 }
 
-fn strategic(metadata: Value) -> Patch {
+fn strategic(metadata: &Value) -> Patch {
     Patch::Strategic(json!({ "metadata": metadata }))
 }
 
@@ -59,7 +61,7 @@ fn lost_owners_of_a_built_in_object_are_removed_by_their_uids() {
     let dependent = object("dependent").owned_by(&POD, &lost).owned_by(&POD, &solid);
     let found = patches(&[&dependent, &solid], &Attempt::Delete(uid(&dependent)));
     let expected = json!({ "uid": "uid-dependent", "ownerReferences": [removal("uid-lost")] });
-    assert_eq!(found, [strategic(expected)]);
+    assert_eq!(found, [strategic(&expected)]);
 }
 
 #[test]
@@ -79,8 +81,8 @@ fn orphans_of_a_built_in_owner_lose_their_references_by_its_uid() {
     assert_eq!(
         found,
         [
-            strategic(json!({ "uid": "uid-one", "ownerReferences": [removal("uid-owner")] })),
-            strategic(json!({ "uid": "uid-owner", "$deleteFromPrimitiveList/finalizers": ["orphan"] })),
+            strategic(&json!({ "uid": "uid-one", "ownerReferences": [removal("uid-owner")] })),
+            strategic(&json!({ "uid": "uid-owner", "$deleteFromPrimitiveList/finalizers": ["orphan"] })),
         ]
     );
 }
@@ -92,7 +94,7 @@ fn circle_of_built_in_objects_is_broken_by_uid_unless_json_cannot_carry_it() {
     let other = other.blocking(&POD, &one).foreground();
     let found = patches(&[&one, &other], &Attempt::Delete(uid(&one)));
     let change = json!({ "uid": "uid-other", "blockOwnerDeletion": false });
-    assert_eq!(found, [strategic(json!({ "uid": "uid-one", "ownerReferences": [change] }))]);
+    assert_eq!(found, [strategic(&json!({ "uid": "uid-one", "ownerReferences": [change] }))]);
 
     let odd = ObjectMeta { uid: (&*held_text(b"uid-\xff")).into(), ..object("odd") };
     let one = object("one").blocking(&POD, &odd).foreground();
