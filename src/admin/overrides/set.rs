@@ -8,6 +8,7 @@ use super::ANNOTATION_PREFIX;
 use super::entry::{Entry, EntryError, Order};
 use coxswain_machinery::model::metadata::ANNOTATIONS;
 use coxswain_machinery::wire::splice::Edit;
+use coxswain_machinery::wire::text::{held_text, lossy_text};
 
 /// What the flags say of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl OverrideSet {
         for (key, value) in annotations {
             let Some(name) = key.strip_prefix(ANNOTATION_PREFIX) else { continue };
             let problem = if is_known(name) {
-                match Entry::parse(value) {
+                match Entry::parse(&lossy_text(value)) {
                     Ok(entry) => {
                         set.entries.insert(name.to_owned(), entry);
                         continue;
@@ -179,7 +180,9 @@ impl OverrideSet {
 /// The edits to an encoded Lease that write `changes`, all else in it untouched.
 pub(super) fn edits(changes: &[(String, Entry)]) -> Result<Vec<Edit>, EntryError> {
     let edit = |(name, entry): &(String, Entry)| {
-        Ok(Edit::MapSet(ANNOTATIONS, format!("{ANNOTATION_PREFIX}{name}"), entry.to_value()?))
+        // Users and reasons are not texts of the API: they are held before they are written.
+        let value = held_text(entry.to_value()?.as_bytes()).into_owned();
+        Ok(Edit::MapSet(ANNOTATIONS, format!("{ANNOTATION_PREFIX}{name}"), value))
     };
     changes.iter().map(edit).collect()
 }

@@ -206,7 +206,10 @@ async fn a_write_keeps_all_else_and_carries_the_version_that_was_read() {
     let held = store.read().await.unwrap();
     assert_eq!(held.set.entry("a-controller"), Some(&disabled));
 
-    let change = ("b-controller".to_owned(), entry(Order::Enabled, Some(at(5)), 2));
+    // Characters by which texts of the API stand for bytes: such a user is not written as another one.
+    let user = "ren\u{10ffc3}\u{10ffa9}";
+    let entry = Entry { user: user.to_owned(), ..entry(Order::Enabled, Some(at(5)), 2) };
+    let change = ("b-controller".to_owned(), entry);
     let written = store.write(&held, std::slice::from_ref(&change)).await.unwrap();
     assert_eq!(written.set, held.set.with(std::slice::from_ref(&change)));
 
@@ -216,6 +219,7 @@ async fn a_write_keeps_all_else_and_carries_the_version_that_was_read() {
     assert!(put.uri().path().ends_with("/namespaces/kube-system/leases/coxswain-overrides"), "{}", put.uri());
     let object = coxswain_machinery::wire::unwrap_envelope(put.body()).unwrap();
     assert!(object.windows(15).any(|window| window == b"from the future"));
+    assert!(object.windows(user.len()).any(|window| window == user.as_bytes()));
     let lease = Lease::decode(&object).unwrap();
     assert_eq!(lease.metadata.resource_version, "41");
     assert_eq!(lease.metadata.annotations.get("note").unwrap(), "keep me");

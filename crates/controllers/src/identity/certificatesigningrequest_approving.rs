@@ -157,7 +157,7 @@ fn ways(request: &CertificateSigningRequest) -> Result<&'static [Way], Verdict> 
             _ => {}
         }
     }
-    // Requests to other signers are read by nobody here, whatever form they have.
+    // The approver does not read requests to other signers.
     if request.spec.signer_name != Signer::KubeletClient.name() {
         return Err(Verdict::Unrecognized(format!("its signer is {}", request.spec.signer_name)));
     }

@@ -49,7 +49,7 @@ pub enum ScaleError {
     /// The API has the kind, and its objects have no scale.
     #[error("{0} does not implement the scale subresource")]
     NotScalable(String),
-    /// No object can have the name.
+    /// The name cannot be in a request: it is not legal in a path, or too long for a URI.
     #[error("{0}")]
     Unaddressable(String),
     /// The API server, or one behind it, has no answer.

@@ -20,8 +20,9 @@
 //!   draws attention to it.
 //! - Objects in the foreground deletion of which each blocks the next, in a circle, are unblocked whichever way they got
 //!   there; in the original two that a user deletes so wait for each other for ever.
-//! - Of two references with one UID, of which one names another object, only the wrong one is taken out.
-//! - What is taken out of an object is taken out by position, tested, so that a dependent's other changes meet no conflict.
+//! - Of two references with one UID, of which one names another object, only the wrong one is removed: by its position, tested.
+//! - An owner whose name holds `/` or `%`, or is `.` or `..`, is never asked for. It counts as unknown, and its dependent stays.
+//! - Custom and aggregated resources are changed with tested JSON patches, built-in ones with strategic patches.
 //! - An object whose owners are all in sight is not read again, nor one that goes, or need not wait any longer, as it was
 //!   last observed; and an owner's foreground deletion is looked at again when its last blocking dependent is gone, not
 //!   at each.

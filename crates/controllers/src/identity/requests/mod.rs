@@ -198,7 +198,7 @@ fn subject(content: &[u8]) -> Result<Vec<(Attribute, String)>, RequestError> {
     Ok(found)
 }
 
-/// Whether a value of an attribute that no certificate has is one that Go takes and ignores, such as an `x500UniqueIdentifier`.
+/// Whether Go accepts and ignores a value, such as an `x500UniqueIdentifier`. Only for attributes that no certificate contains.
 fn is_ignored(value: Element<'_>) -> bool {
     match value.tag {
         Tag::OctetString | Tag::VisibleString => true,

@@ -493,9 +493,10 @@ fn cause_of(error: &ApiError) -> Cause {
     match error {
         ApiError::Refused { code, .. } => cause_of_code(*code),
         ApiError::Transport { .. } | ApiError::Timeout { .. } => Cause::Lost,
-        // Answers from the server's cache are not paged, so the next list is paged from the newest state.
-        ApiError::TooLong { .. } => Cause::Expired,
-        ApiError::Malformed { .. } | ApiError::Unaddressable { .. } => Cause::Corrupt,
+        // Answers from the server's cache are not paged, so the next list is paged from the newest state. And where the next page
+        // begins may be a name that is too long for a URI: then the rest cannot be asked for, and the list comes whole.
+        ApiError::TooLong { .. } | ApiError::Unaddressable { .. } => Cause::Expired,
+        ApiError::Malformed { .. } => Cause::Corrupt,
     }
 }
 

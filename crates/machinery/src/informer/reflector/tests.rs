@@ -7,9 +7,11 @@ use futures::FutureExt;
 use proptest::prelude::*;
 
 use super::backoff::Backoff;
+use super::cause_of;
 use super::frames::{Frames, MAX_FRAME};
 use super::machine::{Cause, Effects, Fault, Input, Next, Page, Request, State, StoreEffect};
 use super::reachability::Reachability;
+use crate::client::ApiError;
 
 const FIRST_WAIT: Duration = Duration::from_millis(800);
 
@@ -483,4 +485,16 @@ fn an_unbelievable_length_is_an_error_before_anything_is_reserved() {
     let mut frames = Frames::default();
     frames.push(Bytes::copy_from_slice(&u32::try_from(MAX_FRAME + 1).unwrap().to_be_bytes()));
     assert!(frames.next().is_err());
+}
+
+/// Neither can be had by asking in the same way again: the next list is paged from the newest state, or comes whole.
+#[test]
+fn list_that_is_too_long_or_goes_on_at_a_name_that_is_too_long_is_asked_for_in_another_way() {
+    let request = || "GET /api/v1/pods".to_owned();
+    for error in [
+        ApiError::TooLong { request: request(), limit: 1 },
+        ApiError::Unaddressable { request: request(), what: "it is too long".to_owned() },
+    ] {
+        assert_eq!(cause_of(&error), Cause::Expired);
+    }
 }

@@ -256,7 +256,10 @@ impl Store {
         if held.is_some() {
             handlers.tell(self.kind, change(held.as_ref(), None));
         }
-        self.advance(&mut handlers, &resource_version.into());
+        // The version of an object that cannot be decoded may be unknown.
+        if !resource_version.is_empty() {
+            self.advance(&mut handlers, &resource_version.into());
+        }
         if let Some(held) = &held {
             handlers.wake(held, None);
         }
