@@ -10,7 +10,7 @@ const BUILDER: &str = "crates/machinery/src/client/request/";
 /// Text with which a path of the API server begins. In code outside of [`BUILDER`] it is a path that was written by hand.
 const PATHS: &[&str] = &["\"/api/", "\"/apis/", "\"/api\"", "\"/apis\"", "\"/openapi/", "\"/openapi\""];
 
-/// What makes a request or a URI.
+/// Ways to make a request or a URI.
 const MAKERS: &[&str] = &[
     "Request::builder",
     "Request::get(",

@@ -27,7 +27,7 @@ const UNSEEN: [&str; 2] = [
     include_str!("../parity/certificatesigningrequest-signing/signs-the-shown-block.yaml"),
     include_str!("../parity/certificatesigningrequest-signing/drops-what-is-not-seen.yaml"),
 ];
-/// Those names.
+/// The unseen names.
 const UNSEEN_NAMES: [&str; 2] = ["system:masters", "kubernetes.default.svc"];
 
 /// Makes a request of a key; how the subject is called, and its group.

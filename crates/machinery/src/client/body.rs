@@ -77,7 +77,7 @@ pub(super) async fn drain(body: ResponseBody, limit: usize) -> Result<(), BoxErr
 /// Reads the first `limit` bytes of a body, or all if it has fewer.
 ///
 /// # Errors
-/// Those of the body.
+/// The errors of the body.
 pub(super) async fn collect_start(mut body: ResponseBody, limit: usize) -> Result<Bytes, BoxError> {
     let mut start = BytesMut::new();
     while let Some(frame) = body.frame().await {

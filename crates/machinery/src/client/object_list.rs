@@ -1,8 +1,8 @@
 //! [`ObjectList`]: the objects of a live list, including those that cannot be decoded.
 //!
 //! One object that cannot be decoded fails neither its list nor the other objects. But it exists, and a caller that decides because
-//! of an absence (nobody uses this claim, this namespace is empty) must not take it for absent. So there is no way to read the list
-//! that does not say what becomes of such objects: [`ObjectList::complete`], [`ObjectList::metadata`] or [`ObjectList::readable`].
+//! of an absence (no pod uses this claim, this namespace is empty) must not take it for absent. So each way to read the list decides
+//! about such objects: [`ObjectList::complete`], [`ObjectList::metadata`] or [`ObjectList::readable`].
 
 use std::sync::Arc;
 

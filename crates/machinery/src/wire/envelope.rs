@@ -264,7 +264,7 @@ impl<'a> ObjectHead<'a> {
                 head.metadata = metadata;
             }
         }
-        // What was read before an error stays.
+        // The fields before an error stay.
         let _ = head.read_metadata();
         head
     }

@@ -19,8 +19,8 @@ pub use raw::{held_text, lossy_text, lossy_utf8, raw_bytes};
 /// Bytes of text that a [`Str`] holds in itself: what a pointer and the variant's tag leave of two words.
 const SHORT: usize = 14;
 
-/// An immutable string in the text form of its bytes ([`held_text`]): two words. What is short (resource versions, most kinds, phases, addresses, many names) is in them, with
-/// nothing allocated, counted or looked up; what is longer is shared and cloned by reference count.
+/// An immutable string in the text form of its bytes ([`held_text`]): two words. A short string (most resource versions, kinds,
+/// phases, addresses and names) is in them and allocates nothing. A longer one is shared and cloned by reference count.
 #[derive(Clone)]
 pub struct Str(Text);
 

@@ -128,7 +128,7 @@ impl CertificateRequest {
         parts.finish()?;
 
         let mut parts = Elements::new(signed.content, "request")?;
-        // Go reads any version that fits its int, and nobody judges by it.
+        // Go reads any version that fits its int. No approver judges by it.
         let version = parts.element(Tag::Integer)?;
         if IntRef::from_der(version.der).is_err() || version.content.len() > size_of::<i64>() {
             return Err(RequestError::Malformed("version"));
@@ -219,7 +219,7 @@ fn text(value: Element<'_>) -> Option<String> {
         Tag::PrintableString if content.iter().all(is_printable) => of_utf8(),
         Tag::NumericString if content.iter().all(is_numeric) => of_utf8(),
         Tag::Ia5String if content.is_ascii() => of_utf8(),
-        // Latin-1, as everybody reads it.
+        // Latin-1, as Go reads it.
         Tag::TeletexString => Some(content.iter().map(|byte| char::from(*byte)).collect()),
         Tag::BmpString => basic_plane(content),
         _ => None,
@@ -272,7 +272,7 @@ fn requested_names(content: &[u8]) -> Result<Vec<AlternativeName>, RequestError>
     Ok(names)
 }
 
-/// Returns an extension's object identifier and its value. Whether it is critical concerns nobody: certificates set that anew.
+/// Returns an extension's object identifier and its value. The certificate sets its own critical flag.
 fn parse_extension(content: &[u8]) -> Result<(&[u8], &[u8]), RequestError> {
     let mut parts = Elements::new(content, "extensions")?;
     let identifier = parts.identifier()?;

@@ -1,4 +1,4 @@
-//! What is read of requests, what is refused, and whose signatures are verified.
+//! Readings of requests, refusals, and the verification of signatures.
 
 use proptest::prelude::*;
 use rcgen::KeyPair;

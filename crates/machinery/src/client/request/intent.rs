@@ -1,4 +1,4 @@
-//! What a request is for. Deadlines, rate limits and body limits follow from it.
+//! The intent of a request. Deadlines, rate limits and body limits follow from it.
 
 use http::{Method, Request};
 
@@ -20,7 +20,7 @@ const LONGEST_DOCUMENT: usize = 64 << 20;
 /// Bytes of an error answer that are read. A `Status` is far shorter; the status code alone counts when it is not.
 pub(in crate::client) const LONGEST_ERROR: usize = 1 << 20;
 
-/// What a request is for.
+/// The intent of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestIntent {
     /// Read one object, or anything of its size.

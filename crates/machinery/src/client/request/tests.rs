@@ -1,4 +1,4 @@
-//! What is sent is what was asked for, for any name.
+//! Requests reach the object that the caller means, for any name.
 
 use http::HeaderValue;
 use percent_encoding::percent_decode_str;

@@ -10,9 +10,9 @@
 //! by its precondition, and the object is logged once, counted and makes the informer unhealthy until a state of it that can be read
 //! arrives, or it is gone. The resource version moves on past it.
 //!
-//! The same goes for an object whose name can't be read: all of them are recorded under the empty name until the next list. Only
-//! an event that leaves open what it is about, a deletion of such an object or a frame that is no event, is made up for: the watch is
-//! opened again at the last version, and if that does not help, the list is made anew, in which no object stops the others.
+//! The same holds for an object whose name can't be read: all of them are recorded under the empty name until the next list. A
+//! deletion of such an object, or a frame that is no event, cannot be skipped: the watch is opened again at the last version, and
+//! if that fails three times, the kind is listed again. In a list no object stops the others.
 
 mod backoff;
 mod frames;

@@ -1,9 +1,9 @@
 //! The text form of byte strings: how a string that is not valid UTF-8 is kept in a `str`.
 //!
-//! A string of the API is a byte string: no API server checks that a protobuf string is valid UTF-8, so whoever may create an
+//! A string of the API is a byte string: no API server checks that a protobuf string is valid UTF-8, so a user who may create an
 //! object can store any bytes in it. [`held_text`] maps byte strings to texts one to one:
 //!
-//! - Valid UTF-8 without the characters U+10FF80 to U+10FFFF, which nobody uses, is its own text form.
+//! - Valid UTF-8 without the characters U+10FF80 to U+10FFFF (private use) is its own text form.
 //! - Otherwise each byte that is not part of valid UTF-8, and each byte of such a character, becomes the character U+10FF00 plus
 //!   the byte.
 //!
@@ -16,7 +16,7 @@
 
 use std::borrow::Cow;
 
-/// The first byte of a reserved character. Besides, no character below U+100000 begins with it.
+/// The first byte of a reserved character. No character below U+100000 begins with it.
 const LEAD: u8 = 0xf4;
 /// The code point that stands for byte 0.
 const BASE: u32 = 0x10_ff00;

@@ -13,7 +13,7 @@ use crate::wire::json::schema::{Cardinality, FieldType, MessageId, SCHEMA};
 use crate::wire::splice::{Edit, edit, get, put_bytes, put_varint_field};
 use crate::wire::{Labels, Message, Quantities, Uid, path};
 
-/// What Go makes of byte strings: `HEX<tab>JSON`.
+/// Go's JSON of byte strings: `HEX<tab>JSON`.
 const GO_JSON: &str = include_str!("go_json.tsv");
 
 /// Any bytes; often such as begin a reserved character, or are one.

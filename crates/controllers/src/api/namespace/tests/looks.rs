@@ -73,7 +73,7 @@ fn pods_that_end_at_once_hold_nothing_up() {
     );
 }
 
-/// Whoever may create a pod could keep a namespace from ending otherwise.
+/// Otherwise a user who may create a pod could keep a namespace from ending.
 #[test]
 fn pods_of_any_bytes_are_deleted_like_others() {
     let mut world = World::new();

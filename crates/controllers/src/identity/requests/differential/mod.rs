@@ -121,7 +121,7 @@ fn shown(request: &CertificateRequest) -> Value {
     })
 }
 
-/// What became of a text.
+/// The outcome of comparing two readings of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     /// Both read the same, and both find the signature good.

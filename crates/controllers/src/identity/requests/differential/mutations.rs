@@ -134,7 +134,7 @@ const STRINGS: &[u8] =
 
 /// Makes texts of requests.
 pub(super) struct Mutator {
-    /// What is mutated: requests in DER.
+    /// The requests that are mutated, in DER.
     ordinary: Vec<Vec<u8>>,
     /// The keys that sign what was mutated.
     keys: Vec<KeyPair>,
@@ -181,7 +181,7 @@ impl Mutator {
         if random.below(12) != 0 {
             return signed;
         }
-        // What no signature covers.
+        // No signature covers these.
         if info.parses() {
             let mut request = Node::parse(&signed);
             change(&mut request, random);
