@@ -223,7 +223,7 @@ fn unblocking(identity: &ObjectIdentity, live: &ObjectMeta) -> Option<Write> {
     (patch.operations.len() > 1).then(|| patch.write(identity))
 }
 
-/// The API groups of kube-apiserver itself whose objects controllers and users own.
+/// API groups that kube-apiserver serves itself. It takes strategic merge patches of all their resources.
 const BUILT_IN_GROUPS: &[&str] = &[
     "",
     "admissionregistration.k8s.io",

@@ -1,5 +1,5 @@
-//! Requests that are changed at random, the same for the same seed: their elements, then signed as they are, their texts, and single
-//! bytes.
+//! Mutates requests: their elements, which are signed afterwards, their texts, and single bytes. A seed chooses the same mutations
+//! again, apart from ECDSA keys and signatures, which are random.
 
 mod texts;
 mod tree;

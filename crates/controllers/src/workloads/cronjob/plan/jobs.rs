@@ -45,7 +45,7 @@ pub(super) fn create(view: &View, at: Timestamp) -> Result<Write, WireError> {
     let key = Key::new(view.cron_job.metadata.namespace.clone(), name);
     let body = body(view, &key, at)?;
     Ok(Write {
-        on_success: Some(event(view, false, "SuccessfulCreate", format!("Created job {}", &key.name))),
+        on_success: Some(event(view, false, "SuccessfulCreate", format!("Created job {}", key.name))),
         ..Write::new(&JOBS, key, Verb::Create(body))
     })
 }
