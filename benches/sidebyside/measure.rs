@@ -91,6 +91,6 @@ impl<'a> Gauge<'a> {
     /// What it asked for, by its user agent in the audit log.
     fn requests(&self) -> Vec<AuditEvent> {
         let all = self.bench.plane.audit_from(self.mark.audit).into_iter();
-        all.filter(|event| event.user_agent.starts_with(self.program.agent())).collect()
+        all.filter(|event| event.is_from(self.program)).collect()
     }
 }

@@ -1,34 +1,7 @@
 //! Which manager runs, whose turn it is, and which of the two are asked for.
 
-use std::fmt;
-
+pub(crate) use crate::harness::Program;
 use crate::settings::text;
-
-/// Which manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
-    Go,
-    Coxswain,
-}
-
-impl Program {
-    /// What its user agents begin with.
-    pub(crate) fn agent(self) -> &'static str {
-        match self {
-            Self::Go => "kube-controller-manager/",
-            Self::Coxswain => "coxswain/",
-        }
-    }
-}
-
-impl fmt::Display for Program {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Go => "Go",
-            Self::Coxswain => "Coxswain",
-        })
-    }
-}
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug)]

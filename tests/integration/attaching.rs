@@ -7,7 +7,7 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ControlPlane, Manager, Namespace, Options, object, until};
+use crate::harness::{Cluster, ControlPlane, Manager, Namespace, Options, Program, object, until};
 
 mod death;
 mod handover;
@@ -164,9 +164,9 @@ async fn leads(manager: &Manager<'_>) {
 }
 
 /// What a manager wrote to nodes, claims, volumes and VolumeAttachments, from this many requests on.
-fn written(plane: &ControlPlane, since: usize, user_agent: &str) -> Vec<String> {
+fn written(plane: &ControlPlane, since: usize, program: Program) -> Vec<String> {
     let audit = plane.audit();
-    let own = audit.iter().skip(since).filter(|event| event.user_agent.starts_with(user_agent));
+    let own = audit.iter().skip(since).filter(|event| event.is_from(program));
     let own = own.filter(|event| {
         let resource = event.object_ref.resource.as_str();
         event.is_write() && KINDS.contains(&resource)

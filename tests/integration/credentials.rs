@@ -8,7 +8,7 @@ use coxswain_machinery::framework::Descriptor;
 use k8s_openapi::api::core::v1::{Endpoints, Secret, Service, ServiceAccount};
 use serde_json::json;
 
-use crate::harness::{AuditEvent, Cluster, ControlPlane, Options, built, eventually};
+use crate::harness::{AuditEvent, Cluster, ControlPlane, Options, Program, built, eventually};
 
 const LIMIT: Duration = Duration::from_mins(1);
 /// The manager itself.
@@ -87,7 +87,7 @@ async fn work_for_all(plane: &ControlPlane, cluster: &Cluster) {
 
 /// Every request says whose it is and comes from whom it should.
 fn assert_identities(audit: &[AuditEvent]) {
-    for event in audit.iter().filter(|event| event.user_agent.starts_with("coxswain")) {
+    for event in audit.iter().filter(|event| event.is_from(Program::Coxswain)) {
         let name = event.coxswain().unwrap_or_else(|| panic!("user agent {:?}", event.user_agent));
         let expected = descriptor(name).map_or_else(
             || {
@@ -144,7 +144,7 @@ async fn controllers_act_in_their_own_names() {
         .map(|event| event.object_ref.name.as_str())
         .collect();
     // Those who had something to ask for, and nobody else.
-    let ours = audit.iter().filter(|event| event.user_agent.starts_with("coxswain"));
+    let ours = audit.iter().filter(|event| event.is_from(Program::Coxswain));
     let acted =
         ours.filter_map(|event| event.user.username.strip_prefix("system:serviceaccount:kube-system:"));
     let acted: BTreeSet<&str> = acted.collect();

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Manager, Namespace, Options, object, until};
+use crate::harness::{ControlPlane, Manager, Namespace, Options, Program, object, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 /// Both managers run these and nothing else, so that what differs is ours.
@@ -183,13 +183,13 @@ async fn nodes_follow_the_size_of_the_cluster_and_change_hands() {
     leads(&ours).await;
     create(95..96).await;
     are(&[("0", 96)]).await;
-    let written = |user_agent: &str, since: usize| -> Vec<String> {
+    let written = |program: Program, since: usize| -> Vec<String> {
         let audit = plane.audit();
-        let own = audit.iter().skip(since).filter(|event| event.user_agent.starts_with(user_agent));
+        let own = audit.iter().skip(since).filter(|event| event.is_from(program));
         let own = own.filter(|event| event.object_ref.resource == "nodes");
         own.filter(|event| event.is_write()).map(|event| format!("{} {}", event.verb, event.uri)).collect()
     };
-    let of_one = written("coxswain/", since);
+    let of_one = written(Program::Coxswain, since);
     assert!(
         of_one.len() == 1 && of_one[0].contains("bare-95"),
         "what was told is not told again: {of_one:?}"
@@ -221,12 +221,12 @@ async fn nodes_follow_the_size_of_the_cluster_and_change_hands() {
     until(
         "it is told",
         LIMIT,
-        || async { written("kube-controller-manager/", since) },
+        || async { written(Program::Go, since) },
         |written| written.iter().any(|write| write.contains("bare-95")),
     )
     .await;
     // The one that was left with another number, and no other.
-    let written = written("kube-controller-manager/", since);
+    let written = written(Program::Go, since);
     let others = written.iter().filter(|write| !write.contains("bare-95") && !write.contains("bare-0"));
     assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new());
     go.stop();
@@ -250,9 +250,9 @@ async fn pods_that_wait_change_hands_twice_and_none_goes_early() {
     let before = until("one has gone", LIMIT, goes, |pods| !pods.contains_key("goes")).await;
     assert_eq!(before.len(), 10);
 
-    let writes = |since: usize, user_agent: &str| -> Vec<String> {
+    let writes = |since: usize, program: Program| -> Vec<String> {
         let audit = plane.audit();
-        let own = audit.iter().skip(since).filter(|event| event.user_agent.starts_with(user_agent));
+        let own = audit.iter().skip(since).filter(|event| event.is_from(program));
         let own = own.filter(|event| event.is_write() && event.object_ref.resource == "pods");
         own.map(|event| format!("{} {}", event.verb, event.uri)).collect()
     };
@@ -264,7 +264,7 @@ async fn pods_that_wait_change_hands_twice_and_none_goes_early() {
     pod(&namespace, "goes", "node-0", None).await;
     until("it goes", LIMIT, goes, |pods| !pods.contains_key("goes")).await;
     assert_eq!(staying(&namespace).await, before);
-    let written = writes(since, "coxswain/");
+    let written = writes(since, Program::Coxswain);
     assert!(written.iter().all(|write| write.contains("/pods/goes")), "{written:?}");
 
     let since = plane.audit().len();
@@ -274,7 +274,7 @@ async fn pods_that_wait_change_hands_twice_and_none_goes_early() {
     pod(&namespace, "goes", "node-0", None).await;
     until("it goes", LIMIT, goes, |pods| !pods.contains_key("goes")).await;
     assert_eq!(staying(&namespace).await, before);
-    let written = writes(since, "kube-controller-manager/");
+    let written = writes(since, Program::Go);
     assert!(written.iter().all(|write| write.contains("/pods/goes")), "{written:?}");
     go.stop();
 }

@@ -141,11 +141,11 @@ async fn what_an_executor_writes_is_what_the_server_takes() {
     let meta = built.effects[1].answer.as_ref().expect("an answer").meta().clone();
     assert_eq!(meta.labels.get("built").map(coxswain_machinery::wire::Str::as_str), Some("on"));
 
-    // Fields that are not applied are recorded under the name in front of the user agent.
+    // The API server takes the field manager of other writes from the beginning of the user agent.
     let shown = namespace.api::<ServiceAccount>().get("builds").await.expect("the account");
     let entries = shown.metadata.managed_fields.unwrap_or_default().into_iter();
     let managers: Vec<_> = entries.filter_map(|entry| entry.manager).collect();
-    assert_eq!(managers, [MANAGER, "coxswain"]);
+    assert_eq!(managers, [MANAGER, "kube-controller-manager"]);
 
     // A delete by resource version alone: of an older one it is refused.
     let delete = |version: &str| {

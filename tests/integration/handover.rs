@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::harness::{
-    Activity, AuditEvent, Caller, ControlPlane, Manager, Options, all_built, built, by_depth, turn, until,
+    Activity, AuditEvent, Caller, ControlPlane, Manager, Options, Program, all_built, built, by_depth, turn,
+    until,
 };
 
 mod leaderless;
@@ -34,7 +35,6 @@ const ARGS: [&str; 6] = [
     "--leader-elect-renew-deadline=3s",
     "--leader-elect-retry-period=500ms",
 ];
-const GO: &str = "kube-controller-manager/";
 /// How long after a write it is still expected to be heard of and answered with another.
 const CALM: Duration = Duration::from_secs(2);
 /// How often a cluster is looked at that is to settle.
@@ -148,10 +148,10 @@ async fn settled_state(plane: &ControlPlane, manager: &Manager<'_>) -> State {
 }
 
 /// What was written since the `from`th request. Leases, events and reviews are nobody's objects.
-fn written(plane: &ControlPlane, user_agent: &str, from: usize) -> Vec<AuditEvent> {
+fn written(plane: &ControlPlane, program: Program, from: usize) -> Vec<AuditEvent> {
     let is_kept = |event: &AuditEvent| {
         let resource = event.object_ref.resource.as_str();
-        event.user_agent.starts_with(user_agent)
+        event.is_from(program)
             && event.is_write()
             && !matches!(resource, "leases" | "events" | "tokenreviews" | "subjectaccessreviews")
             && event.object_ref.subresource != "token"
@@ -360,7 +360,7 @@ async fn everything_changes_hands_and_only_what_was_changed_changes() {
     changed[0].is_settled(&go).await;
     let before = settled_state(&plane, &go).await;
     let quotas = quotas(&before);
-    let requests = written(&plane, GO, from);
+    let requests = written(&plane, Program::Go, from);
     let allowed = lines(requests.iter().filter(|event| !is_changed(event)));
     let measure = changed[0].written(requests.iter());
     assert!(beyond(&leaderless::Sorts::new(), &measure).len() > 10, "it did little: {measure:?}");
@@ -377,7 +377,7 @@ async fn everything_changes_hands_and_only_what_was_changed_changes() {
     let mut touched = changes(&before, &after);
     touched.retain(|change| !changed[1].concerns(change));
     assert_eq!(touched, Vec::<String>::new(), "Coxswain changed something");
-    let requests = written(&plane, "coxswain/", from);
+    let requests = written(&plane, Program::Coxswain, from);
     let unusual: Vec<_> =
         lines(requests.iter().filter(|event| !is_changed(event))).difference(&allowed).cloned().collect();
     assert_eq!(unusual, Vec::<String>::new(), "Coxswain wrote what the Go manager does not write");
@@ -392,7 +392,7 @@ async fn everything_changes_hands_and_only_what_was_changed_changes() {
     watch(&plane, &again, quotas).await;
     let end = but_for_hints(everything(&plane), &after);
     assert_eq!(changes(&after, &end), Vec::<String>::new(), "the Go manager changed something");
-    let requests = written(&plane, GO, from);
+    let requests = written(&plane, Program::Go, from);
     let unusual: Vec<_> =
         lines(requests.iter().filter(|event| !is_changed(event))).difference(&allowed).cloned().collect();
     assert_eq!(unusual, Vec::<String>::new(), "the Go manager wrote what it did not write before");

@@ -12,7 +12,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Manager, Namespace, Options, object, turn, turn_beside_another, until};
+use crate::harness::{
+    ControlPlane, Manager, Namespace, Options, Program, object, turn, turn_beside_another, until,
+};
 
 const LIMIT: Duration = Duration::from_mins(4);
 const GROUP: &str = "stored.example.com";
@@ -112,9 +114,9 @@ async fn succeeds(plane: &ControlPlane, name: &str) {
 }
 
 /// The patches of Things that a manager made, of those that were carried out the objects.
-fn patched(plane: &ControlPlane, user_agent: &str) -> Vec<String> {
+fn patched(plane: &ControlPlane, program: Program) -> Vec<String> {
     let ours = plane.audit().into_iter().filter(|event| {
-        event.user_agent.starts_with(user_agent)
+        event.is_from(program)
             && (event.verb.as_str(), event.object_ref.resource.as_str()) == ("patch", "things")
             && event.succeeded()
     });
@@ -209,7 +211,7 @@ async fn a_migration_changes_hands_in_the_middle() {
 
     // Ours goes on, ends in the middle, and goes on once more.
     let ours = plane.coxswain("coxswain", &TAKEOVER);
-    let rewritten = || async { patched(&plane, "coxswain/").len() };
+    let rewritten = || async { patched(&plane, Program::Coxswain).len() };
     let before = until("some are rewritten", LIMIT, rewritten, |count| *count > 0).await;
     ours.kill();
     assert!(stored_in(&plane, "v1").await > 0, "all were rewritten before it was killed");
@@ -218,8 +220,8 @@ async fn a_migration_changes_hands_in_the_middle() {
     assert_eq!(version().await, began, "the version stays");
     assert_eq!(stored_in(&plane, "v2").await, OBJECTS);
     // Those that were rewritten before are newer than the version, and not patched again, be it that the original did it.
-    let mut all = patched(&plane, "coxswain/");
-    all.extend(patched(&plane, "kube-controller-manager/"));
+    let mut all = patched(&plane, Program::Coxswain);
+    all.extend(patched(&plane, Program::Go));
     // What was under way when ours was killed may have been carried out without an answer: the log does not count it.
     let count = all.len();
     all.sort_unstable();
@@ -238,7 +240,7 @@ async fn a_migration_changes_hands_in_the_middle() {
     until("the Go manager works", LIMIT, log, runs).await;
     let written: Vec<String> = plane.audit()[patches..]
         .iter()
-        .filter(|event| event.user_agent.starts_with("kube-controller-manager/") && event.is_write())
+        .filter(|event| event.is_from(Program::Go) && event.is_write())
         .filter(|event| {
             matches!(
                 event.object_ref.resource.as_str(),

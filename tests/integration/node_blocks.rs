@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Manager, Options, object, until};
+use crate::harness::{ControlPlane, Manager, Options, Program, object, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 /// Four blocks; both managers run this and nothing else.
@@ -57,9 +57,9 @@ async fn leads(manager: &Manager<'_>) {
 }
 
 /// Nodes that a manager has written to, from this many requests on.
-fn written(plane: &ControlPlane, since: usize, user_agent: &str) -> Vec<String> {
+fn written(plane: &ControlPlane, since: usize, program: Program) -> Vec<String> {
     let audit = plane.audit();
-    let own = audit.iter().skip(since).filter(|event| event.user_agent.starts_with(user_agent));
+    let own = audit.iter().skip(since).filter(|event| event.is_from(program));
     let own = own.filter(|event| event.is_write() && event.object_ref.resource == "nodes");
     own.map(|event| event.object_ref.name.clone()).collect()
 }
@@ -87,7 +87,7 @@ async fn blocks_change_hands_twice_run_out_and_are_never_given_over_what_does_no
     gets(&nodes, "d", "10.244.0.4/30").await;
     create(&nodes, "e", json!({})).await;
     gets(&nodes, "e", "10.244.0.12/30").await;
-    assert_eq!(written(&plane, since, "coxswain/"), ["d", "e"]);
+    assert_eq!(written(&plane, since, Program::Coxswain), ["d", "e"]);
 
     // Nothing is left: it is said, and whoever waits has its block when there is one.
     create(&nodes, "f", json!({})).await;
@@ -122,7 +122,7 @@ async fn blocks_change_hands_twice_run_out_and_are_never_given_over_what_does_no
     leads(&go).await;
     create(&nodes, "g", json!({})).await;
     gets(&nodes, "g", "10.244.0.0/30").await;
-    assert_eq!(written(&plane, since, "kube-controller-manager/"), ["g"]);
+    assert_eq!(written(&plane, since, Program::Go), ["g"]);
     go.stop();
 
     // A node of another cluster: the original does not start; ours says so, and gives nothing until it is gone.

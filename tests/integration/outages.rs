@@ -14,7 +14,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    AuditEvent, ControlPlane, Heartbeats, Manager, Namespace, Options, by_depth, object, until,
+    AuditEvent, ControlPlane, Heartbeats, Manager, Namespace, Options, Program, by_depth, object, until,
 };
 
 const LIMIT: Duration = Duration::from_mins(3);
@@ -279,10 +279,10 @@ async fn takes_over(nodes: &Api<Node>, manager: &Manager<'_>, before: &[String])
 }
 
 /// Writes of nodes and pods, from this many requests on.
-fn written(plane: &ControlPlane, since: usize, user_agent: &str) -> Vec<String> {
+fn written(plane: &ControlPlane, since: usize, program: Program) -> Vec<String> {
     let audit = plane.audit();
     let is_one = |event: &&AuditEvent| {
-        event.user_agent.starts_with(user_agent)
+        event.is_from(program)
             && event.is_write()
             && ["nodes", "pods"].contains(&event.object_ref.resource.as_str())
     };
@@ -294,10 +294,10 @@ fn written(plane: &ControlPlane, since: usize, user_agent: &str) -> Vec<String> 
 const ONCE_MORE: &str = "delete pods goes";
 
 /// What a new manager has written, from this many requests on, when it has done so.
-async fn has_deleted_once_more(plane: &ControlPlane, since: usize, user_agent: &str) -> Vec<String> {
-    let look = async || written(plane, since, user_agent);
+async fn has_deleted_once_more(plane: &ControlPlane, since: usize, program: Program) -> Vec<String> {
+    let look = async || written(plane, since, program);
     let has = |writes: &Vec<String>| writes.iter().any(|write| write == ONCE_MORE);
-    until(&format!("{user_agent} deletes who goes once more"), LIMIT, look, has).await
+    until(&format!("{program} deletes who goes once more"), LIMIT, look, has).await
 }
 
 #[tokio::test]
@@ -357,14 +357,14 @@ async fn an_outage_changes_hands_and_nobody_goes_early_by_that() {
     go.stop();
     let go = plane.go_manager("go-2", &args);
     let driven = takes_over(&nodes, &go, &driven.expect("all have one")).await;
-    let theirs = has_deleted_once_more(&plane, since, "kube-controller-manager/").await;
+    let theirs = has_deleted_once_more(&plane, since, Program::Go).await;
     assert_eq!(State::of(&nodes, &namespace).await, before, "the Go manager changed something");
 
     let since = plane.audit().len();
     go.stop();
     let ours = plane.coxswain("coxswain-1", &args);
     let driven = takes_over(&nodes, &ours, &driven).await;
-    let our_own = has_deleted_once_more(&plane, since, "coxswain/").await;
+    let our_own = has_deleted_once_more(&plane, since, Program::Coxswain).await;
     assert_eq!(State::of(&nodes, &namespace).await, before, "Coxswain changed something");
     let others: Vec<_> = our_own.iter().filter(|write| !theirs.contains(write)).collect();
     assert_eq!(others, Vec::<&String>::new(), "the Go manager does not write that");

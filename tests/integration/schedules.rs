@@ -8,7 +8,7 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
+use crate::harness::{ControlPlane, Manager, Namespace, Options, Program, until};
 
 const LIMIT: Duration = Duration::from_mins(3);
 /// Both managers run these and nothing else, so that what differs is ours.
@@ -152,9 +152,9 @@ async fn leads(manager: &Manager<'_>) {
 }
 
 /// What a manager has written of CronJobs, Jobs and pods since there were so many events.
-fn writes(plane: &ControlPlane, since: usize, user_agent: &str) -> Vec<String> {
+fn writes(plane: &ControlPlane, since: usize, program: Program) -> Vec<String> {
     let audit = plane.audit();
-    let own = audit.iter().skip(since).filter(|event| event.user_agent.starts_with(user_agent));
+    let own = audit.iter().skip(since).filter(|event| event.is_from(program));
     let own = own.filter(|event| {
         event.is_write() && ["cronjobs", "jobs", "pods"].contains(&event.object_ref.resource.as_str())
     });
@@ -204,7 +204,11 @@ async fn cron_jobs_and_finished_jobs_change_hands_twice() {
     let ours = plane.coxswain("coxswain-1", &args);
     leads(&ours).await;
     assert_eq!(quiet(&namespace).await, before, "Coxswain changed something");
-    assert_eq!(writes(&plane, since, "coxswain/"), Vec::<String>::new(), "Coxswain wrote when it took over");
+    assert_eq!(
+        writes(&plane, since, Program::Coxswain),
+        Vec::<String>::new(),
+        "Coxswain wrote when it took over"
+    );
 
     // It does its work meanwhile.
     patch("cronjob/missed", RESUMED);
@@ -217,6 +221,6 @@ async fn cron_jobs_and_finished_jobs_change_hands_twice() {
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     assert_eq!(quiet(&namespace).await, started, "the Go manager changed something");
-    let written = writes(&plane, since, "kube-controller-manager/");
+    let written = writes(&plane, since, Program::Go);
     assert_eq!(written, Vec::<String>::new(), "the Go manager wrote when it got it back");
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
+use crate::harness::{ControlPlane, Manager, Namespace, Options, Program, until};
 
 mod bindings;
 mod certificates;
@@ -48,6 +49,8 @@ struct State {
     daemon_sets: BTreeMap<String, Value>,
     revisions: BTreeMap<String, Value>,
     budgets: BTreeMap<String, Value>,
+    /// The field managers of each Deployment, ReplicaSet and DaemonSet: `MANAGER OPERATION SUBRESOURCE`.
+    field_managers: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl State {
@@ -59,7 +62,11 @@ impl State {
         let daemon_sets = namespace.api::<DaemonSet>().list(&list).await.expect("daemon sets");
         let revisions = namespace.api::<ControllerRevision>().list(&list).await.expect("revisions");
         let budgets = namespace.api::<PodDisruptionBudget>().list(&list).await.expect("budgets");
+        let metadata = (sets.items.iter().map(|each| &each.metadata))
+            .chain(deployments.items.iter().map(|each| &each.metadata))
+            .chain(daemon_sets.items.iter().map(|each| &each.metadata));
         Self {
+            field_managers: metadata.map(field_managers).collect(),
             pods: pods.iter().filter_map(|pod: &Pod| pod.metadata.uid.clone()).collect(),
             replica_sets: sets.items.iter().map(|each| named(serde_json::to_value(each))).collect(),
             deployments: deployments.items.iter().map(|each| named(serde_json::to_value(each))).collect(),
@@ -68,6 +75,26 @@ impl State {
             budgets: budgets.items.iter().map(|each| named(serde_json::to_value(each))).collect(),
         }
     }
+}
+
+fn field_managers(metadata: &ObjectMeta) -> (String, BTreeSet<String>) {
+    let entries = metadata.managed_fields.iter().flatten().map(|entry| {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        format!("{} {} {}", text(&entry.manager), text(&entry.operation), text(&entry.subresource))
+    });
+    // A random UID, because a Deployment and a DaemonSet may have the same name.
+    (metadata.uid.clone().unwrap_or_default(), entries.collect())
+}
+
+/// Checks that the work of Coxswain has added no field manager to an object that both managers have written.
+fn assert_same_field_managers(before: &State, worked: &State) {
+    for (uid, managers) in &before.field_managers {
+        let now = worked.field_managers.get(uid).unwrap_or(managers);
+        assert_eq!(now, managers, "field managers of the object with the UID {uid}");
+    }
+    let names =
+        |state: &State| -> BTreeSet<String> { state.field_managers.values().flatten().cloned().collect() };
+    assert_eq!(names(worked), names(before), "field managers of new objects");
 }
 
 fn named(object: Result<Value, serde_json::Error>) -> (String, Value) {
@@ -191,12 +218,12 @@ async fn quiet(namespace: &Namespace) {
     until("the cluster is quiet", LIMIT, look, Option::is_some).await;
 }
 
-fn writes(plane: &ControlPlane, from: u64, user_agent: &str) -> Vec<String> {
-    writes_of(plane, from, user_agent, &KINDS)
+fn writes(plane: &ControlPlane, from: u64, program: Program) -> Vec<String> {
+    writes_of(plane, from, program, &KINDS)
 }
 
 /// Everything that somebody wrote about these kinds, by the audit log from byte `from` on.
-fn writes_of(plane: &ControlPlane, from: u64, user_agent: &str, kinds: &[&str]) -> Vec<String> {
+fn writes_of(plane: &ControlPlane, from: u64, program: Program, kinds: &[&str]) -> Vec<String> {
     let text = fs::read(&plane.report.audit_log).expect("the audit log");
     let text = String::from_utf8_lossy(&text[from as usize..]).into_owned();
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -204,7 +231,7 @@ fn writes_of(plane: &ControlPlane, from: u64, user_agent: &str, kinds: &[&str]) 
         .filter(|event| {
             let field = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
             let resource = event["objectRef"]["resource"].as_str().unwrap_or_default();
-            field("userAgent").starts_with(user_agent)
+            program.sent(&field("userAgent"))
                 && field("stage") == "ResponseComplete"
                 && ["create", "update", "patch", "delete"].contains(&field("verb").as_str())
                 && kinds.contains(&resource)
@@ -243,7 +270,7 @@ async fn thirty_deployments_change_hands_twice() {
     let ours = plane.coxswain("coxswain-1", &args);
     leads(&ours).await;
     quiet(&namespace).await;
-    let written = writes(&plane, end, "coxswain/");
+    let written = writes(&plane, end, Program::Coxswain);
     assert_eq!(written, retried_creates(&written), "Coxswain wrote when it took over");
     assert_eq!(State::of(&namespace).await, before, "Coxswain changed something");
 
@@ -252,13 +279,14 @@ async fn thirty_deployments_change_hands_twice() {
     quiet(&namespace).await;
     let rolled = State::of(&namespace).await;
     assert_eq!(rolled.replica_sets.len(), before.replica_sets.len() + 1);
+    assert_same_field_managers(&before, &rolled);
 
     let end = end_of_log(&plane);
     ours.stop();
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     quiet(&namespace).await;
-    let written = writes(&plane, end, "kube-controller-manager/");
+    let written = writes(&plane, end, Program::Go);
     assert_eq!(written, retried_creates(&written), "the Go manager wrote when it got it back");
     assert_eq!(State::of(&namespace).await, rolled, "the Go manager changed something");
 }
@@ -284,7 +312,7 @@ async fn ten_daemon_sets_change_hands_twice_and_get_no_revision_by_it() {
     let ours = plane.coxswain("coxswain-1", &args);
     leads(&ours).await;
     quiet(&namespace).await;
-    let written = writes(&plane, end, "coxswain/");
+    let written = writes(&plane, end, Program::Coxswain);
     assert_eq!(written, retried_creates(&written), "Coxswain wrote when it took over");
     assert_eq!(State::of(&namespace).await, before, "Coxswain changed something");
 
@@ -295,13 +323,14 @@ async fn ten_daemon_sets_change_hands_twice_and_get_no_revision_by_it() {
     quiet(&namespace).await;
     let rolled = State::of(&namespace).await;
     assert_eq!(rolled.revisions.len(), before.revisions.len() + 1);
+    assert_same_field_managers(&before, &rolled);
 
     let end = end_of_log(&plane);
     ours.stop();
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     quiet(&namespace).await;
-    let written = writes(&plane, end, "kube-controller-manager/");
+    let written = writes(&plane, end, Program::Go);
     assert_eq!(written, retried_creates(&written), "the Go manager wrote when it got it back");
     assert_eq!(State::of(&namespace).await, rolled, "the Go manager changed something");
 }
@@ -386,7 +415,11 @@ async fn budgets_change_hands_twice_with_evictions_under_way() {
     let ours = plane.coxswain("coxswain-1", &args);
     leads(&ours).await;
     quiet(&namespace).await;
-    assert_eq!(writes(&plane, end, "coxswain/"), Vec::<String>::new(), "Coxswain wrote when it took over");
+    assert_eq!(
+        writes(&plane, end, Program::Coxswain),
+        Vec::<String>::new(),
+        "Coxswain wrote when it took over"
+    );
     assert_eq!(State::of(&namespace).await, before, "Coxswain changed something");
 
     // It does its work meanwhile.
@@ -402,7 +435,7 @@ async fn budgets_change_hands_twice_with_evictions_under_way() {
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     quiet(&namespace).await;
-    let written = writes(&plane, end, "kube-controller-manager/");
+    let written = writes(&plane, end, Program::Go);
     // The budget that fails is written each time, as it is.
     let others: Vec<&String> = written.iter().filter(|each| !each.contains(STUCK)).collect();
     assert_eq!(others, Vec::<&String>::new(), "the Go manager wrote when it got it back");

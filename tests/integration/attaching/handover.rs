@@ -135,7 +135,7 @@ async fn volumes_half_attached_change_hands_twice() {
         told.contains(waits) && told.contains("Volume coming is being attached")
     })
     .await;
-    let ours_wrote = || written(&plane, since, "coxswain/");
+    let ours_wrote = || written(&plane, since, Program::Coxswain);
     assert_eq!(stage.settled().await, before, "nothing changes");
     assert_eq!(ours_wrote(), Vec::<String>::new(), "nothing is done that was done");
 
@@ -167,7 +167,7 @@ async fn volumes_half_attached_change_hands_twice() {
         .await;
     }
     until("the list", LIMIT, || stage.listed("n"), |listed| listed.len() == 2).await;
-    let theirs = written(&plane, since, "kube-controller-manager/");
+    let theirs = written(&plane, since, Program::Go);
     let theirs: Vec<&String> =
         theirs.iter().filter(|line| !line.starts_with("patch /api/v1/nodes/")).collect();
     assert_eq!(theirs.len(), 2, "two are deleted, and none is made: {theirs:?}");

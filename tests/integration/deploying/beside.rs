@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::manifests::yaml;
 use super::{NAMESPACE, file, text};
-use crate::harness::{ControlPlane, LeaseHistory, Namespace, Options, turn_beside_another, until};
+use crate::harness::{ControlPlane, LeaseHistory, Namespace, Options, Program, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(1);
 /// Controllers' accounts.
@@ -48,7 +48,7 @@ pub(super) fn writers(plane: &ControlPlane) -> (BTreeSet<String>, BTreeSet<Strin
         };
         if event.coxswain().is_some() {
             ours.insert(account.to_owned());
-        } else if event.user_agent.starts_with("kube-controller-manager/") {
+        } else if event.is_from(Program::Go) {
             theirs.insert(account.to_owned());
         }
     }

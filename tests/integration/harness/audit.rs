@@ -1,12 +1,40 @@
 //! The API server's audit log: who asked for what, and what was answered.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::Deserialize;
+
+/// What the user agents of Coxswain have where those of kube-controller-manager have a commit.
+const COXSWAIN: &str = ") kubernetes/coxswain-";
+
+/// A controller manager, by its user agents. Both begin with the same name, which is that of the field manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Go,
+    Coxswain,
+}
+
+impl Program {
+    /// Whether its requests have this user agent.
+    pub(crate) fn sent(self, user_agent: &str) -> bool {
+        let is_manager = user_agent.starts_with("kube-controller-manager/");
+        is_manager && (self == Self::Coxswain) == user_agent.contains(COXSWAIN)
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Go => "Go",
+            Self::Coxswain => "Coxswain",
+        })
+    }
+}
 
 /// One request that was answered, or a watch that has begun to be.
 #[derive(Clone, Debug, Deserialize)]
@@ -70,7 +98,13 @@ impl AuditEvent {
     /// The name at the end of Coxswain's user agents: a controller's, or what the manager does as itself. `None` for
     /// requests of others.
     pub(crate) fn coxswain(&self) -> Option<&str> {
-        self.user_agent.strip_prefix("coxswain/")?.rsplit_once(" /").map(|(_, name)| name)
+        let (_, build) = self.user_agent.split_once(COXSWAIN).filter(|_| self.is_from(Program::Coxswain))?;
+        build.split_once('/').map(|(_, name)| name)
+    }
+
+    /// Whether this manager sent it.
+    pub(crate) fn is_from(&self, program: Program) -> bool {
+        program.sent(&self.user_agent)
     }
 
     /// What tells the caller's credential from all others: a token's id, or the hash of a certificate.
@@ -109,7 +143,7 @@ impl AuditEvent {
 
     /// The same whatever came of it: a request that was cut off may have been carried out.
     pub(crate) fn is_tried_by_us(&self, verb: &str, resource: &str, namespace: &str) -> bool {
-        self.user_agent.starts_with("coxswain/")
+        self.is_from(Program::Coxswain)
             && self.verb == verb
             && (self.resource().as_str(), self.object_ref.namespace.as_str()) == (resource, namespace)
     }

@@ -22,7 +22,7 @@ mod tls;
 mod wait;
 
 pub(crate) use activity::Activity;
-pub(crate) use audit::{AuditEvent, AuditTail};
+pub(crate) use audit::{AuditEvent, AuditTail, Program};
 pub(crate) use controllers::{all_built, built, is_gated};
 pub(crate) use controlplane::{ControlPlane, KeyPair, Manager, Options, Report, binaries, kubectl_as};
 pub(crate) use crowd::Crowd;

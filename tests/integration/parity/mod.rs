@@ -27,8 +27,8 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Activity, Caller, Cluster, ControlPlane, Heartbeats, Manager, MetricsApi, Options, by_depth, object,
-    turn_beside_another,
+    Activity, Caller, Cluster, ControlPlane, Heartbeats, Manager, MetricsApi, Options, Program, by_depth,
+    object, turn_beside_another,
 };
 
 mod certificates;
@@ -261,7 +261,7 @@ async fn play_with(shard: &Shard, more: &[&str]) {
     let root = Path::new(ROOT);
     if times.is_some() {
         let names = scenarios.iter().map(|(name, _)| name.as_str());
-        let written = writes::count(&control_plane, "kube-controller-manager/", names);
+        let written = writes::count(&control_plane, Program::Go, names);
         writes::store(root, &record::version(), written).expect("the counts are stored");
     } else {
         judge_work(&control_plane, &manager, shard, &scenarios).await;
@@ -348,7 +348,7 @@ async fn judge_work(
     // Where the outcome differs for a reason, so may the writes.
     let same = scenarios.iter().filter(|(_, scenario)| scenario.differences.is_empty());
     let names = same.map(|(name, _)| name.as_str());
-    let counted = writes::count(plane, "coxswain/", names);
+    let counted = writes::count(plane, Program::Coxswain, names);
     let written = writes::judge(&writes::recorded(root), &counted, &writes::kept(root));
 
     let rules = metrics::Rules::read(root);

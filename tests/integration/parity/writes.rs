@@ -15,7 +15,7 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 
-use crate::harness::{AuditEvent, ControlPlane};
+use crate::harness::{AuditEvent, ControlPlane, Program};
 
 /// Shards are recorded beside each other, into one file.
 static STORED: Mutex<()> = Mutex::new(());
@@ -39,13 +39,13 @@ pub(super) fn prefix(scenario: &str) -> String {
 /// Write requests of a manager in each of these scenarios; of the time in which it wrote more, if it was played several times.
 pub(super) fn count<'a>(
     plane: &ControlPlane,
-    user_agent: &str,
+    program: Program,
     scenarios: impl Iterator<Item = &'a str>,
 ) -> Writes {
     let scenarios: BTreeMap<String, &str> = scenarios.map(|name| (prefix(name), name)).collect();
     let mut counted: BTreeMap<(&str, u32, String), usize> = BTreeMap::new();
     let audit = plane.audit();
-    let ours = audit.iter().filter(|event| event.user_agent.starts_with(user_agent) && counts(event));
+    let ours = audit.iter().filter(|event| event.is_from(program) && counts(event));
     for event in ours {
         let place = event.exact_place();
         let place = place.rsplit('/').next().unwrap_or_default();

@@ -193,7 +193,7 @@ async fn claims_half_bound_change_hands_twice() {
             written.iter().map(|line| line.split('?').next().unwrap_or_default().trim_end_matches('"'));
         plain.map(|line| format!("{line}\"")).collect()
     };
-    let written = plain(writes_of(&plane, end, "coxswain/", &KINDS));
+    let written = plain(writes_of(&plane, end, Program::Coxswain, &KINDS));
     for (name, done) in HALF {
         let all = writes(name);
         let of: Vec<&String> = written.iter().filter(|line| all.contains(line)).collect();
@@ -214,6 +214,6 @@ async fn claims_half_bound_change_hands_twice() {
         stage.become_so(&[(&format!("claim/{name}"), "Bound"), (&format!("volume/{name}"), "Bound")]).await;
     }
     stage.become_so(&settled[..4]).await;
-    let written = writes_of(&plane, end, "kube-controller-manager/", &KINDS);
+    let written = writes_of(&plane, end, Program::Go, &KINDS);
     assert!(written.iter().all(|line| line.contains("/again")), "what ours did was enough: {written:?}");
 }

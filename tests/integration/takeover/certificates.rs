@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{ELECTION, LIMIT, end_of_log, leads, named, writes_of};
-use crate::harness::{ControlPlane, Options, object, until};
+use crate::harness::{ControlPlane, Options, Program, object, until};
 
 const CONTROLLERS: &str = "--controllers=certificatesigningrequest-approving-controller,\
     certificatesigningrequest-signing-controller,deployment-controller";
@@ -99,7 +99,7 @@ async fn certificate_requests_change_hands_twice() {
     let ours = plane.coxswain("coxswain-1", &args);
     leads(&ours).await;
     let taken = quiet(&client).await;
-    let written = writes_of(&plane, end, "coxswain/", &KINDS);
+    let written = writes_of(&plane, end, Program::Coxswain, &KINDS);
     assert_eq!(written, Vec::<String>::new(), "Coxswain wrote when it took over");
     assert_eq!(taken, before, "Coxswain changed something");
 
@@ -115,7 +115,7 @@ async fn certificate_requests_change_hands_twice() {
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     let back = quiet(&client).await;
-    let written = writes_of(&plane, end, "kube-controller-manager/", &KINDS);
+    let written = writes_of(&plane, end, Program::Go, &KINDS);
     assert_eq!(written, Vec::<String>::new(), "the Go manager wrote when it got it back");
     assert_eq!(back, worked, "the Go manager changed something");
 }

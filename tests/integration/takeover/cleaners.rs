@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{ELECTION, LIMIT, end_of_log, leads, writes_of};
-use crate::harness::{ControlPlane, Options, until};
+use crate::harness::{ControlPlane, Options, Program, until};
 
 const CONTROLLERS: &str = "--controllers=certificatesigningrequest-cleaner-controller,\
     kube-apiserver-serving-clustertrustbundle-publisher-controller,\
@@ -140,7 +140,7 @@ async fn what_waits_to_be_cleaned_up_changes_hands_twice() {
         "Secret/forgotten",
     ];
     let taken = quiet(&plane, &due).await;
-    let mut written = writes_of(&plane, end, "coxswain/", &KINDS);
+    let mut written = writes_of(&plane, end, Program::Coxswain, &KINDS);
     written.sort_unstable();
     assert_eq!(written.len(), due.len() + 1, "what was due, and a mark: {written:#?}");
     let changed: Vec<&String> = before.keys().filter(|name| before.get(*name) != taken.get(*name)).collect();
@@ -158,7 +158,7 @@ async fn what_waits_to_be_cleaned_up_changes_hands_twice() {
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     let back = quiet(&plane, &[]).await;
-    let written = writes_of(&plane, end, "kube-controller-manager/", &KINDS);
+    let written = writes_of(&plane, end, Program::Go, &KINDS);
     assert_eq!(written, Vec::<String>::new(), "the Go manager wrote when it got it back");
     assert_eq!(back, worked, "the Go manager changed something");
 }

@@ -209,8 +209,8 @@ async fn claims_change_hands_twice_in_any_state() {
     let ours = plane.coxswain("coxswain-1", &args);
     leads(&ours).await;
     assert_eq!(stage.settles("it is quiet", |_| true).await, before, "Coxswain changed something");
-    let written = |from, agent: &str| writes_of(&plane, from, agent, &KINDS);
-    assert_eq!(written(end, "coxswain/"), Vec::<String>::new(), "Coxswain wrote when it took over");
+    let written = |from, program: Program| writes_of(&plane, from, program, &KINDS);
+    assert_eq!(written(end, Program::Coxswain), Vec::<String>::new(), "Coxswain wrote when it took over");
 
     // It does its work meanwhile, on what the other began.
     stage.template("absent").await;
@@ -241,7 +241,7 @@ async fn claims_change_hands_twice_in_any_state() {
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     assert_eq!(stage.settles("it is quiet", |_| true).await, worked, "the Go manager changed something");
-    let theirs = written(end, "kube-controller-manager/");
+    let theirs = written(end, Program::Go);
     assert_eq!(theirs, Vec::<String>::new(), "the Go manager wrote when it got it back");
     // And it ends what ours began.
     stage.phase("two", "Succeeded").await;

@@ -15,7 +15,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{ELECTION, LIMIT, end_of_log, leads, writes_of};
-use crate::harness::{ControlPlane, Options, create, object, until};
+use crate::harness::{ControlPlane, Options, Program, create, object, until};
 
 const CONTROLLERS: &str = "--controllers=clusterrole-aggregation-controller,bootstrap-signer-controller,\
     token-cleaner-controller,deployment-controller";
@@ -137,7 +137,7 @@ async fn roles_and_tokens_change_hands_twice() {
     leads(&ours).await;
     let taken = quiet(&client).await;
     assert_eq!(
-        writes_of(&plane, end, "coxswain/", &KINDS),
+        writes_of(&plane, end, Program::Coxswain, &KINDS),
         Vec::<String>::new(),
         "Coxswain wrote when it took over"
     );
@@ -166,7 +166,7 @@ async fn roles_and_tokens_change_hands_twice() {
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     let back = quiet(&client).await;
-    let written = writes_of(&plane, end, "kube-controller-manager/", &KINDS);
+    let written = writes_of(&plane, end, Program::Go, &KINDS);
     assert_eq!(written, Vec::<String>::new(), "the Go manager wrote when it got it back");
     assert_eq!(back, worked, "the Go manager changed something");
 }

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{ELECTION, LIMIT, end_of_log, leads, named, writes_of};
-use crate::harness::{ControlPlane, Namespace, Options, until};
+use crate::harness::{ControlPlane, Namespace, Options, Program, until};
 
 /// What Jobs need, and nothing else.
 pub(super) const CONTROLLERS: &str = "--controllers=job-controller,deployment-controller,serviceaccount-controller,\
@@ -143,7 +143,11 @@ async fn fourteen_jobs_change_hands_twice() {
     leads(&ours).await;
     quiet(&namespace).await;
     let nothing = Vec::<String>::new();
-    assert_eq!(writes_of(&plane, end, "coxswain/", &KINDS), nothing, "Coxswain wrote when it took over");
+    assert_eq!(
+        writes_of(&plane, end, Program::Coxswain, &KINDS),
+        nothing,
+        "Coxswain wrote when it took over"
+    );
     assert_eq!(State::of(&namespace).await, before, "Coxswain changed something");
 
     // It does its work meanwhile.
@@ -162,7 +166,7 @@ async fn fourteen_jobs_change_hands_twice() {
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     quiet(&namespace).await;
-    let written = writes_of(&plane, end, "kube-controller-manager/", &KINDS);
+    let written = writes_of(&plane, end, Program::Go, &KINDS);
     assert_eq!(written, nothing, "the Go manager wrote when it got it back");
     assert_eq!(State::of(&namespace).await, after, "the Go manager changed something");
 }

@@ -9,7 +9,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{ELECTION, LIMIT, end_of_log, leads, writes_of};
-use crate::harness::{ControlPlane, Options, object, until};
+use crate::harness::{ControlPlane, Options, Program, object, until};
 
 const CONTROLLERS: &str = "--controllers=validatingadmissionpolicy-status-controller,deployment-controller";
 const KINDS: [&str; 1] = ["validatingadmissionpolicies"];
@@ -80,7 +80,7 @@ async fn policies_change_hands_twice_and_none_is_checked_again() {
     let ours = plane.coxswain("coxswain-1", &args);
     leads(&ours).await;
     let taken = checked(&client).await;
-    let written = writes_of(&plane, end, "coxswain/", &KINDS);
+    let written = writes_of(&plane, end, Program::Coxswain, &KINDS);
     assert_eq!(written, Vec::<String>::new(), "Coxswain wrote when it took over");
     assert_eq!(taken, before, "Coxswain changed something");
 
@@ -90,7 +90,7 @@ async fn policies_change_hands_twice_and_none_is_checked_again() {
     api(&client).patch("policy-1", &PatchParams::default(), &Patch::Merge(&mended)).await.expect("mended");
     let worked = checked(&client).await;
     assert_eq!(warnings(&worked), 8, "one more and one less");
-    assert_eq!(writes_of(&plane, end, "coxswain/", &KINDS).len(), 2, "each is written once");
+    assert_eq!(writes_of(&plane, end, Program::Coxswain, &KINDS).len(), 2, "each is written once");
     let managers = |name: &str| {
         let all = worked[name]["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
         all.iter()
@@ -111,7 +111,7 @@ async fn policies_change_hands_twice_and_none_is_checked_again() {
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     let back = checked(&client).await;
-    let written = writes_of(&plane, end, "kube-controller-manager/", &KINDS);
+    let written = writes_of(&plane, end, Program::Go, &KINDS);
     assert_eq!(written, Vec::<String>::new(), "the Go manager wrote when it got it back");
     assert_eq!(back, worked, "the Go manager changed something");
 }

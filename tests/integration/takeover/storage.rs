@@ -330,11 +330,11 @@ async fn what_is_protected_changes_hands_twice_while_it_goes() {
     let ours = plane.coxswain("coxswain-1", &args);
     leads(&ours).await;
     assert_eq!(stage.settles(&waiting, &[]).await, before, "Coxswain changed something");
-    let written = |from, agent: &str| -> Vec<String> {
+    let written = |from, program: Program| -> Vec<String> {
         // The create that is refused as long as the stranger is there is none: it is not sent.
-        writes_of(&plane, from, agent, &KINDS)
+        writes_of(&plane, from, program, &KINDS)
     };
-    assert_eq!(written(end, "coxswain/"), Vec::<String>::new(), "Coxswain wrote when it took over");
+    assert_eq!(written(end, Program::Coxswain), Vec::<String>::new(), "Coxswain wrote when it took over");
 
     // It does its work meanwhile: half of what waits goes.
     stage.delete(&stage.namespace.api::<Pod>(), "user").await;
@@ -354,7 +354,7 @@ async fn what_is_protected_changes_hands_twice_while_it_goes() {
     let go = plane.go_manager("go-2", &args);
     leads(&go).await;
     assert_eq!(stage.settles(&left, &[]).await, worked, "the Go manager changed something");
-    let theirs = written(end, "kube-controller-manager/");
+    let theirs = written(end, Program::Go);
     assert_eq!(theirs, Vec::<String>::new(), "the Go manager wrote when it got it back");
     // And it ends what ours began.
     stage.delete(&stage.namespace.api::<Pod>(), "member").await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::jobs::{CONTROLLERS, KINDS, job, pods_become, quiet};
 use super::{ELECTION, LIMIT, end_of_log, leads, writes_of};
-use crate::harness::{ControlPlane, Manager, Namespace, Options, until};
+use crate::harness::{ControlPlane, Manager, Namespace, Options, Program, until};
 
 /// The Jobs, each left behind at another moment: the pod is said to be about to be counted; its finalizer is off, too; it is gone.
 const LEFT: [&str; 3] = ["said", "released", "gone"];
@@ -70,7 +70,7 @@ async fn interrupt(namespace: &Namespace) {
 async fn outcome(
     plane: &ControlPlane,
     namespace: &Namespace,
-    agent: &str,
+    program: Program,
     manager: Manager<'_>,
     from: u64,
 ) -> Outcome {
@@ -83,7 +83,7 @@ async fn outcome(
     until("each Job has counted its pod", LIMIT, all, |jobs| jobs.iter().all(is_counted)).await;
     quiet(namespace).await;
     let mut writes = BTreeMap::new();
-    for write in writes_of(plane, from, agent, &KINDS) {
+    for write in writes_of(plane, from, program, &KINDS) {
         // What the API server makes of a name is nobody's choice.
         let mut words: Vec<&str> = write.split('/').collect();
         if let Some(at) = words.iter().position(|word| *word == "pods")
@@ -118,11 +118,11 @@ async fn pods_that_were_being_counted_are_counted_once() {
     interrupt(&theirs).await;
     let end = end_of_log(&plane);
     let go = plane.go_manager("go-2", &args);
-    let theirs = outcome(&plane, &theirs, "kube-controller-manager/", go, end).await;
+    let theirs = outcome(&plane, &theirs, Program::Go, go, end).await;
     interrupt(&ours).await;
     let end = end_of_log(&plane);
     let coxswain = plane.coxswain("coxswain-1", &args);
-    let ours = outcome(&plane, &ours, "coxswain/", coxswain, end).await;
+    let ours = outcome(&plane, &ours, Program::Coxswain, coxswain, end).await;
     assert_eq!(theirs.counts.len(), LEFT.len() * ENDS.len());
     assert_eq!(ours, theirs);
 }

@@ -1,4 +1,4 @@
-//! The header that says who asks.
+//! The user agent of every request.
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
@@ -6,20 +6,23 @@ use tower::ServiceExt;
 
 use super::{ApiRequest, ApiResponse, Middleware, Next};
 use crate::client::api::BoxError;
+use crate::options::versions::{COXSWAIN, KUBERNETES};
 
-/// The Kubernetes version whose API this manager is built for.
-const KUBERNETES: &str = "v1.36";
+/// The field manager of kube-controller-manager.
+const FIELD_MANAGER: &str = "kube-controller-manager";
 
-/// Says in every request which controller asks, as client-go's user agents do; audit logs and API priority and
-/// fairness show it.
+/// Names the program and the controller in every request. Audit logs show it, and the API server takes the field manager of
+/// each write that names none from its beginning, up to the first slash.
+///
+/// That beginning is `kube-controller-manager`, so that rules of GitOps tools, which name this manager, and entries of
+/// `managedFields` mean the same under both managers. The build's part tells the two apart.
 #[derive(Clone)]
 pub(in crate::client) struct UserAgent(HeaderValue);
 
 impl UserAgent {
-    /// `coxswain/VERSION (OS/ARCH) kubernetes/VERSION /NAME`, the architecture by Go's names. What cannot be in a
-    /// header is left out of the name.
+    /// Returns `kube-controller-manager/KUBERNETES (OS/ARCH) kubernetes/coxswain-VERSION/NAME`, the form of client-go, with the
+    /// architecture by Go's names. Characters of `name` that a header cannot have are left out.
     pub(in crate::client) fn new(name: &str) -> Self {
-        let version = env!("CARGO_PKG_VERSION");
         let os = std::env::consts::OS;
         let arch = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -28,8 +31,9 @@ impl UserAgent {
             other => other,
         };
         let name: String = name.chars().filter(char::is_ascii_graphic).collect();
-        let agent = format!("coxswain/{version} ({os}/{arch}) kubernetes/{KUBERNETES} /{name}");
-        Self(HeaderValue::try_from(agent).unwrap_or(HeaderValue::from_static("coxswain")))
+        let agent =
+            format!("{FIELD_MANAGER}/{KUBERNETES} ({os}/{arch}) kubernetes/coxswain-{COXSWAIN}/{name}");
+        Self(HeaderValue::try_from(agent).unwrap_or(HeaderValue::from_static(FIELD_MANAGER)))
     }
 }
 

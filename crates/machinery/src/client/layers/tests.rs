@@ -105,13 +105,14 @@ async fn watch_that_is_refused_has_a_deadline_on_its_body() {
 }
 
 #[tokio::test]
-async fn requests_say_whose_they_are() {
+async fn user_agent_begins_with_the_field_manager_of_the_go_manager() {
     let (below, seen) = mock(|_| async { Ok(answer(200, "")) });
     send(UserAgent::new("deployment-\ncontroller"), below, get("/x")).await.unwrap();
     let seen = seen.lock();
     let agent = seen[0].headers()["user-agent"].to_str().unwrap();
-    assert!(agent.starts_with(concat!("coxswain/", env!("CARGO_PKG_VERSION"), " (")), "{agent}");
-    assert!(agent.ends_with(") kubernetes/v1.36 /deployment-controller"), "{agent}");
+    assert!(agent.starts_with("kube-controller-manager/v1.36.3 ("), "{agent}");
+    let build = concat!(") kubernetes/coxswain-", env!("CARGO_PKG_VERSION"), "/deployment-controller");
+    assert!(agent.ends_with(build), "{agent}");
     assert!(!seen[0].headers().contains_key("traceparent"), "there is no trace");
 }
 
