@@ -1,0 +1,65 @@
+//! References that users write are looked up with the namespace of the object that has them. `Dependents` has the only index by UID,
+//! and compares the whole reference.
+
+use std::path::Path;
+
+use super::{CRATES, code, complain, sources};
+
+/// Defines the index of `Dependents`.
+const DEPENDENTS: &str = "crates/machinery/src/api/indexes.rs";
+
+/// Words that read a UID, or a reference that has one.
+const BY_UID: &[&str] = &["uid", ".controller()", "owner_references"];
+
+/// Calls that look something up in an index.
+const LOOKUPS: &[&str] = &[".filed(", ".filed_if("];
+
+/// The bodies of functions that say under which values an index files an object, with the number of their first line.
+fn index_functions(text: &str) -> Vec<(usize, String)> {
+    let lines: Vec<(usize, &str)> = code(text).collect();
+    let begins = |line: &str| line.contains("fn ") && line.contains("-> IndexKeys {");
+    let starts = lines.iter().enumerate().filter(|(_, (_, line))| begins(line));
+    let bodies = starts.map(|(at, (number, line))| {
+        let indent = line.len() - line.trim_start().len();
+        let is_end = |line: &str| line.len() == indent + 1 && line.ends_with('}');
+        let body = lines[at + 1..].iter().take_while(|(_, line)| !is_end(line));
+        (number + 1, body.map(|(_, line)| *line).collect::<Vec<_>>().join("\n"))
+    });
+    bodies.collect()
+}
+
+/// What is wrong with a file's indexes and lookups.
+fn complaints(path: &str, text: &str) -> Vec<String> {
+    let reads_uid = |text: &str| BY_UID.iter().any(|word| text.contains(word));
+    let functions = index_functions(text).into_iter().filter(|(_, body)| reads_uid(body));
+    let functions = functions.map(|(at, _)| {
+        format!("{path}:{at}: an index by UID; use Dependents, or file by namespace and name")
+    });
+    let lookups = code(text).filter(|(_, line)| {
+        LOOKUPS.iter().any(|call| line.split_once(call).is_some_and(|(_, argument)| reads_uid(argument)))
+    });
+    let lookups = lookups.map(|(at, _)| format!("{path}:{}: a lookup by UID; use Dependents", at + 1));
+    functions.chain(lookups).collect()
+}
+
+#[test]
+fn no_index_files_references_by_uid_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = CRATES.into_iter().flat_map(sources).flat_map(|(path, text)| {
+        let path = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        let is_exempt = path == DEPENDENTS || path.starts_with("src/tidy/");
+        if is_exempt { Vec::new() } else { complaints(&path, &text) }
+    });
+    complain(&found.collect::<Vec<_>>());
+}
+
+#[test]
+fn an_index_or_a_lookup_by_uid_is_found() {
+    let index = "fn by_owner(object: &dyn Object) -> IndexKeys {\n    let meta = object.meta();\n    \
+                 IndexKeys::from_elem(meta.controller().unwrap().uid.to_str(), 1)\n}\n";
+    assert_eq!(complaints("a.rs", index).len(), 1);
+    assert_eq!(complaints("a.rs", "let pods = room.pods.filed(&set.metadata.uid.to_str());\n").len(), 1);
+    let named = "fn by_claim(object: &dyn Object) -> IndexKeys {\n    claims(object)\n}\n\nfn uid() {}\n";
+    assert!(complaints("a.rs", named).is_empty(), "the function ends before the next one");
+    assert!(complaints("a.rs", "let pods = room.pods.filed(&claim_key(&key));\n").is_empty());
+}
