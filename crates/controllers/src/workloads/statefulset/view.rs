@@ -177,7 +177,7 @@ fn revisions_of(
     selector: &Selector,
     read: &Reads,
 ) -> Vec<Arc<ControllerRevision>> {
-    let mut all = room.revisions.with_uid_of(ControllerKey::of(&set.metadata, &STATEFUL_SETS));
+    let mut all = room.revisions.of(ControllerKey::of(&set.metadata, &STATEFUL_SETS));
     all.extend(room.revisions.orphans(&set.metadata.namespace));
     for effect in read.written().iter().filter(|effect| effect.kind == &CONTROLLER_REVISIONS) {
         if let Some(written) = effect.answer.clone().and_then(typed::<ControllerRevision>) {
