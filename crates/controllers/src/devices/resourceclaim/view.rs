@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
-use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate};
 use coxswain_machinery::api::scheduling::PodGroup;
@@ -227,8 +227,14 @@ impl Look<'_> {
         let answers = self.read.written().iter().filter_map(|effect| effect.answer.clone());
         let answers = answers.filter_map(downcast::<ResourceClaim>);
         let held = self.rooms.by_controller.with_uid_of(ControllerKey::of(owner, kind)).into_iter();
+        // The name and the version in the reference do not matter, as in kube-controller-manager.
+        let names_it = |named: &OwnerReference| {
+            let group = named.api_version.split_once('/').map_or("", |(group, _)| group);
+            named.kind == kind.kind && *group == *kind.group
+        };
         let is_it = |claim: &ResourceClaim| {
             claim.metadata.is_controlled_by(owner)
+                && claim.metadata.controller().is_some_and(names_it)
                 && claim
                     .metadata
                     .annotations
