@@ -110,7 +110,7 @@ impl Bench {
     }
 
     /// The plan without the event that says why there are no hints: that is emitted at every reconcile.
-    pub(super) fn rest(&self) -> Plan {
+    pub(super) fn remaining(&self) -> Plan {
         let says_why =
             |step: &Step| matches!(step, Step::Emit(event) if event.reason == "TopologyAwareHintsDisabled");
         let mut plan = self.plan();
@@ -121,7 +121,7 @@ impl Bench {
     /// Reconciles, and tells the slices that are there afterwards; a second time there is nothing to do.
     pub(super) fn settled(&self) -> Vec<String> {
         self.reconcile();
-        assert!(self.rest().is_empty(), "{:?}", self.rest());
+        assert!(self.remaining().is_empty(), "{:?}", self.remaining());
         self.told()
     }
 

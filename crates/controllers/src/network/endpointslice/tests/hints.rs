@@ -62,7 +62,7 @@ fn an_endpoint_in_no_zone_has_no_hint() {
         told[0],
         "TopologyAwareHintsDisabled: One or more endpoints do not have a zone specified, addressType: IPv4"
     );
-    assert!(bench.rest().is_empty());
+    assert!(bench.remaining().is_empty());
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn hints_go_when_they_can_not_be_given() {
         bench.add(&changed);
         assert_eq!(bench.reconcile(), [refused(unknown), "update web-2".to_owned()]);
         assert_eq!(bench.told(), [bare]);
-        assert!(bench.rest().is_empty());
+        assert!(bench.remaining().is_empty());
     }
 
     // Its zone is no zone of the capacity any more.
