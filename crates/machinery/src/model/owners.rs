@@ -10,7 +10,8 @@ use crate::api::meta::{ObjectMeta, OwnerReference};
 use crate::wire::Uid;
 
 /// A controller as its dependents name it: by kind, name and UID, in their own namespace. It is made of an object or of a reference
-/// in one, so that none is looked up by a UID alone: a user writes references, and copies them to other namespaces.
+/// in one and has no other constructor, so `Dependents` look none up by a UID alone: a user writes references, and copies them to
+/// other namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerKey<'a> {
     pub(crate) namespace: &'a str,
@@ -20,8 +21,9 @@ pub struct ControllerKey<'a> {
 }
 
 impl<'a> ControllerKey<'a> {
-    /// The key of a namespaced object.
+    /// The key of a namespaced object: the dependents of one without a namespace may be in any.
     pub fn of(object: &'a ObjectMeta, kind: &Kind) -> Self {
+        debug_assert!(kind.namespaced, "{kind} has no namespace");
         Self { namespace: &object.namespace, uid: &object.uid, kind: kind.kind, name: &object.name }
     }
 
