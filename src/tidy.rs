@@ -3,6 +3,7 @@
 mod flags;
 mod gates;
 mod layers;
+mod references;
 mod requests;
 mod words;
 

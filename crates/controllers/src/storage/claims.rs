@@ -30,7 +30,7 @@ pub fn volumes_of<'a>(pod: &'a Pod, claim: &'a ObjectMeta) -> impl Iterator<Item
     let is_of = move |volume: &&PodClaim| {
         let is_meant = match volume.source {
             PodClaimSource::Named(_) => true,
-            PodClaimSource::Ephemeral(_) => claim.is_controlled_by(&pod.metadata.uid),
+            PodClaimSource::Ephemeral(_) => claim.is_controlled_by(&pod.metadata),
         };
         is_meant && volume.claim_name(&pod.metadata.name) == claim.name
     };
@@ -49,7 +49,7 @@ pub fn volume_of(
 ) -> Result<Arc<PersistentVolume>, String> {
     let key = Key::new(pod.namespace.clone(), named.claim_name(&pod.name));
     let claim = claims.get(&key).ok_or_else(|| format!("there is no claim {key}"))?;
-    if matches!(named.source, PodClaimSource::Ephemeral(_)) && !claim.metadata.is_controlled_by(&pod.uid) {
+    if matches!(named.source, PodClaimSource::Ephemeral(_)) && !claim.metadata.is_controlled_by(pod) {
         return Err(format!("the claim {key} was not made for the pod"));
     }
     let volume = &claim.spec.volume_name;

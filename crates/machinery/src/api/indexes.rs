@@ -1,26 +1,40 @@
 //! Indexes that more than one room asks for. A store keeps an index up only while somebody uses it, see
 //! [`Indexed`](crate::informer::Indexed).
 
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, Hash};
 use std::sync::LazyLock;
 
 use super::kind::{Index, IndexKeys, Object};
 use super::pod::Pod;
 use crate::random::HashSeed;
-use crate::wire::Str;
+use crate::wire::{Str, Uid};
 
-/// Objects by the UID of their managing controller; those without one are filed by [`orphan_key`].
-pub static BY_CONTROLLER: Index = Index { name: "controller", keys: controller_keys };
+/// Objects by their namespace and the controller that they name ([`controller_key`]). Only
+/// [`Dependents`](crate::informer::Dependents) reads it: a user writes references, so a lookup compares the whole owner.
+pub(crate) static BY_CONTROLLER: Index = Index { name: "controller", keys: controller_keys };
 
-/// The value under which [`BY_CONTROLLER`] files the objects of a namespace that nobody manages.
-pub fn orphan_key(namespace: &str) -> Str {
-    Str::from(format!("orphan/{namespace}"))
+/// The value under which [`BY_CONTROLLER`] files the objects of a namespace that name this controller, or none. It is a digest,
+/// which takes half the memory of the text of a UID.
+pub(crate) fn controller_key(namespace: &str, controller: Option<&Uid>) -> Str {
+    digest((namespace, controller))
 }
 
 fn controller_keys(object: &dyn Object) -> IndexKeys {
     let meta = object.meta();
-    let key = meta.controller().map_or_else(|| orphan_key(&meta.namespace), |owner| owner.uid.to_str());
-    IndexKeys::from_elem(key, 1)
+    let controller = meta.controller().map(|owner| &owner.uid);
+    IndexKeys::from_elem(controller_key(&meta.namespace, controller), 1)
+}
+
+/// A short text for a value that would be long as it is. Two values may have the same: each lookup compares what it finds.
+fn digest(value: impl Hash) -> Str {
+    static SEED: LazyLock<HashSeed> = LazyLock::new(HashSeed::of_process);
+    let mut rest = SEED.hash_one(value);
+    let digits = [(); 12].map(|()| {
+        let digit = b"0123456789abcdef"[(rest & 15) as usize];
+        rest >>= 4;
+        digit
+    });
+    Str::from(String::from_utf8_lossy(&digits))
 }
 
 /// EndpointSlices by [`service_key`] of the service that their label names.
@@ -51,15 +65,8 @@ pub static BY_LABEL: Index = Index { name: "label", keys: label_keys };
 /// is a digest: so many objects have a label of their own that texts would take more than the tables. What else is filed under
 /// the same value is told apart by whoever looks.
 pub fn label_key(namespace: &str, label: &str, value: &str) -> Option<Str> {
-    static SEED: LazyLock<HashSeed> = LazyLock::new(HashSeed::of_process);
     let grouping = GROUPING.iter().position(|grouping| *grouping == label)?;
-    let mut rest = SEED.hash_one((namespace, grouping, value));
-    let mut digits = [0_u8; 12];
-    for digit in &mut digits {
-        *digit = b"0123456789abcdef"[(rest & 15) as usize];
-        rest >>= 4;
-    }
-    std::str::from_utf8(&digits).ok().map(Str::from)
+    Some(digest((namespace, grouping, value)))
 }
 
 fn label_keys(object: &dyn Object) -> IndexKeys {

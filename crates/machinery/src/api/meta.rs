@@ -173,9 +173,14 @@ impl ObjectMeta {
         self.owner_references.iter().find(|owner| owner.controller == Some(true))
     }
 
-    /// Whether the managing controller has this UID.
-    pub fn is_controlled_by(&self, uid: &Uid) -> bool {
-        self.controller().is_some_and(|owner| owner.uid == *uid)
+    /// Whether `owner` can own the object: it is in no namespace or in the object's.
+    pub fn is_in_reach_of(&self, owner: &Self) -> bool {
+        owner.namespace.is_empty() || owner.namespace == self.namespace
+    }
+
+    /// Whether the managing controller is `owner`, by its UID. A reference from another namespace does not count.
+    pub fn is_controlled_by(&self, owner: &Self) -> bool {
+        self.is_in_reach_of(owner) && self.controller().is_some_and(|named| named.uid == owner.uid)
     }
 
     /// Whether deletion has begun.

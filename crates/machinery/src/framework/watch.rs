@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::api::meta::ObjectMeta;
 use crate::api::{Index, Kind, Object};
-use crate::informer::{Deliveries, Delta, Indexed, Labelled, Lister, Store};
+use crate::informer::{Deliveries, Delta, Dependents, Indexed, Labelled, Lister, Store};
 use crate::model::Key;
 use crate::model::selects::{Selects, filed_under, looked_up_under};
 
@@ -52,6 +52,11 @@ impl<T: Object> Watch<T> {
     /// Files the objects under an index. Its table is there, and is paid for, as long as somebody uses it.
     pub fn index(&self, index: &'static Index) -> Indexed<T> {
         Indexed::new(self.lister.store(), index)
+    }
+
+    /// Files the objects by the controllers that they name. The table is there, and is paid for, as long as somebody uses it.
+    pub fn dependents(&self) -> Dependents<T> {
+        Dependents::new(self.lister.store())
     }
 
     /// Files the objects by their labels. The table is there, and is paid for, as long as somebody uses it.

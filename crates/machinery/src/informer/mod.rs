@@ -30,7 +30,8 @@ pub(crate) use reflector::Frames;
 pub use set::{InformerHandle, InformerStopped, Informers, InformersConfig, Registration, WatchTiming};
 pub use stats::InformerStats;
 pub use store::{
-    Awaited, Delta, EventHandler, HandlerId, HandlerPanics, Indexed, Labelled, Lister, Store, Wake, downcast,
+    Awaited, Delta, Dependents, EventHandler, HandlerId, HandlerPanics, Indexed, Labelled, Lister, Store,
+    Wake, downcast,
 };
 
 /// What a panic said.

@@ -7,6 +7,43 @@ use serde_json::json;
 use super::Patch;
 use crate::api::Kind;
 use crate::api::meta::{ObjectMeta, OwnerReference};
+use crate::wire::Uid;
+
+/// A controller as its dependents name it: by kind, name and UID, in their own namespace. It is made of an object or of a reference
+/// in one and has no other constructor, so `Dependents` look none up by a UID alone: a user writes references, and copies them to
+/// other namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerKey<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) uid: &'a Uid,
+    kind: &'a str,
+    name: &'a str,
+}
+
+impl<'a> ControllerKey<'a> {
+    /// The key of a namespaced object: the dependents of one without a namespace may be in any.
+    pub fn of(object: &'a ObjectMeta, kind: &Kind) -> Self {
+        debug_assert!(kind.namespaced, "{kind} has no namespace");
+        Self { namespace: &object.namespace, uid: &object.uid, kind: kind.kind, name: &object.name }
+    }
+
+    /// The key of the controller that an object names.
+    pub fn named_by(object: &'a ObjectMeta) -> Option<Self> {
+        let named = object.controller()?;
+        Some(Self { namespace: &object.namespace, uid: &named.uid, kind: &named.kind, name: &named.name })
+    }
+
+    /// Whether an object names it, by kind, name and UID.
+    pub fn is_named_by(&self, object: &ObjectMeta) -> bool {
+        ControllerKey::named_by(object).is_some_and(|named| named == *self)
+    }
+
+    /// Whether an object names it, by its UID and under whatever kind and name.
+    pub fn has_uid_in(&self, object: &ObjectMeta) -> bool {
+        ControllerKey::named_by(object)
+            .is_some_and(|named| (named.namespace, named.uid) == (self.namespace, self.uid))
+    }
+}
 
 /// The reference by which `owner` manages an object: controller, blocking its owner's foreground deletion.
 pub fn controller_reference(owner: &ObjectMeta, kind: &Kind) -> OwnerReference {
@@ -46,20 +83,21 @@ enum Holder {
 /// |---|---|---|---|
 /// | ours | yes | either | keep it, even when it goes itself |
 /// | ours | no | no | release it |
-/// | nobody's | yes | no | adopt it, if it is in the owner's namespace and does not go itself |
+/// | nobody's | yes | no | adopt it, if it does not go itself |
 ///
-/// All else is ignored. What a deleting owner leaves behind is the garbage collector's.
+/// All else is ignored, and so is every object of another namespace than the owner's, whatever its references are: a user writes
+/// these. What a deleting owner leaves behind is the garbage collector's.
 pub fn claim(owner: &ObjectMeta, object: &ObjectMeta, matches: bool) -> Claim {
     let holder = match object.controller() {
+        _ if !object.is_in_reach_of(owner) => Holder::Other,
         None => Holder::Nobody,
         Some(reference) if reference.uid == owner.uid => Holder::Us,
         Some(_) => Holder::Other,
     };
-    let may_adopt = !object.is_deleting() && object.namespace == owner.namespace;
     match (holder, matches, owner.is_deleting()) {
         (Holder::Us, true, _) => Claim::Keep,
         (Holder::Us, false, false) => Claim::Release,
-        (Holder::Nobody, true, false) if may_adopt => Claim::Adopt,
+        (Holder::Nobody, true, false) if !object.is_deleting() => Claim::Adopt,
         _ => Claim::Ignore,
     }
 }
@@ -128,17 +166,20 @@ mod tests {
         let (plain, denied) = (referring_to("owner", None), referring_to("owner", Some(false)));
         let kept = [Keep, Keep, Keep, Keep, Release, Release, Ignore, Ignore];
         let free = [Adopt, Ignore, Ignore, Ignore, Ignore, Ignore, Ignore, Ignore];
-        for (references, here, elsewhere) in [
-            (vec![ours.clone()], kept, kept),
-            (vec![another.clone(), plain.clone()], [Ignore; 8], [Ignore; 8]),
-            (vec![plain.clone(), ours], kept, kept),
-            (vec![], free, [Ignore; 8]),
-            (vec![plain], free, [Ignore; 8]),
-            (vec![denied], free, [Ignore; 8]),
+        for (references, reached) in [
+            (vec![ours.clone()], kept),
+            (vec![another.clone(), plain.clone()], [Ignore; 8]),
+            (vec![plain.clone(), ours], kept),
+            (vec![], free),
+            (vec![plain], free),
+            (vec![denied], free),
         ] {
-            for (namespace, expected) in [("here", here), ("elsewhere", elsewhere)] {
+            // Whoever writes an object decides about its references: those of another namespace do not count.
+            for (namespace, owner_namespace, expected) in
+                [("here", "here", reached), ("elsewhere", "here", [Ignore; 8]), ("here", "", reached)]
+            {
                 for ((matches, owner_goes, object_goes), expected) in STATES.into_iter().zip(expected) {
-                    let owner = meta("owner", "here", owner_goes);
+                    let owner = meta("owner", owner_namespace, owner_goes);
                     let object = ObjectMeta {
                         owner_references: references.clone(),
                         ..meta("object", namespace, object_goes)
@@ -146,7 +187,7 @@ mod tests {
                     assert_eq!(
                         claim(&owner, &object, matches),
                         expected,
-                        "{references:?} {namespace} selected: {matches} deleting: {owner_goes} {object_goes}"
+                        "{references:?} {namespace} of {owner_namespace:?} selected: {matches} deleting: {owner_goes} {object_goes}"
                     );
                 }
             }

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimConsumer, ResourceClaimStatus};
 use coxswain_machinery::api::scheduling::PodGroup;
+use coxswain_machinery::api::{Kind, Object};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads, Room};
-use coxswain_machinery::informer::Lister;
+use coxswain_machinery::informer::{Lister, downcast};
 use coxswain_machinery::model::plan::{Tolerate, Verb};
 use coxswain_machinery::model::words::{count, names, verb};
 use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
@@ -73,14 +73,14 @@ pub(super) enum Owner {
 
 /// What is at the place of an object that was named with its UID.
 enum Named<T> {
-    /// It, as the cache has it.
-    Cached(T),
-    /// It, by a live read: the cache does not know it yet.
-    Live,
+    /// It, as the cache has it, or by a live read: the cache may not know it yet.
+    Found(Arc<T>),
     /// Another one.
     Another,
     /// None.
     Nothing,
+    /// It must be read live first.
+    Unread,
 }
 
 impl Room for Controller {
@@ -125,14 +125,14 @@ impl Controller {
         let uid = Uid::from(&consumer.uid);
         match (consumer.api_group.as_str(), consumer.resource.as_str(), &self.groups) {
             ("", "pods", _) => Ok(match self.pod(&key, &uid, read, needs)? {
-                Named::Cached(pod) => !is_done(&pod),
-                Named::Live => true,
+                Named::Found(pod) => !is_done(&pod),
+                Named::Unread => true,
                 Named::Another | Named::Nothing => false,
             }),
             ("scheduling.k8s.io", "podgroups", Some(groups)) => {
                 let cached = groups.get(&key).filter(|group| group.metadata.uid == uid);
                 let found = named(cached, (&POD_GROUPS, &key, &uid), read, needs)?;
-                Ok(matches!(found, Named::Cached(_) | Named::Live))
+                Ok(matches!(found, Named::Found(_) | Named::Unread))
             }
             _ => Ok(true),
         }
@@ -144,7 +144,7 @@ impl Controller {
         uid: &Uid,
         read: &Reads,
         needs: &mut Vec<Read>,
-    ) -> Result<Named<Arc<Pod>>, ObserveError> {
+    ) -> Result<Named<Pod>, ObserveError> {
         let cached = self.pods.get(key).filter(|pod| pod.metadata.uid == *uid);
         named(cached, (&PODS, key, uid), read, needs)
     }
@@ -164,8 +164,8 @@ impl Controller {
             return Ok(Owner::Gone);
         }
         Ok(match self.pod(&key, &owner.uid, read, needs)? {
-            Named::Cached(pod) if is_done(&pod) => Owner::Done,
-            Named::Cached(_) | Named::Live => Owner::Needs,
+            Named::Found(pod) if is_done(&pod) => Owner::Done,
+            Named::Found(_) | Named::Unread => Owner::Needs,
             Named::Another => Owner::Replaced,
             Named::Nothing => Owner::Gone,
         })
@@ -177,23 +177,25 @@ fn is_pod(owner: &OwnerReference) -> bool {
 }
 
 /// What is at a place. Where the cache has it not, the API server is asked: the cache may be late.
-fn named<T>(
-    cached: Option<T>,
+fn named<T: Object>(
+    cached: Option<Arc<T>>,
     (kind, key, uid): (&'static Kind, &Key, &Uid),
     read: &Reads,
     needs: &mut Vec<Read>,
 ) -> Result<Named<T>, ObserveError> {
     if let Some(cached) = cached {
-        return Ok(Named::Cached(cached));
+        return Ok(Named::Found(cached));
     }
     match read.object(kind, key) {
-        Some(Ok(Some(found))) if found.meta().uid == *uid => Ok(Named::Live),
+        Some(Ok(Some(found))) if found.meta().uid == *uid => downcast(Arc::clone(found))
+            .map(Named::Found)
+            .ok_or_else(|| ObserveError::Terminal(format!("{kind} {key}: it is of another type"))),
         Some(Ok(Some(_))) => Ok(Named::Another),
         Some(Ok(None)) => Ok(Named::Nothing),
         Some(Err(error)) => Err(ObserveError::Retry(format!("{kind} {key}: {error}"))),
         None => {
             needs.push(Read::Object(kind, key.clone()));
-            Ok(Named::Live)
+            Ok(Named::Unread)
         }
     }
 }

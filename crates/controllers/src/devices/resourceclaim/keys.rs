@@ -133,11 +133,12 @@ pub(super) fn of_templates<O: Object>(owners: Indexed<O>) -> KeyMap {
 pub(super) fn left_by_pods() -> KeyMap {
     Arc::new(|delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (old, new) = delta.typed::<Pod>();
-        // Where it was done before, the claims were told, or were there to be looked at when all were.
+        // Where it was done before, the claims were told. One that is done at the start is looked for by its claims, which are all looked at
+        // then; one that a later list has first was missed while it ran.
         let leaves = match (old, new) {
             (Some(old), None) => Some(old),
             (Some(old), Some(new)) if old.metadata.uid != new.metadata.uid => Some(old),
-            (old, Some(new)) if is_done(new) && old.is_some_and(|old| !is_done(old)) => Some(new),
+            (old, Some(new)) if is_done(new) && !delta.initial && !old.is_some_and(is_done) => Some(new),
             _ => None,
         };
         if let Some(pod) = leaves {

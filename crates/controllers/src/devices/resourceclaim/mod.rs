@@ -22,7 +22,6 @@
 
 use std::sync::Arc;
 
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimTemplate};
@@ -91,7 +90,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         pods: pods.lister(),
         groups: groups.as_ref().map(Watch::lister),
         claims: claims.lister(),
-        by_controller: claims.index(&BY_CONTROLLER),
+        by_controller: claims.dependents(),
         templates: templates.lister(),
         prioritized_lists: (build.gate)("DRAPrioritizedList"),
     };

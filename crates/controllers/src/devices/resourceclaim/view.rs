@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIMS};
-use coxswain_machinery::api::meta::ObjectMeta;
+use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate};
 use coxswain_machinery::api::scheduling::PodGroup;
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
-use coxswain_machinery::informer::{Indexed, Lister, downcast};
+use coxswain_machinery::informer::{Dependents, Lister, downcast};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::wire::{Message as _, Str};
 
 /// What both rooms read.
@@ -21,7 +22,7 @@ pub(super) struct Rooms {
     pub(super) groups: Option<Lister<PodGroup>>,
     pub(super) claims: Lister<ResourceClaim>,
     /// Claims by their controller.
-    pub(super) by_controller: Indexed<ResourceClaim>,
+    pub(super) by_controller: Dependents<ResourceClaim>,
     pub(super) templates: Lister<ResourceClaimTemplate>,
     /// Whether requests may have alternatives.
     pub(super) prioritized_lists: bool,
@@ -179,10 +180,10 @@ impl Look<'_> {
             _ => {}
         }
         if let Some(group) = self.group.filter(|group| shares(group, entry)) {
-            let made = self.made_for(&group.metadata, entry);
+            let made = self.made_for(&group.metadata, &POD_GROUPS, entry);
             return Ok(made.map_or(Found::LeftToGroup, Found::Unrecorded));
         }
-        if let Some(name) = self.made_for(&self.owner.metadata, entry) {
+        if let Some(name) = self.made_for(&self.owner.metadata, self.owner.kind, entry) {
             return Ok(Found::Unrecorded(name));
         }
         Ok(self.template(template))
@@ -216,18 +217,24 @@ impl Look<'_> {
     }
 
     fn is_owned(&self, claim: &ObjectMeta) -> bool {
-        let is_groups = |group: &PodGroup| claim.is_controlled_by(&group.metadata.uid);
-        claim.is_controlled_by(&self.owner.metadata.uid) || self.group.is_some_and(is_groups)
+        let is_groups = |group: &PodGroup| claim.is_controlled_by(&group.metadata);
+        claim.is_controlled_by(&self.owner.metadata) || self.group.is_some_and(is_groups)
     }
 
     /// The claim that was made for an entry of an owner: in this reconcile, or as the cache has it. The first by name, if there
     /// are several.
-    fn made_for(&self, owner: &ObjectMeta, entry: &Entry) -> Option<Str> {
+    fn made_for(&self, owner: &ObjectMeta, kind: &Kind, entry: &Entry) -> Option<Str> {
         let answers = self.read.written().iter().filter_map(|effect| effect.answer.clone());
         let answers = answers.filter_map(downcast::<ResourceClaim>);
-        let held = self.rooms.by_controller.filed(&owner.uid.to_str()).into_iter();
+        let held = self.rooms.by_controller.with_uid_of(ControllerKey::of(owner, kind)).into_iter();
+        // The name and the version in the reference do not matter, as in kube-controller-manager.
+        let names_it = |named: &OwnerReference| {
+            let group = named.api_version.split_once('/').map_or("", |(group, _)| group);
+            named.kind == kind.kind && *group == *kind.group
+        };
         let is_it = |claim: &ResourceClaim| {
-            claim.metadata.is_controlled_by(&owner.uid)
+            claim.metadata.is_controlled_by(owner)
+                && claim.metadata.controller().is_some_and(names_it)
                 && claim
                     .metadata
                     .annotations

@@ -23,6 +23,7 @@ use coxswain_machinery::framework::{
 };
 use coxswain_machinery::informer::{Delta, Lister};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Str;
 use view::{References, Tokens};
 
 /// Restricts the watch to token secrets.
@@ -120,7 +121,8 @@ fn references_of_secrets() -> KeyMap {
         if let (Some(gone), None) = delta.typed::<Secret>()
             && let Some(account) = gone.metadata.annotations.get(ACCOUNT_NAME)
         {
-            add(view::reference(&gone.metadata.namespace, account, &gone.metadata.name));
+            let uid = gone.metadata.annotations.get(ACCOUNT_UID).map_or("", Str::as_str);
+            add(view::reference(&gone.metadata.namespace, account, &gone.metadata.name, uid));
         }
     })
 }

@@ -128,7 +128,7 @@ fn a_reference_to_a_secret_that_is_there_stays_whatever_its_type() {
         // It knows of token secrets only.
         secrets: Lister::new(Arc::new(Store::new(&SECRETS))),
     };
-    let key = reference("team", &account.metadata.name, "app-token");
+    let key = reference("team", &account.metadata.name, "app-token", "account-uid");
     let place = Key::new("team", "app-token");
     let observe = |reads: &Reads| room.observe(&key, &[], reads).unwrap();
     let Observation::Needs(needs) = observe(&Reads::default()) else { panic!("it is read live") };
@@ -137,6 +137,52 @@ fn a_reference_to_a_secret_that_is_there_stays_whatever_its_type() {
     let other = secret(&[]) as AnyObject;
     assert!(matches!(observe(&found(Some(other))), Observation::Nothing));
     assert!(matches!(observe(&found(None)), Observation::View(_)));
+}
+
+#[test]
+fn a_reference_is_taken_off_the_account_that_the_secret_was_for() {
+    let room = References {
+        accounts: Lister::new(Arc::new(Store::new(&SERVICE_ACCOUNTS))),
+        secrets: Lister::new(Arc::new(Store::new(&SECRETS))),
+    };
+    room.accounts.store().upsert(&(account() as AnyObject));
+    let gone = Reads::default().with_object(&SECRETS, Key::new("team", "app-token"), Ok(None)).with_object(
+        &SERVICE_ACCOUNTS,
+        Key::new("team", "app"),
+        Ok(Some(account() as AnyObject)),
+    );
+    for (uid, is_its) in
+        [("account-uid", true), ("", true), ("of-an-earlier-account", false), ("account", false)]
+    {
+        let observed = room.observe(&reference("team", "app", "app-token", uid), &[], &gone).unwrap();
+        assert_eq!(matches!(observed, Observation::View(_)), is_its, "a secret for {uid:?}");
+    }
+}
+
+#[test]
+fn a_reference_that_the_cache_does_not_show_yet_is_taken_off() {
+    let room = References {
+        accounts: Lister::new(Arc::new(Store::new(&SERVICE_ACCOUNTS))),
+        secrets: Lister::new(Arc::new(Store::new(&SECRETS))),
+    };
+    let key = reference("team", "app", "app-token", "account-uid");
+    let (of_account, of_secret) = (Key::new("team", "app"), Key::new("team", "app-token"));
+    let unlisted = ServiceAccount { metadata: meta("app", "account-uid"), ..ServiceAccount::default() };
+    let unlisted: AnyObject = stored::<ServiceAccount>(&SERVICE_ACCOUNTS, unlisted.to_bytes());
+    for cached in [None, Some(&unlisted)] {
+        room.accounts.store().replace(cached.into_iter().cloned().collect(), "1");
+        let Observation::Needs(needs) = room.observe(&key, &[], &Reads::default()).unwrap() else {
+            panic!("it is read live")
+        };
+        assert_eq!(needs, [Read::Object(&SERVICE_ACCOUNTS, of_account.clone())]);
+        let live = |found: Option<AnyObject>| {
+            let read = Reads::default().with_object(&SERVICE_ACCOUNTS, of_account.clone(), Ok(found));
+            room.observe(&key, &[], &read.with_object(&SECRETS, of_secret.clone(), Ok(None))).unwrap()
+        };
+        assert!(matches!(live(Some(account())), Observation::View(_)));
+        assert!(matches!(live(Some(Arc::clone(&unlisted))), Observation::Nothing));
+        assert!(matches!(live(None), Observation::Nothing));
+    }
 }
 
 #[test]

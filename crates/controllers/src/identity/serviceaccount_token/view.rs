@@ -6,9 +6,9 @@ use jiff::Timestamp;
 
 use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_TYPE};
 use coxswain_machinery::api::core::{Secret, ServiceAccount};
-use coxswain_machinery::api::kinds::SECRETS;
+use coxswain_machinery::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads, Room};
-use coxswain_machinery::informer::Lister;
+use coxswain_machinery::informer::{Lister, downcast};
 use coxswain_machinery::model::{Failure, Key, Plan};
 use coxswain_machinery::wire::{Str, Uid};
 
@@ -58,9 +58,10 @@ impl Room for Tokens {
     }
 }
 
-/// The key of an account's reference to a secret, which is its part.
-pub(super) fn reference(namespace: &str, account: &str, secret: &str) -> Key {
-    Key::new(namespace, account).with_part(secret)
+/// The key of an account's reference to a secret. Its part is the secret's name and, after a slash, the UID of the account that the
+/// secret was for. Names contain no slash.
+pub(super) fn reference(namespace: &str, account: &str, secret: &str, account_uid: &str) -> Key {
+    Key::new(namespace, account).with_part(&format!("{secret}/{account_uid}"))
 }
 
 /// Reads the accounts of secrets that are gone. Keys are made by [`reference`].
@@ -85,15 +86,31 @@ impl Room for References {
         _: &[Failure],
         read: &Reads,
     ) -> Result<Observation<ReferenceView>, ObserveError> {
-        let Some(secret) = key.part() else {
+        let Some((secret, account_uid)) = key.part().and_then(|part| part.split_once('/')) else {
             return Err(ObserveError::Terminal(format!("{key} is no reference to a secret")));
         };
+        let owner = Key::new(key.namespace.clone(), key.name.clone());
         let place = Key::new(key.namespace.clone(), secret);
         if self.secrets.get(&place).is_some() {
             return Ok(Observation::Nothing);
         }
-        let lists = |account: &Arc<ServiceAccount>| account.secrets.iter().any(|held| held.name == secret);
-        let Some(account) = self.accounts.get(key).filter(lists) else { return Ok(Observation::Nothing) };
+        // Another account of the name may have a secret of this name, too. A secret that names no UID was for whichever has the name.
+        let is_its = |account: &Arc<ServiceAccount>| {
+            (account_uid.is_empty() || account.metadata.uid == *account_uid)
+                && account.secrets.iter().any(|held| held.name == secret)
+        };
+        let account = match self.accounts.get(key).filter(is_its) {
+            Some(account) => account,
+            // The cache may be late, and no change of the account brings the key back.
+            None => match read.object(&SERVICE_ACCOUNTS, &owner) {
+                None => return Ok(Observation::Needs(vec![Read::Object(&SERVICE_ACCOUNTS, owner)])),
+                Some(Err(error)) => return Err(ObserveError::Retry(error.to_string())),
+                Some(Ok(found)) => match found.cloned().and_then(downcast).filter(is_its) {
+                    Some(account) => account,
+                    None => return Ok(Observation::Nothing),
+                },
+            },
+        };
         match read.object(&SECRETS, &place) {
             None => Ok(Observation::Needs(vec![Read::Object(&SECRETS, place)])),
             Some(Err(error)) => Err(ObserveError::Retry(error.to_string())),

@@ -73,7 +73,8 @@ fn reconcile(view: &View, plan: &mut Plan, counts: &mut Vec<Count>) -> Result<()
         let event = hints::give(view, family, &mut slices)?;
         slices.settle(service);
         counts.push(slices.count());
-        plan.steps.extend(event.filter(|_| slices.is_change()).map(Step::Emit));
+        let is_told = |event: &EventSpec| slices.is_change() || event.reason == hints::DISABLED;
+        plan.steps.extend(event.filter(is_told).map(Step::Emit));
         packed.push(slices);
     }
     plan.cooldown = services::cooldown(counts.iter().map(|count| count.endpoints).sum());

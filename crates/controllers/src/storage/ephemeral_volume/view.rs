@@ -47,7 +47,7 @@ pub(super) fn observe(room: &Controller, key: &Key) -> Option<View> {
         let claim = volume.claim_name(&key.name);
         let found = match room.claims.get(&Key::new(key.namespace.clone(), claim.clone())) {
             None => Found::Nothing,
-            Some(held) if held.metadata.is_controlled_by(&pod.metadata.uid) => Found::Ours,
+            Some(held) if held.metadata.is_controlled_by(&pod.metadata) => Found::Ours,
             Some(_) => Found::Stranger,
         };
         volumes.push(EphemeralVolume {

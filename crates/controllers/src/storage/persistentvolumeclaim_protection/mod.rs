@@ -134,7 +134,7 @@ fn has_been_ended(pod: &ObjectMeta) -> bool {
 fn holds(pod: &Pod, claim: &ObjectMeta) -> bool {
     let may_hold = |source: &PodClaimSource| {
         let goes_with_it = match source {
-            PodClaimSource::Named(_) => claim.is_controlled_by(&pod.metadata.uid),
+            PodClaimSource::Named(_) => claim.is_controlled_by(&pod.metadata),
             PodClaimSource::Ephemeral(_) => true,
         };
         !(goes_with_it && has_been_ended(&pod.metadata))

@@ -25,13 +25,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use coxswain_machinery::api::batch::{CronJob, Job};
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{CRON_JOBS, JOBS};
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
     Observation, ObserveError, Reads, Room, RoomAdapter, wake,
 };
-use coxswain_machinery::informer::{Delta, Indexed, Lister};
+use coxswain_machinery::informer::{Delta, Dependents, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 use coxswain_machinery::zones::Zones;
 
@@ -78,7 +77,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let rescheduled = Arc::new(Rescheduled::default());
     let room = Controller {
         cron_jobs: cron_jobs.lister(),
-        jobs: jobs.index(&BY_CONTROLLER),
+        jobs: jobs.dependents(),
         zones: build.zones.clone(),
         rescheduled: Arc::clone(&rescheduled),
     };
@@ -121,7 +120,7 @@ fn of_jobs(cron_jobs: Lister<CronJob>, rescheduled: Arc<Rescheduled>) -> KeyMap 
 struct Controller {
     cron_jobs: Lister<CronJob>,
     /// Jobs by their controller.
-    jobs: Indexed<Job>,
+    jobs: Dependents<Job>,
     zones: Zones,
     rescheduled: Arc<Rescheduled>,
 }

@@ -13,6 +13,7 @@ use coxswain_machinery::api::kinds::{CRON_JOBS, JOBS};
 use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::downcast;
+use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::wire::{Str, Uid};
 
@@ -87,9 +88,10 @@ pub(super) fn observe(
     let uid = cron_job.metadata.uid.clone();
     let deleted = deleted(read);
     let made = made(read, failures, &cron_job);
-    let mut jobs = room.jobs.filed(&uid.to_str());
+    let mut jobs = room.jobs.with_uid_of(ControllerKey::of(&cron_job.metadata, &CRON_JOBS));
     jobs.retain(|job| {
-        job.metadata.namespace == key.namespace
+        // The kind of the reference does not matter, as in kube-controller-manager.
+        job.metadata.controller().is_some_and(|named| named.name == key.name)
             && !deleted.contains(&job.metadata.uid)
             && made.as_ref().is_none_or(|made| made.job.metadata.uid != job.metadata.uid)
     });
@@ -179,7 +181,7 @@ fn existing(failure: &Failure) -> Option<Arc<Job>> {
 
 /// Whether a Job is the CronJob's and not in its status.
 fn is_ours(job: &Job, cron_job: &CronJob) -> bool {
-    job.metadata.is_controlled_by(&cron_job.metadata.uid)
+    job.metadata.is_controlled_by(&cron_job.metadata)
         && listed(cron_job).all(|(_, listed)| listed != job.metadata.uid)
 }
 

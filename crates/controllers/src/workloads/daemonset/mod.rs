@@ -28,14 +28,13 @@ use jiff::Timestamp;
 
 use coxswain_machinery::api::apps::{ControllerRevision, DaemonSet};
 use coxswain_machinery::api::core::Node;
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, Reads, Room, RoomAdapter,
 };
-use coxswain_machinery::informer::{Indexed, Lister};
+use coxswain_machinery::informer::{Dependents, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod keys;
@@ -101,8 +100,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let failed_pods = Arc::new(FailedPods::default());
     let room = Controller {
         daemon_sets: daemon_sets.lister(),
-        pods: pods.index(&BY_CONTROLLER),
-        revisions: revisions.index(&BY_CONTROLLER),
+        pods: pods.dependents(),
+        revisions: revisions.dependents(),
         nodes: nodes.lister(),
         failed_pods: Arc::clone(&failed_pods),
         gates,
@@ -125,9 +124,9 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 struct Controller {
     daemon_sets: Lister<DaemonSet>,
     /// Pods by their controller.
-    pods: Indexed<Pod>,
+    pods: Dependents<Pod>,
     /// Revisions by their controller.
-    revisions: Indexed<ControllerRevision>,
+    revisions: Dependents<ControllerRevision>,
     nodes: Lister<Node>,
     failed_pods: Arc<FailedPods>,
     gates: Gates,

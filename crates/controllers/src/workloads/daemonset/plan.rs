@@ -17,6 +17,8 @@
 //!
 //! As long as placing has something to do nothing is rolled.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::memory::Note;
@@ -45,6 +47,10 @@ use claims::Claims;
 use daemons::Daemons;
 use failures::Remains;
 use revisions::Settled;
+
+/// How long after a change of revisions the DaemonSet is looked at again. The change brings it back at once, unless the revision names
+/// its UID under another name.
+const AFTER_REVISIONS: Duration = Duration::from_secs(1);
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
     let mut note = Note { failed: Vec::new(), at: now };
@@ -79,7 +85,10 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
     }
     let claims = Claims::of(view);
     let present = match revisions::settle(view, &claims, &document)? {
-        Settled::Later(steps) if remains == Remains::All => return Ok(Plan { steps, ..plan }),
+        Settled::Later(steps) if remains == Remains::All => {
+            plan.look_again_after(AFTER_REVISIONS);
+            return Ok(Plan { steps, ..plan });
+        }
         Settled::Later(_) => return Ok(plan),
         Settled::Now(present) => present,
     };

@@ -22,14 +22,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use coxswain_machinery::api::apps::{Deployment, ReplicaSet};
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
     Observation, ObserveError, Reads, Room, RoomAdapter, Selecting, Tries, wake,
 };
-use coxswain_machinery::informer::{Delta, Indexed, Lister};
+use coxswain_machinery::informer::{Delta, Dependents, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod plan;
@@ -78,8 +77,8 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     ];
     let room = Controller {
         deployments: deployments.lister(),
-        replica_sets: replica_sets.index(&BY_CONTROLLER),
-        pods: pods.index(&BY_CONTROLLER),
+        replica_sets: replica_sets.dependents(),
+        pods: pods.dependents(),
         gates: Gates { terminating_replicas: (build.gate)("DeploymentReplicaSetTerminatingReplicas") },
     };
     Ok(Built {
@@ -100,9 +99,9 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 struct Controller {
     deployments: Lister<Deployment>,
     /// ReplicaSets by their controller.
-    replica_sets: Indexed<ReplicaSet>,
+    replica_sets: Dependents<ReplicaSet>,
     /// Pods by their controller.
-    pods: Indexed<Pod>,
+    pods: Dependents<Pod>,
     gates: Gates,
 }
 

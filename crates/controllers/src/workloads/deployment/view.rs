@@ -6,8 +6,10 @@ use std::sync::Arc;
 use super::Controller;
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::apps::{Deployment, ReplicaSet};
-use coxswain_machinery::api::indexes::orphan_key;
+use coxswain_machinery::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
+use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::framework::ObserveError;
+use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::wire::Uid;
@@ -48,17 +50,17 @@ pub(super) fn observe(
     };
     let selector = Selector::compile(&deployment.spec.selector)
         .map_err(|error| ObserveError::Terminal(format!("Deployment {key}: {error}")))?;
-    let uid = &deployment.metadata.uid;
-    let mut replica_sets = room.replica_sets.filed(&uid.to_str());
-    replica_sets.extend(room.replica_sets.filed(&orphan_key(&key.namespace)));
+    let owner = &deployment.metadata;
+    let mut replica_sets = room.replica_sets.with_uid_of(ControllerKey::of(owner, &DEPLOYMENTS));
+    replica_sets.extend(room.replica_sets.orphans(&key.namespace));
     // One of ours that the cache has not shown yet, met by its name.
-    for met in failures.iter().filter_map(in_the_way).filter(|met| met.metadata.is_controlled_by(uid)) {
+    for met in failures.iter().filter_map(in_the_way).filter(|met| met.metadata.is_controlled_by(owner)) {
         replica_sets.retain(|held| held.metadata.name != met.metadata.name);
         replica_sets.push(met);
     }
     let running = if deployment.spec.strategy.r#type == RECREATE {
-        let sets = replica_sets.iter().map(|set| &set.metadata.uid);
-        sets.filter(|uid| has_running_pods(room, uid)).cloned().collect()
+        let sets = replica_sets.iter().map(|set| &set.metadata);
+        sets.filter(|set| has_running_pods(room, set)).map(|set| set.uid.clone()).collect()
     } else {
         Vec::new()
     };
@@ -66,8 +68,9 @@ pub(super) fn observe(
     Ok(Some(View { deployment, selector, replica_sets, running, failures, gates: room.gates }))
 }
 
-fn has_running_pods(room: &Controller, replica_set: &Uid) -> bool {
-    room.pods.filed(&replica_set.to_str()).iter().any(|pod| !pod.is_finished())
+fn has_running_pods(room: &Controller, replica_set: &ObjectMeta) -> bool {
+    let pods = room.pods.of(ControllerKey::of(replica_set, &REPLICA_SETS));
+    pods.iter().any(|pod| !pod.is_finished())
 }
 
 /// The ReplicaSet that bears the name of one that was to be created.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::member;
 use coxswain_machinery::api::batch::Job;
-use coxswain_machinery::api::indexes::orphan_key;
+use coxswain_machinery::api::kinds::JOBS;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{KeyMap, Selecting, wake};
-use coxswain_machinery::informer::{Delta, Indexed, Lister};
+use coxswain_machinery::informer::{Delta, Dependents, Lister};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::selects::Selects as _;
 
 /// A Job that is new, gone, or asks for something else concerns itself, at once.
@@ -71,13 +72,14 @@ pub(super) fn of_strays(jobs: Lister<Job>) -> KeyMap {
 }
 
 /// A Job that has come to its end, or is gone, concerns the tracked pods that it leaves behind.
-pub(super) fn of_leavers(pods: Indexed<Pod>) -> KeyMap {
+pub(super) fn of_leavers(pods: Dependents<Pod>) -> KeyMap {
     Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
         let (old, new) = delta.typed::<Job>();
         let is_over = new.is_none_or(|new| old.is_some() && new.end().is_some());
         let Some(job) = new.or(old).filter(|_| is_over) else { return };
-        let owned = pods.filed(&job.metadata.uid.to_str());
-        let free = pods.filed(&orphan_key(&job.metadata.namespace));
+        // Those that name it otherwise are judged by the room, too.
+        let owned = pods.with_uid_of(ControllerKey::of(&job.metadata, &JOBS));
+        let free = pods.orphans(&job.metadata.namespace);
         let selected = free.into_iter().filter(|pod| job.selects(&pod.metadata.labels));
         for pod in owned.into_iter().chain(selected).filter(|pod| member::is_tracked(pod)) {
             add(Key::of(&pod.metadata));

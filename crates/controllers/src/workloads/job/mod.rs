@@ -32,7 +32,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use coxswain_machinery::api::batch::Job;
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{JOBS, POD_GROUPS, PODS, WORKLOADS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::scheduling::{PodGroup, Workload};
@@ -40,7 +39,7 @@ use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
     ObserveError, QueueConfig, Reads, Room, RoomAdapter,
 };
-use coxswain_machinery::informer::{Indexed, Lister};
+use coxswain_machinery::informer::{Dependents, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod backoff;
@@ -113,7 +112,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         longest_wait: (!waits_without_end).then_some(LONGEST_WAIT),
         ..LoopSettings::with_workers(build.config.flags.concurrent_job_syncs)
     };
-    let by_controller = pods.index(&BY_CONTROLLER);
+    let by_controller = pods.dependents();
     let room = Controller {
         jobs: jobs.lister(),
         pods: by_controller.clone(),
@@ -155,7 +154,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 struct Controller {
     jobs: Lister<Job>,
     /// Pods by their controller.
-    pods: Indexed<Pod>,
+    pods: Dependents<Pod>,
     memory: Arc<Remembered>,
     gates: Gates,
     /// What says how pods are scheduled, where they may be scheduled together.

@@ -8,7 +8,6 @@ use super::backoff::Record;
 use super::member;
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::core::PodTemplateSpec;
-use coxswain_machinery::api::indexes::orphan_key;
 use coxswain_machinery::api::kinds::{JOBS, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::scheduling::{PodGroup, Workload};
@@ -16,6 +15,7 @@ use coxswain_machinery::api::{Index, IndexKeys, Object};
 use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::{ObserveError, Reads};
 use coxswain_machinery::informer::{Indexed, downcast};
+use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::random::{HashMap, HashSet};
@@ -165,8 +165,8 @@ pub(super) fn observe(
     let scheduling = scheduling.map_err(|error| unusable(format!("template: {error}")))?.flatten();
     let mut pods = Vec::new();
     if job.end().is_none() && !is_external(&job) {
-        pods = room.pods.filed(&job.metadata.uid.to_str());
-        pods.extend(room.pods.filed(&orphan_key(&key.namespace)));
+        pods = room.pods.of(ControllerKey::of(&job.metadata, &JOBS));
+        pods.extend(room.pods.orphans(&key.namespace));
     }
     let is_first = failures.is_empty() && read.written().is_empty();
     Ok(Some(View {

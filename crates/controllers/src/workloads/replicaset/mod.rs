@@ -33,14 +33,13 @@ use jiff::Timestamp;
 
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::apps::ReplicaSet;
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{PODS, REPLICA_SETS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, Observation,
     ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
 };
-use coxswain_machinery::informer::{Indexed, Lister};
+use coxswain_machinery::informer::{Dependents, Lister};
 use coxswain_machinery::model::selects::Selects;
 use coxswain_machinery::model::{Failure, Key, Plan, pods};
 use coxswain_machinery::wire::WireError;
@@ -132,8 +131,8 @@ pub(super) fn keep<S: PodSet>(
     let wake_ups = vec![sets.wakes(wake::own()), pods.wakes(pod_keys::<S>(sets.lister(), sets.selecting()))];
     let room = Controller {
         sets: sets.lister(),
-        siblings: S::HAS_SIBLINGS.then(|| sets.index(&BY_CONTROLLER)),
-        pods: pods.index(&BY_CONTROLLER),
+        siblings: S::HAS_SIBLINGS.then(|| sets.dependents()),
+        pods: pods.dependents(),
         gates,
     };
     let reconcile = Arc::new(RoomAdapter::new(room).counted_by(metrics));
@@ -144,9 +143,9 @@ pub(super) fn keep<S: PodSet>(
 pub(super) struct Controller<S> {
     pub(super) sets: Lister<S>,
     /// Sets by their controller, if they think of each other.
-    pub(super) siblings: Option<Indexed<S>>,
+    pub(super) siblings: Option<Dependents<S>>,
     /// Pods by their controller.
-    pub(super) pods: Indexed<Pod>,
+    pub(super) pods: Dependents<Pod>,
     pub(super) gates: Gates,
 }
 

@@ -65,10 +65,9 @@ pub(super) fn of(view: &View, kept: &[&Pod], scaling: &Scaling, now: Timestamp) 
 
 /// Terminating pods that are the ReplicaSet's own and still selected.
 fn terminating(view: &View) -> i32 {
-    let uid = &view.replica_set.metadata.uid;
     let counts = |pod: &Pod| {
         pods::is_terminating(pod)
-            && pod.metadata.is_controlled_by(uid)
+            && pod.metadata.is_controlled_by(&view.replica_set.metadata)
             && view.selector.matches(&pod.metadata.labels)
     };
     view.pods.iter().filter(|pod| counts(pod)).count() as i32

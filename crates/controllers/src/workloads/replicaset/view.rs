@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::{Controller, PodSet};
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::apps::ReplicaSet;
-use coxswain_machinery::api::indexes::orphan_key;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::ObserveError;
+use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key, pods};
 use coxswain_machinery::wire::Labels;
@@ -69,8 +69,8 @@ pub(super) fn observe<S: PodSet>(
     }
     let template = pods::template_metadata(&replica_set.spec.template)
         .map_err(|error| unusable(format!("template: {error}")))?;
-    let mut pods = room.pods.filed(&replica_set.metadata.uid.to_str());
-    pods.extend(room.pods.filed(&orphan_key(&key.namespace)));
+    let mut pods = room.pods.of(ControllerKey::of(&replica_set.metadata, S::KIND));
+    pods.extend(room.pods.orphans(&key.namespace));
     let related = related(room, &replica_set, &selector, &pods);
     Ok(Some(View {
         kind: S::KIND,
@@ -90,16 +90,17 @@ fn related<S: PodSet>(
     selector: &Selector,
     pods: &[Arc<Pod>],
 ) -> Vec<Arc<Pod>> {
-    let (Some(siblings), Some(owner)) = (&room.siblings, replica_set.metadata.controller()) else {
+    let (Some(siblings), Some(owner)) = (&room.siblings, ControllerKey::named_by(&replica_set.metadata))
+    else {
         return Vec::new();
     };
     let may_count = |pod: &&Arc<Pod>| pods::is_active(pod) && selector.matches(&pod.metadata.labels);
     if pods.iter().filter(may_count).count() <= desired(replica_set) {
         return Vec::new();
     }
-    let siblings = siblings.filed(&owner.uid.to_str());
-    let others =
-        siblings.iter().map(|sibling| &sibling.meta().uid).filter(|uid| **uid != replica_set.metadata.uid);
-    let theirs = others.flat_map(|other| room.pods.filed(&other.to_str()));
+    let siblings = siblings.with_uid_of(owner);
+    let others = siblings.iter().map(|sibling| sibling.meta());
+    let others = others.filter(|other| other.uid != replica_set.metadata.uid);
+    let theirs = others.flat_map(|other| room.pods.of(ControllerKey::of(other, S::KIND)));
     theirs.chain(pods.iter().filter(may_count).cloned()).collect()
 }

@@ -24,7 +24,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use coxswain_machinery::api::apps::{ControllerRevision, StatefulSet};
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
@@ -32,7 +31,7 @@ use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, KeyMap, Loop, LoopSettings,
     Observation, ObserveError, Reads, Room, RoomAdapter, Selecting, wake,
 };
-use coxswain_machinery::informer::{Delta, Indexed, Lister};
+use coxswain_machinery::informer::{Delta, Dependents, Lister};
 use coxswain_machinery::model::{Failure, Key, Plan, pods};
 
 mod memory;
@@ -105,9 +104,9 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     };
     let room = Controller {
         sets: sets.lister(),
-        pods: pods.index(&BY_CONTROLLER),
+        pods: pods.dependents(),
         claims: claims.lister(),
-        revisions: revisions.index(&BY_CONTROLLER),
+        revisions: revisions.dependents(),
         gates,
         memory: Arc::clone(&memory),
     };
@@ -130,10 +129,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 struct Controller {
     sets: Lister<StatefulSet>,
     /// Pods by their controller.
-    pods: Indexed<Pod>,
+    pods: Dependents<Pod>,
     claims: Lister<PersistentVolumeClaim>,
     /// Revisions by their controller.
-    revisions: Indexed<ControllerRevision>,
+    revisions: Dependents<ControllerRevision>,
     gates: Gates,
     memory: Arc<Remembered>,
 }

@@ -8,14 +8,13 @@ use super::memory::Sameness;
 use super::plan::ordinals::{Ordinals, ordinal_of};
 use super::revisions::Present;
 use coxswain_machinery::api::apps::{ControllerRevision, RevisionDocument, StatefulSet};
-use coxswain_machinery::api::indexes::orphan_key;
-use coxswain_machinery::api::kinds::{CONTROLLER_REVISION_DOCUMENTS, CONTROLLER_REVISIONS};
+use coxswain_machinery::api::kinds::{CONTROLLER_REVISION_DOCUMENTS, CONTROLLER_REVISIONS, STATEFUL_SETS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::executor::{Effect, WriteEffect};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
 use coxswain_machinery::informer::Lister;
-use coxswain_machinery::model::owners::{Claim, claim};
+use coxswain_machinery::model::owners::{Claim, ControllerKey, claim};
 use coxswain_machinery::model::revisions::{self, Numbers, REVISION_LABEL, TemplateDocument};
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key, pods};
@@ -159,8 +158,8 @@ pub(super) fn observe(
 
 /// The pods that it manages, whatever they are, and those that it could adopt.
 fn members(room: &Controller, set: &StatefulSet, selector: &Selector) -> Vec<Arc<Pod>> {
-    let mut pods = room.pods.filed(&set.metadata.uid.to_str());
-    let orphans = room.pods.filed(&orphan_key(&set.metadata.namespace));
+    let mut pods = room.pods.of(ControllerKey::of(&set.metadata, &STATEFUL_SETS));
+    let orphans = room.pods.orphans(&set.metadata.namespace);
     pods.extend(orphans.into_iter().filter(|pod| is_member(&set.metadata.name, selector, pod)));
     pods
 }
@@ -178,8 +177,8 @@ fn revisions_of(
     selector: &Selector,
     read: &Reads,
 ) -> Vec<Arc<ControllerRevision>> {
-    let mut all = room.revisions.filed(&set.metadata.uid.to_str());
-    all.extend(room.revisions.filed(&orphan_key(&set.metadata.namespace)));
+    let mut all = room.revisions.of(ControllerKey::of(&set.metadata, &STATEFUL_SETS));
+    all.extend(room.revisions.orphans(&set.metadata.namespace));
     for effect in read.written().iter().filter(|effect| effect.kind == &CONTROLLER_REVISIONS) {
         if let Some(written) = effect.answer.clone().and_then(typed::<ControllerRevision>) {
             all.retain(|held| held.metadata.name != written.metadata.name);

@@ -1,12 +1,11 @@
 //! The ready-made wake-ups. Those that claim and select are tested by the rooms that use them, too.
 
 use super::*;
-use crate::api::IndexKeys;
 use crate::api::apps::ReplicaSet;
-use crate::api::indexes::BY_CONTROLLER;
 use crate::api::kinds::REPLICA_SETS;
 use crate::api::meta::OwnerReference;
 use crate::api::pod::Pod;
+use crate::api::{Index, IndexKeys};
 use crate::framework::wake;
 use crate::informer::{Indexed, Lister};
 
@@ -80,11 +79,15 @@ fn an_object_wakes_its_controller_if_that_is_of_the_kind() {
 
 #[test]
 fn an_object_wakes_those_that_an_index_files_under_it() {
+    static BY_OWNERS_NAME: Index = Index {
+        name: "owner",
+        keys: |pod| pod.meta().owner_references.iter().map(|owner| owner.name.clone()).collect(),
+    };
     let pods = ["a", "b"].map(|name| pod_of(name, Some(owner("ReplicaSet", "web"))));
     let pods = store(&PODS, [&pods[..], &[pod_of("c", Some(owner("ReplicaSet", "db")))]].concat());
-    let index: Indexed<Pod> = Indexed::new(&pods, &BY_CONTROLLER);
+    let index: Indexed<Pod> = Indexed::new(&pods, &BY_OWNERS_NAME);
     let map =
-        wake::by_index::<ReplicaSet, Pod>(index, |set| IndexKeys::from_elem(set.metadata.uid.to_str(), 1));
+        wake::by_index::<ReplicaSet, Pod>(index, |set| IndexKeys::from_elem(set.metadata.name.clone(), 1));
     let (web, db) = (set("web"), set("db"));
     assert_eq!(keys(&map, Some(&web), Some(&web), false), ["ns/a", "ns/b"]);
     assert_eq!(keys(&map, Some(&web), Some(&db), false), ["ns/a", "ns/b", "ns/c"]);

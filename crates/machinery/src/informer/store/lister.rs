@@ -66,7 +66,7 @@ impl<T: Object> Lister<T> {
 /// The objects of a store as an index files them, by a concrete type. The store keeps the index up, and pays for it, as long as
 /// somebody has this or a clone of it.
 pub struct Indexed<T> {
-    index: Arc<UsedIndex>,
+    pub(super) index: Arc<UsedIndex>,
     of: PhantomData<fn() -> T>,
 }
 
@@ -91,6 +91,12 @@ impl<T: Object> Indexed<T> {
     /// All objects that are filed under `value`, in no order.
     pub fn filed(&self, value: &str) -> Vec<Arc<T>> {
         self.index.filed(value).into_iter().filter_map(downcast).collect()
+    }
+
+    /// The objects that are filed under `value` and whose metadata `wanted` accepts, in no order; see [`Store::select`].
+    pub(super) fn filed_if(&self, value: &Str, wanted: impl Fn(&ObjectMeta) -> bool) -> Vec<Arc<T>> {
+        let found = self.index.select(std::slice::from_ref(value), |held| wanted(held.meta()));
+        found.into_iter().filter_map(downcast).collect()
     }
 }
 

@@ -17,6 +17,7 @@
 
 mod awaited;
 mod contents;
+mod dependents;
 mod lister;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ use crate::model::Key;
 use crate::wire::Str;
 use contents::Contents;
 pub(crate) use contents::StoreSnapshot;
+pub use dependents::Dependents;
 pub use lister::{Indexed, Labelled, Lister, downcast};
 
 use awaited::Waiters;

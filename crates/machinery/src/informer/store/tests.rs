@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::super::fixture::{PODS, object};
-use super::{Delta, EventHandler, Indexed, Labelled, Lister, Store};
-use crate::api::indexes::{BY_CONTROLLER, orphan_key};
+use super::{Delta, Dependents, EventHandler, Labelled, Lister, Store};
 use crate::api::meta::{ObjectMeta, OwnerReference};
 use crate::api::pod::Pod;
 use crate::api::{AnyObject, kinds};
 use crate::model::Key;
+use crate::model::owners::ControllerKey;
 use crate::model::selector::Selector;
 use crate::wire::Labels;
 
@@ -65,6 +65,7 @@ fn op() -> impl Strategy<Value = Op> {
 fn pod(spec: &Spec, version: usize) -> AnyObject {
     let owner = |uid: u8| OwnerReference {
         kind: "ReplicaSet".into(),
+        name: format!("owner-{uid}").into(),
         uid: format!("owner-{uid}").into(),
         controller: Some(true),
         ..OwnerReference::default()
@@ -78,6 +79,10 @@ fn pod(spec: &Spec, version: usize) -> AnyObject {
         ..ObjectMeta::default()
     };
     Arc::new(Pod { metadata, ..Pod::default() })
+}
+
+fn meta(namespace: &str, name: &str, uid: &str) -> ObjectMeta {
+    ObjectMeta { namespace: namespace.into(), name: name.into(), uid: uid.into(), ..ObjectMeta::default() }
 }
 
 fn place(object: &AnyObject) -> (String, String) {
@@ -115,7 +120,7 @@ fn rebuilder() -> (EventHandler, Arc<Mutex<Model>>) {
     (handler, view)
 }
 
-fn check(store: &Store, index: &Indexed<Pod>, model: &Model) {
+fn check(store: &Store, index: &Dependents<Pod>, model: &Model) {
     let held: Model = store.list().iter().map(|object| (place(object), facts(object))).collect();
     assert_eq!(&held, model);
     assert_eq!(store.len(), model.len());
@@ -123,19 +128,23 @@ fn check(store: &Store, index: &Indexed<Pod>, model: &Model) {
         let expected = model.keys().filter(|(held, _)| held == namespace).count();
         assert_eq!(store.list_namespace(namespace).len(), expected);
     }
-    for owner in ["owner-0", "owner-1", "owner-2"] {
-        let filed = index.filed(owner).into_iter().map(|pod| -> AnyObject { pod });
-        let filed: Model = filed.map(|object| (place(&object), facts(&object))).collect();
-        let expected: Model = model
-            .iter()
-            .filter(|(_, facts)| facts.2.as_deref() == Some(owner))
-            .map(|(at, facts)| (at.clone(), facts.clone()))
-            .collect();
-        assert_eq!(filed, expected, "index under {owner}");
-    }
+    let of = |pods: Vec<Arc<Pod>>| -> Model {
+        pods.into_iter().map(|pod| -> AnyObject { pod }).map(|pod| (place(&pod), facts(&pod))).collect()
+    };
     for namespace in ["ns-0", "ns-1", "ns-2"] {
-        let expected = model.iter().filter(|(at, facts)| at.0 == namespace && facts.2.is_none()).count();
-        assert_eq!(index.filed(&orphan_key(namespace)).len(), expected);
+        let expected = |owner: Option<&str>| -> Model {
+            let is_its =
+                |at: &(String, String), facts: &Facts| at.0 == namespace && facts.2.as_deref() == owner;
+            let its = model.iter().filter(|(at, facts)| is_its(at, facts));
+            its.map(|(at, facts)| (at.clone(), facts.clone())).collect()
+        };
+        for owner in ["owner-0", "owner-1", "owner-2"] {
+            let set = meta(namespace, owner, owner);
+            let key = ControllerKey::of(&set, &kinds::REPLICA_SETS);
+            assert_eq!(of(index.of(key)), expected(Some(owner)), "pods of {owner} in {namespace}");
+            assert_eq!(of(index.with_uid_of(key)), expected(Some(owner)), "pods of {owner} in {namespace}");
+        }
+        assert_eq!(of(index.orphans(namespace)), expected(None), "pods of nobody in {namespace}");
     }
 }
 
@@ -143,7 +152,7 @@ proptest! {
     #[test]
     fn the_store_is_a_map_and_its_handlers_can_rebuild_it(ops in prop::collection::vec(op(), 0..60)) {
         let store = Arc::new(Store::new(PODS));
-        let mut index = Some(Indexed::new(&store, &BY_CONTROLLER));
+        let mut index = Some(Dependents::new(&store));
         let mut model = Model::new();
         let mut views = Vec::new();
         for (at, op) in ops.into_iter().enumerate() {
@@ -181,7 +190,7 @@ proptest! {
                     prop_assert_eq!(store.contents.read().index_count(), 0);
                 }
             }
-            let index = index.get_or_insert_with(|| Indexed::new(&store, &BY_CONTROLLER));
+            let index = index.get_or_insert_with(|| Dependents::new(&store));
             check(&store, index, &model);
             prop_assert_eq!(store.handler_panics(), Vec::new());
             for view in &views {
@@ -225,9 +234,9 @@ fn an_object_that_did_not_change_keeps_its_allocation() {
 #[test]
 fn a_deletion_carries_the_final_state() {
     let store = Arc::new(Store::new(PODS));
-    let index: Indexed<Pod> = Indexed::new(&store, &BY_CONTROLLER);
+    let index: Dependents<Pod> = Dependents::new(&store);
     store.upsert(&object("a", 1));
-    assert_eq!(index.filed(&orphan_key("ns")).len(), 1);
+    assert_eq!(index.orphans("ns").len(), 1);
     let last: Arc<Mutex<Option<String>>> = Arc::default();
     let heard = Arc::clone(&last);
     store.add_handler(
@@ -240,7 +249,44 @@ fn a_deletion_carries_the_final_state() {
     );
     store.remove(&object("a", 4));
     assert_eq!(last.lock().as_deref(), Some("4"));
-    assert!(index.filed(&orphan_key("ns")).is_empty());
+    assert!(index.orphans("ns").is_empty());
+}
+
+#[test]
+fn a_lookup_by_controller_compares_namespace_kind_name_and_uid() {
+    let store = Arc::new(Store::new(PODS));
+    let index: Dependents<Pod> = Dependents::new(&store);
+    let put = |namespace: &str, name: &str, kind: &str, owner: &str, uid: &str| {
+        let reference = OwnerReference {
+            kind: kind.into(),
+            name: owner.into(),
+            uid: uid.into(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        };
+        let metadata = ObjectMeta { owner_references: vec![reference], ..meta(namespace, name, name) };
+        store.upsert(&(Arc::new(Pod { metadata, ..Pod::default() }) as AnyObject));
+    };
+    put("ns", "its", "ReplicaSet", "web", "1");
+    put("ns", "of-another-uid", "ReplicaSet", "web", "2");
+    put("ns", "of-another-name", "ReplicaSet", "other", "1");
+    put("ns", "of-another-kind", "StatefulSet", "web", "1");
+    put("elsewhere", "copied", "ReplicaSet", "web", "1");
+    let names = |pods: Vec<Arc<Pod>>| {
+        let mut names: Vec<String> = pods.iter().map(|pod| pod.metadata.name.to_string()).collect();
+        names.sort_unstable();
+        names
+    };
+    let set = meta("ns", "web", "1");
+    let key = ControllerKey::of(&set, &kinds::REPLICA_SETS);
+    assert_eq!(names(index.of(key)), ["its"]);
+    assert_eq!(names(index.with_uid_of(key)), ["its", "of-another-kind", "of-another-name"]);
+    let elsewhere = meta("elsewhere", "web", "1");
+    assert_eq!(names(index.of(ControllerKey::of(&elsewhere, &kinds::REPLICA_SETS))), ["copied"]);
+    assert!(index.orphans("ns").is_empty());
+    // UIDs of references are any text.
+    put("ns", "odd", "ReplicaSet", "web", "orphan/ns");
+    assert!(index.orphans("ns").is_empty(), "no UID stands for no controller");
 }
 
 #[test]
@@ -248,12 +294,12 @@ fn an_index_is_there_as_long_as_somebody_uses_it() {
     let store = Arc::new(Store::new(PODS));
     store.upsert(&object("a", 1));
     let count = || store.contents.read().index_count();
-    let one: Indexed<Pod> = Indexed::new(&store, &BY_CONTROLLER);
-    let other: Indexed<Pod> = Indexed::new(&store, &BY_CONTROLLER);
+    let one: Dependents<Pod> = Dependents::new(&store);
+    let other: Dependents<Pod> = Dependents::new(&store);
     assert_eq!(count(), 1, "both use the same");
     let clone = one.clone();
     drop((one, other));
-    assert_eq!(clone.filed(&orphan_key("ns")).len(), 1);
+    assert_eq!(clone.orphans("ns").len(), 1);
     drop(clone);
     assert_eq!(count(), 0);
 }

@@ -76,8 +76,10 @@ fn of_a_consumer_that_the_cache_has_not_the_api_server_is_asked() {
         assert_eq!(cluster.claim("c", &live("p", None)).unwrap(), freed);
         assert_eq!(cluster.claim("c", &live("p", Some(pod("p", &[], &[], other_uid)))).unwrap(), freed);
         // The cache will hear of what it does.
-        let there = live("p", Some(pod("p", &[], &[], finished)));
+        let there = live("p", Some(pod("p", &[], &[], plain)));
         assert_eq!(cluster.claim("c", &there).unwrap(), Vec::<String>::new());
+        // What it has done already the cache may never be told as a change.
+        assert_eq!(cluster.claim("c", &live("p", Some(pod("p", &[], &[], finished)))).unwrap(), freed);
         let error = ApiError::Malformed { request: "GET".to_owned(), what: "nonsense".to_owned() };
         let silent = none().with_object(&PODS, Key::new("ns", "p"), Err(error));
         assert!(cluster.claim("c", &silent).unwrap_err().contains("nonsense"));

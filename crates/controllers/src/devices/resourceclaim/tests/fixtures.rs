@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use super::super::claim;
 use super::super::rooms::{GroupRoom, PodRoom};
 use super::super::view::Rooms;
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
@@ -16,7 +15,7 @@ use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimConsumer, Re
 use coxswain_machinery::api::scheduling::{PodGroup, PodGroupResourceClaim};
 use coxswain_machinery::api::{AnyObject, Kind, Object};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads, Room};
-use coxswain_machinery::informer::{Indexed, Lister, Store, downcast};
+use coxswain_machinery::informer::{Dependents, Lister, Store, downcast};
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::model::{Key, Plan};
 use coxswain_machinery::wire::splice::{Edit, edit, put_bytes};
@@ -227,7 +226,7 @@ impl Cluster {
             pods: Lister::new(Arc::clone(&self.pods)),
             groups: self.with_groups.then(|| Lister::new(Arc::clone(&self.groups))),
             claims: Lister::new(Arc::clone(&self.claims)),
-            by_controller: Indexed::new(&self.claims, &BY_CONTROLLER),
+            by_controller: Dependents::new(&self.claims),
             templates: Lister::new(Arc::clone(&self.templates)),
             prioritized_lists: self.prioritized_lists,
         }

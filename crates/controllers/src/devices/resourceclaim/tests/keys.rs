@@ -96,6 +96,22 @@ fn pods_that_are_done_or_gone_concern_their_claims() {
     assert_eq!(watched.put(anew), ["made", "named"]);
 }
 
+/// The watch was broken while the pod ran: a list shows it for the first time when it is done.
+#[test]
+fn a_pod_that_a_later_list_shows_done_concerns_its_claims() {
+    let watched = Watched::new(&PODS, left_by_pods());
+    let (entries, made) = ([("a", "named"), ("b", "from t")], [("b", "made")]);
+    let short = |name: &str| pod(name, &entries, &made, finished);
+    let list = |pods: Vec<AnyObject>, version: &str| {
+        watched.store.replace(pods, version);
+        watched.told()
+    };
+    let nothing = Vec::<String>::new();
+    assert_eq!(list(vec![short("first")], "8"), nothing, "all claims are looked at at the start");
+    assert_eq!(list(vec![short("first"), short("p")], "9"), ["made", "named"]);
+    assert_eq!(list(vec![short("first"), short("p")], "10"), nothing);
+}
+
 #[test]
 fn claims_and_templates_concern_the_pods_that_name_them() {
     let pods = Arc::new(Store::new(&PODS));

@@ -77,6 +77,25 @@ fn what_was_made_before_is_found_again_and_all_names_are_recorded() {
 }
 
 #[test]
+fn a_claim_of_another_namespace_or_kind_of_owner_was_not_made_for_the_pod() {
+    let strangers: [fn(&mut ResourceClaim); 3] = [
+        |claim| claim.metadata.namespace = "elsewhere".into(),
+        |claim| claim.metadata.owner_references[0].kind = "ReplicaSet".into(),
+        |claim| claim.metadata.owner_references[0].api_version = "apps/v1".into(),
+    ];
+    for stranger in strangers {
+        let cluster = Cluster::new()
+            .with(pod("p", &[("gpu", "from t")], &[], plain))
+            .with(template("t", false))
+            .with(claim("c", move |claim| {
+                made_for(claim, "p", "gpu");
+                stranger(claim);
+            }));
+        assert_eq!(cluster.pod("p", &none()).unwrap(), ["create resourceclaims p-gpu-", "look again"]);
+    }
+}
+
+#[test]
 fn a_recorded_claim_that_the_cache_has_not_is_asked_for_before_another_is_made() {
     let cluster = Cluster::new()
         .with(pod("p", &[("gpu", "from t")], &[("gpu", "c")], plain))

@@ -16,7 +16,8 @@ use coxswain_machinery::model::slices::HeldSlice;
 use coxswain_machinery::wire::{Str, WireError};
 
 const ENABLED: &str = "TopologyAwareHintsEnabled";
-const DISABLED: &str = "TopologyAwareHintsDisabled";
+/// The reason of an event that is emitted at every reconcile, as by kube-controller-manager: it says why there are no hints.
+pub(super) const DISABLED: &str = "TopologyAwareHintsDisabled";
 
 /// What the Service asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

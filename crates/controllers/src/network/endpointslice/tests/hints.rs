@@ -62,7 +62,17 @@ fn an_endpoint_in_no_zone_has_no_hint() {
         told[0],
         "TopologyAwareHintsDisabled: One or more endpoints do not have a zone specified, addressType: IPv4"
     );
-    assert!(bench.plan().is_empty());
+    assert!(bench.remaining().is_empty());
+}
+
+#[test]
+fn a_service_that_gets_no_hints_is_told_why_although_no_slice_changes() {
+    let bench = roomy(&service(|_| {}), [on(1, 0), on(2, 1)]);
+    bench.settled();
+    bench.add(&auto("Auto"));
+    let told = "TopologyAwareHintsDisabled: Insufficient number of endpoints (2 endpoints, 3 zones), addressType: IPv4";
+    assert_eq!(bench.reconcile(), [told]);
+    assert_eq!(bench.reconcile(), [told], "at every reconcile");
 }
 
 #[test]
@@ -149,7 +159,7 @@ fn hints_go_when_they_can_not_be_given() {
         bench.add(&changed);
         assert_eq!(bench.reconcile(), [refused(unknown), "update web-2".to_owned()]);
         assert_eq!(bench.told(), [bare]);
-        assert!(bench.plan().is_empty());
+        assert!(bench.remaining().is_empty());
     }
 
     // Its zone is no zone of the capacity any more.

@@ -163,7 +163,7 @@ proptest! {
             }
             let slices = bench.all().len();
             let told = bench.reconcile();
-            prop_assert!(bench.plan().is_empty(), "{:?}", bench.plan());
+            prop_assert!(bench.remaining().is_empty(), "{:?}", bench.remaining());
             prop_assert_eq!(shown(&bench), expected(&pods, settings.1, settings.3));
 
             let writes = told.iter().filter(|line| !line.contains(": ")).count();

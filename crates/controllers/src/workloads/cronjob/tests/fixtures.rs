@@ -14,12 +14,11 @@ use super::super::view::{self, View};
 use super::super::{Controller, Note};
 use coxswain_machinery::api::batch::{CronJob, Job, JobCondition};
 use coxswain_machinery::api::core::ObjectReference;
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{CRON_JOBS, JOBS};
 use coxswain_machinery::api::meta::{ObjectMeta, OwnerReference};
 use coxswain_machinery::executor::{Effect, Executed};
 use coxswain_machinery::framework::{Observation, ObserveError, Read, Reads};
-use coxswain_machinery::informer::{Indexed, Lister, Store, downcast};
+use coxswain_machinery::informer::{Dependents, Lister, Store, downcast};
 use coxswain_machinery::model::plan::{Propagation, Verb};
 use coxswain_machinery::model::{Failure, Key, Plan};
 use coxswain_machinery::wire::{Message, Raw, Time};
@@ -200,7 +199,7 @@ impl Server {
     fn room(&self) -> Controller {
         Controller {
             cron_jobs: Lister::new(Arc::clone(&self.cron_jobs)),
-            jobs: Indexed::new(&self.jobs, &BY_CONTROLLER),
+            jobs: Dependents::new(&self.jobs),
             zones: self.zones.clone(),
             rescheduled: Arc::clone(&self.rescheduled),
         }

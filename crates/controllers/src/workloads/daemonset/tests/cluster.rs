@@ -19,11 +19,10 @@ use super::fixtures::{daemon_set, now};
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::apps::{ControllerRevision, DaemonSet};
 use coxswain_machinery::api::core::Node;
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::framework::{Memory as _, Selecting, wake};
-use coxswain_machinery::informer::{Indexed, Lister, Store, downcast};
+use coxswain_machinery::informer::{Dependents, Lister, Store, downcast};
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 /// As whom it writes.
@@ -85,8 +84,8 @@ impl Cluster {
         let gates = Gates { comparing_tolerations: false };
         let room = Controller {
             daemon_sets: Lister::new(Arc::clone(&sets)),
-            pods: Indexed::new(&pods, &BY_CONTROLLER),
-            revisions: Indexed::new(&revisions, &BY_CONTROLLER),
+            pods: Dependents::new(&pods),
+            revisions: Dependents::new(&revisions),
             nodes: Lister::new(Arc::clone(&held_nodes)),
             failed_pods: Arc::new(FailedPods::default()),
             gates,

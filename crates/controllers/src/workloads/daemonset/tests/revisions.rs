@@ -6,7 +6,7 @@ use super::super::view::View;
 use super::fixtures::{
     daemon_set, deleting, labels, old, owner, pod, refused, revision, status, steps, template, view,
 };
-use coxswain_machinery::api::apps::ControllerRevision;
+use coxswain_machinery::api::apps::{ControllerRevision, RevisionDocument};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::Verb;
 
@@ -96,6 +96,27 @@ fn revisions_are_claimed_as_pods_are() {
 fn a_revision_without_a_hash_gets_its_name_as_one() {
     let bare = revision(2, "new", "agent:2", |held| held.metadata.labels = labels(&[("app", "agent")]));
     assert_eq!(steps(&with(vec![bare], &[])), ["label agent-new agent-new"]);
+}
+
+/// A change of a revision wakes the controller that it names; it counts by its UID.
+#[test]
+fn a_change_of_a_revision_under_another_name_is_followed_by_another_look() {
+    let renamed = |hash: &str, image: &str, change: fn(&mut RevisionDocument)| {
+        revision(2, hash, image, move |held| {
+            held.metadata.owner_references[0].name = "other".into();
+            change(held);
+        })
+    };
+    let bare = renamed("old", "agent:1", |held| held.metadata.labels = labels(&[("app", "agent")]));
+    let twin = renamed("twin", "agent:2", |_| {});
+    let new = || revision(3, "new", "agent:2", |_| {});
+    for (revisions, first) in
+        [(vec![new(), bare], "label agent-old agent-old"), (vec![new(), twin], "delete agent-twin")]
+    {
+        let view = with(revisions, &[]);
+        assert_eq!(steps(&view), [first]);
+        assert!(super::fixtures::planned(&view).requeue_after.is_some(), "{first}");
+    }
 }
 
 fn history(limit: i32, pods: &[Arc<Pod>]) -> Vec<String> {

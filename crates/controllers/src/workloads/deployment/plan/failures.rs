@@ -37,7 +37,7 @@ pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
     if failure.is_already_exists() {
         // If it can't be told what is there, the next try will tell.
         let Some(existing) = in_the_way(failure) else { return Ok(Verdict::Leave) };
-        let is_ours = existing.metadata.is_controlled_by(&draft.view.deployment.metadata.uid)
+        let is_ours = existing.metadata.is_controlled_by(&draft.view.deployment.metadata)
             && draft.template.is_same_as(&existing.spec.template)?;
         return Ok(if is_ours { Verdict::GoOn } else { Verdict::Collision });
     }

@@ -34,7 +34,7 @@ fn taken(by: Option<&Arc<ReplicaSet>>) -> Failure {
 
 /// The second pass's plan, with what observing would add.
 fn second(deployment: &Arc<Deployment>, failure: Failure) -> Plan {
-    let met = in_the_way(&failure).filter(|set| set.metadata.is_controlled_by(&"web-uid".into()));
+    let met = in_the_way(&failure).filter(|set| set.metadata.is_controlled_by(&deployment.metadata));
     let mut view = view(deployment, &met.into_iter().collect::<Vec<_>>());
     view.failures = vec![failure];
     super::super::plan::plan(&view, now())

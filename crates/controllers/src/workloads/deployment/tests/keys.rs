@@ -10,7 +10,7 @@ use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::pod::PodStatus;
 use coxswain_machinery::api::{AnyObject, Object};
 use coxswain_machinery::framework::rig::Rig;
-use coxswain_machinery::informer::Store;
+use coxswain_machinery::informer::{Dependents, Store};
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::options::Config;
 use coxswain_machinery::wire::Message;
@@ -42,8 +42,8 @@ fn stores() -> Stores {
     }
     let room = Controller {
         deployments: listers.0,
-        replica_sets: Indexed::new(&replica_sets, &BY_CONTROLLER),
-        pods: Indexed::new(&pods, &BY_CONTROLLER),
+        replica_sets: Dependents::new(&replica_sets),
+        pods: Dependents::new(&pods),
         gates: Gates { terminating_replicas: true },
     };
     Stores { deployments, replica_sets, pods, keys, room }

@@ -40,7 +40,7 @@ pub(super) enum Gang {
 pub(super) fn decide(view: &View, members: &Members<'_>) -> Gang {
     let Some(scheduling) = &view.scheduling else { return Gang::None };
     let owner = &view.job.metadata;
-    let is_ours = |metadata: &ObjectMeta| metadata.controller().is_some_and(|held| held.uid == owner.uid);
+    let is_ours = |metadata: &ObjectMeta| metadata.is_controlled_by(owner);
     let workload = match scheduling.workloads.as_slice() {
         [] if has_begun(view, members) => return Gang::None,
         [] => return Gang::Missing(Box::new(create_workload(view))),

@@ -29,7 +29,7 @@ fn a_pod_has_an_owner_and_the_finalizer() {
     let pod: Arc<Pod> = decoded(&PODS, body.clone());
     assert_eq!(pod.metadata.generate_name, "work-");
     assert_eq!(pod.metadata.finalizers, ["batch.kubernetes.io/job-tracking"]);
-    assert!(pod.metadata.is_controlled_by(&"work-uid".into()));
+    assert!(pod.metadata.is_controlled_by(&job(|_| {}).metadata));
     assert_eq!(pod.metadata.owner_references[0].api_version, "batch/v1");
     assert_eq!(text(&body, &[2, 16]), None, "no hostname of its own");
 }

@@ -22,12 +22,11 @@ use super::super::view::{self, Gates};
 use super::super::{Controller, plan};
 use super::fixtures::now;
 use coxswain_machinery::api::batch::Job;
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{JOBS, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::executor::Executed;
 use coxswain_machinery::framework::{Memory as _, Observation, Reads, Room as _, RoomMetrics};
-use coxswain_machinery::informer::{Indexed, Lister, Store, downcast};
+use coxswain_machinery::informer::{Dependents, Lister, Store, downcast};
 use coxswain_machinery::model::{Failure, Key, Plan};
 use coxswain_machinery::random::HashMap;
 use coxswain_machinery::telemetry::Registry;
@@ -143,7 +142,7 @@ fn room(stores: &[Arc<Store>; 2]) -> Controller {
     let metrics = Metrics::register(&RoomMetrics::new(Registry::new())).unwrap();
     Controller {
         jobs: Lister::new(Arc::clone(&stores[0])),
-        pods: Indexed::new(&stores[1], &BY_CONTROLLER),
+        pods: Dependents::new(&stores[1]),
         memory: Arc::new(Remembered::new(Arc::new(metrics))),
         gates: Gates { drops_start_time: true },
         schedules: None,

@@ -7,12 +7,11 @@ use parking_lot::Mutex;
 use super::super::keys;
 use super::fixtures::{ago, condition, deleting, failed, job, orphaned, pod};
 use coxswain_machinery::api::batch::Job;
-use coxswain_machinery::api::indexes::BY_CONTROLLER;
 use coxswain_machinery::api::kinds::{JOBS, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::{AnyObject, Object};
 use coxswain_machinery::framework::{KeyMap, Selecting};
-use coxswain_machinery::informer::{Indexed, Lister, Store};
+use coxswain_machinery::informer::{Dependents, Lister, Store};
 
 /// A cache of Jobs and one of pods, and the keys that changes of them queue.
 struct Caches {
@@ -34,7 +33,7 @@ impl Caches {
         caches.listen(jobs, "soon", keys::of_statuses());
         caches.listen(pods, "soon", keys::of_pods(lister(), Selecting::new(jobs)));
         caches.listen(pods, "stray", keys::of_strays(lister()));
-        caches.listen(jobs, "stray", keys::of_leavers(Indexed::new(pods, &BY_CONTROLLER)));
+        caches.listen(jobs, "stray", keys::of_leavers(Dependents::new(pods)));
         caches
     }
 

@@ -261,8 +261,8 @@ impl Cluster {
 
     /// Pods that are active and managed by the set.
     pub(super) fn active(&self) -> Vec<Arc<Pod>> {
-        let uid = self.set().metadata.uid.clone();
-        let managed = |pod: &Arc<Pod>| pods::is_active(pod) && pod.metadata.is_controlled_by(&uid);
+        let set = self.set();
+        let managed = |pod: &Arc<Pod>| pods::is_active(pod) && pod.metadata.is_controlled_by(&set.metadata);
         self.pods().into_iter().filter(managed).collect()
     }
 

@@ -10,7 +10,7 @@ use coxswain_machinery::api::apps::ReplicaSet;
 use coxswain_machinery::api::meta::{LabelSelector, ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::{AnyObject, Object};
-use coxswain_machinery::informer::Store;
+use coxswain_machinery::informer::{Dependents, Store};
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::wire::splice::put_bytes;
@@ -126,8 +126,8 @@ impl Bench {
     pub(super) fn room(&self) -> Controller<ReplicaSet> {
         Controller {
             sets: Lister::new(Arc::clone(&self.replica_sets)),
-            siblings: Some(Indexed::new(&self.replica_sets, &BY_CONTROLLER)),
-            pods: Indexed::new(&self.pods, &BY_CONTROLLER),
+            siblings: Some(Dependents::new(&self.replica_sets)),
+            pods: Dependents::new(&self.pods),
             gates: self.gates,
         }
     }

@@ -130,6 +130,20 @@ fn the_deletion_cost_counts_while_its_gate_is_on() {
     assert_eq!(deleted(&bench), ["a"]);
 }
 
+/// A user writes owner references, and may know the UID.
+#[test]
+fn a_pod_counts_only_if_it_names_the_replica_set_from_its_namespace() {
+    let one = replica_set(|set| set.spec.replicas = Some(1));
+    for (of_another, stranger) in [
+        ("namespace", pod("a", |pod| pod.metadata.namespace = "elsewhere".into())),
+        ("name", pod("a", |pod| pod.metadata.owner_references[0].name = "other".into())),
+        ("kind", pod("a", |pod| pod.metadata.owner_references[0].kind = "StatefulSet".into())),
+    ] {
+        assert_eq!(Bench::of(&one, &[stranger]).view(&[]).pods.len(), 0, "of another {of_another}");
+    }
+    assert_eq!(Bench::of(&one, &[pod("a", |_| {})]).view(&[]).pods.len(), 1);
+}
+
 /// Old and new ReplicaSet of one Deployment: node-1 runs two of its pods, so the pod there goes first.
 #[test]
 fn a_crowded_node_gives_first() {
@@ -151,6 +165,7 @@ fn a_crowded_node_gives_first() {
     let sibling_at = |node: &'static str, finished: bool| {
         pod("sibling", |pod| {
             pod.spec.node_name = node.into();
+            pod.metadata.owner_references[0].name = "other".into();
             pod.metadata.owner_references[0].uid = "other-uid".into();
             if finished {
                 pod.status.phase = "Failed".into();

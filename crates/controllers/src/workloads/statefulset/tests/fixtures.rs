@@ -11,7 +11,7 @@ use coxswain_machinery::api::kinds::CONTROLLER_REVISION_DOCUMENTS;
 use coxswain_machinery::api::meta::{LabelSelector, ObjectMeta, OwnerReference};
 use coxswain_machinery::api::pod::{PodClaim, PodClaimSource};
 use coxswain_machinery::api::{AnyObject, Kind, Object};
-use coxswain_machinery::informer::Store;
+use coxswain_machinery::informer::{Dependents, Store};
 use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::{Patch, Step, Verb, Write};
 use coxswain_machinery::model::revisions::{NewRevision, Numbers, TemplateDocument, cut_name, template_of};
@@ -211,9 +211,9 @@ impl Bench {
     pub(super) fn room(&self) -> Controller {
         Controller {
             sets: Lister::new(Arc::clone(&self.sets)),
-            pods: Indexed::new(&self.pods, &BY_CONTROLLER),
+            pods: Dependents::new(&self.pods),
             claims: Lister::new(Arc::clone(&self.claims)),
-            revisions: Indexed::new(&self.revisions, &BY_CONTROLLER),
+            revisions: Dependents::new(&self.revisions),
             gates: self.gates,
             memory: Arc::clone(&self.memory),
         }
