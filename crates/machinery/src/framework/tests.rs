@@ -2,6 +2,7 @@
 
 mod panics;
 mod plans;
+mod progress;
 mod rooms;
 mod seeds;
 mod waiting;

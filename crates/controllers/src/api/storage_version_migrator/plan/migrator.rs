@@ -74,7 +74,7 @@ fn turned(
     }
     if !page.next.is_empty() {
         let position = Position { uid: migration.metadata.uid.clone(), page: page.next.clone() };
-        let plan = Plan { steps, requeue_after: Some(Duration::ZERO), ..Plan::default() };
+        let plan = Plan { steps, requeue_after: Some(Duration::ZERO), has_more: true, ..Plan::default() };
         return plan.with_note(Some(position));
     }
     let says = Says {
