@@ -1,4 +1,5 @@
-//! What is told when a write failed: events of what was not made, the status, and the history all the same.
+//! What is done when a write failed: events of what was not made, and the owners of claims, the status, and the history all
+//! the same.
 
 use jiff::Timestamp;
 
@@ -6,6 +7,7 @@ use super::super::revisions::Present;
 use super::super::view::View;
 use super::members::Members;
 use super::ordinals::pod_name;
+use super::sync::Sync;
 use super::{event, finish};
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use coxswain_machinery::api::pod::Pod;
@@ -24,6 +26,17 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
         return plan;
     }
     plan.steps.extend(events(view, members).into_iter().map(Step::Emit));
+    let mut sync = Sync::new(view, &members.kept, now);
+    for pod in refused_pods(view) {
+        sync.see_to_owners_without(&pod.key.name);
+    }
+    let is_of_creates = |failure: &Failure| {
+        failure.verb == "create" && [&PODS, &PERSISTENT_VOLUME_CLAIMS].contains(&failure.kind)
+    };
+    if view.failures.iter().all(is_of_creates) {
+        sync.delete_surplus_without_replicas();
+    }
+    plan.steps.extend(sync.steps);
     let of_status = |failure: &Failure| failure.kind == &STATEFUL_SETS;
     let of_history = |failure: &Failure| failure.kind == &CONTROLLER_REVISIONS;
     if !view.failures.iter().any(of_history) {
@@ -63,10 +76,16 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
     for (pod, errors) in claimless.into_iter().filter(|(pod, _)| !is_there(pod)) {
         events.push(not_created(view, &pod, &joined(errors)));
     }
-    for failure in creates(&PODS).filter(|failure| !failure.is_already_exists()) {
+    for failure in refused_pods(view) {
         events.push(not_created(view, &failure.key.name, &failure.message));
     }
     events
+}
+
+/// The pods that could not be created. One whose name is taken is not among them.
+fn refused_pods(view: &View) -> impl Iterator<Item = &Failure> {
+    let is_create = |failure: &&Failure| failure.kind == &PODS && failure.verb == "create";
+    view.failures.iter().filter(is_create).filter(|failure| !failure.is_already_exists())
 }
 
 /// The event of a pod that could not be made.

@@ -12,7 +12,7 @@ use super::super::metrics::Gauges;
 use super::super::view::{BURST, View, revision_of};
 use super::bodies::{self, POD_NAME_LABEL};
 use super::ordinals::{Ordinals, ordinal_of, pod_name};
-use super::owners::{self, Holder, Policy};
+use super::owners::{self, Holder, Ownership, Policy};
 use super::pods::{is_pending, is_unavailable};
 use super::{event, failures};
 use coxswain_machinery::api::apps::StatefulSet;
@@ -30,6 +30,8 @@ pub(super) struct Sync<'a> {
     /// Its pods by ordinal.
     pods: BTreeMap<i32, &'a Pod>,
     pub(super) steps: Vec<Step>,
+    /// Events of the chains that are being planned.
+    afterwards: Vec<Step>,
     /// Pods that go because they have another revision.
     pub(super) replaced: usize,
     /// What could not be planned.
@@ -68,6 +70,7 @@ impl<'a> Sync<'a> {
             ordinals: Ordinals::of(&view.set),
             pods: kept.iter().filter_map(by_ordinal).collect(),
             steps: Vec::new(),
+            afterwards: Vec::new(),
             replaced: 0,
             retry: None,
             gauges: None,
@@ -109,6 +112,13 @@ impl<'a> Sync<'a> {
                 }
                 return Ok(Break(()));
             }
+            if self.is_abandoned(pod) {
+                self.steps.push(Step::Write(Write {
+                    verb: Verb::delete_as_seen(&pod.metadata),
+                    ..delete(self.view, pod)
+                }));
+                return Ok(Break(()));
+            }
             if is_pending(pod) {
                 let steps = self.tend(pod, ordinal)?;
                 self.steps.extend(steps);
@@ -117,12 +127,12 @@ impl<'a> Sync<'a> {
                 return Ok(Break(()));
             }
             let chain = self.repair(pod, ordinal)?;
-            self.steps.extend(chain.into_iter().map(Step::Write));
+            self.extend(chain);
         }
         let surplus = self.surplus();
         for (ordinal, pod) in surplus.iter().rev() {
-            let chain = self.see_to_owners(pod, *ordinal, true)?;
-            self.steps.extend(chain.into_iter().map(Step::Write));
+            let chain = self.repair_owners(pod, *ordinal, true, false)?;
+            self.extend(chain);
         }
         let Some((_, last)) = surplus.last() else { return Ok(Continue(())) };
         // All replicas are available here.
@@ -156,10 +166,11 @@ impl<'a> Sync<'a> {
                 }
                 continue;
             }
+            // No pod is waited for, so that each is repaired whatever its state.
             if is_pending(pod) {
                 let steps = self.tend(pod, ordinal)?;
                 chains.push(self.chain(steps));
-            } else if !self.is_unavailable(pod) {
+            } else {
                 chains.push(self.repair(pod, ordinal)?);
             }
         }
@@ -167,16 +178,40 @@ impl<'a> Sync<'a> {
         if is_cut || self.retry.is_some() {
             return Ok(Break(()));
         }
+        self.delete_surplus()?;
+        Ok(Continue(()))
+    }
+
+    /// Deletes all surplus pods, in groups.
+    fn delete_surplus(&mut self) -> Result<(), WireError> {
         let mut chains: Vec<Chain> = Vec::new();
         for (ordinal, pod) in self.surplus().into_iter().rev() {
-            let mut chain = self.see_to_owners(pod, ordinal, true)?;
+            let mut chain = self.repair_owners(pod, ordinal, true, false)?;
             if !pod.metadata.is_deleting() {
                 chain.push(delete(self.view, pod));
             }
             chains.push(chain);
         }
         self.push_chains(chains);
-        Ok(Continue(()))
+        Ok(())
+    }
+
+    /// Deletes surplus pods although replicas could not be created, where pods do not wait for each other: what keeps the
+    /// replicas out may be the room that the surplus pods take.
+    pub(super) fn delete_surplus_without_replicas(&mut self) {
+        if self.view.set.metadata.is_deleting() || self.view.set.spec.pod_management_policy != "Parallel" {
+            return;
+        }
+        if let Err(error) = self.delete_surplus() {
+            let set = &self.view.set.metadata.name;
+            self.steps.push(Step::Emit(not_updated(self.view, set, &error.to_string())));
+        }
+    }
+
+    /// Appends a chain that belongs to a pod that is there; its events come first, for it may fail.
+    fn extend(&mut self, chain: Chain) {
+        self.steps.append(&mut self.afterwards);
+        self.steps.extend(chain.into_iter().map(Step::Write));
     }
 
     fn push_chains(&mut self, mut chains: Vec<Chain>) {
@@ -184,13 +219,14 @@ impl<'a> Sync<'a> {
         if !chains.is_empty() {
             self.steps.push(Step::Chains { chains, slow_start: true });
         }
+        self.steps.append(&mut self.afterwards);
     }
 
-    /// The writes of some steps, in a row; their events come before.
+    /// The writes of some steps, in a row; their events come afterwards.
     fn chain(&mut self, steps: Vec<Step>) -> Chain {
         let (writes, events): (Vec<Step>, Vec<Step>) =
             steps.into_iter().partition(|step| step.writes().next().is_some());
-        self.steps.extend(events);
+        self.afterwards.extend(events);
         writes.iter().flat_map(Step::writes).cloned().collect()
     }
 
@@ -246,6 +282,20 @@ impl<'a> Sync<'a> {
         self.pods.get(&ordinal).is_none_or(|pod| self.is_unavailable(pod))
     }
 
+    /// Whether a pod is of a template that is rolled out no longer, and has never run: the StatefulSet would wait for it for ever. What
+    /// has run may hold data or do work, so it stays, as with kube-controller-manager.
+    fn is_abandoned(&self, pod: &Pod) -> bool {
+        let (Some(revision), Some(present)) = (revision_of(pod), self.view.present.revision()) else {
+            return false;
+        };
+        let is_current = self.view.current().is_some_and(|current| current.metadata.name == *revision);
+        is_pending(pod)
+            && !pod.metadata.is_deleting()
+            && self.view.set.spec.update_strategy.r#type == "RollingUpdate"
+            && present.metadata.name != *revision
+            && !is_current
+    }
+
     fn is_unavailable(&self, pod: &Pod) -> bool {
         is_unavailable(&self.view.set, pod, self.now)
     }
@@ -291,8 +341,7 @@ impl<'a> Sync<'a> {
             on_success: Some(event(view, false, "SuccessfulCreate", created)),
             ..Write::new(&PODS, key, Verb::Create(body))
         }));
-        let holder = Holder { name: &name, pod: None, ordinal, is_surplus: false };
-        steps.extend(self.rewrites(holder)?.into_iter().map(Step::Write));
+        steps.extend(self.see_to_owners(Holder { name: &name, pod: None, ordinal, is_surplus: false })?);
         Ok(steps)
     }
 
@@ -307,7 +356,7 @@ impl<'a> Sync<'a> {
             self.retry = Some(format!("pvc {} is being deleted", going.metadata.name));
             return Ok(steps);
         }
-        steps.extend(self.see_to_owners(pod, ordinal, false)?.into_iter().map(Step::Write));
+        steps.extend(self.see_to_owners(Holder { name, pod: Some(pod), ordinal, is_surplus: false })?);
         Ok(steps)
     }
 
@@ -331,25 +380,45 @@ impl<'a> Sync<'a> {
         Ok(if creates.is_empty() { Vec::new() } else { vec![Step::Each(creates)] })
     }
 
-    fn see_to_owners(&mut self, pod: &Pod, ordinal: i32, is_surplus: bool) -> Result<Chain, WireError> {
-        self.rewrites(Holder { name: &pod.metadata.name, pod: Some(pod), ordinal, is_surplus })
+    /// Updates the owners of the claims of a pod whose creation was refused. They do not wait until it can be created.
+    pub(super) fn see_to_owners_without(&mut self, pod: &str) {
+        let Some(Some(ordinal)) = ordinal_of(&self.view.set.metadata.name, pod) else { return };
+        let optional = |step| match step {
+            Step::Write(write) => Step::Write(Write { keep_going: true, ..write }),
+            other => other,
+        };
+        match self.see_to_owners(Holder { name: pod, pod: None, ordinal, is_surplus: false }) {
+            Ok(steps) => self.steps.extend(steps.into_iter().map(optional)),
+            Err(error) => self.steps.push(Step::Emit(not_updated(self.view, pod, &error.to_string()))),
+        }
     }
 
-    /// Updates of the claims whose owners are to be others. Warns of those that somebody else controls.
-    fn rewrites(&mut self, holder: Holder<'_>) -> Result<Chain, WireError> {
-        let mut chain = Chain::new();
-        for rewrite in owners::rewrites(self.view, holder)? {
-            let claim = &rewrite.write.key.name;
-            if let Some(conflicting) = rewrite.conflicting {
-                self.steps.push(Step::Emit(conflict(self.view, &conflicting)));
-            }
+    /// Warnings of the claims that another object controls, and updates of those whose owners are to be others.
+    fn see_to_owners(&self, holder: Holder<'_>) -> Result<Vec<Step>, WireError> {
+        let Ownership { updates, conflicting } = owners::ownership(self.view, holder)?;
+        let mut steps: Vec<Step> =
+            conflicting.iter().map(|claim| Step::Emit(conflict(self.view, claim))).collect();
+        for write in updates {
+            let claim = &write.key.name;
             let error = format!("could not update claim {claim} for delete policy ownerRefs: {{error}}");
-            chain.push(Write {
-                on_failure: Some(not_updated(self.view, holder.name, &error)),
-                ..rewrite.write
-            });
+            let on_failure = Some(not_updated(self.view, holder.name, &error));
+            steps.push(Step::Write(Write { on_failure, ..write }));
         }
-        Ok(chain)
+        Ok(steps)
+    }
+
+    /// Updates the owners of the claims of a pod that is there, if any are to be others.
+    fn repair_owners(
+        &mut self,
+        pod: &Pod,
+        ordinal: i32,
+        is_surplus: bool,
+        always: bool,
+    ) -> Result<Chain, WireError> {
+        let name = &pod.metadata.name;
+        let steps = self.see_to_owners(Holder { name, pod: Some(pod), ordinal, is_surplus })?;
+        let is_due = always || steps.iter().any(|step| step.writes().next().is_some());
+        Ok(if is_due { self.chain(steps) } else { Chain::new() })
     }
 
     /// Brings name, claims and their owners to what they should be, if they are not.
@@ -369,7 +438,7 @@ impl<'a> Sync<'a> {
             let claims = self.missing_claims(name, ordinal)?;
             chain.extend(claims.iter().flat_map(Step::writes).cloned());
         }
-        chain.extend(self.see_to_owners(pod, ordinal, false)?);
+        chain.extend(self.repair_owners(pod, ordinal, false, !has_name || !has_claims)?);
         if !has_name || !has_claims {
             let patch = bodies::repair(view, pod, ordinal, has_claims);
             chain.push(Write {
