@@ -17,8 +17,8 @@ use crate::wire::Str;
 /// A key may be requeued after this long as often as its plans ask for it. Shorter delays need progress.
 pub(super) const SHORTEST_POLL: Duration = Duration::from_millis(100);
 
-/// The cached state of the objects that a plan is about to write.
-pub(super) struct Before(HashMap<(&'static Kind, Key), Cached>);
+/// The cached state of the objects that a plan is about to update, patch or delete; `None` of those that are not cached.
+pub(super) struct Before(HashMap<(&'static Kind, Key), Option<Cached>>);
 
 struct Cached {
     resource_version: Str,
@@ -30,33 +30,33 @@ impl Before {
     /// Reads the caches for the objects that `plan` updates, patches or deletes. Must precede the writes: afterwards the caches
     /// may hold their results.
     pub(super) fn of(plan: &Plan, caches: &Caches) -> Self {
+        let is_create =
+            |write: &&Write| matches!(write.verb, Verb::Create(_)) && write.subresource.is_empty();
         let cached = |write: &Write| {
-            let object = caches.get(write.kind, &write.key)?;
-            let meta = object.meta();
-            let is_deleted_again = match &write.verb {
-                Verb::Create(_) | Verb::DeleteCollection { .. } => return None,
-                Verb::Delete { uid, propagation: None, grace_period: None, .. } => {
-                    meta.is_deleting() && (uid.is_empty() || meta.uid == *uid)
-                }
-                _ => false,
-            };
-            let cached = Cached { resource_version: meta.resource_version.clone(), is_deleted_again };
-            Some(((write.kind, write.key.clone()), cached))
+            let cached = caches.get(write.kind, &write.key).map(|object| {
+                let meta = object.meta();
+                let is_meant = match &write.verb {
+                    Verb::Delete { uid, .. } => uid.is_empty() || meta.uid == *uid,
+                    _ => false,
+                };
+                let is_deleted_again = meta.is_deleting() && is_meant;
+                Cached { resource_version: meta.resource_version.clone(), is_deleted_again }
+            });
+            ((write.kind, write.key.clone()), cached)
         };
-        Self(plan.writes().filter_map(cached).collect())
+        Self(plan.writes().filter(|write| !is_create(write)).map(cached).collect())
     }
 
-    /// Whether one of these effects changed an object. An effect that cannot be judged counts as a change.
+    /// Whether one of these effects has certainly changed an object. Without an object in the cache to compare with, only a creation
+    /// is certain.
     pub(super) fn is_changed_by(&self, effects: &[Effect]) -> bool {
         effects.iter().any(|effect| {
-            let cached = || self.0.get(&(effect.kind, effect.key.clone()));
-            match &effect.change {
-                WriteEffect::Nothing => false,
-                WriteEffect::Stored(version) => {
-                    cached().is_none_or(|cached| cached.resource_version != *version)
-                }
-                WriteEffect::Deleted(_) => cached().is_none_or(|cached| !cached.is_deleted_again),
-                WriteEffect::Released(..) | WriteEffect::Swept | WriteEffect::Unknown => true,
+            match (&effect.change, self.0.get(&(effect.kind, effect.key.clone()))) {
+                (WriteEffect::Stored(version), Some(Some(cached))) => cached.resource_version != *version,
+                // It is none of those that were updated or patched.
+                (WriteEffect::Stored(_), None) | (WriteEffect::Released(..), _) => true,
+                (WriteEffect::Deleted(_), Some(Some(cached))) => !cached.is_deleted_again,
+                _ => false,
             }
         })
     }

@@ -47,7 +47,7 @@ const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 /// Keys that a worker sets aside at most.
 const MOST_ASIDE: usize = 256;
 /// Times that one reconcile looks and plans at most.
-const MOST_LOOKS: usize = 4;
+const MOST_LOOKS: usize = 5;
 
 /// What the workers of one loop share.
 pub(super) struct Worker {
@@ -232,6 +232,7 @@ impl Worker {
         match outcome {
             Outcome::Absent => {
                 self.queue.forget(key);
+                self.queue.end_hold_off(key);
                 None
             }
             Outcome::Done { requeue_after, .. } => {
@@ -371,7 +372,7 @@ impl Worker {
             if let Some(wait) = done.held_back {
                 // The budget limits how often the key comes back.
                 let requeue_after = wait.into_iter().chain(requeue_after).min();
-                return Ok(PlanEnd { is_paced: true, ..PlanEnd::after(requeue_after) });
+                return Ok(PlanEnd { is_paced: wait.is_some(), ..PlanEnd::after(requeue_after) });
             }
             if let Some(error) = unfinished {
                 return Ok(PlanEnd { unfinished: Some((error, quiet)), ..PlanEnd::default() });
@@ -389,6 +390,9 @@ impl Worker {
 
     /// How a reconcile ends whose plans have, once the failures in them are recorded.
     async fn conclude(&self, key: &Key, planned_end: PlanEnd, tried: &mut Tried) -> Outcome {
+        if tried.has_changed {
+            self.queue.end_hold_off(key);
+        }
         let done = |tried: &Tried, end: &PlanEnd| {
             let again = tried.outdated.then_some(AFTER_CONFLICT);
             let requeue_after = self.paced(key, tried, end).into_iter().chain(again).min();
@@ -428,13 +432,11 @@ impl Worker {
     /// no such thing.
     fn paced(&self, key: &Key, tried: &Tried, end: &PlanEnd) -> Option<Duration> {
         let hasty = end.requeue_after.filter(|after| *after < SHORTEST_POLL);
-        match hasty.filter(|_| !end.is_paced && !tried.has_changed) {
-            Some(after) => Some(self.queue.hold_off(key, after)),
-            None => {
-                self.queue.end_hold_off(key);
-                end.requeue_after
-            }
+        if let Some(after) = hasty.filter(|_| !end.is_paced && !tried.has_changed) {
+            return Some(self.queue.hold_off(key, after));
         }
+        self.queue.end_hold_off(key);
+        end.requeue_after
     }
 
     /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.

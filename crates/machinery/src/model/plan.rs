@@ -21,6 +21,7 @@ use crate::wire::{Str, Uid};
 const STATUS_COOLDOWN: Cooldown = Cooldown { at_least: Duration::from_millis(50), times_work: 10 };
 
 /// The outcome of planning. The default plan does nothing. `N` is what it tells beside its steps.
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 #[derive(Clone, Debug)]
 pub struct Plan<N = ()> {
     /// What to do, in order.

@@ -4,6 +4,11 @@ use super::*;
 use crate::model::plan::{Admission, Patch, Tolerate};
 use crate::wire::Time;
 
+/// A code and a body.
+type Answer = (u16, Vec<u8>);
+/// What a plan is like, the plan, and how each of its writes is answered.
+type Case = (&'static str, fn() -> Plan, fn() -> Answer);
+
 const ZERO: Duration = Duration::ZERO;
 
 fn hasty(steps: Vec<Step>) -> Plan {
@@ -22,7 +27,7 @@ fn tolerated() -> Write {
     Write { tolerate: Tolerate { invalid: true, absent: true, ..Tolerate::default() }, ..patch() }
 }
 
-fn refusal(code: u16, reason: &str) -> (u16, Vec<u8>) {
+fn refusal(code: u16, reason: &str) -> Answer {
     let details = serde_json::json!({ "name": "web-1" });
     let status = serde_json::json!({ "kind": "Status", "reason": reason, "code": code, "details": details });
     (code, status.to_string().into_bytes())
@@ -46,7 +51,7 @@ fn cached(bench: &Bench, deletion: Option<Time>) {
 }
 
 /// After which delays, in milliseconds, a key comes back whose plans are all like this, and whose writes are all answered so.
-async fn delays(bench: &Bench, plan: impl Fn() -> Plan, answer: impl Fn() -> (u16, Vec<u8>)) -> Vec<u128> {
+async fn delays(bench: &Bench, plan: impl Fn() -> Plan, answer: impl Fn() -> Answer) -> Vec<u128> {
     let (queue, mut delays) = (Arc::clone(&bench.worker.queue), Vec::new());
     queue.add(key());
     for _ in 0..6 {
@@ -66,7 +71,7 @@ const GROWING: [u128; 5] = [5, 10, 20, 40, 80];
 #[tokio::test(start_paused = true)]
 async fn requeue_without_delay_after_no_change_backs_off() {
     let fine = || (200, pod("5"));
-    let plans: [(&str, fn() -> Plan, fn() -> (u16, Vec<u8>)); 6] = [
+    let plans: [Case; 6] = [
         ("no write", || hasty(Vec::new()), || (500, Vec::new())),
         ("tolerated 422", || hasty(vec![Step::Write(tolerated())]), || refusal(422, "Invalid")),
         (
@@ -95,6 +100,14 @@ async fn deleting_again_what_is_being_deleted_backs_off() {
     cached(&bench, Time::from_seconds(1));
     let delete = || hasty(vec![Step::Write(write(Verb::delete_as_seen(&meta(None))))]);
     assert_eq!(delays(&bench, delete, || (200, pod("5"))).await, GROWING);
+}
+
+/// Nothing proves that an object which is not cached has changed.
+#[tokio::test(start_paused = true)]
+async fn write_of_what_is_not_cached_backs_off() {
+    let bench = Bench::new();
+    bench.store.bookmark("9");
+    assert_eq!(delays(&bench, || hasty(vec![Step::Write(patch())]), || (200, pod("5"))).await, GROWING);
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,6 +160,13 @@ async fn progress_ends_the_backoff_and_failures_are_counted_apart() {
     cached(&bench, None);
     assert_eq!(delays(&bench, || hasty(Vec::new()), || (500, Vec::new())).await, GROWING);
     assert_eq!(bench.worker.queue.retries(&key()), 0, "it has not failed");
+    // A change ends it although the plan fails in the end.
+    let item = bench.worker.queue.get().await.unwrap();
+    *bench.script.plans.lock() = [Plan { steps: vec![create(), create()], ..Plan::default() }].into();
+    bench.script.heedless.store(true, Ordering::Relaxed);
+    *bench.server.0.lock() = [(201, pod("5")), refusal(403, "Forbidden")].into();
+    bench.worker.process(item).await;
+    assert_eq!(delays(&bench, || hasty(Vec::new()), || (500, Vec::new())).await, GROWING);
     let item = bench.worker.queue.get().await.unwrap();
     *bench.script.plans.lock() = [Plan::default()].into();
     bench.worker.process(item).await;
