@@ -42,8 +42,21 @@ const CREATION_TIMESTAMP: u32 = field!(ObjectMeta, creationTimestamp);
 pub struct Template {
     /// Its bytes without the hash label.
     plain: Raw,
+    /// Its canonical form with quantities as it spells them.
+    spelled: Raw,
     /// Its canonical form with quantities by value.
     canonical: Raw,
+}
+
+/// How like another template is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likeness {
+    /// It is the same, and spells all quantities alike.
+    Spelled,
+    /// It is the same.
+    Same,
+    /// It is another one.
+    Different,
 }
 
 /// How a canonical form writes quantities.
@@ -59,25 +72,36 @@ impl Template {
     /// Reads an encoded `PodTemplateSpec`.
     pub fn new(encoded: &[u8]) -> Result<Self, WireError> {
         let plain = without_hash(encoded)?;
-        let canonical = canonical(&plain, Quantities::ByValue)?;
-        Ok(Self { plain: Raw(plain.into()), canonical: Raw(canonical.into()) })
+        let (spelled, canonical) =
+            (canonical(&plain, Quantities::AsSpelled)?, canonical(&plain, Quantities::ByValue)?);
+        Ok(Self { plain: Raw(plain.into()), spelled: Raw(spelled.into()), canonical: Raw(canonical.into()) })
     }
 
     /// Whether `encoded` is the same template, but for the hash label.
     pub fn is_same_as(&self, encoded: &[u8]) -> Result<bool, WireError> {
+        Ok(self.likeness(encoded)? != Likeness::Different)
+    }
+
+    /// How like `encoded` is, but for the hash label.
+    pub fn likeness(&self, encoded: &[u8]) -> Result<Likeness, WireError> {
         let plain = without_hash(encoded)?;
         // One server encodes equal templates equally, so this is nearly always the answer for equal ones.
-        Ok(plain == self.plain.as_ref() || canonical(&plain, Quantities::ByValue)? == self.canonical.as_ref())
+        if plain == self.plain.as_ref() || canonical(&plain, Quantities::AsSpelled)? == self.spelled.as_ref()
+        {
+            return Ok(Likeness::Spelled);
+        }
+        // Without a quantity there is one spelling.
+        let is_same = self.spelled.as_ref() != self.canonical.as_ref()
+            && canonical(&plain, Quantities::ByValue)? == self.canonical.as_ref();
+        Ok(if is_same { Likeness::Same } else { Likeness::Different })
     }
 
     /// The value of the hash label: differs with the template, and with the number of collisions met so far. Spellings of one
     /// quantity have different hashes: names that were given once must not change.
     pub fn hash(&self, collisions: Option<i32>) -> String {
-        // What was read once can be read again.
-        let named = canonical(&self.plain, Quantities::AsSpelled).unwrap_or_default();
         let salt = collisions.map(|count| u64::from(count as u32).to_le_bytes());
         let salt: &[u8] = salt.as_ref().map_or(&[], |bytes| bytes);
-        hash::encode(hash::fnv1a([named.as_slice(), salt]))
+        hash::encode(hash::fnv1a([self.spelled.as_ref(), salt]))
     }
 
     /// The template's bytes, every field of them, without the hash label.

@@ -180,6 +180,9 @@ fn spelling_of_a_quantity_changes_the_name_and_not_the_template() {
     let template = Template::new(&binary).unwrap();
     assert!(template.is_same_as(&plain).unwrap());
     assert!(!template.is_same_as(&asking("1G")).unwrap());
+    let likeness = |text: &str| template.likeness(&asking(text)).unwrap();
+    let expected = [Likeness::Spelled, Likeness::Same, Likeness::Different, Likeness::Different];
+    assert_eq!(["1Gi", "1073741824", "", "odd"].map(likeness), expected);
     assert_ne!(template.hash(None), Template::new(&plain).unwrap().hash(None), "as in earlier versions");
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::super::view::View;
-use super::admitted::admitted_from;
+use super::admitted::{Names, admitted_from};
 use super::annotations::{ADMITTED_TEMPLATE, DESIRED_REPLICAS, MAX_REPLICAS};
 use super::bounds::Bounds;
 use super::bytes;
@@ -19,7 +19,7 @@ use super::member::{Member, size};
 use coxswain_machinery::api::apps::{DeploymentSpec, DeploymentStatus, ReplicaSet};
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use coxswain_machinery::model::plan::{EventSpec, Regarding, Tolerate, Verb};
-use coxswain_machinery::model::template::Template;
+use coxswain_machinery::model::template::{Likeness, Template};
 use coxswain_machinery::model::{Key, Plan, Step, Write};
 
 /// See the module.
@@ -55,17 +55,22 @@ impl<'a> Draft<'a> {
         let template = Template::new(&spec.template)?;
         let mut new = None;
         for (at, set) in claims.kept.iter().enumerate() {
-            // Should several have the template, the oldest is taken, for good.
-            if template.is_same_as(&set.spec.template)? {
-                new = Some(at);
-                break;
+            // Should several have the template, the oldest is taken, for good; before all others one that spells it alike. Earlier
+            // versions created a ReplicaSet for each spelling, and the last of them has the pods.
+            match template.likeness(&set.spec.template)? {
+                Likeness::Spelled => {
+                    new = Some(at);
+                    break;
+                }
+                Likeness::Same => new = new.or(Some(at)),
+                Likeness::Different => {}
             }
         }
         let mut admitted = None;
         if new.is_none() {
-            let collisions = view.deployment.status.collision_count;
+            let names = Names::of(&template, view.deployment.status.collision_count);
             for (at, set) in claims.kept.iter().enumerate() {
-                admitted = admitted_from(&template, collisions, set)?;
+                admitted = admitted_from(&names, set)?;
                 if admitted.is_some() {
                     new = Some(at);
                     break;
@@ -113,6 +118,15 @@ impl<'a> Draft<'a> {
     /// Pods that all members together are to have.
     pub(super) fn total(&self) -> i32 {
         self.members.iter().fold(0_i32, |sum, member| sum.saturating_add(member.replicas))
+    }
+
+    /// The same, with the present sizes of those whose resizing may be refused.
+    pub(super) fn certain_total(&self) -> i32 {
+        let certain = |(at, member): (usize, &Member)| {
+            let is_tolerated = self.tolerates_old && self.new != Some(at);
+            if is_tolerated { size(&member.object) } else { member.replicas }
+        };
+        self.members.iter().enumerate().map(certain).fold(0_i32, i32::saturating_add)
     }
 
     /// A member that has to be created, with no pods yet. Its position.

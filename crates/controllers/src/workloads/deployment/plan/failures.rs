@@ -5,7 +5,7 @@
 //! it scales.
 
 use super::super::view::in_the_way;
-use super::admitted::admitted_from;
+use super::admitted::{Names, admitted_from};
 use super::draft::Draft;
 use super::error::Unplannable;
 use super::{bounds, conditions, revisions};
@@ -44,11 +44,17 @@ pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
     if failure.is_already_exists() {
         // If it can't be told what is there, the next try will tell.
         let Some(existing) = in_the_way(failure) else { return Ok(Verdict::Leave) };
-        let collisions = draft.view.deployment.status.collision_count;
+        let names = Names::of(&draft.template, draft.view.deployment.status.collision_count);
         let is_ours = existing.metadata.is_controlled_by(&draft.view.deployment.metadata.uid)
             && (draft.template.is_same_as(&existing.spec.template)?
-                || admitted_from(&draft.template, collisions, &existing)?.is_some());
-        return Ok(if is_ours { Verdict::GoOn } else { Verdict::Collision });
+                || admitted_from(&names, &existing)?.is_some());
+        return Ok(if is_ours {
+            Verdict::GoOn
+        } else if names.are_exhausted(&draft.view.replica_sets)? {
+            Verdict::CreateFailed(failure)
+        } else {
+            Verdict::Collision
+        });
     }
     Ok(if is_namespace_going(failure) { Verdict::Leave } else { Verdict::CreateFailed(failure) })
 }
@@ -61,7 +67,13 @@ fn is_namespace_going(failure: &Failure) -> bool {
 
 /// Shows what was settled before the sizes were.
 pub(super) fn record_unscaled(mut draft: Draft<'_>) -> Result<Plan, Unplannable> {
+    let before = draft.status.clone();
     revisions::settle(&mut draft);
+    let is_refused = |name: &str| draft.view.failures.iter().any(|failure| failure.key.name == *name);
+    if draft.newest().is_some_and(|new| new.is_changed() && is_refused(new.name())) {
+        // Its annotations may be what was refused, and they come first.
+        draft.status = before;
+    }
     draft.into_status()
 }
 

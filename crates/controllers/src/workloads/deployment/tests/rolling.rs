@@ -135,6 +135,10 @@ fn refused_scale_down_of_old_sets_does_not_stop_the_status() {
         assert!(plan.requeue_after.is_some(), "the deadline");
         plan.writes().map(|write| (write.key.name.to_string(), write.keep_going)).collect()
     };
+    let unready = replica_set(2, 3, |set| set.status.available_replicas = 0);
+    let held = plan_of(&at(2, 10, 3, 2), &[replica_set(1, 10, |_| {}), unready]);
+    assert!(steps(&held)[0].starts_with("update web-1 size=8"), "{:?}", steps(&held));
+    assert_eq!(updated(&held).unwrap().status.unavailable_replicas, 3, "as if the size were refused");
     let named = |name: &str, keeps: bool| (name.to_owned(), keeps);
     assert_eq!(goes_on((10, 10), (3, 3)), [named("web-1", true), named("web", false)]);
     assert_eq!(goes_on((8, 8), (3, 3)), [named("web-2", false), named("web", false)]);
