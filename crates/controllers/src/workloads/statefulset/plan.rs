@@ -128,3 +128,17 @@ fn event(view: &View, warning: bool, reason: &'static str, message: String) -> E
     let regarding = Regarding::of(&STATEFUL_SETS, &view.set.metadata);
     EventSpec { regarding, warning, reason, message }
 }
+
+/// The event of a pod that could not be made.
+fn not_created(view: &View, pod: &str, error: &str) -> EventSpec {
+    let set = &view.set.metadata.name;
+    event(view, true, "FailedCreate", format!("Create Pod {pod} in StatefulSet {set} failed error: {error}"))
+}
+
+/// One error as it is, several in brackets.
+fn joined(mut errors: Vec<String>) -> String {
+    match errors.len() {
+        0 | 1 => errors.pop().unwrap_or_default(),
+        _ => format!("[{}]", errors.join(", ")),
+    }
+}

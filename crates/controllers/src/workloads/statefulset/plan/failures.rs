@@ -8,7 +8,7 @@ use super::super::view::View;
 use super::members::Members;
 use super::ordinals::pod_name;
 use super::sync::Sync;
-use super::{event, finish};
+use super::{event, finish, joined, not_created};
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::EventSpec;
@@ -30,13 +30,7 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
     for pod in refused_pods(view) {
         sync.see_to_owners_without(&pod.key.name);
     }
-    let is_of_creates = |failure: &Failure| {
-        failure.verb == "create" && [&PODS, &PERSISTENT_VOLUME_CLAIMS].contains(&failure.kind)
-    };
-    if view.failures.iter().all(is_of_creates) {
-        sync.delete_surplus_without_replicas();
-    }
-    plan.steps.extend(sync.steps);
+    plan.steps.append(&mut sync.steps);
     let of_status = |failure: &Failure| failure.kind == &STATEFUL_SETS;
     let of_history = |failure: &Failure| failure.kind == &CONTROLLER_REVISIONS;
     if !view.failures.iter().any(of_history) {
@@ -44,6 +38,16 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
         if view.failures.iter().any(of_status) {
             plan.steps.retain(|step| !step.writes().any(|write| write.kind == &STATEFUL_SETS));
         }
+    }
+    let is_refused_create = |failure: &Failure| {
+        failure.verb == "create"
+            && [&PODS, &PERSISTENT_VOLUME_CLAIMS].contains(&failure.kind)
+            && failure.code == 403
+    };
+    if view.failures.iter().all(is_refused_create) {
+        // Last, for these may be refused as well.
+        sync.delete_surplus_without_replicas();
+        plan.steps.append(&mut sync.steps);
     }
     plan.retry = None;
     plan
@@ -86,20 +90,6 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
 fn refused_pods(view: &View) -> impl Iterator<Item = &Failure> {
     let is_create = |failure: &&Failure| failure.kind == &PODS && failure.verb == "create";
     view.failures.iter().filter(is_create).filter(|failure| !failure.is_already_exists())
-}
-
-/// The event of a pod that could not be made.
-pub(super) fn not_created(view: &View, pod: &str, error: &str) -> EventSpec {
-    let set = &view.set.metadata.name;
-    event(view, true, "FailedCreate", format!("Create Pod {pod} in StatefulSet {set} failed error: {error}"))
-}
-
-/// One error as it is, several in brackets.
-pub(super) fn joined(mut errors: Vec<String>) -> String {
-    match errors.len() {
-        0 | 1 => errors.pop().unwrap_or_default(),
-        _ => format!("[{}]", errors.join(", ")),
-    }
 }
 
 /// Name of the pod of a claim: `TEMPLATE-SET-ORDINAL`.

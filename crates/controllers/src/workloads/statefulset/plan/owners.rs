@@ -94,6 +94,7 @@ struct Wanted {
 fn wanted(view: &View, holder: Holder<'_>, claim: &PersistentVolumeClaim) -> Wanted {
     let set = &view.set.metadata;
     let policy = Policy::of(view);
+    let deletes = policy.deletes_when_scaled || policy.deletes_when_deleted;
     let pod = holder.pod.map(|pod| &pod.metadata);
     let is_ours = |owner: &&OwnerReference| is_set(owner, &set.name) || is_pod(owner, holder.name);
     let (ours, others): (Vec<&OwnerReference>, Vec<&OwnerReference>) =
@@ -106,9 +107,8 @@ fn wanted(view: &View, holder: Holder<'_>, claim: &PersistentVolumeClaim) -> Wan
         }
     };
     if ours.iter().any(is_of_another) {
-        return Wanted { owners: None, is_foreign: false };
+        return Wanted { owners: None, is_foreign: deletes };
     }
-    let deletes = policy.deletes_when_scaled || policy.deletes_when_deleted;
     if deletes && others.iter().any(|owner| owner.controller == Some(true)) {
         return Wanted { owners: (!ours.is_empty()).then(Vec::new), is_foreign: true };
     }

@@ -13,8 +13,8 @@ use super::super::view::{BURST, View, revision_of};
 use super::bodies::{self, POD_NAME_LABEL};
 use super::ordinals::{Ordinals, ordinal_of, pod_name};
 use super::owners::{self, Holder, Ownership, Policy};
-use super::pods::{is_pending, is_unavailable};
-use super::{event, failures};
+use super::pods::{has_never_run, is_pending, is_unavailable};
+use super::{event, joined, not_created};
 use coxswain_machinery::api::apps::StatefulSet;
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use coxswain_machinery::api::pod::{Pod, PodClaimSource};
@@ -30,7 +30,7 @@ pub(super) struct Sync<'a> {
     /// Its pods by ordinal.
     pods: BTreeMap<i32, &'a Pod>,
     pub(super) steps: Vec<Step>,
-    /// Events of the chains that are being planned.
+    /// Events that follow the chains that are being planned.
     afterwards: Vec<Step>,
     /// Pods that go because they have another revision.
     pub(super) replaced: usize,
@@ -112,9 +112,11 @@ impl<'a> Sync<'a> {
                 }
                 return Ok(Break(()));
             }
-            if self.is_abandoned(pod) {
+            if self.is_abandoned(pod, ordinal) {
+                // One that has changed may have begun to run.
                 self.steps.push(Step::Write(Write {
                     verb: Verb::delete_as_seen(&pod.metadata),
+                    tolerate: Tolerate { absent: true, conflict: true, ..Tolerate::default() },
                     ..delete(self.view, pod)
                 }));
                 return Ok(Break(()));
@@ -131,7 +133,7 @@ impl<'a> Sync<'a> {
         }
         let surplus = self.surplus();
         for (ordinal, pod) in surplus.iter().rev() {
-            let chain = self.repair_owners(pod, *ordinal, true, false)?;
+            let chain = self.repair_owners(pod, *ordinal, true)?;
             self.extend(chain);
         }
         let Some((_, last)) = surplus.last() else { return Ok(Continue(())) };
@@ -161,73 +163,90 @@ impl<'a> Sync<'a> {
                 continue;
             };
             if pod.is_finished() {
-                if !pod.metadata.is_deleting() {
-                    chains.push(vec![delete(self.view, pod)]);
-                }
+                let is_due = !pod.metadata.is_deleting();
+                chains.push(is_due.then(|| delete(self.view, pod)).into_iter().collect());
                 continue;
             }
             // No pod is waited for, so that each is repaired whatever its state.
             if is_pending(pod) {
+                let is_held = self.retry.is_some();
                 let steps = self.tend(pod, ordinal)?;
-                chains.push(self.chain(steps));
+                let mut chain = self.chain(steps);
+                if is_held || self.retry.is_none() {
+                    chain.extend(self.repair_identity(pod, ordinal));
+                }
+                chains.push(chain);
             } else {
                 chains.push(self.repair(pod, ordinal)?);
             }
         }
-        self.push_chains(chains);
-        if is_cut || self.retry.is_some() {
+        self.push_chains(chains, true);
+        if is_cut {
             return Ok(Break(()));
         }
-        self.delete_surplus()?;
+        if self.retry.is_some() {
+            self.delete_surplus_without_replicas();
+            return Ok(Break(()));
+        }
+        let surplus = self.surplus();
+        self.delete_surplus(surplus, true)?;
         Ok(Continue(()))
     }
 
-    /// Deletes all surplus pods, in groups.
-    fn delete_surplus(&mut self) -> Result<(), WireError> {
+    /// Deletes surplus pods, from the highest ordinal down.
+    fn delete_surplus(&mut self, surplus: Vec<(i32, &'a Pod)>, slow_start: bool) -> Result<(), WireError> {
         let mut chains: Vec<Chain> = Vec::new();
-        for (ordinal, pod) in self.surplus().into_iter().rev() {
-            let mut chain = self.repair_owners(pod, ordinal, true, false)?;
+        for (ordinal, pod) in surplus.into_iter().rev() {
+            let mut chain = self.repair_owners(pod, ordinal, true)?;
             if !pod.metadata.is_deleting() {
                 chain.push(delete(self.view, pod));
             }
             chains.push(chain);
         }
-        self.push_chains(chains);
+        self.push_chains(chains, slow_start);
         Ok(())
     }
 
-    /// Deletes surplus pods although replicas could not be created, where pods do not wait for each other: what keeps the
-    /// replicas out may be the room that the surplus pods take.
+    /// Deletes surplus pods although replicas were refused, where pods do not wait for each other: what keeps the replicas out may be
+    /// the room that the surplus pods take. Each is tried. Pods below `ordinals.start` stay until their successors exist.
     pub(super) fn delete_surplus_without_replicas(&mut self) {
         if self.view.set.metadata.is_deleting() || self.view.set.spec.pod_management_policy != "Parallel" {
             return;
         }
-        if let Err(error) = self.delete_surplus() {
+        let mut surplus = self.surplus();
+        surplus.retain(|(ordinal, _)| *ordinal >= *self.ordinals.all().start());
+        if let Err(error) = self.delete_surplus(surplus, false) {
             let set = &self.view.set.metadata.name;
             self.steps.push(Step::Emit(not_updated(self.view, set, &error.to_string())));
         }
     }
 
-    /// Appends a chain that belongs to a pod that is there; its events come first, for it may fail.
     fn extend(&mut self, chain: Chain) {
-        self.steps.append(&mut self.afterwards);
         self.steps.extend(chain.into_iter().map(Step::Write));
     }
 
-    fn push_chains(&mut self, mut chains: Vec<Chain>) {
-        chains.retain(|chain| !chain.is_empty());
-        if !chains.is_empty() {
-            self.steps.push(Step::Chains { chains, slow_start: true });
+    /// Appends the chains of all pods, in groups. Empty chains count in a group, as with kube-controller-manager: what is refused for
+    /// one pod does not stop the others of its group.
+    fn push_chains(&mut self, chains: Vec<Chain>, slow_start: bool) {
+        if chains.iter().any(|chain| !chain.is_empty()) {
+            self.steps.push(Step::Chains { chains, slow_start });
         }
         self.steps.append(&mut self.afterwards);
     }
 
-    /// The writes of some steps, in a row; their events come afterwards.
+    /// The writes of some steps, in a row. Events come before all chains, those behind the creation of a pod after them.
     fn chain(&mut self, steps: Vec<Step>) -> Chain {
-        let (writes, events): (Vec<Step>, Vec<Step>) =
-            steps.into_iter().partition(|step| step.writes().next().is_some());
-        self.afterwards.extend(events);
-        writes.iter().flat_map(Step::writes).cloned().collect()
+        let mut chain = Chain::new();
+        for step in steps {
+            let creates =
+                chain.iter().any(|write| write.kind == &PODS && matches!(write.verb, Verb::Create(_)));
+            match step {
+                Step::Emit(_) if creates => self.afterwards.push(step),
+                Step::Emit(_) => self.steps.push(step),
+                step => chain.extend(step.writes().cloned()),
+            }
+        }
+        chain
     }
 
     /// Replicas that have another revision, from the highest ordinal down to the partition.
@@ -282,16 +301,20 @@ impl<'a> Sync<'a> {
         self.pods.get(&ordinal).is_none_or(|pod| self.is_unavailable(pod))
     }
 
-    /// Whether a pod is of a template that is rolled out no longer, and has never run: the StatefulSet would wait for it for ever. What
-    /// has run may hold data or do work, so it stays, as with kube-controller-manager.
-    fn is_abandoned(&self, pod: &Pod) -> bool {
+    /// Whether a pod is of a template that is rolled out no longer, and no container of it has run: the StatefulSet would wait for it for
+    /// ever. A pod that has run, if only its init containers, may hold data or do work, and pods below the partition are not
+    /// rolled out: these stay, as with kube-controller-manager.
+    fn is_abandoned(&self, pod: &Pod, ordinal: i32) -> bool {
         let (Some(revision), Some(present)) = (revision_of(pod), self.view.present.revision()) else {
             return false;
         };
         let is_current = self.view.current().is_some_and(|current| current.metadata.name == *revision);
-        is_pending(pod)
+        let strategy = &self.view.set.spec.update_strategy;
+        let partition = strategy.rolling_update.as_deref().and_then(|rolling| rolling.partition).unwrap_or(0);
+        has_never_run(pod)
             && !pod.metadata.is_deleting()
-            && self.view.set.spec.update_strategy.r#type == "RollingUpdate"
+            && strategy.r#type == "RollingUpdate"
+            && !self.ordinals.is_below(ordinal, partition)
             && present.metadata.name != *revision
             && !is_current
     }
@@ -322,8 +345,8 @@ impl<'a> Sync<'a> {
         let going: Vec<_> =
             going.map(|claim| format!("pvc {} is being deleted", claim.metadata.name)).collect();
         if !going.is_empty() {
-            let error = failures::joined(going);
-            steps.push(Step::Emit(failures::not_created(view, &name, &error)));
+            let error = joined(going);
+            steps.push(Step::Emit(not_created(view, &name, &error)));
             self.retry = Some(format!("pod {name}: {error}"));
             return Ok(steps);
         }
@@ -408,50 +431,61 @@ impl<'a> Sync<'a> {
     }
 
     /// Updates the owners of the claims of a pod that is there, if any are to be others.
-    fn repair_owners(
-        &mut self,
-        pod: &Pod,
-        ordinal: i32,
-        is_surplus: bool,
-        always: bool,
-    ) -> Result<Chain, WireError> {
+    fn repair_owners(&mut self, pod: &Pod, ordinal: i32, is_surplus: bool) -> Result<Chain, WireError> {
         let name = &pod.metadata.name;
         let steps = self.see_to_owners(Holder { name, pod: Some(pod), ordinal, is_surplus })?;
-        let is_due = always || steps.iter().any(|step| step.writes().next().is_some());
+        let is_due = steps.iter().any(|step| step.writes().next().is_some());
         Ok(if is_due { self.chain(steps) } else { Chain::new() })
     }
 
     /// Brings name, claims and their owners to what they should be, if they are not.
     fn repair(&mut self, pod: &Pod, ordinal: i32) -> Result<Chain, WireError> {
-        let view = self.view;
-        let name = &pod.metadata.name;
-        let has_name = pod.metadata.labels.get(POD_NAME_LABEL) == Some(name);
-        let has_claims = view.templates.iter().all(|template| {
-            let wanted = template.claim_name(&view.set.metadata.name, ordinal);
+        let mut chain = Chain::new();
+        if !self.has_claims(pod, ordinal) {
+            let claims = self.missing_claims(&pod.metadata.name, ordinal)?;
+            chain.extend(claims.iter().flat_map(Step::writes).cloned());
+        }
+        chain.extend(self.repair_owners(pod, ordinal, false)?);
+        chain.extend(self.repair_identity(pod, ordinal));
+        if let Some(last) = chain.last_mut() {
+            last.on_success = Some(self.updated(&pod.metadata.name));
+        }
+        Ok(chain)
+    }
+
+    /// The patch of a pod that lacks its name's label or the volumes of its claims.
+    fn repair_identity(&self, pod: &Pod, ordinal: i32) -> Option<Write> {
+        let (view, name) = (self.view, &pod.metadata.name);
+        let has_claims = self.has_claims(pod, ordinal);
+        if has_claims && pod.metadata.labels.get(POD_NAME_LABEL) == Some(name) {
+            return None;
+        }
+        let patch = bodies::repair(view, pod, ordinal, has_claims);
+        Some(Write {
+            on_success: Some(self.updated(name)),
+            on_failure: Some(not_updated(view, name, "{error}")),
+            ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
+        })
+    }
+
+    fn has_claims(&self, pod: &Pod, ordinal: i32) -> bool {
+        self.view.templates.iter().all(|template| {
+            let wanted = template.claim_name(&self.view.set.metadata.name, ordinal);
             pod.claims.iter().any(|claim| {
                 claim.volume == template.name
                     && matches!(&claim.source, PodClaimSource::Named(named) if *named == wanted)
             })
-        });
-        let mut chain = Chain::new();
-        if !has_claims {
-            let claims = self.missing_claims(name, ordinal)?;
-            chain.extend(claims.iter().flat_map(Step::writes).cloned());
-        }
-        chain.extend(self.repair_owners(pod, ordinal, false, !has_name || !has_claims)?);
-        if !has_name || !has_claims {
-            let patch = bodies::repair(view, pod, ordinal, has_claims);
-            chain.push(Write {
-                on_failure: Some(not_updated(view, name, "{error}")),
-                ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
-            });
-        }
-        if let Some(last) = chain.last_mut() {
-            let set = &view.set.metadata.name;
-            let updated = format!("Update Pod {name} in StatefulSet {set} successful");
-            last.on_success = Some(event(view, false, "SuccessfulUpdate", updated));
-        }
-        Ok(chain)
+        })
+    }
+
+    fn updated(&self, pod: &str) -> EventSpec {
+        let set = &self.view.set.metadata.name;
+        event(
+            self.view,
+            false,
+            "SuccessfulUpdate",
+            format!("Update Pod {pod} in StatefulSet {set} successful"),
+        )
     }
 }
 

@@ -9,7 +9,7 @@ use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::executor::{Effect, WriteEffect};
 use coxswain_machinery::framework::Reads;
-use coxswain_machinery::model::Key;
+use coxswain_machinery::model::{Failure, Key, Step};
 
 const OK: State = |_| {};
 
@@ -140,6 +140,27 @@ fn pods_are_adopted_after_a_live_look_and_released_when_they_do_not_match() {
     assert_eq!(acts(three, &[(0, stranger)]), ["create web-0 web:1"], "the server refuses it");
 }
 
+/// kube-controller-manager counts the pods that need nothing, so the refused creation of `web-1` does not stop that of `web-2`.
+#[test]
+fn groups_count_pods_that_need_nothing() {
+    let set = set(|set| {
+        says(set, "web:1", "web:1");
+        set.spec.pod_management_policy = "Parallel".into();
+    });
+    let chains = |pods: &[Arc<Pod>]| {
+        let steps = Bench::of(&set, pods).plan().steps;
+        let lengths = steps.iter().find_map(|step| match step {
+            Step::Chains { chains, slow_start: true } => {
+                Some(chains.iter().map(Vec::len).collect::<Vec<_>>())
+            }
+            _ => None,
+        });
+        lengths.unwrap_or_default()
+    };
+    assert_eq!(chains(&[pod(0, "web:1", OK)]), [0, 1, 1]);
+    assert_eq!(chains(&[0, 1, 2].map(|at| pod(at, "web:1", OK))), [0_usize; 0], "nothing is to be done");
+}
+
 /// The surplus pods may take the room that the replicas lack.
 #[test]
 fn surplus_pods_go_although_replicas_are_refused() {
@@ -153,8 +174,26 @@ fn surplus_pods_go_although_replicas_are_refused() {
     };
     let deletes = |management: &str, failure| {
         let told = lines(&super::plan::plan(&bench(management).view(&[failure]), now()).0);
+        assert!(
+            !told.last().unwrap().starts_with("status")
+                || told.iter().all(|line| !line.starts_with("delete"))
+        );
         told.into_iter().filter(|line| line.starts_with("delete ")).collect::<Vec<_>>()
     };
+    let unanswered = Failure { code: 0, ..refused(&PODS, "create", "web-0", "timeout") };
+    assert_eq!(deletes("Parallel", unanswered), [""; 0], "nothing was refused");
+    let moved = set(|set| {
+        says(set, "web:1", "web:1");
+        set.spec.pod_management_policy = "Parallel".into();
+        set.spec.ordinals = Some(Box::new(StatefulSetOrdinals { start: 5 }));
+    });
+    let moved = Bench::of(&moved, &[pod(0, "web:1", OK), pod(1, "web:1", OK), pod(9, "web:1", OK)]);
+    let told = lines(&super::plan::plan(&moved.view(&[refused(&PODS, "create", "web-5", "quota")]), now()).0);
+    assert_eq!(
+        told.last().unwrap(),
+        "delete web-9 web-9-uid",
+        "the others wait for their successors: {told:?}"
+    );
     let refused = |verb| refused(&PODS, verb, "web-0", "quota");
     assert_eq!(deletes("Parallel", refused("create")), ["delete web-3 web-3-uid | delete web-1 web-1-uid"]);
     assert_eq!(deletes("OrderedReady", refused("create")), [""; 0], "one pod waits for another");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fixtures::*;
 use coxswain_machinery::api::apps::{RollingUpdateStatefulSet, StatefulSet};
-use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::pod::{ContainerStatus, Pod};
 use coxswain_machinery::wire::IntOrString;
 
 const OK: State = |_| {};
@@ -144,6 +144,17 @@ fn pod_of_an_abandoned_template_that_never_ran_is_replaced() {
     assert_eq!(acts(plain, "web:2", pending), ["delete web-1 web-1-uid"]);
     assert_eq!(acts(plain, "web:1", pending), [""; 0], "it is of the present template");
     assert_eq!(acts(plain, "web:2", unready), [""; 0], "it has run");
+    let initialising: State = |pod| {
+        pending(pod);
+        pod.status.init_container_statuses = std::iter::once(ContainerStatus::default()).collect();
+    };
+    assert_eq!(acts(plain, "web:2", initialising), [""; 0], "an init container runs");
+    let held_back: fn(&mut StatefulSet) = |set| {
+        let partition = Some(2);
+        let rolling = RollingUpdateStatefulSet { partition, ..RollingUpdateStatefulSet::default() };
+        set.spec.update_strategy.rolling_update = Some(Box::new(rolling));
+    };
+    assert_eq!(acts(held_back, "web:2", pending), [""; 0], "it is below the partition");
     let rolling: fn(&mut StatefulSet) = |set| says(set, "web:2", "web:1");
     assert_eq!(acts(rolling, "web:2", pending), [""; 0], "it is of the current template");
     let by_hand: fn(&mut StatefulSet) = |set| set.spec.update_strategy.r#type = "OnDelete".into();
