@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::expectations::LiveObjects;
-use crate::api::Kind;
+use crate::api::{AnyObject, Kind};
 use crate::informer::{Awaited, Store, Wake};
 use crate::model::Key;
 use crate::wire::Uid;
@@ -48,6 +48,11 @@ impl Caches {
             Some(store) => store.when_shown(awaited, wake),
             None => wake(),
         }
+    }
+
+    /// The object of a kind at `key`, from the first store of that kind that holds it.
+    pub fn get(&self, kind: &'static Kind, key: &Key) -> Option<AnyObject> {
+        self.of(kind).find_map(|store| store.get(key))
     }
 
     /// The version of the object that a key names, as it is held.

@@ -16,6 +16,7 @@ mod freshness;
 mod instance;
 mod metrics;
 mod phase;
+mod progress;
 mod reads;
 mod report;
 pub mod rig;

@@ -25,6 +25,7 @@ use tracing::Instrument;
 use super::demand::{Demands, Explainer, Synced};
 use super::freshness::Freshness;
 use super::metrics::ReconcileMetrics;
+use super::progress::{Before, SHORTEST_POLL};
 use super::reads::{EarlierWrites, Reader};
 use super::report::{ReconcileStart, Report, Requeue};
 use super::room::{ObserveError, PlanNote, Reconcile, ReconcileEnd};
@@ -46,7 +47,7 @@ const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 /// Keys that a worker sets aside at most.
 const MOST_ASIDE: usize = 256;
 /// Times that one reconcile looks and plans at most.
-const MOST_LOOKS: usize = 4;
+const MOST_LOOKS: usize = 5;
 
 /// What the workers of one loop share.
 pub(super) struct Worker {
@@ -231,6 +232,7 @@ impl Worker {
         match outcome {
             Outcome::Absent => {
                 self.queue.forget(key);
+                self.queue.end_hold_off(key);
                 None
             }
             Outcome::Done { requeue_after, .. } => {
@@ -345,13 +347,14 @@ impl Worker {
                 None if look > 1 => break,
                 None => return Err(Outcome::Absent),
             };
-            let Plan { requeue_after, look_again, quiet, end, .. } = plan;
+            let Plan { requeue_after, look_again, quiet, end, has_more, .. } = plan;
             let unfinished = plan.retry.clone();
             tried.cooldown = tried.cooldown.max(plan.cooldown);
             let steps = planned(&plan);
             trace::planned(&steps, requeue_after);
             note.count(key);
-            let done = self.perform(key, plan).await;
+            let (done, has_changed) = self.perform(key, plan).await;
+            tried.has_changed |= has_changed;
             note.commit_items(key, &done.items);
             tried.actions.extend(executed(steps, &done));
             tried.written.extend(done.effects);
@@ -367,17 +370,19 @@ impl Worker {
                 return Ok(PlanEnd::after(requeue_after.filter(|_| end)));
             }
             if let Some(wait) = done.held_back {
-                return Ok(PlanEnd::after(wait.into_iter().chain(requeue_after).min()));
+                // The budget limits how often the key comes back.
+                let requeue_after = wait.into_iter().chain(requeue_after).min();
+                return Ok(PlanEnd { is_paced: wait.is_some(), ..PlanEnd::after(requeue_after) });
             }
             if let Some(error) = unfinished {
-                return Ok(PlanEnd { requeue_after: None, unfinished: Some((error, quiet)) });
+                return Ok(PlanEnd { unfinished: Some((error, quiet)), ..PlanEnd::default() });
             }
             if look_again && look == MOST_LOOKS {
                 let error = format!("there was more to look at after {MOST_LOOKS} looks");
-                return Ok(PlanEnd { requeue_after: None, unfinished: Some((error, false)) });
+                return Ok(PlanEnd { unfinished: Some((error, false)), ..PlanEnd::default() });
             }
             if !look_again {
-                return Ok(PlanEnd::after(requeue_after));
+                return Ok(PlanEnd { is_paced: has_more, ..PlanEnd::after(requeue_after) });
             }
         }
         Ok(PlanEnd::default())
@@ -385,23 +390,31 @@ impl Worker {
 
     /// How a reconcile ends whose plans have, once the failures in them are recorded.
     async fn conclude(&self, key: &Key, planned_end: PlanEnd, tried: &mut Tried) -> Outcome {
-        let done = |tried: &Tried, requeue_after: Option<Duration>| {
+        if tried.has_changed {
+            self.queue.end_hold_off(key);
+        }
+        let done = |tried: &Tried, end: &PlanEnd| {
             let again = tried.outdated.then_some(AFTER_CONFLICT);
-            let requeue_after = requeue_after.into_iter().chain(again).min();
+            let requeue_after = self.paced(key, tried, end).into_iter().chain(again).min();
             Outcome::done(tried.written.len(), requeue_after, tried.cooldown)
         };
         if !tried.failures.is_empty() {
             let recorded = self.record_failure(key, &tried.failures, &tried.written).await;
             tried.actions.extend(recorded.actions);
+            tried.has_changed |= recorded.has_changed;
             if let Some(end) = recorded.end {
                 if let Some(error) = &tried.error {
                     tracing::warn!(%error, "a step failed, it is not tried again");
                 }
-                return done(tried, end.requeue_after);
+                return done(tried, &end);
             }
         }
-        match (&tried.error, planned_end.unfinished) {
-            (Some(error), _) => failed(error, planned_end.requeue_after),
+        match (&tried.error, planned_end.unfinished.clone()) {
+            (Some(error), _) => {
+                // A failure as such is no progress: only a plan that asks for another pass is judged.
+                let asks = planned_end.requeue_after.is_some();
+                failed(error, if asks { self.paced(key, tried, &planned_end) } else { None })
+            }
             (None, Some((error, quiet))) => Outcome::Failed {
                 error,
                 retry: true,
@@ -410,8 +423,20 @@ impl Worker {
                 requeue_after: None,
                 not_before: None,
             },
-            (None, None) => done(tried, planned_end.requeue_after),
+            (None, None) => done(tried, &planned_end),
         }
+    }
+
+    /// After which delay a key is requeued whose plan asks for that. A plan that changed nothing and asks for another one at once
+    /// would be made again, so the key waits for a backoff, which ends with the first plan that changes something or asks for
+    /// no such thing.
+    fn paced(&self, key: &Key, tried: &Tried, end: &PlanEnd) -> Option<Duration> {
+        let hasty = end.requeue_after.filter(|after| *after < SHORTEST_POLL);
+        if let Some(after) = hasty.filter(|_| !end.is_paced && !tried.has_changed) {
+            return Some(self.queue.hold_off(key, after));
+        }
+        self.queue.end_hold_off(key);
+        end.requeue_after
     }
 
     /// Whether what the caches hold can be relied on for this key; how its reconcile ends if not.
@@ -425,13 +450,16 @@ impl Worker {
         }
     }
 
-    /// Performs a plan. Its writes are on record before they are sent, and whatever ends this.
-    async fn perform(&self, key: &Key, plan: Plan) -> Executed {
+    /// Performs a plan. Its writes are on record before they are sent, and whatever ends this. Also returns whether they changed
+    /// anything.
+    async fn perform(&self, key: &Key, plan: Plan) -> (Executed, bool) {
         let Freshness { expectations, caches, .. } = &self.freshness;
+        let before = Before::of(&plan, caches);
         let intent = expectations.begin(self.expecting(key), &plan, caches);
         let done = self.executor.execute(plan).await;
         intent.answered(&done.effects, caches);
-        done
+        let has_changed = before.is_changed_by(&done.effects);
+        (done, has_changed)
     }
 
     async fn plan(
@@ -478,7 +506,7 @@ impl Worker {
         trace::planned(&actions, plan.requeue_after);
         note.count(key);
         let end = plan.end.then_some(PlanEnd::after(plan.requeue_after));
-        let done = self.perform(key, plan).await;
+        let (done, has_changed) = self.perform(key, plan).await;
         note.commit_items(key, &done.items);
         match &done.error {
             None if done.held_back.is_none() => note.commit(key),
@@ -488,7 +516,7 @@ impl Worker {
             }
         }
         let end = end.filter(|_| done.error.is_none() && done.held_back.is_none());
-        Recorded { actions: executed(actions, &done), end }
+        Recorded { actions: executed(actions, &done), has_changed, end }
     }
 }
 
@@ -502,6 +530,8 @@ struct Tried {
     error: Option<ExecuteError>,
     /// Whether a write met another version than was read, which is tolerated.
     outdated: bool,
+    /// Whether a write changed something.
+    has_changed: bool,
     cooldown: Cooldown,
 }
 
@@ -509,6 +539,8 @@ struct Tried {
 #[derive(Default)]
 struct Recorded {
     actions: Vec<ActionState>,
+    /// Whether a write of the plan for it changed something.
+    has_changed: bool,
     /// That this was the end of it; `None` if the key is to be retried.
     end: Option<PlanEnd>,
 }
@@ -519,11 +551,13 @@ struct PlanEnd {
     requeue_after: Option<Duration>,
     /// What the plan could not hold yet, for which the key is retried, and whether that is no error.
     unfinished: Option<(String, bool)>,
+    /// Whether something else limits how often such plans follow each other.
+    is_paced: bool,
 }
 
 impl PlanEnd {
     fn after(requeue_after: Option<Duration>) -> Self {
-        Self { requeue_after, unfinished: None }
+        Self { requeue_after, unfinished: None, is_paced: false }
     }
 }
 

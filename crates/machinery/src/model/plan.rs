@@ -21,11 +21,13 @@ use crate::wire::{Str, Uid};
 const STATUS_COOLDOWN: Cooldown = Cooldown { at_least: Duration::from_millis(50), times_work: 10 };
 
 /// The outcome of planning. The default plan does nothing. `N` is what it tells beside its steps.
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 #[derive(Clone, Debug)]
 pub struct Plan<N = ()> {
     /// What to do, in order.
     pub steps: Vec<Step>,
-    /// Look at the object again after this long, whether or not something happens.
+    /// Look at the object again after this long, whether or not something happens. Less than 100 ms holds only after writes that
+    /// changed something: otherwise the delay grows with each such plan in a row.
     pub requeue_after: Option<Duration>,
     /// When all steps are done, observe and plan anew at once: what is left is to be judged by what they changed. A room
     /// that observes live is told what was written. Not heeded beside `retry`; after a few times the key is retried.
@@ -40,6 +42,9 @@ pub struct Plan<N = ()> {
     /// The key is not retried for a failure: it is logged, and `requeue_after` holds. In the plan that records a failure that one
     /// is meant, once this plan's own steps have succeeded; in any other plan a failure of its own steps.
     pub end: bool,
+    /// The plan is one part of a longer piece of work, the note remembers how far that has come, and the next part is due after
+    /// `requeue_after`. Without this, a plan whose writes change nothing is not followed by another one at once.
+    pub has_more: bool,
     /// What the plan tells beside its steps: what the controller's metrics count of it, and what it adds to the controller's
     /// memory once its writes have succeeded; its items once the writes have that name them ([`Write::item`]).
     pub note: N,
@@ -87,6 +92,7 @@ impl Default for Plan {
             retry: None,
             quiet: false,
             end: false,
+            has_more: false,
             note: (),
         }
     }
@@ -96,16 +102,16 @@ impl Plan {
     /// The same plan with a note.
     #[must_use]
     pub fn with_note<N>(self, note: N) -> Plan<N> {
-        let Self { steps, requeue_after, look_again, cooldown, retry, quiet, end, note: () } = self;
-        Plan { steps, requeue_after, look_again, cooldown, retry, quiet, end, note }
+        let Self { steps, requeue_after, look_again, cooldown, retry, quiet, end, has_more, note: () } = self;
+        Plan { steps, requeue_after, look_again, cooldown, retry, quiet, end, has_more, note }
     }
 }
 
 impl<N> Plan<N> {
     /// The plan without its note, and the note.
     pub fn into_parts(self) -> (Plan, N) {
-        let Self { steps, requeue_after, look_again, cooldown, retry, quiet, end, note } = self;
-        (Plan { steps, requeue_after, look_again, cooldown, retry, quiet, end, note: () }, note)
+        let Self { steps, requeue_after, look_again, cooldown, retry, quiet, end, has_more, note } = self;
+        (Plan { steps, requeue_after, look_again, cooldown, retry, quiet, end, has_more, note: () }, note)
     }
 
     /// All that it would write, in order.

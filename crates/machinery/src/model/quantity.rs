@@ -51,6 +51,11 @@ impl Quantity {
         Self { billionths: number.into().saturating_mul(UNIT), format: QuantityFormat::Decimal }
     }
 
+    /// How many billionths it is.
+    pub fn billionths(self) -> i128 {
+        self.billionths
+    }
+
     /// Whether it is nothing.
     pub fn is_zero(self) -> bool {
         self.billionths == 0

@@ -2,7 +2,7 @@
 //!
 //! A template reaches us as protobuf bytes, and its copy in a ReplicaSet carries one label more, `pod-template-hash`.
 //! Two templates are the same when their **canonical forms** are: fields in the order of their numbers, map entries in the
-//! order of their keys, without that label, without an unset creation time, and without fields that are newer than this
+//! order of their keys, quantities by value, without that label, without an unset creation time, and without fields that are newer than this
 //! program ([`shapes`]). What the canonical form must never do is differ for equal templates, since every difference is a
 //! roll-out of all pods:
 //!
@@ -16,20 +16,23 @@
 //! exists is recognised by its template, never by its hash, so that those the original made are taken over as they are.
 
 use super::hash;
+use super::quantity::Quantity;
 use crate::api::core::PodTemplateSpec;
 use crate::api::meta::ObjectMeta;
-use crate::wire::splice::{Edit, edit, put_bytes};
+use crate::wire::splice::{Edit, edit, get, put_bytes};
 use crate::wire::{Path, Raw, RawField, Reader, Value, WireError, field, path};
 
 pub mod shapes;
 #[cfg(test)]
 mod tests;
 
-use shapes::Shape;
+use shapes::{Holds, Shape};
 
 /// Label of ReplicaSets, their selectors, templates and pods: tells the templates of one Deployment apart.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
+/// The only field of a `Quantity`.
+const QUANTITY_TEXT: Path = &[1];
 const LABELS: Path = path!(PodTemplateSpec, metadata.labels);
 /// `ObjectMeta.creationTimestamp`, which templates never have and servers encode as an empty message.
 const CREATION_TIMESTAMP: u32 = field!(ObjectMeta, creationTimestamp);
@@ -39,29 +42,66 @@ const CREATION_TIMESTAMP: u32 = field!(ObjectMeta, creationTimestamp);
 pub struct Template {
     /// Its bytes without the hash label.
     plain: Raw,
+    /// Its canonical form with quantities as it spells them.
+    spelled: Raw,
+    /// Its canonical form with quantities by value.
     canonical: Raw,
+}
+
+/// How like another template is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likeness {
+    /// It is the same, and spells all quantities alike.
+    Spelled,
+    /// It is the same.
+    Same,
+    /// It is another one.
+    Different,
+}
+
+/// How a canonical form writes quantities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantities {
+    /// By value, so that `1Gi` and `1073741824` are equal.
+    ByValue,
+    /// As the template spells them.
+    AsSpelled,
 }
 
 impl Template {
     /// Reads an encoded `PodTemplateSpec`.
     pub fn new(encoded: &[u8]) -> Result<Self, WireError> {
         let plain = without_hash(encoded)?;
-        let canonical = canonical(&plain)?;
-        Ok(Self { plain: Raw(plain.into()), canonical: Raw(canonical.into()) })
+        let (spelled, canonical) =
+            (canonical(&plain, Quantities::AsSpelled)?, canonical(&plain, Quantities::ByValue)?);
+        Ok(Self { plain: Raw(plain.into()), spelled: Raw(spelled.into()), canonical: Raw(canonical.into()) })
     }
 
     /// Whether `encoded` is the same template, but for the hash label.
     pub fn is_same_as(&self, encoded: &[u8]) -> Result<bool, WireError> {
-        let plain = without_hash(encoded)?;
-        // One server encodes equal templates equally, so this is nearly always the answer for equal ones.
-        Ok(plain == self.plain.as_ref() || canonical(&plain)? == self.canonical.as_ref())
+        Ok(self.likeness(encoded)? != Likeness::Different)
     }
 
-    /// The value of the hash label: differs with the template, and with the number of collisions met so far.
+    /// How like `encoded` is, but for the hash label.
+    pub fn likeness(&self, encoded: &[u8]) -> Result<Likeness, WireError> {
+        let plain = without_hash(encoded)?;
+        // One server encodes equal templates equally, so this is nearly always the answer for equal ones.
+        if plain == self.plain.as_ref() || canonical(&plain, Quantities::AsSpelled)? == self.spelled.as_ref()
+        {
+            return Ok(Likeness::Spelled);
+        }
+        // Without a quantity there is one spelling.
+        let is_same = self.spelled.as_ref() != self.canonical.as_ref()
+            && canonical(&plain, Quantities::ByValue)? == self.canonical.as_ref();
+        Ok(if is_same { Likeness::Same } else { Likeness::Different })
+    }
+
+    /// The value of the hash label: differs with the template, and with the number of collisions met so far. Spellings of one
+    /// quantity have different hashes: names that were given once must not change.
     pub fn hash(&self, collisions: Option<i32>) -> String {
         let salt = collisions.map(|count| u64::from(count as u32).to_le_bytes());
         let salt: &[u8] = salt.as_ref().map_or(&[], |bytes| bytes);
-        hash::encode(hash::fnv1a([self.canonical.as_ref(), salt]))
+        hash::encode(hash::fnv1a([self.spelled.as_ref(), salt]))
     }
 
     /// The template's bytes, every field of them, without the hash label.
@@ -79,14 +119,19 @@ fn without_hash(encoded: &[u8]) -> Result<Vec<u8>, WireError> {
     edit(encoded, &[Edit::MapRemove(LABELS, HASH_LABEL.to_owned())])
 }
 
-fn canonical(encoded: &[u8]) -> Result<Vec<u8>, WireError> {
+fn canonical(encoded: &[u8], quantities: Quantities) -> Result<Vec<u8>, WireError> {
     let mut out = Vec::with_capacity(encoded.len());
-    put_canonical(encoded, shapes::POD_TEMPLATE, &mut out)?;
+    put_canonical(encoded, shapes::POD_TEMPLATE, quantities, &mut out)?;
     Ok(out)
 }
 
 /// Appends the canonical form of a message to `out`.
-fn put_canonical(encoded: &[u8], shape: &Shape, out: &mut Vec<u8>) -> Result<(), WireError> {
+fn put_canonical(
+    encoded: &[u8],
+    shape: &Shape,
+    quantities: Quantities,
+    out: &mut Vec<u8>,
+) -> Result<(), WireError> {
     let mut fields: Vec<RawField<'_>> = Vec::with_capacity(16);
     let mut reader = Reader::new(encoded);
     while let Some(field) = reader.next_raw()? {
@@ -98,11 +143,16 @@ fn put_canonical(encoded: &[u8], shape: &Shape, out: &mut Vec<u8>) -> Result<(),
     for occurrences in fields.chunk_by(|(a, ..), (b, ..)| a == b) {
         let number = occurrences[0].0;
         let Some(holds) = shape.field(number).map(|field| field.holds) else { continue };
+        let by_value = quantities == Quantities::ByValue;
         if holds.is_map() {
-            put_map(occurrences, out)?;
+            put_map(occurrences, by_value && matches!(holds, Holds::Amounts), out)?;
+        } else if by_value && matches!(holds, Holds::Quantity) {
+            for (_, value, _) in occurrences {
+                put_bytes(out, number, &by_amount(value.bytes()?)?);
+            }
         } else if let Some(inner) = holds.message() {
             for (_, value, _) in occurrences {
-                put_message(number, value.bytes()?, inner, out)?;
+                put_message(number, value.bytes()?, inner, quantities, out)?;
             }
         } else {
             let set = occurrences.iter().filter(|(_, value, _)| !is_unset_time(shape, number, *value));
@@ -112,9 +162,15 @@ fn put_canonical(encoded: &[u8], shape: &Shape, out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-fn put_message(number: u32, encoded: &[u8], shape: &Shape, out: &mut Vec<u8>) -> Result<(), WireError> {
+fn put_message(
+    number: u32,
+    encoded: &[u8],
+    shape: &Shape,
+    quantities: Quantities,
+    out: &mut Vec<u8>,
+) -> Result<(), WireError> {
     let mut body = Vec::with_capacity(encoded.len());
-    put_canonical(encoded, shape, &mut body)?;
+    put_canonical(encoded, shape, quantities, &mut body)?;
     if !(body.is_empty() && shape.name == "ObjectMeta") {
         put_bytes(out, number, &body);
     }
@@ -125,22 +181,47 @@ fn is_unset_time(shape: &Shape, number: u32, value: Value<'_>) -> bool {
     shape.name == "ObjectMeta" && number == CREATION_TIMESTAMP && value == Value::Bytes(&[])
 }
 
-/// Appends the entries of a map in the order of their keys; of entries with the same key the last one counts.
-fn put_map(entries: &[RawField<'_>], out: &mut Vec<u8>) -> Result<(), WireError> {
+/// The bytes of a quantity, with its value in billionths in place of its spelling. One that cannot be read is left as it is.
+fn by_amount(encoded: &[u8]) -> Result<Vec<u8>, WireError> {
+    let text = get(encoded, QUANTITY_TEXT)?.map(Value::bytes).transpose()?.unwrap_or_default();
+    let amount = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Quantity>().ok());
+    Ok(match amount {
+        Some(amount) => {
+            let mut out = Vec::with_capacity(24);
+            put_bytes(&mut out, QUANTITY_TEXT[0], format!("{}n", amount.billionths()).as_bytes());
+            out
+        }
+        None => encoded.to_vec(),
+    })
+}
+
+/// Appends the entries of a map in the order of their keys; of entries with the same key the last one counts. The values of
+/// `amounts` are written by value.
+fn put_map(entries: &[RawField<'_>], amounts: bool, out: &mut Vec<u8>) -> Result<(), WireError> {
     let mut by_key = Vec::with_capacity(entries.len());
     for (_, value, raw) in entries {
         let mut key: &[u8] = &[];
+        let mut amount: &[u8] = &[];
         let mut reader = Reader::new(value.bytes()?);
         while let Some((number, value)) = reader.next_field()? {
-            if number == 1 {
-                key = value.bytes()?;
+            match number {
+                1 => key = value.bytes()?,
+                2 => amount = value.bytes()?,
+                _ => {}
             }
         }
-        by_key.push((key, *raw));
+        by_key.push((key, amount, *raw));
     }
-    by_key.sort_by_key(|(key, _)| *key);
-    for (at, (key, raw)) in by_key.iter().enumerate() {
-        if by_key.get(at + 1).is_none_or(|(next, _)| next != key) {
+    by_key.sort_by_key(|(key, ..)| *key);
+    for (at, (key, amount, raw)) in by_key.iter().enumerate() {
+        if by_key.get(at + 1).is_some_and(|(next, ..)| next == key) {
+            continue;
+        }
+        if amounts {
+            // A key and a value cannot be taken for another pair: both have their length before them.
+            put_bytes(out, 1, key);
+            put_bytes(out, 2, &by_amount(amount)?);
+        } else {
             out.extend_from_slice(raw);
         }
     }

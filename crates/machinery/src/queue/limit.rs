@@ -47,6 +47,13 @@ impl QueueConfig {
     pub(super) fn backoff(&self, failures: u32) -> Duration {
         ExponentialBackoff::doubling(self.base_delay, self.max_delay).after(failures)
     }
+
+    /// The delay of a key that is to be worked on again although nothing came of it, when that happened `times` in a row before.
+    /// Begins with 5 ms even if failures begin with more: mostly the key has a timer that fired early.
+    pub(super) fn hold_off(&self, times: u32) -> Duration {
+        let base = self.base_delay.min(Self::default().base_delay);
+        ExponentialBackoff::doubling(base, self.max_delay).after(times)
+    }
 }
 
 /// A token bucket from which one may take in advance.

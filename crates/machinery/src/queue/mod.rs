@@ -154,6 +154,18 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.state.lock().forget(key);
     }
 
+    /// Counts that nothing came of the work on a key that is in flight and is to be worked on again after `wanted`. Returns how
+    /// long it has to wait: `wanted`, or its backoff if that is longer. The backoff doubles each time until
+    /// [`end_hold_off`](Self::end_hold_off), or until the key is neither in flight nor queued. No token is taken.
+    pub fn hold_off(&self, key: &K, wanted: Duration) -> Duration {
+        self.shared.state.lock().hold_off(key, wanted)
+    }
+
+    /// Ends the backoff of [`hold_off`](Self::hold_off): something came of the work on the key.
+    pub fn end_hold_off(&self, key: &K) {
+        self.shared.state.lock().end_hold_off(key);
+    }
+
     /// How often the key was added with [`add_rate_limited`](Self::add_rate_limited) since it was last forgotten.
     pub fn retries(&self, key: &K) -> u32 {
         self.shared.state.lock().retries(key)

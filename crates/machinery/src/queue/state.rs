@@ -68,6 +68,8 @@ struct Slot<K> {
     /// The valid heap entry of its cooldown: until then it is not handed out, whatever adds it.
     cooldown: Option<Due>,
     failures: u32,
+    /// How often in a row it was held off.
+    held_off: u32,
     /// When the first change came that nobody has taken it up for yet.
     changed_at: Option<Instant>,
 }
@@ -243,6 +245,28 @@ impl<K: Clone + Eq + Hash> State<K> {
         {
             slot.failures = 0;
             self.release(id);
+        }
+    }
+
+    /// Counts that nothing came of the work on a key that is in flight and is to be worked on again after `wanted`. Returns how
+    /// long it has to wait.
+    pub(super) fn hold_off(&mut self, key: &K, wanted: Duration) -> Duration {
+        let config = self.config;
+        let id = self.find(self.hasher.hash_one(key), key);
+        let times = id.and_then(|id| self.slot_mut(id)).map_or(0, |slot| {
+            let times = slot.held_off;
+            slot.held_off = times.saturating_add(1);
+            times
+        });
+        wanted.max(config.hold_off(times))
+    }
+
+    /// Something came of the work on a key: the next hold-off is the shortest.
+    pub(super) fn end_hold_off(&mut self, key: &K) {
+        if let Some(id) = self.find(self.hasher.hash_one(key), key)
+            && let Some(slot) = self.slot_mut(id)
+        {
+            slot.held_off = 0;
         }
     }
 
@@ -486,6 +510,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             due: None,
             cooldown: None,
             failures: 0,
+            held_off: 0,
             changed_at: None,
         });
         let id = if let Some(id) = self.vacant.pop() {

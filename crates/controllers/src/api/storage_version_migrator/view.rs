@@ -71,6 +71,8 @@ pub(super) enum Progress {
 pub(super) struct Page {
     pub(super) kind: &'static Kind,
     pub(super) objects: Vec<AnyObject>,
+    /// Where it begins; empty if it is the first.
+    pub(super) after: Str,
     /// The page after it; empty if it is the last.
     pub(super) next: Str,
 }
@@ -153,11 +155,11 @@ pub(super) fn observe_migration(
     };
     let kind = resource.metadata_kind();
     let after = room.positions.page(key, &migration.metadata.uid);
-    match page(PageQuery { kind, namespace: Str::EMPTY, limit: PAGE, after }, read)? {
+    match page(PageQuery { kind, namespace: Str::EMPTY, limit: PAGE, after: after.clone() }, read)? {
         Listed::Needs(reads) => Ok(Observation::Needs(reads)),
         Listed::Page(page) => {
             let objects = page.objects.metadata().map_err(|error| ObserveError::Retry(error.to_string()))?;
-            at(Progress::Page(Page { kind, objects, next: page.next.clone() }))
+            at(Progress::Page(Page { kind, objects, after, next: page.next.clone() }))
         }
     }
 }

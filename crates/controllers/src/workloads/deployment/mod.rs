@@ -109,8 +109,13 @@ impl Room for Controller {
     const HEEDS_FAILURES: bool = true;
     type View = View;
 
-    fn observe(&self, key: &Key, failures: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
-        Ok(view::observe(self, key, failures)?.into())
+    fn observe(
+        &self,
+        key: &Key,
+        failures: &[Failure],
+        read: &Reads,
+    ) -> Result<Observation<View>, ObserveError> {
+        Ok(view::observe(self, key, failures, read)?.into())
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`claims`] | which ReplicaSets are the Deployment's |
 //! | [`draft`], [`member`] | nothing: they are the plan in the making, which the others change |
+//! | [`admitted`] | whether a ReplicaSet is the new one although admission changed its template |
 //! | [`revisions`] | the new ReplicaSet, its annotations and revision |
 //! | [`rollback`] | the template, where an annotation asks for an earlier one |
 //! | [`scale`] | sizes when the Deployment's own size changed, or it is paused |
@@ -24,6 +25,7 @@ use jiff::Timestamp;
 use super::view::{RECREATE, View};
 use coxswain_machinery::model::Plan;
 
+mod admitted;
 mod annotations;
 mod bounds;
 mod bytes;
@@ -76,6 +78,7 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan, Unplannable> {
     match failures::judge(&draft)? {
         Verdict::GoOn => {}
         Verdict::Leave => return Ok(Plan::default()),
+        Verdict::Unscaled => return failures::record_unscaled(draft),
         Verdict::Collision => return failures::count_collision(draft),
         Verdict::CreateFailed(failure) => return failures::record_create(draft, failure),
     }
@@ -87,7 +90,8 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan, Unplannable> {
     }
     if deployment.spec.paused || scale::is_due(&draft) {
         scale::scale(&mut draft);
-        if deployment.spec.paused {
+        // The revision that is asked for may be one that the history does not keep.
+        if deployment.spec.paused && rollback::wanted(&draft).is_none() {
             cleanup::clean_up(&mut draft);
         }
         draft.status = status::calculated(&draft);

@@ -1,5 +1,6 @@
 //! The room's tables and properties.
 
+mod admitted;
 mod bytes;
 mod claims;
 mod cluster;

@@ -8,7 +8,8 @@ use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::apps::{Deployment, ReplicaSet};
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use coxswain_machinery::api::meta::ObjectMeta;
-use coxswain_machinery::framework::ObserveError;
+use coxswain_machinery::executor::Effect;
+use coxswain_machinery::framework::{ObserveError, Reads};
 use coxswain_machinery::model::owners::ControllerKey;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
@@ -37,6 +38,8 @@ pub(super) struct View {
     pub(super) running: Vec<Uid>,
     /// What the first pass's plan met; empty on the first pass.
     pub(super) failures: Vec<Failure>,
+    /// Whether the first pass's plan wrote the status, or may have.
+    pub(super) has_written_status: bool,
     pub(super) gates: Gates,
 }
 
@@ -44,6 +47,7 @@ pub(super) fn observe(
     room: &Controller,
     key: &Key,
     failures: &[Failure],
+    read: &Reads,
 ) -> Result<Option<View>, ObserveError> {
     let Some(deployment) = room.deployments.get(key) else {
         return Ok(None);
@@ -64,8 +68,16 @@ pub(super) fn observe(
     } else {
         Vec::new()
     };
-    let failures = failures.to_vec();
-    Ok(Some(View { deployment, selector, replica_sets, running, failures, gates: room.gates }))
+    let is_status = |effect: &Effect| effect.kind == &DEPLOYMENTS && effect.subresource == "status";
+    Ok(Some(View {
+        deployment,
+        selector,
+        replica_sets,
+        running,
+        failures: failures.to_vec(),
+        has_written_status: read.written().iter().any(is_status),
+        gates: room.gates,
+    }))
 }
 
 fn has_running_pods(room: &Controller, replica_set: &ObjectMeta) -> bool {

@@ -1,8 +1,9 @@
 //! What is to be done about one StatefulSet. Pure.
 //!
 //! A plan holds what the original does in one sync, in its order: the revision, pods and claims ([`sync`]), the status, and what
-//! goes of the history. Whoever is to be adopted or released comes first, in a plan of its own, and so does a revision that
-//! is to be made: the next look has it. When something failed, the plan after it says so in events and in the status
+//! goes of the history. Adoptions and releases come first, in a plan of their own, and so does a revision that is to be
+//! created. The next pass of the same reconcile goes by their answers: it repeats none of them, also where a release was refused
+//! and the refusal is tolerated. When something failed, the plan after it says so in events and in the status
 //! ([`failures`]), and the retry starts over.
 //!
 //! | module | decides on |
@@ -16,8 +17,6 @@
 //! | [`failures`] | what is told when a write failed |
 //! | [`reasons`] | nothing: it says in words why |
 //! | [`bodies`] | nothing: it puts the bodies of the writes together |
-
-use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -56,9 +55,7 @@ pub(super) fn plan(view: &View, now: Timestamp) -> (Plan, Option<Gauges>) {
         return (Plan::default(), None);
     }
     if !is_deleting && members.change() {
-        let mut plan = Plan { steps: members.steps(view), ..Plan::default() };
-        plan.look_again_after(Duration::ZERO);
-        return (plan, None);
+        return (Plan { steps: members.steps(view), look_again: true, ..Plan::default() }, None);
     }
     if let Present::Missing(number) = view.present
         && !is_deleting
@@ -130,4 +127,18 @@ fn create_revision(view: &View, number: i64) -> Plan {
 fn event(view: &View, warning: bool, reason: &'static str, message: String) -> EventSpec {
     let regarding = Regarding::of(&STATEFUL_SETS, &view.set.metadata);
     EventSpec { regarding, warning, reason, message }
+}
+
+/// The event of a pod that could not be made.
+fn not_created(view: &View, pod: &str, error: &str) -> EventSpec {
+    let set = &view.set.metadata.name;
+    event(view, true, "FailedCreate", format!("Create Pod {pod} in StatefulSet {set} failed error: {error}"))
+}
+
+/// One error as it is, several in brackets.
+fn joined(mut errors: Vec<String>) -> String {
+    match errors.len() {
+        0 | 1 => errors.pop().unwrap_or_default(),
+        _ => format!("[{}]", errors.join(", ")),
+    }
 }

@@ -7,8 +7,9 @@ use super::Controller;
 use super::memory::Sameness;
 use super::plan::ordinals::{Ordinals, ordinal_of};
 use super::revisions::Present;
+use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::apps::{ControllerRevision, RevisionDocument, StatefulSet};
-use coxswain_machinery::api::kinds::{CONTROLLER_REVISION_DOCUMENTS, CONTROLLER_REVISIONS, STATEFUL_SETS};
+use coxswain_machinery::api::kinds::{CONTROLLER_REVISION_DOCUMENTS, CONTROLLER_REVISIONS, PODS, STATEFUL_SETS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::executor::{Effect, WriteEffect};
@@ -59,6 +60,8 @@ pub(super) struct View {
     pub(super) template_labels: Labels,
     /// The pods that it manages, and those without a controller that are members by name and labels.
     pub(super) pods: Vec<Arc<Pod>>,
+    /// Names of the pods and revisions whose adoption or release has been answered in this reconcile, whatever the answer.
+    pub(super) settled: HashSet<(&'static Kind, Str)>,
     /// Whether the labels and name of each of these pods make it a member.
     pub(super) selector: Selector,
     /// Claims of its pods, those that are there, by name.
@@ -122,7 +125,8 @@ pub(super) fn observe(
     let document = TemplateDocument::of(&set.spec.template, Numbers::Doubles).map_err(malformed)?;
     let collisions = set.status.collision_count.unwrap_or(0);
     let mut view = View {
-        pods: members(room, &set, &selector),
+        pods: members(room, &set, &selector, read),
+        settled: settled(read),
         claims: HashMap::default(),
         revisions: revisions_of(room, &set, &selector, read),
         present: Present::Missing(1),
@@ -156,11 +160,27 @@ pub(super) fn observe(
     Ok(if needs.is_empty() { Observation::View(view) } else { Observation::Needs(needs) })
 }
 
-/// The pods that it manages, whatever they are, and those that it could adopt.
-fn members(room: &Controller, set: &StatefulSet, selector: &Selector) -> Vec<Arc<Pod>> {
+/// The pods and revisions that this reconcile has patched. A request without an answer settles nothing.
+fn settled(read: &Reads) -> HashSet<(&'static Kind, Str)> {
+    let answered = read.written().iter().filter(|effect| effect.change != WriteEffect::Unknown);
+    answered.map(|effect| (effect.kind, effect.key.name.clone())).collect()
+}
+
+/// The pods that it manages, whatever they are, and those that it could adopt. A pod that this reconcile has patched is as the
+/// server answered, unless the cache is ahead of that.
+fn members(room: &Controller, set: &StatefulSet, selector: &Selector, read: &Reads) -> Vec<Arc<Pod>> {
     let mut pods = room.pods.of(ControllerKey::of(&set.metadata, &STATEFUL_SETS));
     let orphans = room.pods.orphans(&set.metadata.namespace);
     pods.extend(orphans.into_iter().filter(|pod| is_member(&set.metadata.name, selector, pod)));
+    let version = |pod: &Pod| pod.metadata.resource_version.parse::<u64>().ok();
+    for effect in read.written().iter().filter(|effect| effect.kind == &PODS) {
+        if let Some(written) = effect.answer.clone().and_then(typed::<Pod>)
+            && let Some(held) = pods.iter_mut().find(|held| held.metadata.uid == written.metadata.uid)
+            && version(held) < version(&written)
+        {
+            *held = written;
+        }
+    }
     pods
 }
 
@@ -255,7 +275,7 @@ fn find_taken(view: &mut View, read: &Reads) -> Result<Option<Read>, ObserveErro
 
 /// The newest revision, if it means the same as the template. What must be read to tell.
 fn find_same(view: &mut View, room: &Controller, read: &Reads) -> Result<Option<Read>, ObserveError> {
-    let has_created = read.written().iter().any(|effect| effect.kind == &CONTROLLER_REVISIONS);
+    let has_created = taken(read).next().is_some();
     let Some(newest) = view.revisions.last().filter(|_| room.gates.semantic_revisions && !has_created) else {
         return Ok(None);
     };

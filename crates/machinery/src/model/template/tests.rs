@@ -116,6 +116,76 @@ fn a_collision_changes_the_hash_and_nothing_else_does() {
     assert!(hashes.iter().all(|hash| hash.len() <= 10));
 }
 
+/// A message of `shape` that holds nothing but this quantity, in the field of this number.
+fn with_quantity(number: u32, holds: shapes::Holds, text: &str) -> Vec<u8> {
+    let (mut quantity, mut out) = (Vec::new(), Vec::new());
+    put_bytes(&mut quantity, 1, text.as_bytes());
+    if holds.is_map() {
+        let mut entry = Vec::new();
+        put_bytes(&mut entry, 1, b"memory");
+        put_bytes(&mut entry, 2, &quantity);
+        put_bytes(&mut out, number, &entry);
+    } else {
+        put_bytes(&mut out, number, &quantity);
+    }
+    out
+}
+
+#[test]
+fn quantities_of_one_value_are_the_same_in_every_field() {
+    let mut fields = 0;
+    for shape in shapes::ALL {
+        for field in shape.fields {
+            if !matches!(field.holds, shapes::Holds::Quantity | shapes::Holds::Amounts) {
+                continue;
+            }
+            fields += 1;
+            let by_value = |text: &str| {
+                let mut out = Vec::new();
+                let encoded = with_quantity(field.number, field.holds, text);
+                put_canonical(&encoded, shape, Quantities::ByValue, &mut out).unwrap();
+                out
+            };
+            for spellings in [
+                &["1Gi", "1073741824", "1024Mi", "+1Gi", "1073741824.0"][..],
+                &["500M", "5e8", "500000k", "0.5G"],
+                &["2Ki", "2048", "2048000m"],
+                &["0", "0Gi", "0m"],
+            ] {
+                for text in &spellings[1..] {
+                    assert_eq!(
+                        by_value(text),
+                        by_value(spellings[0]),
+                        "{} {} {text}",
+                        shape.name,
+                        field.name
+                    );
+                }
+            }
+            for (a, b) in [("1Gi", "1G"), ("1", "1m"), ("1", "-1"), ("odd", "1"), ("odd", "other")] {
+                assert_ne!(by_value(a), by_value(b), "{} {} {a} {b}", shape.name, field.name);
+            }
+        }
+    }
+    assert!(fields > 3, "the table has quantities: {fields}");
+}
+
+#[test]
+fn spelling_of_a_quantity_changes_the_name_and_not_the_template() {
+    let asking = |memory: &str| {
+        let resources = with_quantity(2, shapes::Holds::Amounts, memory);
+        edit(&base(), &[Edit::SetBytes(&[2, 2, 8], resources)]).unwrap()
+    };
+    let (binary, plain) = (asking("1Gi"), asking("1073741824"));
+    let template = Template::new(&binary).unwrap();
+    assert!(template.is_same_as(&plain).unwrap());
+    assert!(!template.is_same_as(&asking("1G")).unwrap());
+    let likeness = |text: &str| template.likeness(&asking(text)).unwrap();
+    let expected = [Likeness::Spelled, Likeness::Same, Likeness::Different, Likeness::Different];
+    assert_eq!(["1Gi", "1073741824", "", "odd"].map(likeness), expected);
+    assert_ne!(template.hash(None), Template::new(&plain).unwrap().hash(None), "as in earlier versions");
+}
+
 /// A name that was given once is the name for ever: this value must not change between versions.
 #[test]
 fn the_hash_is_stable() {

@@ -74,7 +74,9 @@ fn turned(
     }
     if !page.next.is_empty() {
         let position = Position { uid: migration.metadata.uid.clone(), page: page.next.clone() };
-        let plan = Plan { steps, requeue_after: Some(Duration::ZERO), ..Plan::default() };
+        // A server that answers with the page that was asked for leads nowhere.
+        let has_more = page.next != page.after;
+        let plan = Plan { steps, requeue_after: Some(Duration::ZERO), has_more, ..Plan::default() };
         return plan.with_note(Some(position));
     }
     let says = Says {

@@ -287,7 +287,7 @@ proptest! {
             .enumerate()
             .map(|(at, version)| object(&format!("o{at}"), &version.to_string()))
             .collect();
-        let page = Page { kind: kind(), objects: objects.clone(), next: Str::EMPTY };
+        let page = Page { kind: kind(), objects: objects.clone(), after: Str::EMPTY, next: Str::EMPTY };
         let due: Vec<String> =
             due(&page, &began.to_string()).unwrap().iter().map(|meta| meta.name.to_string()).collect();
         let expected: Vec<String> = objects

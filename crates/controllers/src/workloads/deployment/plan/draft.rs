@@ -9,7 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::super::view::View;
-use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS};
+use super::admitted::{Names, admitted_from};
+use super::annotations::{ADMITTED_TEMPLATE, DESIRED_REPLICAS, MAX_REPLICAS};
 use super::bounds::Bounds;
 use super::bytes;
 use super::claims::Claims;
@@ -18,7 +19,7 @@ use super::member::{Member, size};
 use coxswain_machinery::api::apps::{DeploymentSpec, DeploymentStatus, ReplicaSet};
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use coxswain_machinery::model::plan::{EventSpec, Regarding, Tolerate, Verb};
-use coxswain_machinery::model::template::Template;
+use coxswain_machinery::model::template::{Likeness, Template};
 use coxswain_machinery::model::{Key, Plan, Step, Write};
 
 /// See the module.
@@ -30,14 +31,18 @@ pub(super) struct Draft<'a> {
     pub(super) template: Template,
     /// The Deployment's ReplicaSets, oldest first.
     pub(super) members: Vec<Member>,
-    /// Which of them has the Deployment's template.
+    /// Which of them has the Deployment's template, or was created from it.
     pub(super) new: Option<usize>,
+    /// The hash of that one's template, if admission changed it.
+    pub(super) admitted: Option<String>,
     /// The status. Conditions are set as things are decided; the counts at the end.
     pub(super) status: DeploymentStatus,
     /// The revision that the Deployment is to show, if that is known.
     pub(super) revision: Option<String>,
     /// When to look again.
     pub(super) look_again_after: Option<Duration>,
+    /// Whether the status is written although an old member could not be resized.
+    pub(super) tolerates_old: bool,
     /// Members in the order in which they are written.
     order: Vec<usize>,
     releases: Vec<Write>,
@@ -50,13 +55,30 @@ impl<'a> Draft<'a> {
         let template = Template::new(&spec.template)?;
         let mut new = None;
         for (at, set) in claims.kept.iter().enumerate() {
-            // Should several have the template, the oldest is taken, for good.
-            if template.is_same_as(&set.spec.template)? {
-                new = Some(at);
-                break;
+            // Should several have the template, the oldest is taken, for good; before all others one that spells it alike. Earlier
+            // versions created a ReplicaSet for each spelling, and the last of them has the pods.
+            match template.likeness(&set.spec.template)? {
+                Likeness::Spelled => {
+                    new = Some(at);
+                    break;
+                }
+                Likeness::Same => new = new.or(Some(at)),
+                Likeness::Different => {}
+            }
+        }
+        let mut admitted = None;
+        if new.is_none() {
+            let names = Names::of(&template, view.deployment.status.collision_count);
+            for (at, set) in claims.kept.iter().enumerate() {
+                admitted = admitted_from(&names, set)?;
+                if admitted.is_some() {
+                    new = Some(at);
+                    break;
+                }
             }
         }
         Ok(Self {
+            admitted,
             view,
             now,
             bounds: Bounds::of(spec)?,
@@ -66,6 +88,7 @@ impl<'a> Draft<'a> {
             status: view.deployment.status.clone(),
             revision: None,
             look_again_after: None,
+            tolerates_old: false,
             order: Vec::new(),
             // The first pass has released already.
             releases: if view.failures.is_empty() { claims.releases(view) } else { Vec::new() },
@@ -95,6 +118,15 @@ impl<'a> Draft<'a> {
     /// Pods that all members together are to have.
     pub(super) fn total(&self) -> i32 {
         self.members.iter().fold(0_i32, |sum, member| sum.saturating_add(member.replicas))
+    }
+
+    /// The same, with the present sizes of those whose resizing may be refused.
+    pub(super) fn certain_total(&self) -> i32 {
+        let certain = |(at, member): (usize, &Member)| {
+            let is_tolerated = self.tolerates_old && self.new != Some(at);
+            if is_tolerated { size(&member.object) } else { member.replicas }
+        };
+        self.members.iter().enumerate().map(certain).fold(0_i32, i32::saturating_add)
     }
 
     /// A member that has to be created, with no pods yet. Its position.
@@ -131,6 +163,11 @@ impl<'a> Draft<'a> {
         self.touch(at);
     }
 
+    /// The releases, which the plan then leaves out.
+    pub(super) fn take_releases(&mut self) -> Vec<Write> {
+        std::mem::take(&mut self.releases)
+    }
+
     /// Deletes a member that is no longer kept.
     pub(super) fn delete(&mut self, at: usize) {
         self.members[at].is_deleted = true;
@@ -139,11 +176,13 @@ impl<'a> Draft<'a> {
     /// The steps.
     pub(super) fn into_plan(self) -> Result<Plan, Unplannable> {
         let mut writes = self.releases.clone();
-        for member in self.order.iter().map(|at| &self.members[*at]) {
+        for at in self.order.iter().copied() {
+            let member = &self.members[at];
             if member.is_new {
                 writes.push(self.create(member)?);
             } else if member.is_changed() {
-                writes.push(self.update(member)?);
+                let keep_going = self.tolerates_old && self.new != Some(at);
+                writes.push(Write { keep_going, ..self.update(member)? });
             }
         }
         writes.extend(self.members.iter().filter(|member| member.is_deleted).map(delete));
@@ -152,12 +191,39 @@ impl<'a> Draft<'a> {
             requeue_after: self.look_again_after,
             ..Plan::default()
         };
-        plan.write_status(bytes::status_update(
-            &self.view.deployment,
-            &self.status,
-            self.revision.as_deref(),
-        )?);
+        plan.steps.extend(self.changed_by_admission().map(Step::Emit));
+        plan.write_status(self.status_update()?);
         Ok(plan)
+    }
+
+    /// A warning that admission changed the template of the new ReplicaSet, until its annotation is set.
+    fn changed_by_admission(&self) -> Option<EventSpec> {
+        let new = self.newest().filter(|_| self.admitted.is_some())?;
+        let is_known = new.object.metadata.annotations.get(ADMITTED_TEMPLATE).is_some();
+        (!is_known).then(|| EventSpec {
+            regarding: Regarding::of(&DEPLOYMENTS, &self.view.deployment.metadata),
+            warning: true,
+            reason: "TemplateChangedByAdmission",
+            message: format!(
+                "ReplicaSet {:?} was created with another pod template than the Deployment's: admission changed it",
+                new.name()
+            ),
+        })
+    }
+
+    /// A plan that only writes the status.
+    pub(super) fn into_status(mut self) -> Result<Plan, Unplannable> {
+        // A revision that its ReplicaSet does not have yet is none.
+        if self.newest().is_none_or(Member::is_changed) {
+            self.revision = None;
+        }
+        let mut plan = Plan::default();
+        plan.write_status(self.status_update()?);
+        Ok(plan)
+    }
+
+    fn status_update(&self) -> Result<Option<Write>, Unplannable> {
+        bytes::status_update(&self.view.deployment, &self.status, self.revision.as_deref())
     }
 
     fn create(&self, member: &Member) -> Result<Write, Unplannable> {

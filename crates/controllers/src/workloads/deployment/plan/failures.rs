@@ -1,12 +1,14 @@
 //! What the second pass records when the first one's plan failed.
 //!
-//! Only the creation of a ReplicaSet leaves traces. It is the first write of its plan (but for releases), so what was
-//! observed still holds.
+//! The creation of a ReplicaSet is the first write of its plan (but for releases), so what was observed still holds. Where a size
+//! was refused, the pause, the ReplicaSet that was found and the revision are shown: kube-controller-manager writes these before
+//! it scales.
 
 use super::super::view::in_the_way;
+use super::admitted::{Names, admitted_from};
 use super::draft::Draft;
 use super::error::Unplannable;
-use super::{bounds, conditions};
+use super::{bounds, conditions, revisions};
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, REPLICA_SETS};
 use coxswain_machinery::model::plan::{EventSpec, Regarding};
 use coxswain_machinery::model::{Failure, Plan, Step};
@@ -19,6 +21,8 @@ pub(super) enum Verdict<'a> {
     GoOn,
     /// Nothing is to be recorded.
     Leave,
+    /// A ReplicaSet could not be resized or deleted, and the status was not written either.
+    Unscaled,
     /// The name belongs to something else.
     Collision,
     /// The ReplicaSet could not be created.
@@ -32,14 +36,25 @@ pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
     }
     let is_creation = |failure: &&Failure| failure.kind == &REPLICA_SETS && failure.verb == "create";
     let Some(failure) = failures.iter().find(is_creation) else {
-        return Ok(Verdict::Leave);
+        let is_of_size =
+            |failure: &Failure| failure.kind == &REPLICA_SETS && matches!(failure.verb, "update" | "delete");
+        let unscaled = failures.iter().all(is_of_size) && !draft.view.has_written_status;
+        return Ok(if unscaled { Verdict::Unscaled } else { Verdict::Leave });
     };
     if failure.is_already_exists() {
         // If it can't be told what is there, the next try will tell.
         let Some(existing) = in_the_way(failure) else { return Ok(Verdict::Leave) };
+        let names = Names::of(&draft.template, draft.view.deployment.status.collision_count);
         let is_ours = existing.metadata.is_controlled_by(&draft.view.deployment.metadata)
-            && draft.template.is_same_as(&existing.spec.template)?;
-        return Ok(if is_ours { Verdict::GoOn } else { Verdict::Collision });
+            && (draft.template.is_same_as(&existing.spec.template)?
+                || admitted_from(&names, &existing)?.is_some());
+        return Ok(if is_ours {
+            Verdict::GoOn
+        } else if names.are_exhausted(&draft.view.replica_sets)? {
+            Verdict::CreateFailed(failure)
+        } else {
+            Verdict::Collision
+        });
     }
     Ok(if is_namespace_going(failure) { Verdict::Leave } else { Verdict::CreateFailed(failure) })
 }
@@ -48,6 +63,18 @@ pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
 /// only the message.
 fn is_namespace_going(failure: &Failure) -> bool {
     failure.code == 403 && failure.message.ends_with("because it is being terminated")
+}
+
+/// Shows what was settled before the sizes were.
+pub(super) fn record_unscaled(mut draft: Draft<'_>) -> Result<Plan, Unplannable> {
+    let before = draft.status.clone();
+    revisions::settle(&mut draft);
+    let is_refused = |name: &str| draft.view.failures.iter().any(|failure| failure.key.name == *name);
+    if draft.newest().is_some_and(|new| new.is_changed() && is_refused(new.name())) {
+        // Its annotations may be what was refused, and they come first.
+        draft.status = before;
+    }
+    draft.into_status()
 }
 
 /// The next name is another one.
@@ -67,6 +94,7 @@ pub(super) fn record_create(mut draft: Draft<'_>, failure: &Failure) -> Result<P
     }
     let regarding = Regarding::of(&DEPLOYMENTS, &draft.view.deployment.metadata);
     let mut plan = draft.into_plan()?;
-    plan.steps.push(Step::Emit(EventSpec { regarding, warning: true, reason: CREATE_ERROR, message }));
+    // Before the status, of which a conflict ends the plan.
+    plan.steps.insert(0, Step::Emit(EventSpec { regarding, warning: true, reason: CREATE_ERROR, message }));
     Ok(plan)
 }

@@ -3,7 +3,9 @@
 //! Each template that was rolled out has a revision, counted upwards. Rolling back to a template means that its
 //! ReplicaSet gets the next revision and remembers the one it had.
 
-use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO};
+use super::annotations::{
+    ADMITTED_TEMPLATE, DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO,
+};
 use super::bounds::deadline;
 use super::conditions;
 use super::draft::Draft;
@@ -16,6 +18,7 @@ pub(super) const NOT_INHERITED: &[&str] = &[
     REVISION_HISTORY,
     DESIRED_REPLICAS,
     MAX_REPLICAS,
+    ADMITTED_TEMPLATE,
     ROLLBACK_TO,
 ];
 
@@ -29,6 +32,9 @@ const NAME_LIMIT: usize = 253;
 pub(super) fn settle(draft: &mut Draft<'_>) {
     let Some(at) = draft.new else { return };
     annotate(draft, at);
+    if let Some(hash) = draft.admitted.clone() {
+        draft.members[at].annotate(ADMITTED_TEMPLATE, hash);
+    }
     let min_ready = draft.spec().min_ready_seconds;
     if draft.members[at].object.spec.min_ready_seconds != min_ready {
         draft.members[at].min_ready_seconds = Some(min_ready);

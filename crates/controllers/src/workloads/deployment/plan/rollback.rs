@@ -31,7 +31,7 @@ pub(super) fn wanted(draft: &Draft<'_>) -> Option<i64> {
     draft.view.deployment.metadata.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
-/// What is left to be written before the rollback, or else the rollback.
+/// What is left to be written before the rollback, or else the rollback; the releases in either case.
 pub(super) fn roll_back(mut draft: Draft<'_>, to: i64) -> Result<Plan, Unplannable> {
     if draft.new.is_none() {
         // The strategy holds for this one, too: where it is Recreate, it has no pods beside the old ones.
@@ -43,8 +43,12 @@ pub(super) fn roll_back(mut draft: Draft<'_>, to: i64) -> Result<Plan, Unplannab
         return draft.into_plan();
     }
     let rollback = update(&draft, to)?;
+    // They come first, and where a refusal is tolerated they would come first for ever.
+    let releases = draft.take_releases();
     let before = draft.into_plan()?;
-    Ok(if before.steps.is_empty() { rollback } else { before })
+    let mut plan = if before.steps.is_empty() { rollback } else { before };
+    plan.steps.splice(..0, releases.into_iter().map(Step::Write));
+    Ok(plan)
 }
 
 /// The update of the Deployment, and its event.

@@ -23,7 +23,7 @@ pub(super) fn calculated(draft: &Draft<'_>) -> DeploymentStatus {
         ready_replicas: sum(|status| status.ready_replicas),
         available_replicas: available,
         // While pods go, there may be more than are wanted.
-        unavailable_replicas: draft.total().saturating_sub(available).max(0),
+        unavailable_replicas: draft.certain_total().saturating_sub(available).max(0),
         terminating_replicas: if draft.view.gates.terminating_replicas {
             terminating(&draft.members)
         } else {

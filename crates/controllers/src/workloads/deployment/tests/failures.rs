@@ -49,7 +49,8 @@ fn a_refused_creation_is_a_condition_and_an_event() {
     let message = format!("Failed to create new replica set \"web-x\": {FORBIDDEN}");
     assert_eq!(
         all_steps(&plan),
-        ["status web".to_owned(), format!("Warning ReplicaSetCreateError: {message}")]
+        [format!("Warning ReplicaSetCreateError: {message}"), "status web".to_owned()],
+        "a conflict of the status update does not cost the event"
     );
     assert_eq!(conditions(&plan), ["Progressing=False ReplicaSetCreateError 0/0"]);
     let after = updated(&plan).unwrap();
@@ -86,6 +87,43 @@ fn other_failures_leave_no_trace() {
         let plan = second(&deployment(|_| {}), failure.clone());
         assert!(plan.steps.is_empty() && plan.retry.is_none(), "{failure:?}");
     }
+}
+
+/// What is known before a size is refused is shown; nothing else of the status changes.
+#[test]
+fn refused_size_shows_pause_found_replica_set_and_revision() {
+    let update = || failure("update replicasets.apps default/web-x", 403, "Forbidden", "frozen");
+    let delete = || failure("delete replicasets.apps default/web-x", 403, "Forbidden", "frozen");
+    let paused = deployment(|deployment| {
+        deployment.spec.paused = true;
+        deployment.status.conditions = vec![condition("Progressing", "True", "NewReplicaSetAvailable", 30)];
+    });
+    for (deployment, expected) in [
+        (&paused, "Progressing=Unknown DeploymentPaused 0/0"),
+        (&deployment(|_| {}), "Progressing=True FoundNewReplicaSet 0/0"),
+    ] {
+        for failure in [update(), delete()] {
+            let mut view = view(deployment, &[replica_set(1, 4, |_| {})]);
+            view.failures = vec![failure];
+            let plan = super::super::plan::plan(&view, now());
+            assert_eq!(all_steps(&plan), ["status web"]);
+            assert_eq!(conditions(&plan), [expected]);
+            let after = updated(&plan).unwrap();
+            assert_eq!((after.status.observed_generation, after.status.replicas), (0, 0));
+            assert_eq!(after.metadata.annotations.get("deployment.kubernetes.io/revision").unwrap(), "1");
+            view.has_written_status = true;
+            assert!(
+                super::super::plan::plan(&view, now()).steps.is_empty(),
+                "it is newer than what was observed"
+            );
+        }
+    }
+    // A revision that its ReplicaSet does not show yet.
+    let behind = [replica_set(2, 4, |_| {}), replica_set(1, 4, |set| set.metadata.annotations = labels(&[]))];
+    let mut view = view(&deployment(|_| {}), &behind);
+    view.failures = vec![update()];
+    let after = updated(&super::super::plan::plan(&view, now())).unwrap();
+    assert!(after.metadata.annotations.get("deployment.kubernetes.io/revision").is_none());
 }
 
 #[test]

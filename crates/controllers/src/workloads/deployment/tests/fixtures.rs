@@ -140,6 +140,7 @@ pub(super) fn view(deployment: &Arc<Deployment>, replica_sets: &[Arc<ReplicaSet>
         replica_sets: replica_sets.to_vec(),
         running: Vec::new(),
         failures: Vec::new(),
+        has_written_status: false,
         gates: Gates { terminating_replicas: true },
     }
 }
@@ -206,6 +207,7 @@ fn written(write: &Write) -> String {
     match &write.verb {
         Verb::Create(body) => format!("create {}", set_line(&decoded(&REPLICA_SETS, body.to_vec()))),
         Verb::Update(_) if write.subresource == "status" => format!("status {name}"),
+        Verb::Update(_) if write.kind == &DEPLOYMENTS => format!("update {name}"),
         Verb::Update(body) => format!("update {}", set_line(&decoded(&REPLICA_SETS, body.to_vec()))),
         Verb::Patch(patch @ Patch::Strategic(_)) => format!("patch {name} {}", patch.value()),
         Verb::Delete { uid, resource_version, propagation: None, grace_period: None } => {

@@ -192,7 +192,7 @@ fn running_pods_are_looked_for_only_where_they_matter() {
         let stores = Stores::with(deployment);
         put(&stores.replica_sets, &set);
         put(&stores.pods, &pod(&set, phase));
-        view::observe(&stores.room, &key, &[]).unwrap().unwrap().running
+        view::observe(&stores.room, &key, &[], &Reads::default()).unwrap().unwrap().running
     };
     assert_eq!(running(&recreating(), "Running"), std::slice::from_ref(&set.metadata.uid));
     assert!(running(&recreating(), "Succeeded").is_empty());
@@ -202,12 +202,16 @@ fn running_pods_are_looked_for_only_where_they_matter() {
 #[test]
 fn its_own_and_nobodys_replica_sets_are_observed() {
     let stores = Stores::with(&named("web"));
-    assert!(view::observe(&stores.room, &Key::new("default", "none"), &[]).unwrap().is_none());
+    assert!(
+        view::observe(&stores.room, &Key::new("default", "none"), &[], &Reads::default()).unwrap().is_none()
+    );
     put(&stores.replica_sets, &replica_set(1, 1, |_| {}));
     put(&stores.replica_sets, &replica_set(2, 1, |set| set.metadata.owner_references.clear()));
     put(&stores.replica_sets, &replica_set(3, 1, |set| set.metadata.owner_references[0].uid = "x".into()));
     let names = |failures: &[Failure]| {
-        let view = view::observe(&stores.room, &Key::new("default", "web"), failures).unwrap().unwrap();
+        let view = view::observe(&stores.room, &Key::new("default", "web"), failures, &Reads::default())
+            .unwrap()
+            .unwrap();
         let mut names: Vec<_> = view.replica_sets.iter().map(|set| set.metadata.name.to_string()).collect();
         names.sort();
         names
@@ -237,7 +241,9 @@ fn an_invalid_selector_waits_for_a_change() {
             coxswain_machinery::api::meta::LabelSelectorRequirement { key: "a".into(), ..Default::default() };
         deployment.spec.selector.match_expressions = vec![requirement];
     });
-    let error = view::observe(&Stores::with(&odd).room, &Key::new("default", "web"), &[]).err().unwrap();
+    let error = view::observe(&Stores::with(&odd).room, &Key::new("default", "web"), &[], &Reads::default())
+        .err()
+        .unwrap();
     assert!(matches!(&error, ObserveError::Terminal(what) if what.contains("default/web")), "{error}");
 }
 

@@ -124,12 +124,33 @@ fn the_present_template_has_its_revision_first() {
     assert_eq!(all_steps(&plan_of(&late, &history())), ["status web"]);
 }
 
+/// A release whose refusal is tolerated is planned every time.
+#[test]
+fn releases_do_not_hold_up_a_rollback() {
+    let mut sets = history();
+    sets[0] = replica_set(1, 0, |set| set.metadata.labels = labels(&[("app", "other")]));
+    let lines = all_steps(&plan_of(&asking(3, "2", |_| {}), &sets));
+    assert!(lines[0].starts_with("patch web-1 "), "{lines:?}");
+    assert!(
+        lines[1].contains("DeploymentRollback: Rolled back deployment \"web\" to revision 2"),
+        "{lines:?}"
+    );
+}
+
 #[test]
 fn it_comes_before_scaling_and_waits_while_paused() {
     let larger = asking(3, "1", |deployment| deployment.spec.replicas = Some(20));
     assert_eq!(rolled_back(&larger, &history()).0, 1);
     let paused = asking(3, "1", |deployment| deployment.spec.paused = true);
     assert_eq!(steps(&plan_of(&paused, &history())), [""; 0]);
+    // Its revision may be one that the history does not keep.
+    for (to, expected) in [("1", 0), ("", 2)] {
+        let forgetful = asking(3, to, |deployment| {
+            deployment.spec.paused = true;
+            deployment.spec.revision_history_limit = Some(0);
+        });
+        assert_eq!(steps(&plan_of(&forgetful, &history())).len(), expected, "{to:?}");
+    }
     for text in ["", "one"] {
         assert_eq!(steps(&plan_of(&asking(3, text, |_| {}), &history())), [""; 0], "{text:?}");
     }

@@ -124,6 +124,26 @@ fn check(bounds: (i32, i32, i32), old: (i32, i32), new: (i32, i32), expected: (i
     assert_eq!(after, expected, "{bounds:?} old {old:?} new {new:?}");
 }
 
+/// kube-controller-manager ignores a refused scale-down of an old ReplicaSet, but not a refused scale-up.
+#[test]
+fn refused_scale_down_of_old_sets_does_not_stop_the_status() {
+    let goes_on = |old: (i32, i32), new: (i32, i32)| -> Vec<(String, bool)> {
+        let sized = |revision, (size, available): (i32, i32)| {
+            replica_set(revision, size, |set| set.status.available_replicas = available)
+        };
+        let plan = plan_of(&at(2, 10, 3, 2), &[sized(1, old), sized(2, new)]);
+        assert!(plan.requeue_after.is_some(), "the deadline");
+        plan.writes().map(|write| (write.key.name.to_string(), write.keep_going)).collect()
+    };
+    let unready = replica_set(2, 3, |set| set.status.available_replicas = 0);
+    let held = plan_of(&at(2, 10, 3, 2), &[replica_set(1, 10, |_| {}), unready]);
+    assert!(steps(&held)[0].starts_with("update web-1 size=8"), "{:?}", steps(&held));
+    assert_eq!(updated(&held).unwrap().status.unavailable_replicas, 3, "as if the size were refused");
+    let named = |name: &str, keeps: bool| (name.to_owned(), keeps);
+    assert_eq!(goes_on((10, 10), (3, 3)), [named("web-1", true), named("web", false)]);
+    assert_eq!(goes_on((8, 8), (3, 3)), [named("web-2", false), named("web", false)]);
+}
+
 #[test]
 fn growing_comes_before_shrinking() {
     check((10, 3, 2), (8, 8), (3, 0), (8, 5));

@@ -78,12 +78,12 @@ pub(super) fn claim(view: &View, template: &ClaimTemplate, ordinal: i32) -> Resu
     Ok(edit(&template.raw, &edits)?.into())
 }
 
-/// Gives a pod the labels that say who it is, and the volumes of its claims. (Servers refuse the latter.)
+/// Gives a pod the labels that say who it is, and the volumes of its claims. (Servers refuse the latter.) Its status may change
+/// meanwhile, so it carries no resource version.
 pub(super) fn repair(view: &View, pod: &Pod, ordinal: i32, has_claims: bool) -> Patch {
     let meta = &pod.metadata;
     let mut patch = json!({"metadata": {
         "uid": meta.uid,
-        "resourceVersion": meta.resource_version,
         "labels": { POD_NAME_LABEL: meta.name, POD_INDEX_LABEL: ordinal.to_string() },
     }});
     if !has_claims {

@@ -1,4 +1,5 @@
-//! What is told when a write failed: events of what was not made, the status, and the history all the same.
+//! What is done when a write failed: events of what was not made, and the owners of claims, the status, and the history all
+//! the same.
 
 use jiff::Timestamp;
 
@@ -6,7 +7,8 @@ use super::super::revisions::Present;
 use super::super::view::View;
 use super::members::Members;
 use super::ordinals::pod_name;
-use super::{event, finish};
+use super::sync::Sync;
+use super::{event, finish, joined, not_created};
 use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::EventSpec;
@@ -24,6 +26,11 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
         return plan;
     }
     plan.steps.extend(events(view, members).into_iter().map(Step::Emit));
+    let mut sync = Sync::new(view, &members.kept, now);
+    for pod in refused_pods(view) {
+        sync.see_to_owners_without(&pod.key.name);
+    }
+    plan.steps.append(&mut sync.steps);
     let of_status = |failure: &Failure| failure.kind == &STATEFUL_SETS;
     let of_history = |failure: &Failure| failure.kind == &CONTROLLER_REVISIONS;
     if !view.failures.iter().any(of_history) {
@@ -31,6 +38,16 @@ pub(super) fn record(view: &View, members: &Members<'_>, now: Timestamp) -> Plan
         if view.failures.iter().any(of_status) {
             plan.steps.retain(|step| !step.writes().any(|write| write.kind == &STATEFUL_SETS));
         }
+    }
+    let is_refused_create = |failure: &Failure| {
+        failure.verb == "create"
+            && [&PODS, &PERSISTENT_VOLUME_CLAIMS].contains(&failure.kind)
+            && failure.code == 403
+    };
+    if view.failures.iter().all(is_refused_create) {
+        // Last, for these may be refused as well.
+        sync.delete_surplus_without_replicas();
+        plan.steps.append(&mut sync.steps);
     }
     plan.retry = None;
     plan
@@ -63,24 +80,16 @@ fn events(view: &View, members: &Members<'_>) -> Vec<EventSpec> {
     for (pod, errors) in claimless.into_iter().filter(|(pod, _)| !is_there(pod)) {
         events.push(not_created(view, &pod, &joined(errors)));
     }
-    for failure in creates(&PODS).filter(|failure| !failure.is_already_exists()) {
+    for failure in refused_pods(view) {
         events.push(not_created(view, &failure.key.name, &failure.message));
     }
     events
 }
 
-/// The event of a pod that could not be made.
-pub(super) fn not_created(view: &View, pod: &str, error: &str) -> EventSpec {
-    let set = &view.set.metadata.name;
-    event(view, true, "FailedCreate", format!("Create Pod {pod} in StatefulSet {set} failed error: {error}"))
-}
-
-/// One error as it is, several in brackets.
-pub(super) fn joined(mut errors: Vec<String>) -> String {
-    match errors.len() {
-        0 | 1 => errors.pop().unwrap_or_default(),
-        _ => format!("[{}]", errors.join(", ")),
-    }
+/// The pods that could not be created. One whose name is taken is not among them.
+fn refused_pods(view: &View) -> impl Iterator<Item = &Failure> {
+    let is_create = |failure: &&Failure| failure.kind == &PODS && failure.verb == "create";
+    view.failures.iter().filter(is_create).filter(|failure| !failure.is_already_exists())
 }
 
 /// Name of the pod of a claim: `TEMPLATE-SET-ORDINAL`.

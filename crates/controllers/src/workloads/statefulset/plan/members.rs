@@ -2,13 +2,14 @@
 
 use super::super::view::{View, is_member};
 use coxswain_machinery::api::apps::ControllerRevision;
-use coxswain_machinery::api::kinds::{PODS, STATEFUL_SETS};
+use coxswain_machinery::api::kinds::{CONTROLLER_REVISIONS, PODS, STATEFUL_SETS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::owners::{self, Claim, claim};
 use coxswain_machinery::model::plan::{Expect, Tolerate, Verb, Verify};
 use coxswain_machinery::model::revisions;
 use coxswain_machinery::model::words::{membership, names};
 use coxswain_machinery::model::{Key, Patch, Step, Write};
+use coxswain_machinery::wire::Str;
 
 /// What becomes of the pods and revisions at hand.
 pub(super) struct Members<'a> {
@@ -16,7 +17,7 @@ pub(super) struct Members<'a> {
     pub(super) kept: Vec<&'a Pod>,
     adopted: Vec<&'a Pod>,
     released: Vec<&'a Pod>,
-    /// Revisions without a controller that match.
+    /// Revisions without a controller that match and are still to be adopted.
     free: Vec<&'a ControllerRevision>,
 }
 
@@ -30,9 +31,12 @@ impl<'a> Members<'a> {
             released: Vec::new(),
             free: free.filter(|revision| revision.metadata.controller().is_none()).collect(),
         };
+        let is_settled = |kind, name: &Str| view.settled.contains(&(kind, name.clone()));
+        members.free.retain(|revision| !is_settled(&CONTROLLER_REVISIONS, &revision.metadata.name));
         for pod in view.pods.iter().map(AsRef::as_ref) {
             match claim(set, &pod.metadata, is_member(&set.name, &view.selector, pod)) {
                 Claim::Keep => members.kept.push(pod),
+                _ if is_settled(&PODS, &pod.metadata.name) => {}
                 Claim::Adopt => members.adopted.push(pod),
                 Claim::Release => members.released.push(pod),
                 Claim::Ignore => {}
@@ -46,7 +50,7 @@ impl<'a> Members<'a> {
         !self.free.is_empty()
     }
 
-    /// Whether some are to be taken over or let go.
+    /// Whether some are still to be taken over or let go.
     pub(super) fn change(&self) -> bool {
         !(self.free.is_empty() && self.adopted.is_empty() && self.released.is_empty())
     }

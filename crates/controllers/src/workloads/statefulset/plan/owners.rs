@@ -12,7 +12,7 @@ use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::Verb;
 use coxswain_machinery::model::{Key, Write};
 use coxswain_machinery::wire::splice::{Edit, edit, get, retain_items};
-use coxswain_machinery::wire::{Message as _, Value, WireError, field, path};
+use coxswain_machinery::wire::{Message as _, Str, Value, WireError, field, path};
 
 /// The retention policy of a StatefulSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,29 +43,31 @@ pub(super) struct Holder<'a> {
     pub(super) is_surplus: bool,
 }
 
-/// A claim whose owners are to be others.
-#[derive(Debug)]
-pub(super) struct Rewrite {
-    /// The update.
-    pub(super) write: Write,
-    /// The claim's name, if another object controls it.
-    pub(super) conflicting: Option<String>,
+/// What becomes of the claims of a pod.
+#[derive(Debug, Default)]
+pub(super) struct Ownership {
+    /// The updates of those whose owners are to be others.
+    pub(super) updates: Vec<Write>,
+    /// The names of those for which the policy is ignored, because another object controls them. They may need no update.
+    pub(super) conflicting: Vec<Str>,
 }
 
-/// The claims of a pod, among those that are there, whose owners are to be others.
-pub(super) fn rewrites(view: &View, holder: Holder<'_>) -> Result<Vec<Rewrite>, WireError> {
+/// The claims of a pod, among those that are there.
+pub(super) fn ownership(view: &View, holder: Holder<'_>) -> Result<Ownership, WireError> {
     let set = &view.set.metadata;
     let name = |template: &ClaimTemplate| template.claim_name(&set.name, holder.ordinal);
     let claims = view.templates.iter().filter_map(|template| view.claims.get(&name(template)));
-    let mut rewrites = Vec::new();
+    let mut ownership = Ownership::default();
     for claim in claims {
-        let Some((owners, is_foreign)) = wanted(view, holder, claim) else { continue };
-        rewrites.push(Rewrite {
-            write: update(set, holder.name, claim, &owners)?,
-            conflicting: is_foreign.then(|| claim.metadata.name.to_string()),
-        });
+        let wanted = wanted(view, holder, claim);
+        if wanted.is_foreign {
+            ownership.conflicting.push(claim.metadata.name.clone());
+        }
+        if let Some(owners) = wanted.owners {
+            ownership.updates.push(update(set, holder.name, claim, &owners)?);
+        }
     }
-    Ok(rewrites)
+    Ok(ownership)
 }
 
 /// Whether a claim of a pod that is not there refers to a pod of its name: it was the previous one's, and goes with it.
@@ -81,14 +83,18 @@ fn is_pod(owner: &OwnerReference, pod: &str) -> bool {
     owner.api_version == "v1" && owner.kind == PODS.kind && owner.name == pod
 }
 
-/// The references to set and pod that a claim is to have, and whether another object controls it; `None` if it is left alone.
-fn wanted(
-    view: &View,
-    holder: Holder<'_>,
-    claim: &PersistentVolumeClaim,
-) -> Option<(Vec<OwnerReference>, bool)> {
+/// What a claim is to be.
+struct Wanted {
+    /// The references to set and pod that it is to have; `None` if it is left alone.
+    owners: Option<Vec<OwnerReference>>,
+    /// Whether another object controls it and the policy is ignored.
+    is_foreign: bool,
+}
+
+fn wanted(view: &View, holder: Holder<'_>, claim: &PersistentVolumeClaim) -> Wanted {
     let set = &view.set.metadata;
     let policy = Policy::of(view);
+    let deletes = policy.deletes_when_scaled || policy.deletes_when_deleted;
     let pod = holder.pod.map(|pod| &pod.metadata);
     let is_ours = |owner: &&OwnerReference| is_set(owner, &set.name) || is_pod(owner, holder.name);
     let (ours, others): (Vec<&OwnerReference>, Vec<&OwnerReference>) =
@@ -101,11 +107,10 @@ fn wanted(
         }
     };
     if ours.iter().any(is_of_another) {
-        return None;
+        return Wanted { owners: None, is_foreign: deletes };
     }
-    let deletes = policy.deletes_when_scaled || policy.deletes_when_deleted;
     if deletes && others.iter().any(|owner| owner.controller == Some(true)) {
-        return (!ours.is_empty()).then(|| (Vec::new(), true));
+        return Wanted { owners: (!ours.is_empty()).then(Vec::new), is_foreign: true };
     }
     let by_pod = policy.deletes_when_scaled && holder.is_surplus;
     let by_set = policy.deletes_when_deleted && !by_pod;
@@ -116,7 +121,7 @@ fn wanted(
         && ours
             .iter()
             .all(|held| held.controller == Some(true) && wanted.iter().any(|wanted| wanted.uid == held.uid));
-    (!same).then_some((wanted, false))
+    Wanted { owners: (!same).then_some(wanted), is_foreign: false }
 }
 
 /// The claim in its own bytes, with `owners` in place of those that are the set and the pod.

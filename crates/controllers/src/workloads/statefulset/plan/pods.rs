@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use coxswain_machinery::api::apps::StatefulSet;
-use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::pod::{ContainerStatus, Pod};
 use coxswain_machinery::model::pods;
 
 /// It runs and is ready.
@@ -21,7 +21,15 @@ pub(super) fn is_unavailable(set: &StatefulSet, pod: &Pod, now: Timestamp) -> bo
     pod.metadata.is_deleting() || !is_available(set, pod, now)
 }
 
-/// It waits for a node, for volumes or for images.
+/// No container of it has run. A pod whose init containers run is pending as well, and so is one whose node has restarted.
+pub(super) fn has_never_run(pod: &Pod) -> bool {
+    let has_run = |status: &ContainerStatus| {
+        status.is_running() || status.state.terminated.is_some() || status.restart_count > 0
+    };
+    is_pending(pod) && !pod.all_statuses().any(has_run)
+}
+
+/// It waits for a node, for volumes or for images, or its init containers run.
 pub(super) fn is_pending(pod: &Pod) -> bool {
     pod.status.phase == "Pending"
 }

@@ -53,7 +53,9 @@ pub(super) fn of(view: &View, kept: &[&Pod], replaced: usize, now: Timestamp) ->
     };
     let wanted = set.spec.replicas.unwrap_or(1);
     let is_complete = [desired.replicas, desired.ready, desired.updated].iter().all(|count| *count == wanted);
-    if set.spec.update_strategy.r#type == "RollingUpdate" && is_complete {
+    // With OnDelete as well, as kube-controller-manager from 1.37 on.
+    let follows = ["RollingUpdate", "OnDelete"].contains(&set.spec.update_strategy.r#type.as_str());
+    if follows && is_complete {
         desired.current_revision = desired.update_revision.clone();
         desired.current = desired.updated;
     }

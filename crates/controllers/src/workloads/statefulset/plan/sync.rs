@@ -12,9 +12,9 @@ use super::super::metrics::Gauges;
 use super::super::view::{BURST, View, revision_of};
 use super::bodies::{self, POD_NAME_LABEL};
 use super::ordinals::{Ordinals, ordinal_of, pod_name};
-use super::owners::{self, Holder, Policy};
-use super::pods::{is_pending, is_unavailable};
-use super::{event, failures};
+use super::owners::{self, Holder, Ownership, Policy};
+use super::pods::{has_never_run, is_pending, is_unavailable};
+use super::{event, joined, not_created};
 use coxswain_machinery::api::apps::StatefulSet;
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use coxswain_machinery::api::pod::{Pod, PodClaimSource};
@@ -30,6 +30,8 @@ pub(super) struct Sync<'a> {
     /// Its pods by ordinal.
     pods: BTreeMap<i32, &'a Pod>,
     pub(super) steps: Vec<Step>,
+    /// Events that follow the chains that are being planned.
+    afterwards: Vec<Step>,
     /// Pods that go because they have another revision.
     pub(super) replaced: usize,
     /// What could not be planned.
@@ -68,6 +70,7 @@ impl<'a> Sync<'a> {
             ordinals: Ordinals::of(&view.set),
             pods: kept.iter().filter_map(by_ordinal).collect(),
             steps: Vec::new(),
+            afterwards: Vec::new(),
             replaced: 0,
             retry: None,
             gauges: None,
@@ -109,6 +112,15 @@ impl<'a> Sync<'a> {
                 }
                 return Ok(Break(()));
             }
+            if self.is_abandoned(pod, ordinal) {
+                // One that has changed may have begun to run.
+                self.steps.push(Step::Write(Write {
+                    verb: Verb::delete_as_seen(&pod.metadata),
+                    tolerate: Tolerate { absent: true, conflict: true, ..Tolerate::default() },
+                    ..delete(self.view, pod)
+                }));
+                return Ok(Break(()));
+            }
             if is_pending(pod) {
                 let steps = self.tend(pod, ordinal)?;
                 self.steps.extend(steps);
@@ -117,12 +129,12 @@ impl<'a> Sync<'a> {
                 return Ok(Break(()));
             }
             let chain = self.repair(pod, ordinal)?;
-            self.steps.extend(chain.into_iter().map(Step::Write));
+            self.extend(chain);
         }
         let surplus = self.surplus();
         for (ordinal, pod) in surplus.iter().rev() {
-            let chain = self.see_to_owners(pod, *ordinal, true)?;
-            self.steps.extend(chain.into_iter().map(Step::Write));
+            let chain = self.repair_owners(pod, *ordinal, true)?;
+            self.extend(chain);
         }
         let Some((_, last)) = surplus.last() else { return Ok(Continue(())) };
         // All replicas are available here.
@@ -151,47 +163,90 @@ impl<'a> Sync<'a> {
                 continue;
             };
             if pod.is_finished() {
-                if !pod.metadata.is_deleting() {
-                    chains.push(vec![delete(self.view, pod)]);
-                }
+                let is_due = !pod.metadata.is_deleting();
+                chains.push(is_due.then(|| delete(self.view, pod)).into_iter().collect());
                 continue;
             }
+            // No pod is waited for, so that each is repaired whatever its state.
             if is_pending(pod) {
+                let is_held = self.retry.is_some();
                 let steps = self.tend(pod, ordinal)?;
-                chains.push(self.chain(steps));
-            } else if !self.is_unavailable(pod) {
+                let mut chain = self.chain(steps);
+                if is_held || self.retry.is_none() {
+                    chain.extend(self.repair_identity(pod, ordinal));
+                }
+                chains.push(chain);
+            } else {
                 chains.push(self.repair(pod, ordinal)?);
             }
         }
-        self.push_chains(chains);
-        if is_cut || self.retry.is_some() {
+        self.push_chains(chains, true);
+        if is_cut {
             return Ok(Break(()));
         }
+        if self.retry.is_some() {
+            self.delete_surplus_without_replicas();
+            return Ok(Break(()));
+        }
+        let surplus = self.surplus();
+        self.delete_surplus(surplus, true)?;
+        Ok(Continue(()))
+    }
+
+    /// Deletes surplus pods, from the highest ordinal down.
+    fn delete_surplus(&mut self, surplus: Vec<(i32, &'a Pod)>, slow_start: bool) -> Result<(), WireError> {
         let mut chains: Vec<Chain> = Vec::new();
-        for (ordinal, pod) in self.surplus().into_iter().rev() {
-            let mut chain = self.see_to_owners(pod, ordinal, true)?;
+        for (ordinal, pod) in surplus.into_iter().rev() {
+            let mut chain = self.repair_owners(pod, ordinal, true)?;
             if !pod.metadata.is_deleting() {
                 chain.push(delete(self.view, pod));
             }
             chains.push(chain);
         }
-        self.push_chains(chains);
-        Ok(Continue(()))
+        self.push_chains(chains, slow_start);
+        Ok(())
     }
 
-    fn push_chains(&mut self, mut chains: Vec<Chain>) {
-        chains.retain(|chain| !chain.is_empty());
-        if !chains.is_empty() {
-            self.steps.push(Step::Chains { chains, slow_start: true });
+    /// Deletes surplus pods although replicas were refused, where pods do not wait for each other: what keeps the replicas out may be
+    /// the room that the surplus pods take. Each is tried. Pods below `ordinals.start` stay until their successors exist.
+    pub(super) fn delete_surplus_without_replicas(&mut self) {
+        if self.view.set.metadata.is_deleting() || self.view.set.spec.pod_management_policy != "Parallel" {
+            return;
+        }
+        let mut surplus = self.surplus();
+        surplus.retain(|(ordinal, _)| *ordinal >= *self.ordinals.all().start());
+        if let Err(error) = self.delete_surplus(surplus, false) {
+            let set = &self.view.set.metadata.name;
+            self.steps.push(Step::Emit(not_updated(self.view, set, &error.to_string())));
         }
     }
 
-    /// The writes of some steps, in a row; their events come before.
+    fn extend(&mut self, chain: Chain) {
+        self.steps.extend(chain.into_iter().map(Step::Write));
+    }
+
+    /// Appends the chains of all pods, in groups. Empty chains count in a group, as with kube-controller-manager: what is refused for
+    /// one pod does not stop the others of its group.
+    fn push_chains(&mut self, chains: Vec<Chain>, slow_start: bool) {
+        if chains.iter().any(|chain| !chain.is_empty()) {
+            self.steps.push(Step::Chains { chains, slow_start });
+        }
+        self.steps.append(&mut self.afterwards);
+    }
+
+    /// The writes of some steps, in a row. Events come before all chains, those behind the creation of a pod after them.
     fn chain(&mut self, steps: Vec<Step>) -> Chain {
-        let (writes, events): (Vec<Step>, Vec<Step>) =
-            steps.into_iter().partition(|step| step.writes().next().is_some());
-        self.steps.extend(events);
-        writes.iter().flat_map(Step::writes).cloned().collect()
+        let mut chain = Chain::new();
+        for step in steps {
+            let creates =
+                chain.iter().any(|write| write.kind == &PODS && matches!(write.verb, Verb::Create(_)));
+            match step {
+                Step::Emit(_) if creates => self.afterwards.push(step),
+                Step::Emit(_) => self.steps.push(step),
+                step => chain.extend(step.writes().cloned()),
+            }
+        }
+        chain
     }
 
     /// Replicas that have another revision, from the highest ordinal down to the partition.
@@ -246,6 +301,24 @@ impl<'a> Sync<'a> {
         self.pods.get(&ordinal).is_none_or(|pod| self.is_unavailable(pod))
     }
 
+    /// Whether a pod is of a template that is rolled out no longer, and no container of it has run: the StatefulSet would wait for it for
+    /// ever. A pod that has run, if only its init containers, may hold data or do work, and pods below the partition are not
+    /// rolled out: these stay, as with kube-controller-manager.
+    fn is_abandoned(&self, pod: &Pod, ordinal: i32) -> bool {
+        let (Some(revision), Some(present)) = (revision_of(pod), self.view.present.revision()) else {
+            return false;
+        };
+        let is_current = self.view.current().is_some_and(|current| current.metadata.name == *revision);
+        let strategy = &self.view.set.spec.update_strategy;
+        let partition = strategy.rolling_update.as_deref().and_then(|rolling| rolling.partition).unwrap_or(0);
+        has_never_run(pod)
+            && !pod.metadata.is_deleting()
+            && strategy.r#type == "RollingUpdate"
+            && !self.ordinals.is_below(ordinal, partition)
+            && present.metadata.name != *revision
+            && !is_current
+    }
+
     fn is_unavailable(&self, pod: &Pod) -> bool {
         is_unavailable(&self.view.set, pod, self.now)
     }
@@ -272,8 +345,8 @@ impl<'a> Sync<'a> {
         let going: Vec<_> =
             going.map(|claim| format!("pvc {} is being deleted", claim.metadata.name)).collect();
         if !going.is_empty() {
-            let error = failures::joined(going);
-            steps.push(Step::Emit(failures::not_created(view, &name, &error)));
+            let error = joined(going);
+            steps.push(Step::Emit(not_created(view, &name, &error)));
             self.retry = Some(format!("pod {name}: {error}"));
             return Ok(steps);
         }
@@ -291,8 +364,7 @@ impl<'a> Sync<'a> {
             on_success: Some(event(view, false, "SuccessfulCreate", created)),
             ..Write::new(&PODS, key, Verb::Create(body))
         }));
-        let holder = Holder { name: &name, pod: None, ordinal, is_surplus: false };
-        steps.extend(self.rewrites(holder)?.into_iter().map(Step::Write));
+        steps.extend(self.see_to_owners(Holder { name: &name, pod: None, ordinal, is_surplus: false })?);
         Ok(steps)
     }
 
@@ -307,7 +379,7 @@ impl<'a> Sync<'a> {
             self.retry = Some(format!("pvc {} is being deleted", going.metadata.name));
             return Ok(steps);
         }
-        steps.extend(self.see_to_owners(pod, ordinal, false)?.into_iter().map(Step::Write));
+        steps.extend(self.see_to_owners(Holder { name, pod: Some(pod), ordinal, is_surplus: false })?);
         Ok(steps)
     }
 
@@ -331,58 +403,89 @@ impl<'a> Sync<'a> {
         Ok(if creates.is_empty() { Vec::new() } else { vec![Step::Each(creates)] })
     }
 
-    fn see_to_owners(&mut self, pod: &Pod, ordinal: i32, is_surplus: bool) -> Result<Chain, WireError> {
-        self.rewrites(Holder { name: &pod.metadata.name, pod: Some(pod), ordinal, is_surplus })
+    /// Updates the owners of the claims of a pod whose creation was refused. They do not wait until it can be created.
+    pub(super) fn see_to_owners_without(&mut self, pod: &str) {
+        let Some(Some(ordinal)) = ordinal_of(&self.view.set.metadata.name, pod) else { return };
+        let optional = |step| match step {
+            Step::Write(write) => Step::Write(Write { keep_going: true, ..write }),
+            other => other,
+        };
+        match self.see_to_owners(Holder { name: pod, pod: None, ordinal, is_surplus: false }) {
+            Ok(steps) => self.steps.extend(steps.into_iter().map(optional)),
+            Err(error) => self.steps.push(Step::Emit(not_updated(self.view, pod, &error.to_string()))),
+        }
     }
 
-    /// Updates of the claims whose owners are to be others. Warns of those that somebody else controls.
-    fn rewrites(&mut self, holder: Holder<'_>) -> Result<Chain, WireError> {
-        let mut chain = Chain::new();
-        for rewrite in owners::rewrites(self.view, holder)? {
-            let claim = &rewrite.write.key.name;
-            if let Some(conflicting) = rewrite.conflicting {
-                self.steps.push(Step::Emit(conflict(self.view, &conflicting)));
-            }
+    /// Warnings of the claims that another object controls, and updates of those whose owners are to be others.
+    fn see_to_owners(&self, holder: Holder<'_>) -> Result<Vec<Step>, WireError> {
+        let Ownership { updates, conflicting } = owners::ownership(self.view, holder)?;
+        let mut steps: Vec<Step> =
+            conflicting.iter().map(|claim| Step::Emit(conflict(self.view, claim))).collect();
+        for write in updates {
+            let claim = &write.key.name;
             let error = format!("could not update claim {claim} for delete policy ownerRefs: {{error}}");
-            chain.push(Write {
-                on_failure: Some(not_updated(self.view, holder.name, &error)),
-                ..rewrite.write
-            });
+            let on_failure = Some(not_updated(self.view, holder.name, &error));
+            steps.push(Step::Write(Write { on_failure, ..write }));
         }
-        Ok(chain)
+        Ok(steps)
+    }
+
+    /// Updates the owners of the claims of a pod that is there, if any are to be others.
+    fn repair_owners(&mut self, pod: &Pod, ordinal: i32, is_surplus: bool) -> Result<Chain, WireError> {
+        let name = &pod.metadata.name;
+        let steps = self.see_to_owners(Holder { name, pod: Some(pod), ordinal, is_surplus })?;
+        let is_due = steps.iter().any(|step| step.writes().next().is_some());
+        Ok(if is_due { self.chain(steps) } else { Chain::new() })
     }
 
     /// Brings name, claims and their owners to what they should be, if they are not.
     fn repair(&mut self, pod: &Pod, ordinal: i32) -> Result<Chain, WireError> {
-        let view = self.view;
-        let name = &pod.metadata.name;
-        let has_name = pod.metadata.labels.get(POD_NAME_LABEL) == Some(name);
-        let has_claims = view.templates.iter().all(|template| {
-            let wanted = template.claim_name(&view.set.metadata.name, ordinal);
+        let mut chain = Chain::new();
+        if !self.has_claims(pod, ordinal) {
+            let claims = self.missing_claims(&pod.metadata.name, ordinal)?;
+            chain.extend(claims.iter().flat_map(Step::writes).cloned());
+        }
+        chain.extend(self.repair_owners(pod, ordinal, false)?);
+        chain.extend(self.repair_identity(pod, ordinal));
+        if let Some(last) = chain.last_mut() {
+            last.on_success = Some(self.updated(&pod.metadata.name));
+        }
+        Ok(chain)
+    }
+
+    /// The patch of a pod that lacks its name's label or the volumes of its claims.
+    fn repair_identity(&self, pod: &Pod, ordinal: i32) -> Option<Write> {
+        let (view, name) = (self.view, &pod.metadata.name);
+        let has_claims = self.has_claims(pod, ordinal);
+        if has_claims && pod.metadata.labels.get(POD_NAME_LABEL) == Some(name) {
+            return None;
+        }
+        let patch = bodies::repair(view, pod, ordinal, has_claims);
+        Some(Write {
+            on_success: Some(self.updated(name)),
+            on_failure: Some(not_updated(view, name, "{error}")),
+            ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
+        })
+    }
+
+    fn has_claims(&self, pod: &Pod, ordinal: i32) -> bool {
+        self.view.templates.iter().all(|template| {
+            let wanted = template.claim_name(&self.view.set.metadata.name, ordinal);
             pod.claims.iter().any(|claim| {
                 claim.volume == template.name
                     && matches!(&claim.source, PodClaimSource::Named(named) if *named == wanted)
             })
-        });
-        let mut chain = Chain::new();
-        if !has_claims {
-            let claims = self.missing_claims(name, ordinal)?;
-            chain.extend(claims.iter().flat_map(Step::writes).cloned());
-        }
-        chain.extend(self.see_to_owners(pod, ordinal, false)?);
-        if !has_name || !has_claims {
-            let patch = bodies::repair(view, pod, ordinal, has_claims);
-            chain.push(Write {
-                on_failure: Some(not_updated(view, name, "{error}")),
-                ..Write::new(&PODS, Key::of(&pod.metadata), Verb::Patch(patch))
-            });
-        }
-        if let Some(last) = chain.last_mut() {
-            let set = &view.set.metadata.name;
-            let updated = format!("Update Pod {name} in StatefulSet {set} successful");
-            last.on_success = Some(event(view, false, "SuccessfulUpdate", updated));
-        }
-        Ok(chain)
+        })
+    }
+
+    fn updated(&self, pod: &str) -> EventSpec {
+        let set = &self.view.set.metadata.name;
+        event(
+            self.view,
+            false,
+            "SuccessfulUpdate",
+            format!("Update Pod {pod} in StatefulSet {set} successful"),
+        )
     }
 }
 

@@ -86,6 +86,69 @@ fn claims_of_others_are_left_to_them() {
     assert_eq!(owners_after(("Delete", "Retain"), &[plain]), [web.clone(), web]);
 }
 
+/// With `Parallel` no state of a pod keeps its claims from following the policy; with `OrderedReady` it waits for the pod.
+#[test]
+fn parallel_sets_repair_pods_in_every_state() {
+    let too_young: fn(&mut Pod) = |pod| pod.status.conditions = vec![ready(ago(5))];
+    let states: [(&str, State); 5] = [
+        ("pending", pending),
+        ("unready", unready),
+        ("not available yet", too_young),
+        ("terminating", deleting),
+        ("available", OK),
+    ];
+    for (state, change) in states {
+        for (management, expected) in
+            [("Parallel", true), ("OrderedReady", matches!(state, "pending" | "available"))]
+        {
+            let held = claiming(1, "Retain", "Retain");
+            let mut changed = (*held).clone();
+            changed.spec.pod_management_policy = management.into();
+            changed.spec.min_ready_seconds = 60;
+            let bench = Bench::of(&set(|set| *set = changed), &[pod(0, "web:1", change)])
+                .with_claims(&[owned("data-web-0", &[of_set()])]);
+            let updates = bench.acts().iter().filter(|line| *line == "update data-web-0").count();
+            assert_eq!(updates, usize::from(expected), "{management}, {state}: {:?}", bench.acts());
+        }
+    }
+    for state in [unready, pending] as [fn(&mut Pod); 2] {
+        let nameless = pod(0, "web:1", |pod| {
+            state(pod);
+            pod.metadata.labels = pod.metadata.labels.without("statefulset.kubernetes.io/pod-name");
+        });
+        let mut changed = (*claiming(1, "Retain", "Retain")).clone();
+        changed.spec.pod_management_policy = "Parallel".into();
+        let bench =
+            Bench::of(&set(|set| *set = changed), &[nameless]).with_claims(&[claim("data-web-0", |_| {})]);
+        assert!(bench.acts()[0].starts_with("patch web-0"), "{:?}", bench.acts());
+    }
+}
+
+#[test]
+fn claims_follow_the_policy_although_the_pod_is_refused() {
+    for management in ["OrderedReady", "Parallel"] {
+        let mut changed = (*claiming(2, "Retain", "Retain")).clone();
+        changed.spec.pod_management_policy = management.into();
+        let bench = Bench::of(&set(|set| *set = changed), &[pod(1, "web:1", OK)])
+            .with_claims(&[owned("data-web-0", &[of_set()]), owned("data-web-1", &[])]);
+        let after = |failure| super::plan::plan(&bench.view(&[failure]), now()).0;
+        let plan = after(refused(&PODS, "create", "web-0", "no"));
+        assert_eq!(
+            lines(&plan)[..2],
+            ["FailedCreate: Create Pod web-0 in StatefulSet web failed error: no", "update data-web-0"],
+            "{management}"
+        );
+        let update = plan.writes().next().unwrap();
+        assert!(update.keep_going, "the status is written even if the claim is refused, too");
+        let mut taken = refused(&PODS, "create", "web-0", "it is there");
+        taken.reason = "AlreadyExists".into();
+        assert!(
+            !lines(&after(taken)).contains(&"update data-web-0".to_owned()),
+            "as kube-controller-manager"
+        );
+    }
+}
+
 #[test]
 fn one_that_somebody_else_controls_is_warned_of() {
     let stranger =
@@ -96,6 +159,42 @@ fn one_that_somebody_else_controls_is_warned_of() {
     let warning = "ConflictingController: PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts \
                    as a manging controller, the retention policy is ignored for this claim";
     assert_eq!(bench.acts(), [warning, "update data-web-0"]);
+}
+
+/// Most claims that another object controls need no update, and the policy is ignored for them all the same.
+#[test]
+fn ignored_policy_is_reported_without_an_update() {
+    let stranger =
+        OwnerReference { kind: "Thing".into(), name: "thing".into(), uid: "thing".into(), ..of_set() };
+    let bench = |policy: &str, pods: &[Arc<Pod>]| {
+        let claims = [owned("data-web-0", std::slice::from_ref(&stranger))];
+        Bench::of(&claiming(1, policy, "Retain"), pods).with_claims(&claims)
+    };
+    let is_warning =
+        |line: &String| line.starts_with("ConflictingController: PersistentVolumeClaim data-web-0 ");
+    let created = bench("Delete", &[]);
+    assert!(
+        created.acts()[0] == "create web-0 web:1" && is_warning(&created.acts()[1]),
+        "{:?}",
+        created.acts()
+    );
+    let waiting = bench("Delete", &[pod(0, "web:1", pending)]).acts();
+    assert!(matches!(waiting.as_slice(), [line] if is_warning(line)), "{waiting:?}");
+    let nameless: fn(&mut Pod) = |pod| {
+        pod.metadata.labels = pod.metadata.labels.without("statefulset.kubernetes.io/pod-name");
+    };
+    let repaired = bench("Delete", &[pod(0, "web:1", nameless)]).acts();
+    assert!(repaired.len() == 1 && !repaired.iter().any(is_warning), "no owner is to change: {repaired:?}");
+    let restored = OwnerReference { uid: "of another time".into(), ..of_set() };
+    let restored = Bench::of(&claiming(1, "Delete", "Retain"), &[pod(0, "web:1", pending)])
+        .with_claims(&[owned("data-web-0", &[restored])])
+        .acts();
+    assert!(matches!(restored.as_slice(), [line] if is_warning(line)), "{restored:?}");
+    assert_eq!(bench("Delete", &[pod(0, "web:1", OK)]).acts(), [""; 0], "nothing is to be repaired");
+    assert_eq!(bench("Retain", &[pod(0, "web:1", pending)]).acts(), [""; 0], "there is no policy to ignore");
+    let refused = refused(&PODS, "create", "web-0", "no");
+    let plan = super::plan::plan(&created.view(&[refused]), now()).0;
+    assert!(lines(&plan).iter().any(is_warning), "{:?}", lines(&plan));
 }
 
 #[test]

@@ -273,7 +273,8 @@ pub(super) fn lines(plan: &Plan) -> Vec<String> {
         Step::Emit(event) => format!("{}: {}", event.reason, event.message),
         Step::Chains { chains, .. } => {
             let chain = |chain: &Vec<Write>| chain.iter().map(line).collect::<Vec<_>>().join(", ");
-            chains.iter().map(chain).collect::<Vec<_>>().join(" | ")
+            let busy = chains.iter().filter(|chain| !chain.is_empty());
+            busy.map(chain).collect::<Vec<_>>().join(" | ")
         }
         other => other.writes().map(line).collect::<Vec<_>>().join(" & "),
     };

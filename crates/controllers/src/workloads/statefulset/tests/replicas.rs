@@ -1,9 +1,15 @@
 //! Which pods are made, waited for and taken away.
 
+use std::sync::Arc;
+
 use super::fixtures::*;
+use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::apps::{StatefulSet, StatefulSetOrdinals};
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::executor::{Effect, WriteEffect};
+use coxswain_machinery::framework::Reads;
+use coxswain_machinery::model::{Failure, Key, Step};
 
 const OK: State = |_| {};
 
@@ -132,6 +138,113 @@ fn pods_are_adopted_after_a_live_look_and_released_when_they_do_not_match() {
         pod.metadata.labels = labels(&[("app", "api")]);
     };
     assert_eq!(acts(three, &[(0, stranger)]), ["create web-0 web:1"], "the server refuses it");
+}
+
+/// kube-controller-manager counts the pods that need nothing, so the refused creation of `web-1` does not stop that of `web-2`.
+#[test]
+fn groups_count_pods_that_need_nothing() {
+    let set = set(|set| {
+        says(set, "web:1", "web:1");
+        set.spec.pod_management_policy = "Parallel".into();
+    });
+    let chains = |pods: &[Arc<Pod>]| {
+        let steps = Bench::of(&set, pods).plan().steps;
+        let lengths = steps.iter().find_map(|step| match step {
+            Step::Chains { chains, slow_start: true } => {
+                Some(chains.iter().map(Vec::len).collect::<Vec<_>>())
+            }
+            _ => None,
+        });
+        lengths.unwrap_or_default()
+    };
+    assert_eq!(chains(&[pod(0, "web:1", OK)]), [0, 1, 1]);
+    assert_eq!(chains(&[0, 1, 2].map(|at| pod(at, "web:1", OK))), [0_usize; 0], "nothing is to be done");
+}
+
+/// The surplus pods may take the room that the replicas lack.
+#[test]
+fn surplus_pods_go_although_replicas_are_refused() {
+    let bench = |management: &str| {
+        let set = set(|set| {
+            says(set, "web:1", "web:1");
+            one(set);
+            set.spec.pod_management_policy = management.into();
+        });
+        Bench::of(&set, &[pod(1, "web:1", OK), pod(2, "web:1", deleting), pod(3, "web:1", unready)])
+    };
+    let deletes = |management: &str, failure| {
+        let told = lines(&super::plan::plan(&bench(management).view(&[failure]), now()).0);
+        assert!(
+            !told.last().unwrap().starts_with("status")
+                || told.iter().all(|line| !line.starts_with("delete"))
+        );
+        told.into_iter().filter(|line| line.starts_with("delete ")).collect::<Vec<_>>()
+    };
+    let unanswered = Failure { code: 0, ..refused(&PODS, "create", "web-0", "timeout") };
+    assert_eq!(deletes("Parallel", unanswered), [""; 0], "nothing was refused");
+    let moved = set(|set| {
+        says(set, "web:1", "web:1");
+        set.spec.pod_management_policy = "Parallel".into();
+        set.spec.ordinals = Some(Box::new(StatefulSetOrdinals { start: 5 }));
+    });
+    let moved = Bench::of(&moved, &[pod(0, "web:1", OK), pod(1, "web:1", OK), pod(9, "web:1", OK)]);
+    let told = lines(&super::plan::plan(&moved.view(&[refused(&PODS, "create", "web-5", "quota")]), now()).0);
+    assert_eq!(
+        told.last().unwrap(),
+        "delete web-9 web-9-uid",
+        "the others wait for their successors: {told:?}"
+    );
+    let refused = |verb| refused(&PODS, verb, "web-0", "quota");
+    assert_eq!(deletes("Parallel", refused("create")), ["delete web-3 web-3-uid | delete web-1 web-1-uid"]);
+    assert_eq!(deletes("OrderedReady", refused("create")), [""; 0], "one pod waits for another");
+    assert_eq!(deletes("Parallel", refused("delete")), [""; 0], "not twice in one reconcile");
+}
+
+/// What a reconcile plans after its adoptions and releases have been answered so.
+fn after_claims(pods: &[Member<'_>], answers: Vec<(&str, WriteEffect, Option<Arc<Pod>>)>) -> Vec<String> {
+    let pods: Vec<Arc<Pod>> = pods.iter().map(|(at, image, state)| pod(*at, image, state)).collect();
+    let bench = Bench::of(&set(|set| says(set, "web:1", "web:1")), &pods);
+    let first = bench.plan();
+    assert!(first.look_again && first.requeue_after.is_none(), "{first:?}");
+    let read = answers.into_iter().fold(Reads::default(), |read, (name, change, answer)| {
+        let answer = answer.map(|pod| pod as AnyObject);
+        let key = Key::new("default", name);
+        read.after(Effect { kind: &PODS, key, subresource: "", change, answer })
+    });
+    lines(&super::plan::plan(&bench.view_after(&[], read), now()).0)
+}
+
+#[test]
+fn tolerated_release_does_not_lead_to_the_same_plan_again() {
+    let relabelled: State = |pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let pods = [(0, "web:1", OK), (1, "web:1", relabelled)];
+    // Refused with 422, or the pod is gone; a webhook has restored the reference.
+    let restored = pod(1, "web:1", |pod| {
+        relabelled(pod);
+        pod.metadata.resource_version = "50".into();
+    });
+    for (change, answer) in [(WriteEffect::Nothing, None), (WriteEffect::Stored("50".into()), Some(restored))]
+    {
+        let then = after_claims(&pods, vec![("web-1", change, answer)]);
+        assert_eq!(then, ["create web-1 web:1", "status 1/1/1 1 1 web:1 web:1"]);
+    }
+}
+
+#[test]
+fn adopted_pod_counts_in_the_same_reconcile_as_the_server_answered() {
+    let pods = [(0, "web:1", orphaned as State), (1, "web:1", OK), (2, "web:1", OK)];
+    let adopted = pod(0, "web:1", |pod| pod.metadata.resource_version = "60".into());
+    let then = after_claims(&pods, vec![("web-0", WriteEffect::Stored("60".into()), Some(adopted))]);
+    assert_eq!(then, ["status 3/3/3 3 3 web:1 web:1"]);
+    let gone = after_claims(&pods, vec![("web-0", WriteEffect::Nothing, None)]);
+    assert_eq!(gone[0], "create web-0 web:1", "a pod that was gone before its adoption is no replica");
+}
+
+#[test]
+fn lost_answer_of_a_release_settles_nothing() {
+    let relabelled: State = |pod| pod.metadata.labels = labels(&[("app", "api")]);
+    let then = after_claims(&[(0, "web:1", relabelled)], vec![("web-0", WriteEffect::Unknown, None)]);
+    assert_eq!(then, ["patch web-0"]);
 }
 
 #[test]

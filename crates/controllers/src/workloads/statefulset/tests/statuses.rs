@@ -45,7 +45,8 @@ fn the_update_is_complete_when_all_pods_are_new_and_ready() {
     let sick = [(0, "web:2", OK), (1, "web:2", OK), (2, "web:2", unready as State)];
     assert_eq!(status(|_| {}, &sick).unwrap(), "status 3/2/2 0 3 web:1 web:2");
     let on_delete = |set: &mut StatefulSet| set.spec.update_strategy.r#type = "OnDelete".into();
-    assert_eq!(status(on_delete, &new).unwrap(), "status 3/3/3 0 3 web:1 web:2");
+    assert_eq!(status(on_delete, &new).unwrap(), "status 3/3/3 3 3 web:2 web:2", "with OnDelete as well");
+    assert_eq!(status(on_delete, &sick).unwrap(), "status 3/2/2 0 3 web:1 web:2");
     let none = |set: &mut StatefulSet| set.spec.replicas = Some(0);
     assert_eq!(status(none, &[]).unwrap(), "status 0/0/0 0 0 web:2 web:2", "with no pods at once");
 }

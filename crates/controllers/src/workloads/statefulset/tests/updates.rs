@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fixtures::*;
 use coxswain_machinery::api::apps::{RollingUpdateStatefulSet, StatefulSet};
-use coxswain_machinery::api::pod::Pod;
+use coxswain_machinery::api::pod::{ContainerStatus, Pod};
 use coxswain_machinery::wire::IntOrString;
 
 const OK: State = |_| {};
@@ -126,4 +126,37 @@ fn as_many_may_be_unavailable_as_the_gate_lets_them() {
     assert_eq!(gated(IntOrString::Str("74%".into()), &all).0, deleted(&[3, 2]), "rounded down");
     assert_eq!(gated(IntOrString::Str("1%".into()), &all).0, deleted(&[3]), "and one at least");
     assert_eq!(bench(most(IntOrString::Int(2)), &all).acts(), deleted(&[3]), "not without the gate");
+}
+
+/// After the template is reverted, or changed once more, nothing brings a pod up that waits for a node or an image.
+#[test]
+fn pod_of_an_abandoned_template_that_never_ran_is_replaced() {
+    let acts = |change: fn(&mut StatefulSet), image: &str, state: State| {
+        let set = set(|set| {
+            set.spec.template = template("web:1");
+            says(set, "web:1", "web:1");
+            change(set);
+        });
+        let pods = [pod(0, "web:1", |_| {}), pod(1, image, state)];
+        Bench::of(&set, &pods).with_revision("web:2", 0).acts()
+    };
+    let plain: fn(&mut StatefulSet) = |_| {};
+    assert_eq!(acts(plain, "web:2", pending), ["delete web-1 web-1-uid"]);
+    assert_eq!(acts(plain, "web:1", pending), [""; 0], "it is of the present template");
+    assert_eq!(acts(plain, "web:2", unready), [""; 0], "it has run");
+    let initialising: State = |pod| {
+        pending(pod);
+        pod.status.init_container_statuses = std::iter::once(ContainerStatus::default()).collect();
+    };
+    assert_eq!(acts(plain, "web:2", initialising), [""; 0], "an init container runs");
+    let held_back: fn(&mut StatefulSet) = |set| {
+        let partition = Some(2);
+        let rolling = RollingUpdateStatefulSet { partition, ..RollingUpdateStatefulSet::default() };
+        set.spec.update_strategy.rolling_update = Some(Box::new(rolling));
+    };
+    assert_eq!(acts(held_back, "web:2", pending), [""; 0], "it is below the partition");
+    let rolling: fn(&mut StatefulSet) = |set| says(set, "web:2", "web:1");
+    assert_eq!(acts(rolling, "web:2", pending), [""; 0], "it is of the current template");
+    let by_hand: fn(&mut StatefulSet) = |set| set.spec.update_strategy.r#type = "OnDelete".into();
+    assert_eq!(acts(by_hand, "web:2", pending), [""; 0], "users delete the pods");
 }

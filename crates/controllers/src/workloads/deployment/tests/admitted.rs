@@ -1,0 +1,141 @@
+//! ReplicaSets whose template admission has changed.
+
+use std::sync::Arc;
+
+use super::fixtures::*;
+use coxswain_machinery::api::AnyObject;
+use coxswain_machinery::api::apps::{Deployment, ReplicaSet};
+use coxswain_machinery::api::kinds::REPLICA_SETS;
+use coxswain_machinery::model::template::Template;
+use coxswain_machinery::model::{Failure, Key};
+use coxswain_machinery::wire::Raw;
+use coxswain_machinery::wire::splice::{Edit, edit, put_bytes};
+
+const ANNOTATION: &str = "coxswain.dev/admitted-template";
+
+/// A ReplicaSet that was created from `nginx:1` and stored with the template of `image`.
+fn created(image: &str, collisions: Option<i32>, change: impl FnOnce(&mut ReplicaSet)) -> Arc<ReplicaSet> {
+    let hash = Template::new(&template("nginx:1")).unwrap().hash(collisions);
+    replica_set(1, 10, |set| {
+        set.metadata.generation = 1;
+        set.status.observed_generation = 1;
+        set.metadata.labels = labels(&[("app", "web"), ("pod-template-hash", &hash)]);
+        set.spec.template = Raw(Template::labelled(&template(image), &hash).unwrap().into());
+        change(set);
+    })
+}
+
+fn own_hash(image: &str) -> String {
+    Template::new(&template(image)).unwrap().hash(None)
+}
+
+fn lines(deployment: &Arc<Deployment>, set: &Arc<ReplicaSet>) -> Vec<String> {
+    steps(&plan_of(deployment, &[Arc::clone(set)]))
+}
+
+#[test]
+fn replica_set_changed_by_admission_is_the_new_one() {
+    let first = lines(&deployment(|_| {}), &created("nginx:9", None, |_| {}));
+    assert!(first[0].starts_with("update web-1 size=10 "), "{first:?}");
+    assert!(first[0].contains(&format!("{ANNOTATION}={}", own_hash("nginx:9"))), "{first:?}");
+    assert!(first[1].starts_with("Warning TemplateChangedByAdmission: ReplicaSet \"web-1\" "), "{first:?}");
+    // The annotation outlasts the first generation.
+    let known = created("nginx:9", None, |set| {
+        set.metadata.generation = 7;
+        set.status.observed_generation = 7;
+        set.metadata.annotations = set.metadata.annotations.with(ANNOTATION, &own_hash("nginx:9"));
+    });
+    assert_eq!(lines(&deployment(|_| {}), &known), [""; 0]);
+    let collided = deployment(|deployment| deployment.status.collision_count = Some(3));
+    assert!(lines(&collided, &created("nginx:9", Some(2), |_| {}))[0].starts_with("update web-1 "));
+}
+
+#[test]
+fn template_that_a_user_changed_is_rolled_out_again() {
+    let edited = |annotation: Option<&str>| {
+        created("nginx:9", None, |set| {
+            set.metadata.generation = 2;
+            if let Some(image) = annotation {
+                set.metadata.annotations = set.metadata.annotations.with(ANNOTATION, &own_hash(image));
+            }
+        })
+    };
+    for set in [edited(None), edited(Some("nginx:8"))] {
+        let lines = lines(&deployment(|_| {}), &set);
+        assert!(lines[0].starts_with("create "), "{lines:?}");
+    }
+}
+
+#[test]
+fn another_template_gets_another_replica_set() {
+    let changed = deployment(|deployment| deployment.spec.template = template("nginx:2"));
+    assert!(lines(&changed, &created("nginx:9", None, |_| {}))[0].starts_with("create "));
+    // Two templates with one hash: what was sent is what is there, and its name is its own.
+    let own = own_hash("nginx:9");
+    let unchanged = replica_set(9, 10, |set| {
+        set.metadata.generation = 1;
+        set.metadata.labels = labels(&[("app", "web"), ("pod-template-hash", &own)]);
+    });
+    assert!(lines(&deployment(|_| {}), &unchanged)[0].starts_with("create "));
+}
+
+/// Earlier versions created a ReplicaSet for each spelling of a quantity. The one that spells it as the Deployment has the pods.
+#[test]
+fn replica_set_with_the_same_spelling_comes_first() {
+    let asking = |memory: &str| {
+        let (mut quantity, mut entry, mut resources) = (Vec::new(), Vec::new(), Vec::new());
+        put_bytes(&mut quantity, 1, memory.as_bytes());
+        put_bytes(&mut entry, 1, b"memory");
+        put_bytes(&mut entry, 2, &quantity);
+        put_bytes(&mut resources, 2, &entry);
+        Raw(edit(&template("nginx:1"), &[Edit::SetBytes(&[2, 2, 8], resources)]).unwrap().into())
+    };
+    let set = |revision: i32, size: i32, memory: &str| {
+        let template = asking(memory);
+        replica_set(revision, size, |set| {
+            set.spec.template = Raw(Template::labelled(&template, "h").unwrap().into());
+        })
+    };
+    let present = deployment(|deployment| deployment.spec.template = asking("1073741824"));
+    let both = [set(1, 0, "1Gi"), set(2, 10, "1073741824")];
+    assert_eq!(steps(&plan_of(&present, &both)), [""; 0]);
+    let respelled = steps(&plan_of(&present, &[set(1, 10, "1Gi")]));
+    assert_eq!(respelled, [""; 0], "one of another spelling is the present one, too");
+}
+
+/// A webhook that changes the template with each update, too.
+#[test]
+fn few_replica_sets_are_created_for_a_template_that_never_stays() {
+    let sets = |count: i32| -> Vec<Arc<ReplicaSet>> {
+        let collisions = std::iter::once(None).chain((1..).map(Some));
+        let set = |(revision, collisions): (i32, Option<i32>)| {
+            created("nginx:9", collisions, |set| {
+                set.metadata.name = format!("web-{revision}").into();
+                set.metadata.uid = format!("uid-{revision}").into();
+                set.metadata.generation = 2;
+            })
+        };
+        (1..=count).zip(collisions).map(set).collect()
+    };
+    let taken = |count: i32| {
+        let collided = deployment(|deployment| deployment.status.collision_count = Some(count - 1));
+        let sets = sets(count);
+        let existing = sets.last().map(|set| Arc::clone(set) as AnyObject);
+        let mut view = view(&collided, &sets);
+        view.failures = vec![Failure {
+            what: "create".to_owned(),
+            verb: "create",
+            subresource: "",
+            kind: &REPLICA_SETS,
+            key: Key::new("default", "web-x"),
+            code: 409,
+            reason: "AlreadyExists".into(),
+            message: "it exists".to_owned(),
+            existing,
+        }];
+        let plan = super::super::plan::plan(&view, now());
+        (all_steps(&plan).len(), updated(&plan).unwrap().status.collision_count)
+    };
+    assert_eq!(taken(2), (1, Some(2)), "the next name is tried");
+    assert_eq!(taken(3), (2, Some(2)), "an event and a condition, and no further name");
+}

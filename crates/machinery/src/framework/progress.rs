@@ -1,0 +1,63 @@
+//! Whether the writes of a plan changed anything, and how a reconcile of which nothing came is kept from repeating at once.
+//!
+//! A plan that asks for another pass without delay relies on its writes: the next pass finds what they changed. A write that
+//! changes nothing (a tolerated refusal, a patch that a webhook undoes) leads to the same plan again, without end. Therefore
+//! such a request is delayed by a backoff that only progress resets ([`WorkQueue::hold_off`](crate::queue::WorkQueue::hold_off)).
+
+use std::time::Duration;
+
+use super::caches::Caches;
+use crate::api::Kind;
+use crate::executor::{Effect, WriteEffect};
+use crate::model::Key;
+use crate::model::plan::{Plan, Verb, Write};
+use crate::random::HashMap;
+use crate::wire::Str;
+
+/// A key may be requeued after this long as often as its plans ask for it. Shorter delays need progress.
+pub(super) const SHORTEST_POLL: Duration = Duration::from_millis(100);
+
+/// The cached state of the objects that a plan is about to update, patch or delete; `None` of those that are not cached.
+pub(super) struct Before(HashMap<(&'static Kind, Key), Option<Cached>>);
+
+struct Cached {
+    resource_version: Str,
+    /// The object is being deleted, and the plan deletes it in the same way again.
+    is_deleted_again: bool,
+}
+
+impl Before {
+    /// Reads the caches for the objects that `plan` updates, patches or deletes. Must precede the writes: afterwards the caches
+    /// may hold their results.
+    pub(super) fn of(plan: &Plan, caches: &Caches) -> Self {
+        let is_create =
+            |write: &&Write| matches!(write.verb, Verb::Create(_)) && write.subresource.is_empty();
+        let cached = |write: &Write| {
+            let cached = caches.get(write.kind, &write.key).map(|object| {
+                let meta = object.meta();
+                let is_meant = match &write.verb {
+                    Verb::Delete { uid, .. } => uid.is_empty() || meta.uid == *uid,
+                    _ => false,
+                };
+                let is_deleted_again = meta.is_deleting() && is_meant;
+                Cached { resource_version: meta.resource_version.clone(), is_deleted_again }
+            });
+            ((write.kind, write.key.clone()), cached)
+        };
+        Self(plan.writes().filter(|write| !is_create(write)).map(cached).collect())
+    }
+
+    /// Whether one of these effects has certainly changed an object. Without an object in the cache to compare with, only a creation
+    /// is certain.
+    pub(super) fn is_changed_by(&self, effects: &[Effect]) -> bool {
+        effects.iter().any(|effect| {
+            match (&effect.change, self.0.get(&(effect.kind, effect.key.clone()))) {
+                (WriteEffect::Stored(version), Some(Some(cached))) => cached.resource_version != *version,
+                // It is none of those that were updated or patched.
+                (WriteEffect::Stored(_), None) | (WriteEffect::Released(..), _) => true,
+                (WriteEffect::Deleted(_), Some(Some(cached))) => !cached.is_deleted_again,
+                _ => false,
+            }
+        })
+    }
+}

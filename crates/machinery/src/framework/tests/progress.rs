@@ -1,0 +1,174 @@
+//! Requeues without delay: only progress keeps them short.
+
+use super::*;
+use crate::model::plan::{Admission, Patch, Tolerate};
+use crate::wire::Time;
+
+/// A code and a body.
+type Answer = (u16, Vec<u8>);
+/// What a plan is like, the plan, and how each of its writes is answered.
+type Case = (&'static str, fn() -> Plan, fn() -> Answer);
+
+const ZERO: Duration = Duration::ZERO;
+
+fn hasty(steps: Vec<Step>) -> Plan {
+    Plan { steps, requeue_after: Some(ZERO), ..Plan::default() }
+}
+
+fn write(verb: Verb) -> Write {
+    Write::new(&PODS, Key::new("ns", "web-1"), verb)
+}
+
+fn patch() -> Write {
+    write(Verb::Patch(Patch::Strategic(serde_json::json!({ "metadata": { "uid": "" } }))))
+}
+
+fn tolerated() -> Write {
+    Write { tolerate: Tolerate { invalid: true, absent: true, ..Tolerate::default() }, ..patch() }
+}
+
+fn refusal(code: u16, reason: &str) -> Answer {
+    let details = serde_json::json!({ "name": "web-1" });
+    let status = serde_json::json!({ "kind": "Status", "reason": reason, "code": code, "details": details });
+    (code, status.to_string().into_bytes())
+}
+
+fn meta(deletion_timestamp: Option<Time>) -> ObjectMeta {
+    ObjectMeta {
+        name: "web-1".into(),
+        namespace: "ns".into(),
+        resource_version: "5".into(),
+        deletion_timestamp,
+        ..ObjectMeta::default()
+    }
+}
+
+/// A cached pod at version 5.
+fn cached(bench: &Bench, deletion: Option<Time>) {
+    let metadata = meta(deletion);
+    bench.store.upsert(&(Arc::new(Pod { metadata, ..Pod::default() }) as AnyObject));
+    bench.store.bookmark("5");
+}
+
+/// After which delays, in milliseconds, a key comes back whose plans are all like this, and whose writes are all answered so.
+async fn delays(bench: &Bench, plan: impl Fn() -> Plan, answer: impl Fn() -> Answer) -> Vec<u128> {
+    let (queue, mut delays) = (Arc::clone(&bench.worker.queue), Vec::new());
+    queue.add(key());
+    for _ in 0..6 {
+        let asked = tokio::time::Instant::now();
+        let item = queue.get().await.unwrap();
+        delays.push(asked.elapsed().as_millis());
+        *bench.script.plans.lock() = [plan()].into();
+        let (code, body) = answer();
+        *bench.server.0.lock() = std::iter::repeat_n((code, body), 8).collect();
+        bench.worker.process(item).await;
+    }
+    delays.split_off(1)
+}
+
+const GROWING: [u128; 5] = [5, 10, 20, 40, 80];
+
+#[tokio::test(start_paused = true)]
+async fn requeue_without_delay_after_no_change_backs_off() {
+    let fine = || (200, pod("5"));
+    let plans: [Case; 6] = [
+        ("no write", || hasty(Vec::new()), || (500, Vec::new())),
+        ("tolerated 422", || hasty(vec![Step::Write(tolerated())]), || refusal(422, "Invalid")),
+        (
+            "tolerated 404",
+            || hasty(vec![Step::Each(vec![tolerated(), tolerated()])]),
+            || refusal(404, "NotFound"),
+        ),
+        ("patch undone by a webhook", || hasty(vec![Step::Write(patch())]), fine),
+        ("update without a difference", || hasty(vec![Step::Write(write(Verb::Update(Bytes::new())))]), fine),
+        (
+            "a delay of 3 ms",
+            || Plan { requeue_after: Some(Duration::from_millis(3)), ..hasty(Vec::new()) },
+            fine,
+        ),
+    ];
+    for (what, plan, answer) in plans {
+        let bench = Bench::new();
+        cached(&bench, None);
+        assert_eq!(delays(&bench, plan, answer).await, GROWING, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleting_again_what_is_being_deleted_backs_off() {
+    let bench = Bench::new();
+    cached(&bench, Time::from_seconds(1));
+    let delete = || hasty(vec![Step::Write(write(Verb::delete_as_seen(&meta(None))))]);
+    assert_eq!(delays(&bench, delete, || (200, pod("5"))).await, GROWING);
+}
+
+/// Nothing proves that an object which is not cached has changed.
+#[tokio::test(start_paused = true)]
+async fn write_of_what_is_not_cached_backs_off() {
+    let bench = Bench::new();
+    bench.store.bookmark("9");
+    assert_eq!(delays(&bench, || hasty(vec![Step::Write(patch())]), || (200, pod("5"))).await, GROWING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_write_with_a_requeue_without_delay_backs_off() {
+    let bench = Bench::new();
+    bench.script.heedless.store(true, Ordering::Relaxed);
+    let optional = || hasty(vec![Step::Write(Write { keep_going: true, ..patch() })]);
+    assert_eq!(delays(&bench, optional, || refusal(403, "Forbidden")).await, GROWING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requeue_without_delay_after_a_change_is_immediate() {
+    let bench = Bench::new();
+    cached(&bench, None);
+    let version = std::sync::atomic::AtomicU32::new(6);
+    let store = Arc::clone(&bench.store);
+    let answer = || {
+        let at = version.fetch_add(1, Ordering::Relaxed).to_string();
+        store.bookmark(&at);
+        (200, pod(&at))
+    };
+    assert_eq!(delays(&bench, || hasty(vec![Step::Write(patch())]), answer).await, [0; 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn longer_delays_and_parts_of_longer_work_are_kept() {
+    let bench = Bench::new();
+    let poll = || Plan { requeue_after: Some(Duration::from_millis(100)), ..Plan::default() };
+    assert_eq!(delays(&bench, poll, || (500, Vec::new())).await, [100; 5]);
+    let bench = Bench::new();
+    let part = || Plan { has_more: true, ..hasty(Vec::new()) };
+    assert_eq!(delays(&bench, part, || (500, Vec::new())).await, [0; 5]);
+    // The budget is empty after the first plan.
+    let bench = Bench::new();
+    let admission = || Admission {
+        kind: &PODS,
+        key: Key::new("ns", "web-1"),
+        budget: "zone".into(),
+        per_second: 50.0,
+        burst: 1,
+    };
+    let admitted =
+        || Plan { steps: vec![Step::Admit(admission()), Step::Admit(admission())], ..Plan::default() };
+    assert_eq!(delays(&bench, admitted, || (500, Vec::new())).await, [20; 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_ends_the_backoff_and_failures_are_counted_apart() {
+    let bench = Bench::new();
+    cached(&bench, None);
+    assert_eq!(delays(&bench, || hasty(Vec::new()), || (500, Vec::new())).await, GROWING);
+    assert_eq!(bench.worker.queue.retries(&key()), 0, "it has not failed");
+    // A change ends it although the plan fails in the end.
+    let item = bench.worker.queue.get().await.unwrap();
+    *bench.script.plans.lock() = [Plan { steps: vec![create(), create()], ..Plan::default() }].into();
+    bench.script.heedless.store(true, Ordering::Relaxed);
+    *bench.server.0.lock() = [(201, pod("5")), refusal(403, "Forbidden")].into();
+    bench.worker.process(item).await;
+    assert_eq!(delays(&bench, || hasty(Vec::new()), || (500, Vec::new())).await, GROWING);
+    let item = bench.worker.queue.get().await.unwrap();
+    *bench.script.plans.lock() = [Plan::default()].into();
+    bench.worker.process(item).await;
+    assert_eq!(delays(&bench, || hasty(Vec::new()), || (500, Vec::new())).await, GROWING);
+}
