@@ -46,8 +46,7 @@ impl Record {
 /// For how long no pod is made after so many failures in a row, the last of them then; `None` if one may be.
 pub(super) fn wait(failures: u32, last: Time, now: Timestamp) -> Option<Duration> {
     let delay = BACKOFF.after(failures.checked_sub(1)?);
-    let last = Timestamp::from_second(last.seconds()).ok()?;
-    let passed = now.duration_since(last);
+    let passed = now.duration_since(last.into());
     let left = jiff::SignedDuration::try_from(delay).ok()?.checked_sub(passed)?;
     Duration::try_from(left).ok().filter(|left| !left.is_zero())
 }

@@ -243,7 +243,7 @@ impl Present<'_> {
 }
 
 fn at(time: Option<Time>) -> Timestamp {
-    time.and_then(|time| Timestamp::from_second(time.seconds()).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
+    time.map_or(Timestamp::UNIX_EPOCH, Timestamp::from)
 }
 
 /// What the values come to.
