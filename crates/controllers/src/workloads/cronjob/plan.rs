@@ -54,12 +54,12 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
 }
 
 fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
-    let mut status = Status::of(view);
+    let mut status = Status::of(view, now);
     if let Some(plan) = after_failures(view, &mut status, now)? {
         return Ok(plan);
     }
     if let Some(made) = &view.made {
-        let at = jobs::activation(&made.job).unwrap_or(now);
+        let at = jobs::of_own_create(&view.cron_job, &made.job).unwrap_or(now);
         status.add(&made.job, at);
         let skew = made.job.metadata.creation_timestamp.filter(|_| !made.existed);
         let skew = skew.map(|created| (created.seconds() - at.as_second()) as f64);
@@ -69,7 +69,7 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
     let mut told = Vec::new();
     let turn = turn(view, &status, now, &mut told);
     if let Turn::Start(at) = turn {
-        if let Some((job, of)) = forgotten(view, &status, at) {
+        if let Some((job, of)) = forgotten(view, &status, at, now) {
             status.add(job, of);
             let plan = finish(view, &status, &[], Some(&job.metadata.name))?;
             return Ok(Plan { requeue_after: Some(Duration::ZERO), ..plan }.with_note(note(view, None)));
@@ -88,15 +88,21 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
     Ok(Plan { requeue_after, ..finish(view, &status, &told, None)? }.with_note(note(view, None)))
 }
 
-/// A Job of another activation that runs and that the status does not list, where `at` must not start beside it: whoever made it heard
-/// of no success. It may be of a later one, if a clock was ahead. The original goes by the status alone, and starts another.
-fn forgotten<'a>(view: &'a View, status: &Status<'_>, at: Timestamp) -> Option<(&'a Job, Timestamp)> {
+/// Returns a running Job of another activation that the status does not list, beside which `at` must not start: the answer to its
+/// create was lost. Its activation may be later than `at`, if a clock was ahead. kube-controller-manager goes by the status alone
+/// and starts a second Job.
+fn forgotten<'a>(
+    view: &'a View,
+    status: &Status<'_>,
+    at: Timestamp,
+    now: Timestamp,
+) -> Option<(&'a Job, Timestamp)> {
     if !matches!(&*view.cron_job.spec.concurrency_policy, "Forbid" | "Replace") {
         return None;
     }
     let after = since(view);
     let others = view.jobs.iter().filter_map(|job| {
-        let of = jobs::started(&view.cron_job, job).filter(|of| after < *of && *of != at)?;
+        let of = jobs::started(&view.cron_job, job, after, now).filter(|of| *of != at)?;
         let runs = job.end().is_none() && !job.metadata.is_deleting();
         (runs && !status.lists(&job.metadata.name)).then_some((job.as_ref(), of))
     });
@@ -120,7 +126,7 @@ fn after_failures(
         failed if failed.contains(&Failed::Status) => Plan::default(),
         // Of the history: all else is done, and it is not retried before the next look.
         failed if failed.iter().all(|each| matches!(each, Failed::Delete(name) if !is_replaced(name))) => {
-            let at = view.made.as_ref().and_then(|made| jobs::activation(&made.job));
+            let at = view.made.as_ref().and_then(|made| jobs::of_own_create(&view.cron_job, &made.job));
             let turn = turn(view, status, now, &mut Vec::new());
             let comes_back = at.is_some() || turn != Turn::End;
             Plan {
@@ -130,7 +136,8 @@ fn after_failures(
             }
         }
         [.., Failed::Taken { settled }] => {
-            let at = view.made.as_ref().and_then(|made| Some((&made.job, jobs::activation(&made.job)?)));
+            let at = view.made.as_ref();
+            let at = at.and_then(|made| Some((&made.job, jobs::of_own_create(&view.cron_job, &made.job)?)));
             if let Some((job, at)) = at {
                 status.add(job, at);
             }
@@ -222,7 +229,7 @@ fn earliest(view: &View, now: Timestamp) -> Timestamp {
 /// When it was started last, or made.
 fn since(view: &View) -> Timestamp {
     let since = view.cron_job.status.last_schedule_time.or(view.cron_job.metadata.creation_timestamp);
-    since.and_then(|since| Timestamp::from_second(since.seconds()).ok()).unwrap_or_default()
+    since.map(Timestamp::from).unwrap_or_default()
 }
 
 /// When it is to be looked at again, `started` being the activation that was started just now.

@@ -8,7 +8,7 @@ use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::model::words::{count, names, time, verb};
 
 pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
-    let status = Status::of(view);
+    let status = Status::of(view, now);
     let spec = &view.cron_job.spec;
     let mut told = Vec::new();
     let turn = turn(view, &status, now, &mut told);

@@ -9,11 +9,11 @@ use coxswain_machinery::api::batch::{CronJob, Job};
 use coxswain_machinery::framework::Memory as _;
 
 /// The name of the Job of an activation.
-fn name(text: &str) -> String {
+pub(super) fn name(text: &str) -> String {
     format!("cron-{}", at(text).as_second() / 60)
 }
 
-fn created(text: &str) -> [String; 3] {
+pub(super) fn created(text: &str) -> [String; 3] {
     [
         format!("create jobs.batch ns/{}", name(text)),
         format!("Normal SuccessfulCreate Created job {}", name(text)),
@@ -21,10 +21,10 @@ fn created(text: &str) -> [String; 3] {
     ]
 }
 
-const STATUS: &str = "update cronjobs.batch/status ns/cron";
+pub(super) const STATUS: &str = "update cronjobs.batch/status ns/cron";
 const ACTIVE: &str = "Normal JobAlreadyActive Not starting job because prior execution is running and concurrency policy is Forbid";
 
-fn millis(done: &Done) -> Option<u64> {
+pub(super) fn millis(done: &Done) -> Option<u64> {
     done.requeue_after.map(|after| after.as_millis() as u64)
 }
 
@@ -313,70 +313,6 @@ fn who_takes_over_between_the_job_and_the_status_makes_no_second_one() {
         assert!(log.iter().all(|line| !line.starts_with("create")), "{log:?}");
     }
     assert!(server.job(&name("10:00")).is_none() && server.listed().is_empty());
-}
-
-/// Its create got no answer, and it ended before that was known.
-#[test]
-fn what_alone_tells_that_an_activation_was_started_is_recorded_before_it_goes() {
-    let held = cron_job(|cron_job| cron_job.spec.successful_jobs_history_limit = Some(0));
-    let ended_as = |name: &str| job(name, ended("Complete", "09:00"));
-    let server = Server::new(&held, [ended_as("by-hand"), ended_as(&name("10:00"))]);
-    // Of the clock by which it was made this one is behind.
-    let log = server.reconcile(at("09:59:59")).log;
-    let deleted = |name: &str| {
-        [format!("delete jobs.batch ns/{name}"), format!("Normal SuccessfulDelete Deleted job {name}")]
-    };
-    let expected: Vec<String> =
-        [vec![STATUS.to_owned()], deleted("by-hand").into(), deleted(&name("10:00")).into()].concat();
-    assert_eq!(log, expected);
-    assert_eq!(server.cron_job().status.last_schedule_time, time("10:00"));
-    assert_eq!(server.reconcile(at("10:00:30")).log, [""; 0]);
-    // A status that is not written keeps it.
-    let server = Server::new(&held, [ended_as(&name("10:00"))]);
-    server.on_the_way(|asked| asked.subresource == "status", OnTheWay::Lost);
-    drop(server.reconcile(at("09:59:59")));
-    assert!(server.job(&name("10:00")).is_some());
-}
-
-/// Whoever made the Job of ten o'clock heard of no success, and then it is eleven.
-#[test]
-fn a_job_that_nobody_could_record_counts_before_the_next_one() {
-    let running = || job(&name("10:00"), |_| {});
-    let unexpected = format!(
-        "Warning UnexpectedJob Saw a job that the controller did not create or forgot: {}",
-        name("10:00")
-    );
-    let held = |policy: &'static str| cron_job(|cron_job| cron_job.spec.concurrency_policy = policy.into());
-    for policy in ["Forbid", "Replace"] {
-        let server = Server::new(&held(policy), [running()]);
-        let done = server.reconcile(at("11:00"));
-        assert_eq!((&done.log[..], millis(&done)), (&[STATUS.to_owned(), unexpected.clone()][..], Some(0)));
-        assert_eq!(
-            (server.listed(), server.cron_job().status.last_schedule_time),
-            (vec![name("10:00")], time("10:00"))
-        );
-        let log = server.reconcile(at("11:00")).log.join("\n");
-        assert_eq!(log.contains(name("11:00").as_str()), policy == "Replace", "{log}");
-        assert_eq!(server.job(&name("10:00")).is_some(), policy == "Forbid", "{log}");
-    }
-    // Whose clock was ahead made one of a later activation, which is not started again then.
-    let server = Server::new(&held("Forbid"), [job(&name("12:00"), |_| {})]);
-    for _ in 0..3 {
-        let log = server.reconcile(at("11:00")).log;
-        assert!(log.iter().all(|line| !line.starts_with("create")), "{log:?}");
-    }
-    assert_eq!(
-        (server.listed(), server.cron_job().status.last_schedule_time),
-        (vec![name("12:00")], time("12:00"))
-    );
-    // One that has ended, is by another name, or may run beside the next one, is no reason to wait.
-    let ended = [job(&name("10:00"), ended("Failed", "10:20"))];
-    let by_hand = [job("by-hand", |_| {})];
-    for (policy, jobs) in [("Forbid", ended), ("Forbid", by_hand), ("Allow", [running()])] {
-        let server = Server::new(&held(policy), jobs);
-        let log = server.reconcile(at("11:00")).log;
-        assert_eq!(log[..3], created("11:00"), "{policy}");
-    }
 }
 
 #[test]
