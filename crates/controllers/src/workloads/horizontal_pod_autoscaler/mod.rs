@@ -28,7 +28,7 @@ use coxswain_machinery::framework::{
     Observation, ObserveError, QueueConfig, Reads, Room, RoomAdapter, wake,
 };
 use coxswain_machinery::informer::{Delta, Labelled, Lister};
-use coxswain_machinery::model::clock::{RuntimeClock, SharedClock};
+use coxswain_machinery::model::clock::SteadyClock;
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod answers;
@@ -92,7 +92,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         pods: pods.labelled(),
         settings,
         remembering: Arc::clone(&remembering),
-        steady: Arc::new(RuntimeClock::new(Timestamp::UNIX_EPOCH)),
+        steady: SteadyClock::start(),
     };
     let own = autoscalers.wakes(own(metrics.clone(), Arc::clone(&remembering)));
     Ok(Built {
@@ -132,8 +132,8 @@ struct Controller {
     pods: Labelled<Pod>,
     settings: Settings,
     remembering: Arc<Remembering>,
-    /// A clock that nobody sets. It begins in 1970, when the controller is built.
-    steady: SharedClock,
+    /// The clock of windows and periods.
+    steady: SteadyClock,
 }
 
 impl Room<Note> for Controller {
