@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::memory::Note;
 use super::timing::{Missed, missed, next_look};
-use super::view::{Failed, View};
+use super::view::{Failed, Made, View};
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::kinds::CRON_JOBS;
 use coxswain_machinery::model::plan::{EventSpec, Regarding};
@@ -54,12 +54,12 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
 }
 
 fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
-    let mut status = Status::of(view, now);
+    let mut status = Status::of(view);
     if let Some(plan) = after_failures(view, &mut status, now)? {
         return Ok(plan);
     }
     if let Some(made) = &view.made {
-        let at = jobs::of_own_create(&view.cron_job, &made.job).unwrap_or(now);
+        let at = created_for(view, &status, made, now).unwrap_or(now);
         status.add(&made.job, at);
         let skew = made.job.metadata.creation_timestamp.filter(|_| !made.existed);
         let skew = skew.map(|created| (created.seconds() - at.as_second()) as f64);
@@ -69,7 +69,7 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
     let mut told = Vec::new();
     let turn = turn(view, &status, now, &mut told);
     if let Turn::Start(at) = turn {
-        if let Some((job, of)) = forgotten(view, &status, at, now) {
+        if let Some((job, of)) = forgotten(view, &status, at) {
             status.add(job, of);
             let plan = finish(view, &status, &[], Some(&job.metadata.name))?;
             return Ok(Plan { requeue_after: Some(Duration::ZERO), ..plan }.with_note(note(view, None)));
@@ -88,21 +88,24 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
     Ok(Plan { requeue_after, ..finish(view, &status, &told, None)? }.with_note(note(view, None)))
 }
 
+/// Returns the activation for which this reconcile created a Job, or met one of the name.
+fn created_for(view: &View, status: &Status<'_>, made: &Made, now: Timestamp) -> Option<Timestamp> {
+    match turn(view, status, now, &mut Vec::new()) {
+        Turn::Start(at) if jobs::name(&view.cron_job, at) == made.job.metadata.name => Some(at),
+        // Another activation has come due meanwhile.
+        _ => jobs::of_own_create(&view.cron_job, &made.job),
+    }
+}
+
 /// Returns a running Job of another activation that the status does not list, beside which `at` must not start: the answer to its
 /// create was lost. Its activation may be later than `at`, if a clock was ahead. kube-controller-manager goes by the status alone
 /// and starts a second Job.
-fn forgotten<'a>(
-    view: &'a View,
-    status: &Status<'_>,
-    at: Timestamp,
-    now: Timestamp,
-) -> Option<(&'a Job, Timestamp)> {
+fn forgotten<'a>(view: &'a View, status: &Status<'_>, at: Timestamp) -> Option<(&'a Job, Timestamp)> {
     if !matches!(&*view.cron_job.spec.concurrency_policy, "Forbid" | "Replace") {
         return None;
     }
-    let after = since(view);
     let others = view.jobs.iter().filter_map(|job| {
-        let of = jobs::started(&view.cron_job, job, after, now).filter(|of| *of != at)?;
+        let of = jobs::started(view, job).filter(|of| *of != at)?;
         let runs = job.end().is_none() && !job.metadata.is_deleting();
         (runs && !status.lists(&job.metadata.name)).then_some((job.as_ref(), of))
     });
@@ -126,7 +129,7 @@ fn after_failures(
         failed if failed.contains(&Failed::Status) => Plan::default(),
         // Of the history: all else is done, and it is not retried before the next look.
         failed if failed.iter().all(|each| matches!(each, Failed::Delete(name) if !is_replaced(name))) => {
-            let at = view.made.as_ref().and_then(|made| jobs::of_own_create(&view.cron_job, &made.job));
+            let at = view.made.as_ref().and_then(|made| created_for(view, status, made, now));
             let turn = turn(view, status, now, &mut Vec::new());
             let comes_back = at.is_some() || turn != Turn::End;
             Plan {
@@ -137,7 +140,7 @@ fn after_failures(
         }
         [.., Failed::Taken { settled }] => {
             let at = view.made.as_ref();
-            let at = at.and_then(|made| Some((&made.job, jobs::of_own_create(&view.cron_job, &made.job)?)));
+            let at = at.and_then(|made| Some((&made.job, created_for(view, status, made, now)?)));
             if let Some((job, at)) = at {
                 status.add(job, at);
             }

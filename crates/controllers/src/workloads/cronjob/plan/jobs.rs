@@ -4,6 +4,7 @@ use bytes::Bytes;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
+use super::super::schedule::Schedule;
 use super::super::view::View;
 use coxswain_machinery::api::batch::{CronJob, Job, JobTemplateSpec};
 use coxswain_machinery::api::kinds::{CRON_JOBS, JOBS};
@@ -20,8 +21,8 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// Annotation that `kubectl create job --from` sets.
 const MANUAL: &str = "cronjob.kubernetes.io/instantiate";
 
-/// How far the clock of the manager that created a Job may have been ahead: a later activation holds back no Job.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(1);
+/// How far the clock of the manager that created a Job may have been ahead of the API server's.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(30);
 
 /// What a Job inherits of its template's metadata.
 const INHERITED: [u32; 2] = [field!(ObjectMeta, labels), field!(ObjectMeta, annotations)];
@@ -43,14 +44,27 @@ pub(super) fn of_own_create(cron_job: &CronJob, job: &Job) -> Option<Timestamp> 
 
 /// Returns the activation that a Job was created for, if it has all marks of a Job that a CronJob controller created: the
 /// annotation, the name that belongs to it, and a reference that blocks the deletion of its owner. `kubectl create job --from`
-/// sets neither the annotation nor such a reference, so the digits in the name of a manual Job do not count. Nor does an
-/// activation that the status covers, or that no clock in use could have reached.
-pub(super) fn started(cron_job: &CronJob, job: &Job, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+/// sets neither the annotation nor such a reference, so the digits in the name of a manual Job do not count.
+///
+/// Whoever may create Jobs can forge these marks. So the time must be an activation of the schedule that the status does not
+/// cover, and the API server's time of the Job's creation bounds how far it may lie ahead.
+pub(super) fn started(view: &View, job: &Job) -> Option<Timestamp> {
+    let cron_job = &view.cron_job;
     let owner = job.metadata.controller().filter(|owner| owner.block_owner_deletion == Some(true));
     let is_manual = job.metadata.annotations.contains_key(MANUAL);
-    let latest = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     owner.filter(|_| !is_manual)?;
-    annotated(cron_job, job).filter(|at| since < *at && *at <= latest)
+    let created = Timestamp::from(job.metadata.creation_timestamp?);
+    let latest = created.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+    let since = super::since(view);
+    let is_activation = |at: Timestamp| match view.schedule.as_ref() {
+        Ok(Schedule::Every(seconds)) => at.duration_since(since).as_secs() % seconds == 0,
+        Ok(schedule) => {
+            let before = at.checked_sub(SignedDuration::from_secs(1)).ok();
+            before.and_then(|before| schedule.next(before)) == Some(at)
+        }
+        Err(_) => false,
+    };
+    annotated(cron_job, job).filter(|at| since < *at && *at <= latest && is_activation(*at))
 }
 
 /// Returns the time in the annotation, if the Job has the name of that activation.

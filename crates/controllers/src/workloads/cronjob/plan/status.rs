@@ -28,7 +28,7 @@ pub(super) struct Status<'a> {
 
 impl<'a> Status<'a> {
     /// By what is there.
-    pub(super) fn of(view: &'a View, now: Timestamp) -> Self {
+    pub(super) fn of(view: &'a View) -> Self {
         let cron_job = &*view.cron_job;
         let mut status = Self {
             cron_job,
@@ -44,7 +44,7 @@ impl<'a> Status<'a> {
             status.see(job, is_surplus);
             // The Job may be the only record of its activation, if the answer to its create was lost: the activation is written
             // into the status before the Job is deleted.
-            if is_surplus && let Some(at) = jobs::started(cron_job, job, super::since(view), now) {
+            if is_surplus && let Some(at) = jobs::started(view, job) {
                 status.last_schedule_time = status.last_schedule_time.max(Some(at.into()));
             }
         }

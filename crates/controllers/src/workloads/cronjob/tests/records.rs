@@ -11,6 +11,7 @@ use coxswain_machinery::wire::Labels;
 fn scheduled(text: &str, change: impl FnOnce(&mut Job)) -> Job {
     job(&name(text), |job| {
         job.metadata.annotations = [(SCHEDULED, at(text).to_string().as_str())].into_iter().collect();
+        job.metadata.creation_timestamp = time(text);
         change(job);
     })
 }
@@ -115,19 +116,50 @@ fn a_job_that_lacks_a_mark_of_the_controller_is_no_record_of_an_activation() {
         let log = server.reconcile(at("11:00")).log;
         assert_eq!(log[..3], created("11:00"), "{mark}");
     }
-    // All marks are there, but the time is one that no clock has reached, or that the status covers.
-    for (text, records) in
-        [("10:59", true), ("11:00", true), ("11:01", false), ("09:00", false), ("08:00", false)]
-    {
+}
+
+/// All marks are there, as whoever may create Jobs can set them. The API server sets the time of creation.
+#[test]
+fn forged_marks_of_no_activation_are_no_record() {
+    let recorded = |schedule: &'static str, activation: &'static str, created: &'static str| {
         let held = cron_job(|cron_job| {
             cron_job.spec.successful_jobs_history_limit = Some(0);
-            cron_job.spec.schedule = "0 0 1 1 *".into();
+            cron_job.spec.schedule = schedule.into();
+            cron_job.spec.suspend = true;
         });
-        let server = Server::new(&held, [scheduled(text, ended("Complete", "09:00"))]);
-        drop(server.reconcile(at("10:00")));
-        let expected = if records { time(text) } else { time("09:00") };
-        assert_eq!(server.cron_job().status.last_schedule_time, expected, "{text}");
+        let forged = scheduled(activation, |job| {
+            ended("Complete", "09:00")(job);
+            job.metadata.creation_timestamp = time(created);
+        });
+        let server = Server::new(&held, [forged]);
+        drop(server.reconcile(at("10:45")));
+        server.cron_job().status.last_schedule_time == time(activation)
+    };
+    for (schedule, activation, created, expected) in [
+        ("0 * * * *", "10:00", "10:00:01", true),
+        ("0 * * * *", "11:00", "10:30", true),
+        ("0 * * * *", "11:00", "10:29:59", false),
+        ("0 * * * *", "10:30", "10:30", false),
+        ("0 * * * *", "08:00", "10:00", false),
+        ("0 2 * * *", "10:00", "10:00", false),
+        ("x", "10:00", "10:00", false),
+        ("@every 90s", "10:30", "10:30", true),
+        ("@every 90s", "10:31", "10:31", false),
+    ] {
+        assert_eq!(
+            recorded(schedule, activation, created),
+            expected,
+            "{schedule}: {activation} at {created}"
+        );
     }
+    // A forged Job that runs holds back no run of an activation.
+    let daily = cron_job(|cron_job| {
+        cron_job.spec.schedule = "0 10 * * *".into();
+        cron_job.spec.concurrency_policy = "Forbid".into();
+    });
+    let server =
+        Server::new(&daily, [scheduled("10:29", |job| job.metadata.creation_timestamp = time("09:59"))]);
+    assert_eq!(server.reconcile(at("10:00")).log[..3], created("10:00"));
 }
 
 /// The Job that a controller created keeps its seconds, which its name lacks.
@@ -135,6 +167,11 @@ fn a_job_that_lacks_a_mark_of_the_controller_is_no_record_of_an_activation() {
 fn the_activation_of_an_own_create_has_its_seconds_and_never_leaves_the_minute_of_its_name() {
     let held = cron_job(|cron_job| cron_job.spec.schedule = "@every 90s".into());
     let server = Server::new(&held, []);
+    drop(server.reconcile(at("09:01:31")));
+    assert_eq!(server.cron_job().status.last_schedule_time, time("09:01:30"));
+    // So it has where a Job bears the name that tells of no seconds.
+    let server = Server::new(&held, []);
+    server.put_unseen(&job(&name("09:01"), |_| {}));
     drop(server.reconcile(at("09:01:31")));
     assert_eq!(server.cron_job().status.last_schedule_time, time("09:01:30"));
     // A Job that has the name already, with an annotation of another time: the minute of the name counts.
@@ -169,9 +206,10 @@ fn a_job_that_nobody_could_record_counts_before_the_next_one() {
         assert_eq!(server.job(&name("10:00")).is_some(), policy == "Forbid", "{log}");
     }
     // A manager whose clock was ahead created the Job of a later activation, which is not started again then.
-    let server = Server::new(&held("Forbid"), [scheduled("12:00", |_| {})]);
+    let early = scheduled("12:00", |job| job.metadata.creation_timestamp = time("11:35"));
+    let server = Server::new(&held("Forbid"), [early]);
     for _ in 0..3 {
-        let log = server.reconcile(at("11:00")).log;
+        let log = server.reconcile(at("11:36")).log;
         assert!(log.iter().all(|line| !line.starts_with("create")), "{log:?}");
     }
     assert_eq!(
