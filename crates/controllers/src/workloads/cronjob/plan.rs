@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::memory::Note;
+use super::schedule::Schedule;
 use super::timing::{Missed, missed, next_look};
 use super::view::{Failed, Made, View};
 use coxswain_machinery::api::batch::Job;
@@ -191,7 +192,7 @@ fn turn(view: &View, status: &Status<'_>, now: Timestamp, told: &mut Vec<Told>) 
         let message = format!("CRON_TZ or TZ used in schedule \"{text}\" {UNSUPPORTED}");
         told.push((true, "UnsupportedSchedule", message));
     }
-    let at = match missed(schedule, earliest(view, now), now) {
+    let at = match due(view, schedule, now) {
         Missed::Never => {
             let why = "time difference between two schedules is less than 1 second";
             told.push((true, "InvalidSchedule", format!("invalid schedule: {text} : {why}")));
@@ -221,12 +222,23 @@ fn turn(view: &View, status: &Status<'_>, now: Timestamp, told: &mut Vec<Told>) 
     Turn::Start(at)
 }
 
-/// After when activations count.
-fn earliest(view: &View, now: Timestamp) -> Timestamp {
+/// Returns what was missed and may still be started.
+fn due(view: &View, schedule: &Schedule, now: Timestamp) -> Missed {
     let since = since(view);
-    let deadline = view.cron_job.spec.starting_deadline_seconds;
-    let bound = deadline.and_then(|seconds| now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok());
-    bound.map_or(since, |bound| since.max(bound))
+    let deadline = view.cron_job.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
+    let Some((deadline, bound)) =
+        deadline.and_then(|deadline| Some((deadline, now.checked_sub(deadline).ok()?)))
+    else {
+        return missed(schedule, since, now);
+    };
+    match schedule {
+        // The first one after the bound would always lie in the future: kube-controller-manager never starts such a Job.
+        Schedule::Every(seconds) if deadline.as_secs() < *seconds => match missed(schedule, since, now) {
+            Missed::Last { at, .. } if at <= bound => Missed::Nothing,
+            missed => missed,
+        },
+        _ => missed(schedule, since.max(bound), now),
+    }
 }
 
 /// When it was started last, or made.

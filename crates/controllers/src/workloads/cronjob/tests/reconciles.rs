@@ -64,6 +64,41 @@ fn only_the_last_missed_activation_is_started_unless_it_is_too_late() {
     assert_eq!(many[1..], created("12:30"));
 }
 
+/// With kube-controller-manager it never runs.
+#[test]
+fn every_with_a_shorter_starting_deadline_runs() {
+    let every = cron_job(|cron_job| {
+        cron_job.spec.schedule = "@every 2m".into();
+        cron_job.spec.starting_deadline_seconds = Some(60);
+    });
+    let server = Server::new(&every, []);
+    let mut started = Vec::new();
+    for (now, expected) in [
+        ("09:01:59", None),
+        ("09:02:00", Some("09:02")),
+        ("09:03:59", None),
+        // 61 seconds late, then 59.
+        ("09:05:01", None),
+        ("09:06:59", Some("09:06")),
+        ("09:08:00", Some("09:08")),
+    ] {
+        let done = server.reconcile(at(now));
+        let created: Vec<_> = expected.map(created).into_iter().flatten().collect();
+        let log: Vec<_> = done.log.iter().filter(|line| !line.starts_with("Warning Unexpected")).collect();
+        assert_eq!(log, created.iter().collect::<Vec<_>>(), "{now}");
+        started.extend(expected);
+        assert!(done.requeue_after.is_some_and(|after| after <= Duration::from_millis(120_100)), "{now}");
+    }
+    assert_eq!(started.len(), 3);
+    // A deadline that is long enough counts as ever: from the bound, where the last time is earlier.
+    let long = cron_job(|cron_job| {
+        cron_job.spec.schedule = "@every 2m".into();
+        cron_job.spec.starting_deadline_seconds = Some(300);
+    });
+    let server = Server::new(&long, []);
+    assert_eq!(server.reconcile(at("11:00:30")).log, created("10:59:30"));
+}
+
 #[test]
 fn nothing_is_started_while_it_is_suspended_or_goes_but_its_jobs_are_seen_to() {
     let suspended: fn(&mut CronJob) = |cron_job| cron_job.spec.suspend = true;
