@@ -7,7 +7,8 @@
 //!
 //! | change of | keys |
 //! |---|---|
-//! | an autoscaler, its own status included | its own, one period later, or when it is due anyway |
+//! | an autoscaler that is new or has another spec | its own, at once |
+//! | an autoscaler otherwise, its own status included | its own, one period later, or when it is due anyway |
 //! | none: a period is over | the autoscaler's |
 //!
 //! A reconcile is: read the scale, read the metrics, scale the target, write the status once, telling what became of it. Whatever
@@ -104,10 +105,22 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 backoff: QueueConfig { slack: settings.slack(), ..QueueConfig::default() },
                 ..LoopSettings::with_workers(build.config.flags.concurrent_horizontal_pod_autoscaler_syncs)
             },
-            wake_ups: vec![own.debounced(settings.sync_period)],
+            wake_ups: vec![autoscalers.wakes(Arc::new(new_or_changed)), own.debounced(settings.sync_period)],
             reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics).remembered_by(remembering)),
         }],
     })
+}
+
+/// An autoscaler that is new, or has another spec, concerns its own key. kube-controller-manager does not wait for a period from 1.37 on.
+/// Those that a starting process finds wait for one.
+fn new_or_changed(delta: Delta<'_>, add: &mut dyn FnMut(Key)) {
+    if delta.initial {
+        return;
+    }
+    let (old, new) = delta.typed::<HorizontalPodAutoscaler>();
+    if let Some(new) = new.filter(|new| old.is_none_or(|old| old.spec != new.spec)) {
+        add(Key::of(&new.metadata));
+    }
 }
 
 /// A change of an autoscaler concerns its own key. They are counted, and of one that is gone the pods are free at once.
