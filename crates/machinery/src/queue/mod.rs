@@ -127,7 +127,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 
     /// [`add_after`](Self::add_after) where the end of the delay stands for a time of the wall clock: the key comes earlier if
-    /// that is [set forward](Self::wall_clock_set_forward).
+    /// that is [set forward](Self::wall_clock_set_forward). A delay of a minute or less stays.
     pub fn add_planned(&self, key: K, delay: Duration) {
         self.shared.schedule(|state, now| state.add_planned(key, delay, now));
     }

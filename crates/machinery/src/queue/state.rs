@@ -21,6 +21,8 @@ use crate::random::HashSeed;
 const KEEP_SLOTS: usize = 256;
 /// Stale heap entries that are tolerated before they are swept.
 const KEEP_STALE: usize = 64;
+/// A planned delay up to this ends by the steady clock in any case: it comes late by a minute at most, and may be a quarantine or a period.
+const SHORT: Duration = Duration::from_mins(1);
 /// What a delay that no clock can express is cut to.
 const FOREVER: Duration = Duration::from_hours(24 * 365 * 30);
 
@@ -190,7 +192,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Adds a key when a time of the wall clock comes, which is `delay` from now.
     pub(super) fn add_planned(&mut self, key: K, delay: Duration, now: Instant) -> usize {
-        self.add_when(key, (delay, true), now)
+        self.add_when(key, (delay, delay > SHORT), now)
     }
 
     fn add_when(&mut self, key: K, (delay, by_wall_clock): (Duration, bool), now: Instant) -> usize {
