@@ -4,6 +4,7 @@ mod flags;
 mod gates;
 mod layers;
 mod requests;
+mod times;
 mod words;
 
 use std::fs;
