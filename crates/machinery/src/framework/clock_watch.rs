@@ -68,6 +68,8 @@ impl ClockWatch {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinSet;
+
     use super::*;
     use crate::model::clock::ManualClock;
     use crate::queue::QueueMetrics;
@@ -79,6 +81,7 @@ mod tests {
         clock: Arc<ManualClock>,
         queue: Arc<WorkQueue<Key>>,
         stop: CancellationToken,
+        _tasks: JoinSet<()>,
     }
 
     impl Watched {
@@ -88,8 +91,9 @@ mod tests {
             let queue = Arc::new(WorkQueue::new("test", &metrics));
             let stop = CancellationToken::new();
             let watch = ClockWatch::new("test", Arc::clone(&clock) as SharedClock, vec![Arc::clone(&queue)]);
-            drop(tokio::spawn(watch.run(stop.clone())));
-            Self { clock, queue, stop }
+            let mut tasks = JoinSet::new();
+            tasks.spawn(watch.run(stop.clone()));
+            Self { clock, queue, stop, _tasks: tasks }
         }
 
         /// Both clocks go on.
@@ -110,7 +114,7 @@ mod tests {
         watched.queue.add_planned(Key::new("ns", "planned"), HOUR + HOUR);
         watched.pass(65).await;
         assert!(watched.queue.is_empty(), "nobody has set the clock");
-        watched.clock.advance(HOUR - Duration::from_secs(120));
+        watched.clock.advance(Duration::from_mins(58));
         watched.pass(50).await;
         assert!(watched.queue.is_empty(), "its time has not come");
         watched.queue.add_planned(Key::new("ns", "in-quarantine"), Duration::from_secs(40));

@@ -18,8 +18,10 @@ fn scheduled(text: &str, change: impl FnOnce(&mut Job)) -> Job {
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
+type Change = fn(&mut Job);
+
 /// Changes that each take one mark of a controller's Job away, by what is left.
-const MARKS_OF_USERS: [(&str, fn(&mut Job)); 5] = [
+const MARKS_OF_USERS: [(&str, Change); 5] = [
     ("no annotation", |job| job.metadata.annotations = Labels::default()),
     ("the annotation is no time", |job| {
         job.metadata.annotations = [(SCHEDULED, "soon")].into_iter().collect();

@@ -12,7 +12,7 @@ use coxswain_machinery::model::clock::SteadyTime;
 
 /// A time before [`NOW`].
 fn ago(seconds: u64) -> SteadyTime {
-    SteadyTime::default().plus(NOW - Duration::from_secs(seconds))
+    SteadyTime::default().plus(NOW.saturating_sub(Duration::from_secs(seconds)))
 }
 
 const NOW: Duration = Duration::from_hours(1);

@@ -222,18 +222,19 @@ fn failure_policy_of_a_failing_job_judges_pods_that_have_not_failed() {
             ];
             with_rules(job, rules);
         });
-        let sorts: [(&str, &dyn Fn(&mut Pod)); 3] = [
-            ("runs", &disrupted),
-            ("is being deleted", &|pod| {
-                disrupted(pod);
-                deleting(pod);
-            }),
-            ("runs in part", &half),
+        let leaving = |pod: &mut Pod| {
+            disrupted(pod);
+            deleting(pod);
+        };
+        let sorts = [
+            ("runs", pod("b", disrupted)),
+            ("is being deleted", pod("b", leaving)),
+            ("runs in part", pod("b", half)),
         ];
-        for (what, change) in sorts {
-            let plan = planned(&view(&job, &[pod("a", failed), pod("b", change)]));
+        for (what, other) in sorts {
+            let plan = planned(&view(&job, &[pod("a", failed), Arc::clone(&other)]));
             assert_eq!(plan.note.items[0].actions, [action], "{action}: {what}");
-            let steps = steps_of(&job, &[pod("a", failed), pod("b", change)]);
+            let steps = steps_of(&job, &[pod("a", failed), other]);
             let counted = steps.iter().find(|step| step.starts_with("again")).unwrap();
             assert!(counted.contains(&format!(" 0+{failures} ")), "{action}: {what}: {counted}");
             assert!(steps.contains(&"untrack b".to_owned()), "{action}: {what}: {steps:?}");
