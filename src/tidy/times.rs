@@ -4,7 +4,14 @@ use super::complain;
 use super::requests::{lines_with, of_the_manager};
 
 /// Conversions of a number of seconds, which fail for times that the API server accepts.
-const CONVERSIONS: &[&str] = &["Timestamp::from_second(", "Timestamp::new("];
+const CONVERSIONS: &[&str] = &[
+    "Timestamp::from_second(",
+    "Timestamp::from_millisecond(",
+    "Timestamp::from_microsecond(",
+    "Timestamp::from_nanosecond(",
+    "Timestamp::from_duration(",
+    "Timestamp::new(",
+];
 
 /// Files that convert, and why. (`WallTime` itself does by `Self::new`.)
 const ELSEWHERE: &[(&str, &str)] = &[

@@ -32,10 +32,11 @@ objects! {
 }
 
 /// Types of the conditions that controllers read of every pod. Of one that has failed they read all, and of one that a Job controls all but
-/// those of [`KUBELET_CONDITIONS`].
+/// those of [`KUBELET_CONDITIONS`] that are not `False`.
 pub const READ_CONDITIONS: &[&str] = &["Ready", "DisruptionTarget"];
 
-/// Types of the conditions that the kubelet sets on every pod. No rule of a Job's failure policy goes by one before the pod has failed.
+/// Types of the conditions that each pod has, and that are `True` for most of its life. A rule of a Job's failure policy that asks for one of
+/// these to be `True` does not match before the pod has failed, unlike with kube-controller-manager.
 const KUBELET_CONDITIONS: &[&str] =
     &["PodReadyToStartContainers", "Initialized", "ContainersReady", "PodScheduled"];
 
@@ -57,7 +58,8 @@ fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
         pod.status.conditions = Conditions::decode(bytes)?.status.conditions;
     } else if pod.metadata.controller().is_some_and(|owner| owner.kind == "Job") {
         let mut conditions = Conditions::decode(bytes)?.status.conditions;
-        conditions.retain(|held| !KUBELET_CONDITIONS.contains(&held.r#type.as_str()));
+        conditions
+            .retain(|held| held.status == "False" || !KUBELET_CONDITIONS.contains(&held.r#type.as_str()));
         conditions.shrink_to_fit();
         pod.status.conditions = conditions;
     }

@@ -2,8 +2,9 @@
 //!
 //! Plans name times of the wall clock ("when this token expires"), and queues sleep for durations. A clock that is set forward, or
 //! a machine that was suspended, would make a key come late by as much. No sleep is trusted for longer than [`PERIOD`]: then both
-//! clocks are compared, and planned keys come earlier by what the wall clock has gained. A clock that is set back needs nothing: a
-//! key that comes too early is planned again.
+//! clocks are compared, and planned keys come earlier by what the wall clock has gained. For queues a clock that is set back needs
+//! nothing: a key that comes too early is planned again. What waits by the steady clock for more than a minute may come too early as
+//! well, and is planned again.
 
 use std::sync::Arc;
 use std::time::Duration;

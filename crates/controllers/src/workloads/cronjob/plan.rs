@@ -91,6 +91,9 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
 
 /// Returns the activation for which this reconcile created a Job, or met one of the name.
 fn created_for(view: &View, status: &Status<'_>, made: &Made, now: Timestamp) -> Option<Timestamp> {
+    if !made.existed {
+        return jobs::of_own_create(&view.cron_job, &made.job);
+    }
     match turn(view, status, now, &mut Vec::new()) {
         Turn::Start(at) if jobs::name(&view.cron_job, at) == made.job.metadata.name => Some(at),
         // Another activation has come due meanwhile.
@@ -235,6 +238,8 @@ fn due(view: &View, schedule: &Schedule, now: Timestamp) -> Missed {
         // The first one after the bound would always lie in the future: kube-controller-manager never starts such a Job.
         Schedule::Every(seconds) if deadline.as_secs() < *seconds => match missed(schedule, since, now) {
             Missed::Last { at, .. } if at <= bound => Missed::Nothing,
+            // Those that came before the deadline are none too many.
+            Missed::Last { at, .. } => Missed::Last { at, many: false },
             missed => missed,
         },
         _ => missed(schedule, since.max(bound), now),

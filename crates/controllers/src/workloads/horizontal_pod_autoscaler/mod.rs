@@ -7,7 +7,7 @@
 //!
 //! | change of | keys |
 //! |---|---|
-//! | an autoscaler that is new or has another spec | its own, at once |
+//! | an autoscaler that is new or has another spec | its own, a second later |
 //! | an autoscaler otherwise, its own status included | its own, one period later, or when it is due anyway |
 //! | none: a period is over | the autoscaler's |
 //!
@@ -18,6 +18,7 @@
 //! reads or writes the target itself, and never touches a pod.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -105,11 +106,17 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 backoff: QueueConfig { slack: settings.slack(), ..QueueConfig::default() },
                 ..LoopSettings::with_workers(build.config.flags.concurrent_horizontal_pod_autoscaler_syncs)
             },
-            wake_ups: vec![autoscalers.wakes(Arc::new(new_or_changed)), own.debounced(settings.sync_period)],
+            wake_ups: vec![
+                autoscalers.wakes(Arc::new(new_or_changed)).debounced(HURRIED),
+                own.debounced(settings.sync_period),
+            ],
             reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics).remembered_by(remembering)),
         }],
     })
 }
+
+/// How long changes of a spec are collected, so that who changes it all the time gets no more than a look a second.
+const HURRIED: Duration = Duration::from_secs(1);
 
 /// An autoscaler that is new, or has another spec, concerns its own key. kube-controller-manager does not wait for a period from 1.37 on.
 /// Those that a starting process finds wait for one.

@@ -42,6 +42,8 @@ fn cached_pod_of_a_job_keeps_conditions_that_the_kubelet_does_not_set() {
         cached.status.conditions.iter().map(|held| held.r#type.to_string()).collect()
     };
     assert_eq!(kinds(&pod), ["Ready", "Mine"]);
+    pod.status.conditions[1].status = "False".into();
+    assert_eq!(kinds(&pod), ["Ready", "PodScheduled", "Mine"]);
     pod.metadata.owner_references[0].kind = "ReplicaSet".into();
     assert_eq!(kinds(&pod), ["Ready"]);
 }

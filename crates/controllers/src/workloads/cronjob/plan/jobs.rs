@@ -57,7 +57,8 @@ pub(super) fn started(view: &View, job: &Job) -> Option<Timestamp> {
     let latest = created.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     let since = super::since(view);
     let is_activation = |at: Timestamp| match view.schedule.as_ref() {
-        Ok(Schedule::Every(seconds)) => at.duration_since(since).as_secs() % seconds == 0,
+        // Its activations count from the last one, or from the deadline: any time may be one.
+        Ok(Schedule::Every(_)) => true,
         Ok(schedule) => {
             let before = at.checked_sub(SignedDuration::from_secs(1)).ok();
             before.and_then(|before| schedule.next(before)) == Some(at)

@@ -146,7 +146,8 @@ fn forged_marks_of_no_activation_are_no_record() {
         ("0 2 * * *", "10:00", "10:00", false),
         ("x", "10:00", "10:00", false),
         ("@every 90s", "10:30", "10:30", true),
-        ("@every 90s", "10:31", "10:31", false),
+        ("@every 90s", "10:31", "10:31", true),
+        ("@every 90s", "10:31", "10:00", false),
     ] {
         assert_eq!(
             recorded(schedule, activation, created),
@@ -218,6 +219,15 @@ fn a_job_that_nobody_could_record_counts_before_the_next_one() {
         (server.listed(), server.cron_job().status.last_schedule_time),
         (vec![name("12:00")], time("12:00"))
     );
+    // With `@every` and a deadline it may be of any time.
+    let every = cron_job(|cron_job| {
+        cron_job.spec.schedule = "@every 2m".into();
+        cron_job.spec.starting_deadline_seconds = Some(300);
+        cron_job.spec.concurrency_policy = "Forbid".into();
+    });
+    let server = Server::new(&every, [scheduled("10:59:30", |_| {})]);
+    drop(server.reconcile(at("11:01:02")));
+    assert_eq!(server.cron_job().status.last_schedule_time, time("10:59:30"));
     // One that has ended, is by another name, or may run beside the next one, is no reason to wait.
     let ended = [scheduled("10:00", ended("Failed", "10:20"))];
     let by_hand = [job("by-hand", |_| {})];
