@@ -5,6 +5,7 @@ mod gates;
 mod layers;
 mod references;
 mod requests;
+mod times;
 mod words;
 
 use std::fs;

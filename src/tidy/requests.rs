@@ -43,7 +43,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 /// Sources of the manager without its tests, by their paths in the repository.
-fn of_the_manager() -> impl Iterator<Item = (String, String)> {
+pub(super) fn of_the_manager() -> impl Iterator<Item = (String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let is_test = |path: &Path| {
         path.iter()
@@ -56,7 +56,7 @@ fn of_the_manager() -> impl Iterator<Item = (String, String)> {
 }
 
 /// The lines of code that have one of these words. The file ends with its test module, if that is in it.
-fn lines_with(text: &str, words: &[&str]) -> Vec<(usize, String)> {
+pub(super) fn lines_with(text: &str, words: &[&str]) -> Vec<(usize, String)> {
     let lines: Vec<&str> = text.lines().collect();
     let begins_tests =
         |at: usize| lines[at] == "#[cfg(test)]" && lines.get(at + 1).is_some_and(|line| line.ends_with('{'));

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use coxswain_machinery::model::clock::{Clock as _, SystemClock};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::names::Names;
@@ -388,11 +390,12 @@ fn status(status: &Value) -> Value {
             .collect();
         normal["conditions"] = by_type.into_iter().collect();
     }
-    // Of when volumes changed and something was scaled, that it was so.
-    for field in ["lastPhaseTransitionTime", "lastScaleTime"] {
-        if normal[field].is_string() {
-            normal[field] = "a time".into();
-        }
+    // Of when volumes changed, that it was so; of when something was scaled, that it was during this run.
+    if normal["lastPhaseTransitionTime"].is_string() {
+        normal["lastPhaseTransitionTime"] = "a time".into();
+    }
+    if normal["lastScaleTime"].as_str().is_some_and(|text| is_of_this_run(text, SystemClock.now())) {
+        normal["lastScaleTime"] = "a time".into();
     }
     for warning in normal
         .pointer_mut("/typeChecking/expressionWarnings")
@@ -415,6 +418,15 @@ fn status(status: &Value) -> Value {
         disrupted.values_mut().for_each(|time| *time = "some time".into());
     }
     normal
+}
+
+/// Whether a time is one of the last minutes. A run of all scenarios is shorter than this.
+fn is_of_this_run(text: &str, now: Timestamp) -> bool {
+    const LONGEST: SignedDuration = SignedDuration::from_hours(2);
+    /// Times are cut to seconds, and clocks of one machine agree.
+    const AHEAD: SignedDuration = SignedDuration::from_secs(1);
+    let at: Option<Timestamp> = text.parse().ok();
+    at.is_some_and(|at| (-AHEAD..=LONGEST).contains(&now.duration_since(at)))
 }
 
 /// A warning about types without the nanoseconds that are in their names: `Deployment123456789.spec` is `Deployment#.spec`.
@@ -471,5 +483,20 @@ fn names_of_types_have_no_clock_in_them() {
         ("", ""),
     ] {
         assert_eq!(without_clock(text), plain);
+    }
+}
+
+#[test]
+fn parity_snapshot_scale_time_outside_the_run_is_not_accepted() {
+    let now: Timestamp = "2026-11-27T12:00:00Z".parse().expect("a time");
+    for (text, expected) in [
+        ("2026-11-27T12:00:00Z", true),
+        ("2026-11-27T11:30:00Z", true),
+        ("2026-11-27T12:00:05Z", false),
+        ("2026-11-26T12:00:00Z", false),
+        ("1970-01-01T00:01:15Z", false),
+        ("soon", false),
+    ] {
+        assert_eq!(is_of_this_run(text, now), expected, "{text}");
     }
 }

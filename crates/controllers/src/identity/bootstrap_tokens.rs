@@ -1,11 +1,10 @@
 //! Bootstrap tokens, as the rooms see them that sign with them and clean them up: Secrets in `kube-system` by which new nodes
 //! join a cluster. See "Authenticating with Bootstrap Tokens" in the Kubernetes documentation. Decides nothing.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
 
 use coxswain_machinery::api::core::Secret;
+use coxswain_machinery::wire::WallTime;
 
 /// Restricts the watch to them.
 pub(super) const SELECTOR: &str = "type=bootstrap.kubernetes.io/token,metadata.namespace=kube-system";
@@ -31,7 +30,10 @@ impl Expiry {
     pub(super) fn of(secret: &Secret) -> Self {
         match secret.data("expiration") {
             None | Some([]) => Self::Never,
-            Some(text) => std::str::from_utf8(text).ok().and_then(time).map_or(Self::Unreadable, Self::At),
+            Some(text) => {
+                let at = std::str::from_utf8(text).ok().and_then(|text| text.parse::<WallTime>().ok());
+                at.map_or(Self::Unreadable, |at| Self::At(at.into()))
+            }
         }
     }
 
@@ -51,34 +53,6 @@ impl Expiry {
             _ => None,
         }
     }
-}
-
-/// A time by RFC 3339, in the form of the original: capitals, all parts, fractions of any length.
-fn time(text: &str) -> Option<Timestamp> {
-    const FORM: &[u8] = b"dddd-dd-ddTdd:dd:dd";
-    const OFFSET: &[u8] = b"dd:dd";
-    let is_of = |form: &[u8], text: &str| {
-        let fits = |(form, c): (&u8, u8)| if *form == b'd' { c.is_ascii_digit() } else { *form == c };
-        form.len() == text.len() && form.iter().zip(text.bytes()).all(fits)
-    };
-    let (begin, rest) = text.split_at_checked(FORM.len())?;
-    // A leap second is none to the original.
-    if !is_of(FORM, begin) || begin.ends_with("60") {
-        return None;
-    }
-    let (fraction, zone) = match rest.strip_prefix(['.', ',']) {
-        Some(rest) => rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?),
-        None => ("", rest),
-    };
-    if rest.len() != zone.len() && fraction.is_empty() {
-        return None;
-    }
-    let zone_fits = zone == "Z" || zone.strip_prefix(['+', '-']).is_some_and(|offset| is_of(OFFSET, offset));
-    let fraction: Cow<'_, str> = match fraction.get(..9).unwrap_or(fraction) {
-        "" => "".into(),
-        digits => format!(".{digits}").into(),
-    };
-    zone_fits.then(|| format!("{begin}{fraction}{zone}").parse().ok()).flatten()
 }
 
 /// Whether a Secret is one, whatever is in it.
@@ -133,6 +107,7 @@ mod tests {
     fn an_expiration_is_a_time_or_is_over() {
         let at = |text: &str| Expiry::At(text.parse().unwrap());
         let noon = at("2026-01-01T12:00:00Z");
+        let never = Expiry::At(Timestamp::MAX);
         for (text, expected) in [
             (None, Expiry::Never),
             (Some(""), Expiry::Never),
@@ -142,6 +117,13 @@ mod tests {
             (Some("2026-01-01T12:00:00.25Z"), at("2026-01-01T12:00:00.25Z")),
             (Some("2026-01-01T12:00:00,5Z"), at("2026-01-01T12:00:00.5Z")),
             (Some("2026-01-01T12:00:00.1234567899Z"), at("2026-01-01T12:00:00.123456789Z")),
+            (Some("2026-01-01T7:00:00-05:00"), noon),
+            (Some("9999-12-30T21:59:59Z"), at("9999-12-30T21:59:59Z")),
+            (Some("9999-12-30T22:00:01Z"), never),
+            (Some("9999-12-31T23:59:59Z"), never),
+            (Some("9999-12-31T23:59:59-12:00"), never),
+            (Some("0000-01-01T00:00:00Z"), at("0000-01-01T00:00:00Z")),
+            (Some("10000-01-01T00:00:00Z"), Expiry::Unreadable),
             (Some("2026-01-01T12:00:00.Z"), Expiry::Unreadable),
             (Some("2026-01-01t12:00:00z"), Expiry::Unreadable),
             (Some("2026-01-01 12:00:00Z"), Expiry::Unreadable),
@@ -159,8 +141,9 @@ mod tests {
         }
         let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
         assert_eq!(
-            [Expiry::Never, noon, at("2026-01-01T12:00:01Z"), Expiry::Unreadable].map(|end| end.is_over(now)),
-            [false, true, false, true]
+            [Expiry::Never, noon, at("2026-01-01T12:00:01Z"), never, Expiry::Unreadable]
+                .map(|end| end.is_over(now)),
+            [false, true, false, false, true]
         );
     }
 

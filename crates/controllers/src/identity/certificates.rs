@@ -6,6 +6,7 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
 use super::pem;
+use coxswain_machinery::wire::WallTime;
 
 /// Returns when the first certificate in the first PEM block of a text ends; `None` if that can't be read.
 pub(super) fn end(text: &[u8]) -> Option<Timestamp> {
@@ -16,7 +17,7 @@ pub(super) fn end(text: &[u8]) -> Option<Timestamp> {
         rest = Certificate::from_der_partial(rest).ok()?.1;
     }
     let end = first.tbs_certificate().validity().not_after.to_unix_duration().as_secs();
-    Timestamp::from_second(i64::try_from(end).ok()?).ok()
+    Some(WallTime::new(i64::try_from(end).ok()?, 0).into())
 }
 
 #[cfg(test)]

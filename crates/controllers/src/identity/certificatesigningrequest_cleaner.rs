@@ -131,7 +131,7 @@ fn due(view: &View) -> Option<Due> {
     let status = &view.request.status;
     let is_issued = !status.certificate.is_empty();
     let after = |time: Option<Time>, limit: SignedDuration, why| {
-        let time = Timestamp::from_second(time?.seconds()).ok()?;
+        let time = Timestamp::from(time?);
         Some(Due { from: time.checked_add(limit).ok()?.checked_add(OLDER).ok()?, why })
     };
     let mut all = Vec::new();

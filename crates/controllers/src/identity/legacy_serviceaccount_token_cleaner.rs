@@ -201,7 +201,7 @@ impl View {
         let Some(limit) = self.limit(now) else { return Fate::Stays };
         let meta = &token.secret.metadata;
         let is_old = |made: Timestamp| now.checked_sub(self.period).is_ok_and(|then| made < then);
-        let made = meta.creation_timestamp.and_then(|made| Timestamp::from_second(made.seconds()).ok());
+        let made = meta.creation_timestamp.map(Timestamp::from);
         let last_used = meta.labels.get(LAST_USED).map(|label| date(label));
         let was_used = match last_used {
             None => false,

@@ -70,8 +70,7 @@ impl View {
     /// How long it stays; `None` if it does not say when it was made.
     fn left(&self, now: Timestamp) -> Option<SignedDuration> {
         let made = self.request.metadata.creation_timestamp?;
-        let made = Timestamp::from_second(made.seconds()).ok()?;
-        Some(STAYS.saturating_sub(now.duration_since(made)))
+        Some(STAYS.saturating_sub(now.duration_since(made.into())))
     }
 }
 

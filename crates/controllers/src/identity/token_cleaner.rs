@@ -132,6 +132,8 @@ mod tests {
             ("2020-01-01T00:00:00Z", (None, true)),
             ("2026-01-01T12:00:05Z", in_seconds(5)),
             ("2026-01-01T15:00:00+01:00", in_seconds(7200)),
+            ("2026-01-01T7:00:00Z", (None, true)),
+            ("2026-01-01T12:00:05,5Z", (Some(Duration::from_millis(5500)), false)),
             ("soon", (None, true)),
             ("", (None, false)),
         ] {
@@ -139,6 +141,21 @@ mod tests {
             assert_eq!((plan.requeue_after, !plan.is_empty()), (after, goes), "{expiration:?}");
         }
         assert!(Cleaner::plan(&view(token(NAME, &[])), now()).is_empty(), "it does not say");
+        // As people write "never", and the last seconds that the time library has.
+        let ends_of_time = [
+            "9999-12-31T23:59:59Z",
+            "9999-12-31T23:59:59+14:00",
+            "9999-12-30T22:00:01Z",
+            "9999-12-30T22:00:00Z",
+        ];
+        for expiration in ends_of_time {
+            let plan = Cleaner::plan(&ends(expiration), now());
+            let left = plan.requeue_after.unwrap_or_default();
+            assert!(
+                plan.is_empty() && left > Duration::from_hours(24 * 365 * 7900),
+                "{expiration}: {left:?}"
+            );
+        }
     }
 
     #[test]

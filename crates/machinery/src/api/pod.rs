@@ -31,8 +31,14 @@ objects! {
     Pod keeps POD;
 }
 
-/// Types of the conditions that controllers read of every pod. Of one that has failed they read all.
+/// Types of the conditions that controllers read of every pod. Of one that has failed they read all, and of one that a Job controls all but
+/// those of [`KUBELET_CONDITIONS`] that are not `False`.
 pub const READ_CONDITIONS: &[&str] = &["Ready", "DisruptionTarget"];
+
+/// Types of the conditions that each pod has, and that are `True` for most of its life. A rule of a Job's failure policy that asks for one of
+/// these to be `True` does not match before the pod has failed, unlike with kube-controller-manager.
+const KUBELET_CONDITIONS: &[&str] =
+    &["PodReadyToStartContainers", "Initialized", "ContainersReady", "PodScheduled"];
 
 /// What controllers read of pods' annotations and conditions.
 const POD: Keep = Keep {
@@ -50,6 +56,12 @@ fn decode_pod(bytes: &Bytes) -> Result<AnyObject, WireError> {
     let mut pod = Pod::decode_with(bytes, POD)?;
     if pod.status.phase == "Failed" {
         pod.status.conditions = Conditions::decode(bytes)?.status.conditions;
+    } else if pod.metadata.controller().is_some_and(|owner| owner.kind == "Job") {
+        let mut conditions = Conditions::decode(bytes)?.status.conditions;
+        conditions
+            .retain(|held| held.status == "False" || !KUBELET_CONDITIONS.contains(&held.r#type.as_str()));
+        conditions.shrink_to_fit();
+        pod.status.conditions = conditions;
     }
     if !pod.spec.node_name.is_empty() {
         // Where it was meant to go matters no more.
@@ -138,7 +150,7 @@ message! {
     pub struct PodStatus = "k8s.io.api.core.v1.PodStatus" {
         /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
         1 => phase: Str [interned],
-        /// Conditions; of a cached pod those of [`READ_CONDITIONS`], or all if it has failed.
+        /// Conditions; of a cached pod those of [`READ_CONDITIONS`], or all if it has failed, or nearly all if it is a Job's.
         2 => conditions: Vec<PodCondition> [conditions],
         /// Why it is in this phase: `Evicted` …
         4 => reason: Str [interned],

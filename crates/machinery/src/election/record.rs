@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::api::coordination::{Lease, MicroTime};
 use crate::wire::splice::{Edit, put_varint_field};
-use crate::wire::{Str, field, path};
+use crate::wire::{Str, WallTime, field, path};
 
 /// Says in a released Lease which candidate is to be next.
 pub const SUCCESSOR_ANNOTATION: &str = "coxswain.dev/successor";
@@ -124,7 +124,7 @@ fn successor(lease: &Lease) -> Str {
 }
 
 pub(super) fn timestamp(at: &MicroTime) -> Timestamp {
-    Timestamp::new(at.seconds, at.nanos).unwrap_or(Timestamp::UNIX_EPOCH)
+    WallTime::new(at.seconds, at.nanos).into()
 }
 
 /// `metav1.MicroTime`: seconds and nanoseconds, of which whole microseconds survive.

@@ -13,6 +13,7 @@ use tracing::Instrument as _;
 
 use super::caches::Caches;
 use super::change::QueuedChange;
+use super::clock_watch::ClockWatch;
 use super::demand::{Demands, Explained, Explainer, Synced};
 use super::descriptor::{Build, BuildError, Built, Descriptor, Loop};
 use super::dynamic::{DynamicRoom, DynamicWatches, QueueOf, Supervisor};
@@ -406,6 +407,11 @@ impl Instance {
         }
         for resync in self.resyncs.drain(..) {
             self.tasks.spawn(resync.run(self.stopping.clone()));
+        }
+        if let Some(first) = self.loops.first() {
+            let queues = self.loops.iter().map(|each| Arc::clone(&each.worker.queue)).collect();
+            let watch = ClockWatch::new(self.name, Arc::clone(&first.worker.clock), queues);
+            self.tasks.spawn(watch.run(self.stopping.clone()));
         }
         Ok(())
     }

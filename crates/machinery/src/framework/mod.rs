@@ -7,6 +7,7 @@
 
 mod caches;
 mod change;
+mod clock_watch;
 mod demand;
 mod descriptor;
 mod documents;

@@ -238,7 +238,7 @@ impl Worker {
             Outcome::Done { requeue_after, .. } => {
                 self.queue.forget(key);
                 let after = (*requeue_after)?;
-                self.queue.add_after(key.clone(), after);
+                self.queue.add_planned(key.clone(), after);
                 Some((Requeue::Planned, after))
             }
             Outcome::Waiting(kind) => {
@@ -257,7 +257,7 @@ impl Worker {
                 };
                 let planned = requeue_after.map(|after| (Requeue::Planned, after));
                 if let Some((_, after)) = planned {
-                    self.queue.add_after(key.clone(), after);
+                    self.queue.add_planned(key.clone(), after);
                 }
                 retried.into_iter().chain(planned).min_by_key(|(_, after)| *after)
             }

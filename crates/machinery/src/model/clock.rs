@@ -64,6 +64,56 @@ impl Stopwatch {
     }
 }
 
+/// A point of a steady clock: the time since that clock was started.
+///
+/// Nobody sets a steady clock, so differences of its times are durations. Its times mean nothing outside of the process: there is
+/// no conversion to or from a wall-clock time, so that none can end up in an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SteadyTime(Duration);
+
+impl SteadyTime {
+    /// Returns the time `by` later, or the latest one there is.
+    #[must_use]
+    pub fn plus(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(by))
+    }
+
+    /// Returns how long ago `earlier` was; zero if it is the later one.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A clock for what a controller remembers, by tokio's time, which tests can pause. Shows [`SteadyTime`]s.
+#[derive(Clone, Copy, Debug)]
+pub struct SteadyClock(SteadySource);
+
+#[derive(Clone, Copy, Debug)]
+enum SteadySource {
+    Started(tokio::time::Instant),
+    Stopped(SteadyTime),
+}
+
+impl SteadyClock {
+    /// Starts a clock.
+    pub fn start() -> Self {
+        Self(SteadySource::Started(tokio::time::Instant::now()))
+    }
+
+    /// Returns a clock that always shows `at`, for tests.
+    pub fn stopped_at(at: SteadyTime) -> Self {
+        Self(SteadySource::Stopped(at))
+    }
+
+    /// The present time.
+    pub fn now(&self) -> SteadyTime {
+        match self.0 {
+            SteadySource::Started(start) => SteadyTime(start.elapsed()),
+            SteadySource::Stopped(at) => at,
+        }
+    }
+}
+
 /// A clock that stands still until a test moves it.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<Timestamp>);

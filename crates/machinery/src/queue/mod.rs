@@ -126,6 +126,18 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.shared.schedule(|state, now| state.add_after(key, delay, now));
     }
 
+    /// [`add_after`](Self::add_after) where the end of the delay stands for a time of the wall clock: the key comes earlier if
+    /// that is [set forward](Self::wall_clock_set_forward). A delay of a minute or less stays.
+    pub fn add_planned(&self, key: K, delay: Duration) {
+        self.shared.schedule(|state, now| state.add_planned(key, delay, now));
+    }
+
+    /// Somebody has set the wall clock forward: [planned](Self::add_planned) keys come earlier by as much. Takes time in
+    /// proportion to the number of delayed keys.
+    pub fn wall_clock_set_forward(&self, by: Duration) {
+        self.shared.schedule(|state, now| state.wall_clock_set_forward(by, now));
+    }
+
     /// Counts a failure of the key and adds it after the delay that this earns it (see [`QueueConfig`]), which is
     /// returned.
     pub fn add_rate_limited(&self, key: K) -> Duration {

@@ -21,6 +21,8 @@ use crate::random::HashSeed;
 const KEEP_SLOTS: usize = 256;
 /// Stale heap entries that are tolerated before they are swept.
 const KEEP_STALE: usize = 64;
+/// A planned delay up to this ends by the steady clock in any case: it comes late by a minute at most, and may be a quarantine or a period.
+const SHORT: Duration = Duration::from_mins(1);
 /// What a delay that no clock can express is cut to.
 const FOREVER: Duration = Duration::from_hours(24 * 365 * 30);
 
@@ -80,6 +82,8 @@ pub(super) struct Due {
     pub(super) at: Instant,
     sequence: u64,
     slot: u32,
+    /// Whether it stands for a time of the wall clock, which somebody may set.
+    by_wall_clock: bool,
 }
 
 impl Ord for Due {
@@ -185,6 +189,15 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Adds a key when `delay` has passed, unless it is to be added before that already.
     pub(super) fn add_after(&mut self, key: K, delay: Duration, now: Instant) -> usize {
+        self.add_when(key, (delay, false), now)
+    }
+
+    /// Adds a key when a time of the wall clock comes, which is `delay` from now.
+    pub(super) fn add_planned(&mut self, key: K, delay: Duration, now: Instant) -> usize {
+        self.add_when(key, (delay, delay > SHORT), now)
+    }
+
+    fn add_when(&mut self, key: K, (delay, by_wall_clock): (Duration, bool), now: Instant) -> usize {
         if self.phase != Phase::Open {
             return 0;
         }
@@ -196,7 +209,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let hash = self.hasher.hash_one(&key);
         let id = self.find_or_insert(hash, key);
         let at = now.checked_add(delay).unwrap_or_else(|| now + FOREVER);
-        let due = self.due(id, at);
+        let due = Due { by_wall_clock, ..self.due(id, at) };
         let Some(slot) = self.slot_mut(id) else { return woken };
         match slot.due {
             Some(held) if held.at <= at => return woken,
@@ -292,6 +305,21 @@ impl<K: Clone + Eq + Hash> State<K> {
             woken += usize::from(self.mark(due.slot, due.at));
         }
         woken
+    }
+
+    /// Somebody has set the wall clock forward: times of it come earlier by as much. Backoffs, debounces and cooldowns stay.
+    pub(super) fn wall_clock_set_forward(&mut self, by: Duration, now: Instant) -> usize {
+        let mut heap = std::mem::take(&mut self.delayed).into_vec();
+        for Reverse(due) in heap.iter_mut().filter(|Reverse(due)| due.by_wall_clock) {
+            let at = due.at.checked_sub(by).unwrap_or(now);
+            let moved = Due { at, ..*due };
+            if let Some(slot) = self.slot_mut(due.slot).filter(|slot| slot.due == Some(*due)) {
+                slot.due = Some(moved);
+                *due = moved;
+            }
+        }
+        self.delayed = heap.into();
+        self.promote(now)
     }
 
     /// The delayed key that comes first.
@@ -480,7 +508,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// A new heap entry for a key.
     fn due(&mut self, slot: u32, at: Instant) -> Due {
         self.sequence += 1;
-        Due { at, sequence: self.sequence, slot }
+        Due { at, sequence: self.sequence, slot, by_wall_clock: false }
     }
 
     /// Puts an entry into the heap that its slot names, and sweeps out the stale ones when these are too many.

@@ -20,6 +20,7 @@ pub mod path;
 mod reader;
 pub mod splice;
 pub mod text;
+mod time;
 mod types;
 mod uid;
 
@@ -38,8 +39,9 @@ pub use path::{FieldRow, MessageRow, Path};
 pub use path::{field, path};
 pub use reader::{RawField, Reader, Value, WireError};
 pub use text::Str;
+pub use time::{MalformedTime, Time, WallTime};
 pub(crate) use types::SCHEMA;
-pub use types::{Data, IntOrString, Map, Quantities, Raw, Time};
+pub use types::{Data, IntOrString, Map, Quantities, Raw};
 pub use uid::Uid;
 
 /// What a decode needs besides the bytes of a field.

@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::num::NonZeroI64;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 
 use super::reader::{RawField, Reader, Value, WireError};
 use super::splice::{put_bytes, put_entry, put_text, put_varint_field};
@@ -150,85 +148,6 @@ impl<M: super::Message + Field> Field for Option<Box<M>> {
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         if let Some(message) = self {
             put_bytes(out, number, &message.to_bytes());
-        }
-    }
-}
-
-/// `metav1.Time`: whole seconds since 1970, as the API serves it. Upstream's zero time is `None`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Time(NonZeroI64);
-
-impl Time {
-    /// From seconds since 1970; `None` for 0, which upstream treats as unset.
-    pub fn from_seconds(seconds: i64) -> Option<Self> {
-        NonZeroI64::new(seconds).map(Self)
-    }
-
-    /// Seconds since 1970.
-    pub fn seconds(self) -> i64 {
-        self.0.get()
-    }
-
-    /// Seconds from `earlier` to `self`; negative when `self` is the earlier one.
-    pub fn seconds_since(self, earlier: Time) -> i64 {
-        self.seconds().saturating_sub(earlier.seconds())
-    }
-
-    /// The time `seconds` later; saturating.
-    #[must_use]
-    pub fn plus_seconds(self, seconds: i64) -> Self {
-        Self(NonZeroI64::new(self.seconds().saturating_add(seconds)).unwrap_or(NonZeroI64::MIN))
-    }
-}
-
-impl Time {
-    /// Appends what a field that holds it contains.
-    pub fn encode_fields(self, out: &mut Vec<u8>) {
-        put_varint_field(out, 1, self.seconds() as u64);
-    }
-}
-
-impl From<Timestamp> for Time {
-    /// Truncates to the second, as the API does.
-    fn from(at: Timestamp) -> Self {
-        Self(NonZeroI64::new(at.as_second()).unwrap_or(NonZeroI64::MIN))
-    }
-}
-
-impl fmt::Display for Time {
-    /// RFC 3339, as in an object's JSON.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Timestamp::from_second(self.seconds()) {
-            Ok(at) => write!(f, "{at}"),
-            Err(_) => write!(f, "{}s", self.seconds()),
-        }
-    }
-}
-
-impl fmt::Debug for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Field for Option<Time> {
-    fn merge(&mut self, value: Value<'_>, _: Source<'_>) -> Result<(), WireError> {
-        let mut reader = Reader::new(value.bytes()?);
-        let mut seconds = 0;
-        while let Some((number, value)) = reader.next_field()? {
-            if number == 1 {
-                seconds = value.varint()? as i64;
-            }
-        }
-        *self = Time::from_seconds(seconds);
-        Ok(())
-    }
-
-    fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        if let Some(time) = self {
-            let mut body = Vec::with_capacity(12);
-            time.encode_fields(&mut body);
-            put_bytes(out, number, &body);
         }
     }
 }

@@ -204,7 +204,11 @@ pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
 
 /// How long it is until a status may be written again.
 fn pause(held: &Condition, now: Timestamp) -> Option<Duration> {
-    let written = Timestamp::from_second(held.last_transition_time?.seconds()).ok()?;
+    let written = Timestamp::from(held.last_transition_time?);
+    // A time that lies ahead is somebody else's, or of another clock. Waiting for it would never end.
+    if written > now {
+        return None;
+    }
     Some(LEAST_PAUSE.saturating_sub(between(written, now))).filter(|left| !left.is_zero())
 }
 

@@ -73,13 +73,12 @@ pub(super) fn add(verdict: &mut Option<Verdict>, claim: &Key, taint: &Evicting, 
 /// Until when tolerations hold off a taint; `None` is for ever. Of several times the shortest counts. A toleration of any effect
 /// is none here, though the scheduler heeds it.
 pub(super) fn until(taint: &Evicting, tolerations: &[DeviceToleration]) -> Option<Timestamp> {
-    let since = taint.since.map_or(0, Time::seconds);
     let mut shortest: Option<i64> = None;
     for toleration in tolerations.iter().filter(|toleration| tolerates(toleration, taint)) {
         let seconds = toleration.toleration_seconds?.max(0);
         shortest = Some(shortest.map_or(seconds, |earlier| earlier.min(seconds)));
     }
-    let since = Timestamp::from_second(since).unwrap_or(Timestamp::MIN);
+    let since = taint.since.map_or(Timestamp::UNIX_EPOCH, Timestamp::from);
     let time = SignedDuration::from_secs(shortest.unwrap_or(0));
     Some(since.checked_add(time).unwrap_or(Timestamp::MAX))
 }

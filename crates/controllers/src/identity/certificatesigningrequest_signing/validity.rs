@@ -5,6 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use coxswain_machinery::wire::WallTime;
+
 /// So long before its signing a certificate begins, for clocks that are late.
 const BACKDATED: i64 = 5 * 60;
 /// Certificates that last longer than this end so much earlier as they begin earlier.
@@ -68,7 +70,7 @@ impl Order {
 
     /// The validity, by an authority that ends at `end`.
     pub(super) fn validity(self, end: i64) -> Result<Validity, Expired> {
-        let when = || Timestamp::from_second(end).map_or_else(|_| end.to_string(), |end| end.to_string());
+        let when = || WallTime::new(end, 0).to_string();
         let from = self.at.saturating_sub(BACKDATED);
         let earlier = if self.lasts < LONG { 0 } else { BACKDATED };
         let until = self.at.saturating_add(self.lasts).saturating_sub(earlier).min(end);

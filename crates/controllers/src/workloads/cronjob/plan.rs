@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::memory::Note;
+use super::schedule::Schedule;
 use super::timing::{Missed, missed, next_look};
-use super::view::{Failed, View};
+use super::view::{Failed, Made, View};
 use coxswain_machinery::api::batch::Job;
 use coxswain_machinery::api::kinds::CRON_JOBS;
 use coxswain_machinery::model::plan::{EventSpec, Regarding};
@@ -59,7 +60,7 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
         return Ok(plan);
     }
     if let Some(made) = &view.made {
-        let at = jobs::activation(&made.job).unwrap_or(now);
+        let at = created_for(view, &status, made, now).unwrap_or(now);
         status.add(&made.job, at);
         let skew = made.job.metadata.creation_timestamp.filter(|_| !made.existed);
         let skew = skew.map(|created| (created.seconds() - at.as_second()) as f64);
@@ -88,15 +89,27 @@ fn decide(view: &View, now: Timestamp) -> Result<Plan<Note>, WireError> {
     Ok(Plan { requeue_after, ..finish(view, &status, &told, None)? }.with_note(note(view, None)))
 }
 
-/// A Job of another activation that runs and that the status does not list, where `at` must not start beside it: whoever made it heard
-/// of no success. It may be of a later one, if a clock was ahead. The original goes by the status alone, and starts another.
+/// Returns the activation for which this reconcile created a Job, or met one of the name.
+fn created_for(view: &View, status: &Status<'_>, made: &Made, now: Timestamp) -> Option<Timestamp> {
+    if !made.existed {
+        return jobs::of_own_create(&view.cron_job, &made.job);
+    }
+    match turn(view, status, now, &mut Vec::new()) {
+        Turn::Start(at) if jobs::name(&view.cron_job, at) == made.job.metadata.name => Some(at),
+        // Another activation has come due meanwhile.
+        _ => jobs::of_own_create(&view.cron_job, &made.job),
+    }
+}
+
+/// Returns a running Job of another activation that the status does not list, beside which `at` must not start: the answer to its
+/// create was lost. Its activation may be later than `at`, if a clock was ahead. kube-controller-manager goes by the status alone
+/// and starts a second Job.
 fn forgotten<'a>(view: &'a View, status: &Status<'_>, at: Timestamp) -> Option<(&'a Job, Timestamp)> {
     if !matches!(&*view.cron_job.spec.concurrency_policy, "Forbid" | "Replace") {
         return None;
     }
-    let after = since(view);
     let others = view.jobs.iter().filter_map(|job| {
-        let of = jobs::started(&view.cron_job, job).filter(|of| after < *of && *of != at)?;
+        let of = jobs::started(view, job).filter(|of| *of != at)?;
         let runs = job.end().is_none() && !job.metadata.is_deleting();
         (runs && !status.lists(&job.metadata.name)).then_some((job.as_ref(), of))
     });
@@ -120,7 +133,7 @@ fn after_failures(
         failed if failed.contains(&Failed::Status) => Plan::default(),
         // Of the history: all else is done, and it is not retried before the next look.
         failed if failed.iter().all(|each| matches!(each, Failed::Delete(name) if !is_replaced(name))) => {
-            let at = view.made.as_ref().and_then(|made| jobs::activation(&made.job));
+            let at = view.made.as_ref().and_then(|made| created_for(view, status, made, now));
             let turn = turn(view, status, now, &mut Vec::new());
             let comes_back = at.is_some() || turn != Turn::End;
             Plan {
@@ -130,7 +143,8 @@ fn after_failures(
             }
         }
         [.., Failed::Taken { settled }] => {
-            let at = view.made.as_ref().and_then(|made| Some((&made.job, jobs::activation(&made.job)?)));
+            let at = view.made.as_ref();
+            let at = at.and_then(|made| Some((&made.job, created_for(view, status, made, now)?)));
             if let Some((job, at)) = at {
                 status.add(job, at);
             }
@@ -181,7 +195,7 @@ fn turn(view: &View, status: &Status<'_>, now: Timestamp, told: &mut Vec<Told>) 
         let message = format!("CRON_TZ or TZ used in schedule \"{text}\" {UNSUPPORTED}");
         told.push((true, "UnsupportedSchedule", message));
     }
-    let at = match missed(schedule, earliest(view, now), now) {
+    let at = match due(view, schedule, now) {
         Missed::Never => {
             let why = "time difference between two schedules is less than 1 second";
             told.push((true, "InvalidSchedule", format!("invalid schedule: {text} : {why}")));
@@ -211,18 +225,31 @@ fn turn(view: &View, status: &Status<'_>, now: Timestamp, told: &mut Vec<Told>) 
     Turn::Start(at)
 }
 
-/// After when activations count.
-fn earliest(view: &View, now: Timestamp) -> Timestamp {
+/// Returns what was missed and may still be started.
+fn due(view: &View, schedule: &Schedule, now: Timestamp) -> Missed {
     let since = since(view);
-    let deadline = view.cron_job.spec.starting_deadline_seconds;
-    let bound = deadline.and_then(|seconds| now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok());
-    bound.map_or(since, |bound| since.max(bound))
+    let deadline = view.cron_job.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
+    let Some((deadline, bound)) =
+        deadline.and_then(|deadline| Some((deadline, now.checked_sub(deadline).ok()?)))
+    else {
+        return missed(schedule, since, now);
+    };
+    match schedule {
+        // The first one after the bound would always lie in the future: kube-controller-manager never starts such a Job.
+        Schedule::Every(seconds) if deadline.as_secs() < *seconds => match missed(schedule, since, now) {
+            Missed::Last { at, .. } if at <= bound => Missed::Nothing,
+            // Those that came before the deadline are none too many.
+            Missed::Last { at, .. } => Missed::Last { at, many: false },
+            missed => missed,
+        },
+        _ => missed(schedule, since.max(bound), now),
+    }
 }
 
 /// When it was started last, or made.
 fn since(view: &View) -> Timestamp {
     let since = view.cron_job.status.last_schedule_time.or(view.cron_job.metadata.creation_timestamp);
-    since.and_then(|since| Timestamp::from_second(since.seconds()).ok()).unwrap_or_default()
+    since.map(Timestamp::from).unwrap_or_default()
 }
 
 /// When it is to be looked at again, `started` being the activation that was started just now.

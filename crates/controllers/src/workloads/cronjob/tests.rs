@@ -4,5 +4,6 @@ mod fixtures;
 mod keys;
 mod plans;
 mod reconciles;
+mod records;
 mod schedules;
 mod timing;

@@ -32,7 +32,11 @@ pub(super) enum Missed {
 /// The activations after `earliest` that have come by `now`. How many there were is estimated by the distance of the first two,
 /// and only those that it takes for the last ones are looked for: if activations are uneven, there may be none.
 pub(super) fn missed(schedule: &Schedule, earliest: Timestamp, now: Timestamp) -> Missed {
-    let Some(first) = schedule.next(earliest) else { return Missed::Never };
+    let Some(first) = schedule.next(earliest) else {
+        // The calendar ends before an activation after a time that somebody wrote for "never".
+        let comes = earliest > now && schedule.next(now).is_some();
+        return if comes { Missed::Nothing } else { Missed::Never };
+    };
     if now < first {
         return Missed::Nothing;
     }
@@ -67,7 +71,7 @@ pub(super) fn next_look(schedule: &Schedule, since: Timestamp, now: Timestamp) -
         Missed::Last { at, .. } => at,
         Missed::Forgotten | Missed::Never => now,
     };
-    let left =
-        schedule.next(after)?.duration_since(now).saturating_add(SignedDuration::try_from(LATENESS).ok()?);
+    let next = schedule.next(after).or_else(|| (after > now).then_some(after))?;
+    let left = next.duration_since(now).saturating_add(SignedDuration::try_from(LATENESS).ok()?);
     Some(if left.is_negative() { Duration::ZERO } else { left.unsigned_abs() })
 }

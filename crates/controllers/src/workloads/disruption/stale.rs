@@ -71,8 +71,7 @@ impl Room for Controller {
 
 /// How much longer a condition is believed; `None` if no longer.
 fn left(condition: &PodCondition, now: Timestamp) -> Option<Duration> {
-    let since = condition.last_transition_time.map_or(0, Time::seconds);
-    let since = Timestamp::from_second(since).unwrap_or(Timestamp::MIN);
+    let since = condition.last_transition_time.map_or(Timestamp::UNIX_EPOCH, Timestamp::from);
     let until = since.saturating_add(TIMEOUT).unwrap_or(Timestamp::MAX);
     Duration::try_from(until.duration_since(now)).ok().filter(|left| !left.is_zero())
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use coxswain_machinery::framework::ApiError;
 use coxswain_machinery::model::quantity::Quantity;
 use coxswain_machinery::options::duration;
-use coxswain_machinery::wire::Str;
+use coxswain_machinery::wire::{Str, WallTime};
 
 /// The window of a metric that tells none.
 const USUAL_WINDOW: Duration = Duration::from_mins(1);
@@ -191,7 +191,7 @@ fn milli(value: &Value) -> Result<i64, QueryError> {
 
 fn time(text: Option<&str>) -> Result<Timestamp, QueryError> {
     let Some(text) = text else { return Ok(Timestamp::UNIX_EPOCH) };
-    text.parse().map_err(|_| unusable("a time is none"))
+    text.parse().map(|at: WallTime| at.into()).map_err(|_| unusable("a time is none"))
 }
 
 /// A duration as Go writes it.

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::history::History;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::autoscaling::MetricStatus;
 use coxswain_machinery::model::Key;
+use coxswain_machinery::model::clock::SteadyTime;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::wire::{Str, Time};
 
@@ -44,7 +43,8 @@ pub(super) struct Draft {
     /// The resource of the target, and where it is.
     pub(super) row: &'static Kind,
     pub(super) target: Key,
-    pub(super) at: Timestamp,
+    /// When it was decided, for the history.
+    pub(super) at: SteadyTime,
     pub(super) current: i32,
     pub(super) desired: i32,
     /// Why, as events tell it.

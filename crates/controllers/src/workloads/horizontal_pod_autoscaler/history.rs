@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use coxswain_machinery::model::clock::SteadyTime;
 
 /// What was asked for at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recommendation {
-    pub(super) at: Timestamp,
+    pub(super) at: SteadyTime,
     pub(super) replicas: i32,
 }
 
 /// Replicas that were added or removed at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    pub(super) at: Timestamp,
+    pub(super) at: SteadyTime,
     pub(super) by: i32,
 }
 
@@ -29,13 +29,12 @@ pub(super) struct History {
 
 impl History {
     /// The recommendations that are younger than `window`.
-    pub(super) fn since(&self, now: Timestamp, window: Duration) -> impl Iterator<Item = &Recommendation> {
+    pub(super) fn since(&self, now: SteadyTime, window: Duration) -> impl Iterator<Item = &Recommendation> {
         self.recommendations.iter().filter(move |held| is_within(held.at, now, window))
     }
 }
 
 /// Whether something happened less than `window` ago.
-pub(super) fn is_within(at: Timestamp, now: Timestamp, window: Duration) -> bool {
-    let window = SignedDuration::try_from(window).unwrap_or(SignedDuration::MAX);
-    now.duration_since(at) < window
+pub(super) fn is_within(at: SteadyTime, now: SteadyTime, window: Duration) -> bool {
+    now.since(at) < window
 }

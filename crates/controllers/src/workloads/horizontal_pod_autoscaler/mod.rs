@@ -7,7 +7,8 @@
 //!
 //! | change of | keys |
 //! |---|---|
-//! | an autoscaler, its own status included | its own, one period later, or when it is due anyway |
+//! | an autoscaler that is new or has another spec | its own, a second later |
+//! | an autoscaler otherwise, its own status included | its own, one period later, or when it is due anyway |
 //! | none: a period is over | the autoscaler's |
 //!
 //! A reconcile is: read the scale, read the metrics, scale the target, write the status once, telling what became of it. Whatever
@@ -17,6 +18,7 @@
 //! reads or writes the target itself, and never touches a pod.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -28,7 +30,7 @@ use coxswain_machinery::framework::{
     Observation, ObserveError, QueueConfig, Reads, Room, RoomAdapter, wake,
 };
 use coxswain_machinery::informer::{Delta, Labelled, Lister};
-use coxswain_machinery::model::clock::{RuntimeClock, SharedClock};
+use coxswain_machinery::model::clock::SteadyClock;
 use coxswain_machinery::model::{Failure, Key, Plan};
 
 mod answers;
@@ -92,7 +94,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
         pods: pods.labelled(),
         settings,
         remembering: Arc::clone(&remembering),
-        steady: Arc::new(RuntimeClock::new(Timestamp::UNIX_EPOCH)),
+        steady: SteadyClock::start(),
     };
     let own = autoscalers.wakes(own(metrics.clone(), Arc::clone(&remembering)));
     Ok(Built {
@@ -104,10 +106,28 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
                 backoff: QueueConfig { slack: settings.slack(), ..QueueConfig::default() },
                 ..LoopSettings::with_workers(build.config.flags.concurrent_horizontal_pod_autoscaler_syncs)
             },
-            wake_ups: vec![own.debounced(settings.sync_period)],
+            wake_ups: vec![
+                autoscalers.wakes(Arc::new(new_or_changed)).debounced(HURRIED),
+                own.debounced(settings.sync_period),
+            ],
             reconcile: Arc::new(RoomAdapter::new(room).counted_by(metrics).remembered_by(remembering)),
         }],
     })
+}
+
+/// How long changes of a spec are collected, so that who changes it all the time gets no more than a look a second.
+const HURRIED: Duration = Duration::from_secs(1);
+
+/// An autoscaler that is new, or has another spec, concerns its own key. kube-controller-manager does not wait for a period from 1.37 on.
+/// Those that a starting process finds wait for one.
+fn new_or_changed(delta: Delta<'_>, add: &mut dyn FnMut(Key)) {
+    if delta.initial {
+        return;
+    }
+    let (old, new) = delta.typed::<HorizontalPodAutoscaler>();
+    if let Some(new) = new.filter(|new| old.is_none_or(|old| old.spec != new.spec)) {
+        add(Key::of(&new.metadata));
+    }
 }
 
 /// A change of an autoscaler concerns its own key. They are counted, and of one that is gone the pods are free at once.
@@ -132,8 +152,8 @@ struct Controller {
     pods: Labelled<Pod>,
     settings: Settings,
     remembering: Arc<Remembering>,
-    /// A clock that nobody sets. It begins in 1970, when the controller is built.
-    steady: SharedClock,
+    /// The clock of windows and periods.
+    steady: SteadyClock,
 }
 
 impl Room<Note> for Controller {

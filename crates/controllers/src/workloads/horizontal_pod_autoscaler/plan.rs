@@ -137,7 +137,7 @@ fn done(view: &View, draft: &Arc<Draft>, now: Timestamp) -> (Plan, Note) {
     let mut plan = Plan::default();
     let text = format!("New size: {desired}; reason: {reason}");
     plan.steps.push(event(view, false, "SuccessfulRescale", text));
-    let mut telling = Telling { scaled_at: Some(Time::from(draft.at)), ..telling.clone() };
+    let mut telling = Telling { scaled_at: Some(Time::from(now)), ..telling.clone() };
     let message = format!("the HPA controller was able to update the target scale to {desired}");
     telling.say(Condition::new(ABLE_TO_SCALE, "True", "SucceededRescale", message));
     tell(&mut plan, view, &telling, now);

@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::Controller;
 use super::draft::Draft;
 use super::history::History;
@@ -17,6 +15,7 @@ use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::scales::{self, ScaleError, ScaleLookup};
 use coxswain_machinery::framework::{Observation, Read, Reads};
+use coxswain_machinery::model::clock::SteadyTime;
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key};
 use coxswain_machinery::wire::Str;
@@ -31,7 +30,7 @@ pub(super) struct View {
     pub(super) settings: Settings,
     pub(super) history: History,
     /// The present by a clock that nobody sets, by which the history is told.
-    pub(super) steady: Timestamp,
+    pub(super) steady: SteadyTime,
     pub(super) stage: Stage,
 }
 

@@ -43,11 +43,17 @@ impl Record {
     }
 }
 
+/// 292 years, in seconds: the nanoseconds that 64 bits hold.
+const LONGEST_AHEAD: i64 = i64::MAX / 1_000_000_000;
+
 /// For how long no pod is made after so many failures in a row, the last of them then; `None` if one may be.
 pub(super) fn wait(failures: u32, last: Time, now: Timestamp) -> Option<Duration> {
     let delay = BACKOFF.after(failures.checked_sub(1)?);
-    let last = Timestamp::from_second(last.seconds()).ok()?;
-    let passed = now.duration_since(last);
+    // kube-controller-manager's difference overflows there, and no pod waits for the end of the calendar.
+    if last.seconds_since(Time::from(now)) > LONGEST_AHEAD {
+        return None;
+    }
+    let passed = now.duration_since(last.into());
     let left = jiff::SignedDuration::try_from(delay).ok()?.checked_sub(passed)?;
     Duration::try_from(left).ok().filter(|left| !left.is_zero())
 }

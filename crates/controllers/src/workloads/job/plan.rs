@@ -131,10 +131,13 @@ fn decide(view: &View, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
     }
     let active = members.active().count() + created;
     let could_end_pods = !view.written.as_ref().is_some_and(|written| written.failures.iter().any(is_delete));
+    let is_undecided = end.is_none();
     let end = end
         .filter(|_| could_end_pods)
-        .or_else(|| is_managed.then(|| ends::after_managing(job, active, counts)).flatten());
-    let (said, events) = said(view, &members, active, is_managed, now);
+        .or_else(|| is_undecided.then(|| ends::after_managing(job, active, counts)).flatten());
+    // A Job that ends now is neither suspended nor resumed: its end needs its start time.
+    let is_running = is_managed && end.is_none();
+    let (said, events) = said(view, &members, active, is_running, now);
     plan.steps.extend(events);
     let may_release = remains != Remains::Counters;
     let indexes = indexes.as_ref();
@@ -249,7 +252,7 @@ fn said(
     view: &View,
     members: &Members<'_>,
     active: usize,
-    is_managed: bool,
+    is_running: bool,
     now: Timestamp,
 ) -> (JobStatus, Vec<Step>) {
     let job = &*view.job;
@@ -263,14 +266,14 @@ fn said(
     said.terminating = Some(number(members.terminating()));
     let mut events = Vec::new();
     let told = |reason, message: &str| Step::Emit(writes::event(view, false, reason, message));
-    if is_managed && job.spec.suspend {
+    if is_running && job.spec.suspend {
         if status::set(&mut said, "Suspended", true, "JobSuspended", "Job suspended", now) {
             if view.gates.drops_start_time {
                 said.start_time = None;
             }
             events.push(told("Suspended", "Job suspended"));
         }
-    } else if is_managed && ends::is_suspended(job) {
+    } else if is_running && ends::is_suspended(job) {
         status::set(&mut said, "Suspended", false, "JobResumed", "Job resumed", now);
         said.start_time = Some(Time::from(now));
         events.push(told("Resumed", "Job resumed"));

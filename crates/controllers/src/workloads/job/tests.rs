@@ -3,6 +3,7 @@
 mod backoff;
 mod bytes;
 mod cluster;
+mod completion;
 mod crashes;
 mod ends;
 mod fixtures;

@@ -154,9 +154,6 @@ pub(super) fn observe(
     let job = answered.unwrap_or(cached);
     let unusable = |what: String| ObserveError::Terminal(format!("Job {key}: {what}"));
     let selector = Selector::compile(&job.spec.selector).map_err(|error| unusable(error.to_string()))?;
-    if selector.is_empty() {
-        return Err(unusable("the selector is empty and would select every pod".to_owned()));
-    }
     let policy = get(&job.spec.template.0, path!(PodTemplateSpec, spec.restartPolicy))
         .and_then(|policy| policy.map(Value::text).transpose())
         .map_err(|error| unusable(format!("template: {error}")))?;

@@ -27,6 +27,27 @@ fn all_conditions_are_kept_of_a_pod_that_has_failed() {
     assert_eq!(held("Failed"), kinds);
 }
 
+/// Rules of its failure policy go by any condition, also of a pod that has not failed.
+#[test]
+fn cached_pod_of_a_job_keeps_conditions_that_the_kubelet_does_not_set() {
+    let mut pod = Pod::default();
+    pod.status.conditions = ["Ready", "PodScheduled", "ContainersReady", "Mine"].map(condition).to_vec();
+    pod.metadata.owner_references = vec![crate::api::meta::OwnerReference {
+        kind: "Job".into(),
+        controller: Some(true),
+        ..Default::default()
+    }];
+    let kinds = |pod: &Pod| -> Vec<String> {
+        let cached = cached(pod.to_bytes());
+        cached.status.conditions.iter().map(|held| held.r#type.to_string()).collect()
+    };
+    assert_eq!(kinds(&pod), ["Ready", "Mine"]);
+    pod.status.conditions[1].status = "False".into();
+    assert_eq!(kinds(&pod), ["Ready", "PodScheduled", "Mine"]);
+    pod.metadata.owner_references[0].kind = "ReplicaSet".into();
+    assert_eq!(kinds(&pod), ["Ready"]);
+}
+
 #[test]
 fn affinity_is_kept_until_a_pod_is_bound() {
     let field = |key: &str, values: &[&str]| NodeSelectorRequirement {

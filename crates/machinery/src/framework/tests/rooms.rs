@@ -117,6 +117,20 @@ async fn a_key_is_given_up_for_what_is_said_of_it_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn planned_requeue_comes_earlier_when_the_wall_clock_is_set_forward() {
+    let (bench, hour) = (Bench::new(), Duration::from_hours(1));
+    let queue = Arc::clone(&bench.worker.queue);
+    *bench.script.plans.lock() = [Plan { requeue_after: Some(hour), ..Plan::default() }].into();
+    queue.add(key());
+    let item = queue.get().await.unwrap();
+    bench.worker.process(item).await;
+    queue.wall_clock_set_forward(Duration::from_secs(3599));
+    assert!(queue.is_empty(), "a second is left");
+    queue.wall_clock_set_forward(Duration::from_secs(1));
+    assert_eq!(queue.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn backoff_is_as_it_is_set() {
     let second = Duration::from_secs(1);
     let backoff =

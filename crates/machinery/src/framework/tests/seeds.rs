@@ -139,6 +139,22 @@ async fn a_loop_that_follows_no_object_begins_with_its_seeds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn running_controller_notices_a_wall_clock_that_was_set_forward() {
+    let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
+    let runtime = Runtime { clock: Arc::clone(&clock) as SharedClock, ..runtime().await };
+    let mut instance = Instance::prepare(&DESCRIPTOR, &runtime).unwrap();
+    let work = instance.loops()[0].clone();
+    instance.start(&CancellationToken::new()).await.unwrap();
+    work.queue().add_planned(Key::new("", "third"), Duration::from_hours(10));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(work.stats().syncs(), 2, "the seeds");
+    clock.advance(Duration::from_hours(11));
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(work.stats().syncs(), 3);
+    instance.stop(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_loop_can_read_is_covered_by_its_expectations() {
     let runtime = runtime().await;
     for (descriptor, is_read) in [(&DESCRIPTOR, false), (&READING, true)] {

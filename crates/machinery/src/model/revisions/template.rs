@@ -12,7 +12,7 @@ use crate::model::quantity::Quantity;
 use crate::model::template::shapes::{self, FieldShape, Holds, Presence, Shape};
 use crate::wire::splice::{put_bytes, put_entry, put_varint_field};
 use crate::wire::text::raw_bytes;
-use crate::wire::{Field as _, IntOrString, Time, field};
+use crate::wire::{Field as _, IntOrString, Time, WallTime, field};
 
 /// A document holds no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -173,8 +173,8 @@ fn quantity(value: &Json) -> Result<Vec<u8>, Unfit> {
 }
 
 fn time(value: &Json) -> Result<Option<Time>, Unfit> {
-    let at: jiff::Timestamp = value.as_str().and_then(|text| text.parse().ok()).ok_or(Unfit::Here)?;
-    Ok(Some(Time::from(at)))
+    let at: WallTime = value.as_str().and_then(|text| text.parse().ok()).ok_or(Unfit::Here)?;
+    Ok(Time::from_seconds(at.seconds()))
 }
 
 fn int_or_string(value: &Json) -> Result<Option<IntOrString>, Unfit> {

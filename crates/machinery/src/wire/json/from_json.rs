@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -12,7 +11,7 @@ use super::schema::{Cardinality, FieldType, MessageId, SCHEMA};
 use super::{ASIDE, JsonError};
 use crate::wire::envelope::{HeadMeta, RawExtension, WatchEvent};
 use crate::wire::splice::{put_bytes, put_varint, put_varint_field};
-use crate::wire::{field, wrap_envelope};
+use crate::wire::{MalformedTime, WallTime, field, wrap_envelope};
 
 /// The members of an object, their values as they came.
 type Members<'a> = BTreeMap<String, &'a RawValue>;
@@ -218,11 +217,11 @@ fn put_value(number: u32, holds: FieldType, value: &RawValue, out: &mut Vec<u8>)
             nested(number, out, |body| put_bytes(body, 1, spelt.as_bytes()));
         }
         FieldType::Time | FieldType::MicroTime => {
-            let at: Timestamp =
-                text(value)?.parse().map_err(|error: jiff::Error| JsonError::new(error.to_string()))?;
+            let at: WallTime =
+                text(value)?.parse().map_err(|error: MalformedTime| JsonError::new(error.to_string()))?;
             nested(number, out, |body| {
-                put_varint_field(body, 1, at.as_second() as u64);
-                put_varint_field(body, 2, i64::from(at.subsec_nanosecond()) as u64);
+                put_varint_field(body, 1, at.seconds() as u64);
+                put_varint_field(body, 2, u64::from(at.subsec_nanoseconds()));
             });
         }
         FieldType::IntOrString => put_int_or_string(number, value, out)?,

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use super::schema::{Cardinality, Field, FieldType, MessageId, SCHEMA};
@@ -14,7 +13,7 @@ use super::{ASIDE, JsonError};
 use crate::wire::envelope::Envelope;
 use crate::wire::splice::get;
 use crate::wire::text::lossy_utf8;
-use crate::wire::{Reader, Value, WireError, path, unwrap_envelope};
+use crate::wire::{Reader, Value, WallTime, WireError, path, unwrap_envelope};
 
 /// The object in an envelope, in JSON. Fields that are neither in the table nor set aside are refused: they would be lost.
 pub fn object_to_json(envelope: &Bytes) -> Result<String, JsonError> {
@@ -165,8 +164,7 @@ fn time(value: Value<'_>, digits: u8) -> Result<String, JsonError> {
     if seconds == 0 && nanoseconds == 0 {
         return Ok("null".to_owned());
     }
-    let at = Timestamp::new(seconds, nanoseconds).map_err(|error| JsonError::new(error.to_string()))?;
-    Ok(quoted(&format!("{at:.*}", usize::from(digits))))
+    Ok(quoted(&format!("{:.*}", usize::from(digits), WallTime::new(seconds, nanoseconds))))
 }
 
 fn int_or_string(bytes: &[u8]) -> Result<String, JsonError> {

@@ -227,8 +227,7 @@ fn most(request: &DeviceRequest, counts: impl Fn(&Str) -> bool) -> i64 {
 /// When a pod that should have gone long ago is held to be lost, with its node: it no longer counts.
 fn lost_at(pod: &Pod) -> Option<Timestamp> {
     let meta = &pod.metadata;
-    let at = meta.deletion_timestamp?.plus_seconds(meta.deletion_grace_period_seconds?);
-    Timestamp::from_second(at.seconds()).ok()
+    Some(meta.deletion_timestamp?.plus_seconds(meta.deletion_grace_period_seconds?).into())
 }
 
 /// What a service takes.

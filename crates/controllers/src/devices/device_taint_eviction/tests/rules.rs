@@ -74,6 +74,14 @@ fn the_same_is_not_written_and_another_only_after_a_pause() {
     bench.put(held("PodsPendingEviction", "2 pods need to be evicted in 1 namespace."));
     assert_eq!(says(&bench, 9), "nothing", "ten seconds are not over");
     assert_eq!(says(&bench, 10), format!("True PodsPendingEviction {message}"));
+    let mut ahead = held("PodsPendingEviction", "2 pods need to be evicted in 1 namespace.");
+    ahead.status.conditions[0].last_transition_time = Time::from_seconds(253_402_300_799);
+    bench.put(ahead);
+    assert_eq!(
+        says(&bench, 1),
+        format!("True PodsPendingEviction {message}"),
+        "a time ahead is not waited for"
+    );
     let mut new = held("NotStarted", "");
     new.metadata.generation = 2;
     bench.put(new);

@@ -1,9 +1,10 @@
 //! Jobs of activations: their names, their bytes, and how they go.
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
 
+use super::super::schedule::Schedule;
 use super::super::view::View;
 use coxswain_machinery::api::batch::{CronJob, Job, JobTemplateSpec};
 use coxswain_machinery::api::kinds::{CRON_JOBS, JOBS};
@@ -12,10 +13,16 @@ use coxswain_machinery::model::owners::controller_reference;
 use coxswain_machinery::model::plan::{EventSpec, Propagation, Regarding, Tolerate, Verb};
 use coxswain_machinery::model::{Key, Write};
 use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes, put_text};
-use coxswain_machinery::wire::{Message, Reader, Str, Time, Uid, Value, WireError, field, path};
+use coxswain_machinery::wire::{Message, Reader, Str, Time, Uid, Value, WallTime, WireError, field, path};
 
 /// Annotation of a Job: the activation that it was made for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+
+/// Annotation that `kubectl create job --from` sets.
+const MANUAL: &str = "cronjob.kubernetes.io/instantiate";
+
+/// How far the clock of the manager that created a Job may have been ahead of the API server's.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(30);
 
 /// What a Job inherits of its template's metadata.
 const INHERITED: [u32; 2] = [field!(ObjectMeta, labels), field!(ObjectMeta, annotations)];
@@ -25,18 +32,47 @@ pub(super) fn name(cron_job: &CronJob, at: Timestamp) -> Str {
     Str::from(format!("{}-{}", cron_job.metadata.name, at.as_second().div_euclid(60)))
 }
 
-/// The activation of a Job: what its annotation says, or else the minute in its name.
-pub(super) fn activation(job: &Job) -> Option<Timestamp> {
-    let told = job.metadata.annotations.get(SCHEDULED).and_then(|told| told.parse().ok());
-    told.or_else(|| {
-        let minutes: i64 = job.metadata.name.rsplit_once('-')?.1.parse().ok()?;
-        Timestamp::from_second(minutes.checked_mul(60)?).ok()
-    })
+/// Returns the activation of a Job that has the name of one of this CronJob's own creates. Only the annotation has its seconds;
+/// it counts as far as it agrees with the name.
+pub(super) fn of_own_create(cron_job: &CronJob, job: &Job) -> Option<Timestamp> {
+    let minutes = || {
+        let digits = job.metadata.name.strip_prefix(&*cron_job.metadata.name)?.strip_prefix('-')?;
+        Some(Timestamp::from(WallTime::new(digits.parse::<i64>().ok()?.checked_mul(60)?, 0)))
+    };
+    annotated(cron_job, job).or_else(minutes)
 }
 
-/// The activation that a Job was made for, if it has the name that the CronJob gives it. Of one that was made by hand there is none.
-pub(super) fn started(cron_job: &CronJob, job: &Job) -> Option<Timestamp> {
-    activation(job).filter(|at| job.metadata.name == name(cron_job, *at))
+/// Returns the activation that a Job was created for, if it has all marks of a Job that a CronJob controller created: the
+/// annotation, the name that belongs to it, and a reference that blocks the deletion of its owner. `kubectl create job --from`
+/// sets neither the annotation nor such a reference, so the digits in the name of a manual Job do not count.
+///
+/// Whoever may create Jobs can forge these marks. So the time must be an activation of the schedule that the status does not
+/// cover, and the API server's time of the Job's creation bounds how far it may lie ahead.
+pub(super) fn started(view: &View, job: &Job) -> Option<Timestamp> {
+    let cron_job = &view.cron_job;
+    let owner = job.metadata.controller().filter(|owner| owner.block_owner_deletion == Some(true));
+    let is_manual = job.metadata.annotations.contains_key(MANUAL);
+    owner.filter(|_| !is_manual)?;
+    let created = Timestamp::from(job.metadata.creation_timestamp?);
+    let latest = created.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+    let since = super::since(view);
+    let is_activation = |at: Timestamp| match view.schedule.as_ref() {
+        // Its activations count from the last one, or from the deadline: any time may be one.
+        Ok(Schedule::Every(_)) => true,
+        Ok(schedule) => {
+            let before = at.checked_sub(SignedDuration::from_secs(1)).ok();
+            before.and_then(|before| schedule.next(before)) == Some(at)
+        }
+        Err(_) => false,
+    };
+    annotated(cron_job, job).filter(|at| since < *at && *at <= latest && is_activation(*at))
+}
+
+/// Returns the time in the annotation, if the Job has the name of that activation.
+fn annotated(cron_job: &CronJob, job: &Job) -> Option<Timestamp> {
+    let at: WallTime = job.metadata.annotations.get(SCHEDULED)?.parse().ok()?;
+    let at = Timestamp::from(at);
+    (job.metadata.name == name(cron_job, at)).then_some(at)
 }
 
 /// Makes the Job of an activation.

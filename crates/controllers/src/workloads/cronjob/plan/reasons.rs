@@ -35,6 +35,10 @@ pub(in super::super) fn reasons(view: &View, now: Timestamp) -> Vec<String> {
             ));
         }
     }
+    let last = view.cron_job.status.last_schedule_time.filter(|last| Timestamp::from(*last) > now);
+    reasons.extend(last.map(|last| {
+        format!("status.lastScheduleTime is {last}, in the future: no Job is created before. Remove it from the status if it is wrong.")
+    }));
     // What users are told by events says the rest.
     reasons.extend(told.into_iter().map(|(_, reason, message)| format!("{reason}: {message}")));
     reasons.extend(running(&status));

@@ -40,7 +40,13 @@ impl<'a> Status<'a> {
         };
         let surplus = super::history::surplus(view);
         for job in view.jobs.iter().map(AsRef::as_ref) {
-            status.see(job, surplus.iter().any(|held| held.metadata.uid == job.metadata.uid));
+            let is_surplus = surplus.iter().any(|held| held.metadata.uid == job.metadata.uid);
+            status.see(job, is_surplus);
+            // The Job may be the only record of its activation, if the answer to its create was lost: the activation is written
+            // into the status before the Job is deleted.
+            if is_surplus && let Some(at) = jobs::started(view, job) {
+                status.last_schedule_time = status.last_schedule_time.max(Some(at.into()));
+            }
         }
         for (reference, uid) in listed(cron_job).filter(|(_, uid)| view.missing.contains(uid)) {
             status.told.push((false, "MissingJob", format!("Active job went missing: {}", reference.name)));
@@ -66,11 +72,6 @@ impl<'a> Status<'a> {
                 let message = format!("Saw completed job: {name}, condition: {}", end.r#type);
                 self.told.push((false, "SawCompletedJob", message));
             }
-        }
-        // It may be all that tells that its activation was started, for whoever made it heard of no success: that is written down before it
-        // goes.
-        if is_surplus && let Some(at) = jobs::started(self.cron_job, job) {
-            self.last_schedule_time = self.last_schedule_time.max(Some(at.into()));
         }
         if end.r#type == "Complete" {
             self.last_successful_time = self.last_successful_time.max(job.status.completion_time);

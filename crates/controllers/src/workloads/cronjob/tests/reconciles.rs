@@ -9,11 +9,11 @@ use coxswain_machinery::api::batch::{CronJob, Job};
 use coxswain_machinery::framework::Memory as _;
 
 /// The name of the Job of an activation.
-fn name(text: &str) -> String {
+pub(super) fn name(text: &str) -> String {
     format!("cron-{}", at(text).as_second() / 60)
 }
 
-fn created(text: &str) -> [String; 3] {
+pub(super) fn created(text: &str) -> [String; 3] {
     [
         format!("create jobs.batch ns/{}", name(text)),
         format!("Normal SuccessfulCreate Created job {}", name(text)),
@@ -21,10 +21,10 @@ fn created(text: &str) -> [String; 3] {
     ]
 }
 
-const STATUS: &str = "update cronjobs.batch/status ns/cron";
+pub(super) const STATUS: &str = "update cronjobs.batch/status ns/cron";
 const ACTIVE: &str = "Normal JobAlreadyActive Not starting job because prior execution is running and concurrency policy is Forbid";
 
-fn millis(done: &Done) -> Option<u64> {
+pub(super) fn millis(done: &Done) -> Option<u64> {
     done.requeue_after.map(|after| after.as_millis() as u64)
 }
 
@@ -62,6 +62,47 @@ fn only_the_last_missed_activation_is_started_unless_it_is_too_late() {
         "Warning TooManyMissedTimes too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
     );
     assert_eq!(many[1..], created("12:30"));
+}
+
+/// With kube-controller-manager it never runs.
+#[test]
+fn every_with_a_shorter_starting_deadline_runs() {
+    let every = cron_job(|cron_job| {
+        cron_job.spec.schedule = "@every 2m".into();
+        cron_job.spec.starting_deadline_seconds = Some(60);
+    });
+    let server = Server::new(&every, []);
+    let mut started = Vec::new();
+    for (now, expected) in [
+        ("09:01:59", None),
+        ("09:02:00", Some("09:02")),
+        ("09:03:59", None),
+        // 61 seconds late, then 59.
+        ("09:05:01", None),
+        ("09:06:59", Some("09:06")),
+        ("09:08:00", Some("09:08")),
+    ] {
+        let done = server.reconcile(at(now));
+        let created: Vec<_> = expected.map(created).into_iter().flatten().collect();
+        let log: Vec<_> = done.log.iter().filter(|line| !line.starts_with("Warning Unexpected")).collect();
+        assert_eq!(log, created.iter().collect::<Vec<_>>(), "{now}");
+        started.extend(expected);
+        assert!(done.requeue_after.is_some_and(|after| after <= Duration::from_millis(120_100)), "{now}");
+    }
+    assert_eq!(started.len(), 3);
+    // What was missed before the deadline is no reason to warn.
+    let old = cron_job(|cron_job| {
+        cron_job.spec.schedule = "@every 1m".into();
+        cron_job.spec.starting_deadline_seconds = Some(30);
+    });
+    assert_eq!(Server::new(&old, []).reconcile(at("12:00:10")).log, created("12:00"));
+    // A deadline that is long enough counts as ever: from the bound, where the last time is earlier.
+    let long = cron_job(|cron_job| {
+        cron_job.spec.schedule = "@every 2m".into();
+        cron_job.spec.starting_deadline_seconds = Some(300);
+    });
+    let server = Server::new(&long, []);
+    assert_eq!(server.reconcile(at("11:00:30")).log, created("10:59:30"));
 }
 
 #[test]
@@ -313,70 +354,6 @@ fn who_takes_over_between_the_job_and_the_status_makes_no_second_one() {
         assert!(log.iter().all(|line| !line.starts_with("create")), "{log:?}");
     }
     assert!(server.job(&name("10:00")).is_none() && server.listed().is_empty());
-}
-
-/// Its create got no answer, and it ended before that was known.
-#[test]
-fn what_alone_tells_that_an_activation_was_started_is_recorded_before_it_goes() {
-    let held = cron_job(|cron_job| cron_job.spec.successful_jobs_history_limit = Some(0));
-    let ended_as = |name: &str| job(name, ended("Complete", "09:00"));
-    let server = Server::new(&held, [ended_as("by-hand"), ended_as(&name("10:00"))]);
-    // Of the clock by which it was made this one is behind.
-    let log = server.reconcile(at("09:59:59")).log;
-    let deleted = |name: &str| {
-        [format!("delete jobs.batch ns/{name}"), format!("Normal SuccessfulDelete Deleted job {name}")]
-    };
-    let expected: Vec<String> =
-        [vec![STATUS.to_owned()], deleted("by-hand").into(), deleted(&name("10:00")).into()].concat();
-    assert_eq!(log, expected);
-    assert_eq!(server.cron_job().status.last_schedule_time, time("10:00"));
-    assert_eq!(server.reconcile(at("10:00:30")).log, [""; 0]);
-    // A status that is not written keeps it.
-    let server = Server::new(&held, [ended_as(&name("10:00"))]);
-    server.on_the_way(|asked| asked.subresource == "status", OnTheWay::Lost);
-    drop(server.reconcile(at("09:59:59")));
-    assert!(server.job(&name("10:00")).is_some());
-}
-
-/// Whoever made the Job of ten o'clock heard of no success, and then it is eleven.
-#[test]
-fn a_job_that_nobody_could_record_counts_before_the_next_one() {
-    let running = || job(&name("10:00"), |_| {});
-    let unexpected = format!(
-        "Warning UnexpectedJob Saw a job that the controller did not create or forgot: {}",
-        name("10:00")
-    );
-    let held = |policy: &'static str| cron_job(|cron_job| cron_job.spec.concurrency_policy = policy.into());
-    for policy in ["Forbid", "Replace"] {
-        let server = Server::new(&held(policy), [running()]);
-        let done = server.reconcile(at("11:00"));
-        assert_eq!((&done.log[..], millis(&done)), (&[STATUS.to_owned(), unexpected.clone()][..], Some(0)));
-        assert_eq!(
-            (server.listed(), server.cron_job().status.last_schedule_time),
-            (vec![name("10:00")], time("10:00"))
-        );
-        let log = server.reconcile(at("11:00")).log.join("\n");
-        assert_eq!(log.contains(name("11:00").as_str()), policy == "Replace", "{log}");
-        assert_eq!(server.job(&name("10:00")).is_some(), policy == "Forbid", "{log}");
-    }
-    // Whose clock was ahead made one of a later activation, which is not started again then.
-    let server = Server::new(&held("Forbid"), [job(&name("12:00"), |_| {})]);
-    for _ in 0..3 {
-        let log = server.reconcile(at("11:00")).log;
-        assert!(log.iter().all(|line| !line.starts_with("create")), "{log:?}");
-    }
-    assert_eq!(
-        (server.listed(), server.cron_job().status.last_schedule_time),
-        (vec![name("12:00")], time("12:00"))
-    );
-    // One that has ended, is by another name, or may run beside the next one, is no reason to wait.
-    let ended = [job(&name("10:00"), ended("Failed", "10:20"))];
-    let by_hand = [job("by-hand", |_| {})];
-    for (policy, jobs) in [("Forbid", ended), ("Forbid", by_hand), ("Allow", [running()])] {
-        let server = Server::new(&held(policy), jobs);
-        let log = server.reconcile(at("11:00")).log;
-        assert_eq!(log[..3], created("11:00"), "{policy}");
-    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn the_last_activation_that_was_missed_is_due() {
         ("@every 90s", "24T09:00", "24T09:01:29", Missed::Nothing),
         ("@every 90s", "24T09:00", "24T09:04:29", last("24T09:03")),
         ("@every 1s", "24T09:00", "24T09:00:01", last("24T09:00:01")),
+        ("0 * * * *", "25T09:00", "24T09:00", Missed::Nothing),
     ] {
         assert_eq!(missed(&schedule(text), at(since), at(now)), expected, "{text} since {since} at {now}");
     }
@@ -64,4 +65,15 @@ fn it_is_looked_at_again_a_tenth_of_a_second_after_the_next_activation() {
     );
     assert_eq!(after("0 0 30 2 *", "24T09:00", "24T12:00"), None);
     assert_eq!(after("0 * * * *", "24T13:00", "24T12:30"), seconds(5400), "clocks that differ");
+}
+
+/// `lastScheduleTime: 9999-12-31T23:59:59Z`: the calendar ends before the next activation.
+#[test]
+fn last_schedule_time_at_the_end_of_the_calendar_means_that_nothing_is_due() {
+    let now = at("24T09:00");
+    for text in ["0 * * * *", "@every 90s"] {
+        assert_eq!(missed(&schedule(text), Timestamp::MAX, now), Missed::Nothing, "{text}");
+        assert!(next_look(&schedule(text), Timestamp::MAX, now).is_some(), "{text}");
+    }
+    assert_eq!(missed(&schedule("0 0 30 2 *"), Timestamp::MAX, now), Missed::Never);
 }

@@ -2,7 +2,8 @@
 //!
 //! Without surge an old pod is deleted, and placing makes a new one when it is gone; with surge the new one comes first, and
 //! the old one goes when that is available. Pods that are not available are replaced at once: nothing is lost with them, as
-//! long as they are as they were seen. Of those that are, the nodes come in the order of their names.
+//! long as they are as they were seen. Those that are available go node by node, in an order that differs from rollout to rollout
+//! ([`Rollout::spread`]).
 
 use jiff::Timestamp;
 
@@ -13,7 +14,10 @@ use super::placing::Changes;
 use super::writes;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::fitting::Fit;
+use coxswain_machinery::model::hash::fnv1a;
 use coxswain_machinery::model::pods;
+use coxswain_machinery::random::HashMap;
+use coxswain_machinery::wire::Str;
 
 pub(super) fn roll<'a>(
     view: &View,
@@ -64,11 +68,11 @@ impl<'a> Rollout<'a, '_> {
         let waiting = should_run.filter(|node| self.daemons.on(node).is_empty()).count();
         let mut unavailable = waiting;
         let mut candidates = Vec::new();
-        for (_, pods) in self.daemons.with_pods() {
+        for (node, pods) in self.daemons.with_pods() {
             let pair = self.pair(pods);
             match (pair.old.as_slice(), pair.new.as_slice()) {
                 ([], [new]) if self.is_available(new) => {}
-                ([old], []) if self.is_available(old) => candidates.push(*old),
+                ([old], []) if self.is_available(old) => candidates.push((node, *old)),
                 ([old], []) => {
                     unavailable += 1;
                     changes.unavailable(old);
@@ -78,7 +82,25 @@ impl<'a> Rollout<'a, '_> {
             }
         }
         let room = most_unavailable.saturating_sub(unavailable);
-        candidates.into_iter().take(room).for_each(|old| changes.unwanted(old));
+        self.spread(candidates).take(room).for_each(|old| changes.unwanted(old));
+    }
+
+    /// Orders what is done about nodes by a hash of each node's UID and the revision. Names of nodes carry the zone or the pool nearly
+    /// everywhere, so by their order one zone would go after the other, and the same machines always first.
+    fn spread<T>(&self, mut by_node: Vec<(&'a Str, T)>) -> impl Iterator<Item = T> {
+        if by_node.len() > 1 {
+            let uids: HashMap<&Str, Str> = self
+                .view
+                .nodes
+                .iter()
+                .map(|node| (&node.metadata.name, node.metadata.uid.to_str()))
+                .collect();
+            by_node.sort_by_cached_key(|(node, _)| {
+                let uid = uids.get(node).map_or("", |uid| uid.as_str());
+                fnv1a([uid.as_bytes(), self.hash.as_bytes()])
+            });
+        }
+        by_node.into_iter().map(|(_, what)| what)
     }
 
     fn with_surge(&self, most_surging: usize, changes: &mut Changes<'a>) {
@@ -105,15 +127,15 @@ impl<'a> Rollout<'a, '_> {
                 (Some(_), _) => surging += 1,
                 // Its pods are about to go with it.
                 (None, None) => {}
-                (None, Some(Fit::Runs)) if self.is_available(old) => to_create.push(node),
+                (None, Some(Fit::Runs)) if self.is_available(old) => to_create.push((node, node)),
                 (None, Some(Fit::Runs)) => changes.create.push(node),
-                (None, Some(_)) if self.is_available(old) => to_delete.push(old),
+                (None, Some(_)) if self.is_available(old) => to_delete.push((node, old)),
                 (None, Some(_)) => changes.unavailable(old),
             }
         }
         let room = most_surging.saturating_sub(surging);
-        changes.create.extend(to_create.into_iter().take(room));
+        changes.create.extend(self.spread(to_create).take(room));
         let spare = available.saturating_sub(self.daemons.desired);
-        to_delete.into_iter().take(spare).for_each(|old| changes.unwanted(old));
+        self.spread(to_delete).take(spare).for_each(|old| changes.unwanted(old));
     }
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::plan::{self, Bounds};
+use super::super::view::View;
 use super::fixtures::{
     ago, daemon_set, deleting, failed, node, now, old, pod, ready, rolls, status, steps, surges, taint,
     unready, view,
 };
 use coxswain_machinery::api::apps::{DaemonSet, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
+use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::model::plan::{Step, Verb, Write};
@@ -247,5 +249,51 @@ proptest! {
             prop_assert!(lost == 0 || unavailable + lost <= most as usize, "{:?}", lines);
         }
         prop_assert!(!lines.iter().zip(&kinds).any(|(line, _)| line.starts_with("create") && !surge));
+    }
+}
+
+/// 30 nodes in three zones, which their names begin with. Their UIDs are random.
+fn zones(seed: u64) -> Vec<Arc<Node>> {
+    let uid = |at: u64| {
+        let mixed = (seed ^ at)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        format!("{:08x}-0000-4000-8000-{:012x}", mixed >> 32, mixed & 0xffff_ffff)
+    };
+    let named = |at: u64| {
+        let name = format!("{}-{}", ["a", "b", "c"][usize::try_from(at / 10).unwrap()], at % 10);
+        node(&name, |node| node.metadata.uid = uid(at).into())
+    };
+    (0..30).map(named).collect()
+}
+
+/// The nodes of the first step of a rollout to a revision.
+fn first_step(nodes: &[Arc<Node>], change: fn(&mut DaemonSet), revision: &str) -> Vec<String> {
+    let set = daemon_set(change);
+    let names: Vec<&str> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
+    let pods: Vec<Arc<Pod>> = names.iter().map(|name| pod(name, name, old)).collect();
+    let mut view = View { nodes: nodes.to_vec(), ..view(&set, &names, &pods) };
+    view.revisions.truncate(1);
+    view.revisions.push(super::fixtures::revision(2, revision, "agent:2", |_| {}));
+    let steps = steps(&view);
+    steps.iter().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect()
+}
+
+proptest! {
+    #[test]
+    fn daemonset_rollout_takes_nodes_of_several_zones_first(seed in any::<u64>()) {
+        let nodes = zones(seed);
+        let third: fn(&mut DaemonSet) = |set| rolls(set, percent("33%"), IntOrString::Int(0));
+        let surge: fn(&mut DaemonSet) = |set| rolls(set, IntOrString::Int(0), percent("33%"));
+        for change in [third, surge] {
+            let first = first_step(&nodes, change, "new");
+            prop_assert_eq!(first.len(), 10);
+            let of = |zone: &str| first.iter().filter(|node| node.starts_with(zone)).count();
+            // By chance all ten are of one zone once in ten million times.
+            prop_assert!(["a", "b", "c"].into_iter().all(|zone| of(zone) < 10), "{first:?}");
+            prop_assert_eq!(&first, &first_step(&nodes, change, "new"), "a function of the view");
+            prop_assert_ne!(&first, &first_step(&nodes, change, "newer"), "another revision begins elsewhere");
+        }
     }
 }

@@ -113,7 +113,7 @@ impl Count {
 
 /// How long an eviction that was granted then is still waited for.
 fn left(since: Option<Time>, patience: SignedDuration, now: Timestamp) -> Duration {
-    let since = Timestamp::from_second(since.map_or(0, Time::seconds)).unwrap_or(Timestamp::MIN);
+    let since = since.map_or(Timestamp::UNIX_EPOCH, Timestamp::from);
     let until = since.saturating_add(patience).unwrap_or(Timestamp::MAX);
     Duration::try_from(until.duration_since(now)).unwrap_or_default()
 }

@@ -6,11 +6,10 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::super::history::{History, Step, is_within};
 use super::super::settings::Settings;
 use coxswain_machinery::api::autoscaling::{HorizontalPodAutoscalerSpec, ScalingPolicy, ScalingRules};
+use coxswain_machinery::model::clock::SteadyTime;
 
 /// What comes of the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +92,7 @@ pub(in super::super) fn limited(
     settings: &Settings,
     history: &History,
     (current, desired): (i32, i32),
-    now: Timestamp,
+    now: SteadyTime,
 ) -> Limited {
     let min = spec.min_replicas.unwrap_or(1);
     match spec.behavior.as_deref() {
@@ -205,7 +204,7 @@ fn select(rules: Option<&ScalingRules>) -> Select {
 }
 
 /// What there was when a policy's period began, if nobody else scales.
-fn base(history: &History, current: i32, policy: &ScalingPolicy, now: Timestamp) -> i32 {
+fn base(history: &History, current: i32, policy: &ScalingPolicy, now: SteadyTime) -> i32 {
     let within = |steps: &[Step]| -> i32 {
         let recent = steps.iter().filter(|step| is_within(step.at, now, period(policy)));
         recent.map(|step| step.by).fold(0, i32::saturating_add)
@@ -214,7 +213,7 @@ fn base(history: &History, current: i32, policy: &ScalingPolicy, now: Timestamp)
 }
 
 /// The most replicas that the rates allow.
-fn fastest_up(rules: Option<&ScalingRules>, history: &History, current: i32, now: Timestamp) -> i32 {
+fn fastest_up(rules: Option<&ScalingRules>, history: &History, current: i32, now: SteadyTime) -> i32 {
     let select = select(rules);
     if select == Select::Disabled {
         return current;
@@ -233,7 +232,7 @@ fn fastest_up(rules: Option<&ScalingRules>, history: &History, current: i32, now
 }
 
 /// The fewest replicas that the rates allow.
-fn fastest_down(rules: Option<&ScalingRules>, history: &History, current: i32, now: Timestamp) -> i32 {
+fn fastest_down(rules: Option<&ScalingRules>, history: &History, current: i32, now: SteadyTime) -> i32 {
     let select = select(rules);
     if select == Select::Disabled {
         return current;

@@ -193,7 +193,8 @@ impl Present<'_> {
         for pod in self.pods {
             let name = &pod.metadata.name;
             let value = found.get(name);
-            if pod.metadata.is_deleting() || pod.status.phase == "Failed" {
+            // One that has succeeded has no value either, and uses nothing. kube-controller-manager counts it as missing.
+            if pod.metadata.is_deleting() || pod.is_finished() {
                 sorted.ignored.push(name);
             } else if pod.status.phase == "Pending" {
                 sorted.unready.push(name);
@@ -243,7 +244,7 @@ impl Present<'_> {
 }
 
 fn at(time: Option<Time>) -> Timestamp {
-    time.and_then(|time| Timestamp::from_second(time.seconds()).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
+    time.map_or(Timestamp::UNIX_EPOCH, Timestamp::from)
 }
 
 /// What the values come to.

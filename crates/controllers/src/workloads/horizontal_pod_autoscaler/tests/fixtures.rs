@@ -27,7 +27,7 @@ use coxswain_machinery::framework::{
     ApiError, ApiResource, ApiResources, Memory as _, Observation, Outcome, Read, Reads, ReconcileEnd,
 };
 use coxswain_machinery::informer::{Labelled, Lister, Store};
-use coxswain_machinery::model::clock::ManualClock;
+use coxswain_machinery::model::clock::{SteadyClock, SteadyTime};
 use coxswain_machinery::model::plan::{Cooldown, Step, Verb, Write};
 use coxswain_machinery::model::selector::Selector;
 use coxswain_machinery::model::{Failure, Key, Plan};
@@ -259,13 +259,19 @@ impl Bench {
         self.later(by)
     }
 
+    /// What the steady clock shows: 0 at the start, whatever the wall clock shows.
+    fn steady(&self) -> SteadyTime {
+        let passed = self.now.duration_since(start()) - SignedDuration::from_secs(self.set_by);
+        SteadyTime::default().plus(passed.unsigned_abs())
+    }
+
     pub(super) fn room(&self) -> Controller {
         Controller {
             autoscalers: Lister::new(Arc::clone(&self.autoscalers)),
             pods: Labelled::new(&self.pods),
             settings: self.settings,
             remembering: Arc::clone(&self.remembering),
-            steady: Arc::new(ManualClock::new(self.now - SignedDuration::from_secs(self.set_by))),
+            steady: SteadyClock::stopped_at(self.steady()),
         }
     }
 

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-
 use super::super::history::{History, Recommendation, Step};
 use super::super::plan::limits::{Limit, Limited, Stabilization, limited};
-use super::fixtures::{settings, start};
+use super::fixtures::settings;
 use coxswain_machinery::api::autoscaling::{
     HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerSpec, ScalingPolicy, ScalingRules,
 };
+use coxswain_machinery::model::clock::SteadyTime;
 
-fn ago(seconds: i64) -> Timestamp {
-    start() - SignedDuration::from_secs(seconds)
+/// A time before [`NOW`].
+fn ago(seconds: u64) -> SteadyTime {
+    SteadyTime::default().plus(NOW.saturating_sub(Duration::from_secs(seconds)))
 }
 
-fn asked(recommendations: &[(i64, i32)]) -> History {
+const NOW: Duration = Duration::from_hours(1);
+
+fn asked(recommendations: &[(u64, i32)]) -> History {
     let of = |&(seconds, replicas)| Recommendation { at: ago(seconds), replicas };
     History { recommendations: recommendations.iter().map(of).collect(), ..History::default() }
 }
@@ -51,7 +53,7 @@ fn spec(
 }
 
 fn of(spec: &HorizontalPodAutoscalerSpec, history: &History, current: i32, desired: i32) -> Limited {
-    limited(spec, &settings(), history, (current, desired), start())
+    limited(spec, &settings(), history, (current, desired), ago(0))
 }
 
 #[test]
@@ -109,12 +111,12 @@ fn with_behavior_each_direction_has_a_window() {
 fn rates_count_from_what_there_was_when_their_period_began() {
     let up = |policies: &[(&str, i32, i32)],
               select: Option<&str>,
-              added: &[(i64, i32)],
-              removed: &[(i64, i32)]| {
+              added: &[(u64, i32)],
+              removed: &[(u64, i32)]| {
         let mut held = behavior(policies);
         held.scale_up.as_mut().unwrap().select_policy = select.map(Into::into);
         let steps =
-            |all: &[(i64, i32)]| all.iter().map(|&(seconds, by)| Step { at: ago(seconds), by }).collect();
+            |all: &[(u64, i32)]| all.iter().map(|&(seconds, by)| Step { at: ago(seconds), by }).collect();
         let history = History { added: steps(added), removed: steps(removed), ..History::default() };
         let limited = of(&spec(1, 100, Some(held)), &history, 10, 90);
         (limited.replicas, limited.limit)

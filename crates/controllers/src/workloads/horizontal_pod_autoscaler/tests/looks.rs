@@ -1,10 +1,14 @@
 //! Whole reconciles: what is scaled, told and remembered.
 
+use std::sync::Arc;
+
+use super::super::new_or_changed;
 use super::fixtures::{Bench, autoscaler, cpu, look_at_another, pod, quantity, refused, requesting, usage};
 use coxswain_machinery::api::AnyObject;
 use coxswain_machinery::api::autoscaling::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerBehavior, ScalingPolicy, ScalingRules,
 };
+use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::Key;
 
 const ABOVE: &str = "cpu resource utilization (percentage of request) above target";
@@ -323,4 +327,26 @@ fn one_that_is_gone_is_forgotten_at_its_turn() {
     bench.autoscalers.remove_key(&key, "900");
     assert_eq!(bench.reconcile(), [""; 0]);
     assert!(bench.remembering.history(&key).recommendations.is_empty());
+}
+
+#[test]
+fn hpa_wake_up_is_immediate_for_a_new_autoscaler_and_a_changed_spec_only() {
+    let before: AnyObject = Arc::new(autoscaler(|_| {}));
+    let changed = |change: fn(&mut HorizontalPodAutoscaler)| -> AnyObject { Arc::new(autoscaler(change)) };
+    let told = |old: Option<&AnyObject>, new: Option<&AnyObject>, initial: bool| {
+        let mut keys = Vec::new();
+        new_or_changed(Delta { old, new, initial, resync: false }, &mut |key| keys.push(key.to_string()));
+        keys
+    };
+    let woken = |old, new| told(old, new, false);
+    assert_eq!(woken(None, Some(&before)), ["default/web"]);
+    assert_eq!(told(None, Some(&before), true), [""; 0], "what a starting process finds");
+    let spec = changed(|held| held.spec.max_replicas += 1);
+    assert_eq!(woken(Some(&before), Some(&spec)), ["default/web"]);
+    let status = changed(|held| held.status.current_replicas += 1);
+    let labels = changed(|held| held.metadata.resource_version = "7".into());
+    for same in [&status, &labels, &before] {
+        assert_eq!(woken(Some(&before), Some(same)), [""; 0]);
+    }
+    assert_eq!(woken(Some(&before), None), [""; 0]);
 }

@@ -98,7 +98,7 @@ pub(super) fn until_deadline(job: &Job, now: Timestamp) -> Option<Duration> {
         return None;
     }
     let started = job.status.start_time.unwrap_or(Time::from(now));
-    let deadline = Timestamp::from_second(started.plus_seconds(seconds).seconds()).unwrap_or(Timestamp::MAX);
+    let deadline = Timestamp::from(started.plus_seconds(seconds));
     let left: SignedDuration = deadline.duration_since(now);
     Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
 }

@@ -104,6 +104,9 @@ impl<'a> Members<'a> {
             let matches = view.selector.matches(&pod.metadata.labels);
             match claim(&job.metadata, &pod.metadata, matches) {
                 Claim::Keep => keep(pod, false),
+                // An empty selector selects all pods of the namespace. kube-controller-manager adopts every one that has no
+                // controller, and deletes those that are too many.
+                Claim::Adopt if view.selector.is_empty() => {}
                 Claim::Adopt => {
                     keep(pod, true);
                     members.adopted.push(pod);

@@ -11,6 +11,7 @@ use super::counts::counts;
 use super::ends::End;
 use super::indexes::Indexes;
 use super::members::{List, Member, Members};
+use super::policy::{self, Action};
 use super::status;
 use coxswain_machinery::api::batch::{Job, JobStatus};
 use coxswain_machinery::api::pod::Pod;
@@ -63,8 +64,10 @@ impl<'a> Tracking<'a, '_> {
                         _ => {}
                     }
                 } else if member.listed.is_none() && (member.has_failed || self.is_failure()) {
-                    actions.extend(member.action.as_ref().map(super::policy::Action::name));
-                    if !member.is_ignored() {
+                    // A Job that fails judges the pods as well that have not failed: they go with it.
+                    let action = member.action.clone().or_else(|| policy::action(self.job, member.pod));
+                    actions.extend(action.as_ref().map(Action::name));
+                    if action != Some(Action::Ignore) {
                         status::lists(&mut status).failed.push(member.uid().clone());
                     }
                 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::backoff::{Backoffs, Record};
 use super::fixtures::ago;
 use coxswain_machinery::model::Key;
-use coxswain_machinery::wire::{Time, Uid};
+use coxswain_machinery::wire::{Time, Uid, WallTime};
 
 fn times(seconds: &[i64]) -> Vec<Time> {
     seconds.iter().map(|seconds| ago(*seconds).unwrap()).collect()
@@ -22,6 +22,21 @@ fn a_success_forgets_the_failures_before_it() {
     assert_eq!(after(&[40], &[40]), Record::default());
     // Failures that are told late do not set it back.
     assert_eq!(after(&[60], &[]), Record { failures: 4, last: ago(50) });
+}
+
+/// `finishedAt` of a container comes from its node.
+#[test]
+fn job_backoff_does_not_wait_for_a_failure_at_the_end_of_the_calendar() {
+    let wait = |last: Time| Record { failures: 1, last: Some(last) }.wait(super::fixtures::now());
+    let end: Time = "9999-12-31T23:59:59Z"
+        .parse::<WallTime>()
+        .map(|at| Time::from_seconds(at.seconds()))
+        .unwrap()
+        .unwrap();
+    assert_eq!(wait(end), None);
+    assert_eq!(wait(Time::from_seconds(i64::MAX).unwrap()), None);
+    assert_eq!(wait(Time::from_seconds(i64::MIN).unwrap()), None);
+    assert!(wait(ago(-5).unwrap()).is_some(), "the clock of a node may be ahead");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use coxswain_machinery::api::batch::{
     Job, OnExitCodes, OnPodCondition, PodFailurePolicy, PodFailurePolicyRule, SuccessPolicy,
     SuccessPolicyRule,
 };
-use coxswain_machinery::api::pod::{ContainerStatus, Pod};
+use coxswain_machinery::api::pod::{ContainerStatus, Pod, PodCondition};
 
 /// The condition that a plan decides on first, and its reason.
 fn decided(job: &Arc<Job>, pods: &[Arc<Pod>]) -> String {
@@ -192,6 +192,57 @@ fn codes(operator: &str, values: &[i32]) -> OnExitCodes {
 
 fn with_rules(job: &mut Job, rules: Vec<PodFailurePolicyRule>) {
     job.spec.pod_failure_policy = Some(Box::new(PodFailurePolicy { rules }));
+}
+
+/// The policy decides on the pods, too, that run or are on their way out when the Job fails.
+#[test]
+fn failure_policy_of_a_failing_job_judges_pods_that_have_not_failed() {
+    let disrupted = |pod: &mut Pod| {
+        let condition = PodCondition {
+            r#type: "DisruptionTarget".into(),
+            status: "True".into(),
+            ..PodCondition::default()
+        };
+        pod.status.conditions.push(condition);
+    };
+    // One of two containers has ended with a code that a rule names.
+    let half = |pod: &mut Pod| {
+        exited(pod, 7, 10);
+        pod.status.phase = "Running".into();
+    };
+    for (action, failures) in [("Ignore", 1), ("Count", 2), ("FailJob", 2)] {
+        let job = job(|job| {
+            job.spec.backoff_limit = Some(0);
+            let rules = vec![
+                rule(action, |rule| {
+                    rule.on_pod_conditions =
+                        vec![OnPodCondition { r#type: "DisruptionTarget".into(), status: "True".into() }];
+                }),
+                rule(action, |rule| rule.on_exit_codes = Some(Box::new(codes("In", &[7])))),
+            ];
+            with_rules(job, rules);
+        });
+        let leaving = |pod: &mut Pod| {
+            disrupted(pod);
+            deleting(pod);
+        };
+        let sorts = [
+            ("runs", pod("b", disrupted)),
+            ("is being deleted", pod("b", leaving)),
+            ("runs in part", pod("b", half)),
+        ];
+        for (what, other) in sorts {
+            let plan = planned(&view(&job, &[pod("a", failed), Arc::clone(&other)]));
+            assert_eq!(plan.note.items[0].actions, [action], "{action}: {what}");
+            let steps = steps_of(&job, &[pod("a", failed), other]);
+            let counted = steps.iter().find(|step| step.starts_with("again")).unwrap();
+            assert!(counted.contains(&format!(" 0+{failures} ")), "{action}: {what}: {counted}");
+            assert!(steps.contains(&"untrack b".to_owned()), "{action}: {what}: {steps:?}");
+        }
+        // Nothing is judged of a Job that goes on.
+        let plan = planned(&view(&job, &[pod("b", disrupted)]));
+        assert!(plan.note.items[0].actions.is_empty(), "{action}");
+    }
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use super::super::member::finish_time;
 use super::super::view::Written;
+use super::cluster::Cluster;
 use super::fixtures::{
     after, ago, deleting, exited, job, only, orphaned, planned, pod, ready, refused, steps, steps_of,
     unready, view,
 };
+use coxswain_machinery::api::batch::JobStatus;
+use coxswain_machinery::api::meta::LabelSelector;
 use coxswain_machinery::api::pod::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use coxswain_machinery::api::shape::PodShape;
 use coxswain_machinery::model::plan::Verb;
@@ -96,4 +99,23 @@ fn a_pod_without_containers_ended_by_its_condition_or_deletion() {
     };
     assert_eq!(of(deleted), ago(40));
     assert_eq!(of(|pod| exited(pod, 0, 5)), ago(5));
+}
+
+/// `manualSelector: true` and `selector: {}`, which the API server accepts.
+#[test]
+fn job_with_empty_selector_runs_and_adopts_nothing() {
+    let all = job(|job| {
+        job.spec.selector = LabelSelector::default();
+        job.spec.completions = Some(1);
+        job.status = JobStatus::default();
+    });
+    let foreign = pod("bare", orphaned);
+    let told = steps_of(&all, &[foreign, pod("own", |_| {})]);
+    assert_eq!(told, ["status 1/1/0 0+0"], "its own pod is kept");
+
+    let mut cluster = Cluster::new(&all);
+    cluster.reconcile();
+    assert_eq!(cluster.pods().len(), 1);
+    cluster.settle();
+    assert_eq!(cluster.job().end().map(|end| end.r#type.to_string()).as_deref(), Some("Complete"));
 }
