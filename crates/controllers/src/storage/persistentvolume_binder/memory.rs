@@ -17,6 +17,7 @@ use coxswain_machinery::random::HashMap;
 use coxswain_machinery::wire::{Str, Uid};
 
 use super::note::{Note, Recycling};
+use super::recycler::Recycler;
 
 const BACKOFF: ExponentialBackoff =
     ExponentialBackoff::doubling(Duration::from_millis(500), Duration::from_secs(122));
@@ -36,8 +37,8 @@ struct Held {
     /// Volumes by name that a claim takes, and claims by key that take one.
     reserved: HashMap<Str, Reservation>,
     takers: HashMap<Key, Str>,
-    /// The Pods that empty volumes, by the volumes' keys.
-    recyclers: HashMap<Key, Uid>,
+    /// Recyclings that have begun, by the volumes' keys. Each of them holds for one release of one volume.
+    recyclers: HashMap<Key, Recycler>,
     failures: KeyBackoffs<(Key, Uid)>,
 }
 
@@ -90,8 +91,8 @@ impl Ledger {
         self.held.lock().reserved.get(volume).is_some_and(|reserved| reserved.in_flight)
     }
 
-    /// The Pod that empties a volume.
-    pub(super) fn recycler(&self, volume: &Key) -> Option<Uid> {
+    /// The recycling that has begun last at a volume's key. It may be another volume's, or that of an earlier release.
+    pub(super) fn recycler(&self, volume: &Key) -> Option<Recycler> {
         self.held.lock().recyclers.get(volume).cloned()
     }
 
@@ -135,9 +136,6 @@ impl Ledger {
         held.volumes.retain(|_, written| {
             !shown(&written.metadata.resource_version, &|awaited| volumes.store().shows(&awaited))
         });
-        if self.volumes.get(key).is_none() {
-            held.recyclers.remove(key);
-        }
     }
 
     /// What is left of it, for tests: objects, reservations.
@@ -177,7 +175,14 @@ impl Memory<Note> for Ledger {
             }
         }
         match note.recycling {
-            Some(Recycling::Began(pod)) => drop(held.recyclers.insert(key.clone(), pod)),
+            Some(Recycling::Begins(release, at)) => {
+                held.recyclers.insert(key.clone(), Recycler::begins(release, at));
+            }
+            Some(Recycling::Created(pod)) => {
+                if let Some(begun) = held.recyclers.remove(key) {
+                    held.recyclers.insert(key.clone(), begun.with_pod(pod));
+                }
+            }
             Some(Recycling::Ended) => drop(held.recyclers.remove(key)),
             None => {}
         }

@@ -8,7 +8,7 @@ use coxswain_machinery::api::storage::PersistentVolume;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::quantity::Quantity;
 use coxswain_machinery::model::revisions::{NotATemplate, template_of_held};
-use coxswain_machinery::wire::Str;
+use coxswain_machinery::wire::{Str, Uid};
 
 /// What names of such Pods begin with.
 const PREFIX: &str = "recycler-for-";
@@ -41,6 +41,57 @@ impl Recipes {
             Recyclable::HostPath => &self.host_path,
             Recyclable::Nfs => &self.nfs,
         }
+    }
+}
+
+/// One release of a volume: the volume, and the claim that it was released from. A volume that was bound again and released again has
+/// another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Release {
+    volume: Uid,
+    claim: Str,
+}
+
+impl Release {
+    /// The release that a Released volume shows; `None` if it is linked to no claim.
+    pub(super) fn of(volume: &PersistentVolume) -> Option<Self> {
+        let link = volume.spec.claim_ref.as_ref().filter(|link| !link.uid.is_empty())?;
+        Some(Self { volume: volume.metadata.uid.clone(), claim: link.uid.clone() })
+    }
+}
+
+/// The recycling of a volume that this process has begun. The Pod counts for the release that it was created for, and for no other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Recycler {
+    release: Release,
+    at: Key,
+    pod: Option<Uid>,
+}
+
+impl Recycler {
+    /// A Pod is created at this key for this release; its UID is not known yet.
+    pub(super) fn begins(release: Release, at: Key) -> Self {
+        Self { release, at, pod: None }
+    }
+
+    /// The same, with the UID of its Pod.
+    pub(super) fn with_pod(self, pod: Uid) -> Self {
+        Self { pod: Some(pod), ..self }
+    }
+
+    /// Whether it was begun for this release.
+    pub(super) fn is_for(&self, release: Option<&Release>) -> bool {
+        release == Some(&self.release)
+    }
+
+    /// The Pod that empties the volume for this release.
+    pub(super) fn pod_for(&self, release: &Release) -> Option<&Uid> {
+        self.pod.as_ref().filter(|_| self.is_for(Some(release)))
+    }
+
+    /// Key and UID of its Pod, whatever it was created for.
+    pub(super) fn leftover(&self) -> Option<(Key, Uid)> {
+        self.pod.clone().map(|pod| (self.at.clone(), pod))
     }
 }
 

@@ -10,13 +10,14 @@ use super::memory::Ledger;
 use super::metrics::Metrics;
 use super::provisioning::{self, Provisioner};
 use super::reclaiming::{Reclaim, reclaim};
-use super::recycler::{self, Recipes};
+use super::recycler::{self, Recipes, Recycler};
 use crate::storage::claims::claim_key;
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use coxswain_machinery::api::{AnyObject, Index, IndexKeys, Kind, Object};
+use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Query, Read, Reads, RequestPath};
 use coxswain_machinery::informer::{Indexed, Lister, downcast};
 use coxswain_machinery::model::{Failure, Key};
@@ -72,8 +73,8 @@ pub(super) struct ClaimView {
 /// A volume, or what is left of it.
 #[derive(Debug)]
 pub(super) enum VolumeView {
-    /// It is gone, and was being reclaimed.
-    Gone,
+    /// It is gone, and was being reclaimed; with the recycling that had begun.
+    Gone(Option<Recycler>),
     /// A claim's reconcile is writing it.
     BeingBound,
     /// It is there.
@@ -92,8 +93,8 @@ pub(super) struct Held {
     /// Whether a claim of that name is there.
     pub(super) name_is_taken: bool,
     pub(super) recycler: Option<RecyclerPod>,
-    /// The Pod that this process made to empty it.
-    pub(super) expected: Option<Uid>,
+    /// The recycling that this process has begun, for this release or an earlier one.
+    pub(super) begun: Option<Recycler>,
     pub(super) until: Option<Timestamp>,
     pub(super) failures: Vec<Failure>,
     pub(super) settings: Arc<Settings>,
@@ -247,8 +248,12 @@ impl Binder {
     ) -> Result<Option<VolumeView>, Pending> {
         let answered = read.answer(&PERSISTENT_VOLUMES, key).cloned().and_then(downcast);
         let known: Option<Arc<PersistentVolume>> = answered.or_else(|| self.ledger.volume(key));
+        let begun = self.ledger.recycler(key);
+        // Whether a recycling has lost its reason, so that its Pod is deleted, rests on the volume as the API server has it.
+        let known = if begun.is_some() { live(&PERSISTENT_VOLUMES, key, read)? } else { known };
         let Some(mut volume) = known else {
-            return Ok(self.metrics.is_reclaiming(key).then_some(VolumeView::Gone));
+            let is_known = begun.is_some() || self.metrics.is_reclaiming(key);
+            return Ok(is_known.then_some(VolumeView::Gone(begun)));
         };
         if self.ledger.is_being_bound(&key.name) {
             return Ok(Some(VolumeView::BeingBound));
@@ -267,7 +272,7 @@ impl Binder {
         let plugin =
             if is_directory { provisioning::HOST_PATH.into() } else { provisioning::label(class.as_deref()) };
         Ok(Some(VolumeView::There(Box::new(Held {
-            expected: self.ledger.recycler(key),
+            begun,
             until: self.ledger.until(key, &volume.metadata.uid),
             failures: failures.to_vec(),
             settings: Arc::clone(&self.settings),
@@ -386,7 +391,8 @@ fn answers(read: &Reads) -> Vec<AnyObject> {
 
 /// The Pod that this reconcile has made.
 fn made_recycler(read: &Reads) -> Option<Uid> {
-    let pods = read.written().iter().filter(|effect| effect.kind == &PODS);
+    let is_stored = |change: &WriteEffect| matches!(change, WriteEffect::Stored(_));
+    let pods = read.written().iter().filter(|effect| effect.kind == &PODS && is_stored(&effect.change));
     pods.filter_map(|effect| effect.answer.as_ref()).map(|pod| pod.meta().uid.clone()).next()
 }
 

@@ -10,7 +10,7 @@ use super::migrating::{self, IN_TREE_FINALIZER};
 use super::note::{Counted, Note, Operation, Recycling};
 use super::plan::{again, settled, steps};
 use super::reclaiming::{self, FAILED_DELETE, FAILED_RECYCLE, Reclaim, Recyclable, reclaim};
-use super::recycler;
+use super::recycler::{self, Recycler, Release};
 use super::view::{Claimant, Held, VolumeView, is_elsewhere, is_over};
 use super::writes::{self, Chain};
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
@@ -76,9 +76,12 @@ fn released(held: &Held, live: bool) -> Verdict {
 
 pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
     let held = match view {
-        VolumeView::Gone => {
-            let counted = vec![Counted::Finished(Operation::Delete, now)];
-            return Plan::default().with_note(Note { counted, ..Note::default() });
+        VolumeView::Gone(begun) => {
+            let counted = vec![Counted::Gone(now)];
+            let recycling = begun.as_ref().map(|_| Recycling::Ended);
+            let leftover = begun.as_ref().and_then(Recycler::leftover);
+            let all = leftover.map(|(at, pod)| without_pod(at, pod)).into_iter().collect();
+            return steps(all).with_note(Note { counted, recycling, ..Note::default() });
         }
         VolumeView::BeingBound => {
             let plan = Plan { requeue_after: Some(BINDING_TAKES), ..Plan::default() };
@@ -97,10 +100,38 @@ pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
 }
 
 fn decide(held: &Held, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
-    if let Some(pod) = &held.made_recycler {
-        note.recycling = Some(Recycling::Began(pod.clone()));
+    let verdict = verdict(held);
+    if let Some(begun) = without_reason(held, &verdict) {
+        note.recycling = Some(Recycling::Ended);
+        let Some((at, pod)) = begun.leftover() else { return Ok(again(Vec::new())) };
+        let without = vec![without_pod(at, pod)];
+        // The next Pod has the same name: the volume is looked at when the cache shows that this one is gone.
+        let waits = matches!(verdict, Verdict::Reclaim(Reclaim::Recycle(_)));
+        return Ok(if waits { steps(without) } else { again(without) });
     }
-    match verdict(held) {
+    if let Some(pod) = &held.made_recycler {
+        note.recycling = Some(Recycling::Created(pod.clone()));
+    }
+    carry_out(held, verdict, now, note)
+}
+
+/// The recycling that has begun, with the Pod that this reconcile has created for it, if the volume is not to be recycled for that
+/// release any longer: it was bound again, its link or its policy was changed, or it is another volume. `None` if that is not known.
+fn without_reason(held: &Held, verdict: &Verdict) -> Option<Recycler> {
+    let release = match verdict {
+        Verdict::Migrate(_) | Verdict::Unsure | Verdict::Broken(_) => return None,
+        Verdict::Reclaim(Reclaim::Recycle(_)) => Release::of(&held.volume),
+        _ => None,
+    };
+    let begun = held.begun.clone().filter(|begun| !begun.is_for(release.as_ref()))?;
+    Some(match &held.made_recycler {
+        Some(pod) => begun.with_pod(pod.clone()),
+        None => begun,
+    })
+}
+
+fn carry_out(held: &Held, verdict: Verdict, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    match verdict {
         Verdict::Migrate(changed) => {
             let update = Write::new(&PERSISTENT_VOLUMES, key(held), Verb::Update(changed));
             Ok(again(vec![Step::Write(update)]))
@@ -156,7 +187,8 @@ fn reclaimed(held: &Held, what: &Reclaim, now: Timestamp, note: &mut Note) -> Re
     }
     let is_migrated = facts::annotation(&held.volume.metadata, facts::MIGRATED_TO).is_some();
     if held.volume.spec.persistent_volume_reclaim_policy == "Delete" && !is_migrated {
-        note.counted.push(Counted::Began(Operation::Delete, held.plugin.clone(), now));
+        let (uid, plugin) = (held.volume.metadata.uid.clone(), held.plugin.clone());
+        note.counted.push(Counted::Began(Operation::Delete, uid, plugin, now));
     }
     match what {
         Reclaim::Nothing => Ok(Plan::default()),
@@ -214,8 +246,9 @@ fn in_use(held: &Held) -> Option<Step> {
 fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireError> {
     let recipe = held.settings.recipes.of(sort);
     let at = recycler::pod_key(recipe, &held.volume.metadata.name);
-    let made = held.made_recycler.as_ref().or(held.expected.as_ref());
-    let Some(expected) = made else {
+    let Some(release) = Release::of(&held.volume) else { return Ok(Plan::default()) };
+    let begun = held.begun.as_ref().and_then(|begun| begun.pod_for(&release));
+    let Some(expected) = held.made_recycler.as_ref().or(begun) else {
         if let Some(event) = in_use(held) {
             return Ok(steps(vec![event]));
         }
@@ -231,7 +264,10 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
                 let why = "Recycle failed: unexpected error creating recycler pod:  an empty namespace may not be set during creation";
                 fail(held, FAILED_RECYCLE, why)
             }
-            Ok(pod) => Ok(again(vec![Step::Write(Write::new(&PODS, at, Verb::Create(pod.into())))])),
+            Ok(pod) => {
+                note.recycling = Some(Recycling::Begins(release, at.clone()));
+                Ok(again(vec![Step::Write(Write::new(&PODS, at, Verb::Create(pod.into())))]))
+            }
         };
     };
     if held.made_recycler.is_some() {
@@ -271,6 +307,12 @@ fn without_pod(at: Key, uid: Uid) -> Step {
 
 /// What has failed, as far as the volume says so: its directory could not be removed, or the Pod that empties it could not be made.
 fn record(held: &Held, failure: &Failure, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    let verdict = verdict(held);
+    if without_reason(held, &verdict).is_some() {
+        // The Pod of an earlier release could not be deleted, which is retried. Only another recycling waits for that.
+        let waits = matches!(verdict, Verdict::Reclaim(Reclaim::Recycle(_)));
+        return if waits { Ok(Plan::default()) } else { carry_out(held, verdict, now, note) };
+    }
     let is_about = |kind: &'static Kind| failure.kind == kind;
     let told = if is_about(&PERSISTENT_VOLUMES) && failure.reason == UNPREPARED {
         Some((FAILED_DELETE, failure.message.clone()))

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::*;
 use apiserver_model::http::Asked;
-use apiserver_model::{Deletion, Model, OnTheWay, Place, Served, text};
+use apiserver_model::{Deletion, Model, OnTheWay, Place, Refusal, Served, text};
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::executor::{Effect, FinishError, Finisher, Finishers};
 use coxswain_machinery::wire::splice::{Edit, edit};
@@ -112,6 +112,16 @@ impl World {
         let next = Self::on(Rc::clone(&self.api), Arc::clone(&self.disk), |_| {});
         next.show_all();
         next
+    }
+
+    /// From now on requests of this sort are refused.
+    pub(super) fn refuses(&self, what: &'static str) {
+        self.api.on_the_way(move |asked: &Asked| {
+            if asked.to_string().starts_with(what) {
+                return OnTheWay::Refused(Refusal::new(403, "Forbidden", "no"));
+            }
+            arrives(asked)
+        });
     }
 
     /// So many writes are carried out, and then the process ends.
