@@ -60,6 +60,8 @@ pub(crate) fn runtime(
         zones: Zones::bundled(),
         queue_metrics: QueueMetrics::register(&metrics).expect("queue metrics"),
         reconcile_metrics: ReconcileMetrics::register(&metrics).expect("reconcile metrics"),
+        pool: BlockingPool::inline(),
+        watchdog: Watchdog::new(&metrics).expect("watchdog metrics"),
         room_metrics: RoomMetrics::new(metrics),
         pages: Arc::new(Router::new()),
         finishers: Finishers::default(),

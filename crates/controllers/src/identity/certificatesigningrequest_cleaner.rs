@@ -15,7 +15,7 @@ use coxswain_machinery::api::certificates::CertificateSigningRequest;
 use coxswain_machinery::api::kinds::CERTIFICATE_SIGNING_REQUESTS;
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, Grant, Loop, LoopSettings, Observation, ObserveError,
-    Reads, Room, RoomAdapter, wake,
+    ParserInput, Read, Reads, Room, RoomAdapter, wake,
 };
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::plan::{Tolerate, Verb};
@@ -87,13 +87,18 @@ struct Due {
 impl Room for Cleaner {
     type View = View;
 
-    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+    fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
         let request = self.requests.get(key).filter(|request| !request.metadata.is_deleting());
-        let view = request.map(|request| View {
-            certificate_ends: certificates::end(&request.status.certificate),
-            request,
-        });
-        Ok(view.into())
+        let Some(request) = request else { return Ok(Observation::Nothing) };
+        let text = &request.status.certificate.0;
+        if text.is_empty() {
+            return Ok(Observation::View(View { request, certificate_ends: None }));
+        }
+        let input = ParserInput::of(text);
+        let Some(end) = read.parsed::<certificates::End>(&certificates::PARSER, &input) else {
+            return Ok(Observation::Needs(vec![Read::Parsed(&certificates::PARSER, input)]));
+        };
+        Ok(Observation::View(View { request, certificate_ends: end.0 }))
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {

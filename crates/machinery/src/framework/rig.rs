@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::descriptor::{Build, BuildError, BuildFn, Built, Loop};
 use super::metrics::RoomMetrics;
-use super::reads::{Pass, Reads};
+use super::reads::{Pass, Read, Reads};
 use super::room::{ObserveError, Reconcile};
 use super::watch::CacheSource;
 use crate::api::{Kind, Object};
@@ -150,11 +150,19 @@ impl Rig {
     /// # Errors
     /// It cannot observe, or needs live reads.
     pub fn plan(&self, room: &dyn Reconcile, key: &Key, now: Timestamp) -> Result<Option<Plan>, RigError> {
-        let pass = room.plan(key, &[], &Reads::default(), now);
-        match pass.map_err(|source| RigError::Observe { key: key.clone(), source })? {
-            Pass::Nothing => Ok(None),
-            Pass::Plan(plan, _) => Ok(Some(plan)),
-            Pass::Needs(_) => Err(RigError::Live(key.clone())),
+        let mut reads = Reads::default();
+        loop {
+            let pass = room.plan(key, &[], &reads, now);
+            let needs = match pass.map_err(|source| RigError::Observe { key: key.clone(), source })? {
+                Pass::Nothing => return Ok(None),
+                Pass::Plan(plan, _) => return Ok(Some(plan)),
+                Pass::Needs(needs) => needs,
+            };
+            for need in needs {
+                // Parsing needs no server.
+                let Read::Parsed(parser, input) = need else { return Err(RigError::Live(key.clone())) };
+                reads = reads.with_parsed(parser, input);
+            }
         }
     }
 
