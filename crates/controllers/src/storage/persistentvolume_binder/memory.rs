@@ -13,7 +13,7 @@ use coxswain_machinery::framework::Memory;
 use coxswain_machinery::informer::{Awaited, Lister, downcast};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::backoff::{ExponentialBackoff, KeyBackoffs};
-use coxswain_machinery::random::HashMap;
+use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::{Str, Uid};
 
 use super::note::{Note, Recycling};
@@ -40,6 +40,8 @@ struct Held {
     /// Recyclings that have begun, by the volumes' keys. Each of them holds for one release of one volume.
     recyclers: HashMap<Key, Recycler>,
     failures: KeyBackoffs<(Key, Uid)>,
+    /// Objects whose backoff is over and that are being tried again.
+    due: HashSet<(Key, Uid)>,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,7 @@ impl Ledger {
             takers: HashMap::default(),
             recyclers: HashMap::default(),
             failures: KeyBackoffs::new(BACKOFF),
+            due: HashSet::default(),
         };
         Self { claims, volumes, held: Mutex::new(held) }
     }
@@ -101,6 +104,12 @@ impl Ledger {
         self.held.lock().failures.until(&(key.clone(), uid.clone()))
     }
 
+    /// The same, unless the object is being tried again.
+    pub(super) fn backs_off(&self, key: &Key, uid: &Uid) -> Option<Timestamp> {
+        let (held, at) = (self.held.lock(), (key.clone(), uid.clone()));
+        held.failures.until(&at).filter(|_| !held.due.contains(&at))
+    }
+
     /// A plan for a key is about to be carried out.
     pub(super) fn planned(&self, key: &Key, note: &Note) {
         let mut held = self.held.lock();
@@ -119,6 +128,7 @@ impl Ledger {
     /// A reconcile of a key has ended; whether it failed.
     pub(super) fn ended(&self, key: &Key, has_failed: bool) {
         let mut held = self.held.lock();
+        held.due.retain(|(due, _)| due != key);
         if has_failed {
             held.release(key);
         } else if let Some(volume) = held.takers.get(key).cloned()
@@ -185,6 +195,9 @@ impl Memory<Note> for Ledger {
             }
             Some(Recycling::Ended) => drop(held.recyclers.remove(key)),
             None => {}
+        }
+        if let Some(uid) = note.due {
+            held.due.insert((key.clone(), uid));
         }
         if let Some((uid, at)) = note.failed {
             held.failures.fail((key.clone(), uid), at);

@@ -19,6 +19,8 @@ pub(super) struct Note {
     pub(super) recycling: Option<Recycling>,
     /// An operation on the object with this UID has failed at this time.
     pub(super) failed: Option<(Uid, Timestamp)>,
+    /// The backoff of the object with this UID is over: it is tried again.
+    pub(super) due: Option<Uid>,
     /// What metrics count of it.
     pub(super) counted: Vec<Counted>,
 }

@@ -10,8 +10,8 @@ use super::migrating::{self, IN_TREE_FINALIZER};
 use super::note::{Counted, Note, Operation, Recycling};
 use super::plan::{again, settled, steps};
 use super::reclaiming::{self, FAILED_DELETE, FAILED_RECYCLE, Reclaim, Recyclable, reclaim};
-use super::recycler::{self, Recycler, Release};
-use super::view::{Claimant, Held, VolumeView, is_elsewhere, is_over};
+use super::recycler::{self, Begun, Leftover, Release};
+use super::view::{Claimant, Held, VolumeView, is_destroyed_by, is_elsewhere, is_over};
 use super::writes::{self, Chain};
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
@@ -22,6 +22,8 @@ use coxswain_machinery::wire::{Uid, WireError};
 
 /// How long a volume is left alone that a claim's reconcile is writing.
 const BINDING_TAKES: Duration = Duration::from_millis(100);
+/// When a volume is looked at again whose recycler Pod was deleted a moment ago, should nothing tell that the Pod is gone.
+const LEAVES_WITHIN: Duration = Duration::from_mins(1);
 
 /// What is done about a volume.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,8 +72,11 @@ pub(super) fn verdict(held: &Held) -> Verdict {
 
 /// A volume is released, and what destroys data is done, on a live word only.
 fn released(held: &Held, live: bool) -> Verdict {
-    let what = reclaim(&held.volume);
-    if live || is_over(&held.volume) && !what.destroys() { Verdict::Reclaim(what) } else { Verdict::Unsure }
+    if live || is_over(&held.volume) && !is_destroyed_by(&held.volume) {
+        Verdict::Reclaim(reclaim(&held.volume))
+    } else {
+        Verdict::Unsure
+    }
 }
 
 pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
@@ -79,13 +84,19 @@ pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
         VolumeView::Gone(begun) => {
             let counted = vec![Counted::Gone(now)];
             let recycling = begun.as_ref().map(|_| Recycling::Ended);
-            let leftover = begun.as_ref().and_then(Recycler::leftover);
-            let all = leftover.map(|(at, pod)| without_pod(at, pod)).into_iter().collect();
-            return steps(all).with_note(Note { counted, recycling, ..Note::default() });
+            let all = match begun.as_ref().map(Begun::leftover) {
+                Some(Leftover::Running(at, pod)) => vec![without_pod(at, pod)],
+                Some(Leftover::Leaving(_) | Leftover::Gone) | None => Vec::new(),
+            };
+            return steps(all).with_note(Note { recycling, counted, ..Note::default() });
         }
         VolumeView::BeingBound => {
             let plan = Plan { requeue_after: Some(BINDING_TAKES), ..Plan::default() };
             return plan.with_note(Note::default());
+        }
+        VolumeView::BacksOff(_, until) if now < *until => return Plan::default().with_note(Note::default()),
+        VolumeView::BacksOff(uid, _) => {
+            return again(Vec::new()).with_note(Note { due: Some(uid.clone()), ..Note::default() });
         }
         VolumeView::There(held) => held,
     };
@@ -101,33 +112,45 @@ pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
 
 fn decide(held: &Held, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
     let verdict = verdict(held);
-    if let Some(begun) = without_reason(held, &verdict) {
+    let Some(begun) = without_reason(held, &verdict) else {
+        let created = held.begun.as_ref().and_then(|begun| begun.created.clone());
+        note.recycling = created.map(Recycling::Created);
+        return carry_out(held, verdict, now, note);
+    };
+    let (leftover, ends) = match begun.leftover() {
+        Leftover::Gone => {
+            note.recycling = Some(Recycling::Ended);
+            return carry_out(held, verdict, now, note);
+        }
+        Leftover::Running(at, pod) => (Some(without_pod(at, pod)), None),
+        Leftover::Leaving(ends) => (None, ends),
+    };
+    // Nobody else gets the volume while the Pod may still empty it, and the next Pod has the same name. A link that somebody has set is
+    // heeded at once.
+    let waits = matches!(verdict, Verdict::Available | Verdict::Reclaim(Reclaim::Recycle(_)));
+    let left = ends.map_or(LEAVES_WITHIN, |ends| ends.duration_since(now).unsigned_abs());
+    let is_late = ends.is_some_and(|ends| ends <= now);
+    let mut plan = if is_late {
         note.recycling = Some(Recycling::Ended);
-        let Some((at, pod)) = begun.leftover() else { return Ok(again(Vec::new())) };
-        let without = vec![without_pod(at, pod)];
-        // The next Pod has the same name: the volume is looked at when the cache shows that this one is gone.
-        let waits = matches!(verdict, Verdict::Reclaim(Reclaim::Recycle(_)));
-        return Ok(if waits { steps(without) } else { again(without) });
-    }
-    if let Some(pod) = &held.made_recycler {
-        note.recycling = Some(Recycling::Created(pod.clone()));
-    }
-    carry_out(held, verdict, now, note)
+        carry_out(held, verdict, now, note)?
+    } else if waits {
+        Plan { requeue_after: Some(left), ..Plan::default() }
+    } else {
+        carry_out(held, verdict, now, note)?
+    };
+    plan.steps.splice(0..0, leftover);
+    Ok(plan)
 }
 
-/// The recycling that has begun, with the Pod that this reconcile has created for it, if the volume is not to be recycled for that
-/// release any longer: it was bound again, its link or its policy was changed, or it is another volume. `None` if that is not known.
-fn without_reason(held: &Held, verdict: &Verdict) -> Option<Recycler> {
+/// The recycling that has begun, if the volume is not to be recycled for that release any longer: it was bound again, its link or its
+/// policy was changed, or it is another volume. `None` if that is not known.
+fn without_reason<'a>(held: &'a Held, verdict: &Verdict) -> Option<&'a Begun> {
     let release = match verdict {
         Verdict::Migrate(_) | Verdict::Unsure | Verdict::Broken(_) => return None,
         Verdict::Reclaim(Reclaim::Recycle(_)) => Release::of(&held.volume),
         _ => None,
     };
-    let begun = held.begun.clone().filter(|begun| !begun.is_for(release.as_ref()))?;
-    Some(match &held.made_recycler {
-        Some(pod) => begun.with_pod(pod.clone()),
-        None => begun,
-    })
+    held.begun.as_ref().filter(|begun| !begun.recycler.is_for(release.as_ref()))
 }
 
 fn carry_out(held: &Held, verdict: Verdict, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
@@ -247,8 +270,9 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
     let recipe = held.settings.recipes.of(sort);
     let at = recycler::pod_key(recipe, &held.volume.metadata.name);
     let Some(release) = Release::of(&held.volume) else { return Ok(Plan::default()) };
-    let begun = held.begun.as_ref().and_then(|begun| begun.pod_for(&release));
-    let Some(expected) = held.made_recycler.as_ref().or(begun) else {
+    let created = held.begun.as_ref().and_then(|begun| begun.created.as_ref());
+    let begun = held.begun.as_ref().and_then(|begun| begun.recycler.pod_for(&release));
+    let Some(expected) = created.or(begun) else {
         if let Some(event) = in_use(held) {
             return Ok(steps(vec![event]));
         }
@@ -270,7 +294,7 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
             }
         };
     };
-    if held.made_recycler.is_some() {
+    if created.is_some() {
         return Ok(Plan::default());
     }
     let ended = |note: &mut Note| note.recycling = Some(Recycling::Ended);

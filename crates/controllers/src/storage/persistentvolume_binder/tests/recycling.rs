@@ -127,7 +127,10 @@ fn recycler_pod_of_an_earlier_release_does_not_count_for_the_next() {
     world.volumes("vol");
     world.show_all();
     unlink(&world);
-    assert_eq!(done(world.volumes("vol")), [DELETE, STATUS], "the Pod has lost its reason");
+    assert_eq!(done(world.volumes("vol")), [DELETE], "the Pod has lost its reason");
+    assert_eq!(world.volume("vol").status.phase, "Released", "nobody gets the volume before the Pod is gone");
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [STATUS]);
     assert_eq!(world.volume("vol").status.phase, "Available");
     world.show_all();
     assert_eq!(done(world.volumes("vol")), [""; 0], "the Pod is deleted once");
@@ -150,6 +153,59 @@ fn volume_released_again_unseen_is_emptied_again() {
         world.show_all();
         assert_eq!(done(world.volumes("vol")), [CREATE], "{phase}");
     }
+}
+
+/// A Pod that takes its time to end is deleted once, and the volume does not fail for it.
+#[test]
+fn recycler_pod_that_is_being_deleted_is_waited_for() {
+    for unlinks in [true, false] {
+        let world = world();
+        world.volumes("vol");
+        world.show_all();
+        world.keep_pod("recycler-for-vol");
+        if unlinks {
+            unlink(&world);
+        } else {
+            release_again(&world, "two");
+        }
+        for expected in [&[DELETE][..], &[], &[]] {
+            assert_eq!(done(world.volumes("vol")), expected);
+            assert_eq!(world.volume("vol").status.phase, "Released");
+            world.show_all();
+        }
+        world.let_pod_go("recycler-for-vol");
+        let next = if unlinks { STATUS } else { CREATE };
+        assert_eq!(done(world.volumes("vol")), [next]);
+    }
+}
+
+/// The node of the Pod is dead: the volume does not wait for it for ever.
+#[test]
+fn recycler_pod_that_does_not_end_is_given_up() {
+    let world = world();
+    world.volumes("vol");
+    world.show_all();
+    world.keep_pod("recycler-for-vol");
+    unlink(&world);
+    world.volumes("vol");
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [""; 0]);
+    world.later(120);
+    assert_eq!(done(world.volumes("vol")), [STATUS]);
+    assert_eq!(world.volume("vol").status.phase, "Available");
+}
+
+/// The Pod was created, and the reads after that failed: its UID was never learnt.
+#[test]
+fn recycler_pod_whose_uid_is_not_known_is_deleted() {
+    let world = world();
+    world.loses_reads_after("create pods");
+    assert_eq!(done(world.volumes("vol")).first().map(String::as_str), Some(CREATE));
+    world.refuses("nothing");
+    world.show_all();
+    unlink(&world);
+    assert_eq!(done(world.volumes("vol")), [DELETE]);
+    assert!(!world.has(&PODS, &Key::new("default", "recycler-for-vol")));
 }
 
 #[test]
@@ -207,6 +263,8 @@ fn volume_is_available_although_its_recycler_pod_cannot_be_deleted() {
     world.show_all();
     world.refuses("nothing");
     assert_eq!(done(world.volumes("vol")), [DELETE], "the delete is tried again");
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [""; 0]);
 }
 
 #[test]
@@ -239,6 +297,8 @@ fn other_volumes_cannot_be_recycled() {
         done(world.volumes("vol")),
         [STATUS, "Warning VolumeFailedRecycle No recycler plugin found for the volume!"]
     );
+    world.show_all();
+    assert_eq!(world.volumes("vol"), [""; 0], "nothing will be done about it, and nothing is read");
 }
 
 #[test]

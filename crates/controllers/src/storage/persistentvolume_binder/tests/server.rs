@@ -124,6 +124,31 @@ impl World {
         });
     }
 
+    /// From the first such request on nothing can be read.
+    pub(super) fn loses_reads_after(&self, what: &'static str) {
+        let mut is_lost = false;
+        self.api.on_the_way(move |asked: &Asked| {
+            is_lost |= asked.to_string().starts_with(what);
+            if is_lost && asked.verb() == "get" { OnTheWay::Lost } else { arrives(asked) }
+        });
+    }
+
+    /// A Pod of the namespace default does not end when it is deleted.
+    pub(super) fn keep_pod(&self, name: &str) {
+        let place = Place::new("pods", "default", name);
+        let keep = |pod: &mut Value| pod["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        self.model().change("user", &place, "", keep).expect("it is there");
+        self.show_all();
+    }
+
+    /// The Pod of the namespace default that was kept ends.
+    pub(super) fn let_pod_go(&self, name: &str) {
+        let place = Place::new("pods", "default", name);
+        let free = |pod: &mut Value| pod["metadata"]["finalizers"] = json!([]);
+        self.model().change("user", &place, "", free).expect("it is there");
+        self.show_all();
+    }
+
     /// So many writes are carried out, and then the process ends.
     pub(super) fn dies_after(&self, writes: usize) {
         let mut left = writes;
