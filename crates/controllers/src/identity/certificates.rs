@@ -11,8 +11,7 @@ use super::pem;
 use coxswain_machinery::framework::Parser;
 
 /// Parses the end of a certificate. Its value is an [`End`].
-pub(super) static PARSER: Parser =
-    Parser { name: "certificate", parse: |text| Arc::new(End(end(text))) };
+pub(super) static PARSER: Parser = Parser { name: "certificate", parse: |text| Arc::new(End(end(text))) };
 
 /// The value of [`PARSER`].
 #[derive(Debug)]

@@ -163,10 +163,7 @@ fn decided(request: &CertificateSigningRequest) -> Option<Verdict> {
 }
 
 /// In which ways a request may be made, or what is to be said without asking.
-fn ways(
-    request: &CertificateSigningRequest,
-    parsed: &ParsedRequest,
-) -> Result<&'static [Way], Verdict> {
+fn ways(request: &CertificateSigningRequest, parsed: &ParsedRequest) -> Result<&'static [Way], Verdict> {
     let asked = parsed.0.as_ref().map_err(|error| Verdict::Unreadable(error.to_string()))?;
     if let Some(why) = Signer::KubeletClient.refusal(asked, &request.spec.usages) {
         return Err(Verdict::Unrecognized(why));

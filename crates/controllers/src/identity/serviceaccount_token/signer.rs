@@ -48,8 +48,8 @@ pub enum SigningKeyError {
     /// There is no private key in the file.
     #[error("holds no private key in PEM (PKCS#1, PKCS#8 or SEC1)")]
     NoKey,
-    /// It is neither RSA of at least 2048 bits nor on P-256, P-384 or P-521.
-    #[error("holds a key that is neither RSA (2048 bits or more) nor ECDSA on P-256, P-384 or P-521")]
+    /// It is neither RSA of 2048 to 4096 bits nor on P-256, P-384 or P-521.
+    #[error("holds a key that is neither RSA (2048 to 4096 bits) nor ECDSA on P-256, P-384 or P-521")]
     Unsupported,
 }
 
