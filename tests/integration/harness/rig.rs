@@ -11,7 +11,7 @@ use coxswain_machinery::client::{
 use coxswain_machinery::events::{EventBroadcaster, EventMetrics};
 use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
-    ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Unreported,
+    BlockingPool, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Unreported, Watchdog,
 };
 use coxswain_machinery::informer::{Informers, InformersConfig, ListWatch};
 use coxswain_machinery::model::clock::{SharedClock, SystemClock};

@@ -170,7 +170,8 @@ impl Bench {
         let store = Arc::new(Store::new(&PODS));
         store.replace(Vec::new(), "1");
         let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap()));
-        let reader = Reader::new(server.client(), Arc::new(Discovery::new(server.client())), BlockingPool::inline());
+        let reader =
+            Reader::new(server.client(), Arc::new(Discovery::new(server.client())), BlockingPool::inline());
         let caches = Caches::new(Some(&PODS), vec![Arc::clone(&store)]);
         let worker = Worker {
             controller: "test-controller",
