@@ -21,6 +21,8 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Cores for which controllers get one thread.
 const CORES_PER_THREAD: usize = 4;
+/// Threads that controllers have at least: what holds one of them does not stop the others.
+const FEWEST_THREADS: usize = 2;
 
 /// Gives memory back after start-up and relists, and does not fragment over weeks.
 #[global_allocator]
@@ -80,14 +82,14 @@ fn run(startup: Startup) -> anyhow::Result<()> {
     Ok(ended?)
 }
 
-/// What controllers run on: a thread for every [`CORES_PER_THREAD`] cores, or as many as `TOKIO_WORKER_THREADS` says. They
-/// mostly wait for the API server, which takes ten times what they do; and threads that have little to do each wake
-/// one another for it.
+/// The threads of the controllers: one for every [`CORES_PER_THREAD`] cores, at least [`FEWEST_THREADS`], or as many as
+/// `TOKIO_WORKER_THREADS` says. Controllers mostly wait for the API server, which takes ten times what they do, and threads that have
+/// little to do each wake one another for it.
 fn runtime() -> std::io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        builder.worker_threads(cores.div_ceil(CORES_PER_THREAD));
+        builder.worker_threads(cores.div_ceil(CORES_PER_THREAD).max(FEWEST_THREADS));
     }
     builder.enable_all().build()
 }

@@ -25,7 +25,7 @@ use super::step_down::{self, Requests, StepDown};
 use super::terms::Work;
 use crate::admin::overrides::OverrideStore;
 use coxswain_controllers::identity::serviceaccount_token::TOKEN_SIGNER;
-use coxswain_controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
+use coxswain_controllers::identity::serviceaccount_token::signer::{PrivateKeySigner, TokenFinisher};
 use coxswain_controllers::registry;
 use coxswain_controllers::storage::persistentvolume_binder::DIRECTORIES;
 use coxswain_machinery::client::{
@@ -38,7 +38,7 @@ use coxswain_machinery::environment::{Environment, hostname};
 use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Recorder};
 use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
-    Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime,
+    BlockingPool, Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Watchdog,
 };
 use coxswain_machinery::informer::{Informers, InformersConfig};
 use coxswain_machinery::model::Key;
@@ -97,6 +97,9 @@ impl Migration {
     }
 }
 
+/// Parsing of certificate requests, verifications and signatures that run at the same time. Each occupies a core.
+const COMPUTATIONS: usize = 2;
+
 /// The name under which this manager takes part in leader migration, whatever its binary is called.
 const COMPONENT: &str = "kube-controller-manager";
 
@@ -145,24 +148,17 @@ pub(super) async fn complete(
     let health = Arc::new(HealthRegistry::new());
 
     let identity = leadership::identity(&environment.host);
-    let (main_lock, migration) = if flags.leader_elect {
-        let setup = LockSetup {
-            config: &config,
-            clients: &clients,
-            events: &events,
-            metrics: &manager_metrics,
-            clock: &clock,
-            health: &health,
-            thread: election,
-            identity: identity.clone(),
-        };
-        let (namespace, name) = (&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name);
-        let is_coordinated = config.gates.enabled("CoordinatedLeaderElection");
-        let main = setup.lock(namespace, name, is_coordinated).await?;
-        (Some(main), setup.migration().await?)
-    } else {
-        (None, None)
+    let setup = LockSetup {
+        config: &config,
+        clients: &clients,
+        events: &events,
+        metrics: &manager_metrics,
+        clock: &clock,
+        health: &health,
+        thread: election,
+        identity: identity.clone(),
     };
+    let (main_lock, migration) = setup.locks().await?;
 
     let event_logger = Arc::new(EventLogger::new(Arc::clone(&clock)));
     let admin = clients.ungated("coxswain-admin");
@@ -171,7 +167,8 @@ pub(super) async fn complete(
     let overrides = Arc::new(Overrides::new(store, Arc::clone(&event_logger)));
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());
-    let authorities = Authorities::load(&config, environment.threads)?;
+    let pool = BlockingPool::new(environment.threads, COMPUTATIONS);
+    let authorities = Authorities::load(&config, environment.threads, &pool)?;
     let runtime = Arc::new(Runtime {
         observer: clients.root("observer"),
         discovery: Arc::new(Discovery::new(clients.root("controller-discovery"))),
@@ -180,11 +177,13 @@ pub(super) async fn complete(
         events,
         clock,
         zones: environment.zones.clone(),
+        watchdog: Watchdog::new(&metrics)?,
         queue_metrics: QueueMetrics::register(&metrics)?,
         reconcile_metrics: ReconcileMetrics::register(&metrics)?,
         room_metrics: RoomMetrics::new(metrics.clone()),
         pages: Arc::clone(&router),
-        finishers: authorities.join(finishers(&flags.service_account_private_key_file)?),
+        finishers: authorities.join(finishers(&flags.service_account_private_key_file, &pool)?),
+        pool,
         root_ca,
         report: Arc::clone(&event_logger) as _,
         writes: Some(Arc::clone(&event_logger) as _),
@@ -295,6 +294,18 @@ struct LockSetup<'a> {
 }
 
 impl LockSetup<'_> {
+    /// The lock of elections, if there are any, and that of leader migration.
+    async fn locks(&self) -> Result<(Option<Lock>, Option<Migration>), ManagerError> {
+        let flags = &self.config.flags;
+        if !flags.leader_elect {
+            return Ok((None, None));
+        }
+        let (namespace, name) = (&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name);
+        let is_coordinated = self.config.gates.enabled("CoordinatedLeaderElection");
+        let main = self.lock(namespace, name, is_coordinated).await?;
+        Ok((Some(main), self.migration().await?))
+    }
+
     /// A lock, on the Lease that the API server gives away or that whoever comes first takes.
     async fn lock(&self, namespace: &str, name: &str, is_coordinated: bool) -> Result<Lock, ManagerError> {
         let flags = &self.config.flags;
@@ -372,10 +383,14 @@ fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, Mana
     {
         return Ok(Some(Str::of_bytes(text.as_bytes())));
     }
-    Ok(connection.root_certificates().filter(|all| !all.is_empty()).map(|all| {
-        let pem: String = all.iter().map(|der| pem_certificate(der)).collect();
-        Str::from(pem)
-    }))
+    let Some(all) = connection.root_certificates().filter(|all| !all.is_empty()) else {
+        tracing::warn!(
+            "No CA bundle is known, so an empty one is published; set --root-ca-file, or use a kubeconfig with a certificate authority"
+        );
+        return Ok(None);
+    };
+    let pem: String = all.iter().map(|der| pem_certificate(der)).collect();
+    Ok(Some(Str::from(pem)))
 }
 
 fn pem_certificate(der: &[u8]) -> String {
@@ -385,13 +400,13 @@ fn pem_certificate(der: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-fn finishers(file: &str) -> Result<Finishers, ManagerError> {
+fn finishers(file: &str, pool: &BlockingPool) -> Result<Finishers, ManagerError> {
     let finishers = Finishers::default().with(DIRECTORIES, Arc::new(Directories));
     let Some(path) = path(file) else { return Ok(finishers) };
     let pem = read("service-account-private-key-file", path)?;
     let signer = PrivateKeySigner::from_pem(&pem)
         .map_err(|error| ManagerError::signing_key(PathBuf::from(path), &error))?;
-    Ok(finishers.with(TOKEN_SIGNER, Arc::new(signer)))
+    Ok(finishers.with(TOKEN_SIGNER, Arc::new(TokenFinisher::new(signer, pool.clone()))))
 }
 
 /// How long the API server may take to become ready once this replica leads.

@@ -6,7 +6,7 @@
 //! object works on, and is degraded until it can reconcile that object: no probe fails for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -47,6 +47,8 @@ pub struct Controller {
     wish: latest::Sender<Wish>,
     running: RwLock<Parts>,
     restarts: AtomicU32,
+    /// Whether its last failure is one of the configuration, which a restart of the process would not mend.
+    is_misconfigured: AtomicBool,
     event_logger: Arc<EventLogger>,
 }
 
@@ -73,6 +75,7 @@ impl Controller {
             wish: latest::Sender::new(Wish { lead: false, enabled }),
             running: RwLock::default(),
             restarts: AtomicU32::new(0),
+            is_misconfigured: AtomicBool::new(false),
             event_logger,
         }
     }
@@ -160,12 +163,15 @@ impl HealthCheck for Controller {
 
     fn check(&self) -> Result<(), String> {
         match self.phase() {
-            Phase::Failed(why) => Err(why),
+            Phase::Failed(why) if !self.is_misconfigured.load(Ordering::Relaxed) => Err(why),
             _ => Ok(()),
         }
     }
 
     fn degraded(&self) -> Option<String> {
+        if let Phase::Failed(why) = self.phase() {
+            return Some(why);
+        }
         let running = self.running.read();
         let (key, message, keys) = running.loops.iter().find_map(|each| each.stats().first_panicked())?;
         let others = if keys > 1 { format!(", and {} others", keys - 1) } else { String::new() };
@@ -248,10 +254,12 @@ async fn run_once(
         }
         Err(error) => {
             tracing::error!(controller = name, %error, "did not start, it will be tried again");
+            controller.is_misconfigured.store(matches!(error, StartError::Invalid(_)), Ordering::Relaxed);
             controller.set(Phase::Failed(error.to_string()));
             return wait_out(RESTART.next(failures), wishes, shutdown).await;
         }
     };
+    controller.is_misconfigured.store(false, Ordering::Relaxed);
     *controller.running.write() = Parts {
         loops: instance.loops().to_vec(),
         watched: instance.watched().to_vec(),

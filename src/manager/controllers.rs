@@ -148,6 +148,7 @@ impl Controllers {
             stop.clone(),
         ));
         let check = ControllerHealth {
+            watchdog: self.runtime.watchdog.clone(),
             controller: Arc::clone(controller),
             informers: self.runtime.informers.clone(),
             selected: initial(&self.runtime.config, controller.descriptor).0 == Phase::Standby,

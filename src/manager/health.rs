@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use super::controller::{Controller, Phase};
+use coxswain_machinery::framework::{SlowPoll, Watchdog};
 use coxswain_machinery::informer::Informers;
-use coxswain_machinery::serve::HealthCheck;
+use coxswain_machinery::serve::{HealthCheck, Remark};
 
 /// What is wrong with a cache that a controller reads, by the name of its kind; `None` when nothing is, or the controller
 /// does not run.
@@ -23,6 +24,7 @@ pub(super) fn cache_problem(controller: &Controller, informers: &Informers) -> O
 pub(super) struct ControllerHealth {
     pub(super) controller: Arc<Controller>,
     pub(super) informers: Informers,
+    pub(super) watchdog: Watchdog,
     /// Whether the flags want it to run, so that it is an override that disables it.
     pub(super) selected: bool,
 }
@@ -51,7 +53,16 @@ impl HealthCheck for ControllerHealth {
         self.controller.degraded().or_else(|| cache_problem(&self.controller, &self.informers))
     }
 
-    fn remark(&self) -> Option<&'static str> {
-        (self.controller.phase() == Phase::Disabled).then_some("disabled by an override")
+    fn remark(&self) -> Option<Remark> {
+        if self.controller.phase() == Phase::Disabled {
+            return Some(Remark::of("disabled by an override"));
+        }
+        let SlowPoll { key, took, hangs } = self.watchdog.slow_poll(self.controller.name())?;
+        let (text, verb) = if hangs {
+            ("a reconcile holds a thread", "has held")
+        } else {
+            ("a reconcile held a thread a short time ago", "held")
+        };
+        Some(Remark { text, detail: Some(format!("{key} {verb} it for {} ms", took.as_millis())) })
     }
 }

@@ -49,7 +49,7 @@ pub use replicas::{
 pub use step_down::StepDown;
 
 use complete::Completed;
-use coxswain_machinery::environment::Environment;
+use coxswain_machinery::environment::{Environment, Threads};
 use coxswain_machinery::framework::Descriptor;
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::options::logging::SetVerbosity;
@@ -110,6 +110,9 @@ pub async fn run_until(
     }
     let event_logger = Arc::clone(&manager.event_logger);
     background.spawn_on(async move { event_logger.log().run().await }, ports.handle());
+    if threads == Threads::Own {
+        background.spawn_on(manager.runtime.watchdog.clone().run(), ports.handle());
+    }
     let withdraw = CancellationToken::new();
     let mut announcing = JoinSet::new();
     let replicas = Arc::clone(&manager.replicas);

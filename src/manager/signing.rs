@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use ring::digest;
 use serde_json::Value;
@@ -25,6 +26,7 @@ use coxswain_controllers::identity::certificatesigningrequest_signing::{DESCRIPT
 use coxswain_controllers::identity::signers::Signer;
 use coxswain_machinery::environment::Threads;
 use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
+use coxswain_machinery::framework::BlockingPool;
 use coxswain_machinery::options::{Config, Flags, SelectionState};
 
 /// How often the files are read when nobody signs.
@@ -36,12 +38,12 @@ pub(super) struct Authorities(Vec<Arc<FileAuthority>>);
 
 impl Authorities {
     /// Those for which there are files. They must be of use if somebody is to sign with them.
-    pub(super) fn load(config: &Config, threads: Threads) -> Result<Self, ManagerError> {
+    pub(super) fn load(config: &Config, threads: Threads, pool: &BlockingPool) -> Result<Self, ManagerError> {
         let are_needed = config.controller_state(&DESCRIPTOR) == SelectionState::Enabled;
         let mut all = Vec::new();
         for signer in Signer::ALL {
             let Some([certificate, key]) = files(&config.flags, signer) else { continue };
-            match FileAuthority::load(signer, certificate.into(), key.into(), threads) {
+            match FileAuthority::load(signer, certificate.into(), key.into(), (threads, pool)) {
                 Ok(authority) => all.push(Arc::new(authority)),
                 Err(error) if are_needed => return Err(error),
                 Err(_) => {}
@@ -101,6 +103,7 @@ struct FileAuthority {
     certificate: PathBuf,
     key: PathBuf,
     threads: Threads,
+    pool: BlockingPool,
     /// Held while the files are read, so that what was read last is what is in force.
     held: Mutex<Held>,
 }
@@ -120,7 +123,7 @@ impl FileAuthority {
         signer: Signer,
         certificate: PathBuf,
         key: PathBuf,
-        threads: Threads,
+        (threads, pool): (Threads, &BlockingPool),
     ) -> Result<Self, ManagerError> {
         let wrong = |path: &Path, why: String| ManagerError::Authority {
             signer: signer.name(),
@@ -132,7 +135,7 @@ impl FileAuthority {
         let authority = Authority::from_pem(&contents[0], &contents[1])
             .map_err(|error| wrong(&certificate, error.to_string()))?;
         let held = Held { seen: digest_of(&contents), authority: Ok(Arc::new(authority)), lost: false };
-        Ok(Self { signer, certificate, key, threads, held: Mutex::new(held) })
+        Ok(Self { signer, certificate, key, threads, pool: pool.clone(), held: Mutex::new(held) })
     }
 
     async fn current(&self) -> Result<Arc<Authority>, String> {
@@ -203,7 +206,8 @@ impl Finisher for FileAuthority {
                 .current()
                 .await
                 .map_err(|why| FinishError::Failed(format!("error auto signing csr: {why}")))?;
-            authority.finish(object, details)
+            let (object, details) = (Bytes::copy_from_slice(object), details.clone());
+            self.pool.run(move || authority.finish(&object, &details)).await
         })
     }
 }
@@ -232,7 +236,8 @@ mod tests {
         }
 
         fn load(&self) -> Result<FileAuthority, ManagerError> {
-            FileAuthority::load(Signer::KubeletServing, self.path("crt"), self.path("key"), Threads::Own)
+            let on = (Threads::Own, &BlockingPool::new(Threads::Own, 1));
+            FileAuthority::load(Signer::KubeletServing, self.path("crt"), self.path("key"), on)
         }
     }
 
@@ -284,7 +289,8 @@ mod tests {
             cluster_signing_key_file: files.path("key").display().to_string(),
             ..Flags::default()
         };
-        let all = Authorities::load(&Config { flags, ..Config::default() }, Threads::Callers).unwrap();
+        let config = Config { flags, ..Config::default() };
+        let all = Authorities::load(&config, Threads::Callers, &BlockingPool::inline()).unwrap();
         files.put("crt", &b);
         files.put("key", &b_key);
         let soon = tokio::time::timeout(LOOK * 2, all.keep_current());

@@ -14,7 +14,7 @@ use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::framework::{BuildError, DefaultState, Descriptor, Phase};
 use coxswain_machinery::model::clock::SystemClock;
 use coxswain_machinery::options::Flags;
-use coxswain_machinery::serve::{Probe, Unobserved};
+use coxswain_machinery::serve::{HealthCheck as _, Probe, Unobserved};
 
 const TOKENS: &str = "serviceaccount-token-controller";
 
@@ -86,6 +86,39 @@ static DISCOVERED: Descriptor = Descriptor {
         Err(BuildError::NotYet("it is known what is served".to_owned()))
     }),
 };
+
+/// Its configuration is wrong.
+static MISCONFIGURED: Descriptor = Descriptor {
+    name: "misconfigured-controller",
+    aliases: &[],
+    description: "Refuses its flags.",
+    gates: &[],
+    default: DefaultState::On,
+    cloud: false,
+    special: false,
+    service_account: None,
+    event_source: None,
+    writes: &[],
+    build: Some(|_| Err(BuildError::Invalid("the flag is wrong".to_owned()))),
+};
+
+#[tokio::test(start_paused = true)]
+async fn controller_that_cannot_be_built_is_degraded_and_fails_no_probe() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let manager = Box::pin(manager_of(&format!("http://{}", server.local_addr().unwrap()))).await;
+    let event_logger = Arc::new(EventLogger::new(Arc::new(SystemClock)));
+    let controller = Arc::new(Controller::new(&MISCONFIGURED, Phase::Standby, true, event_logger));
+    let mut phases = controller.phases();
+    let (grace, stop) = (Duration::from_secs(1), CancellationToken::new());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&manager.runtime), grace, stop.clone()));
+    controller.wish(|wish| wish.lead = true);
+    phases.wait_for(|phase| matches!(phase, Phase::Failed(_))).await.unwrap();
+    assert_eq!(controller.check(), Ok(()));
+    assert_eq!(controller.degraded().as_deref(), Some("the flag is wrong"));
+    stop.cancel();
+    tasks.join_all().await;
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_waits_for_discovery_can_be_disabled() {

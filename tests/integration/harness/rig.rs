@@ -11,7 +11,7 @@ use coxswain_machinery::client::{
 use coxswain_machinery::events::{EventBroadcaster, EventMetrics};
 use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
-    ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Unreported,
+    BlockingPool, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Unreported, Watchdog,
 };
 use coxswain_machinery::informer::{Informers, InformersConfig, ListWatch};
 use coxswain_machinery::model::clock::{SharedClock, SystemClock};
@@ -60,6 +60,8 @@ pub(crate) fn runtime(
         zones: Zones::bundled(),
         queue_metrics: QueueMetrics::register(&metrics).expect("queue metrics"),
         reconcile_metrics: ReconcileMetrics::register(&metrics).expect("reconcile metrics"),
+        pool: BlockingPool::inline(),
+        watchdog: Watchdog::new(&metrics).expect("watchdog metrics"),
         room_metrics: RoomMetrics::new(metrics),
         pages: Arc::new(Router::new()),
         finishers: Finishers::default(),

@@ -1,15 +1,25 @@
 //! Certificates, as far as rooms judge by them. They come from whoever may sign: whatever they hold, reading ends in a value.
 //! Decides nothing.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
 use super::pem;
+use coxswain_machinery::framework::Parser;
 use coxswain_machinery::wire::WallTime;
 
+/// Parses the end of a certificate. Its value is an [`End`].
+pub(super) static PARSER: Parser = Parser { name: "certificate", parse: |text| Arc::new(End(end(text))) };
+
+/// The value of [`PARSER`].
+#[derive(Debug)]
+pub(super) struct End(pub(super) Option<Timestamp>);
+
 /// Returns when the first certificate in the first PEM block of a text ends; `None` if that can't be read.
-pub(super) fn end(text: &[u8]) -> Option<Timestamp> {
+fn end(text: &[u8]) -> Option<Timestamp> {
     let der = pem::first_block(text, "CERTIFICATE").ok()?;
     let (first, mut rest) = Certificate::from_der_partial(&der).ok()?;
     // Only certificates may follow in the block.

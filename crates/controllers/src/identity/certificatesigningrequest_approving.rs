@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::requests::CertificateRequest;
+use super::requests::{PARSER, ParsedRequest};
 use super::signers::Signer;
 use coxswain_machinery::api::certificates::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use coxswain_machinery::api::kinds::CERTIFICATE_SIGNING_REQUESTS;
 use coxswain_machinery::framework::{
     AccessQuestion, Build, BuildError, Built, DefaultState, Descriptor, Grant, Loop, LoopSettings,
-    Observation, ObserveError, QueueConfig, Read, Reads, Room, RoomAdapter, wake,
+    Observation, ObserveError, ParserInput, QueueConfig, Read, Reads, Room, RoomAdapter, wake,
 };
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::plan::{Tolerate, Verb};
@@ -145,25 +145,27 @@ impl Way {
     }
 }
 
-/// In which ways a request may be made, or what is to be said without asking.
-fn ways(request: &CertificateSigningRequest) -> Result<&'static [Way], Verdict> {
+/// The verdict on a request that need not be parsed.
+fn decided(request: &CertificateSigningRequest) -> Option<Verdict> {
     if !request.status.certificate.is_empty() {
-        return Err(Verdict::Decided("It has its certificate"));
+        return Some(Verdict::Decided("It has its certificate"));
     }
     for condition in &request.status.conditions {
         match condition.r#type.as_str() {
-            "Approved" => return Err(Verdict::Decided("It is approved")),
-            "Denied" => return Err(Verdict::Decided("It is denied")),
+            "Approved" => return Some(Verdict::Decided("It is approved")),
+            "Denied" => return Some(Verdict::Decided("It is denied")),
             _ => {}
         }
     }
     // The approver does not read requests to other signers.
-    if request.spec.signer_name != Signer::KubeletClient.name() {
-        return Err(Verdict::Unrecognized(format!("its signer is {}", request.spec.signer_name)));
-    }
-    let asked = CertificateRequest::from_pem(&request.spec.request)
-        .map_err(|error| Verdict::Unreadable(error.to_string()))?;
-    if let Some(why) = Signer::KubeletClient.refusal(&asked, &request.spec.usages) {
+    let is_other = request.spec.signer_name != Signer::KubeletClient.name();
+    is_other.then(|| Verdict::Unrecognized(format!("its signer is {}", request.spec.signer_name)))
+}
+
+/// In which ways a request may be made, or what is to be said without asking.
+fn ways(request: &CertificateSigningRequest, parsed: &ParsedRequest) -> Result<&'static [Way], Verdict> {
+    let asked = parsed.0.as_ref().map_err(|error| Verdict::Unreadable(error.to_string()))?;
+    if let Some(why) = Signer::KubeletClient.refusal(asked, &request.spec.usages) {
         return Err(Verdict::Unrecognized(why));
     }
     let is_own = request.spec.username == asked.common_name();
@@ -175,7 +177,14 @@ impl Room for Approver {
 
     fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
         let Some(request) = self.requests.get(key) else { return Ok(Observation::Nothing) };
-        let ways = match ways(&request) {
+        if let Some(verdict) = decided(&request) {
+            return Ok(Observation::View(View { request, verdict }));
+        }
+        let input = ParserInput::of(&request.spec.request.0);
+        let Some(parsed) = read.parsed::<ParsedRequest>(&PARSER, &input) else {
+            return Ok(Observation::Needs(vec![Read::Parsed(&PARSER, input)]));
+        };
+        let ways = match ways(&request, &parsed) {
             Ok(ways) => ways,
             Err(verdict) => return Ok(Observation::View(View { request, verdict })),
         };
@@ -314,7 +323,14 @@ mod tests {
                 Pass::Needs(needs) => {
                     assert_eq!(needs.len(), 1, "one question at a time");
                     for need in needs {
-                        let Read::Access(question) = need else { panic!("{need:?}") };
+                        let question = match need {
+                            Read::Access(question) => question,
+                            Read::Parsed(parser, input) => {
+                                reads = reads.with_parsed(parser, input);
+                                continue;
+                            }
+                            need => panic!("{need:?}"),
+                        };
                         asked.push(question.subresource.to_string());
                         let found = answer(&question)
                             .map(|allowed| AccessVerdict { allowed, ..AccessVerdict::default() });
@@ -432,6 +448,21 @@ mod tests {
         }
         let (plan, _) = decided(&with_condition("Failed", "True"), &|_| Ok(true));
         assert!(approval(&plan).is_some(), "a failure decides nothing");
+    }
+
+    #[test]
+    fn approver_leaves_parsing_to_the_framework() {
+        let rig = Rig::new(Config::default());
+        rig.add(&CERTIFICATE_SIGNING_REQUESTS, &csr(NODE)).unwrap();
+        let built = rig.build(build).unwrap();
+        let first = built.loops[0].reconcile.plan(
+            &Key::new("", "csr"),
+            &[],
+            &Reads::default(),
+            Timestamp::UNIX_EPOCH,
+        );
+        let Ok(Pass::Needs(needs)) = first else { panic!("{first:?}") };
+        assert!(matches!(needs.as_slice(), [Read::Parsed(parser, _)] if **parser == PARSER), "{needs:?}");
     }
 
     #[test]

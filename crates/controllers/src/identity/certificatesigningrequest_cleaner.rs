@@ -2,26 +2,30 @@
 //! sign them.
 //!
 //! One that nobody decided, or that was approved and not signed, has a day; one that was issued, denied or failed has an hour. Keys
-//! are requests. Each is looked at again at the moment at which it may have become old, so one goes up to an hour earlier than with the
-//! original, which looks once an hour: never before its time. A delete is of the version that was judged.
+//! are requests. Each is looked at again at the moment at which it may have become old, so one goes up to an hour earlier than with
+//! kube-controller-manager, which looks once an hour. A certificate that this process has seen appear stays for an hour from then, however old
+//! its approval is: whoever asked for it has that time to fetch it. A delete is of the version that was judged.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 
 use super::certificates;
 use coxswain_machinery::api::certificates::CertificateSigningRequest;
 use coxswain_machinery::api::kinds::CERTIFICATE_SIGNING_REQUESTS;
 use coxswain_machinery::framework::{
-    Build, BuildError, Built, DefaultState, Descriptor, Grant, Loop, LoopSettings, Observation, ObserveError,
-    Reads, Room, RoomAdapter, wake,
+    Build, BuildError, Built, DefaultState, Descriptor, Grant, KeyMap, Loop, LoopSettings, Observation,
+    ObserveError, ParserInput, Read, Reads, Room, RoomAdapter, wake,
 };
-use coxswain_machinery::informer::Lister;
+use coxswain_machinery::informer::{Delta, Lister};
+use coxswain_machinery::model::clock::Stopwatch;
 use coxswain_machinery::model::plan::{Tolerate, Verb};
 use coxswain_machinery::model::words::time;
 use coxswain_machinery::model::{Failure, Key, Plan, Step, Write};
-use coxswain_machinery::wire::Time;
+use coxswain_machinery::random::HashMap;
+use coxswain_machinery::wire::{Time, Uid};
 
 /// How long what waits may wait, for a decision or for its certificate.
 const WAITING: SignedDuration = SignedDuration::from_hours(24);
@@ -54,13 +58,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Builds the controller.
 pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
     let requests = build.watch::<CertificateSigningRequest>(&CERTIFICATE_SIGNING_REQUESTS);
-    let room = Cleaner { requests: requests.lister() };
+    let issued = Arc::new(Issued::default());
+    let room = Cleaner { requests: requests.lister(), issued: Arc::clone(&issued) };
     Ok(Built {
         loops: vec![Loop {
             queue: "certificate_cleaner",
             kind: Some(&CERTIFICATE_SIGNING_REQUESTS),
             settings: LoopSettings::default(),
-            wake_ups: vec![requests.wakes(wake::existing())],
+            wake_ups: vec![requests.wakes(noting(issued))],
             reconcile: Arc::new(RoomAdapter::new(room)),
         }],
     })
@@ -69,6 +74,61 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 /// The room: what it reads.
 struct Cleaner {
     requests: Lister<CertificateSigningRequest>,
+    issued: Arc<Issued>,
+}
+
+/// When certificates appeared that were not there when this process began, by the clock of this process.
+#[derive(Debug)]
+struct Issued {
+    clock: Stopwatch,
+    seen: Mutex<HashMap<Key, (Uid, Duration)>>,
+}
+
+impl Default for Issued {
+    fn default() -> Self {
+        Self { clock: Stopwatch::start(), seen: Mutex::default() }
+    }
+}
+
+impl Issued {
+    /// Notes a change of a request.
+    fn note(
+        &self,
+        old: Option<&CertificateSigningRequest>,
+        new: Option<&CertificateSigningRequest>,
+        initial: bool,
+    ) {
+        let is_issued = |request: &CertificateSigningRequest| !request.status.certificate.is_empty();
+        let Some(new) = new else {
+            if let Some(old) = old {
+                self.seen.lock().remove(&Key::of(&old.metadata));
+            }
+            return;
+        };
+        let uid = &new.metadata.uid;
+        let was_issued = old.is_some_and(|old| is_issued(old) && old.metadata.uid == *uid);
+        if is_issued(new) && !was_issued && !initial {
+            self.seen.lock().insert(Key::of(&new.metadata), (uid.clone(), self.clock.elapsed()));
+        }
+    }
+
+    /// How long ago the certificate of a request appeared; `None` if it was there before.
+    fn age(&self, request: &CertificateSigningRequest) -> Option<Duration> {
+        let seen = self.seen.lock();
+        let (_, at) =
+            seen.get(&Key::of(&request.metadata)).filter(|(uid, _)| *uid == request.metadata.uid)?;
+        Some(self.clock.elapsed().saturating_sub(*at))
+    }
+}
+
+/// A change of a request concerns its own key, and is noted.
+fn noting(issued: Arc<Issued>) -> KeyMap {
+    let own = wake::existing();
+    Arc::new(move |delta: Delta<'_>, add: &mut dyn FnMut(Key)| {
+        let (old, new) = delta.typed::<CertificateSigningRequest>();
+        issued.note(old, new, delta.initial);
+        own(delta, add);
+    })
 }
 
 /// A request, and when its certificate ends.
@@ -76,6 +136,8 @@ struct Cleaner {
 struct View {
     request: Arc<CertificateSigningRequest>,
     certificate_ends: Option<Timestamp>,
+    /// How long ago the certificate appeared; `None` if it was there when this process began.
+    issued_for: Option<Duration>,
 }
 
 /// From when on a request is to go, and why.
@@ -87,17 +149,23 @@ struct Due {
 impl Room for Cleaner {
     type View = View;
 
-    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
+    fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
         let request = self.requests.get(key).filter(|request| !request.metadata.is_deleting());
-        let view = request.map(|request| View {
-            certificate_ends: certificates::end(&request.status.certificate),
-            request,
-        });
-        Ok(view.into())
+        let Some(request) = request else { return Ok(Observation::Nothing) };
+        let text = &request.status.certificate.0;
+        if text.is_empty() {
+            return Ok(Observation::View(View { request, certificate_ends: None, issued_for: None }));
+        }
+        let input = ParserInput::of(text);
+        let Some(end) = read.parsed::<certificates::End>(&certificates::PARSER, &input) else {
+            return Ok(Observation::Needs(vec![Read::Parsed(&certificates::PARSER, input)]));
+        };
+        let issued_for = self.issued.age(&request);
+        Ok(Observation::View(View { request, certificate_ends: end.0, issued_for }))
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {
-        let Some(due) = due(view) else { return Plan::default() };
+        let Some(due) = due(view, now) else { return Plan::default() };
         let left = due.from.duration_since(now);
         if left.is_positive() {
             return Plan { requeue_after: Some(left.unsigned_abs().min(LATEST_LOOK)), ..Plan::default() };
@@ -113,7 +181,7 @@ impl Room for Cleaner {
     }
 
     fn reasons(view: &View, now: Timestamp) -> Vec<String> {
-        let Some(due) = due(view) else {
+        let Some(due) = due(view, now) else {
             return vec!["The request has conditions of which none limits how long it stays.".to_owned()];
         };
         let left = due.from.duration_since(now);
@@ -126,8 +194,22 @@ impl Room for Cleaner {
     }
 }
 
+impl Due {
+    /// The later one.
+    fn at_least(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.from > self.from).unwrap_or(self)
+    }
+}
+
+/// Until when the certificate that has appeared can be fetched.
+fn fetched_by(view: &View, now: Timestamp) -> Option<Due> {
+    let left = DONE.checked_sub(SignedDuration::try_from(view.issued_for?).ok()?)?;
+    let from = now.checked_add(left).ok()?.checked_add(OLDER).ok()?;
+    Some(Due { from, why: "The request was issued, and stays for an hour from when that was seen" })
+}
+
 /// The first moment at which it is to go, by whichever line comes first; `None` if none ever does.
-fn due(view: &View) -> Option<Due> {
+fn due(view: &View, now: Timestamp) -> Option<Due> {
     let status = &view.request.status;
     let is_issued = !status.certificate.is_empty();
     let after = |time: Option<Time>, limit: SignedDuration, why| {
@@ -147,11 +229,9 @@ fn due(view: &View) -> Option<Due> {
         let since = condition.last_update_time;
         match condition.r#type.as_str() {
             "Approved" if is_issued => {
-                all.extend(after(
-                    since,
-                    DONE,
-                    "The request was issued, and stays for an hour from its approval",
-                ));
+                let approved =
+                    after(since, DONE, "The request was issued, and stays for an hour from its approval");
+                all.extend(approved.map(|due| due.at_least(fetched_by(view, now))));
                 let end = view.certificate_ends.and_then(|end| end.checked_add(OLDER).ok());
                 all.extend(
                     end.map(|from| Due {
@@ -221,7 +301,54 @@ mod tests {
             request.status.certificate = bytes::Bytes::from_static(b"PEM").into();
         }
         let ends = certificate.flatten().map(|left| Timestamp::from_second(NOW + left).unwrap());
-        View { request: Arc::new(request), certificate_ends: ends }
+        View { request: Arc::new(request), certificate_ends: ends, issued_for: None }
+    }
+
+    #[test]
+    fn certificate_of_an_old_approval_stays_for_an_hour_from_its_issue() {
+        let old = condition("Approved", "True", Some(2 * HOUR));
+        let issued_for = |seconds: u64| View {
+            issued_for: Some(Duration::from_secs(seconds)),
+            ..view(0, std::slice::from_ref(&old), Some(Some(HOUR * 24)))
+        };
+        assert_eq!(decided(&issued_for(0)), Some(3_600_000));
+        assert_eq!(decided(&issued_for(3000)), Some(600_001));
+        assert_eq!(decided(&issued_for(3601)), Some(0));
+        assert_eq!(decided(&view(0, &[old], Some(Some(HOUR * 24)))), Some(0), "it was there before");
+        let approved_later = View {
+            issued_for: Some(Duration::from_mins(50)),
+            ..view(0, &[condition("Approved", "True", Some(0))], Some(Some(HOUR * 24)))
+        };
+        assert_eq!(decided(&approved_later), Some(3_600_000));
+    }
+
+    #[test]
+    fn certificate_counts_as_new_if_it_appears_while_the_process_watches() {
+        let request = |uid: &str, is_issued: bool| {
+            let mut request = CertificateSigningRequest::default();
+            request.metadata.name = "csr".into();
+            request.metadata.uid = uid.into();
+            if is_issued {
+                request.status.certificate = bytes::Bytes::from_static(b"PEM").into();
+            }
+            request
+        };
+        let (waiting, issued, other) = (request("a", false), request("a", true), request("b", true));
+        let noted = |old: Option<&CertificateSigningRequest>, initial: bool| {
+            let all = Issued::default();
+            all.note(old, Some(&issued), initial);
+            all.age(&issued).is_some()
+        };
+        assert!(noted(Some(&waiting), false));
+        assert!(noted(None, false), "it was created meanwhile");
+        assert!(noted(Some(&other), false), "another request of that name had one");
+        assert!(!noted(Some(&issued), false));
+        assert!(!noted(None, true), "it was there at the start");
+        let all = Issued::default();
+        all.note(Some(&waiting), Some(&issued), false);
+        assert_eq!(all.age(&other), None, "another request of that name");
+        all.note(Some(&issued), None, false);
+        assert!(all.seen.lock().is_empty());
     }
 
     /// After how many milliseconds it is looked at again; 0 if it goes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::pod::{Pod, PodClaim, PodClaimSource};
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim};
-use coxswain_machinery::api::{Index, IndexKeys, Object};
+use coxswain_machinery::api::{Index, IndexKeys, Object, distinct};
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::Str;
@@ -67,11 +67,5 @@ pub fn volume_of(
 fn by_claim(object: &dyn Object) -> IndexKeys {
     let any: &dyn std::any::Any = object;
     let Some(pod) = any.downcast_ref::<Pod>() else { return IndexKeys::new() };
-    let mut keys = IndexKeys::new();
-    for key in claims(pod).map(|claim| claim_key(&claim)) {
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    keys
+    distinct(claims(pod).map(|claim| claim_key(&claim)))
 }

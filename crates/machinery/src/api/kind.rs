@@ -11,6 +11,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::meta::{ObjectMeta, PartialObjectMetadata};
+use crate::random::HashSet;
 use crate::wire::splice::without;
 use crate::wire::{Keep, Message, Str, WireError, field};
 
@@ -55,6 +56,38 @@ impl fmt::Display for GroupVersionResource {
 
 /// The values under which an index files an object.
 pub type IndexKeys = SmallVec<[Str; 1]>;
+
+/// Values up to this number are compared with each other; more are hashed.
+const FEW: usize = 16;
+
+/// The same values in their order, each once. An object whose author chooses how many there are costs time in proportion to them.
+pub fn distinct(values: impl IntoIterator<Item = Str>) -> IndexKeys {
+    let mut all = IndexKeys::new();
+    let mut seen = HashSet::default();
+    for value in values {
+        let is_new = if all.len() < FEW {
+            !all.contains(&value)
+        } else {
+            if seen.is_empty() {
+                seen.extend(all.iter().cloned());
+            }
+            seen.insert(value.clone())
+        };
+        if is_new {
+            all.push(value);
+        }
+    }
+    all
+}
+
+/// The values of `old` that `new` lacks, in time in proportion to both.
+pub fn missing<'a>(old: &'a [Str], new: &[Str]) -> Vec<&'a Str> {
+    if old.len().min(new.len()) <= FEW {
+        return old.iter().filter(|value| !new.contains(value)).collect();
+    }
+    let new: HashSet<&Str> = new.iter().collect();
+    old.iter().filter(|value| !new.contains(value)).collect()
+}
 
 /// A secondary index of a store. Every store is indexed by namespace and name anyway.
 pub struct Index {
@@ -265,7 +298,51 @@ impl std::hash::Hash for Kind {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::{FEW, distinct, missing};
     use crate::api::dynamic;
+    use crate::model::clock::Stopwatch;
+    use crate::wire::Str;
+
+    fn names(count: usize) -> Vec<Str> {
+        (0..count).map(|name| Str::from(format!("a-name-of-some-length/{name}"))).collect()
+    }
+
+    #[test]
+    fn distinct_keeps_the_order_and_each_value_once() {
+        for count in [0, 1, FEW - 1, FEW, FEW + 1, 100] {
+            let all = names(count);
+            let twice = all.iter().flat_map(|name| [name.clone(), name.clone()]).chain(all.iter().cloned());
+            assert_eq!(distinct(twice).as_slice(), all, "{count}");
+        }
+    }
+
+    #[test]
+    fn missing_is_what_only_the_old_values_have() {
+        for (old, new) in [(0, 0), (3, 2), (2, 3), (FEW + 2, FEW + 1), (100, 50), (50, 100)] {
+            let (old, new) = (names(old), names(new));
+            let expected: Vec<&Str> = old.iter().skip(new.len()).collect();
+            assert_eq!(missing(&old, &new), expected, "{} {}", old.len(), new.len());
+        }
+    }
+
+    /// A quadratic comparison of the larger lists takes 100 times as long as that of the smaller ones.
+    #[test]
+    fn ten_times_as_many_values_take_about_ten_times_as_long() {
+        let time = |count: usize| {
+            let (old, new) = (names(count), names(count));
+            let fastest = (0..5).map(|_| {
+                let watch = Stopwatch::start();
+                assert_eq!(distinct(old.iter().cloned()).len(), count);
+                assert!(missing(&old, &new).is_empty());
+                watch.elapsed()
+            });
+            fastest.min().unwrap_or_default()
+        };
+        let (small, large) = (time(2_000), time(20_000));
+        assert!(large < small * 40 + Duration::from_millis(5), "{small:?}, then {large:?}");
+    }
     use crate::api::kinds::{ALL, ENDING_NAMESPACES, IP_ADDRESSES, NAMESPACES};
 
     #[test]

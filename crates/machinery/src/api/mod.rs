@@ -35,7 +35,7 @@ pub mod subresource;
 pub mod system;
 pub mod volumes;
 
-pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object};
+pub use kind::{AnyObject, GroupVersionResource, Index, IndexKeys, Kind, Object, distinct, missing};
 
 use crate::wire::MessageRow;
 

@@ -74,6 +74,9 @@ pub enum ApiError {
     },
 }
 
+/// The longest pause that a server can ask for. A webhook may choose any number: 2³¹ seconds are 68 years.
+pub(super) const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(5);
+
 impl ApiError {
     /// The error for a request without an answer.
     pub(super) fn transport(request: &str, source: BoxError) -> Self {
@@ -121,9 +124,11 @@ impl ApiError {
             code: code.as_u16(),
             reason: status.reason.clone(),
             message,
-            retry_after: retry_after.or_else(|| {
-                after_details.map(|seconds| Duration::from_secs(u64::from(seconds.unsigned_abs())))
-            }),
+            retry_after: retry_after
+                .or_else(|| {
+                    after_details.map(|seconds| Duration::from_secs(u64::from(seconds.unsigned_abs())))
+                })
+                .map(|wait| wait.min(LONGEST_RETRY_AFTER)),
             status: Box::new(status),
         }
     }

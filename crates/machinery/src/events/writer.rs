@@ -80,7 +80,8 @@ impl Writer {
         }
     }
 
-    /// Writes one event, holding up the others as long as nobody answers: they would fare no better.
+    /// Writes one event. It holds the others up as long as nobody answers: they would fare no better. An answer is final, as it is for
+    /// kube-controller-manager: a webhook that refuses the events of one namespace must not stop those of the others.
     async fn write(&self, entry: &Entry) {
         let key = entry.key();
         for tries in 1..=MAX_TRIES {
@@ -111,7 +112,7 @@ impl Writer {
             let pause = if tries == 1 { PAUSE.mul_f64(crate::random::fraction()) } else { PAUSE };
             tokio::select! {
                 biased;
-                () = tokio::time::sleep(pause.max(error.retry_after().unwrap_or_default())) => {}
+                () = tokio::time::sleep(pause) => {}
                 () = self.closing.cancelled() => {}
             }
         }
@@ -136,8 +137,6 @@ fn verdict(error: &ApiError) -> Verdict {
     match error {
         // An earlier try got through although its answer did not.
         _ if error.is_already_exists() => Verdict::Written,
-        ApiError::Refused { code: 429 | 500.., .. } => Verdict::Retry,
-        _ if error.is_conflict() => Verdict::Retry,
         // A `Malformed` answer will not be better the next time, and the write was probably carried out.
         ApiError::Refused { .. }
         | ApiError::Malformed { .. }

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::blocking::BlockingPool;
 use super::caches::Caches;
 use super::change::QueuedChange;
 use super::clock_watch::ClockWatch;
@@ -25,6 +26,7 @@ use super::report::Report;
 use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
 use super::watch::{CacheSource, Debounce, KeyMap, WakeUp};
+use super::watchdog::Watchdog;
 use super::worker::{Worker, panic_message};
 use crate::api::Kind;
 use crate::client::{
@@ -59,6 +61,10 @@ pub struct Runtime {
     pub clock: SharedClock,
     /// Time zones.
     pub zones: Zones,
+    /// Runs long computations of all controllers.
+    pub pool: BlockingPool,
+    /// Watches for reconciles that hold a thread.
+    pub watchdog: Watchdog,
     /// Metrics of queues.
     pub queue_metrics: QueueMetrics,
     /// Metrics of reconciles.
@@ -318,7 +324,7 @@ impl Instance {
             loops.iter().map(|each| each.settings.qps_factor).fold(QpsFactor::ONE, QpsFactor::max);
         let client =
             runtime.clients.for_controller(descriptor.name, descriptor.service_account, qps_factor)?;
-        let reader = |client| Reader::new(client, Arc::clone(&runtime.discovery));
+        let reader = |client| Reader::new(client, Arc::clone(&runtime.discovery), runtime.pool.clone());
         // A client has a rate limit of its own: who asks for explanations does not spend the controller's requests.
         let explaining =
             runtime.clients.for_controller(descriptor.name, descriptor.service_account, QpsFactor::ONE)?;
@@ -460,6 +466,7 @@ impl Instance {
             causes,
             waits: Waits::default(),
             report: Arc::clone(&runtime.report),
+            watchdog: runtime.watchdog.clone(),
         });
         self.loops.push(RunningLoop { workers: worker.settings.at_a_time(), worker });
     }

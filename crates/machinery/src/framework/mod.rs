@@ -5,6 +5,7 @@
 //! framework owns queues, workers, retries, expectations, metrics, spans, events and shutdown; a room repeats none
 //! of it.
 
+mod blocking;
 mod caches;
 mod change;
 mod clock_watch;
@@ -16,6 +17,7 @@ pub mod expectations;
 mod freshness;
 mod instance;
 mod metrics;
+mod parsing;
 mod phase;
 mod progress;
 mod reads;
@@ -32,8 +34,10 @@ mod tests;
 mod trace;
 pub mod wake;
 mod watch;
+mod watchdog;
 mod worker;
 
+pub use blocking::BlockingPool;
 pub use demand::{Explained, Synced};
 pub use descriptor::{
     Build, BuildError, BuildFn, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop,
@@ -44,6 +48,7 @@ pub use expectations::ExpectationsRegistry;
 pub use freshness::KeyWait;
 pub use instance::{Instance, RunningLoop, Runtime, StartError, Watched, WriteReport};
 pub use metrics::{ReconcileMetrics, RoomMetrics};
+pub use parsing::{ParsedValue, Parser, ParserInput};
 pub use phase::Phase;
 pub use reads::{
     AccessQuestion, AccessVerdict, ApiError, ApiResources, DiscoveryError, InvalidPath, ObjectList,
@@ -56,4 +61,5 @@ pub use room::{
 pub use settings::{BucketConfig, LoopSettings, QueueConfig, Tries, workers};
 pub use stats::{KeyFailure, LoopStats};
 pub use watch::{CacheSource, Debounce, KeyMap, Selecting, WakeUp, Watch};
+pub use watchdog::{SlowPoll, Watchdog};
 pub use worker::Outcome;

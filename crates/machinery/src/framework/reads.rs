@@ -15,7 +15,9 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::blocking::BlockingPool;
 use super::documents::{AnyDocument, DocumentForm};
+use super::parsing::{ParsedValue, Parser, ParserInput};
 use super::room::{ObserveError, PlanNote, Reconcile};
 use super::shared_reads::SharedReads;
 use super::slow_reads::{SlowGroups, answered};
@@ -65,6 +67,9 @@ pub enum Read {
     Document(&'static DocumentForm, RequestUri),
     /// Whether somebody may do something.
     Access(Arc<AccessQuestion>),
+    /// The value that a parser returns for a field of an object. It is no request: the parser runs on the framework's
+    /// [`BlockingPool`], so that large input holds no controllers' thread. [`Reads::parsed`] has it.
+    Parsed(&'static Parser, ParserInput),
     /// Which resources the API has: at most 30 seconds old.
     Resources,
     /// Which resources the API has now.
@@ -114,6 +119,7 @@ enum ReadResult {
     Json(Result<Arc<Value>, ApiError>),
     Document(Result<AnyDocument, ApiError>),
     Access(Result<AccessVerdict, ApiError>),
+    Parsed(ParsedValue),
     Resources(Result<Arc<ApiResources>, ApiError>),
 }
 
@@ -122,6 +128,8 @@ impl ReadResult {
     fn expired(read: &Read) -> Self {
         let error = |request: String| ApiError::Timeout { request, after: READ_WITHIN };
         match read {
+            // Parsing never expires. No parser returns this value.
+            Read::Parsed(..) => Self::Parsed(Arc::new(())),
             Read::Object(kind, key) => Self::Object(Err(error(format!("GET {kind} {key}")))),
             Read::Scale(kind, key) => Self::Object(Err(error(format!("GET {kind}/scale {key}")))),
             Read::List(kind, _) => Self::List(Err(error(format!("LIST {kind}")))),
@@ -199,6 +207,18 @@ impl Reads {
     pub fn access(&self, question: &Arc<AccessQuestion>) -> Option<Result<&AccessVerdict, &ApiError>> {
         match self.found.get(&Read::Access(Arc::clone(question)))? {
             ReadResult::Access(found) => Some(found.as_ref()),
+            _ => None,
+        }
+    }
+
+    /// The value that a parser has returned for this input; `None` if it has not run, or returns another type.
+    pub fn parsed<T: Send + Sync + 'static>(
+        &self,
+        parser: &'static Parser,
+        input: &ParserInput,
+    ) -> Option<Arc<T>> {
+        match self.found.get(&Read::Parsed(parser, input.clone()))? {
+            ReadResult::Parsed(value) => Arc::clone(value).downcast().ok(),
             _ => None,
         }
     }
@@ -319,6 +339,14 @@ impl Reads {
         self
     }
 
+    /// With an input parsed: for tests of rooms.
+    #[must_use]
+    pub fn with_parsed(mut self, parser: &'static Parser, input: ParserInput) -> Self {
+        let value = (parser.parse)(input.bytes());
+        self.found.insert(Read::Parsed(parser, input), ReadResult::Parsed(value));
+        self
+    }
+
     /// As they are when a collection of this was deleted before: for tests of rooms.
     #[must_use]
     pub fn after_writes(self, kind: &'static Kind, namespace: Str) -> Self {
@@ -395,6 +423,7 @@ pub enum Pass {
 #[derive(Clone)]
 pub(super) struct Reader {
     client: ApiClient,
+    pool: BlockingPool,
     discovery: Arc<Discovery>,
     shared: SharedReads<Option<AnyObject>>,
     shared_lists: SharedReads<Arc<ObjectList>>,
@@ -407,9 +436,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(client: ApiClient, discovery: Arc<Discovery>) -> Self {
+    pub(super) fn new(client: ApiClient, discovery: Arc<Discovery>, pool: BlockingPool) -> Self {
         Self {
             client,
+            pool,
             discovery,
             shared: SharedReads::default(),
             shared_lists: SharedReads::default(),
@@ -478,8 +508,11 @@ impl Reader {
 
     fn read(&self, read: Read) -> BoxFuture<'_, (Read, ReadResult)> {
         Box::pin(async move {
-            let found = timeout(READ_WITHIN, self.find(&read)).await;
-            let found = found.unwrap_or_else(|_| ReadResult::expired(&read));
+            let found = self.find(&read);
+            let found = match read {
+                Read::Parsed(..) => found.await,
+                _ => timeout(READ_WITHIN, found).await.unwrap_or_else(|_| ReadResult::expired(&read)),
+            };
             (read, found)
         })
     }
@@ -492,6 +525,10 @@ impl Reader {
             Read::Json(uri) => ReadResult::Json(self.json(read, uri).await),
             Read::Document(form, uri) => ReadResult::Document(self.document(read, form, uri).await),
             Read::Access(question) => ReadResult::Access(self.client.review_access(question).await),
+            Read::Parsed(parser, input) => {
+                let (parse, input) = (parser.parse, input.clone());
+                ReadResult::Parsed(self.pool.run(move || parse(input.bytes())).await)
+            }
             Read::List(kind, namespace) => ReadResult::List(self.list(read, kind, namespace).await),
             Read::Resources => ReadResult::Resources(self.discovery.resources().await),
             Read::LatestResources => ReadResult::Resources(self.discovery.latest().await),

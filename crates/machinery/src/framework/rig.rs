@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::descriptor::{Build, BuildError, BuildFn, Built, Loop};
 use super::metrics::RoomMetrics;
-use super::reads::{Pass, Reads};
+use super::reads::{Pass, Read, Reads};
 use super::room::{ObserveError, Reconcile};
 use super::watch::CacheSource;
 use crate::api::{Kind, Object};
@@ -26,7 +26,7 @@ use crate::model::plan::{Plan, Verb, Write};
 use crate::options::Config;
 use crate::telemetry::Registry;
 use crate::wire::splice::{Edit, edit};
-use crate::wire::{Message, ObjectHead, WireError};
+use crate::wire::{Message, ObjectHead, Str, WireError};
 use crate::zones::Zones;
 
 /// Reconciles after which an object that still has something to do is said never to settle.
@@ -40,6 +40,7 @@ pub struct Rig {
     version: AtomicU64,
     finishers: Finishers,
     resources: Option<ApiResources>,
+    root_ca: Option<Str>,
 }
 
 /// What a rig cannot do.
@@ -81,7 +82,14 @@ impl Rig {
             version: AtomicU64::new(1),
             finishers: Finishers::default(),
             resources: None,
+            root_ca: Some("a CA".into()),
         }
+    }
+
+    /// The same for a manager that knows no CA bundle.
+    #[must_use]
+    pub fn without_root_ca(self) -> Self {
+        Self { root_ca: None, ..self }
     }
 
     /// The same for controllers that ask for these finishers.
@@ -117,7 +125,7 @@ impl Rig {
         build(&Build {
             config: &self.config,
             gate: &|gate| self.config.gates.enabled(gate),
-            root_ca: Some("a CA".into()),
+            root_ca: self.root_ca.clone(),
             finishers: &self.finishers,
             zones: &Zones::bundled(),
             caches: CacheSource::new(&|kind, _| self.store(kind)),
@@ -150,11 +158,19 @@ impl Rig {
     /// # Errors
     /// It cannot observe, or needs live reads.
     pub fn plan(&self, room: &dyn Reconcile, key: &Key, now: Timestamp) -> Result<Option<Plan>, RigError> {
-        let pass = room.plan(key, &[], &Reads::default(), now);
-        match pass.map_err(|source| RigError::Observe { key: key.clone(), source })? {
-            Pass::Nothing => Ok(None),
-            Pass::Plan(plan, _) => Ok(Some(plan)),
-            Pass::Needs(_) => Err(RigError::Live(key.clone())),
+        let mut reads = Reads::default();
+        loop {
+            let pass = room.plan(key, &[], &reads, now);
+            let needs = match pass.map_err(|source| RigError::Observe { key: key.clone(), source })? {
+                Pass::Nothing => return Ok(None),
+                Pass::Plan(plan, _) => return Ok(Some(plan)),
+                Pass::Needs(needs) => needs,
+            };
+            for need in needs {
+                // Parsing needs no server.
+                let Read::Parsed(parser, input) = need else { return Err(RigError::Live(key.clone())) };
+                reads = reads.with_parsed(parser, input);
+            }
         }
     }
 

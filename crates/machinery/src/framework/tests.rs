@@ -1,5 +1,6 @@
 //! The worker loop against a scripted API server and a scripted room, in paused time.
 
+mod offload;
 mod panics;
 mod plans;
 mod progress;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use super::blocking::BlockingPool;
 use super::caches::Caches;
 use super::demand::{Demands, Explainer};
 use super::expectations::{Expectations, MAY_STILL_LAND};
@@ -35,6 +37,7 @@ use super::settings::LoopSettings;
 use super::stats::LoopStats;
 use super::trace::Waits;
 use super::watch::{Debounce, KeyMap};
+use super::watchdog::Watchdog;
 use super::worker::{Outcome, Worker};
 use crate::api::AnyObject;
 use crate::api::kinds::PODS;
@@ -103,7 +106,11 @@ struct Script {
     read: Mutex<Vec<String>>,
     /// Whether it does not look at failures.
     heedless: AtomicBool,
+    /// Whether it holds its thread for [`BLOCK`].
+    blocks: AtomicBool,
 }
+
+const BLOCK: Duration = Duration::from_millis(150);
 
 impl Default for Script {
     fn default() -> Self {
@@ -114,6 +121,7 @@ impl Default for Script {
             needs: Mutex::default(),
             read: Mutex::default(),
             heedless: AtomicBool::new(false),
+            blocks: AtomicBool::new(false),
         }
     }
 }
@@ -127,6 +135,9 @@ impl Reconcile for Script {
         _: Timestamp,
     ) -> Result<Pass, ObserveError> {
         assert!(key.name != "poison" || !self.poisoned.load(Ordering::Relaxed), "cannot bear this");
+        if self.blocks.load(Ordering::Relaxed) {
+            std::thread::sleep(BLOCK);
+        }
         self.asked.lock().push(failures.iter().map(|failure| failure.what.clone()).collect());
         if let Some(needs) = self.needs.lock().pop_front() {
             return Ok(Pass::Needs(needs));
@@ -160,7 +171,8 @@ impl Bench {
         let store = Arc::new(Store::new(&PODS));
         store.replace(Vec::new(), "1");
         let queue = Arc::new(WorkQueue::new("test", &QueueMetrics::register(&registry).unwrap()));
-        let reader = Reader::new(server.client(), Arc::new(Discovery::new(server.client())));
+        let reader =
+            Reader::new(server.client(), Arc::new(Discovery::new(server.client())), BlockingPool::inline());
         let caches = Caches::new(Some(&PODS), vec![Arc::clone(&store)]);
         let worker = Worker {
             controller: "test-controller",
@@ -180,6 +192,7 @@ impl Bench {
             causes: Arc::default(),
             waits: Waits::default(),
             report: Arc::new(Unreported),
+            watchdog: Watchdog::new(&registry).unwrap(),
         };
         Self { worker, server, script, store }
     }

@@ -33,6 +33,7 @@ use super::settings::{AfterFailure, LoopSettings};
 use super::slow_reads::SlowReads;
 use super::stats::LoopStats;
 use super::trace::{self, Causes, Waits};
+use super::watchdog::Watchdog;
 use crate::api::Kind;
 use crate::executor::{ActionState, ExecuteError, Executed, Executor, executed, planned};
 use crate::model::Key;
@@ -76,6 +77,8 @@ pub(super) struct Worker {
     pub(super) waits: Waits,
     /// Told of every reconcile.
     pub(super) report: Arc<dyn Report>,
+    /// Watches for reconciles that hold a thread.
+    pub(super) watchdog: Watchdog,
 }
 
 /// How a reconcile ended.
@@ -131,8 +134,7 @@ impl Worker {
             return Box::pin(self.run_beside()).await;
         }
         while let Some(item) = self.queue.get().await {
-            // On the heap while it lasts: some hundred workers wait most of the time, each with room for a reconcile otherwise.
-            Box::pin(self.process(item)).await;
+            self.watched(item).await;
         }
     }
 
@@ -148,7 +150,7 @@ impl Worker {
             };
             let Some(item) = item else { break };
             let slow = SlowReads::default();
-            let mut work = Box::pin(slow.hear(self.process(item)));
+            let mut work = Box::pin(slow.hear(self.watched(item)));
             let is_done = loop {
                 tokio::select! {
                     biased;
@@ -162,6 +164,11 @@ impl Worker {
             }
         }
         while aside.next().await.is_some() {}
+    }
+
+    /// Processes a key. Each poll of that is watched: one that takes long delays all other keys.
+    fn watched(&self, item: Item<Key>) -> impl Future<Output = ()> + '_ {
+        self.watchdog.watch(self.controller, item.key().clone(), self.process(item))
     }
 
     pub(super) async fn process(&self, item: Item<Key>) {

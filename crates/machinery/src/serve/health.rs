@@ -6,7 +6,7 @@
 //! What a restart of the process would not mend does not fail a check, for a failed liveness probe kills the process, and
 //! with it all that works. Such a check is degraded: the endpoints pass, their pages and the metrics say so.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -52,16 +52,39 @@ pub trait HealthCheck: Send + Sync + 'static {
         None
     }
 
-    /// What whoever reads the page should know though nothing is wrong, in a few words that anyone may read. Must not block.
-    fn remark(&self) -> Option<&'static str> {
+    /// A note for readers of the page about a check that passes. Must not block.
+    fn remark(&self) -> Option<Remark> {
         None
+    }
+}
+
+/// A note about a check that passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// A few words that anyone may read.
+    pub text: &'static str,
+    /// The objects and numbers behind it. Only the page of the single check shows them, as it shows the reason of a degraded check.
+    pub detail: Option<String>,
+}
+
+impl Remark {
+    /// A remark without details.
+    pub const fn of(text: &'static str) -> Self {
+        Self { text, detail: None }
+    }
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text)?;
+        self.detail.as_ref().map_or(Ok(()), |detail| write!(f, ": {detail}"))
     }
 }
 
 /// What a check says.
 enum CheckOutcome {
     /// With a remark, perhaps.
-    Well(Option<&'static str>),
+    Well(Option<Remark>),
     Degraded(String),
     Failed(String),
 }
@@ -189,7 +212,7 @@ impl HealthRegistry {
             observer.health_checked(name, probe, outcome.status());
             let _infallible = match outcome {
                 CheckOutcome::Well(None) => writeln!(lines, "[+]{name} ok"),
-                CheckOutcome::Well(Some(remark)) => writeln!(lines, "[+]{name} ok, {remark}"),
+                CheckOutcome::Well(Some(remark)) => writeln!(lines, "[+]{name} ok, {}", remark.text),
                 CheckOutcome::Degraded(_) => writeln!(lines, "[+]{name} ok, degraded: reason withheld"),
                 CheckOutcome::Failed(reason) => {
                     failed.push(format!("{name}: {reason}"));

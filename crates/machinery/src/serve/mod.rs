@@ -39,7 +39,7 @@ pub use answers::{AnswerBody, PageHandler, RequestBody, full, handler, respond, 
 pub use authz::{AuthorizeError, Authorizer, Decision};
 pub use endpoints::{ConfigPage, Debugging, FlagsPage, Pages, StatusPage, VerbositySetter};
 pub use error::ServeError;
-pub use health::{HealthCheck, HealthRegistry, HealthReport, PingCheck, Probe};
+pub use health::{HealthCheck, HealthRegistry, HealthReport, PingCheck, Probe, Remark};
 pub use limit::{Lines, quoted};
 pub use observe::{RequestOutcome, ReviewKind, ServeObserver, Unobserved};
 pub use options::{

@@ -11,7 +11,7 @@ use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{
     AllocatedDevice, Device, DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice,
 };
-use coxswain_machinery::api::{Index, IndexKeys, Object};
+use coxswain_machinery::api::{Index, IndexKeys, Object, distinct};
 use coxswain_machinery::framework::KeyMap;
 use coxswain_machinery::informer::{Delta, Indexed, Lister};
 use coxswain_machinery::model::Key;
@@ -30,14 +30,7 @@ fn typed<T: Object>(object: &dyn Object) -> Option<&T> {
 }
 
 fn pools_of_claim(object: &dyn Object) -> IndexKeys {
-    let mut values = IndexKeys::new();
-    for device in typed(object).into_iter().flat_map(devices) {
-        let value = pool(&device.driver, &device.pool);
-        if !values.contains(&value) {
-            values.push(value);
-        }
-    }
-    values
+    distinct(typed(object).into_iter().flat_map(devices).map(|device| pool(&device.driver, &device.pool)))
 }
 
 fn pool_of_slice(object: &dyn Object) -> IndexKeys {

@@ -9,7 +9,7 @@ use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::resource::{ResourceClaim, ResourceClaimTemplate};
 use coxswain_machinery::api::scheduling::PodGroup;
-use coxswain_machinery::api::{Index, IndexKeys, Object};
+use coxswain_machinery::api::{Index, IndexKeys, Object, distinct};
 use coxswain_machinery::framework::KeyMap;
 use coxswain_machinery::informer::{Delta, Indexed};
 use coxswain_machinery::model::Key;
@@ -33,14 +33,7 @@ fn value(namespace: &str, name: &str) -> Str {
 }
 
 fn values<'a>(meta: &ObjectMeta, names: impl Iterator<Item = &'a Str>) -> IndexKeys {
-    let mut values = IndexKeys::new();
-    for name in names {
-        let value = value(&meta.namespace, name);
-        if !values.contains(&value) {
-            values.push(value);
-        }
-    }
-    values
+    distinct(names.map(|name| value(&meta.namespace, name)))
 }
 
 fn typed<T: Object>(object: &dyn Object) -> Option<&T> {

@@ -1,6 +1,6 @@
 //! The authority of a signer: a certificate and its key, and what it signs.
 //!
-//! Keys are RSA of at least 2048 bits, on P-256, P-384 or P-521, or Ed25519. All but P-521 are ring's, as for tokens. The key is
+//! Keys are RSA of 2048 to 4096 bits, on P-256, P-384 or P-521, or Ed25519. All but P-521 are ring's, as for tokens. The key is
 //! never shown, not even by `Debug`, and no error quotes what is in a file. It reads no file: whoever has the files hands them in.
 
 use std::fmt;
@@ -69,7 +69,7 @@ pub enum AuthorityError {
     #[error("the key's file holds no private key in PEM (PKCS#1, PKCS#8 or SEC1)")]
     NoKey,
     /// It is of no kind that signs.
-    #[error("the key is neither RSA (2048 bits or more), nor ECDSA on P-256, P-384 or P-521, nor Ed25519")]
+    #[error("the key is neither RSA (2048 to 4096 bits), nor ECDSA on P-256, P-384 or P-521, nor Ed25519")]
     Unsupported,
     /// They don't belong together.
     #[error("the key is not that of the certificate")]

@@ -14,13 +14,13 @@ use super::authority::{Authority, AuthorityError};
 use super::view::{Signing, Standing, View};
 use super::{build, finisher};
 use crate::identity::requests::fixtures::to_pem;
-use crate::identity::requests::{CertificateRequest, fixtures};
+use crate::identity::requests::{CertificateRequest, VERIFIER, fixtures};
 use crate::identity::signers::Signer;
 use coxswain_machinery::api::certificates::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use coxswain_machinery::api::kinds::CERTIFICATE_SIGNING_REQUESTS;
 use coxswain_machinery::executor::{FinishError, Finisher, Finishers};
 use coxswain_machinery::framework::rig::Rig;
-use coxswain_machinery::framework::{BuildError, Room as _};
+use coxswain_machinery::framework::{BuildError, Pass, Read, Reads, Room as _};
 use coxswain_machinery::model::plan::{FinishOrder, Verb};
 use coxswain_machinery::model::{Key, Plan, Step};
 use coxswain_machinery::options::Config;
@@ -221,6 +221,16 @@ fn what_cannot_be_read_or_verified_is_tried_again() {
     let plan = planned(&csr(Signer::LegacyUnknown, &good, &["nonsense", "client auth"]));
     let expected = "error auto signing csr: unrecognized usage values: [\"nonsense\"]";
     assert_eq!((plan.retry.as_deref(), plan.is_empty()), (Some(expected), true));
+}
+
+#[test]
+fn signer_leaves_parsing_and_verification_to_the_framework() {
+    let rig = rig(&[Signer::KubeletClient]);
+    rig.add(&CERTIFICATE_SIGNING_REQUESTS, &kubelet()).unwrap();
+    let built = rig.build(build).unwrap();
+    let first = built.loops[0].reconcile.plan(&Key::new("", "csr"), &[], &Reads::default(), now());
+    let Ok(Pass::Needs(needs)) = first else { panic!("{first:?}") };
+    assert!(matches!(needs.as_slice(), [Read::Parsed(parser, _)] if **parser == VERIFIER), "{needs:?}");
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::identity::requests::CertificateRequest;
+use crate::identity::requests::{CertificateRequest, VERIFIER, VerifiedRequest, VerifyError};
 use crate::identity::signers::Signer;
 use coxswain_machinery::api::certificates::CertificateSigningRequest;
-use coxswain_machinery::framework::{Observation, ObserveError, Reads, Room};
+use coxswain_machinery::framework::{Observation, ObserveError, ParserInput, Read, Reads, Room};
 use coxswain_machinery::informer::Lister;
 use coxswain_machinery::model::{Failure, Key, Plan};
 
@@ -43,48 +43,58 @@ pub(super) enum Standing {
 }
 
 impl Signing {
-    fn standing(&self, request: &CertificateSigningRequest) -> Standing {
+    /// The signer of a request that is to be signed, or where the request stands.
+    fn signer(&self, request: &CertificateSigningRequest) -> Result<Signer, Standing> {
         if !request.status.certificate.is_empty() {
-            return Standing::Idle("It has its certificate");
+            return Err(Standing::Idle("It has its certificate"));
         }
         let mut is_approved = false;
         for condition in &request.status.conditions {
             match (condition.r#type.as_str(), condition.status.as_str()) {
                 ("Approved", _) => is_approved = true,
-                ("Denied", _) => return Standing::Idle("It is denied"),
-                ("Failed", "True" | "") => return Standing::Idle("It has failed"),
+                ("Denied", _) => return Err(Standing::Idle("It is denied")),
+                ("Failed", "True" | "") => return Err(Standing::Idle("It has failed")),
                 _ => {}
             }
         }
         if !is_approved {
-            return Standing::Idle("It is not approved");
+            return Err(Standing::Idle("It is not approved"));
         }
         let Some(signer) = Signer::named(&request.spec.signer_name) else {
-            return Standing::Idle("Somebody else signs it");
+            return Err(Standing::Idle("Somebody else signs it"));
         };
         if !self.signers.contains(&signer) {
-            return Standing::Idle("Its signer has no authority by --cluster-signing-*");
+            return Err(Standing::Idle("Its signer has no authority by --cluster-signing-*"));
         }
-        match CertificateRequest::from_pem(&request.spec.request) {
-            Err(error) => Standing::Unreadable(error.to_string()),
-            Ok(asked) => match asked.verify() {
-                Err(error) => Standing::Unsigned(error.to_string()),
-                Ok(()) => Standing::Waits(signer, Box::new(asked)),
-            },
-        }
+        Ok(signer)
+    }
+}
+
+/// Where a request stands that is to be signed.
+fn standing(signer: Signer, verified: &VerifiedRequest) -> Standing {
+    match &verified.0 {
+        Ok(asked) => Standing::Waits(signer, Box::new(asked.clone())),
+        Err(VerifyError::Unreadable(error)) => Standing::Unreadable(error.to_string()),
+        Err(VerifyError::Unsigned(error)) => Standing::Unsigned(error.to_string()),
     }
 }
 
 impl Room for Signing {
     type View = View;
 
-    fn observe(&self, key: &Key, _: &[Failure], _: &Reads) -> Result<Observation<View>, ObserveError> {
-        let view = self.requests.get(key).map(|request| View {
-            standing: self.standing(&request),
-            request,
-            longest: self.longest,
-        });
-        Ok(view.into())
+    fn observe(&self, key: &Key, _: &[Failure], read: &Reads) -> Result<Observation<View>, ObserveError> {
+        let Some(request) = self.requests.get(key) else { return Ok(Observation::Nothing) };
+        let standing = match self.signer(&request) {
+            Err(standing) => standing,
+            Ok(signer) => {
+                let input = ParserInput::of(&request.spec.request.0);
+                match read.parsed::<VerifiedRequest>(&VERIFIER, &input) {
+                    Some(verified) => standing(signer, &verified),
+                    None => return Ok(Observation::Needs(vec![Read::Parsed(&VERIFIER, input)])),
+                }
+            }
+        };
+        Ok(Observation::View(View { standing, request, longest: self.longest }))
     }
 
     fn plan(view: &View, now: Timestamp) -> Plan {

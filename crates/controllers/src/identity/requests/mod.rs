@@ -13,6 +13,7 @@ mod signature;
 mod uri;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use x509_cert::der::Decode as _;
@@ -21,6 +22,7 @@ use x509_cert::der::asn1::IntRef;
 use x509_cert::spki::ObjectIdentifier;
 
 use super::pem::{self, PemError};
+use coxswain_machinery::framework::Parser;
 use der::{Element, Elements, context};
 use signature::{Algorithm, PublicKey};
 
@@ -29,9 +31,47 @@ const LABEL: &str = "CERTIFICATE REQUEST";
 const EXTENSION_REQUEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.14");
 const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
+/// The longest text that is parsed, in bytes. The API server stores no longer one with etcd's default limit of 1.5 MiB for a request.
+const LONGEST: usize = 3 << 19;
+
+/// Parses a request. Its value is a [`ParsedRequest`].
+pub(super) static PARSER: Parser = Parser {
+    name: "certificate request",
+    parse: |text| Arc::new(ParsedRequest(CertificateRequest::from_pem(text))),
+};
+
+/// Parses a request and verifies its signature. Its value is a [`VerifiedRequest`].
+pub(super) static VERIFIER: Parser = Parser {
+    name: "certificate request and its signature",
+    parse: |text| {
+        let request = CertificateRequest::from_pem(text).map_err(VerifyError::Unreadable);
+        Arc::new(VerifiedRequest(request.and_then(|request| match request.verify() {
+            Ok(()) => Ok(request),
+            Err(error) => Err(VerifyError::Unsigned(error)),
+        })))
+    },
+};
+
+/// The value of [`PARSER`].
+#[derive(Debug)]
+pub(super) struct ParsedRequest(pub(super) Result<CertificateRequest, RequestError>);
+
+/// The value of [`VERIFIER`].
+#[derive(Debug)]
+pub(super) struct VerifiedRequest(pub(super) Result<CertificateRequest, VerifyError>);
+
+/// A request that is not signed.
+#[derive(Debug)]
+pub(super) enum VerifyError {
+    Unreadable(RequestError),
+    Unsigned(RequestError),
+}
+
 /// A request that is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
+    #[error("the request has {0} bytes, more than {LONGEST}")]
+    TooLong(usize),
     #[error("PEM block type must be {LABEL}")]
     Label,
     #[error("malformed PEM: {0}")]
@@ -114,6 +154,9 @@ pub(super) enum AlternativeName {
 impl CertificateRequest {
     /// Reads the request in the first PEM block of a text.
     pub(super) fn from_pem(text: &[u8]) -> Result<Self, RequestError> {
+        if text.len() > LONGEST {
+            return Err(RequestError::TooLong(text.len()));
+        }
         let der = pem::first_block(text, LABEL).map_err(|error| match error {
             PemError::Label => RequestError::Label,
             error => RequestError::Pem(error),

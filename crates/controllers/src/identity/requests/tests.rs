@@ -338,3 +338,16 @@ proptest! {
         let _ = read(&noise);
     }
 }
+
+#[test]
+fn request_that_is_too_long_is_refused_before_it_is_parsed() {
+    let text = request("CN=a", &[]);
+    let padded = |length: usize| {
+        let mut padded = "\n".repeat(length - text.len());
+        padded.push_str(&text);
+        CertificateRequest::from_pem(padded.as_bytes())
+    };
+    assert!(padded(LONGEST).is_ok());
+    let error = padded(LONGEST + 1).unwrap_err();
+    assert_eq!(error.to_string(), "the request has 1572865 bytes, more than 1572864");
+}

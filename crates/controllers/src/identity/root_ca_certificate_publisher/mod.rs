@@ -44,12 +44,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    let bundle = build.root_ca.clone().ok_or_else(|| {
-        BuildError::Invalid(
-            "there is no CA bundle to publish: set --root-ca-file, or use a kubeconfig with a certificate authority"
-                .to_owned(),
-        )
-    })?;
+    // Without a bundle the empty one is published, as by kube-controller-manager: pods mount the ConfigMap and do not start without it.
+    let bundle = build.root_ca.clone().unwrap_or_default();
     let metrics = SyncCodes::register(build.metrics, METRICS, "namespaces")
         .map_err(|error| BuildError::Invalid(error.to_string()))?;
     let namespaces = build.watch::<Namespace>(&NAMESPACES);

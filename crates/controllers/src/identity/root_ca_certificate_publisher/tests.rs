@@ -6,18 +6,20 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::super::sync_codes::SyncCodes;
-use super::METRICS;
 use super::plan::plan;
 use super::view::View;
+use super::{METRICS, build};
 use coxswain_machinery::api::core::ConfigMap;
 use coxswain_machinery::api::kinds::CONFIG_MAPS;
 use coxswain_machinery::executor::{ActionState, write_action};
+use coxswain_machinery::framework::rig::Rig;
 use coxswain_machinery::framework::{Meter as _, Outcome, ReconcileEnd, RoomMetrics};
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::model::plan::{Cooldown, Step, Verb};
+use coxswain_machinery::options::Config;
 use coxswain_machinery::telemetry::{Registry, encode_text};
 use coxswain_machinery::wire::splice::{Edit, edit, get, put_bytes};
-use coxswain_machinery::wire::{Message, Value};
+use coxswain_machinery::wire::{Message, Str, Value};
 
 fn view(published: Option<Arc<ConfigMap>>) -> View {
     View { namespace: "team".into(), active: true, bundle: "PEM".into(), published }
@@ -44,6 +46,21 @@ fn a_namespace_without_it_gets_one_and_is_then_left_alone() {
     assert_eq!(what, "create configmaps team/kube-root-ca.crt");
     assert_eq!(stored(&object).data.get("ca.crt").unwrap(), "PEM");
     assert_eq!(written(&view(Some(stored(&object)))), None);
+}
+
+#[test]
+fn namespace_gets_the_empty_bundle_where_there_is_no_other() {
+    let none = View { bundle: Str::EMPTY, ..view(None) };
+    let (what, object) = written(&none).unwrap();
+    assert_eq!(what, "create configmaps team/kube-root-ca.crt");
+    assert_eq!(stored(&object).data.get("ca.crt").map(Str::as_str), Some(""));
+    assert_eq!(written(&View { published: Some(stored(&object)), ..none }), None, "it is left alone");
+}
+
+#[test]
+fn controller_is_built_without_a_bundle() {
+    let built = Rig::new(Config::default()).without_root_ca().build(build).unwrap();
+    assert_eq!(built.loops.len(), 1);
 }
 
 #[test]

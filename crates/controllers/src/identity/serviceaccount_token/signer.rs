@@ -6,6 +6,7 @@
 //! private key is never shown, not even by `Debug`.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,6 +25,7 @@ use serde_json::Value;
 
 use coxswain_machinery::api::core::Secret;
 use coxswain_machinery::executor::{FinishError, Finisher};
+use coxswain_machinery::framework::BlockingPool;
 use coxswain_machinery::wire::path;
 use coxswain_machinery::wire::splice::{Edit, edit};
 
@@ -46,8 +48,8 @@ pub enum SigningKeyError {
     /// There is no private key in the file.
     #[error("holds no private key in PEM (PKCS#1, PKCS#8 or SEC1)")]
     NoKey,
-    /// It is neither RSA of at least 2048 bits nor on P-256, P-384 or P-521.
-    #[error("holds a key that is neither RSA (2048 bits or more) nor ECDSA on P-256, P-384 or P-521")]
+    /// It is neither RSA of 2048 to 4096 bits nor on P-256, P-384 or P-521.
+    #[error("holds a key that is neither RSA (2048 to 4096 bits) nor ECDSA on P-256, P-384 or P-521")]
     Unsupported,
 }
 
@@ -166,18 +168,32 @@ impl Key {
 /// The data key of a token in its secret.
 const TOKEN_KEY: &str = "token";
 
-impl Finisher for PrivateKeySigner {
+/// Puts signed tokens into Secrets. It signs on a pool, because a signature by a large key takes long.
+#[derive(Debug)]
+pub struct TokenFinisher {
+    signer: Arc<PrivateKeySigner>,
+    pool: BlockingPool,
+}
+
+impl TokenFinisher {
+    /// Signs with this key on this pool.
+    pub fn new(signer: PrivateKeySigner, pool: BlockingPool) -> Self {
+        Self { signer: Arc::new(signer), pool }
+    }
+}
+
+impl Finisher for TokenFinisher {
     fn finish<'a>(
         &'a self,
         secret: &'a [u8],
         claims: &'a Value,
     ) -> BoxFuture<'a, Result<Vec<u8>, FinishError>> {
-        let token = self.sign(claims).map_err(FinishError::Unfit);
-        let put = |token: String| {
+        Box::pin(async move {
+            let (signer, claims) = (Arc::clone(&self.signer), claims.clone());
+            let token = self.pool.run(move || signer.sign(&claims)).await.map_err(FinishError::Unfit)?;
             edit(secret, &[Edit::MapSetBytes(path!(Secret, data), TOKEN_KEY.to_owned(), token.into_bytes())])
                 .map_err(|error| FinishError::Unfit(error.to_string()))
-        };
-        Box::pin(std::future::ready(token.and_then(put)))
+        })
     }
 }
 

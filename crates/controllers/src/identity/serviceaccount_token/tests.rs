@@ -10,7 +10,7 @@ use p521::pkcs8::DecodePublicKey as _;
 use rcgen::PublicKeyData;
 
 use super::plan::{plan_reference, plan_token};
-use super::signer::{PrivateKeySigner, SigningKeyError};
+use super::signer::{PrivateKeySigner, SigningKeyError, TokenFinisher};
 use super::view::{ReferenceView, References, TokenView, reference};
 use super::{ACCOUNT_NAME, ACCOUNT_UID, TOKEN_SIGNER, TOKEN_TYPE};
 use coxswain_machinery::api::core::{ObjectReference, Secret, ServiceAccount};
@@ -18,7 +18,7 @@ use coxswain_machinery::api::kinds::{SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::api::{AnyObject, Object};
 use coxswain_machinery::executor::{FinishError, Finisher};
-use coxswain_machinery::framework::{Observation, Read, Reads, Room as _};
+use coxswain_machinery::framework::{BlockingPool, Observation, Read, Reads, Room as _};
 use coxswain_machinery::informer::{Lister, Store, downcast};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::{Expect, Plan, Step, Verb};
@@ -211,6 +211,7 @@ fn a_reference_to_a_secret_that_is_gone_is_taken_off() {
 async fn the_signer_puts_the_token_into_the_secret_and_keeps_the_rest() {
     let pair = rcgen::KeyPair::generate().unwrap();
     let signer = PrivateKeySigner::from_pem(pair.serialize_pem().as_bytes()).unwrap();
+    let signer = TokenFinisher::new(signer, BlockingPool::inline());
     let plan = plan_token(&view(&[("mine", "x")], Some(account()), ""));
     let Verb::UpdateFinished { object, order } = only_write(&plan) else { panic!("{plan:?}") };
     let finished = signer.finish(object, &order.details).await.unwrap();

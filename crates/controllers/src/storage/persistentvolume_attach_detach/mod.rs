@@ -23,6 +23,7 @@
 //! It never attaches or detaches itself, never writes a node but for its list, and leaves volumes of unknown plugins as they are.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -37,7 +38,7 @@ use coxswain_machinery::api::storage::{
 };
 use coxswain_machinery::framework::{
     Build, BuildError, Built, DefaultState, Descriptor, EVENTS_GRANT, Grant, Loop, LoopSettings, Observation,
-    ObserveError, Reads, Room, RoomAdapter,
+    ObserveError, QueueConfig, Reads, Room, RoomAdapter,
 };
 use coxswain_machinery::model::{Failure, Key, Plan};
 
@@ -67,6 +68,10 @@ use metrics::{Census, Metrics};
 use note::Note;
 use view::View;
 use world::{Rules, World};
+
+/// The longest backoff of a node whose list could not be written, or that could not be read. Refused VolumeAttachments have a backoff of
+/// their own. Nothing else wakes such a node, and the kubelet waits for the list: kube-controller-manager tries again after 100 ms.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// The registry's row.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -132,7 +137,10 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
             queue: "pvcs",
             kind: Some(&NODES),
             // One worker: what one node is about to get is remembered before another one is looked at.
-            settings: LoopSettings::default(),
+            settings: LoopSettings {
+                backoff: QueueConfig { max_delay: LONGEST_BACKOFF, ..QueueConfig::default() },
+                ..LoopSettings::default()
+            },
             wake_ups: vec![
                 pods.wakes(keys::of_pods()),
                 nodes.wakes(keys::of_nodes(Arc::clone(&books))),

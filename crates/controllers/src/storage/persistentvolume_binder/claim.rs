@@ -186,7 +186,7 @@ fn bind(
         return Ok(Plan::default());
     }
     note.reserves = Some((volume.metadata.name.clone(), volume.metadata.resource_version.clone()));
-    note.counted.push(Counted::Finished(Operation::Provision, now));
+    note.counted.push(Counted::Bound(claim.metadata.uid.clone(), now));
     Ok(again(all))
 }
 
@@ -229,7 +229,8 @@ fn provision(view: &ClaimView, by: Provisioner, now: Timestamp, note: &mut Note)
         return Ok(Plan::default());
     }
     let label = provisioning::label(view.class.as_deref());
-    note.counted.push(Counted::Began(Operation::Provision, label.clone(), now));
+    let uid = view.claim.metadata.uid.clone();
+    note.counted.push(Counted::Began(Operation::Provision, uid, label.clone(), now));
     match by {
         Provisioner::Nobody(why) => {
             note.counted.push(Counted::Failed(Operation::Provision, label));

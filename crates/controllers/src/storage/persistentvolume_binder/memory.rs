@@ -13,10 +13,11 @@ use coxswain_machinery::framework::Memory;
 use coxswain_machinery::informer::{Awaited, Lister, downcast};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::backoff::{ExponentialBackoff, KeyBackoffs};
-use coxswain_machinery::random::HashMap;
+use coxswain_machinery::random::{HashMap, HashSet};
 use coxswain_machinery::wire::{Str, Uid};
 
 use super::note::{Note, Recycling};
+use super::recycler::Recycler;
 
 const BACKOFF: ExponentialBackoff =
     ExponentialBackoff::doubling(Duration::from_millis(500), Duration::from_secs(122));
@@ -36,9 +37,11 @@ struct Held {
     /// Volumes by name that a claim takes, and claims by key that take one.
     reserved: HashMap<Str, Reservation>,
     takers: HashMap<Key, Str>,
-    /// The Pods that empty volumes, by the volumes' keys.
-    recyclers: HashMap<Key, Uid>,
+    /// Recyclings that have begun, by the volumes' keys. Each of them holds for one release of one volume.
+    recyclers: HashMap<Key, Recycler>,
     failures: KeyBackoffs<(Key, Uid)>,
+    /// Objects whose backoff is over and that are being tried again.
+    due: HashSet<(Key, Uid)>,
 }
 
 #[derive(Debug)]
@@ -58,6 +61,7 @@ impl Ledger {
             takers: HashMap::default(),
             recyclers: HashMap::default(),
             failures: KeyBackoffs::new(BACKOFF),
+            due: HashSet::default(),
         };
         Self { claims, volumes, held: Mutex::new(held) }
     }
@@ -90,14 +94,20 @@ impl Ledger {
         self.held.lock().reserved.get(volume).is_some_and(|reserved| reserved.in_flight)
     }
 
-    /// The Pod that empties a volume.
-    pub(super) fn recycler(&self, volume: &Key) -> Option<Uid> {
+    /// The recycling that has begun last at a volume's key. It may be another volume's, or that of an earlier release.
+    pub(super) fn recycler(&self, volume: &Key) -> Option<Recycler> {
         self.held.lock().recyclers.get(volume).cloned()
     }
 
     /// Until when an object is left alone after an operation on it has failed.
     pub(super) fn until(&self, key: &Key, uid: &Uid) -> Option<Timestamp> {
         self.held.lock().failures.until(&(key.clone(), uid.clone()))
+    }
+
+    /// The same, unless the object is being tried again.
+    pub(super) fn backs_off(&self, key: &Key, uid: &Uid) -> Option<Timestamp> {
+        let (held, at) = (self.held.lock(), (key.clone(), uid.clone()));
+        held.failures.until(&at).filter(|_| !held.due.contains(&at))
     }
 
     /// A plan for a key is about to be carried out.
@@ -118,6 +128,7 @@ impl Ledger {
     /// A reconcile of a key has ended; whether it failed.
     pub(super) fn ended(&self, key: &Key, has_failed: bool) {
         let mut held = self.held.lock();
+        held.due.retain(|(due, _)| due != key);
         if has_failed {
             held.release(key);
         } else if let Some(volume) = held.takers.get(key).cloned()
@@ -135,9 +146,6 @@ impl Ledger {
         held.volumes.retain(|_, written| {
             !shown(&written.metadata.resource_version, &|awaited| volumes.store().shows(&awaited))
         });
-        if self.volumes.get(key).is_none() {
-            held.recyclers.remove(key);
-        }
     }
 
     /// What is left of it, for tests: objects, reservations.
@@ -177,9 +185,19 @@ impl Memory<Note> for Ledger {
             }
         }
         match note.recycling {
-            Some(Recycling::Began(pod)) => drop(held.recyclers.insert(key.clone(), pod)),
+            Some(Recycling::Begins(release, at)) => {
+                held.recyclers.insert(key.clone(), Recycler::begins(release, at));
+            }
+            Some(Recycling::Created(pod)) => {
+                if let Some(begun) = held.recyclers.remove(key) {
+                    held.recyclers.insert(key.clone(), begun.with_pod(pod));
+                }
+            }
             Some(Recycling::Ended) => drop(held.recyclers.remove(key)),
             None => {}
+        }
+        if let Some(uid) = note.due {
+            held.due.insert((key.clone(), uid));
         }
         if let Some((uid, at)) = note.failed {
             held.failures.fail((key.clone(), uid), at);

@@ -17,7 +17,7 @@ use coxswain_machinery::framework::{KeyMap, Meter, Outcome, ReconcileEnd, RoomMe
 use coxswain_machinery::informer::Delta;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::random::HashMap;
-use coxswain_machinery::wire::Str;
+use coxswain_machinery::wire::{Str, Uid};
 
 /// The metrics, and what is under way.
 #[derive(Debug)]
@@ -32,8 +32,16 @@ pub(super) struct Metrics {
     unbound_volumes: IntGaugeVec,
     bound_claims: IntGaugeVec,
     unbound_claims: IntGaugeVec,
-    clocks: Mutex<HashMap<(Key, Operation), (Str, Timestamp)>>,
+    clocks: Mutex<HashMap<(Key, Operation), Clock>>,
     planned: Mutex<HashMap<Key, Vec<Counted>>>,
+}
+
+/// How long an operation on the object with this UID takes.
+#[derive(Debug)]
+struct Clock {
+    uid: Uid,
+    plugin: Str,
+    began: Timestamp,
 }
 
 const OPERATION: [&str; 2] = ["plugin_name", "operation_name"];
@@ -101,27 +109,41 @@ impl Metrics {
         self.clocks.lock().contains_key(&(key.clone(), Operation::Delete))
     }
 
-    /// Since when a volume is asked for, or reclaimed, for this key.
-    fn take(&self, key: &Key, of: Operation) -> Option<(Str, Timestamp)> {
+    fn take(&self, key: &Key, of: Operation) -> Option<Clock> {
         self.clocks.lock().remove(&(key.clone(), of))
+    }
+
+    fn finished(&self, clock: &Clock, of: Operation, at: Timestamp) {
+        let took = at.duration_since(clock.began).as_secs_f64().max(0.0);
+        self.durations.with_label_values(&[clock.plugin.as_str(), of.name()]).observe(took);
     }
 
     fn count(&self, key: &Key, counted: &Counted, has_failed: bool, took: Duration) {
         match counted {
-            Counted::Began(of, plugin, at) => {
-                let began = || (plugin.clone(), *at);
-                self.clocks.lock().entry((key.clone(), *of)).or_insert_with(began);
-            }
-            Counted::Finished(of, _) if has_failed => {
-                let clocks = self.clocks.lock();
-                if let Some((plugin, _)) = clocks.get(&(key.clone(), *of)) {
-                    self.errors.with_label_values(&[plugin.as_str(), of.name()]).inc();
+            Counted::Began(of, uid, plugin, at) => {
+                let mut clocks = self.clocks.lock();
+                let at_key = (key.clone(), *of);
+                if clocks.get(&at_key).is_none_or(|clock| clock.uid != *uid) {
+                    clocks.insert(at_key, Clock { uid: uid.clone(), plugin: plugin.clone(), began: *at });
                 }
             }
-            Counted::Finished(of, at) => {
-                if let Some((plugin, began)) = self.take(key, *of) {
-                    let took = at.duration_since(began).as_secs_f64().max(0.0);
-                    self.durations.with_label_values(&[plugin.as_str(), of.name()]).observe(took);
+            Counted::Bound(uid, _) if has_failed => {
+                let of = Operation::Provision;
+                let clocks = self.clocks.lock();
+                if let Some(clock) = clocks.get(&(key.clone(), of)).filter(|clock| clock.uid == *uid) {
+                    self.errors.with_label_values(&[clock.plugin.as_str(), of.name()]).inc();
+                }
+            }
+            Counted::Bound(uid, at) => {
+                let clock = self.take(key, Operation::Provision);
+                if let Some(clock) = clock.filter(|clock| clock.uid == *uid) {
+                    self.finished(&clock, Operation::Provision, *at);
+                }
+            }
+            Counted::Gone(_) if has_failed => {}
+            Counted::Gone(at) => {
+                if let Some(clock) = self.take(key, Operation::Delete) {
+                    self.finished(&clock, Operation::Delete, *at);
                 }
             }
             Counted::Failed(of, plugin) => {

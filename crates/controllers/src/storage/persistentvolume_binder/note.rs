@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 
 use coxswain_machinery::api::AnyObject;
+use coxswain_machinery::model::Key;
 use coxswain_machinery::wire::{Str, Uid};
+
+use super::recycler::Release;
 
 /// What a plan tells beside its steps.
 #[derive(Clone, Debug, Default)]
@@ -16,26 +19,33 @@ pub(super) struct Note {
     pub(super) recycling: Option<Recycling>,
     /// An operation on the object with this UID has failed at this time.
     pub(super) failed: Option<(Uid, Timestamp)>,
+    /// The backoff of the object with this UID is over: it is tried again.
+    pub(super) due: Option<Uid>,
     /// What metrics count of it.
     pub(super) counted: Vec<Counted>,
 }
 
-/// What becomes of the recycling of a volume.
+/// A step of the recycling of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Recycling {
-    /// This Pod empties it.
-    Began(Uid),
-    /// It is over, well or not.
+    /// A Pod is created at this key for this release.
+    Begins(Release, Key),
+    /// The API server has created the Pod with this UID.
+    Created(Uid),
+    /// The recycling has succeeded, failed or lost its reason.
     Ended,
 }
 
 /// Something that is counted of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// Somebody was asked for a volume, or a volume is being reclaimed, by this plugin and since then.
-    Began(Operation, Str, Timestamp),
-    /// The claim is bound, or the volume is gone.
-    Finished(Operation, Timestamp),
+    /// Somebody was asked for a volume for the claim with this UID, or the volume with this UID is being reclaimed, by this plugin and
+    /// since then.
+    Began(Operation, Uid, Str, Timestamp),
+    /// The claim with this UID is bound.
+    Bound(Uid, Timestamp),
+    /// The volume is gone.
+    Gone(Timestamp),
     /// An attempt has failed.
     Failed(Operation, Str),
     /// A claim gets the default class.

@@ -1,14 +1,18 @@
 //! The Pods that empty volumes: what they are made from, and how long they have. Pure.
 
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::facts::size;
 use super::reclaiming::Recyclable;
+use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::PersistentVolume;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::quantity::Quantity;
 use coxswain_machinery::model::revisions::{NotATemplate, template_of_held};
-use coxswain_machinery::wire::Str;
+use coxswain_machinery::wire::{Str, Uid};
 
 /// What names of such Pods begin with.
 const PREFIX: &str = "recycler-for-";
@@ -40,6 +44,105 @@ impl Recipes {
         match sort {
             Recyclable::HostPath => &self.host_path,
             Recyclable::Nfs => &self.nfs,
+        }
+    }
+}
+
+/// One release of a volume: the volume, and the claim that it was released from. A volume that was bound again and released again has
+/// another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Release {
+    volume: Uid,
+    claim: Str,
+}
+
+impl Release {
+    /// The release that a Released volume shows; `None` if it is linked to no claim.
+    pub(super) fn of(volume: &PersistentVolume) -> Option<Self> {
+        let link = volume.spec.claim_ref.as_ref().filter(|link| !link.uid.is_empty())?;
+        Some(Self { volume: volume.metadata.uid.clone(), claim: link.uid.clone() })
+    }
+}
+
+/// The recycling of a volume that this process has begun. The Pod counts for the release that it was created for, and for no other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Recycler {
+    release: Release,
+    at: Key,
+    pod: Option<Uid>,
+}
+
+impl Recycler {
+    /// A Pod is created at this key for this release; its UID is not known yet.
+    pub(super) fn begins(release: Release, at: Key) -> Self {
+        Self { release, at, pod: None }
+    }
+
+    /// The same, with the UID of its Pod.
+    pub(super) fn with_pod(self, pod: Uid) -> Self {
+        Self { pod: Some(pod), ..self }
+    }
+
+    /// Whether it was begun for this release.
+    pub(super) fn is_for(&self, release: Option<&Release>) -> bool {
+        release == Some(&self.release)
+    }
+
+    /// The Pod that empties the volume for this release.
+    pub(super) fn pod_for(&self, release: &Release) -> Option<&Uid> {
+        self.pod.as_ref().filter(|_| self.is_for(Some(release)))
+    }
+
+    /// Where its Pod is.
+    pub(super) fn at(&self) -> &Key {
+        &self.at
+    }
+}
+
+/// A recycling that has begun, and its Pod as far as that is known.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) recycler: Recycler,
+    /// The Pod of that name, as the cache has it. The framework reconciles no volume before the cache shows what was written about it.
+    pub(super) cached: Option<Arc<Pod>>,
+    /// The Pod that this reconcile has created.
+    pub(super) created: Option<Uid>,
+    /// Whether this reconcile has deleted the Pod.
+    pub(super) is_deleted: bool,
+}
+
+/// The Pod of a recycling whose release is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Leftover {
+    Gone,
+    /// It has this key and UID, and is to be deleted.
+    Running(Key, Uid),
+    /// It is being deleted, and should be gone by this time, if that is known.
+    Leaving(Option<Timestamp>),
+}
+
+/// How long a Pod that is being deleted is waited for beyond its grace period. A Pod on a dead node stays.
+const LATE: SignedDuration = SignedDuration::from_secs(30);
+
+impl Begun {
+    /// What is left of it, whatever its Pod was created for.
+    pub(super) fn leftover(&self) -> Leftover {
+        if self.is_deleted {
+            return Leftover::Leaving(None);
+        }
+        let at = &self.recycler.at;
+        if let Some(created) = &self.created {
+            return Leftover::Running(at.clone(), created.clone());
+        }
+        let is_it =
+            |pod: &&Arc<Pod>| self.recycler.pod.as_ref().is_none_or(|expected| *expected == pod.metadata.uid);
+        let Some(pod) = self.cached.as_ref().filter(is_it) else { return Leftover::Gone };
+        match pod.metadata.deletion_timestamp {
+            None => Leftover::Running(at.clone(), pod.metadata.uid.clone()),
+            Some(ends) => {
+                let ends = Timestamp::from_second(ends.seconds()).ok();
+                Leftover::Leaving(ends.and_then(|ends| ends.checked_add(LATE).ok()))
+            }
         }
     }
 }

@@ -10,13 +10,14 @@ use super::memory::Ledger;
 use super::metrics::Metrics;
 use super::provisioning::{self, Provisioner};
 use super::reclaiming::{Reclaim, reclaim};
-use super::recycler::{self, Recipes};
+use super::recycler::{self, Begun, Recipes, Recycler};
 use crate::storage::claims::claim_key;
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use coxswain_machinery::api::{AnyObject, Index, IndexKeys, Kind, Object};
+use coxswain_machinery::executor::WriteEffect;
 use coxswain_machinery::framework::{ApiError, Observation, ObserveError, Query, Read, Reads, RequestPath};
 use coxswain_machinery::informer::{Indexed, Lister, downcast};
 use coxswain_machinery::model::{Failure, Key};
@@ -72,10 +73,12 @@ pub(super) struct ClaimView {
 /// A volume, or what is left of it.
 #[derive(Debug)]
 pub(super) enum VolumeView {
-    /// It is gone, and was being reclaimed.
-    Gone,
+    /// It is gone, and was being reclaimed; with the recycling that had begun.
+    Gone(Option<Begun>),
     /// A claim's reconcile is writing it.
     BeingBound,
+    /// Reclaiming the volume with this UID has failed, and is not tried again before this time. It was not read live.
+    BacksOff(Uid, Timestamp),
     /// It is there.
     There(Box<Held>),
 }
@@ -92,14 +95,12 @@ pub(super) struct Held {
     /// Whether a claim of that name is there.
     pub(super) name_is_taken: bool,
     pub(super) recycler: Option<RecyclerPod>,
-    /// The Pod that this process made to empty it.
-    pub(super) expected: Option<Uid>,
+    /// The recycling that this process has begun, for this release or an earlier one.
+    pub(super) begun: Option<Begun>,
     pub(super) until: Option<Timestamp>,
     pub(super) failures: Vec<Failure>,
     pub(super) settings: Arc<Settings>,
     pub(super) answers: Vec<AnyObject>,
-    /// The Pod that this reconcile has made to empty it.
-    pub(super) made_recycler: Option<Uid>,
 }
 
 /// Whom a volume is bound to.
@@ -208,7 +209,9 @@ impl Binder {
             let held = volume.spec.claim_ref.as_ref();
             held.is_none_or(|held| held.uid == claim.metadata.uid)
         };
-        if !has(&claim.metadata, BIND_COMPLETED) || known.as_deref().is_some_and(is_fine) {
+        // A claim that is Lost already stays so until the cache shows its volume: nothing is to be decided that a live read could change.
+        let is_lost = claim.status.phase == "Lost";
+        if is_lost || !has(&claim.metadata, BIND_COMPLETED) || known.as_deref().is_some_and(is_fine) {
             return Ok(known);
         }
         // The API server checks the names of volumes, and does not check this reference: no volume has a name that is not
@@ -247,15 +250,25 @@ impl Binder {
     ) -> Result<Option<VolumeView>, Pending> {
         let answered = read.answer(&PERSISTENT_VOLUMES, key).cloned().and_then(downcast);
         let known: Option<Arc<PersistentVolume>> = answered.or_else(|| self.ledger.volume(key));
+        let begun = self.ledger.recycler(key).map(|recycler| self.begun(recycler, read));
+        // Whether a recycling has lost its reason, so that its Pod is deleted, rests on the volume as the API server has it.
+        let known = if begun.is_some() { live(&PERSISTENT_VOLUMES, key, read)? } else { known };
         let Some(mut volume) = known else {
-            return Ok(self.metrics.is_reclaiming(key).then_some(VolumeView::Gone));
+            let is_known = begun.is_some() || self.metrics.is_reclaiming(key);
+            return Ok(is_known.then_some(VolumeView::Gone(begun)));
         };
         if self.ledger.is_being_bound(&key.name) {
             return Ok(Some(VolumeView::BeingBound));
         }
         let mut claim = self.claimant(&volume, read)?;
         // What destroys data rests on the volume, and on the claim, as the API server has them now.
-        if is_released(&volume, &claim) && reclaim(&volume).destroys() {
+        if is_released(&volume, &claim) && is_destroyed_by(&volume) {
+            if failures.is_empty()
+                && is_over(&volume)
+                && let Some(until) = self.ledger.backs_off(key, &volume.metadata.uid)
+            {
+                return Ok(Some(VolumeView::BacksOff(volume.metadata.uid.clone(), until)));
+            }
             let Some(found) = live(&PERSISTENT_VOLUMES, key, read)? else { return Ok(None) };
             volume = found;
             claim = claimant_live(&volume, read)?;
@@ -267,12 +280,11 @@ impl Binder {
         let plugin =
             if is_directory { provisioning::HOST_PATH.into() } else { provisioning::label(class.as_deref()) };
         Ok(Some(VolumeView::There(Box::new(Held {
-            expected: self.ledger.recycler(key),
+            begun,
             until: self.ledger.until(key, &volume.metadata.uid),
             failures: failures.to_vec(),
             settings: Arc::clone(&self.settings),
             answers: answers(read),
-            made_recycler: made_recycler(read),
             plugin,
             volume,
             claim,
@@ -280,6 +292,21 @@ impl Binder {
             name_is_taken,
             recycler,
         }))))
+    }
+
+    /// A recycling that has begun.
+    fn begun(&self, recycler: Recycler, read: &Reads) -> Begun {
+        let pods = || read.written().iter().filter(|effect| effect.kind == &PODS);
+        let created = pods().filter(|effect| matches!(effect.change, WriteEffect::Stored(_)));
+        Begun {
+            cached: self.pods.get(recycler.at()),
+            created: created
+                .filter_map(|effect| effect.answer.as_ref())
+                .map(|pod| pod.meta().uid.clone())
+                .next(),
+            is_deleted: pods().any(|effect| matches!(effect.change, WriteEffect::Deleted(_))),
+            recycler,
+        }
     }
 
     /// Whom a volume is bound to. What the cache does not have, or has with another UID, is asked for, unless the volume is known to be
@@ -365,6 +392,13 @@ pub(super) fn is_over(volume: &PersistentVolume) -> bool {
     matches!(volume.status.phase.as_str(), "Released" | "Failed")
 }
 
+/// Whether reclaiming a volume may destroy data, so that it takes a live read. A volume that has failed because nobody can recycle it
+/// stays as it is.
+pub(super) fn is_destroyed_by(volume: &PersistentVolume) -> bool {
+    let what = reclaim(volume);
+    what.destroys() && !(what == Reclaim::NotRecyclable && volume.status.phase == "Failed")
+}
+
 /// Whether the claim of a volume is gone, or bound to another volume.
 pub(super) fn is_released(volume: &PersistentVolume, claim: &Claimant) -> bool {
     match claim {
@@ -382,12 +416,6 @@ fn answers(read: &Reads) -> Vec<AnyObject> {
         .filter(|effect| is_ours(effect.kind))
         .filter_map(|effect| effect.answer.clone())
         .collect()
-}
-
-/// The Pod that this reconcile has made.
-fn made_recycler(read: &Reads) -> Option<Uid> {
-    let pods = read.written().iter().filter(|effect| effect.kind == &PODS);
-    pods.filter_map(|effect| effect.answer.as_ref()).map(|pod| pod.meta().uid.clone()).next()
 }
 
 /// Volumes that a claim might get.

@@ -10,8 +10,8 @@ use super::migrating::{self, IN_TREE_FINALIZER};
 use super::note::{Counted, Note, Operation, Recycling};
 use super::plan::{again, settled, steps};
 use super::reclaiming::{self, FAILED_DELETE, FAILED_RECYCLE, Reclaim, Recyclable, reclaim};
-use super::recycler;
-use super::view::{Claimant, Held, VolumeView, is_elsewhere, is_over};
+use super::recycler::{self, Begun, Leftover, Release};
+use super::view::{Claimant, Held, VolumeView, is_destroyed_by, is_elsewhere, is_over};
 use super::writes::{self, Chain};
 use coxswain_machinery::api::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
@@ -22,6 +22,8 @@ use coxswain_machinery::wire::{Uid, WireError};
 
 /// How long a volume is left alone that a claim's reconcile is writing.
 const BINDING_TAKES: Duration = Duration::from_millis(100);
+/// When a volume is looked at again whose recycler Pod was deleted a moment ago, should nothing tell that the Pod is gone.
+const LEAVES_WITHIN: Duration = Duration::from_mins(1);
 
 /// What is done about a volume.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,19 +72,31 @@ pub(super) fn verdict(held: &Held) -> Verdict {
 
 /// A volume is released, and what destroys data is done, on a live word only.
 fn released(held: &Held, live: bool) -> Verdict {
-    let what = reclaim(&held.volume);
-    if live || is_over(&held.volume) && !what.destroys() { Verdict::Reclaim(what) } else { Verdict::Unsure }
+    if live || is_over(&held.volume) && !is_destroyed_by(&held.volume) {
+        Verdict::Reclaim(reclaim(&held.volume))
+    } else {
+        Verdict::Unsure
+    }
 }
 
 pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
     let held = match view {
-        VolumeView::Gone => {
-            let counted = vec![Counted::Finished(Operation::Delete, now)];
-            return Plan::default().with_note(Note { counted, ..Note::default() });
+        VolumeView::Gone(begun) => {
+            let counted = vec![Counted::Gone(now)];
+            let recycling = begun.as_ref().map(|_| Recycling::Ended);
+            let all = match begun.as_ref().map(Begun::leftover) {
+                Some(Leftover::Running(at, pod)) => vec![without_pod(at, pod)],
+                Some(Leftover::Leaving(_) | Leftover::Gone) | None => Vec::new(),
+            };
+            return steps(all).with_note(Note { recycling, counted, ..Note::default() });
         }
         VolumeView::BeingBound => {
             let plan = Plan { requeue_after: Some(BINDING_TAKES), ..Plan::default() };
             return plan.with_note(Note::default());
+        }
+        VolumeView::BacksOff(_, until) if now < *until => return Plan::default().with_note(Note::default()),
+        VolumeView::BacksOff(uid, _) => {
+            return again(Vec::new()).with_note(Note { due: Some(uid.clone()), ..Note::default() });
         }
         VolumeView::There(held) => held,
     };
@@ -97,10 +111,50 @@ pub(super) fn plan(view: &VolumeView, now: Timestamp) -> Plan<Note> {
 }
 
 fn decide(held: &Held, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
-    if let Some(pod) = &held.made_recycler {
-        note.recycling = Some(Recycling::Began(pod.clone()));
-    }
-    match verdict(held) {
+    let verdict = verdict(held);
+    let Some(begun) = without_reason(held, &verdict) else {
+        let created = held.begun.as_ref().and_then(|begun| begun.created.clone());
+        note.recycling = created.map(Recycling::Created);
+        return carry_out(held, verdict, now, note);
+    };
+    let (leftover, ends) = match begun.leftover() {
+        Leftover::Gone => {
+            note.recycling = Some(Recycling::Ended);
+            return carry_out(held, verdict, now, note);
+        }
+        Leftover::Running(at, pod) => (Some(without_pod(at, pod)), None),
+        Leftover::Leaving(ends) => (None, ends),
+    };
+    // Nobody else gets the volume while the Pod may still empty it, and the next Pod has the same name. A link that somebody has set is
+    // heeded at once.
+    let waits = matches!(verdict, Verdict::Available | Verdict::Reclaim(Reclaim::Recycle(_)));
+    let left = ends.map_or(LEAVES_WITHIN, |ends| ends.duration_since(now).unsigned_abs());
+    let is_late = ends.is_some_and(|ends| ends <= now);
+    let mut plan = if is_late {
+        note.recycling = Some(Recycling::Ended);
+        carry_out(held, verdict, now, note)?
+    } else if waits {
+        Plan { requeue_after: Some(left), ..Plan::default() }
+    } else {
+        carry_out(held, verdict, now, note)?
+    };
+    plan.steps.splice(0..0, leftover);
+    Ok(plan)
+}
+
+/// The recycling that has begun, if the volume is not to be recycled for that release any longer: it was bound again, its link or its
+/// policy was changed, or it is another volume. `None` if that is not known.
+fn without_reason<'a>(held: &'a Held, verdict: &Verdict) -> Option<&'a Begun> {
+    let release = match verdict {
+        Verdict::Migrate(_) | Verdict::Unsure | Verdict::Broken(_) => return None,
+        Verdict::Reclaim(Reclaim::Recycle(_)) => Release::of(&held.volume),
+        _ => None,
+    };
+    held.begun.as_ref().filter(|begun| !begun.recycler.is_for(release.as_ref()))
+}
+
+fn carry_out(held: &Held, verdict: Verdict, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    match verdict {
         Verdict::Migrate(changed) => {
             let update = Write::new(&PERSISTENT_VOLUMES, key(held), Verb::Update(changed));
             Ok(again(vec![Step::Write(update)]))
@@ -156,7 +210,8 @@ fn reclaimed(held: &Held, what: &Reclaim, now: Timestamp, note: &mut Note) -> Re
     }
     let is_migrated = facts::annotation(&held.volume.metadata, facts::MIGRATED_TO).is_some();
     if held.volume.spec.persistent_volume_reclaim_policy == "Delete" && !is_migrated {
-        note.counted.push(Counted::Began(Operation::Delete, held.plugin.clone(), now));
+        let (uid, plugin) = (held.volume.metadata.uid.clone(), held.plugin.clone());
+        note.counted.push(Counted::Began(Operation::Delete, uid, plugin, now));
     }
     match what {
         Reclaim::Nothing => Ok(Plan::default()),
@@ -214,8 +269,10 @@ fn in_use(held: &Held) -> Option<Step> {
 fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireError> {
     let recipe = held.settings.recipes.of(sort);
     let at = recycler::pod_key(recipe, &held.volume.metadata.name);
-    let made = held.made_recycler.as_ref().or(held.expected.as_ref());
-    let Some(expected) = made else {
+    let Some(release) = Release::of(&held.volume) else { return Ok(Plan::default()) };
+    let created = held.begun.as_ref().and_then(|begun| begun.created.as_ref());
+    let begun = held.begun.as_ref().and_then(|begun| begun.recycler.pod_for(&release));
+    let Some(expected) = created.or(begun) else {
         if let Some(event) = in_use(held) {
             return Ok(steps(vec![event]));
         }
@@ -231,10 +288,13 @@ fn recycle(held: &Held, sort: Recyclable, note: &mut Note) -> Result<Plan, WireE
                 let why = "Recycle failed: unexpected error creating recycler pod:  an empty namespace may not be set during creation";
                 fail(held, FAILED_RECYCLE, why)
             }
-            Ok(pod) => Ok(again(vec![Step::Write(Write::new(&PODS, at, Verb::Create(pod.into())))])),
+            Ok(pod) => {
+                note.recycling = Some(Recycling::Begins(release, at.clone()));
+                Ok(again(vec![Step::Write(Write::new(&PODS, at, Verb::Create(pod.into())))]))
+            }
         };
     };
-    if held.made_recycler.is_some() {
+    if created.is_some() {
         return Ok(Plan::default());
     }
     let ended = |note: &mut Note| note.recycling = Some(Recycling::Ended);
@@ -271,6 +331,12 @@ fn without_pod(at: Key, uid: Uid) -> Step {
 
 /// What has failed, as far as the volume says so: its directory could not be removed, or the Pod that empties it could not be made.
 fn record(held: &Held, failure: &Failure, now: Timestamp, note: &mut Note) -> Result<Plan, WireError> {
+    let verdict = verdict(held);
+    if without_reason(held, &verdict).is_some() {
+        // The Pod of an earlier release could not be deleted, which is retried. Only another recycling waits for that.
+        let waits = matches!(verdict, Verdict::Reclaim(Reclaim::Recycle(_)));
+        return if waits { Ok(Plan::default()) } else { carry_out(held, verdict, now, note) };
+    }
     let is_about = |kind: &'static Kind| failure.kind == kind;
     let told = if is_about(&PERSISTENT_VOLUMES) && failure.reason == UNPREPARED {
         Some((FAILED_DELETE, failure.message.clone()))

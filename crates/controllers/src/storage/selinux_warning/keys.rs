@@ -7,10 +7,11 @@ use super::view::has_ended;
 use crate::storage::claims::claim_key;
 use coxswain_machinery::api::pod::selinux::SelinuxPod;
 use coxswain_machinery::api::storage::{CsiDriver, PersistentVolume, PersistentVolumeClaim};
-use coxswain_machinery::api::{Index, IndexKeys, Object};
+use coxswain_machinery::api::{Index, IndexKeys, Object, distinct};
 use coxswain_machinery::framework::KeyMap;
 use coxswain_machinery::informer::{Delta, Indexed};
 use coxswain_machinery::model::Key;
+use coxswain_machinery::wire::Str;
 
 /// Pods by the claims that they name.
 pub(super) static BY_CLAIM: Index = Index { name: "claim", keys: by_claim };
@@ -18,15 +19,9 @@ pub(super) static BY_CLAIM: Index = Index { name: "claim", keys: by_claim };
 fn by_claim(object: &dyn Object) -> IndexKeys {
     let any: &dyn std::any::Any = object;
     let Some(pod) = any.downcast_ref::<SelinuxPod>() else { return IndexKeys::new() };
-    let mut keys = IndexKeys::new();
-    for volume in pod.claims.iter() {
-        let meta = &pod.metadata;
-        let key = claim_key(&Key::new(meta.namespace.clone(), volume.claim_name(&meta.name)));
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    keys
+    let meta = &pod.metadata;
+    let key = |name: Str| claim_key(&Key::new(meta.namespace.clone(), name));
+    distinct(pod.claims.iter().map(|volume| key(volume.claim_name(&meta.name))))
 }
 
 /// A pod that comes, ends, goes, or takes the place of another of its name.

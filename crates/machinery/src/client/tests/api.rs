@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 
 use crate::api::kinds;
 use crate::api::meta::{Status, StatusCause, StatusDetails, StatusMetadata};
+use crate::client::error::LONGEST_RETRY_AFTER;
 use crate::client::layers::{Timeout, With};
 use crate::client::testing::{answer, endless, mock};
 use crate::client::{
@@ -149,6 +150,11 @@ async fn a_status_is_understood_in_protobuf_and_in_json() {
     assert_eq!(error.message(), "pods \"web\" is forbidden");
     assert!(error.has_cause("NamespaceTerminating"));
     assert_eq!(error.retry_after(), Some(Duration::from_secs(4)));
+    let body = Bytes::from_static(br#"{"kind":"Status","details":{"retryAfterSeconds":2147483647}}"#);
+    for (header, status) in [(None, &body), (Some(Duration::MAX), &Bytes::new())] {
+        let error = ApiError::refused("POST", StatusCode::TOO_MANY_REQUESTS, header, status);
+        assert_eq!(error.retry_after(), Some(LONGEST_RETRY_AFTER), "a webhook chooses any number");
+    }
     assert_eq!(error.next_page(), "further on");
     assert!(!error.is_ambiguous());
 

@@ -163,9 +163,10 @@ async fn what_the_server_says_decides_about_a_retry() {
         (refused(404, "NotFound", ""), 1, "refused"),
         (malformed, 1, "refused"),
         (refused(409, "AlreadyExists", ""), 1, "created"),
-        (refused(409, "Conflict", ""), 2, "created"),
-        (refused(429, "TooManyRequests", ""), 2, "created"),
-        (refused(503, "ServiceUnavailable", ""), 2, "created"),
+        (refused(409, "Conflict", ""), 1, "refused"),
+        (refused(429, "TooManyRequests", ""), 1, "refused"),
+        (refused(500, "InternalError", ""), 1, "refused"),
+        (refused(503, "ServiceUnavailable", ""), 1, "refused"),
         (transport, 2, "created"),
         (timeout(), 2, "created"),
     ] {
@@ -190,7 +191,7 @@ async fn a_repetition_that_failed_is_patched_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_patience_gets_it() {
+async fn event_that_is_refused_holds_up_no_other() {
     let patient = match refused(429, "TooManyRequests", "") {
         ApiError::Refused { request, code, reason, message, status, .. } => ApiError::Refused {
             request,
@@ -198,15 +199,19 @@ async fn a_server_that_asks_for_patience_gets_it() {
             reason,
             message,
             status,
-            retry_after: Some(Duration::from_secs(42)),
+            retry_after: Some(Duration::from_secs(i32::MAX as u64)),
         },
         other => other,
     };
-    let setup = Setup::new([patient], 1);
-    setup.emit("a");
+    let setup = Setup::new([refused(500, "InternalError", ""), patient], 1);
+    for message in ["a", "b", "c"] {
+        setup.emit(message);
+    }
     settle().await;
     let calls = setup.sink.calls.lock().clone();
-    assert_eq!(calls[1].0 - calls[0].0, Duration::from_secs(42));
+    assert_eq!(setup.sink.calls(), ["create a x1", "create b x1", "create c x1"]);
+    assert_eq!(calls[2].0, calls[0].0, "the third event is not late");
+    assert_eq!((setup.count("refused"), setup.count("created")), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]

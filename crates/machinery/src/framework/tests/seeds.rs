@@ -104,6 +104,8 @@ async fn runtime() -> Runtime {
         zones: crate::zones::Zones::bundled(),
         queue_metrics: QueueMetrics::register(&metrics).unwrap(),
         reconcile_metrics: ReconcileMetrics::register(&metrics).unwrap(),
+        pool: BlockingPool::inline(),
+        watchdog: Watchdog::new(&metrics).unwrap(),
         room_metrics: RoomMetrics::new(metrics),
         pages: Arc::new(Router::new()),
         finishers: crate::executor::Finishers::default(),

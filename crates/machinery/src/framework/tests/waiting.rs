@@ -210,7 +210,8 @@ async fn an_explanation_consumes_no_expectation() {
 async fn explanations_are_made_one_after_the_other_by_a_client_of_their_own() {
     let mut bench = Bench::new();
     let apart = Arc::new(Server::default());
-    let reader = Reader::new(apart.client(), Arc::new(Discovery::new(apart.client())));
+    let reader =
+        Reader::new(apart.client(), Arc::new(Discovery::new(apart.client())), BlockingPool::inline());
     bench.worker.explainer = Explainer::new(reader);
     bench.script.needs.lock().push_back(vec![Read::Object(&PODS, Key::new("ns", "web-1"))]);
     apart.answer(0, Vec::new());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use indexmap::{Equivalent, IndexSet};
 
-use crate::api::{AnyObject, Index, IndexKeys};
+use crate::api::{AnyObject, Index, IndexKeys, missing};
 use crate::random::{HashMap, HashSeed};
 use crate::wire::Str;
 
@@ -183,7 +183,7 @@ impl Contents {
         for IndexTable { index, filed, .. } in &mut self.indexes {
             let values = (index.keys)(object.as_ref());
             let stale: IndexKeys = old.as_ref().map_or_else(IndexKeys::new, |old| (index.keys)(old.as_ref()));
-            for value in stale.iter().filter(|value| !values.contains(value)) {
+            for value in missing(&stale, &values) {
                 unfile(self.hasher, filed, value, hash, object);
             }
             for value in values {

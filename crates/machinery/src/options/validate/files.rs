@@ -76,7 +76,7 @@ impl Check<'_> {
             let problem = format!("{:?} holds {} certificates", pair.cert_file, all.len());
             self.fail(pair.cert_flag, problem, "a PEM file with one certificate");
         }
-        let kinds = "RSA (2048 bits or more), ECDSA (P-256, P-384, P-521) or Ed25519";
+        let kinds = "RSA (2048 to 4096 bits), ECDSA (P-256, P-384, P-521) or Ed25519";
         let key = self.key(pair.key_flag, pair.key_file, kinds, is_on_p521);
         if let Some((all, key)) = all.zip(key).filter(|(_, key)| !is_on_p521(key)) {
             self.belong_together(pair, all, key);
@@ -116,12 +116,12 @@ impl Check<'_> {
 
     /// The private key in a file, of a kind that can sign for TLS and certificates.
     fn private_key(&mut self, flag: &str, path: &str) -> Option<PrivateKeyDer<'static>> {
-        self.key(flag, path, "RSA (2048 bits or more) or ECDSA (P-256, P-384)", |_| false)
+        self.key(flag, path, "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384)", |_| false)
     }
 
     /// Requires a private key that can sign tokens; it may be on P-521, too.
     pub(super) fn token_key(&mut self, flag: &str, path: &str) {
-        let kinds = "RSA (2048 bits or more) or ECDSA (P-256, P-384, P-521)";
+        let kinds = "RSA (2048 to 4096 bits) or ECDSA (P-256, P-384, P-521)";
         self.key(flag, path, kinds, is_on_p521);
     }
 

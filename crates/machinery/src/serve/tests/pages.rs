@@ -123,6 +123,37 @@ fn what_is_degraded_fails_no_probe_and_shows() {
     assert_eq!((report.passed, report.text.as_str()), (true, "ok, degraded: secrets: not filled\n"));
 }
 
+/// Passes, with a remark.
+struct Remarked;
+
+impl HealthCheck for Remarked {
+    fn name(&self) -> &'static str {
+        "token-controller"
+    }
+
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn remark(&self) -> Option<Remark> {
+        Some(Remark { text: "a remark", detail: Some("ns/name".to_owned()) })
+    }
+}
+
+#[test]
+fn remark_fails_no_probe_and_names_objects_on_the_page_of_its_check_alone() {
+    let health = HealthRegistry::new();
+    health.add(Arc::new(Remarked));
+    let heard = Heard::default();
+    let report = health.report(Probe::Livez, &[], true, &heard);
+    let text = "[+]token-controller ok, a remark\nlivez check passed\n".to_owned();
+    assert_eq!(report, HealthReport { passed: true, text });
+    assert_eq!(*heard.0.lock(), ["token-controller livez success"]);
+    let report = health.report_one(Probe::Livez, "token-controller", &heard).unwrap();
+    assert_eq!((report.passed, report.text.as_str()), (true, "ok, a remark: ns/name\n"));
+    assert_eq!(Remark::of("a remark").to_string(), "a remark");
+}
+
 #[test]
 fn checks_come_and_go_and_keep_their_places() {
     let health = HealthRegistry::new();

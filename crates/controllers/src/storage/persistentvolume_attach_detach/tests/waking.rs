@@ -2,7 +2,9 @@
 
 use super::*;
 use coxswain_machinery::framework::KeyMap;
+use coxswain_machinery::framework::rig::Rig;
 use coxswain_machinery::informer::Delta;
+use coxswain_machinery::options::Config;
 
 fn woken<T: Object>(map: &KeyMap, old: Option<T>, new: Option<T>) -> Vec<String> {
     let any = |object: Option<T>| object.map(|object| Arc::new(object) as AnyObject);
@@ -96,4 +98,12 @@ fn a_driver_that_changes_concerns_all_nodes() {
     assert_eq!(woken(&map, None, with(Some(false))), ["n"]);
     assert_eq!(woken(&map, with(Some(false)), None), ["n"]);
     assert_eq!(woken(&map, with(None), with(Some(true))), [""; 0]);
+}
+
+/// A list that was refused for a long time is written soon after the trouble is over: nothing else wakes its node.
+#[test]
+fn node_whose_list_was_refused_is_tried_again_within_ten_seconds() {
+    let built = Rig::new(Config::default()).build(build).unwrap();
+    let [nodes] = built.loops.as_slice() else { panic!("one loop") };
+    assert_eq!(nodes.settings.backoff.max_delay, Duration::from_secs(10));
 }

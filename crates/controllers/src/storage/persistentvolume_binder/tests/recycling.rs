@@ -104,6 +104,169 @@ fn a_volume_in_use_is_not_emptied() {
     assert_eq!(done(world.volumes("vol")), [CREATE], "the pod uses the claim that bears the name now");
 }
 
+/// The volume's link to its claim is removed, as an administrator frees a Released volume.
+fn unlink(world: &World) {
+    let mut volume = PersistentVolume::clone(&world.volume("vol"));
+    volume.spec.claim_ref = None;
+    world.put_volume(&volume).show_all();
+}
+
+/// The volume is bound to a claim with this UID and released from it.
+fn release_again(world: &World, uid: &str) {
+    let mut next = claim("data");
+    next.metadata.uid = uid.into();
+    let mut volume = PersistentVolume::clone(&world.volume("vol"));
+    volume.spec.claim_ref = reference(&next, true);
+    volume.status.phase = "Released".into();
+    world.put_volume(&volume).show_all();
+}
+
+#[test]
+fn recycler_pod_of_an_earlier_release_does_not_count_for_the_next() {
+    let world = world();
+    world.volumes("vol");
+    world.show_all();
+    unlink(&world);
+    assert_eq!(done(world.volumes("vol")), [DELETE], "the Pod has lost its reason");
+    assert_eq!(world.volume("vol").status.phase, "Released", "nobody gets the volume before the Pod is gone");
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [STATUS]);
+    assert_eq!(world.volume("vol").status.phase, "Available");
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [""; 0], "the Pod is deleted once");
+    release_again(&world, "two");
+    assert_eq!(done(world.volumes("vol")), [CREATE], "each release has a Pod of its own");
+    pod_is(&world, "Succeeded");
+    let told = done(world.volumes("vol"));
+    assert!(told.contains(&"Normal VolumeRecycled Volume recycled".to_owned()), "{told:?}");
+}
+
+#[test]
+fn volume_released_again_unseen_is_emptied_again() {
+    for phase in ["Running", "Succeeded", "Failed"] {
+        let world = world();
+        world.volumes("vol");
+        pod_is(&world, phase);
+        // No reconcile sees the volume in between.
+        release_again(&world, "two");
+        assert_eq!(done(world.volumes("vol")), [DELETE], "{phase}");
+        world.show_all();
+        assert_eq!(done(world.volumes("vol")), [CREATE], "{phase}");
+    }
+}
+
+/// A Pod that takes its time to end is deleted once, and the volume does not fail for it.
+#[test]
+fn recycler_pod_that_is_being_deleted_is_waited_for() {
+    for unlinks in [true, false] {
+        let world = world();
+        world.volumes("vol");
+        world.show_all();
+        world.keep_pod("recycler-for-vol");
+        if unlinks {
+            unlink(&world);
+        } else {
+            release_again(&world, "two");
+        }
+        for expected in [&[DELETE][..], &[], &[]] {
+            assert_eq!(done(world.volumes("vol")), expected);
+            assert_eq!(world.volume("vol").status.phase, "Released");
+            world.show_all();
+        }
+        world.let_pod_go("recycler-for-vol");
+        let next = if unlinks { STATUS } else { CREATE };
+        assert_eq!(done(world.volumes("vol")), [next]);
+    }
+}
+
+/// The node of the Pod is dead: the volume does not wait for it for ever.
+#[test]
+fn recycler_pod_that_does_not_end_is_given_up() {
+    let world = world();
+    world.volumes("vol");
+    world.show_all();
+    world.keep_pod("recycler-for-vol");
+    unlink(&world);
+    world.volumes("vol");
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [""; 0]);
+    world.later(120);
+    assert_eq!(done(world.volumes("vol")), [STATUS]);
+    assert_eq!(world.volume("vol").status.phase, "Available");
+}
+
+/// The Pod was created, and the reads after that failed: its UID was never learnt.
+#[test]
+fn recycler_pod_whose_uid_is_not_known_is_deleted() {
+    let world = world();
+    world.loses_reads_after("create pods");
+    assert_eq!(done(world.volumes("vol")).first().map(String::as_str), Some(CREATE));
+    world.refuses("nothing");
+    world.show_all();
+    unlink(&world);
+    assert_eq!(done(world.volumes("vol")), [DELETE]);
+    assert!(!world.has(&PODS, &Key::new("default", "recycler-for-vol")));
+}
+
+#[test]
+fn recycler_pod_is_deleted_when_the_policy_changes() {
+    let world = world();
+    world.volumes("vol");
+    pod_is(&world, "Running");
+    let mut volume = PersistentVolume::clone(&world.volume("vol"));
+    volume.spec.persistent_volume_reclaim_policy = "Retain".into();
+    world.put_volume(&volume).show_all();
+    assert_eq!(done(world.volumes("vol")), [DELETE]);
+    assert!(world.volume("vol").spec.claim_ref.is_some(), "the volume is kept as it is");
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [""; 0]);
+}
+
+#[test]
+fn recycler_pod_of_a_deleted_volume_is_deleted() {
+    let world = world();
+    world.volumes("vol");
+    world.show_all();
+    world.remove(&PERSISTENT_VOLUMES, &Key::new("", "vol"));
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [DELETE]);
+    assert_eq!(world.volumes("vol"), [""; 0], "nothing is remembered");
+    // A new volume of the same name.
+    let mut volume = released("vol", "Recycle", directory("/data"));
+    volume.metadata.uid = "another".into();
+    world.put_volume(&volume).show_all();
+    assert_eq!(done(world.volumes("vol")), [CREATE]);
+}
+
+#[test]
+fn recycler_pod_stays_while_only_the_cache_lacks_the_release() {
+    let world = world();
+    world.volumes("vol");
+    world.show_all();
+    let current = world.volume("vol");
+    unlink(&world);
+    // The cache shows no link; the API server has it.
+    world.put_volume(&current);
+    assert_eq!(done(world.volumes("vol")), [""; 0], "{:?}", world.volume("vol"));
+    assert!(world.has(&PODS, &Key::new("default", "recycler-for-vol")));
+}
+
+#[test]
+fn volume_is_available_although_its_recycler_pod_cannot_be_deleted() {
+    let world = world();
+    world.volumes("vol");
+    world.show_all();
+    unlink(&world);
+    world.refuses("delete pods");
+    assert_eq!(done(world.volumes("vol")), [&format!("{DELETE} refused"), STATUS]);
+    assert_eq!(world.volume("vol").status.phase, "Available", "the volume did not fail");
+    world.show_all();
+    world.refuses("nothing");
+    assert_eq!(done(world.volumes("vol")), [DELETE], "the delete is tried again");
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [""; 0]);
+}
+
 #[test]
 fn nothing_is_emptied_that_got_a_claim_meanwhile() {
     let world = world();
@@ -134,6 +297,8 @@ fn other_volumes_cannot_be_recycled() {
         done(world.volumes("vol")),
         [STATUS, "Warning VolumeFailedRecycle No recycler plugin found for the volume!"]
     );
+    world.show_all();
+    assert_eq!(world.volumes("vol"), [""; 0], "nothing will be done about it, and nothing is read");
 }
 
 #[test]

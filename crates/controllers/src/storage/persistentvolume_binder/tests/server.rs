@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::*;
 use apiserver_model::http::Asked;
-use apiserver_model::{Deletion, Model, OnTheWay, Place, Served, text};
+use apiserver_model::{Deletion, Model, OnTheWay, Place, Refusal, Served, text};
 use coxswain_machinery::api::core::Node;
 use coxswain_machinery::executor::{Effect, FinishError, Finisher, Finishers};
 use coxswain_machinery::wire::splice::{Edit, edit};
@@ -112,6 +112,41 @@ impl World {
         let next = Self::on(Rc::clone(&self.api), Arc::clone(&self.disk), |_| {});
         next.show_all();
         next
+    }
+
+    /// From now on requests of this sort are refused.
+    pub(super) fn refuses(&self, what: &'static str) {
+        self.api.on_the_way(move |asked: &Asked| {
+            if asked.to_string().starts_with(what) {
+                return OnTheWay::Refused(Refusal::new(403, "Forbidden", "no"));
+            }
+            arrives(asked)
+        });
+    }
+
+    /// From the first such request on nothing can be read.
+    pub(super) fn loses_reads_after(&self, what: &'static str) {
+        let mut is_lost = false;
+        self.api.on_the_way(move |asked: &Asked| {
+            is_lost |= asked.to_string().starts_with(what);
+            if is_lost && asked.verb() == "get" { OnTheWay::Lost } else { arrives(asked) }
+        });
+    }
+
+    /// A Pod of the namespace default does not end when it is deleted.
+    pub(super) fn keep_pod(&self, name: &str) {
+        let place = Place::new("pods", "default", name);
+        let keep = |pod: &mut Value| pod["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        self.model().change("user", &place, "", keep).expect("it is there");
+        self.show_all();
+    }
+
+    /// The Pod of the namespace default that was kept ends.
+    pub(super) fn let_pod_go(&self, name: &str) {
+        let place = Place::new("pods", "default", name);
+        let free = |pod: &mut Value| pod["metadata"]["finalizers"] = json!([]);
+        self.model().change("user", &place, "", free).expect("it is there");
+        self.show_all();
     }
 
     /// So many writes are carried out, and then the process ends.

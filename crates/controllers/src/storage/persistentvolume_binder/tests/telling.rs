@@ -139,6 +139,28 @@ fn the_time_from_asking_to_binding_is_told() {
 }
 
 #[test]
+fn time_of_an_earlier_claim_of_the_same_name_is_not_observed() {
+    let world = World::new();
+    world.put_class(&class("c", "example.com/p", "")).put_claim(&claim("data")).show_all();
+    world.claims("data");
+    world.later(100);
+    let mut next = claim("data");
+    next.metadata.uid = "another".into();
+    // The cache shows the next claim before the first one was seen to go.
+    world.put_claim(&next).show_all();
+    world.claims("data");
+    world.later(3);
+    let mut made = volume("vol");
+    made.spec.claim_ref = reference(&next, true);
+    made.status.phase = "Pending".into();
+    world.put_volume(&made).show_all();
+    world.claims("data");
+    let sum = "volume_operation_total_seconds_sum";
+    let labels = "operation_name=\"provision\",plugin_name=\"example.com/p\"";
+    assert_eq!(world.metric(sum), [format!("{sum}{{{labels}}} 3")]);
+}
+
+#[test]
 fn failed_attempts_are_counted() {
     let world = World::new();
     world.put_class(&class("c", "kubernetes.io/rbd", "")).put_claim(&claim("data")).show_all();
