@@ -73,6 +73,7 @@ pub(super) fn entry(entry: &Entry) -> proto::Override {
         create_time: Some(timestamp(entry.time)),
         reason: entry.reason.clone(),
         expire_time: entry.until.map(timestamp),
+        force: entry.force == Some(true),
     }
 }
 
@@ -100,6 +101,7 @@ pub(super) fn controller(
         enabled_by_default: state.enabled_by_default,
         cloud_provider: state.cloud,
         special_handling: state.special,
+        critical: state.critical.is_some(),
         desired: Some(proto::DesiredState {
             enabled: desired.enabled,
             source: match desired.source {
@@ -111,6 +113,10 @@ pub(super) fn controller(
             r#override: desired.entry.map(entry),
             enabled_without_override: state.flags.enabled,
             invalid_override: overrides.problem_of(state.name).unwrap_or_default().to_owned(),
+            ineffective_override: overrides
+                .ineffective(state.name, state.flags, now)
+                .unwrap_or_default()
+                .to_owned(),
         }),
         phase: phase(&state.phase).into(),
         phase_reason: phase_reason(&state.phase).to_owned(),
@@ -289,6 +295,7 @@ pub(super) fn replica(state: &ReplicaState, identity: &str, holder: &str) -> pro
         renew_time: Some(timestamp(state.renewed)),
         live: state.live,
         lease_duration: Some(duration(state.lease_duration)),
+        selection_digest: state.selection.clone(),
     }
 }
 

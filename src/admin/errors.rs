@@ -44,6 +44,8 @@ pub enum Reason {
     NotImplemented,
     /// It needs `force`.
     ForceRequired,
+    /// This replica's flags for controllers differ from the leader's.
+    FlagsDiffer,
     /// Another replica leads.
     NotLeader,
     /// The controller does not run.
@@ -96,6 +98,7 @@ impl Reason {
             Self::Setting => ("SETTING", Code::FailedPrecondition),
             Self::NotImplemented => ("NOT_IMPLEMENTED", Code::FailedPrecondition),
             Self::ForceRequired => ("FORCE_REQUIRED", Code::FailedPrecondition),
+            Self::FlagsDiffer => ("FLAGS_DIFFER", Code::FailedPrecondition),
             Self::NotLeader => ("NOT_LEADER", Code::FailedPrecondition),
             Self::NotRunning => ("NOT_RUNNING", Code::FailedPrecondition),
             Self::ControllerFailed => ("CONTROLLER_FAILED", Code::FailedPrecondition),

@@ -26,6 +26,9 @@ pub trait Manager: Send + Sync + 'static {
     /// This replica's identity in the leader election.
     fn identity(&self) -> &str;
 
+    /// The names of all controllers of the registry. They never change, and nothing is locked or computed.
+    fn names(&self) -> &[ControllerName];
+
     /// All controllers of the registry, by name, those that are not implemented included.
     fn controllers(&self) -> Vec<ControllerState>;
 
@@ -72,6 +75,15 @@ pub trait Manager: Send + Sync + 'static {
     fn announce(&self, mutation: &Mutation);
 }
 
+/// The names of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerName {
+    /// Permanent name.
+    pub name: &'static str,
+    /// Other names.
+    pub aliases: &'static [&'static str],
+}
+
 /// A controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerState {
@@ -89,6 +101,8 @@ pub struct ControllerState {
     pub cloud: bool,
     /// Whether it is started by rules of its own.
     pub special: bool,
+    /// The effect of stopping it, if the cluster depends on it.
+    pub critical: Option<&'static str>,
     /// What the flags say.
     pub flags: FlagSelection,
     /// What stands against running it, whoever wants it.
@@ -195,6 +209,8 @@ pub struct ReplicaState {
     pub admin_address: String,
     /// Its version.
     pub version: String,
+    /// Digest of the flags by which it selects controllers; empty for a version that announces none.
+    pub selection: String,
     /// When it started.
     pub started: Timestamp,
     /// When it last gave a sign of life.
@@ -326,6 +342,8 @@ pub enum MutationKind {
     Enabled,
     /// A controller was disabled.
     Disabled,
+    /// Overrides were cleared.
+    Cleared,
     /// Leadership was given up.
     SteppedDown,
     /// An object was reconciled on demand.
@@ -338,6 +356,7 @@ impl MutationKind {
         match self {
             Self::Enabled => "ControllerEnabled",
             Self::Disabled => "ControllerDisabled",
+            Self::Cleared => "OverridesCleared",
             Self::SteppedDown => "LeaderSteppedDown",
             Self::Synced => "ObjectSynced",
         }

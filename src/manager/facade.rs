@@ -13,9 +13,11 @@ use super::controller::Controller;
 use super::controllers::obstacle;
 use super::health::cache_problem;
 use crate::admin::Manager;
+use crate::admin::critical;
 use crate::admin::manager::{
-    ControllerState, Counts, FailureState, LeaseState, Mutation, MutationKind, Obstacle, QueueDetail,
-    QueueState, ReplicaState, StepDownError, SyncError, SyncOutcome, SyncReport, SyncRequest, WatchState,
+    ControllerName, ControllerState, Counts, FailureState, LeaseState, Mutation, MutationKind, Obstacle,
+    QueueDetail, QueueState, ReplicaState, StepDownError, SyncError, SyncOutcome, SyncReport, SyncRequest,
+    WatchState,
 };
 use crate::admin::overrides::{Entry, HeldOverrides, OverrideSet, StoreError};
 use coxswain_machinery::api::kinds::LEASES;
@@ -45,6 +47,7 @@ impl Facade {
             enabled_by_default: descriptor.default == DefaultState::On,
             cloud: descriptor.cloud,
             special: descriptor.special,
+            critical: critical::effect(descriptor.name),
             flags: self.0.controllers.flags(descriptor),
             obstacle: obstacle(&runtime.config, descriptor).or_else(|| match &phase {
                 Phase::Skipped(why) => Some(Obstacle::Setting(why.clone())),
@@ -81,7 +84,9 @@ impl Facade {
     /// The Lease that a mutation is about: that of the overrides, or the one by which this replica leads.
     fn lease_of(&self, mutation: MutationKind) -> Regarding {
         match mutation {
-            MutationKind::Enabled | MutationKind::Disabled => self.0.overrides.lease(),
+            MutationKind::Enabled | MutationKind::Disabled | MutationKind::Cleared => {
+                self.0.overrides.lease()
+            }
             MutationKind::SteppedDown | MutationKind::Synced => {
                 let meta = self.0.main_lock.as_ref().and_then(|lock| lock.elector.lease_meta());
                 meta.map_or_else(|| self.0.overrides.lease(), |meta| Regarding::of(&LEASES, &meta))
@@ -97,6 +102,10 @@ impl Manager for Facade {
 
     fn identity(&self) -> &str {
         &self.0.identity
+    }
+
+    fn names(&self) -> &[ControllerName] {
+        self.0.controllers.names()
     }
 
     fn controllers(&self) -> Vec<ControllerState> {

@@ -44,7 +44,7 @@ pub use event_logger::{EventLogger, LeadershipChange};
 pub use leadership::Leases;
 pub use replicas::{
     ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, Announcement, REPLICA_NAME_PREFIX, REPLICA_NAMESPACE,
-    REPLICA_SELECTOR, Replicas, VERSION_ANNOTATION,
+    REPLICA_SELECTOR, Replicas, SELECTION_ANNOTATION, VERSION_ANNOTATION,
 };
 pub use step_down::StepDown;
 

@@ -285,6 +285,7 @@ fn sample() -> Vec<Arc<LogEvent>> {
         until: None,
         version: 1,
         replica: String::new(),
+        force: None,
     };
     let web = || Some(object("shop", "web"));
     let deployment = Some("deployment-controller");

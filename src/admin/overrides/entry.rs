@@ -39,6 +39,8 @@ pub struct Entry {
     pub version: u64,
     /// Identity of the replica that wrote it; empty for one that was written by hand.
     pub replica: String,
+    /// Whether the caller set `force`. `None` for an entry that was written by hand or by an older version.
+    pub force: Option<bool>,
 }
 
 /// An annotation that is no override.
@@ -85,6 +87,8 @@ struct Written {
     version: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     replica: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    force: Option<bool>,
 }
 
 impl Entry {
@@ -106,6 +110,7 @@ impl Entry {
             reason: written.reason,
             version: written.version,
             replica: written.replica,
+            force: written.force,
         })
     }
 
@@ -119,6 +124,7 @@ impl Entry {
             until: self.until.map(|until| until.to_string()),
             version: self.version,
             replica: self.replica.clone(),
+            force: self.force,
         };
         serde_json::to_string(&written).map_err(|error| EntryError::Form(error.to_string()))
     }
@@ -126,6 +132,12 @@ impl Entry {
     /// Whether it counts: it orders something and its time is not over.
     pub fn is_in_force(&self, now: Timestamp) -> bool {
         self.order != Order::Default && self.until.is_none_or(|until| now < until)
+    }
+
+    /// Whether an order to run a controller outranks flags that leave the controller out. Entries of older versions and
+    /// entries written by hand do: that is what they meant.
+    pub fn outranks_flags(&self) -> bool {
+        self.force != Some(false)
     }
 }
 

@@ -21,7 +21,7 @@
 //! 4. An entry without the field `force` was written by hand or by an older version. It outranks the flags, as it did then.
 //!    An older version skips the field and reads `desired`, `until` and `version` as ever.
 //! 5. With `--admin-overrides=disable-only` no order outranks flags that leave a controller out, with or without `force`.
-//! 6. Disabling a critical controller for more than an hour needs `force`. `services::critical` lists these controllers.
+//! 6. Disabling a critical controller for more than an hour needs `force`. `admin::critical` lists these controllers.
 //! 7. Each replica's Lease has a digest of its selection flags. A replica whose digest differs from the leader's refuses
 //!    orders without `force` (`FLAGS_DIFFER`, with the leader's address). An unknown digest is no difference.
 //! 8. A mutation is a task of the manager: write, audit line and Event happen whether or not the caller waits. Each order is

@@ -31,8 +31,9 @@ impl Shared {
         if name == "leader" {
             return Some(serving(self.must_lead().is_ok()));
         }
+        let found = resolve(name, self.manager.names())?;
         let controllers = self.manager.controllers();
-        let (health, _) = convert::health(resolve(name, &controllers)?);
+        let (health, _) = convert::health(controllers.iter().find(|state| state.name == found)?);
         Some(serving(health == proto::Health::Healthy))
     }
 }

@@ -10,6 +10,7 @@ mod health;
 mod leader;
 mod measure;
 mod mutate;
+mod orders;
 mod places;
 mod queues;
 mod trace;
@@ -37,7 +38,7 @@ use super::convert::address_of;
 use super::deadline::DeadlineLayer;
 use super::errors::{ErrorReply, Reason};
 use super::events::EventLog;
-use super::manager::Manager;
+use super::manager::{LeaseState, Manager};
 use super::metrics::AdminMetrics;
 use super::proto;
 use coxswain_machinery::serve::{Lines, PageHandler, UserInfo, handler, text};
@@ -127,8 +128,7 @@ impl Shared {
         if main.leading {
             return Ok(());
         }
-        let holder = main.record.as_ref().map(|record| record.holder.to_string()).unwrap_or_default();
-        let address = address_of(&holder, &self.manager.replicas());
+        let (holder, address) = self.leader(main);
         let message = match (holder.as_str(), address.as_str()) {
             ("", _) => "nobody leads at present".to_owned(),
             (holder, "") => format!("{holder} leads, not this replica"),
@@ -138,6 +138,39 @@ impl Shared {
             .with("leader", holder)
             .with("leader_address", address)
             .into())
+    }
+
+    /// `Ok` unless another replica leads whose flags for controllers are known to differ from this replica's. What a
+    /// replica of another version or a kube-controller-manager selects is not known.
+    fn must_select_as_the_leader(&self) -> Result<(), Status> {
+        let leases = self.manager.leases();
+        let Some(main) = leases.first().filter(|main| !main.leading) else { return Ok(()) };
+        let (holder, address) = self.leader(main);
+        let replicas = self.manager.replicas();
+        let selection = |identity: &str| {
+            let replica = replicas.iter().find(|replica| replica.identity == identity);
+            replica.map(|replica| replica.selection.as_str()).filter(|selection| !selection.is_empty())
+        };
+        match (selection(self.manager.identity()), selection(&holder)) {
+            (Some(ours), Some(leaders)) if ours != leaders => {}
+            _ => return Ok(()),
+        }
+        let at = if address.is_empty() { String::new() } else { format!(" at {address}") };
+        let message = format!(
+            "--controllers or --admin-overrides of this replica differs from that of the leader {holder}: call the \
+             leader{at}, or set force"
+        );
+        Err(ErrorReply::new(Reason::FlagsDiffer, message)
+            .with("leader", holder)
+            .with("leader_address", address)
+            .into())
+    }
+
+    /// Identity and address of the holder of a Lease; empty if not known.
+    fn leader(&self, lease: &LeaseState) -> (String, String) {
+        let holder = lease.record.as_ref().map(|record| record.holder.to_string()).unwrap_or_default();
+        let address = address_of(&holder, &self.manager.replicas());
+        (holder, address)
     }
 }
 

@@ -30,8 +30,8 @@ impl QueueService for Service {
         self.0.allow(request.extensions(), LIST_QUEUES, "").await?;
         let request = request.into_inner();
         let mut violations = Violations::default();
-        let controllers = self.0.manager.controllers();
-        let filter = QueueFilter::parse(request.filter.as_ref(), &controllers, &mut violations);
+        let names = self.0.manager.names();
+        let filter = QueueFilter::parse(request.filter.as_ref(), names, &mut violations);
         let encoded = request.filter.map(|filter| filter.encode_to_vec()).unwrap_or_default();
         let page = Page::parse(request.page_size, &request.page_token, &encoded, &mut violations);
         violations.check()?;
@@ -176,15 +176,15 @@ impl Shared {
 
     /// The controller and the queue that a request means.
     fn choose(&self, request: &proto::SyncObjectRequest) -> Result<SyncRequest, Status> {
-        let controllers = self.manager.controllers();
-        let state = validate::resolve(&request.controller, &controllers)
-            .ok_or_else(|| no_controller(&request.controller, &controllers))?;
+        let names = self.manager.names();
+        let controller = validate::resolve(&request.controller, names)
+            .ok_or_else(|| no_controller(&request.controller, names))?;
         let all = self.manager.queues();
-        let own: Vec<_> = all.into_iter().filter(|queue| queue.controller == state.name).collect();
+        let own: Vec<_> = all.into_iter().filter(|queue| queue.controller == controller).collect();
         if own.is_empty() {
             self.must_lead()?;
-            let failure = ErrorReply::new(Reason::NotRunning, format!("{} does not run", state.name));
-            return Err(failure.with("controller", state.name).into());
+            let failure = ErrorReply::new(Reason::NotRunning, format!("{controller} does not run"));
+            return Err(failure.with("controller", controller).into());
         }
         let queue = match (request.queue.as_str(), own.as_slice()) {
             ("", [only]) => only,
@@ -196,6 +196,6 @@ impl Shared {
             }
             (name, own) => own.iter().find(|queue| queue.name == name).ok_or_else(|| no_queue(name, own))?,
         };
-        Ok(SyncRequest { controller: state.name, queue: queue.name, key: Key::default(), explain: false })
+        Ok(SyncRequest { controller, queue: queue.name, key: Key::default(), explain: false })
     }
 }

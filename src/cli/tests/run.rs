@@ -68,7 +68,19 @@ async fn controllers_are_switched() {
     assert_eq!(answer["changed"], true);
     assert_eq!(answer["controllers"][0]["desired"]["enabled"], true);
     let ran = replica.run(&["enable", "deployment"]).await;
-    assert_eq!(ran.out, "deployment-controller enabled, unchanged\n");
+    assert_eq!(ran.out, "deployment-controller enabled until further notice, unchanged\n");
+    let ran = replica.run(&["reset", "deployment", "--reason", "over"]).await;
+    assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, "deployment-controller enabled\n"));
+    let ran = replica.run(&["reset", "*", "-o", "json"]).await;
+    assert_eq!(json_of(&ran), json!({ "controllers": [], "changed": false }));
+
+    let ran = replica.run(&["enable", "token-cleaner-controller"]).await;
+    assert_eq!(ran.exit, Exit::Refused);
+    assert!(ran.err.contains("another manager may run it") && ran.err.contains("use --force"), "{ran:?}");
+    let ran = replica.run(&["enable", "token-cleaner-controller", "--force"]).await;
+    assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+    let shown = replica.run(&["controller", "token-cleaner-controller"]).await;
+    assert!(shown.out.contains("Force:"), "{shown:?}");
 }
 
 #[tokio::test]

@@ -29,13 +29,18 @@ fn enable(name: &str) -> proto::EnableControllerRequest {
     proto::EnableControllerRequest { name: name.to_owned(), ..Default::default() }
 }
 
+fn clear(name: &str) -> proto::ClearOverridesRequest {
+    proto::ClearOverridesRequest { name: name.to_owned(), ..Default::default() }
+}
+
 fn seconds(seconds: i64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos: 0 }
 }
 
 fn order(order: Order, version: u64) -> Entry {
     let (user, replica) = ("joe".into(), OTHER.into());
-    Entry { order, user, time: at(0), reason: String::new(), until: None, version, replica }
+    let force = Some(false);
+    Entry { order, user, time: at(0), reason: String::new(), until: None, version, replica, force }
 }
 
 async fn get(client: &mut Client, name: &str) -> proto::Controller {
@@ -131,12 +136,18 @@ async fn disabling_and_enabling_are_written_told_and_idempotent() {
     let back = client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner();
     assert!(back.changed);
     let desired = back.controllers[0].desired.clone().unwrap();
-    assert_eq!((desired.enabled, desired.source(), desired.r#override), (true, DesiredSource::Default, None));
+    assert_eq!((desired.enabled, desired.source()), (true, DesiredSource::Override));
     assert_eq!(back.controllers[0].version, "2");
     assert!(!client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner().changed);
+    let cleared = client.clear_overrides(jane(clear("deployment"))).await.unwrap().into_inner();
+    assert!(cleared.changed);
+    let desired = cleared.controllers[0].desired.clone().unwrap();
+    assert_eq!((desired.enabled, desired.source(), desired.r#override), (true, DesiredSource::Default, None));
+    assert_eq!(cleared.controllers[0].version, "3");
+    assert!(!client.clear_overrides(jane(clear("deployment"))).await.unwrap().into_inner().changed);
 
     let state = bench.manager.state.lock();
-    assert_eq!(state.writes, 2);
+    assert_eq!(state.writes, 3);
     let told: Vec<_> =
         state.announced.iter().map(|mutation| (mutation.action, mutation.message.as_str())).collect();
     assert_eq!(
@@ -144,6 +155,7 @@ async fn disabling_and_enabling_are_written_told_and_idempotent() {
         [
             (MutationKind::Disabled, "jane disabled deployment-controller: a storm"),
             (MutationKind::Enabled, "jane enabled deployment-controller"),
+            (MutationKind::Cleared, "jane cleared the override of deployment-controller"),
         ]
     );
 }
@@ -162,7 +174,7 @@ async fn an_override_ends_by_itself() {
     let controller = get(&mut client, "deployment").await;
     assert!(controller.desired.unwrap().enabled);
     // What has ended needs no ending, and what is there again can be ordered again.
-    assert!(!client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner().changed);
+    assert!(!client.clear_overrides(jane(clear("deployment"))).await.unwrap().into_inner().changed);
     assert!(client.disable_controller(jane(disable("deployment"))).await.unwrap().into_inner().changed);
 }
 
@@ -286,14 +298,17 @@ async fn what_the_cluster_needs_takes_force() {
     }
     let request = proto::DisableControllerRequest { force: true, ..disable("*") };
     let done = client.disable_controller(jane(request)).await.unwrap().into_inner();
-    assert_eq!(done.controllers.len(), 6, "all that were wanted");
+    assert_eq!(done.controllers.len(), 7, "all, wanted or not");
     assert_eq!(bench.manager.state.lock().writes, 1, "in one write");
     let versions: std::collections::BTreeSet<_> = done.controllers.iter().map(|each| &each.version).collect();
-    assert_eq!(versions.len(), 6);
+    assert_eq!(versions.len(), 7);
 
     let back = client.enable_controller(jane(enable("*"))).await.unwrap().into_inner();
-    let names: Vec<_> = back.controllers.iter().map(|controller| controller.name.as_str()).collect();
-    assert_eq!(names, ["deployment-controller", "replicaset-controller", "serviceaccount-token-controller"]);
+    assert_eq!(back.controllers.len(), 7, "each that was disabled");
+    let enabled: Vec<_> =
+        back.controllers.iter().filter(|each| each.desired.as_ref().unwrap().enabled).collect();
+    assert_eq!(enabled.len(), 6, "as the flags say");
+    assert!(back.controllers.iter().all(|each| each.desired.as_ref().unwrap().r#override.is_none()));
     let asked = bench.judge.asked.lock().last().unwrap().1.clone();
     assert_eq!((asked.verb.as_str(), asked.name.as_str()), ("update", ""));
 }

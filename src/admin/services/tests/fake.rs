@@ -1,5 +1,6 @@
 //! A manager that is data: controllers that change their phase when told to, overrides in memory.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,17 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::admin::critical;
 use crate::admin::manager::*;
 use crate::admin::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
+use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::election::Record;
+use coxswain_machinery::framework::{DefaultState, Descriptor};
 use coxswain_machinery::latest;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::{Clock as _, ManualClock, SharedClock};
+use coxswain_machinery::options::{self, Invocation, Selection};
 use coxswain_machinery::wire::Str;
 
 /// How the next write of overrides ends.
@@ -34,6 +39,7 @@ pub(crate) enum NextWrite {
 pub(crate) struct Fake {
     clock: Arc<ManualClock>,
     changes: latest::Sender<u64>,
+    names: Vec<ControllerName>,
     pub(crate) state: Mutex<State>,
 }
 
@@ -67,7 +73,8 @@ fn controller(name: &'static str, aliases: &'static [&'static str]) -> Controlle
         enabled_by_default: true,
         cloud: false,
         special: false,
-        flags: FlagSelection { enabled: true, named: false },
+        critical: None,
+        flags: FlagSelection { enabled: true, named: false, fixed: false },
         obstacle: None,
         phase: Phase::Running,
         phase_since: at(0),
@@ -85,6 +92,7 @@ fn replica(identity: &str, address: &str) -> ReplicaState {
         identity: identity.to_owned(),
         admin_address: address.to_owned(),
         version: "v0.1.0".to_owned(),
+        selection: "5e1ec7ed00000000".to_owned(),
         started: at(-100),
         renewed: at(0),
         lease_duration: Duration::from_secs(15),
@@ -113,7 +121,7 @@ impl Fake {
         };
         let off = ControllerState {
             enabled_by_default: false,
-            flags: FlagSelection { enabled: false, named: false },
+            flags: FlagSelection { enabled: false, named: false, fixed: false },
             phase: Phase::Disabled,
             ..controller("token-cleaner-controller", &["tokencleaner"])
         };
@@ -136,18 +144,53 @@ impl Fake {
             cloud,
             ControllerState {
                 special: true,
+                critical: Some("token Secrets get no tokens"),
                 ..controller("serviceaccount-token-controller", &["serviceaccount-token"])
             },
             off,
         ];
+        Self::with(controllers)
+    }
+
+    /// The controllers of the registry, which run if these flags select them and nothing stands against them.
+    pub(crate) fn of_registry(flags: &[&str]) -> Self {
+        let flags = flags.iter().map(|flag| OsString::from(*flag));
+        let Invocation::Run(startup) = options::parse(flags, REGISTRY).unwrap() else {
+            panic!("it is to run")
+        };
+        let config = startup.config;
+        let of_row = |row: &'static Descriptor| {
+            let Selection { selected, named } = config.selection(row);
+            let flags = FlagSelection { enabled: selected, named, fixed: config.overrides_only_disable() };
+            let obstacle =
+                row.cloud.then(|| Obstacle::CloudProvider("there is no cloud provider".to_owned()));
+            ControllerState {
+                enabled_by_default: row.default == DefaultState::On,
+                special: row.special,
+                critical: critical::effect(row.name),
+                phase: if selected && obstacle.is_none() { Phase::Running } else { Phase::Disabled },
+                flags,
+                obstacle,
+                ..controller(row.name, row.aliases)
+            }
+        };
+        let fake = Self::with(REGISTRY.iter().map(of_row).collect());
+        fake.state.lock().replicas[0].selection = config.selection_digest();
+        fake
+    }
+
+    fn with(controllers: Vec<ControllerState>) -> Self {
         let lease = LeaseState {
             lease: Key::new("kube-system", "kube-controller-manager"),
             leading: true,
             record: Some(record(ME)),
         };
+        let names =
+            controllers.iter().map(|state| ControllerName { name: state.name, aliases: state.aliases });
         Self {
             clock: Arc::new(ManualClock::new(at(0))),
             changes: latest::Sender::new(0),
+            names: names.collect(),
             state: Mutex::new(State {
                 controllers,
                 overrides: OverrideSet::default(),
@@ -218,6 +261,10 @@ impl Manager for Fake {
 
     fn identity(&self) -> &str {
         ME
+    }
+
+    fn names(&self) -> &[ControllerName] {
+        &self.names
     }
 
     fn controllers(&self) -> Vec<ControllerState> {

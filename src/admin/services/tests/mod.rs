@@ -3,6 +3,7 @@
 mod controllers;
 pub(crate) mod fake;
 mod leader;
+mod orders;
 mod queues;
 mod streams;
 mod transport;
@@ -107,7 +108,11 @@ impl Bench {
     }
 
     async fn with(options: AdminOptions, ring: usize) -> Self {
-        let manager = Arc::new(Fake::new());
+        Self::over(Fake::new(), options, ring).await
+    }
+
+    async fn over(manager: Fake, options: AdminOptions, ring: usize) -> Self {
+        let manager = Arc::new(manager);
         let judge = Arc::new(Judge::default());
         let events = Arc::new(EventLog::new("log-1", ring, manager.clock()));
         let shutdown = CancellationToken::new();

@@ -365,8 +365,11 @@ type Replica struct {
 	Live bool `protobuf:"varint,8,opt,name=live,proto3" json:"live,omitempty"`
 	// For how long a sign of life counts.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,9,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// A digest of the flags by which it selects controllers; empty for a version that announces none. Replicas whose
+	// digests differ select controllers differently.
+	SelectionDigest string `protobuf:"bytes,10,opt,name=selection_digest,json=selectionDigest,proto3" json:"selection_digest,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Replica) Reset() {
@@ -462,6 +465,13 @@ func (x *Replica) GetLeaseDuration() *durationpb.Duration {
 	return nil
 }
 
+func (x *Replica) GetSelectionDigest() string {
+	if x != nil {
+		return x.SelectionDigest
+	}
+	return ""
+}
+
 var File_coxswain_admin_v1_types_proto protoreflect.FileDescriptor
 
 const file_coxswain_admin_v1_types_proto_rawDesc = "" +
@@ -478,7 +488,7 @@ const file_coxswain_admin_v1_types_proto_rawDesc = "" +
 	"\vsubresource\x18\x03 \x01(\tR\vsubresource\x12\x18\n" +
 	"\asummary\x18\x04 \x01(\tR\asummary\x127\n" +
 	"\x06result\x18\x05 \x01(\x0e2\x1f.coxswain.admin.v1.ActionResultR\x06result\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xe8\x02\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\x93\x03\n" +
 	"\aReplica\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12#\n" +
 	"\radmin_address\x18\x02 \x01(\tR\fadminAddress\x12\x18\n" +
@@ -490,7 +500,9 @@ const file_coxswain_admin_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"renew_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\trenewTime\x12\x12\n" +
 	"\x04live\x18\b \x01(\bR\x04live\x12@\n" +
-	"\x0elease_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration*\xb7\x01\n" +
+	"\x0elease_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\x12)\n" +
+	"\x10selection_digest\x18\n" +
+	" \x01(\tR\x0fselectionDigest*\xb7\x01\n" +
 	"\n" +
 	"ActionType\x12\x1b\n" +
 	"\x17ACTION_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
