@@ -70,9 +70,9 @@ pub trait Manager: Send + Sync + 'static {
     /// Reconciles an object, or explains what a reconcile would do.
     fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>>;
 
-    /// Records a mutation as a Kubernetes Event about the Lease concerned. Never blocks. (The audit log line is
-    /// written by the services.)
-    fn announce(&self, mutation: &Mutation);
+    /// Records a mutation as a Kubernetes Event about the Lease concerned, which takes as long as the API server does. (The
+    /// audit log line is written by the services.)
+    fn announce<'a>(&'a self, mutation: &'a Mutation) -> BoxFuture<'a, ()>;
 }
 
 /// The names of a controller.

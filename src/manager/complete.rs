@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::controller::Controller;
@@ -35,7 +36,7 @@ use coxswain_machinery::election::{
     Candidacy, CandidateObject, Contender, Elector, ElectorHealth, LeaseLock, Timing,
 };
 use coxswain_machinery::environment::{Environment, hostname};
-use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Recorder};
+use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Journal, Recorder};
 use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
     Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime,
@@ -77,8 +78,12 @@ pub(super) struct Completed {
     pub(super) identity: String,
     pub(super) event_logger: Arc<EventLogger>,
     pub(super) overrides: Arc<Overrides>,
-    /// Of events about what callers of the admin API changed.
+    /// Of events about objects that callers of the admin API had reconciled.
     pub(super) recorder: Recorder,
+    /// Of events about orders, by the admin API or by hand.
+    pub(super) journal: Arc<Journal>,
+    /// Mutations of the admin API under way, and events about orders.
+    pub(super) mutations: TaskTracker,
     pub(super) started: jiff::Timestamp,
     pub(super) environment: Environment,
     pub(super) shutdown_timeout: Duration,
@@ -169,6 +174,7 @@ pub(super) async fn complete(
     let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
     let store = OverrideStore::new(admin.clone(), Arc::new(is_known));
     let overrides = Arc::new(Overrides::new(store, Arc::clone(&event_logger)));
+    let journal = Arc::new(events.journal(COMPONENT, admin.clone()));
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());
     let authorities = Authorities::load(&config, environment.threads)?;
@@ -218,6 +224,8 @@ pub(super) async fn complete(
         event_logger,
         overrides,
         recorder,
+        journal,
+        mutations: TaskTracker::new(),
         started,
         environment,
     })

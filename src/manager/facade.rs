@@ -184,13 +184,19 @@ impl Manager for Facade {
         })
     }
 
-    fn announce(&self, mutation: &Mutation) {
-        self.0.recorder.emit(EventSpec {
+    fn announce<'a>(&'a self, mutation: &'a Mutation) -> BoxFuture<'a, ()> {
+        let event = EventSpec {
             regarding: self.lease_of(mutation.action),
             warning: false,
             reason: mutation.action.reason(),
             message: mutation.message.clone(),
-        });
+        };
+        if mutation.action == MutationKind::Synced {
+            // There may be many of these, and none changes what runs.
+            self.0.recorder.emit(event);
+            return Box::pin(std::future::ready(()));
+        }
+        Box::pin(self.0.journal.write(event))
     }
 }
 

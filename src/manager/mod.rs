@@ -121,7 +121,13 @@ pub async fn run_until(
     };
     withdraw.cancel();
     // Before the credentials go by which its Lease is deleted.
-    tokio::join!(manager.runtime.events.shutdown(EVENT_FLUSH), announcing.join_all());
+    manager.mutations.close();
+    let mutations = tokio::time::timeout(EVENT_FLUSH, manager.mutations.wait());
+    let (_, _, mutations) =
+        tokio::join!(manager.runtime.events.shutdown(EVENT_FLUSH), announcing.join_all(), mutations);
+    if mutations.is_err() {
+        tracing::warn!(under_way = manager.mutations.len(), "mutations did not end in time");
+    }
     manager.runtime.clients.shutdown().await;
     serving.cancel();
     servers.join_all().await;
@@ -154,7 +160,9 @@ async fn follow(manager: &Completed) -> Infallible {
     let announce = |message: String| {
         if manager.leases.is_leading() {
             let regarding = manager.overrides.lease();
-            manager.recorder.emit(EventSpec { regarding, warning: true, reason: "OverrideByHand", message });
+            let event = EventSpec { regarding, warning: true, reason: "OverrideByHand", message };
+            let journal = Arc::clone(&manager.journal);
+            drop(manager.mutations.spawn(async move { journal.write(event).await }));
         }
     };
     let (informers, controllers) = (&manager.runtime.informers, &manager.controllers);

@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::watch::{Feed, answers};
 use super::{Answers, Shared, shutting_down};
-use crate::admin::audit::Audit;
+use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::{GET_LEADER, STEP_DOWN, WATCH_LEADER};
 use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason, Violations, not_found, timed_out};
@@ -104,8 +104,8 @@ impl LeaderService for Service {
         request: Request<proto::StepDownRequest>,
     ) -> Result<Response<proto::StepDownResponse>, Status> {
         let shared = &self.0;
-        let user = shared.allow(request.extensions(), STEP_DOWN, "").await?;
-        let request = request.into_inner();
+        let (_, extensions, request) = request.into_parts();
+        let user = shared.allow(&extensions, STEP_DOWN, "").await?;
         let mut violations = Violations::default();
         validate::reason(&request.reason, &mut violations);
         validate::optional_name("successor_identity", &request.successor_identity, &mut violations);
@@ -122,25 +122,27 @@ impl LeaderService for Service {
             return Ok(Response::new(proto::StepDownResponse { leader: Some(leader) }));
         }
 
-        let identity = shared.manager.identity();
-        let audit = Audit::begin(&user, STEP_DOWN, identity, &request.reason);
-        // Before the deed: a process that no longer leads may end before it gets to speak.
-        shared.manager.announce(&Mutation {
-            message: format!("{} made {identity} step down{}", user.name, why(&request.reason)),
-            user,
-            action: MutationKind::SteppedDown,
-            target: identity.to_owned(),
-            reason: request.reason.clone(),
-        });
-        let successor = Some(request.successor_identity.as_str()).filter(|identity| !identity.is_empty());
-        let done = shared.manager.step_down(successor).await.map_err(|error| match error {
-            StepDownError::NotLeader => shared.must_lead().err().unwrap_or_else(shutting_down),
-            StepDownError::Unavailable(_) => {
-                ErrorReply::new(Reason::ApiServer, error.to_string()).retry_after(RETRY).into()
+        let audit = Audit::begin(&user, &extensions, STEP_DOWN, shared.manager.identity(), &request.reason);
+        let (task, asked) = (shared.clone(), request.clone());
+        let carried_out = shared.carry_out(|caller| async move {
+            let successor = Some(asked.successor_identity.as_str()).filter(|identity| !identity.is_empty());
+            let done = task.manager.step_down(successor).await.map_err(|error| task.kept(&error));
+            let changed = done.is_ok();
+            audit.end(done.as_ref().map(|()| Changes::plain(true)), caller.is_gone());
+            caller.answer(done);
+            if changed {
+                let identity = task.manager.identity();
+                let mutation = Mutation {
+                    message: format!("{} made {identity} step down{}", user.name, why(&asked.reason)),
+                    user,
+                    action: MutationKind::SteppedDown,
+                    target: identity.to_owned(),
+                    reason: asked.reason,
+                };
+                task.manager.announce(&mutation).await;
             }
         });
-        audit.end(done.as_ref().map(|()| true));
-        done?;
+        carried_out.await?;
         if request.wait {
             shared.wait_for_another_leader().await?;
         }
@@ -160,6 +162,16 @@ fn why(reason: &str) -> String {
 }
 
 impl Shared {
+    /// Why leadership was not given up.
+    fn kept(&self, error: &StepDownError) -> Status {
+        match error {
+            StepDownError::NotLeader => self.must_lead().err().unwrap_or_else(shutting_down),
+            StepDownError::Unavailable(_) => {
+                ErrorReply::new(Reason::ApiServer, error.to_string()).retry_after(RETRY).into()
+            }
+        }
+    }
+
     /// Whether this replica leads and another one could.
     fn may_step_down(&self, request: &proto::StepDownRequest) -> Result<(), Status> {
         let identity = self.manager.identity();

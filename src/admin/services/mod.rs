@@ -27,11 +27,14 @@ use std::time::Duration;
 use futures::Stream;
 use http::{HeaderName, StatusCode, Version};
 use http_body_util::BodyExt as _;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 use tonic::{Extensions, Status};
 use tower::{Layer as _, Service, ServiceExt as _};
 use tower_http::cors::{AllowOrigin, CorsLayer};
+use tracing::Instrument as _;
 
 use super::authorize::{Authorize, Method, check};
 use super::convert::address_of;
@@ -57,6 +60,8 @@ pub struct AdminDeps {
     pub shutdown: CancellationToken,
     /// Counts its calls.
     pub metrics: AdminMetrics,
+    /// The mutations under way, for the manager to wait for at its end.
+    pub mutations: TaskTracker,
 }
 
 /// What callers are allowed to use up, and what they see without credentials.
@@ -106,6 +111,7 @@ struct Shared {
     events: Arc<EventLog>,
     shutdown: CancellationToken,
     metrics: AdminMetrics,
+    mutations: TaskTracker,
     places: StreamPlaces,
     refusals: Arc<Lines>,
 }
@@ -119,6 +125,20 @@ impl Shared {
         name: &str,
     ) -> Result<Arc<UserInfo>, Status> {
         check(&*self.authorizer, &self.refusals, extensions, method, name).await
+    }
+
+    /// Runs a mutation as a task of the manager, which ends it even if the caller hangs up or its deadline passes. The
+    /// mutation answers its caller when it likes, and goes on.
+    async fn carry_out<T, M>(&self, mutation: impl FnOnce(Waiting<T>) -> M) -> Result<T, Status>
+    where
+        M: Future<Output = ()> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        drop(self.mutations.spawn(mutation(Waiting(answer)).in_current_span()));
+        answered.await.unwrap_or_else(|_| {
+            let message = "the mutation failed before it could answer; it may have been carried out";
+            Err(ErrorReply::new(Reason::OutcomeUnknown, message).into())
+        })
     }
 
     /// `Ok` if this replica leads; otherwise who does.
@@ -174,6 +194,21 @@ impl Shared {
     }
 }
 
+/// The caller of a mutation.
+struct Waiting<T>(oneshot::Sender<Result<T, Status>>);
+
+impl<T> Waiting<T> {
+    /// Whether the caller hung up, or its deadline passed.
+    fn is_gone(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    fn answer(self, outcome: Result<T, Status>) {
+        // A caller that is gone gets no answer.
+        drop(self.0.send(outcome));
+    }
+}
+
 fn shutting_down() -> Status {
     ErrorReply::new(Reason::ShuttingDown, "this replica is shutting down").retry_after(places::RETRY).into()
 }
@@ -191,6 +226,7 @@ fn routes(deps: AdminDeps, options: &AdminOptions, places: StreamPlaces) -> Resu
         events: deps.events,
         shutdown: deps.shutdown,
         metrics: deps.metrics,
+        mutations: deps.mutations,
         places,
         refusals: Arc::default(),
     };

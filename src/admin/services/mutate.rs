@@ -9,7 +9,7 @@ use tonic::{Extensions, Status};
 use super::controllers::no_controller;
 use super::orders::{CheckedOrder, Direction, same_version, shortened};
 use super::{Shared, shutting_down};
-use crate::admin::audit::Audit;
+use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::Method;
 use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason, Violations, timed_out};
@@ -89,12 +89,19 @@ impl Shared {
         let written = if asked.dry_run {
             self.write(&order, &candidates, true).await?
         } else {
-            let audit = Audit::begin(&order.user, asked.method, scope, &order.reason);
-            let done = self.write(&order, &candidates, false).await;
-            audit.end(done.as_ref().map(Written::changed));
-            let written = done?;
-            self.announce(&order, &written);
-            written
+            let audit = Audit::begin(&order.user, extensions, asked.method, scope, &order.reason);
+            let audit = audit.with_terms(order.force, order.duration);
+            let shared = self.clone();
+            let carried_out = self.carry_out(|caller| async move {
+                let done = shared.write(&order, &candidates, false).await;
+                audit.end(done.as_ref().map(Written::changes), caller.is_gone());
+                let mutation = done.as_ref().ok().and_then(|written| mutation(&order, written));
+                caller.answer(done);
+                if let Some(mutation) = mutation {
+                    shared.manager.announce(&mutation).await;
+                }
+            });
+            carried_out.await?
         };
         if wait {
             self.wait_for_phase(&written, all).await?;
@@ -137,21 +144,6 @@ impl Shared {
         }
         let message = format!("the overrides have changed {TRIES} times while this was to be written");
         Err(ErrorReply::new(Reason::Contention, message).retry_after(RETRY).into())
-    }
-
-    /// Records what was written, all of it in one Event.
-    fn announce(&self, order: &CheckedOrder, written: &Written) {
-        if !written.changed() {
-            return;
-        }
-        let names: Vec<&str> = written.changes.iter().map(|(name, _)| name.as_str()).collect();
-        self.manager.announce(&Mutation {
-            user: Arc::clone(&order.user),
-            action: order.direction.kind(),
-            target: names.join(","),
-            reason: order.reason.clone(),
-            message: order.message(&written.changes),
-        });
     }
 
     /// The controllers as they are now, under the overrides as they were written, or would have been.
@@ -240,6 +232,22 @@ impl Written {
     fn changed(&self) -> bool {
         !self.changes.is_empty()
     }
+
+    fn changes(&self) -> Changes<'_> {
+        let controllers = self.changes.iter().map(|(name, _)| name.as_str()).collect();
+        Changes { changed: self.changed(), controllers }
+    }
+}
+
+/// What was written, all of it as one mutation; `None` for nothing.
+fn mutation(order: &CheckedOrder, written: &Written) -> Option<Mutation> {
+    written.changed().then(|| Mutation {
+        user: Arc::clone(&order.user),
+        action: order.direction.kind(),
+        target: written.changes().controllers.join(","),
+        reason: order.reason.clone(),
+        message: order.message(&written.changes),
+    })
 }
 
 fn unavailable(error: &StoreError) -> Status {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use prost::Message as _;
-use tonic::{Request, Response, Status};
+use tonic::{Extensions, Request, Response, Status};
 
 use super::Shared;
 use super::controllers::no_controller;
-use crate::admin::audit::Audit;
+use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::{EXPLAIN_OBJECT, GET_QUEUE, LIST_QUEUES, Method, SYNC_OBJECT};
 use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason, Violations, not_found};
@@ -79,20 +79,30 @@ impl QueueService for Service {
             let (explained, queue) = shared.explain(request).await?;
             return Ok(Response::new(answer(explained, queue)));
         }
-        let (user, sync) = shared.asked(request, SYNC_OBJECT).await?;
+        let (extensions, user, sync) = shared.asked(request, SYNC_OBJECT).await?;
         let target = format!("{} {}", sync.queue, sync.key);
-        let audit = Audit::begin(&user, SYNC_OBJECT, &target, "");
-        let done = shared.reconcile(&sync).await;
-        audit.end(done.as_ref().map(|report| !report.actions.is_empty()));
-        let report = done?;
-        shared.manager.announce(&Mutation {
-            message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
-            user,
-            action: MutationKind::Synced,
-            target,
-            reason: String::new(),
+        let audit = Audit::begin(&user, &extensions, SYNC_OBJECT, &target, "");
+        let (task, queue) = (shared.clone(), sync.queue);
+        let carried_out = shared.carry_out(|caller| async move {
+            let done = task.reconcile(&sync).await;
+            audit.end(
+                done.as_ref().map(|report| Changes::plain(!report.actions.is_empty())),
+                caller.is_gone(),
+            );
+            let reconciled = done.is_ok();
+            caller.answer(done);
+            if reconciled {
+                let mutation = Mutation {
+                    message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
+                    user,
+                    action: MutationKind::Synced,
+                    target,
+                    reason: String::new(),
+                };
+                task.manager.announce(&mutation).await;
+            }
         });
-        Ok(Response::new(answer(report, sync.queue)))
+        Ok(Response::new(answer(carried_out.await?, queue)))
     }
 
     async fn explain_object(
@@ -143,19 +153,19 @@ impl Shared {
         &self,
         request: Request<proto::SyncObjectRequest>,
         method: Method,
-    ) -> Result<(Arc<UserInfo>, SyncRequest), Status> {
+    ) -> Result<(Extensions, Arc<UserInfo>, SyncRequest), Status> {
         // The queue is what is authorized; the request may leave it out, so it is looked up first. What that tells an
         // unauthorized caller is nothing: without a queue it is asked for all of them.
         let chosen = self.choose(request.get_ref());
         let scope = chosen.as_ref().map_or(request.get_ref().queue.as_str(), |chosen| chosen.queue);
         let user = self.allow(request.extensions(), method, scope).await?;
-        let request = request.into_inner();
+        let (_, extensions, request) = request.into_parts();
         let mut violations = Violations::default();
         validate::name("controller", &request.controller, &mut violations);
         validate::optional_name("queue", &request.queue, &mut violations);
         let key = validate::object_key("object", request.object.as_ref(), &mut violations);
         violations.check()?;
-        Ok((user, SyncRequest { key, explain: request.explain, ..chosen? }))
+        Ok((extensions, user, SyncRequest { key, explain: request.explain, ..chosen? }))
     }
 
     async fn reconcile(&self, sync: &SyncRequest) -> Result<SyncReport, Status> {
@@ -170,7 +180,7 @@ impl Shared {
         &self,
         request: Request<proto::SyncObjectRequest>,
     ) -> Result<(SyncReport, &'static str), Status> {
-        let (_, sync) = self.asked(request, EXPLAIN_OBJECT).await?;
+        let (_, _, sync) = self.asked(request, EXPLAIN_OBJECT).await?;
         Ok((self.reconcile(&sync).await?, sync.queue))
     }
 

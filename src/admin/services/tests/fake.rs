@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) synced: Vec<SyncRequest>,
     pub(crate) announced: Vec<Mutation>,
     pub(crate) sync_stops: bool,
+    /// How long each request takes, and its answer as long again.
+    pub(crate) latency: Duration,
 }
 
 pub(crate) const ME: &str = "node-a_1";
@@ -203,6 +205,7 @@ impl Fake {
                 synced: vec![],
                 announced: vec![],
                 sync_stops: false,
+                latency: Duration::ZERO,
             }),
         }
     }
@@ -231,6 +234,48 @@ impl Fake {
             state.leases[0].leading = false;
             state.leases[0].record = Some(record(holder));
         });
+    }
+}
+
+impl Fake {
+    /// The time that a request takes, or its answer.
+    async fn travel(&self) {
+        let latency = self.state.lock().latency;
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+    }
+
+    fn write(&self, held: &HeldOverrides, changes: &[(String, Entry)]) -> Result<HeldOverrides, StoreError> {
+        let mut state = self.state.lock();
+        state.writes += 1;
+        let next = if state.next_writes.is_empty() { None } else { Some(state.next_writes.remove(0)) };
+        let written = held.set.with(changes);
+        let outcome = match next {
+            None if state.overrides == held.set => {
+                state.overrides = written.clone();
+                Ok(HeldOverrides { set: written, raw: Bytes::new() })
+            }
+            None => Err(StoreError::Conflict),
+            Some(NextWrite::Conflict(others)) => {
+                state.overrides = state.overrides.with(&others);
+                Err(StoreError::Conflict)
+            }
+            Some(NextWrite::Refused) => Err(StoreError::Unavailable("403 Forbidden".to_owned())),
+            Some(NextWrite::LostAnswer) => {
+                state.overrides = written;
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::LostForGood) => {
+                state.overrides = written;
+                state.away = true;
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::Lost) => Err(StoreError::Unknown("timeout".to_owned())),
+        };
+        drop(state);
+        self.changes.send_modify(|changes| *changes += 1);
+        outcome
     }
 }
 
@@ -280,13 +325,14 @@ impl Manager for Fake {
     }
 
     fn read_overrides(&self) -> BoxFuture<'_, Result<HeldOverrides, StoreError>> {
-        let state = self.state.lock();
-        let held = if state.away {
-            Err(StoreError::Unavailable("connection refused".to_owned()))
-        } else {
+        Box::pin(async move {
+            self.travel().await;
+            let state = self.state.lock();
+            if state.away {
+                return Err(StoreError::Unavailable("connection refused".to_owned()));
+            }
             Ok(HeldOverrides { set: state.overrides.clone(), raw: Bytes::new() })
-        };
-        Box::pin(std::future::ready(held))
+        })
     }
 
     fn write_overrides<'a>(
@@ -294,35 +340,12 @@ impl Manager for Fake {
         held: &'a HeldOverrides,
         changes: &'a [(String, Entry)],
     ) -> BoxFuture<'a, Result<HeldOverrides, StoreError>> {
-        let mut state = self.state.lock();
-        state.writes += 1;
-        let next = if state.next_writes.is_empty() { None } else { Some(state.next_writes.remove(0)) };
-        let written = held.set.with(changes);
-        let outcome = match next {
-            None if state.overrides == held.set => {
-                state.overrides = written.clone();
-                Ok(HeldOverrides { set: written, raw: Bytes::new() })
-            }
-            None => Err(StoreError::Conflict),
-            Some(NextWrite::Conflict(others)) => {
-                state.overrides = state.overrides.with(&others);
-                Err(StoreError::Conflict)
-            }
-            Some(NextWrite::Refused) => Err(StoreError::Unavailable("403 Forbidden".to_owned())),
-            Some(NextWrite::LostAnswer) => {
-                state.overrides = written;
-                Err(StoreError::Unknown("timeout".to_owned()))
-            }
-            Some(NextWrite::LostForGood) => {
-                state.overrides = written;
-                state.away = true;
-                Err(StoreError::Unknown("timeout".to_owned()))
-            }
-            Some(NextWrite::Lost) => Err(StoreError::Unknown("timeout".to_owned())),
-        };
-        drop(state);
-        self.changes.send_modify(|changes| *changes += 1);
-        Box::pin(std::future::ready(outcome))
+        Box::pin(async move {
+            self.travel().await;
+            let outcome = self.write(held, changes);
+            self.travel().await;
+            outcome
+        })
     }
 
     fn leases(&self) -> Vec<LeaseState> {
@@ -334,9 +357,16 @@ impl Manager for Fake {
     }
 
     fn step_down<'a>(&'a self, successor: Option<&'a str>) -> BoxFuture<'a, Result<(), StepDownError>> {
-        self.state.lock().stepped_down.push(successor.map(str::to_owned));
-        self.lose("");
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(async move {
+            self.travel().await;
+            if !self.state.lock().leases[0].leading {
+                return Err(StepDownError::NotLeader);
+            }
+            self.state.lock().stepped_down.push(successor.map(str::to_owned));
+            self.lose("");
+            self.travel().await;
+            Ok(())
+        })
     }
 
     fn queues(&self) -> Vec<QueueState> {
@@ -395,7 +425,10 @@ impl Manager for Fake {
         Box::pin(std::future::ready(if state.sync_stops { Err(SyncError::NotRunning) } else { Ok(report) }))
     }
 
-    fn announce(&self, mutation: &Mutation) {
-        self.state.lock().announced.push(mutation.clone());
+    fn announce<'a>(&'a self, mutation: &'a Mutation) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.travel().await;
+            self.state.lock().announced.push(mutation.clone());
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 mod controllers;
 pub(crate) mod fake;
+mod hangups;
 mod leader;
 mod orders;
 mod queues;
@@ -123,6 +124,7 @@ impl Bench {
             shutdown: shutdown.clone(),
             metrics: crate::admin::AdminMetrics::register(&coxswain_machinery::telemetry::Registry::new())
                 .unwrap(),
+            mutations: tokio_util::task::TaskTracker::new(),
         };
         let service = Identify(service(deps, &options).unwrap());
         let (client, server) = tokio::io::duplex(64 << 10);

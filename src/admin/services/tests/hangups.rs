@@ -1,0 +1,121 @@
+//! Mutations whose callers hang up: each is carried out, audited and announced, or none of it.
+
+use std::io::Write;
+use std::time::Duration;
+
+use tracing::subscriber::DefaultGuard;
+
+use super::*;
+use crate::admin::manager::MutationKind;
+use crate::admin::overrides::Order;
+use crate::admin::proto;
+use crate::admin::proto::controller_service_client::ControllerServiceClient;
+use crate::admin::proto::leader_service_client::LeaderServiceClient;
+
+/// The time that each request to the API server takes, and each answer.
+const LATENCY: Duration = Duration::from_millis(10);
+
+/// The lines of the audit log that this thread writes.
+#[derive(Clone, Default)]
+struct AuditLog(Arc<Mutex<Vec<u8>>>);
+
+impl Write for AuditLog {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AuditLog {
+    fn record() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn take(&self) -> Vec<String> {
+        let text = String::from_utf8(std::mem::take(&mut *self.0.lock())).unwrap();
+        text.lines().filter(|line| line.contains("admin call")).map(str::to_owned).collect()
+    }
+}
+
+/// Calls, hangs up after `patience`, and waits until nothing goes on.
+async fn cut_off<T>(patience: Duration, call: impl Future<Output = T>) -> bool {
+    let answered = tokio::time::timeout(patience, call).await.is_ok();
+    tokio::time::sleep(LATENCY * 20).await;
+    answered
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_is_carried_out_audited_and_announced_or_none_of_it() {
+    let (log, _guard) = AuditLog::record();
+    let (mut carried_out, mut unheard) = (0, 0);
+    for step in 0..12 {
+        let bench = Bench::new().await;
+        bench.manager.state.lock().latency = LATENCY;
+        let mut client = ControllerServiceClient::new(bench.channel.clone());
+        let request = proto::DisableControllerRequest {
+            name: "deployment".into(),
+            reason: "a storm".into(),
+            ..Default::default()
+        };
+        let answered = cut_off(LATENCY / 2 * step, client.disable_controller(jane(request))).await;
+        let lines = log.take();
+        let state = bench.manager.state.lock();
+        let entry = state.overrides.entry("deployment-controller");
+        let changed = usize::from(entry.is_some_and(|entry| entry.order == Order::Disabled));
+        assert_eq!((lines.len(), state.announced.len()), (changed, changed), "{step}: {lines:?}");
+        carried_out += changed;
+        if changed == 1 && !answered {
+            unheard += 1;
+            assert!(
+                lines[0].contains("outcome=\"changed\"") && lines[0].contains("caller=\"gone\""),
+                "{lines:?}"
+            );
+            assert!(lines[0].contains("controllers=\"deployment-controller\""), "{lines:?}");
+            assert!(lines[0].contains("force=false"), "{lines:?}");
+        }
+    }
+    assert!(carried_out > unheard && unheard >= 3, "{carried_out} {unheard}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stepping_down_is_carried_out_audited_and_announced_or_none_of_it() {
+    let (log, _guard) = AuditLog::record();
+    let mut unheard = 0;
+    for step in 0..8 {
+        let bench = Bench::new().await;
+        bench.manager.state.lock().latency = LATENCY;
+        let mut client = LeaderServiceClient::new(bench.channel.clone());
+        let call = client.step_down(jane(proto::StepDownRequest::default()));
+        let answered = cut_off(LATENCY / 2 * step, call).await;
+        let lines = log.take();
+        let state = bench.manager.state.lock();
+        let done = state.stepped_down.len();
+        let announced: Vec<_> = state.announced.iter().map(|mutation| mutation.action).collect();
+        assert_eq!((lines.len(), announced), (done, vec![MutationKind::SteppedDown; done]), "{step}");
+        unheard += usize::from(done == 1 && !answered);
+    }
+    assert!(unheard >= 2, "{unheard}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_the_waiting_and_not_the_order() {
+    let bench = Bench::new().await;
+    bench.manager.state.lock().latency = LATENCY;
+    let mut client = ControllerServiceClient::new(bench.channel.clone());
+    let request = proto::DisableControllerRequest { name: "deployment".into(), ..Default::default() };
+    let mut request = jane(request);
+    request.set_timeout(LATENCY + LATENCY / 2);
+    assert!(client.disable_controller(request).await.is_err());
+    tokio::time::sleep(LATENCY * 20).await;
+    let state = bench.manager.state.lock();
+    assert!(state.overrides.entry("deployment-controller").is_some());
+    assert_eq!(state.announced.len(), 1);
+}
