@@ -48,6 +48,8 @@ pub enum Reason {
     FlagsDiffer,
     /// Another replica leads.
     NotLeader,
+    /// Another replica leads since the change was made.
+    LeadershipLost,
     /// The controller does not run.
     NotRunning,
     /// The controller failed.
@@ -92,6 +94,7 @@ impl Reason {
             Self::ServiceNotFound => ("SERVICE_NOT_FOUND", Code::NotFound),
             Self::VersionMismatch => ("VERSION_MISMATCH", Code::Aborted),
             Self::Superseded => ("SUPERSEDED", Code::Aborted),
+            Self::LeadershipLost => ("LEADERSHIP_LOST", Code::Aborted),
             Self::Contention => ("CONTENTION", Code::Aborted),
             Self::FeatureGate => ("FEATURE_GATE", Code::FailedPrecondition),
             Self::CloudProvider => ("CLOUD_PROVIDER", Code::FailedPrecondition),

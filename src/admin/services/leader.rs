@@ -165,7 +165,13 @@ impl Shared {
     /// Why leadership was not given up.
     fn kept(&self, error: &StepDownError) -> Status {
         match error {
-            StepDownError::NotLeader => self.must_lead().err().unwrap_or_else(shutting_down),
+            // Another request, or a lost Lease, ended the term first. The next leader is not to step down for it.
+            StepDownError::NotLeader => {
+                let leases = self.manager.leases();
+                let (holder, _) = leases.first().map(|main| self.leader(main)).unwrap_or_default();
+                let message = "leadership was given up or lost before this request was carried out";
+                ErrorReply::new(Reason::LeaderChanged, message).with("leader", holder).into()
+            }
             StepDownError::Unavailable(_) => {
                 ErrorReply::new(Reason::ApiServer, error.to_string()).retry_after(RETRY).into()
             }

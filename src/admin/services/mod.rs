@@ -160,6 +160,21 @@ impl Shared {
             .into())
     }
 
+    /// `Ok` if this replica leads, after a change was made: `NOT_LEADER` promises that nothing was done.
+    fn must_lead_still(&self) -> Result<(), Status> {
+        if self.must_lead().is_ok() {
+            return Ok(());
+        }
+        let leases = self.manager.leases();
+        let (holder, address) = leases.first().map(|main| self.leader(main)).unwrap_or_default();
+        let message = "this replica no longer leads; the order is in force, and the next leader acts on it";
+        Err(ErrorReply::new(Reason::LeadershipLost, message)
+            .with("written", "true")
+            .with("leader", holder)
+            .with("leader_address", address)
+            .into())
+    }
+
     /// `Ok` unless another replica leads whose flags for controllers are known to differ from this replica's. What a
     /// replica of another version or a kube-controller-manager selects is not known.
     fn must_select_as_the_leader(&self) -> Result<(), Status> {

@@ -187,7 +187,7 @@ impl Shared {
     }
 
     fn have_reached(&self, wanted: &[(&'static str, bool)], all: bool) -> Result<bool, Status> {
-        self.must_lead()?;
+        self.must_lead_still()?;
         let (overrides, now) = (self.manager.overrides(), self.manager.now());
         let mut reached = true;
         for state in self.manager.controllers() {

@@ -6,7 +6,7 @@ use super::controllers::ended;
 use super::{Context, switch, valued};
 use crate::admin::proto::{GetLeaderRequest, StepDownRequest, WatchLeaderRequest};
 use crate::cli::common;
-use crate::cli::connect::{CALL, WAIT};
+use crate::cli::connect::{CALL, Session, WAIT};
 use crate::cli::error::CliError;
 use crate::cli::find::Whom;
 use crate::cli::output::table::{Columns, cells};
@@ -26,7 +26,7 @@ pub(super) fn step_down() -> Command {
         .about("Makes the leader give up leadership in an orderly way")
         .arg(valued("to", "IDENTITY", "The replica that should lead next; the first that comes if not given"))
         .arg(valued("expected-leader", "IDENTITY", "Only if this replica leads"))
-        .arg(valued("reason", "TEXT", "Why, for those who wonder"))
+        .arg(valued("reason", "TEXT", "Reason to record with this change"))
         .arg(switch("wait", "Return once another replica leads"))
         .arg(switch("dry-run", "Check everything and change nothing"))
         .arg(common::output("Form of the answer"))
@@ -71,9 +71,23 @@ async fn watch(request: WatchLeaderRequest, format: Format, context: &Context) -
     Err(ended())
 }
 
+/// Who leads, if anybody does and the caller may know.
+async fn holder(session: &Session) -> Result<Option<String>, CliError> {
+    let mut client = session.leader();
+    let asked = session
+        .call(GetLeaderRequest::default(), CALL, |request| async move { client.get_leader(request).await });
+    match asked.await {
+        Ok(answer) => {
+            Ok(answer.leader.map(|leader| leader.holder_identity).filter(|holder| !holder.is_empty()))
+        }
+        Err(CliError::Refused(status)) if status.code() == tonic::Code::PermissionDenied => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 pub(super) async fn run_step_down(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
     let format = common::format(matches);
-    let request = StepDownRequest {
+    let mut request = StepDownRequest {
         reason: common::text(matches, "reason").unwrap_or_default(),
         successor_identity: common::text(matches, "to").unwrap_or_default(),
         expected_leader_identity: common::text(matches, "expected-leader"),
@@ -81,15 +95,20 @@ pub(super) async fn run_step_down(matches: &ArgMatches, context: &Context) -> Re
         dry_run: matches.get_flag("dry-run"),
     };
     let limit = if request.wait { WAIT } else { CALL };
-    let answer = context
-        .finder
-        .of_leader(async |session| {
-            let mut client = session.leader();
-            session
-                .call(request.clone(), limit, |request| async move { client.step_down(request).await })
-                .await
-        })
-        .await?;
+    let session = context.finder.connect(Whom::Leader).await?;
+    if request.expected_leader_identity.is_none() {
+        request.expected_leader_identity = holder(&session).await?;
+    }
+    let call = async |session: &Session| {
+        let mut client = session.leader();
+        session.call(request.clone(), limit, |request| async move { client.step_down(request).await }).await
+    };
+    // One request makes one replica step down: whoever leads by now was not found as the leader.
+    let answer = if request.expected_leader_identity.is_some() {
+        context.finder.follow(&session, call).await?
+    } else {
+        call(&session).await?
+    };
     if format.is_object() {
         return context.screen.print(&objects::document(format, "StepDownResponse", &answer)?);
     }

@@ -179,6 +179,24 @@ async fn what_only_the_leader_can_do_goes_to_the_leader() {
 }
 
 #[tokio::test]
+async fn stepping_down_is_for_the_leader_that_was_found() {
+    let (standby, leader) = pair().await;
+    // Somebody else's request ends the term meanwhile; the replica that leads next keeps leading.
+    leader.manager.lose(ME);
+    let next = standby.address.clone();
+    leader.manager.set(|state| state.replicas[0].admin_address = next);
+    standby.manager.set(|state| {
+        state.leases[0].leading = true;
+        state.leases[0].record = Some(crate::admin::testing::fake::record(ME));
+    });
+    let line = ["step-down", "--expected-leader", OTHER, "--trust-announced-authority"];
+    let ran = standby.run(&line).await;
+    assert!(ran.exit == Exit::Refused && ran.err.contains("LEADER_CHANGED"), "{ran:?}");
+    assert!(standby.manager.state.lock().stepped_down.is_empty());
+    assert!(leader.manager.state.lock().stepped_down.is_empty());
+}
+
+#[tokio::test]
 async fn the_leader_is_found_by_a_lease_of_another_name() {
     let (standby, leader) = pair().await;
     standby.rename_main("managers", "coxswain");

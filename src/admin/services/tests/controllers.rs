@@ -367,7 +367,8 @@ async fn waiting_ends_when_there_is_nothing_to_wait_for() {
         bench.manager.lose(OTHER);
     };
     let (outcome, ()) = tokio::join!(client.disable_controller(jane(request())), losing);
-    assert_eq!(why(outcome), (Code::FailedPrecondition, "NOT_LEADER".into()));
+    assert_eq!(fact(again(&outcome), "written"), "true");
+    assert_eq!(why(outcome), (Code::Aborted, "LEADERSHIP_LOST".into()));
     // From now on this is a standby: it takes orders, and can't wait.
     let writes = bench.manager.state.lock().writes;
     let outcome =

@@ -6,6 +6,7 @@ mod hangups;
 mod leader;
 mod orders;
 mod queues;
+mod retries;
 mod streams;
 mod transport;
 mod web;
