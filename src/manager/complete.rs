@@ -18,7 +18,7 @@ use super::directories::Directories;
 use super::error::ManagerError;
 use super::event_logger::EventLogger;
 use super::leadership::{self, Leases, Lock};
-use super::overrides::Overrides;
+use super::overrides::{self, Overrides};
 use super::replicas::Replicas;
 use super::serving::PortMetrics;
 use super::signing::Authorities;
@@ -262,7 +262,15 @@ impl Completed {
         let here = |controller: &Controller| {
             self.migration.as_ref().is_none_or(|held| held.lock_of(controller) == under)
         };
-        if stop.run_until_cancelled(self.overrides.first_look()).await.is_some() {
+        let was_known = self.overrides.are_known();
+        if !was_known {
+            self.health.add(Arc::clone(&self.overrides) as _);
+        }
+        let known = stop.run_until_cancelled(self.overrides.first_look()).await;
+        if !was_known {
+            self.health.remove(overrides::HEALTH);
+        }
+        if known.is_some() {
             self.controllers.apply(&self.overrides.set(), self.event_logger.now());
             self.controllers.start(&here, stop).await;
         }

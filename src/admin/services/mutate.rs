@@ -131,7 +131,9 @@ impl Shared {
             match self.manager.write_overrides(&held, &changes).await {
                 Ok(HeldOverrides { set, .. }) => return Ok(Written { set, targets, changes }),
                 Err(StoreError::Conflict) => {}
-                Err(error @ StoreError::Unavailable(_)) => return Err(unavailable(&error)),
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Unreadable(_))) => {
+                    return Err(unavailable(&error));
+                }
                 Err(error @ StoreError::Unknown(_)) => {
                     // The answer was lost: what is there now tells whether the write was carried out.
                     let found = self.manager.read_overrides().await.map_err(|_| unavailable(&error))?;
