@@ -86,7 +86,7 @@ pub(super) fn controller(
     overrides: &OverrideSet,
     now: Timestamp,
 ) -> proto::Controller {
-    let (health, health_message) = health(state);
+    let (health, health_message) = health(&state.phase, state.unhealthy.as_ref());
     let desired = overrides.desired(state.name, state.flags, now);
     let counts = &state.counts;
     proto::Controller {
@@ -150,8 +150,8 @@ pub(super) fn controller(
 }
 
 /// Whether a controller is well, and what is wrong otherwise.
-pub(super) fn health(state: &ControllerState) -> (proto::Health, String) {
-    match (&state.phase, &state.unhealthy) {
+pub(super) fn health(phase: &Phase, unhealthy: Option<&String>) -> (proto::Health, String) {
+    match (phase, unhealthy) {
         (Phase::Failed(reason), _) => (proto::Health::Unhealthy, reason.clone()),
         // What waits for its caches should run, and does not.
         (Phase::Starting | Phase::Running, Some(wrong)) => (proto::Health::Unhealthy, wrong.clone()),

@@ -32,6 +32,12 @@ pub trait Manager: Send + Sync + 'static {
     /// All controllers of the registry, by name, those that are not implemented included.
     fn controllers(&self) -> Vec<ControllerState>;
 
+    /// One controller of the registry.
+    fn controller(&self, name: &str) -> Option<ControllerState>;
+
+    /// How a controller of the registry is. Looks at no queue: callers without credentials ask for it.
+    fn health(&self, name: &str) -> Option<HealthState>;
+
     /// The overrides as this replica last saw them, by its watch or its own writes.
     fn overrides(&self) -> Arc<OverrideSet>;
 
@@ -60,6 +66,9 @@ pub trait Manager: Send + Sync + 'static {
     /// reconciles in flight end, releases. Returns when they are released, or why they are not. `successor`, an
     /// identity of [`Self::replicas`], is to be next: the others are to hold back.
     fn step_down<'a>(&'a self, successor: Option<&'a str>) -> BoxFuture<'a, Result<(), StepDownError>>;
+
+    /// The names of the queues of all running controllers. Looks into no queue.
+    fn queue_names(&self) -> Vec<QueueName>;
 
     /// The queues of all running controllers, by name.
     fn queues(&self) -> Vec<QueueState>;
@@ -230,6 +239,24 @@ pub enum StepDownError {
     /// The Lease could not be released.
     #[error("{0}")]
     Unavailable(String),
+}
+
+/// How a controller is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthState {
+    /// What it is doing.
+    pub phase: Phase,
+    /// What is wrong while it runs, or waits for its caches; `None` if nothing is.
+    pub unhealthy: Option<String>,
+}
+
+/// The name of a queue of a running controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueName {
+    /// Name, as in the metrics.
+    pub name: &'static str,
+    /// The controller.
+    pub controller: &'static str,
 }
 
 /// A queue of a running controller.

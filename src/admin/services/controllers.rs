@@ -82,10 +82,9 @@ impl ControllerService for Service {
         let mut violations = Violations::default();
         validate::name("name", name, &mut violations);
         violations.check()?;
-        let states = manager.controllers();
-        let state = states.iter().find(|state| Some(state.name) == found);
+        let state = found.and_then(|found| manager.controller(found));
         let state = state.ok_or_else(|| no_controller(name, manager.names()))?;
-        let controller = convert::controller(state, &manager.overrides(), manager.now());
+        let controller = convert::controller(&state, &manager.overrides(), manager.now());
         Ok(Response::new(proto::GetControllerResponse { controller: Some(controller) }))
     }
 

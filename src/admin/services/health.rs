@@ -31,9 +31,8 @@ impl Shared {
         if name == "leader" {
             return Some(serving(self.must_lead().is_ok()));
         }
-        let found = resolve(name, self.manager.names())?;
-        let controllers = self.manager.controllers();
-        let (health, _) = convert::health(controllers.iter().find(|state| state.name == found)?);
+        let state = self.manager.health(resolve(name, self.manager.names())?)?;
+        let (health, _) = convert::health(&state.phase, state.unhealthy.as_ref());
         Some(serving(health == proto::Health::Healthy))
     }
 }

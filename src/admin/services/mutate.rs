@@ -72,8 +72,10 @@ impl Shared {
         if !asked.force {
             self.must_select_as_the_leader()?;
         }
-        let mut candidates = self.manager.controllers();
-        candidates.retain(|state| all || found == Some(state.name));
+        let candidates = match found {
+            Some(name) => self.manager.controller(name).into_iter().collect(),
+            None => self.manager.controllers(),
+        };
         let order = CheckedOrder {
             direction: asked.direction,
             all,

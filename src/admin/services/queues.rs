@@ -11,7 +11,7 @@ use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::{EXPLAIN_OBJECT, GET_QUEUE, LIST_QUEUES, Method, SYNC_OBJECT};
 use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason, Violations, not_found};
-use crate::admin::manager::{Mutation, MutationKind, QueueState, SyncReport, SyncRequest};
+use crate::admin::manager::{Mutation, MutationKind, QueueName, SyncReport, SyncRequest};
 use crate::admin::paging::Page;
 use crate::admin::proto;
 use crate::admin::proto::queue_service_server::QueueService;
@@ -59,7 +59,7 @@ impl QueueService for Service {
         let Some(detail) = self.0.manager.queue(&request.name, max_keys) else {
             // Elsewhere it may exist.
             self.0.must_lead()?;
-            return Err(no_queue(&request.name, &self.0.manager.queues()));
+            return Err(no_queue(&request.name, &self.0.manager.queue_names()));
         };
         Ok(Response::new(proto::GetQueueResponse {
             queue: Some(convert::queue(&detail.state)),
@@ -142,7 +142,7 @@ fn answer(report: SyncReport, queue: &str) -> proto::SyncObjectResponse {
     }
 }
 
-fn no_queue(name: &str, queues: &[QueueState]) -> Status {
+fn no_queue(name: &str, queues: &[QueueName]) -> Status {
     let none: &[&str] = &[];
     not_found(Reason::QueueNotFound, "queue", name, queues.iter().map(|queue| (queue.name, none)))
 }
@@ -189,7 +189,7 @@ impl Shared {
         let names = self.manager.names();
         let controller = validate::resolve(&request.controller, names)
             .ok_or_else(|| no_controller(&request.controller, names))?;
-        let all = self.manager.queues();
+        let all = self.manager.queue_names();
         let own: Vec<_> = all.into_iter().filter(|queue| queue.controller == controller).collect();
         if own.is_empty() {
             self.must_lead()?;

@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub(crate) sync_stops: bool,
     /// How long each request takes, and its answer as long again.
     pub(crate) latency: Duration,
+    /// Nothing may be read.
+    pub(crate) untouchable: bool,
 }
 
 pub(crate) const ME: &str = "node-a_1";
@@ -206,6 +208,7 @@ impl Fake {
                 announced: vec![],
                 sync_stops: false,
                 latency: Duration::ZERO,
+                untouchable: false,
             }),
         }
     }
@@ -238,6 +241,25 @@ impl Fake {
 }
 
 impl Fake {
+    fn all_queues(&self) -> Vec<QueueState> {
+        if !self.state.lock().leases.first().is_none_or(|lease| lease.leading) {
+            return vec![];
+        }
+        vec![
+            queue("deployment", "deployment-controller", &DEPLOYMENTS, 2),
+            queue("replicaset", "replicaset-controller", &REPLICA_SETS, 0),
+            queue("serviceaccount_tokens_secret", "serviceaccount-token-controller", &SECRETS, 0),
+            queue("serviceaccount_tokens_service", "serviceaccount-token-controller", &SERVICE_ACCOUNTS, 0),
+        ]
+    }
+
+    /// The state, for a read that takes time in proportion to what there is.
+    fn reads(&self) -> parking_lot::MutexGuard<'_, State> {
+        let state = self.state.lock();
+        assert!(!state.untouchable, "read before the caller was authorized");
+        state
+    }
+
     /// The time that a request takes, or its answer.
     async fn travel(&self) {
         let latency = self.state.lock().latency;
@@ -313,11 +335,28 @@ impl Manager for Fake {
     }
 
     fn controllers(&self) -> Vec<ControllerState> {
-        self.state.lock().controllers.clone()
+        self.reads().controllers.clone()
+    }
+
+    fn controller(&self, name: &str) -> Option<ControllerState> {
+        self.reads().controllers.iter().find(|state| state.name == name).cloned()
+    }
+
+    fn health(&self, name: &str) -> Option<HealthState> {
+        let state = self.state.lock();
+        let found = state.controllers.iter().find(|state| state.name == name)?;
+        Some(HealthState { phase: found.phase.clone(), unhealthy: found.unhealthy.clone() })
+    }
+
+    fn queue_names(&self) -> Vec<QueueName> {
+        self.all_queues()
+            .iter()
+            .map(|queue| QueueName { name: queue.name, controller: queue.controller })
+            .collect()
     }
 
     fn overrides(&self) -> Arc<OverrideSet> {
-        Arc::new(self.state.lock().overrides.clone())
+        Arc::new(self.reads().overrides.clone())
     }
 
     fn changes(&self) -> latest::Receiver<u64> {
@@ -327,7 +366,7 @@ impl Manager for Fake {
     fn read_overrides(&self) -> BoxFuture<'_, Result<HeldOverrides, StoreError>> {
         Box::pin(async move {
             self.travel().await;
-            let state = self.state.lock();
+            let state = self.reads();
             if state.away {
                 return Err(StoreError::Unavailable("connection refused".to_owned()));
             }
@@ -370,17 +409,9 @@ impl Manager for Fake {
     }
 
     fn queues(&self) -> Vec<QueueState> {
-        if !self.state.lock().leases.first().is_none_or(|lease| lease.leading) {
-            return vec![];
-        }
-        vec![
-            queue("deployment", "deployment-controller", &DEPLOYMENTS, 2),
-            queue("replicaset", "replicaset-controller", &REPLICA_SETS, 0),
-            queue("serviceaccount_tokens_secret", "serviceaccount-token-controller", &SECRETS, 0),
-            queue("serviceaccount_tokens_service", "serviceaccount-token-controller", &SERVICE_ACCOUNTS, 0),
-        ]
+        drop(self.reads());
+        self.all_queues()
     }
-
     fn queue(&self, name: &str, max_keys: usize) -> Option<QueueDetail> {
         let state = self.queues().into_iter().find(|queue| queue.name == name)?;
         let keys = (0..3).map(|each| (Key::new("ns", format!("key-{each}")), Duration::from_secs(9 - each)));
@@ -396,7 +427,7 @@ impl Manager for Fake {
     }
 
     fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>> {
-        let mut state = self.state.lock();
+        let mut state = self.reads();
         state.synced.push(request.clone());
         let (outcome, result) = if request.explain {
             (SyncOutcome::Explained, ActionResult::Planned)
