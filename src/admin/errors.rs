@@ -74,6 +74,10 @@ pub enum Reason {
     Contention,
     /// Too many streams.
     TooManyStreams,
+    /// Too many calls of one user.
+    TooManyCalls,
+    /// A stream has been open for as long as one may be.
+    StreamExpired,
     /// It took too long.
     Timeout,
     /// The process ends.
@@ -114,6 +118,8 @@ impl Reason {
             Self::ApiServer => ("API_SERVER", Code::Unavailable),
             Self::OutcomeUnknown => ("OUTCOME_UNKNOWN", Code::Unknown),
             Self::ShuttingDown => ("SHUTTING_DOWN", Code::Unavailable),
+            Self::TooManyCalls => ("TOO_MANY_CALLS", Code::ResourceExhausted),
+            Self::StreamExpired => ("STREAM_EXPIRED", Code::Unavailable),
             Self::TooManyStreams => ("TOO_MANY_STREAMS", Code::ResourceExhausted),
             Self::Timeout => ("TIMEOUT", Code::DeadlineExceeded),
         }

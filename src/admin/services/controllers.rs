@@ -167,7 +167,7 @@ impl ControllerService for Service {
             invalid: Vec::new(),
             pending: VecDeque::new(),
         };
-        Ok(Response::new(answers(&self.0, &caller, feed)?))
+        Ok(Response::new(answers(&self.0, &caller, Some(WATCH_CONTROLLERS), feed)?))
     }
 }
 

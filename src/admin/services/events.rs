@@ -44,7 +44,7 @@ impl EventService for Service {
                 .with("newest_sequence", error.newest.to_string())
         })?;
         let feed = EventFeed { reader, log_id: log.id().to_owned(), metrics: shared.metrics.clone() };
-        Ok(Response::new(answers(shared, &caller, feed)?))
+        Ok(Response::new(answers(shared, &caller, Some(STREAM_EVENTS), feed)?))
     }
 }
 

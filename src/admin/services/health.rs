@@ -64,7 +64,7 @@ impl Health for Service {
             changes: self.0.manager.changes(),
             sent: None,
         };
-        Ok(Response::new(answers(&self.0, &caller, feed)?))
+        Ok(Response::new(answers(&self.0, &caller, None, feed)?))
     }
 }
 

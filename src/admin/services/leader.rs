@@ -96,7 +96,7 @@ impl LeaderService for Service {
             renewals: request.include_renewals,
             sent: None,
         };
-        Ok(Response::new(answers(&self.0, &caller, feed)?))
+        Ok(Response::new(answers(&self.0, &caller, Some(WATCH_LEADER), feed)?))
     }
 
     async fn step_down(

@@ -69,7 +69,11 @@ pub struct AdminDeps {
 pub struct AdminOptions {
     /// Streams that may be open at the same time, of all services and all callers with credentials together.
     pub streams: usize,
-    /// The same of all callers without credentials, who have no others.
+    /// The same of one user.
+    pub user_streams: usize,
+    /// Calls that one user may have under way at the same time.
+    pub user_calls: usize,
+    /// Streams of all callers without credentials, who have no others.
     pub stranger_streams: usize,
     /// Bytes of a request.
     pub request_bytes: usize,
@@ -85,6 +89,8 @@ impl Default for AdminOptions {
     fn default() -> Self {
         Self {
             streams: 4096,
+            user_streams: 64,
+            user_calls: 256,
             stranger_streams: 64,
             request_bytes: 64 << 10,
             anonymous_reflection: false,

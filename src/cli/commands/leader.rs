@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, Command};
 
-use super::controllers::ended;
+use super::controllers::{ended, is_expired};
 use super::{Context, switch, valued};
 use crate::admin::proto::{GetLeaderRequest, StepDownRequest, WatchLeaderRequest};
 use crate::cli::common;
@@ -54,10 +54,20 @@ pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<
 
 async fn watch(request: WatchLeaderRequest, format: Format, context: &Context) -> Result<(), CliError> {
     let session = context.finder.connect(Whom::Anyone).await?;
-    let mut stream = session.leader().watch_leader(session.stream(request)).await?.into_inner();
+    let open = async || session.leader().watch_leader(session.stream(request.clone())).await;
+    let mut stream = open().await?.into_inner();
     let mut columns = Columns::default();
     let mut headings = (!format.is_object()).then(|| cells(show::HEADINGS.map(str::to_owned).to_vec()));
-    while let Some(message) = stream.message().await? {
+    loop {
+        let message = match stream.message().await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Err(ended()),
+            Err(status) if is_expired(&status) => {
+                stream = open().await?.into_inner();
+                continue;
+            }
+            Err(status) => return Err(status.into()),
+        };
         let text = if format.is_object() {
             objects::item(format, "WatchLeaderResponse", &message)?
         } else {
@@ -68,7 +78,6 @@ async fn watch(request: WatchLeaderRequest, format: Format, context: &Context) -
         };
         context.screen.print(&text)?;
     }
-    Err(ended())
 }
 
 /// Who leads, if anybody does and the caller may know.

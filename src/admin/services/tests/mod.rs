@@ -39,6 +39,8 @@ const USER: &str = "x-test-user";
 #[derive(Default)]
 pub(crate) struct Judge {
     asked: Mutex<Vec<(String, ResourceAttributes)>>,
+    /// A user who may no longer do anything.
+    revoked: Mutex<Option<&'static str>>,
 }
 
 impl Authorize for Judge {
@@ -48,7 +50,9 @@ impl Authorize for Judge {
         attributes: ResourceAttributes,
     ) -> BoxFuture<'a, Result<Decision, AuthorizeError>> {
         self.asked.lock().push((user.name.clone(), attributes.clone()));
+        let revoked = *self.revoked.lock();
         let answer = match user.name.as_str() {
+            name if Some(name) == revoked => Ok(Decision::Denied { reason: "no longer".to_owned() }),
             "outsider" => Ok(Decision::Denied { reason: String::new() }),
             "viewer" if attributes.verb == "update" => {
                 Ok(Decision::Denied { reason: "only looks".to_owned() })
