@@ -24,7 +24,7 @@ use super::serving::PortMetrics;
 use super::signing::Authorities;
 use super::step_down::{self, Requests, StepDown};
 use super::terms::Work;
-use crate::admin::overrides::OverrideStore;
+use crate::admin::overrides::{OverrideStore, inherited};
 use coxswain_controllers::identity::serviceaccount_token::TOKEN_SIGNER;
 use coxswain_controllers::identity::serviceaccount_token::signer::PrivateKeySigner;
 use coxswain_controllers::registry;
@@ -44,6 +44,7 @@ use coxswain_machinery::framework::{
 use coxswain_machinery::informer::{Informers, InformersConfig};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::SharedClock;
+use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::options::versions::{COXSWAIN, KUBERNETES};
 use coxswain_machinery::options::{Config, LeaderMigration, MigrationLock};
 use coxswain_machinery::queue::QueueMetrics;
@@ -251,6 +252,20 @@ impl Completed {
         Pushing::start(settings, (process, self.started), &self.metrics, clock, threads).map(Some)
     }
 
+    /// Tells of overrides that outlived all replicas: somebody who installs this manager again may not know of them.
+    fn tell_of_inherited_overrides(&self) {
+        let replicas = self.replicas.list();
+        let started = replicas.iter().filter(|replica| replica.live).map(|replica| replica.started);
+        let Some(message) = inherited(&self.overrides.set(), started, self.event_logger.now()) else {
+            return;
+        };
+        tracing::warn!(overrides = message, "Overrides from before are in force");
+        let regarding = self.overrides.lease();
+        let event = EventSpec { regarding, warning: true, reason: "OverridesInherited", message };
+        let journal = Arc::clone(&self.journal);
+        drop(self.mutations.spawn(async move { journal.write(event).await }));
+    }
+
     async fn start_controllers(
         &self,
         under: MigrationLock,
@@ -271,6 +286,9 @@ impl Completed {
             self.health.remove(overrides::HEALTH);
         }
         if known.is_some() {
+            if under == MigrationLock::Main {
+                self.tell_of_inherited_overrides();
+            }
             self.controllers.apply(&self.overrides.set(), self.event_logger.now());
             self.controllers.start(&here, stop).await;
         }

@@ -29,6 +29,7 @@
 
 mod entry;
 mod hands;
+mod inherited;
 mod set;
 mod store;
 
@@ -37,6 +38,7 @@ mod tests;
 
 pub use entry::{Entry, EntryError, MAX_REASON_BYTES, MAX_USER_BYTES, Order};
 pub use hands::{HandEdit, by_hand};
+pub use inherited::inherited;
 pub use set::{DecidedBy, DesiredState, FlagSelection, OverrideProblem, OverrideSet};
 pub use store::{HeldOverrides, OverrideStore, StoreError};
 

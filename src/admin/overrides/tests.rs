@@ -384,3 +384,20 @@ fn entries_of_older_and_newer_versions_are_read_in_both_directions() {
         assert!(read.time.parse::<Timestamp>().is_ok());
     }
 }
+
+#[test]
+fn overrides_older_than_each_running_replica_are_inherited() {
+    let later = |seconds: i64| Entry { time: at(seconds), ..entry(Order::Enabled, None, 2) };
+    let set = set_of(&[
+        ("a-controller", entry(Order::Disabled, None, 1)),
+        ("b-controller", later(50)),
+        ("c-controller", entry(Order::Default, None, 3)),
+        ("d-controller", entry(Order::Disabled, Some(at(60)), 4)),
+    ]);
+    assert_eq!(inherited(&set, [at(-1), at(100)], at(70)), None, "a replica has run since before");
+    let told = inherited(&set, [at(40), at(100)], at(70)).unwrap();
+    assert!(told.contains("a-controller (disabled by \"jane\""), "{told}");
+    assert!(["b-", "c-", "d-"].iter().all(|other| !told.contains(other)), "{told}");
+    assert!(inherited(&set, [at(51)], at(70)).unwrap().contains("b-controller (enabled"));
+    assert_eq!(inherited(&OverrideSet::default(), [at(0)], at(70)), None);
+}
