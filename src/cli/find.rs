@@ -102,6 +102,11 @@ impl Finder {
         })
     }
 
+    /// Who led by the Lease when the replicas were looked up.
+    pub(super) async fn holder(&self) -> Result<Option<String>, CliError> {
+        Ok(self.found().await?.replicas.holder.clone())
+    }
+
     /// Whether a call may take only so long (`--timeout`).
     pub(super) fn is_bounded(&self) -> bool {
         self.common.timeout.is_some()

@@ -175,7 +175,7 @@ pub(super) async fn complete(
     let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
     let store = OverrideStore::new(admin.clone(), Arc::new(is_known));
     let overrides = Arc::new(Overrides::new(store, Arc::clone(&event_logger)));
-    let journal = Arc::new(events.journal(COMPONENT, admin.clone()));
+    let journal = Arc::new(events.journal(COMPONENT, clients.ungated("coxswain-journal")));
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());
     let authorities = Authorities::load(&config, environment.threads)?;

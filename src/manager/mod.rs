@@ -17,6 +17,7 @@ mod directories;
 mod error;
 mod event_logger;
 mod facade;
+mod hand_edits;
 mod health;
 mod leadership;
 mod overrides;
@@ -48,6 +49,7 @@ pub use replicas::{
 };
 pub use step_down::StepDown;
 
+use crate::admin::overrides::HandEdit;
 use complete::Completed;
 use coxswain_machinery::environment::Environment;
 use coxswain_machinery::framework::Descriptor;
@@ -55,6 +57,7 @@ use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::options::logging::SetVerbosity;
 use coxswain_machinery::options::{Config, MigrationLock};
 use coxswain_machinery::telemetry::tracing::Tracing;
+use hand_edits::HandEdits;
 use terms::{Terms, Work as _};
 
 /// How long events may take to reach the API server at the end.
@@ -120,6 +123,8 @@ pub async fn run_until(
         never = follow(&manager) => match never {},
     };
     withdraw.cancel();
+    // From here on the admin API begins no mutation.
+    shutdown.cancel();
     // Before the credentials go by which its Lease is deleted.
     manager.mutations.close();
     let mutations = tokio::time::timeout(EVENT_FLUSH, manager.mutations.wait());
@@ -157,19 +162,21 @@ async fn follow(manager: &Completed) -> Infallible {
             manager.event_logger.changed();
         }
     };
-    let announce = |message: String| {
+    let edits = HandEdits::default();
+    let announce = |found: Vec<HandEdit>| {
         if manager.leases.is_leading() {
-            let regarding = manager.overrides.lease();
-            let event = EventSpec { regarding, warning: true, reason: "OverrideByHand", message };
-            let journal = Arc::clone(&manager.journal);
-            drop(manager.mutations.spawn(async move { journal.write(event).await }));
+            edits.add(found);
         }
     };
+    let told = edits.tell(|message| {
+        let regarding = manager.overrides.lease();
+        manager.journal.write(EventSpec { regarding, warning: true, reason: "OverrideByHand", message })
+    });
     let (informers, controllers) = (&manager.runtime.informers, &manager.controllers);
     let overrides = manager.overrides.run(informers, controllers, &manager.port_metrics.admin, &announce);
     let resources = manager.runtime.discovery.reset_periodically();
     let authorities = manager.authorities.keep_current();
-    tokio::join!(manager.leases.follow(tell), others, overrides, resources, authorities);
+    tokio::join!(manager.leases.follow(tell), others, overrides, told, resources, authorities);
     std::future::pending().await
 }
 

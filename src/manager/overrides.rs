@@ -33,6 +33,9 @@ const SELECTOR: &str = "metadata.namespace=kube-system,metadata.name=coxswain-ov
 /// The wait after a read that failed before the overrides are known.
 const FIRST_LOOK: ExponentialBackoff =
     ExponentialBackoff::doubling(Duration::from_secs(1), Duration::from_secs(10));
+/// For how long the API server must refuse to show the overrides before that counts: one that has just started, or whose
+/// authorizer is away, refuses what it will allow.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// Name of the health check.
 pub(super) const HEALTH: &str = "overrides";
 /// However far off the next end of an override is, the clock is looked at this often: it may be set.
@@ -194,6 +197,7 @@ impl Overrides {
 
     async fn read_until_known(&self) {
         let mut failures = 0;
+        let mut refused_since = None;
         loop {
             match self.store.read().await {
                 Ok(held) => {
@@ -202,11 +206,16 @@ impl Overrides {
                     }
                     return;
                 }
-                Err(error @ StoreError::Unreadable(_)) => {
+                Err(error @ StoreError::Unreadable(_))
+                    if refused_since.get_or_insert_with(Instant::now).elapsed() >= REFUSED_FOR =>
+                {
                     tracing::error!(%error, "Failed to read the overrides; the flags alone select controllers");
                     return;
                 }
                 Err(error) => {
+                    if !matches!(error, StoreError::Unreadable(_)) {
+                        refused_since = None;
+                    }
                     let pause = FIRST_LOOK.next(&mut failures);
                     tracing::warn!(%error, again_in = ?pause, "Waiting for the overrides before controllers start");
                     *self.unknown.lock() = Some(error.to_string());
@@ -228,7 +237,7 @@ impl Overrides {
         informers: &Informers,
         controllers: &Controllers,
         metrics: &AdminMetrics,
-        announce: &(dyn Fn(String) + Sync),
+        announce: &(dyn Fn(Vec<HandEdit>) + Sync),
     ) {
         let handle = informers.acquire(&LEASES, Some(SELECTOR));
         let overrides = Arc::clone(self);
@@ -252,16 +261,19 @@ impl Overrides {
         &self,
         controllers: &Controllers,
         metrics: &AdminMetrics,
-        announce: &(dyn Fn(String) + Sync),
+        announce: &(dyn Fn(Vec<HandEdit>) + Sync),
     ) {
         let mut applied = Applied { set: Arc::default(), at: self.event_logger.now() };
         loop {
             let now = self.event_logger.now();
             let set = self.set();
             self.report(controllers, &applied, &set, now);
-            for HandEdit { controller, message } in by_hand(&applied.set, &set, now) {
+            let edits = by_hand(&applied.set, &set, now);
+            for HandEdit { controller, message } in &edits {
                 tracing::warn!(target: "audit", name = controller, change = message, "overrides edited by hand");
-                announce(message);
+            }
+            if !edits.is_empty() {
+                announce(edits);
             }
             controllers.apply(&set, now);
             metrics.overrides(&set, now);
@@ -410,6 +422,12 @@ mod tests {
         )
     }
 
+    fn not_found() -> (u16, Vec<u8>) {
+        let details = r#"{"name":"coxswain-overrides","group":"coordination.k8s.io","kind":"leases"}"#;
+        let body = format!(r#"{{"kind":"Status","reason":"NotFound","code":404,"details":{details}}}"#);
+        (404, body.into_bytes())
+    }
+
     /// Overrides on an API server that gives these answers, the last one again and again; without one it is silent.
     fn overrides(answers: Vec<(u16, Vec<u8>)>) -> Overrides {
         let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
@@ -437,10 +455,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_or_overloaded_server_is_waited_for_and_a_refusal_is_not() {
         assert_eq!(look(vec![(200, lease())]).await, (true, true, None));
-        assert_eq!(look(vec![status(404, "NotFound")]).await, (true, false, None));
+        assert_eq!(look(vec![not_found()]).await, (true, false, None));
+        // A refusal counts when it lasts: an API server that has just started refuses what it will allow.
         for refusal in [status(403, "Forbidden"), (200, b"rubbish".to_vec())] {
-            assert_eq!(look(vec![refusal]).await, (true, false, None));
+            let began = Instant::now();
+            let (ended, known, _) = look(vec![refusal.clone()]).await;
+            assert!(ended && !known && began.elapsed() >= REFUSED_FOR, "{:?}", began.elapsed());
+            let (ended, known, _) = look(vec![refusal.clone(), refusal, (200, lease())]).await;
+            assert!(ended && known);
         }
+        // Nobody serves Leases, yet: that says nothing of this one.
+        assert!(!look(vec![status(404, "NotFound")]).await.0);
         for (code, reason) in [(429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable")]
         {
             let (ended, known, why) = look(vec![status(code, reason)]).await;

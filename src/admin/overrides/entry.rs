@@ -76,6 +76,10 @@ pub enum EntryError {
 #[derive(Serialize, Deserialize)]
 struct Written {
     desired: Order,
+    /// An order to run a controller that never outranks the flags. `desired` is `default` then: to a version that does not
+    /// know this field, the flags hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ordered: Option<Order>,
     #[serde(default)]
     user: String,
     time: String,
@@ -102,22 +106,28 @@ impl Entry {
         within("reason", &written.reason, MAX_REASON_BYTES)?;
         within("user", &written.user, MAX_USER_BYTES)?;
         within("replica", &written.replica, MAX_USER_BYTES)?;
+        let (order, force) = match (written.desired, written.ordered) {
+            (Order::Default, Some(Order::Enabled)) => (Order::Enabled, Some(false)),
+            (desired, _) => (desired, written.force),
+        };
         Ok(Self {
-            order: written.desired,
+            order,
             time: time("time", &written.time)?,
             until: written.until.as_deref().map(|until| time("until", until)).transpose()?,
             user: written.user,
             reason: written.reason,
             version: written.version,
             replica: written.replica,
-            force: written.force,
+            force,
         })
     }
 
     /// The annotation's value.
     pub fn to_value(&self) -> Result<String, EntryError> {
+        let within_flags = self.order == Order::Enabled && !self.outranks_flags();
         let written = Written {
-            desired: self.order,
+            desired: if within_flags { Order::Default } else { self.order },
+            ordered: within_flags.then_some(Order::Enabled),
             user: self.user.clone(),
             time: self.time.to_string(),
             reason: self.reason.clone(),

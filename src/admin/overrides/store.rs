@@ -74,7 +74,8 @@ impl OverrideStore {
     pub async fn read(&self) -> Result<HeldOverrides, StoreError> {
         match self.client.get(&LEASES, &Self::key()).await {
             Ok(object) => self.decode_object(object),
-            Err(error) if error.is_not_found() => Ok(HeldOverrides::default()),
+            // An answer that does not name the Lease says nothing about it.
+            Err(error) if error.is_object_not_found() => Ok(HeldOverrides::default()),
             Err(error) if is_final(&error) => Err(StoreError::Unreadable(error.to_string())),
             Err(error) => Err(StoreError::Unavailable(error.to_string())),
         }
@@ -121,7 +122,10 @@ impl OverrideStore {
 fn is_final(error: &ApiError) -> bool {
     match error {
         ApiError::Malformed { .. } | ApiError::TooLong { .. } | ApiError::Unaddressable { .. } => true,
-        _ => matches!(error.code(), 400..500) && !matches!(error.code(), 401 | 408 | 409 | 410 | 425 | 429),
+        _ => {
+            matches!(error.code(), 400..500)
+                && !matches!(error.code(), 401 | 404 | 408 | 409 | 410 | 425 | 429)
+        }
     }
 }
 

@@ -230,7 +230,11 @@ async fn a_write_keeps_all_else_and_carries_the_version_that_was_read() {
 async fn the_first_override_creates_the_lease() {
     let (service, asked) = server(|request| match *request.method() {
         Method::POST => (201, request.body().to_vec()),
-        _ => (404, br#"{"kind":"Status","reason":"NotFound","code":404}"#.to_vec()),
+        _ => (
+            404,
+            br#"{"kind":"Status","reason":"NotFound","code":404,"details":{"name":"coxswain-overrides"}}"#
+                .to_vec(),
+        ),
     });
     let store = store(service);
     let held = store.read().await.unwrap();
@@ -377,10 +381,18 @@ fn entries_of_older_and_newer_versions_are_read_in_both_directions() {
         time: String,
         version: u64,
     }
-    for order in [Order::Enabled, Order::Disabled] {
-        let newer = Entry { force: Some(true), ..entry(order, None, 4) }.to_value().unwrap();
-        let read: Older = serde_json::from_str(&newer).unwrap();
-        assert_eq!((read.desired, read.version), (order, 4));
+    for (order, force, older) in [
+        (Order::Enabled, true, Order::Enabled),
+        // Without force the flags hold, there too.
+        (Order::Enabled, false, Order::Default),
+        (Order::Disabled, true, Order::Disabled),
+        (Order::Disabled, false, Order::Disabled),
+    ] {
+        let newer = Entry { force: Some(force), ..entry(order, Some(at(60)), 4) };
+        let value = newer.to_value().unwrap();
+        assert_eq!(Entry::parse(&value), Ok(newer));
+        let read: Older = serde_json::from_str(&value).unwrap();
+        assert_eq!((read.desired, read.version), (older, 4));
         assert!(read.time.parse::<Timestamp>().is_ok());
     }
 }

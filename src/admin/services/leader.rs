@@ -123,8 +123,8 @@ impl LeaderService for Service {
         }
 
         let audit = Audit::begin(&user, &extensions, STEP_DOWN, shared.manager.identity(), &request.reason);
-        let (task, asked) = (shared.clone(), request.clone());
-        let carried_out = shared.carry_out(|caller| async move {
+        let (task, asked, by) = (shared.clone(), request.clone(), Arc::clone(&user));
+        let carried_out = shared.carry_out(&by, |caller| async move {
             let successor = Some(asked.successor_identity.as_str()).filter(|identity| !identity.is_empty());
             let done = task.manager.step_down(successor).await.map_err(|error| task.kept(&error));
             let changed = done.is_ok();
@@ -191,6 +191,13 @@ impl Shared {
             && *expected != holder
         {
             let message = format!("{holder:?} leads, not {expected:?}");
+            return Err(ErrorReply::new(Reason::LeaderChanged, message).with("leader", holder).into());
+        }
+        if !main.leading && request.expected_leader_identity.is_none() {
+            // NOT_LEADER would send the call on, to unseat a leader that the caller did not mean.
+            let message = format!(
+                "this replica does not lead, {holder:?} does; set expected_leader_identity to make it step down"
+            );
             return Err(ErrorReply::new(Reason::LeaderChanged, message).with("leader", holder).into());
         }
         self.must_lead()?;

@@ -73,6 +73,10 @@ pub struct AdminOptions {
     pub user_streams: usize,
     /// Calls that one user may have under way at the same time.
     pub user_calls: usize,
+    /// Mutations that one user may have under way at the same time, waited for or not.
+    pub user_mutations: usize,
+    /// The same of all users together.
+    pub mutations: usize,
     /// Streams of all callers without credentials, who have no others.
     pub stranger_streams: usize,
     /// Bytes of a request.
@@ -91,6 +95,8 @@ impl Default for AdminOptions {
             streams: 4096,
             user_streams: 64,
             user_calls: 256,
+            user_mutations: 16,
+            mutations: 64,
             stranger_streams: 64,
             request_bytes: 64 << 10,
             anonymous_reflection: false,
@@ -135,12 +141,26 @@ impl Shared {
 
     /// Runs a mutation as a task of the manager, which ends it even if the caller hangs up or its deadline passes. The
     /// mutation answers its caller when it likes, and goes on.
-    async fn carry_out<T, M>(&self, mutation: impl FnOnce(Waiting<T>) -> M) -> Result<T, Status>
+    async fn carry_out<T, M>(
+        &self,
+        user: &UserInfo,
+        mutation: impl FnOnce(Waiting<T>) -> M,
+    ) -> Result<T, Status>
     where
         M: Future<Output = ()> + Send + 'static,
     {
+        if self.shutdown.is_cancelled() {
+            return Err(shutting_down());
+        }
+        // Held by the task: whoever hangs up early begins no more than others.
+        let place = self.places.mutation(user)?;
         let (answer, answered) = oneshot::channel();
-        drop(self.mutations.spawn(mutation(Waiting(answer)).in_current_span()));
+        let mutation = mutation(Waiting(answer));
+        let task = async move {
+            let _place = place;
+            mutation.await;
+        };
+        drop(self.mutations.spawn(task.in_current_span()));
         answered.await.unwrap_or_else(|_| {
             let message = "the mutation failed before it could answer; it may have been carried out";
             Err(ErrorReply::new(Reason::OutcomeUnknown, message).into())
@@ -183,7 +203,7 @@ impl Shared {
 
     /// `Ok` unless another replica leads whose flags for controllers are known to differ from this replica's. What a
     /// replica of another version or a kube-controller-manager selects is not known.
-    fn must_select_as_the_leader(&self) -> Result<(), Status> {
+    fn must_select_as_the_leader(&self, takes_force: bool) -> Result<(), Status> {
         let leases = self.manager.leases();
         let Some(main) = leases.first().filter(|main| !main.leading) else { return Ok(()) };
         let (holder, address) = self.leader(main);
@@ -197,9 +217,10 @@ impl Shared {
             _ => return Ok(()),
         }
         let at = if address.is_empty() { String::new() } else { format!(" at {address}") };
+        let force = if takes_force { ", or set force" } else { "" };
         let message = format!(
             "--controllers or --admin-overrides of this replica differs from that of the leader {holder}: call the \
-             leader{at}, or set force"
+             leader{at}{force}"
         );
         Err(ErrorReply::new(Reason::FlagsDiffer, message)
             .with("leader", holder)

@@ -69,8 +69,13 @@ impl Shared {
         if wait {
             self.must_lead()?;
         }
-        if !asked.force {
-            self.must_select_as_the_leader()?;
+        // To disable one controller does not depend on flags: it must be possible at any replica in an emergency.
+        let depends_on_flags = match asked.direction {
+            Direction::Enable | Direction::Clear => !asked.force,
+            Direction::Disable => all,
+        };
+        if depends_on_flags {
+            self.must_select_as_the_leader(asked.direction != Direction::Disable)?;
         }
         let candidates = match found {
             Some(name) => self.manager.controller(name).into_iter().collect(),
@@ -88,16 +93,23 @@ impl Shared {
         };
         order.admit(&asked.name, &candidates)?;
 
+        let clears = order.direction == Direction::Clear;
         let written = if asked.dry_run {
-            self.write(&order, &candidates, true).await?
+            self.write(&order, &candidates, true).await.map_err(|failure| failure.status)?
         } else {
             let audit = Audit::begin(&order.user, extensions, asked.method, scope, &order.reason);
             let audit = audit.with_terms(order.force, order.duration);
-            let shared = self.clone();
-            let carried_out = self.carry_out(|caller| async move {
+            let (shared, by) = (self.clone(), Arc::clone(&order.user));
+            let carried_out = self.carry_out(&by, |caller| async move {
                 let done = shared.write(&order, &candidates, false).await;
+                let mutation = match &done {
+                    Ok(written) => mutation(&order, &written.changes, ""),
+                    Err(failure) => {
+                        mutation(&order, &failure.perhaps, " (no answer: it may not be in force)")
+                    }
+                };
+                let done = done.map_err(|failure| failure.status);
                 audit.end(done.as_ref().map(Written::changes), caller.is_gone());
-                let mutation = done.as_ref().ok().and_then(|written| mutation(&order, written));
                 caller.answer(done);
                 if let Some(mutation) = mutation {
                     shared.manager.announce(&mutation).await;
@@ -106,7 +118,7 @@ impl Shared {
             carried_out.await?
         };
         if wait {
-            self.wait_for_phase(&written, all).await?;
+            self.wait_for_phase(&written, all || clears).await?;
         }
         Ok(self.answer(&written))
     }
@@ -117,37 +129,58 @@ impl Shared {
         order: &CheckedOrder,
         candidates: &[ControllerState],
         dry_run: bool,
-    ) -> Result<Written, Status> {
+    ) -> Result<Written, Failure> {
+        // What tries without an answer may have stored, and may store yet.
+        let mut perhaps: Vec<(String, Entry)> = Vec::new();
         for _ in 0..TRIES {
-            let held = self.manager.read_overrides().await.map_err(|error| unavailable(&error))?;
+            let held = match self.manager.read_overrides().await {
+                Ok(held) => held,
+                Err(_) if !perhaps.is_empty() => return Err(unknown(perhaps)),
+                Err(error) => return Err(unavailable(&error).into()),
+            };
             let now = self.manager.now();
+            let mut stored = perhaps.clone();
+            stored.retain(|(name, entry)| held.set.entry(name) == Some(entry));
             let targets = order.targets(candidates, &held.set, &self.manager.overrides(), now);
-            if let (Some(expected), [state]) = (&order.expected_version, targets.as_slice()) {
+            if let (Some(expected), [state]) = (&order.expected_version, targets.as_slice())
+                && stored.is_empty()
+            {
                 same_version(state.name, expected, &held.set.version(state.name))?;
             }
-            let changes = order.changes(&targets, &held.set, now);
-            let targets = targets.into_iter().cloned().collect();
+            let mut changes = order.changes(&targets, &held.set, now);
+            changes.retain(|(name, _)| !stored.iter().any(|(known, _)| known == name));
+            let mut targets: Vec<_> = targets.into_iter().cloned().collect();
+            // Ended by a try of ours, it is no target any longer.
+            for state in candidates.iter().filter(|state| stored.iter().any(|(name, _)| *name == state.name))
+            {
+                if !targets.iter().any(|target| target.name == state.name) {
+                    targets.push(state.clone());
+                }
+            }
             if changes.is_empty() || dry_run {
-                return Ok(Written { set: held.set.with(&changes), targets, changes });
+                let set = held.set.with(&changes);
+                stored.extend(changes);
+                return Ok(Written { set, targets, changes: stored });
             }
             match self.manager.write_overrides(&held, &changes).await {
-                Ok(HeldOverrides { set, .. }) => return Ok(Written { set, targets, changes }),
+                Ok(HeldOverrides { set, .. }) => {
+                    stored.extend(changes);
+                    return Ok(Written { set, targets, changes: stored });
+                }
                 Err(StoreError::Conflict) => {}
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Unreadable(_))) => {
-                    return Err(unavailable(&error));
+                    let status = unavailable(&error);
+                    return Err(if perhaps.is_empty() { status.into() } else { unknown(perhaps) });
                 }
-                Err(error @ StoreError::Unknown(_)) => {
-                    // The answer was lost: what is there now tells whether the write was carried out.
-                    let found = self.manager.read_overrides().await.map_err(|_| unavailable(&error))?;
-                    let there = |(name, entry): &(String, Entry)| found.set.entry(name) == Some(entry);
-                    if changes.iter().all(there) {
-                        return Ok(Written { set: found.set, targets, changes });
-                    }
-                }
+                // What is there now tells whether the write was carried out.
+                Err(StoreError::Unknown(_)) => perhaps.extend(changes),
             }
         }
+        if !perhaps.is_empty() {
+            return Err(unknown(perhaps));
+        }
         let message = format!("the overrides have changed {TRIES} times while this was to be written");
-        Err(ErrorReply::new(Reason::Contention, message).retry_after(RETRY).into())
+        Err(Status::from(ErrorReply::new(Reason::Contention, message).retry_after(RETRY)).into())
     }
 
     /// The controllers as they are now, under the overrides as they were written, or would have been.
@@ -163,18 +196,22 @@ impl Shared {
     }
 
     /// Returns once each controller runs or has stopped, as was written.
-    async fn wait_for_phase(&self, written: &Written, all: bool) -> Result<(), Status> {
+    async fn wait_for_phase(&self, written: &Written, may_be_skipped: bool) -> Result<(), Status> {
         let until = Instant::now() + WAIT;
         let mut changes = self.manager.changes();
         let now = self.manager.now();
-        let wanted: Vec<(&'static str, bool)> = written
+        let wanted: Vec<Wanted> = written
             .targets
             .iter()
-            .map(|state| (state.name, written.set.desired(state.name, state.flags, now).enabled))
+            .map(|state| Wanted {
+                name: state.name,
+                run: written.set.desired(state.name, state.flags, now).enabled,
+                version: written.set.entry(state.name).map_or(0, |entry| entry.version),
+            })
             .collect();
         loop {
             changes.mark_unchanged();
-            if self.have_reached(&wanted, all)? {
+            if self.have_reached(&wanted, may_be_skipped)? {
                 return Ok(());
             }
             tokio::select! {
@@ -190,14 +227,19 @@ impl Shared {
         }
     }
 
-    fn have_reached(&self, wanted: &[(&'static str, bool)], all: bool) -> Result<bool, Status> {
+    fn have_reached(&self, wanted: &[Wanted], may_be_skipped: bool) -> Result<bool, Status> {
         self.must_lead_still()?;
         let (overrides, now) = (self.manager.overrides(), self.manager.now());
         let mut reached = true;
         for state in self.manager.controllers() {
-            let Some((_, run)) = wanted.iter().find(|(name, _)| *name == state.name) else { continue };
-            let run = *run;
+            let Some(wanted) = wanted.iter().find(|wanted| wanted.name == state.name) else { continue };
+            let run = wanted.run;
             if overrides.desired(state.name, state.flags, now).enabled != run {
+                if overrides.entry(state.name).map_or(0, |entry| entry.version) < wanted.version {
+                    // The watch has not brought the order yet.
+                    reached = false;
+                    continue;
+                }
                 let message =
                     format!("{} was ordered otherwise meanwhile, or the order has ended", state.name);
                 return Err(ErrorReply::new(Reason::Superseded, message).into());
@@ -205,9 +247,9 @@ impl Shared {
             reached &= match &state.phase {
                 Phase::Running => run,
                 Phase::Disabled => !run,
-                // Of all controllers those that can't run are waited for by nobody.
-                Phase::NotImplemented => !run || all,
-                Phase::Skipped(_) if !run || all => true,
+                // Nobody who orders all controllers, or leaves one to the flags, waits for those that can't run.
+                Phase::NotImplemented => !run || may_be_skipped,
+                Phase::Skipped(_) if !run || may_be_skipped => true,
                 Phase::Failed(why) if run => {
                     let message = format!("{} failed: {why}; it will be tried again", state.name);
                     return Err(ErrorReply::new(Reason::ControllerFailed, message)
@@ -243,15 +285,42 @@ impl Written {
     }
 }
 
+/// What a caller waits for.
+struct Wanted {
+    name: &'static str,
+    run: bool,
+    /// The version of the order.
+    version: u64,
+}
+
+/// An order that was not written, or may have been.
+struct Failure {
+    status: Status,
+    /// The entries that may have been written.
+    perhaps: Vec<(String, Entry)>,
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self { status, perhaps: Vec::new() }
+    }
+}
+
 /// What was written, all of it as one mutation; `None` for nothing.
-fn mutation(order: &CheckedOrder, written: &Written) -> Option<Mutation> {
-    written.changed().then(|| Mutation {
+fn mutation(order: &CheckedOrder, changes: &[(String, Entry)], remark: &str) -> Option<Mutation> {
+    let names: Vec<&str> = changes.iter().map(|(name, _)| name.as_str()).collect();
+    (!changes.is_empty()).then(|| Mutation {
         user: Arc::clone(&order.user),
         action: order.direction.kind(),
-        target: written.changes().controllers.join(","),
+        target: names.join(","),
         reason: order.reason.clone(),
-        message: order.message(&written.changes),
+        message: order.message(changes) + remark,
     })
+}
+
+fn unknown(perhaps: Vec<(String, Entry)>) -> Failure {
+    let error = StoreError::Unknown("the API server does not tell".to_owned());
+    Failure { status: unavailable(&error), perhaps }
 }
 
 fn unavailable(error: &StoreError) -> Status {

@@ -22,6 +22,7 @@ use super::AdminOptions;
 use crate::admin::authorize::caller;
 use crate::admin::errors::{ErrorReply, Reason};
 use crate::admin::metrics::{AdminMetrics, OpenStream};
+use coxswain_machinery::serve::UserInfo;
 
 /// When to come back if too many streams are open.
 pub(super) const RETRY: Duration = Duration::from_secs(5);
@@ -76,6 +77,8 @@ pub(super) struct StreamPlaces {
     strangers: Arc<Semaphore>,
     user_streams: (Shares, usize),
     user_calls: (Shares, usize),
+    user_mutations: (Shares, usize),
+    mutations: Arc<Semaphore>,
     metrics: AdminMetrics,
 }
 
@@ -87,6 +90,8 @@ impl StreamPlaces {
             strangers: pool(options.stranger_streams),
             user_streams: (Shares::default(), options.user_streams),
             user_calls: (Shares::default(), options.user_calls),
+            user_mutations: (Shares::default(), options.user_mutations),
+            mutations: pool(options.mutations),
             metrics,
         }
     }
@@ -120,6 +125,28 @@ impl StreamPlaces {
             let message = format!("user {:?} has {most} calls under way on this replica", user.name);
             ErrorReply::new(Reason::TooManyCalls, message).retry_after(RETRY).into()
         })
+    }
+}
+
+/// A mutation's place among those that may be under way.
+pub(super) struct MutationPlace {
+    _share: Share,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl StreamPlaces {
+    /// A place for a mutation of a user, until the mutation has ended.
+    pub(super) fn mutation(&self, user: &UserInfo) -> Result<MutationPlace, Status> {
+        let refused =
+            |message: String| Status::from(ErrorReply::new(Reason::TooManyCalls, message).retry_after(RETRY));
+        let (shares, most) = &self.user_mutations;
+        let share = shares.take(&user.name, *most).ok_or_else(|| {
+            refused(format!("user {:?} has {most} mutations under way on this replica", user.name))
+        })?;
+        let permit = Arc::clone(&self.mutations).try_acquire_owned();
+        let permit =
+            permit.map_err(|_| refused("too many mutations are under way on this replica".to_owned()))?;
+        Ok(MutationPlace { _share: share, _permit: permit })
     }
 }
 

@@ -82,8 +82,8 @@ impl QueueService for Service {
         let (extensions, user, sync) = shared.asked(request, SYNC_OBJECT).await?;
         let target = format!("{} {}", sync.queue, sync.key);
         let audit = Audit::begin(&user, &extensions, SYNC_OBJECT, &target, "");
-        let (task, queue) = (shared.clone(), sync.queue);
-        let carried_out = shared.carry_out(|caller| async move {
+        let (task, queue, by) = (shared.clone(), sync.queue, Arc::clone(&user));
+        let carried_out = shared.carry_out(&by, |caller| async move {
             let done = task.reconcile(&sync).await;
             audit.end(
                 done.as_ref().map(|report| Changes::plain(!report.actions.is_empty())),

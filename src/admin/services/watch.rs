@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::unfold;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -52,8 +53,10 @@ impl Reviewed {
 struct Running<F> {
     feed: F,
     shutdown: CancellationToken,
-    review: Option<Reviewed>,
+    review: Option<Arc<Reviewed>>,
     review_at: Instant,
+    /// A review under way, which holds up no message.
+    reviewing: Option<BoxFuture<'static, Option<Status>>>,
     end: Instant,
     _place: StreamPlace,
 }
@@ -65,17 +68,29 @@ impl<F: Feed> Running<F> {
                 biased;
                 () = self.shutdown.cancelled() => return Some(Err(shutting_down())),
                 () = sleep_until(self.end) => return Some(Err(expired())),
-                () = sleep_until(self.review_at) => {
+                refusal = under_way(&mut self.reviewing) => {
+                    self.reviewing = None;
                     self.review_at = Instant::now() + REVIEW;
-                    if let Some(review) = &self.review
-                        && let Some(refusal) = review.refusal().await
-                    {
+                    if let Some(refusal) = refusal {
                         return Some(Err(refusal));
                     }
+                }
+                () = sleep_until(self.review_at), if self.reviewing.is_none() && self.review.is_some() => {
+                    self.reviewing = self.review.clone().map(|review| -> BoxFuture<'static, Option<Status>> {
+                        Box::pin(async move { review.refusal().await })
+                    });
                 }
                 message = self.feed.next() => return message.map(Ok),
             }
         }
+    }
+}
+
+/// The outcome of a review under way; never without one.
+async fn under_way(reviewing: &mut Option<BoxFuture<'static, Option<Status>>>) -> Option<Status> {
+    match reviewing {
+        Some(reviewing) => reviewing.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -89,19 +104,26 @@ pub(super) fn answers<F: Feed>(
 ) -> Result<Answers<F::Message>, Status> {
     let place = shared.places.take(extensions)?;
     let review = match method {
-        Some(method) => Some(Reviewed {
+        Some(method) => Some(Arc::new(Reviewed {
             authorizer: Arc::clone(&shared.authorizer),
             refusals: Arc::clone(&shared.refusals),
             method,
             user: caller(extensions)?,
-        }),
+        })),
         None => None,
     };
     let now = Instant::now();
     let lifetime = LIFETIME.mul_f64(coxswain_machinery::random::within(0.9..1.1));
     let shutdown = shared.shutdown.clone();
-    let running =
-        Running { feed, shutdown, review, review_at: now + REVIEW, end: now + lifetime, _place: place };
+    let running = Running {
+        feed,
+        shutdown,
+        review,
+        review_at: now + REVIEW,
+        reviewing: None,
+        end: now + lifetime,
+        _place: place,
+    };
     let stream = unfold(Some(running), |running| async {
         let mut running = running?;
         let next = running.next().await?;

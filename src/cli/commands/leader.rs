@@ -106,7 +106,11 @@ pub(super) async fn run_step_down(matches: &ArgMatches, context: &Context) -> Re
     let limit = if request.wait { WAIT } else { CALL };
     let session = context.finder.connect(Whom::Leader).await?;
     if request.expected_leader_identity.is_none() {
-        request.expected_leader_identity = holder(&session).await?;
+        // By the Lease, or else as the replica tells.
+        request.expected_leader_identity = match context.finder.holder().await? {
+            Some(found) => Some(found),
+            None => holder(&session).await?,
+        };
     }
     let call = async |session: &Session| {
         let mut client = session.leader();

@@ -45,7 +45,7 @@ pub(super) fn enable() -> Command {
 
 pub(super) fn disable() -> Command {
     lasting(arguments(Command::new("disable").about("Stops controllers, whatever the manager's flags say")))
-        .arg(switch("force", "Even critical controllers, all of them, or if this replica's flags differ"))
+        .arg(switch("force", "Even critical controllers for long, or all of them"))
 }
 
 pub(super) fn reset() -> Command {
@@ -233,7 +233,8 @@ async fn run(direction: Direction, matches: &ArgMatches, context: &Context) -> R
             Err(error) => return Err(error),
         }
     }
-    if format.is_object() && !all.is_empty() {
+    // An order for all controllers may concern none.
+    if format.is_object() && (failed.is_none() || !all.is_empty()) {
         let text = document(direction, format, (all, changed))?;
         context.screen.print(&text)?;
     }

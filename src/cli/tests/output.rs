@@ -306,8 +306,8 @@ fn messages_as_json_and_yaml() {
 
     let value = objects::value("Controller", &controller()).unwrap();
     let shown = value.as_object().unwrap();
-    // Every field but those that are absent, which only messages can be: all 23 are set here.
-    assert_eq!(shown.len(), 23, "{shown:?}");
+    // Every field but those that are absent, which only messages can be: all 24 are set here.
+    assert_eq!(shown.len(), 24, "{shown:?}");
     assert_eq!(value["desired"]["override"]["expireTime"], "2027-01-15T08:26:48Z");
     assert_eq!(value["syncs"], 1234);
     assert_eq!(value["phase"], "PHASE_STOPPING");

@@ -34,6 +34,8 @@ pub(crate) enum NextWrite {
     Lost,
     /// Carried out, and nobody answers from then on.
     LostForGood,
+    /// Carried out only when the next write arrives, and its answer lost.
+    Late,
 }
 
 pub(crate) struct Fake {
@@ -57,6 +59,8 @@ pub(crate) struct State {
     pub(crate) sync_stops: bool,
     /// How long each request takes, and its answer as long again.
     pub(crate) latency: Duration,
+    /// What is stored when the next write arrives.
+    pub(crate) late: Option<OverrideSet>,
     /// Nothing may be read.
     pub(crate) untouchable: bool,
 }
@@ -208,6 +212,7 @@ impl Fake {
                 announced: vec![],
                 sync_stops: false,
                 latency: Duration::ZERO,
+                late: None,
                 untouchable: false,
             }),
         }
@@ -271,6 +276,9 @@ impl Fake {
     fn write(&self, held: &HeldOverrides, changes: &[(String, Entry)]) -> Result<HeldOverrides, StoreError> {
         let mut state = self.state.lock();
         state.writes += 1;
+        if let Some(late) = state.late.take() {
+            state.overrides = late;
+        }
         let next = if state.next_writes.is_empty() { None } else { Some(state.next_writes.remove(0)) };
         let written = held.set.with(changes);
         let outcome = match next {
@@ -291,6 +299,10 @@ impl Fake {
             Some(NextWrite::LostForGood) => {
                 state.overrides = written;
                 state.away = true;
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::Late) => {
+                state.late = Some(written);
                 Err(StoreError::Unknown("timeout".to_owned()))
             }
             Some(NextWrite::Lost) => Err(StoreError::Unknown("timeout".to_owned())),

@@ -72,14 +72,12 @@ async fn an_order_is_carried_out_audited_and_announced_or_none_of_it() {
         let changed = usize::from(entry.is_some_and(|entry| entry.order == Order::Disabled));
         assert_eq!((lines.len(), state.announced.len()), (changed, changed), "{step}: {lines:?}");
         carried_out += changed;
-        if changed == 1 && !answered {
-            unheard += 1;
-            assert!(
-                lines[0].contains("outcome=\"changed\"") && lines[0].contains("caller=\"gone\""),
-                "{lines:?}"
-            );
-            assert!(lines[0].contains("controllers=\"deployment-controller\""), "{lines:?}");
-            assert!(lines[0].contains("force=false"), "{lines:?}");
+        if let [line] = &lines[..] {
+            assert!(line.contains("outcome=\"changed\"") && line.contains("force=false"), "{line}");
+            assert!(line.contains("controllers=\"deployment-controller\""), "{line}");
+            let gone = line.contains("caller=\"gone\"");
+            assert!(!(gone && answered), "{line}");
+            unheard += usize::from(gone);
         }
     }
     assert!(carried_out > unheard && unheard >= 3, "{carried_out} {unheard}");
@@ -118,4 +116,26 @@ async fn a_deadline_ends_the_waiting_and_not_the_order() {
     let state = bench.manager.state.lock();
     assert!(state.overrides.entry("deployment-controller").is_some());
     assert_eq!(state.announced.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_up_begins_no_more_mutations_than_a_user_may_have() {
+    let bench =
+        Bench::with(AdminOptions { user_mutations: 2, mutations: 3, ..AdminOptions::default() }, 8).await;
+    bench.manager.state.lock().latency = Duration::from_secs(60);
+    let order = async |user: &'static str| {
+        let mut client = ControllerServiceClient::new(bench.channel.clone());
+        let request = proto::DisableControllerRequest { name: "deployment".into(), ..Default::default() };
+        tokio::time::timeout(LATENCY, client.disable_controller(by(user, request))).await
+    };
+    for user in ["jane", "jane", "joe"] {
+        assert!(order(user).await.is_err(), "nobody waits for it");
+    }
+    for (user, message) in [("jane", "\"jane\" has 2 mutations"), ("joe", "too many mutations")] {
+        let refused = order(user).await.unwrap().unwrap_err();
+        assert!(refused.message().contains(message), "{refused:?}");
+        assert_eq!(why::<()>(Err(refused)).1, "TOO_MANY_CALLS");
+    }
+    bench.shutdown.cancel();
+    assert_eq!(why(order("joe").await.unwrap()).1, "SHUTTING_DOWN", "and none at the end");
 }

@@ -105,6 +105,7 @@ async fn two_requests_to_step_down_end_one_term() {
     let (done, refused) = if first.is_ok() { (first, second) } else { (second, first) };
     assert!(done.is_ok());
     assert_eq!(why(refused), (Code::FailedPrecondition, "LEADER_CHANGED".into()));
+    tokio::time::sleep(LATENCY * 5).await;
     let state = bench.manager.state.lock();
     assert_eq!((state.stepped_down.len(), state.announced.len()), (1, 1), "and one Event");
 }

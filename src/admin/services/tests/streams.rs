@@ -201,6 +201,24 @@ async fn streams_end_with_the_role_of_their_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_review_without_an_answer_holds_up_no_message() {
+    let bench = Bench::new().await;
+    let mut stream = bench.stream(since(0)).await.unwrap();
+    assert_eq!(next(&mut stream).await, "log-1 1-0");
+    assert_eq!(next(&mut stream).await, "replayed 0");
+    *bench.judge.silent.lock() = true;
+    for minute in 1..5 {
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        bench.publish(1);
+        let began = tokio::time::Instant::now();
+        assert_eq!(next(&mut stream).await, minute.to_string());
+        assert!(began.elapsed() < Duration::from_secs(1), "{minute}: {:?}", began.elapsed());
+    }
+    bench.shutdown.cancel();
+    assert_eq!(why(stream.message().await), (Code::Unavailable, "SHUTTING_DOWN".into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn strangers_have_few_places_and_take_none_of_the_others() {
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_client::HealthClient;

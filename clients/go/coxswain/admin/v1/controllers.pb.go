@@ -1425,7 +1425,8 @@ func (x *EnableControllerResponse) GetChanged() bool {
 // Request of DisableController.
 type DisableControllerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name or alias; or `*`: all controllers, wanted or not, in one write, which takes `force`.
+	// Name or alias; or `*`: all controllers that the flags select or an override enables, in one write, which takes
+	// `force`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Why, for those who find it disabled. At most 1024 bytes.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1438,8 +1439,7 @@ type DisableControllerRequest struct {
 	Wait bool `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Check everything and change nothing; the answer shows what would be.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Stop `*`, or a critical controller for more than an hour, and even if the flags of this replica differ from the
-	// leader's.
+	// Stop `*`, or a critical controller for more than an hour.
 	Force         bool `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -755,7 +755,9 @@ class DisableControllerRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name or alias; or `*`: all controllers, wanted or not, in one write, which takes `force`."""
+    """Name or alias; or `*`: all controllers that the flags select or an override enables, in one write, which takes
+    `force`.
+    """
     reason: _builtins.str
     """Why, for those who find it disabled. At most 1024 bytes."""
     expected_version: _builtins.str
@@ -765,9 +767,7 @@ class DisableControllerRequest(_message.Message):
     dry_run: _builtins.bool
     """Check everything and change nothing; the answer shows what would be."""
     force: _builtins.bool
-    """Stop `*`, or a critical controller for more than an hour, and even if the flags of this replica differ from the
-    leader's.
-    """
+    """Stop `*`, or a critical controller for more than an hour."""
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
         """The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another

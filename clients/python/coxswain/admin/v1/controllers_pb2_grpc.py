@@ -31,7 +31,7 @@ class ControllerServiceStub:
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
     outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
-    takes it. A replica whose flags for controllers differ from the leader's takes orders with `force` only. The answers show controllers as the answering replica sees them: on a replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -79,7 +79,7 @@ class ControllerServiceServicer:
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
     outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
-    takes it. A replica whose flags for controllers differ from the leader's takes orders with `force` only. The answers show controllers as the answering replica sees them: on a replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -108,7 +108,8 @@ class ControllerServiceServicer:
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
         request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
         does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
         (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
@@ -128,9 +129,10 @@ class ControllerServiceServicer:
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); the flags of
-        this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in
-        the metadata; nothing has changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+        the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+        changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
         the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
         API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
         lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
@@ -146,7 +148,8 @@ class ControllerServiceServicer:
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: the flags of this replica differ from the
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
         leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
         changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
         changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
@@ -216,7 +219,7 @@ class ControllerService:
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
     outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
-    takes it. A replica whose flags for controllers differ from the leader's takes orders with `force` only. The answers show controllers as the answering replica sees them: on a replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 

@@ -32,7 +32,7 @@ class ControllerServiceStub:
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
     outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
-    takes it. A replica whose flags for controllers differ from the leader's takes orders with `force` only. The answers show controllers as the answering replica sees them: on a replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -57,7 +57,8 @@ class ControllerServiceStub:
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
     request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
     does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
     (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
@@ -73,9 +74,10 @@ class ControllerServiceStub:
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); the flags of
-    this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in
-    the metadata; nothing has changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+    the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+    changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
     the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
     API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
     lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
@@ -87,7 +89,8 @@ class ControllerServiceStub:
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: the flags of this replica differ from the
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
     leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
     changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
     changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
@@ -110,7 +113,7 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
     outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
-    takes it. A replica whose flags for controllers differ from the leader's takes orders with `force` only. The answers show controllers as the answering replica sees them: on a replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -132,7 +135,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
     request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
     does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
     (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
@@ -148,9 +152,10 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); the flags of
-    this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in
-    the metadata; nothing has changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+    the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+    changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
     the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
     API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
     lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
@@ -162,7 +167,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: the flags of this replica differ from the
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
     leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
     changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
     changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
@@ -184,7 +190,7 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
     outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
-    takes it. A replica whose flags for controllers differ from the leader's takes orders with `force` only. The answers show controllers as the answering replica sees them: on a replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -222,7 +228,8 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
         request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
         does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
         (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
@@ -244,9 +251,10 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); the flags of
-        this replica differ from the leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in
-        the metadata; nothing has changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+        the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+        changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
         the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
         API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
         lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
@@ -264,7 +272,8 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: the flags of this replica differ from the
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
         leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
         changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
         changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
