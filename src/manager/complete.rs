@@ -30,7 +30,8 @@ use coxswain_controllers::identity::serviceaccount_token::signer::PrivateKeySign
 use coxswain_controllers::registry;
 use coxswain_controllers::storage::persistentvolume_binder::DIRECTORIES;
 use coxswain_machinery::client::{
-    ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate, wait_for_api_server,
+    ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate,
+    wait_for_api_server,
 };
 use coxswain_machinery::election::{
     Candidacy, CandidateObject, Contender, Elector, ElectorHealth, LeaseLock, Timing,
@@ -106,6 +107,16 @@ impl Migration {
 /// The name under which this manager takes part in leader migration, whatever its binary is called.
 const COMPONENT: &str = "kube-controller-manager";
 
+/// The overrides of the controllers of a registry.
+fn overrides_of(
+    registry: &'static [Descriptor],
+    client: ApiClient,
+    event_logger: &Arc<EventLogger>,
+) -> Overrides {
+    let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
+    Overrides::new(OverrideStore::new(client, Arc::new(is_known)), Arc::clone(event_logger))
+}
+
 /// The registry of all metrics, which shows what it is told to.
 fn metrics(config: &Config) -> Result<Registry, ManagerError> {
     let metrics = Registry::new();
@@ -172,9 +183,7 @@ pub(super) async fn complete(
 
     let event_logger = Arc::new(EventLogger::new(Arc::clone(&clock)));
     let admin = clients.ungated("coxswain-admin");
-    let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
-    let store = OverrideStore::new(admin.clone(), Arc::new(is_known));
-    let overrides = Arc::new(Overrides::new(store, Arc::clone(&event_logger)));
+    let overrides = Arc::new(overrides_of(registry, admin.clone(), &event_logger));
     let journal = Arc::new(events.journal(COMPONENT, clients.ungated("coxswain-journal")));
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());

@@ -366,6 +366,14 @@ fn disable_only_makes_the_selection_hard() {
     assert!(!set.desired("a-controller", FlagSelection { fixed: true, ..ON }, at(0)).enabled);
 }
 
+/// An entry as an older version reads it, which skips fields that it does not know.
+#[derive(serde::Deserialize)]
+struct Older {
+    desired: Order,
+    time: String,
+    version: u64,
+}
+
 #[test]
 fn entries_of_older_and_newer_versions_are_read_in_both_directions() {
     // As the version before `force` wrote it: it outranks the flags.
@@ -374,13 +382,6 @@ fn entries_of_older_and_newer_versions_are_read_in_both_directions() {
     let read = Entry::parse(older).unwrap();
     assert_eq!((read.order, read.force, read.outranks_flags()), (Order::Enabled, None, true));
     assert_eq!(read.to_value().unwrap(), older, "and is written as it was");
-    // The older version's form, which skips fields that it does not know.
-    #[derive(serde::Deserialize)]
-    struct Older {
-        desired: Order,
-        time: String,
-        version: u64,
-    }
     for (order, force, older) in [
         (Order::Enabled, true, Order::Enabled),
         // Without force the flags hold, there too.
