@@ -8,6 +8,12 @@ use tonic::{Extensions, Status};
 use super::authorize::Method;
 use coxswain_machinery::serve::{PeerAddress, UserInfo};
 
+#[cfg(test)]
+std::thread_local! {
+    /// The lines that this thread has logged, for tests: which subscribers see an event depends on other threads' tests.
+    pub(super) static LINES: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 /// A mutation under way. Dropped without an outcome, because the process ends or the mutation panicked, it is logged as
 /// abandoned.
 pub(super) struct Audit {
@@ -79,6 +85,10 @@ impl Audit {
     }
 
     fn log(&self, outcome: &str, controllers: &str, error: &str, caller: &str) {
+        #[cfg(test)]
+        LINES.with_borrow_mut(|lines| {
+            lines.push(format!("{outcome} [{controllers}] force={} caller={caller}", self.force));
+        });
         tracing::info!(
             target: "audit",
             user = self.user.name,

@@ -1,11 +1,9 @@
 //! Mutations whose callers hang up: each is carried out, audited and announced, or none of it.
 
-use std::io::Write;
 use std::time::Duration;
 
-use tracing::subscriber::DefaultGuard;
-
 use super::*;
+use crate::admin::audit::LINES;
 use crate::admin::manager::MutationKind;
 use crate::admin::overrides::Order;
 use crate::admin::proto;
@@ -15,34 +13,9 @@ use crate::admin::proto::leader_service_client::LeaderServiceClient;
 /// The time that each request to the API server takes, and each answer.
 const LATENCY: Duration = Duration::from_millis(10);
 
-/// The lines of the audit log that this thread writes.
-#[derive(Clone, Default)]
-struct AuditLog(Arc<Mutex<Vec<u8>>>);
-
-impl Write for AuditLog {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl AuditLog {
-    fn record() -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber =
-            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn take(&self) -> Vec<String> {
-        let text = String::from_utf8(std::mem::take(&mut *self.0.lock())).unwrap();
-        text.lines().filter(|line| line.contains("admin call")).map(str::to_owned).collect()
-    }
+/// The lines of the audit log that this thread has written since the last call.
+fn audit_lines() -> Vec<String> {
+    LINES.take()
 }
 
 /// Calls, hangs up after `patience`, and waits until nothing goes on.
@@ -54,7 +27,7 @@ async fn cut_off<T>(patience: Duration, call: impl Future<Output = T>) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn an_order_is_carried_out_audited_and_announced_or_none_of_it() {
-    let (log, _guard) = AuditLog::record();
+    drop(audit_lines());
     let (mut carried_out, mut unheard) = (0, 0);
     for step in 0..12 {
         let bench = Bench::new().await;
@@ -66,16 +39,15 @@ async fn an_order_is_carried_out_audited_and_announced_or_none_of_it() {
             ..Default::default()
         };
         let answered = cut_off(LATENCY / 2 * step, client.disable_controller(jane(request))).await;
-        let lines = log.take();
+        let lines = audit_lines();
         let state = bench.manager.state.lock();
         let entry = state.overrides.entry("deployment-controller");
         let changed = usize::from(entry.is_some_and(|entry| entry.order == Order::Disabled));
         assert_eq!((lines.len(), state.announced.len()), (changed, changed), "{step}: {lines:?}");
         carried_out += changed;
         if let [line] = &lines[..] {
-            assert!(line.contains("outcome=\"changed\"") && line.contains("force=false"), "{line}");
-            assert!(line.contains("controllers=\"deployment-controller\""), "{line}");
-            let gone = line.contains("caller=\"gone\"");
+            assert!(line.starts_with("changed [deployment-controller] force=false"), "{line}");
+            let gone = line.ends_with("caller=gone");
             assert!(!(gone && answered), "{line}");
             unheard += usize::from(gone);
         }
@@ -85,7 +57,7 @@ async fn an_order_is_carried_out_audited_and_announced_or_none_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn stepping_down_is_carried_out_audited_and_announced_or_none_of_it() {
-    let (log, _guard) = AuditLog::record();
+    drop(audit_lines());
     let mut unheard = 0;
     for step in 0..8 {
         let bench = Bench::new().await;
@@ -93,7 +65,7 @@ async fn stepping_down_is_carried_out_audited_and_announced_or_none_of_it() {
         let mut client = LeaderServiceClient::new(bench.channel.clone());
         let call = client.step_down(jane(proto::StepDownRequest::default()));
         let answered = cut_off(LATENCY / 2 * step, call).await;
-        let lines = log.take();
+        let lines = audit_lines();
         let state = bench.manager.state.lock();
         let done = state.stepped_down.len();
         let announced: Vec<_> = state.announced.iter().map(|mutation| mutation.action).collect();
