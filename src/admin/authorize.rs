@@ -44,6 +44,8 @@ pub const GET_CONTROLLER: Method = method("ControllerService/GetController", "ge
 pub const ENABLE_CONTROLLER: Method = method("ControllerService/EnableController", "update", "controllers");
 /// `ControllerService.DisableController`
 pub const DISABLE_CONTROLLER: Method = method("ControllerService/DisableController", "update", "controllers");
+/// `ControllerService.ClearOverrides`
+pub const CLEAR_OVERRIDES: Method = method("ControllerService/ClearOverrides", "update", "controllers");
 /// `ControllerService.WatchControllers`
 pub const WATCH_CONTROLLERS: Method = method("ControllerService/WatchControllers", "watch", "controllers");
 /// `EventService.StreamEvents`
@@ -69,6 +71,7 @@ pub const METHODS: &[Method] = &[
     GET_CONTROLLER,
     ENABLE_CONTROLLER,
     DISABLE_CONTROLLER,
+    CLEAR_OVERRIDES,
     WATCH_CONTROLLERS,
     STREAM_EVENTS,
     GET_LEADER,

@@ -73,6 +73,7 @@ pub(super) fn entry(entry: &Entry) -> proto::Override {
         create_time: Some(timestamp(entry.time)),
         reason: entry.reason.clone(),
         expire_time: entry.until.map(timestamp),
+        force: entry.force == Some(true),
     }
 }
 
@@ -85,7 +86,7 @@ pub(super) fn controller(
     overrides: &OverrideSet,
     now: Timestamp,
 ) -> proto::Controller {
-    let (health, health_message) = health(state);
+    let (health, health_message) = health(&state.phase, state.unhealthy.as_ref());
     let desired = overrides.desired(state.name, state.flags, now);
     let counts = &state.counts;
     proto::Controller {
@@ -100,6 +101,7 @@ pub(super) fn controller(
         enabled_by_default: state.enabled_by_default,
         cloud_provider: state.cloud,
         special_handling: state.special,
+        critical: state.critical.is_some(),
         desired: Some(proto::DesiredState {
             enabled: desired.enabled,
             source: match desired.source {
@@ -111,6 +113,10 @@ pub(super) fn controller(
             r#override: desired.entry.map(entry),
             enabled_without_override: state.flags.enabled,
             invalid_override: overrides.problem_of(state.name).unwrap_or_default().to_owned(),
+            ineffective_override: overrides
+                .ineffective(state.name, state.flags, now)
+                .unwrap_or_default()
+                .to_owned(),
         }),
         phase: phase(&state.phase).into(),
         phase_reason: phase_reason(&state.phase).to_owned(),
@@ -144,8 +150,8 @@ pub(super) fn controller(
 }
 
 /// Whether a controller is well, and what is wrong otherwise.
-pub(super) fn health(state: &ControllerState) -> (proto::Health, String) {
-    match (&state.phase, &state.unhealthy) {
+pub(super) fn health(phase: &Phase, unhealthy: Option<&String>) -> (proto::Health, String) {
+    match (phase, unhealthy) {
         (Phase::Failed(reason), _) => (proto::Health::Unhealthy, reason.clone()),
         // What waits for its caches should run, and does not.
         (Phase::Starting | Phase::Running, Some(wrong)) => (proto::Health::Unhealthy, wrong.clone()),
@@ -289,6 +295,7 @@ pub(super) fn replica(state: &ReplicaState, identity: &str, holder: &str) -> pro
         renew_time: Some(timestamp(state.renewed)),
         live: state.live,
         lease_duration: Some(duration(state.lease_duration)),
+        selection_digest: state.selection.clone(),
     }
 }
 

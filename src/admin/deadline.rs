@@ -16,18 +16,23 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-use super::authorize::is_known;
+use super::authorize::{METHODS, is_known};
 use super::errors::timed_out;
 
 /// The header: a number of at most eight digits and a unit.
 const TIMEOUT: &str = "grpc-timeout";
 /// Reflection alone takes requests for as long as its caller likes: one after the other, on one stream.
 const REFLECTION: &str = "/grpc.reflection.";
+/// What the paths of this API's methods begin with.
+const API: &str = "/coxswain.admin.v1.";
 /// Within which a request must be there, whatever deadline its caller has or has not set: it is a few bytes.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// The longest that a call without credentials may last, and that reflection may last for anybody: their places are few, and
 /// who wants more of it calls again.
 const SHORT_CALL: Duration = Duration::from_mins(1);
+
+/// The longest that any other call which is no stream may last: longer than one that waits for a phase or a leader.
+const LONG_CALL: Duration = Duration::from_secs(150);
 
 /// Puts deadlines on a service's calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,8 +103,17 @@ where
 
 /// For how long a call may last at most, if there is a limit.
 fn longest(request: &Request<Body>) -> Option<Duration> {
-    let short = request.uri().path().starts_with(REFLECTION) || !is_known(request.extensions());
-    short.then_some(SHORT_CALL)
+    let path = request.uri().path();
+    if path.starts_with(REFLECTION) || !is_known(request.extensions()) {
+        return Some(SHORT_CALL);
+    }
+    is_unary(path).then_some(LONG_CALL)
+}
+
+/// Whether a path is that of a method of this API which is no stream.
+fn is_unary(path: &str) -> bool {
+    let method = path.strip_prefix(API).and_then(|rpc| METHODS.iter().find(|method| method.rpc == rpc));
+    method.is_some_and(|method| method.verb != "watch")
 }
 
 /// `17m`: seventeen milliseconds. `None` if it is not of this form.
@@ -236,6 +250,21 @@ mod tests {
         assert_eq!(call(Some("500m")).await, (Some(4), None));
         assert_eq!(call(Some("1500m")).await, (None, Some(4)));
         assert_eq!(call(Some("soon")).await, (Some(3), None));
+    }
+
+    #[test]
+    fn unary_calls_have_a_limit_and_streams_have_none() {
+        let longest = |path: &str| {
+            let mut request = Request::new(Body::empty());
+            *request.uri_mut() = path.parse().unwrap();
+            request.extensions_mut().insert(known());
+            super::longest(&request)
+        };
+        for method in METHODS {
+            let limit = (method.verb != "watch").then_some(LONG_CALL);
+            assert_eq!(longest(&format!("{API}{}", method.rpc)), limit, "{}", method.rpc);
+        }
+        assert_eq!(longest("/grpc.health.v1.Health/Watch"), None);
     }
 
     #[tokio::test(start_paused = true)]

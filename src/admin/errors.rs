@@ -44,8 +44,12 @@ pub enum Reason {
     NotImplemented,
     /// It needs `force`.
     ForceRequired,
+    /// This replica's flags for controllers differ from the leader's.
+    FlagsDiffer,
     /// Another replica leads.
     NotLeader,
+    /// Another replica leads since the change was made.
+    LeadershipLost,
     /// The controller does not run.
     NotRunning,
     /// The controller failed.
@@ -70,6 +74,10 @@ pub enum Reason {
     Contention,
     /// Too many streams.
     TooManyStreams,
+    /// Too many calls of one user.
+    TooManyCalls,
+    /// A stream has been open for as long as one may be.
+    StreamExpired,
     /// It took too long.
     Timeout,
     /// The process ends.
@@ -90,12 +98,14 @@ impl Reason {
             Self::ServiceNotFound => ("SERVICE_NOT_FOUND", Code::NotFound),
             Self::VersionMismatch => ("VERSION_MISMATCH", Code::Aborted),
             Self::Superseded => ("SUPERSEDED", Code::Aborted),
+            Self::LeadershipLost => ("LEADERSHIP_LOST", Code::Aborted),
             Self::Contention => ("CONTENTION", Code::Aborted),
             Self::FeatureGate => ("FEATURE_GATE", Code::FailedPrecondition),
             Self::CloudProvider => ("CLOUD_PROVIDER", Code::FailedPrecondition),
             Self::Setting => ("SETTING", Code::FailedPrecondition),
             Self::NotImplemented => ("NOT_IMPLEMENTED", Code::FailedPrecondition),
             Self::ForceRequired => ("FORCE_REQUIRED", Code::FailedPrecondition),
+            Self::FlagsDiffer => ("FLAGS_DIFFER", Code::FailedPrecondition),
             Self::NotLeader => ("NOT_LEADER", Code::FailedPrecondition),
             Self::NotRunning => ("NOT_RUNNING", Code::FailedPrecondition),
             Self::ControllerFailed => ("CONTROLLER_FAILED", Code::FailedPrecondition),
@@ -108,6 +118,8 @@ impl Reason {
             Self::ApiServer => ("API_SERVER", Code::Unavailable),
             Self::OutcomeUnknown => ("OUTCOME_UNKNOWN", Code::Unknown),
             Self::ShuttingDown => ("SHUTTING_DOWN", Code::Unavailable),
+            Self::TooManyCalls => ("TOO_MANY_CALLS", Code::ResourceExhausted),
+            Self::StreamExpired => ("STREAM_EXPIRED", Code::Unavailable),
             Self::TooManyStreams => ("TOO_MANY_STREAMS", Code::ResourceExhausted),
             Self::Timeout => ("TIMEOUT", Code::DeadlineExceeded),
         }

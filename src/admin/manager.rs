@@ -26,8 +26,17 @@ pub trait Manager: Send + Sync + 'static {
     /// This replica's identity in the leader election.
     fn identity(&self) -> &str;
 
+    /// The names of all controllers of the registry. They never change, and nothing is locked or computed.
+    fn names(&self) -> &[ControllerName];
+
     /// All controllers of the registry, by name, those that are not implemented included.
     fn controllers(&self) -> Vec<ControllerState>;
+
+    /// One controller of the registry.
+    fn controller(&self, name: &str) -> Option<ControllerState>;
+
+    /// How a controller of the registry is. Looks at no queue: callers without credentials ask for it.
+    fn health(&self, name: &str) -> Option<HealthState>;
 
     /// The overrides as this replica last saw them, by its watch or its own writes.
     fn overrides(&self) -> Arc<OverrideSet>;
@@ -58,6 +67,9 @@ pub trait Manager: Send + Sync + 'static {
     /// identity of [`Self::replicas`], is to be next: the others are to hold back.
     fn step_down<'a>(&'a self, successor: Option<&'a str>) -> BoxFuture<'a, Result<(), StepDownError>>;
 
+    /// The names of the queues of all running controllers. Looks into no queue.
+    fn queue_names(&self) -> Vec<QueueName>;
+
     /// The queues of all running controllers, by name.
     fn queues(&self) -> Vec<QueueState>;
 
@@ -67,9 +79,18 @@ pub trait Manager: Send + Sync + 'static {
     /// Reconciles an object, or explains what a reconcile would do.
     fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>>;
 
-    /// Records a mutation as a Kubernetes Event about the Lease concerned. Never blocks. (The audit log line is
-    /// written by the services.)
-    fn announce(&self, mutation: &Mutation);
+    /// Records a mutation as a Kubernetes Event about the Lease concerned, which takes as long as the API server does. (The
+    /// audit log line is written by the services.)
+    fn announce<'a>(&'a self, mutation: &'a Mutation) -> BoxFuture<'a, ()>;
+}
+
+/// The names of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerName {
+    /// Permanent name.
+    pub name: &'static str,
+    /// Other names.
+    pub aliases: &'static [&'static str],
 }
 
 /// A controller.
@@ -89,6 +110,8 @@ pub struct ControllerState {
     pub cloud: bool,
     /// Whether it is started by rules of its own.
     pub special: bool,
+    /// The effect of stopping it, if the cluster depends on it.
+    pub critical: Option<&'static str>,
     /// What the flags say.
     pub flags: FlagSelection,
     /// What stands against running it, whoever wants it.
@@ -195,6 +218,8 @@ pub struct ReplicaState {
     pub admin_address: String,
     /// Its version.
     pub version: String,
+    /// Digest of the flags by which it selects controllers; empty for a version that announces none.
+    pub selection: String,
     /// When it started.
     pub started: Timestamp,
     /// When it last gave a sign of life.
@@ -214,6 +239,24 @@ pub enum StepDownError {
     /// The Lease could not be released.
     #[error("{0}")]
     Unavailable(String),
+}
+
+/// How a controller is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthState {
+    /// What it is doing.
+    pub phase: Phase,
+    /// What is wrong while it runs, or waits for its caches; `None` if nothing is.
+    pub unhealthy: Option<String>,
+}
+
+/// The name of a queue of a running controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueName {
+    /// Name, as in the metrics.
+    pub name: &'static str,
+    /// The controller.
+    pub controller: &'static str,
 }
 
 /// A queue of a running controller.
@@ -326,6 +369,8 @@ pub enum MutationKind {
     Enabled,
     /// A controller was disabled.
     Disabled,
+    /// Overrides were cleared.
+    Cleared,
     /// Leadership was given up.
     SteppedDown,
     /// An object was reconciled on demand.
@@ -338,6 +383,7 @@ impl MutationKind {
         match self {
             Self::Enabled => "ControllerEnabled",
             Self::Disabled => "ControllerDisabled",
+            Self::Cleared => "OverridesCleared",
             Self::SteppedDown => "LeaderSteppedDown",
             Self::Synced => "ObjectSynced",
         }

@@ -11,7 +11,7 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
-use super::overrides::{Order, OverrideSet};
+use super::overrides::{Entry, Order, OverrideSet};
 use super::proto;
 use coxswain_machinery::telemetry::{
     MetricsError, Registrar, Registry, TracedHistogramVec, exponential_buckets,
@@ -108,7 +108,11 @@ impl AdminMetrics {
     /// The overrides are these at this time.
     pub fn overrides(&self, set: &OverrideSet, now: Timestamp) {
         let of = |order: Order| {
-            let in_force = set.entries().filter(|(_, entry)| entry.order == order && entry.is_in_force(now));
+            // An order to run a controller that never outranks the flags changes nothing.
+            let counts = |entry: &Entry| entry.order == Order::Disabled || entry.outranks_flags();
+            let in_force = set
+                .entries()
+                .filter(|(_, entry)| entry.order == order && entry.is_in_force(now) && counts(entry));
             in_force.count()
         };
         let counts = [

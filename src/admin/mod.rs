@@ -12,6 +12,7 @@
 mod audit;
 pub mod authorize;
 mod convert;
+pub mod critical;
 mod deadline;
 pub mod errors;
 pub mod events;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::errors::Violations;
 use super::events::{Filter as EventFilter, Severity, Start};
-use super::manager::ControllerState;
+use super::manager::ControllerName;
 use super::overrides::MAX_REASON_BYTES;
 use super::proto;
 use coxswain_machinery::model::Key;
@@ -193,7 +193,7 @@ impl QueueFilter {
     /// Checks a filter. Unknown controllers match nothing.
     pub fn parse(
         filter: Option<&proto::QueueFilter>,
-        controllers: &[ControllerState],
+        controllers: &[ControllerName],
         violations: &mut Violations,
     ) -> Self {
         let Some(filter) = filter else { return Self::default() };
@@ -215,22 +215,22 @@ impl QueueFilter {
 }
 
 /// Permanent names by names or aliases; `None` for no restriction. Unknown ones are left out.
-fn resolve_all(asked: &[String], controllers: &[ControllerState]) -> Option<Vec<&'static str>> {
+fn resolve_all(asked: &[String], controllers: &[ControllerName]) -> Option<Vec<&'static str>> {
     if asked.is_empty() {
         return None;
     }
-    Some(asked.iter().filter_map(|name| resolve(name, controllers)).map(|state| state.name).collect())
+    Some(asked.iter().filter_map(|name| resolve(name, controllers)).collect())
 }
 
-/// A controller by name or alias.
-pub fn resolve<'a>(name: &str, controllers: &'a [ControllerState]) -> Option<&'a ControllerState> {
-    controllers.iter().find(|state| state.name == name || state.aliases.contains(&name))
+/// A controller's permanent name by that name or an alias.
+pub fn resolve(name: &str, controllers: &[ControllerName]) -> Option<&'static str> {
+    controllers.iter().find(|each| each.name == name || each.aliases.contains(&name)).map(|each| each.name)
 }
 
 /// Which events.
 pub fn event_filter(
     filter: Option<&proto::EventFilter>,
-    controllers: &[ControllerState],
+    controllers: &[ControllerName],
     violations: &mut Violations,
 ) -> EventFilter {
     let Some(filter) = filter else { return EventFilter::default() };

@@ -225,7 +225,7 @@ fn hints(status: &Status, details: &ErrorDetails, reason: &str) -> Vec<String> {
     let fact =
         |key: &str| details.error_info().and_then(|info| info.metadata.get(key)).map(|value| clean(value));
     match reason {
-        "FORCE_REQUIRED" => lines.push("--force does it nevertheless".to_owned()),
+        "FORCE_REQUIRED" => lines.push("use --force to do it anyway".to_owned()),
         "VERSION_MISMATCH" => {
             if let Some(version) = fact("version") {
                 lines.push(format!("it is at version {version} now"));

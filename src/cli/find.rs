@@ -102,6 +102,11 @@ impl Finder {
         })
     }
 
+    /// Who led by the Lease when the replicas were looked up.
+    pub(super) async fn holder(&self) -> Result<Option<String>, CliError> {
+        Ok(self.found().await?.replicas.holder.clone())
+    }
+
     /// Whether a call may take only so long (`--timeout`).
     pub(super) fn is_bounded(&self) -> bool {
         self.common.timeout.is_some()
@@ -201,7 +206,16 @@ impl Finder {
         call: impl AsyncFn(&Session) -> Result<R, CliError>,
     ) -> Result<R, CliError> {
         let session = self.connect(Whom::Leader).await?;
-        match call(&session).await {
+        self.follow(&session, call).await
+    }
+
+    /// Makes a call of a replica, and once more of the leader if the replica names one instead of doing anything.
+    pub(super) async fn follow<R>(
+        &self,
+        session: &Session,
+        call: impl AsyncFn(&Session) -> Result<R, CliError>,
+    ) -> Result<R, CliError> {
+        match call(session).await {
             Err(CliError::Refused(status)) => match leader_address(&status) {
                 Some(address) if address != session.address.to_string() => {
                     call(&self.connect_to(&address).await?).await
@@ -227,10 +241,10 @@ impl From<CliError> for Failed {
     }
 }
 
-/// Where the leader is, according to a replica that is not.
+/// Where the leader is, according to a replica that did nothing because it does not lead or has other flags.
 fn leader_address(status: &Status) -> Option<String> {
     let info = status.get_details_error_info()?;
-    let is_refusal = info.reason == "NOT_LEADER";
+    let is_refusal = matches!(info.reason.as_str(), "NOT_LEADER" | "FLAGS_DIFFER");
     info.metadata.get("leader_address").filter(|address| is_refusal && !address.is_empty()).cloned()
 }
 

@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::controller::Controller;
@@ -17,25 +18,26 @@ use super::directories::Directories;
 use super::error::ManagerError;
 use super::event_logger::EventLogger;
 use super::leadership::{self, Leases, Lock};
-use super::overrides::Overrides;
+use super::overrides::{self, Overrides};
 use super::replicas::Replicas;
 use super::serving::PortMetrics;
 use super::signing::Authorities;
 use super::step_down::{self, Requests, StepDown};
 use super::terms::Work;
-use crate::admin::overrides::OverrideStore;
+use crate::admin::overrides::{OverrideStore, inherited};
 use coxswain_controllers::identity::serviceaccount_token::TOKEN_SIGNER;
 use coxswain_controllers::identity::serviceaccount_token::signer::{PrivateKeySigner, TokenFinisher};
 use coxswain_controllers::registry;
 use coxswain_controllers::storage::persistentvolume_binder::DIRECTORIES;
 use coxswain_machinery::client::{
-    ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate, wait_for_api_server,
+    ApiClient, ClientBuilder, ClientMetrics, ClientOptions, Connection, Discovery, WriteGate,
+    wait_for_api_server,
 };
 use coxswain_machinery::election::{
     Candidacy, CandidateObject, Contender, Elector, ElectorHealth, LeaseLock, Timing,
 };
 use coxswain_machinery::environment::{Environment, hostname};
-use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Recorder};
+use coxswain_machinery::events::{EventBroadcaster, EventMetrics, Journal, Recorder};
 use coxswain_machinery::executor::Finishers;
 use coxswain_machinery::framework::{
     BlockingPool, Descriptor, ExpectationsRegistry, ReconcileMetrics, RoomMetrics, Runtime, Watchdog,
@@ -43,6 +45,7 @@ use coxswain_machinery::framework::{
 use coxswain_machinery::informer::{Informers, InformersConfig};
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::SharedClock;
+use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::options::versions::{COXSWAIN, KUBERNETES};
 use coxswain_machinery::options::{Config, LeaderMigration, MigrationLock};
 use coxswain_machinery::queue::QueueMetrics;
@@ -77,8 +80,12 @@ pub(super) struct Completed {
     pub(super) identity: String,
     pub(super) event_logger: Arc<EventLogger>,
     pub(super) overrides: Arc<Overrides>,
-    /// Of events about what callers of the admin API changed.
+    /// Of events about objects that callers of the admin API had reconciled.
     pub(super) recorder: Recorder,
+    /// Of events about orders, by the admin API or by hand.
+    pub(super) journal: Arc<Journal>,
+    /// Mutations of the admin API under way, and events about orders.
+    pub(super) mutations: TaskTracker,
     pub(super) started: jiff::Timestamp,
     pub(super) environment: Environment,
     pub(super) shutdown_timeout: Duration,
@@ -102,6 +109,16 @@ const COMPUTATIONS: usize = 2;
 
 /// The name under which this manager takes part in leader migration, whatever its binary is called.
 const COMPONENT: &str = "kube-controller-manager";
+
+/// The overrides of the controllers of a registry.
+fn overrides_of(
+    registry: &'static [Descriptor],
+    client: ApiClient,
+    event_logger: &Arc<EventLogger>,
+) -> Overrides {
+    let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
+    Overrides::new(OverrideStore::new(client, Arc::new(is_known)), Arc::clone(event_logger))
+}
 
 /// The registry of all metrics, which shows what it is told to.
 fn metrics(config: &Config) -> Result<Registry, ManagerError> {
@@ -162,9 +179,8 @@ pub(super) async fn complete(
 
     let event_logger = Arc::new(EventLogger::new(Arc::clone(&clock)));
     let admin = clients.ungated("coxswain-admin");
-    let is_known = |name: &str| registry.iter().any(|descriptor| descriptor.name == name);
-    let store = OverrideStore::new(admin.clone(), Arc::new(is_known));
-    let overrides = Arc::new(Overrides::new(store, Arc::clone(&event_logger)));
+    let overrides = Arc::new(overrides_of(registry, admin.clone(), &event_logger));
+    let journal = Arc::new(events.journal(COMPONENT, clients.ungated("coxswain-journal")));
     let recorder = events.recorder(COMPONENT, admin);
     let router = Arc::new(Router::new());
     let pool = BlockingPool::new(environment.threads, COMPUTATIONS);
@@ -217,6 +233,8 @@ pub(super) async fn complete(
         event_logger,
         overrides,
         recorder,
+        journal,
+        mutations: TaskTracker::new(),
         started,
         environment,
     })
@@ -242,6 +260,20 @@ impl Completed {
         Pushing::start(settings, (process, self.started), &self.metrics, clock, threads).map(Some)
     }
 
+    /// Tells of overrides that outlived all replicas: somebody who installs this manager again may not know of them.
+    fn tell_of_inherited_overrides(&self) {
+        let replicas = self.replicas.list();
+        let started = replicas.iter().filter(|replica| replica.live).map(|replica| replica.started);
+        let Some(message) = inherited(&self.overrides.set(), started, self.event_logger.now()) else {
+            return;
+        };
+        tracing::warn!(overrides = message, "Overrides from before are in force");
+        let regarding = self.overrides.lease();
+        let event = EventSpec { regarding, warning: true, reason: "OverridesInherited", message };
+        let journal = Arc::clone(&self.journal);
+        drop(self.mutations.spawn(async move { journal.write(event).await }));
+    }
+
     async fn start_controllers(
         &self,
         under: MigrationLock,
@@ -253,7 +285,18 @@ impl Completed {
         let here = |controller: &Controller| {
             self.migration.as_ref().is_none_or(|held| held.lock_of(controller) == under)
         };
-        if stop.run_until_cancelled(self.overrides.first_look()).await.is_some() {
+        let was_known = self.overrides.are_known();
+        if !was_known {
+            self.health.add(Arc::clone(&self.overrides) as _);
+        }
+        let known = stop.run_until_cancelled(self.overrides.first_look()).await;
+        if !was_known {
+            self.health.remove(overrides::HEALTH);
+        }
+        if known.is_some() {
+            if under == MigrationLock::Main {
+                self.tell_of_inherited_overrides();
+            }
             self.controllers.apply(&self.overrides.set(), self.event_logger.now());
             self.controllers.start(&here, stop).await;
         }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::controller::{Controller, Phase, supervise};
 use super::event_logger::EventLogger;
 use super::health::ControllerHealth;
-use crate::admin::manager::Obstacle;
+use crate::admin::manager::{ControllerName, Obstacle};
 use crate::admin::overrides::{FlagSelection, OverrideSet};
 use coxswain_machinery::framework::{Descriptor, Runtime};
 use coxswain_machinery::options::{Config, Selection, SelectionState};
@@ -27,6 +27,7 @@ const LEFT_TO_CLOUD: &str = "left to a cloud controller manager";
 /// The controllers of a manager. Each has a supervisor from the start of leadership on.
 pub struct Controllers {
     all: Vec<Arc<Controller>>,
+    names: Vec<ControllerName>,
     runtime: Arc<Runtime>,
     health: Arc<HealthRegistry>,
     metrics: ManagerMetrics,
@@ -51,6 +52,10 @@ impl Controllers {
         });
         Self {
             all: all.collect(),
+            names: registry
+                .iter()
+                .map(|row| ControllerName { name: row.name, aliases: row.aliases })
+                .collect(),
             health,
             metrics,
             start_interval: config.flags.controller_start_interval,
@@ -63,6 +68,11 @@ impl Controllers {
     /// All of them, in the registry's order.
     pub fn all(&self) -> &[Arc<Controller>] {
         &self.all
+    }
+
+    /// The names of all of them.
+    pub fn names(&self) -> &[ControllerName] {
+        &self.names
     }
 
     /// The controller of this name.
@@ -84,7 +94,7 @@ impl Controllers {
     /// What the flags say of a controller.
     pub(super) fn flags(&self, descriptor: &Descriptor) -> FlagSelection {
         let Selection { selected, named } = self.runtime.config.selection(descriptor);
-        FlagSelection { enabled: selected, named }
+        FlagSelection { enabled: selected, named, fixed: self.runtime.config.overrides_only_disable() }
     }
 
     /// Says once which controllers will not run, and why.

@@ -13,9 +13,11 @@ use super::controller::Controller;
 use super::controllers::obstacle;
 use super::health::cache_problem;
 use crate::admin::Manager;
+use crate::admin::critical;
 use crate::admin::manager::{
-    ControllerState, Counts, FailureState, LeaseState, Mutation, MutationKind, Obstacle, QueueDetail,
-    QueueState, ReplicaState, StepDownError, SyncError, SyncOutcome, SyncReport, SyncRequest, WatchState,
+    ControllerName, ControllerState, Counts, FailureState, HealthState, LeaseState, Mutation, MutationKind,
+    Obstacle, QueueDetail, QueueName, QueueState, ReplicaState, StepDownError, SyncError, SyncOutcome,
+    SyncReport, SyncRequest, WatchState,
 };
 use crate::admin::overrides::{Entry, HeldOverrides, OverrideSet, StoreError};
 use coxswain_machinery::api::kinds::LEASES;
@@ -25,13 +27,13 @@ use coxswain_machinery::framework::{
 use coxswain_machinery::latest;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::plan::{EventSpec, Regarding};
-use coxswain_machinery::queue::{QueueSnapshot, QueuedKey};
+use coxswain_machinery::queue::{QueueSummary, QueuedKey};
 
 /// The whole manager behind the admin API's trait.
 pub(super) struct Facade(pub(super) Arc<Completed>);
 
 impl Facade {
-    fn controller(&self, controller: &Controller) -> ControllerState {
+    fn state(&self, controller: &Controller) -> ControllerState {
         let descriptor = controller.descriptor;
         let runtime = &self.0.runtime;
         let loops = controller.loops();
@@ -45,6 +47,7 @@ impl Facade {
             enabled_by_default: descriptor.default == DefaultState::On,
             cloud: descriptor.cloud,
             special: descriptor.special,
+            critical: critical::effect(descriptor.name),
             flags: self.0.controllers.flags(descriptor),
             obstacle: obstacle(&runtime.config, descriptor).or_else(|| match &phase {
                 Phase::Skipped(why) => Some(Obstacle::Setting(why.clone())),
@@ -60,7 +63,7 @@ impl Facade {
             restarts: controller.restarts(),
             counts: loops
                 .iter()
-                .map(|each| counts(each, &each.queue().snapshot(0)))
+                .map(|each| counts(each, each.queue().summary()))
                 .fold(Counts::default(), add),
             last_error: loops
                 .iter()
@@ -81,7 +84,9 @@ impl Facade {
     /// The Lease that a mutation is about: that of the overrides, or the one by which this replica leads.
     fn lease_of(&self, mutation: MutationKind) -> Regarding {
         match mutation {
-            MutationKind::Enabled | MutationKind::Disabled => self.0.overrides.lease(),
+            MutationKind::Enabled | MutationKind::Disabled | MutationKind::Cleared => {
+                self.0.overrides.lease()
+            }
             MutationKind::SteppedDown | MutationKind::Synced => {
                 let meta = self.0.main_lock.as_ref().and_then(|lock| lock.elector.lease_meta());
                 meta.map_or_else(|| self.0.overrides.lease(), |meta| Regarding::of(&LEASES, &meta))
@@ -99,11 +104,29 @@ impl Manager for Facade {
         &self.0.identity
     }
 
+    fn names(&self) -> &[ControllerName] {
+        self.0.controllers.names()
+    }
+
     fn controllers(&self) -> Vec<ControllerState> {
         let all = self.0.controllers.all().iter();
-        let mut states: Vec<_> = all.map(|controller| self.controller(controller)).collect();
+        let mut states: Vec<_> = all.map(|controller| self.state(controller)).collect();
         states.sort_by_key(|state| state.name);
         states
+    }
+
+    fn controller(&self, name: &str) -> Option<ControllerState> {
+        self.0.controllers.get(name).map(|controller| self.state(controller))
+    }
+
+    fn health(&self, name: &str) -> Option<HealthState> {
+        let controller = self.0.controllers.get(name)?;
+        let unhealthy = cache_problem(controller, &self.0.runtime.informers);
+        Some(HealthState { phase: controller.phase(), unhealthy })
+    }
+
+    fn queue_names(&self) -> Vec<QueueName> {
+        self.loops().map(|(controller, each)| QueueName { name: each.name(), controller }).collect()
     }
 
     fn overrides(&self) -> Arc<OverrideSet> {
@@ -140,7 +163,7 @@ impl Manager for Facade {
 
     fn queues(&self) -> Vec<QueueState> {
         let mut queues: Vec<_> =
-            self.loops().map(|(name, each)| queue_state(name, &each, &each.queue().snapshot(0))).collect();
+            self.loops().map(|(name, each)| queue_state(name, &each, each.queue().summary())).collect();
         queues.sort_by_key(|queue| queue.name);
         queues
     }
@@ -152,7 +175,7 @@ impl Manager for Facade {
             rows.into_iter().take(max_keys).map(|row| (row.key, row.age)).collect()
         };
         Some(QueueDetail {
-            state: queue_state(controller, &each, &snapshot),
+            state: queue_state(controller, &each, each.queue().summary()),
             oldest: keys(snapshot.oldest),
             in_flight: keys(snapshot.running),
             waiting: each.longest_waiting(max_keys),
@@ -175,13 +198,19 @@ impl Manager for Facade {
         })
     }
 
-    fn announce(&self, mutation: &Mutation) {
-        self.0.recorder.emit(EventSpec {
+    fn announce<'a>(&'a self, mutation: &'a Mutation) -> BoxFuture<'a, ()> {
+        let event = EventSpec {
             regarding: self.lease_of(mutation.action),
             warning: false,
             reason: mutation.action.reason(),
             message: mutation.message.clone(),
-        });
+        };
+        if mutation.action == MutationKind::Synced {
+            // There may be many of these, and none changes what runs.
+            self.0.recorder.emit(event);
+            return Box::pin(std::future::ready(()));
+        }
+        Box::pin(self.0.journal.write(event))
     }
 }
 
@@ -194,16 +223,16 @@ fn watch_state(watched: &Watched) -> WatchState {
     }
 }
 
-fn counts(each: &RunningLoop, snapshot: &QueueSnapshot<Key>) -> Counts {
+fn counts(each: &RunningLoop, summary: QueueSummary) -> Counts {
     Counts {
         workers: each.workers,
-        depth: snapshot.depth,
-        in_flight: snapshot.in_flight,
-        delayed: snapshot.delayed,
+        depth: summary.depth,
+        in_flight: summary.in_flight,
+        delayed: summary.delayed,
         waiting: each.waiting_keys(),
         failing: each.stats().failing_keys(),
-        oldest: snapshot.oldest_age,
-        longest_running: snapshot.running.first().map(|row| row.age),
+        oldest: summary.oldest_age,
+        longest_running: summary.longest_running,
         syncs: each.stats().syncs(),
         errors: each.stats().errors(),
     }
@@ -224,8 +253,8 @@ fn add(sum: Counts, each: Counts) -> Counts {
     }
 }
 
-fn queue_state(controller: &'static str, each: &RunningLoop, snapshot: &QueueSnapshot<Key>) -> QueueState {
-    QueueState { name: each.name(), controller, kind: each.kind(), counts: counts(each, snapshot) }
+fn queue_state(controller: &'static str, each: &RunningLoop, summary: QueueSummary) -> QueueState {
+    QueueState { name: each.name(), controller, kind: each.kind(), counts: counts(each, summary) }
 }
 
 fn failure_state(failure: KeyFailure) -> FailureState {

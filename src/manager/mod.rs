@@ -17,6 +17,7 @@ mod directories;
 mod error;
 mod event_logger;
 mod facade;
+mod hand_edits;
 mod health;
 mod leadership;
 mod overrides;
@@ -44,10 +45,11 @@ pub use event_logger::{EventLogger, LeadershipChange};
 pub use leadership::Leases;
 pub use replicas::{
     ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, Announcement, REPLICA_NAME_PREFIX, REPLICA_NAMESPACE,
-    REPLICA_SELECTOR, Replicas, VERSION_ANNOTATION,
+    REPLICA_SELECTOR, Replicas, SELECTION_ANNOTATION, VERSION_ANNOTATION,
 };
 pub use step_down::StepDown;
 
+use crate::admin::overrides::HandEdit;
 use complete::Completed;
 use coxswain_machinery::environment::{Environment, Threads};
 use coxswain_machinery::framework::Descriptor;
@@ -55,6 +57,7 @@ use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::options::logging::SetVerbosity;
 use coxswain_machinery::options::{Config, MigrationLock};
 use coxswain_machinery::telemetry::tracing::Tracing;
+use hand_edits::HandEdits;
 use terms::{Terms, Work as _};
 
 /// How long events may take to reach the API server at the end.
@@ -123,8 +126,16 @@ pub async fn run_until(
         never = follow(&manager) => match never {},
     };
     withdraw.cancel();
+    // From here on the admin API begins no mutation.
+    shutdown.cancel();
     // Before the credentials go by which its Lease is deleted.
-    tokio::join!(manager.runtime.events.shutdown(EVENT_FLUSH), announcing.join_all());
+    manager.mutations.close();
+    let mutations = tokio::time::timeout(EVENT_FLUSH, manager.mutations.wait());
+    let (_, _, mutations) =
+        tokio::join!(manager.runtime.events.shutdown(EVENT_FLUSH), announcing.join_all(), mutations);
+    if mutations.is_err() {
+        tracing::warn!(under_way = manager.mutations.len(), "mutations did not end in time");
+    }
     manager.runtime.clients.shutdown().await;
     serving.cancel();
     servers.join_all().await;
@@ -154,17 +165,21 @@ async fn follow(manager: &Completed) -> Infallible {
             manager.event_logger.changed();
         }
     };
-    let announce = |message: String| {
+    let edits = HandEdits::default();
+    let announce = |found: Vec<HandEdit>| {
         if manager.leases.is_leading() {
-            let regarding = manager.overrides.lease();
-            manager.recorder.emit(EventSpec { regarding, warning: true, reason: "OverrideByHand", message });
+            edits.add(found);
         }
     };
+    let told = edits.tell(|message| {
+        let regarding = manager.overrides.lease();
+        manager.journal.write(EventSpec { regarding, warning: true, reason: "OverrideByHand", message })
+    });
     let (informers, controllers) = (&manager.runtime.informers, &manager.controllers);
     let overrides = manager.overrides.run(informers, controllers, &manager.port_metrics.admin, &announce);
     let resources = manager.runtime.discovery.reset_periodically();
     let authorities = manager.authorities.keep_current();
-    tokio::join!(manager.leases.follow(tell), others, overrides, resources, authorities);
+    tokio::join!(manager.leases.follow(tell), others, overrides, told, resources, authorities);
     std::future::pending().await
 }
 

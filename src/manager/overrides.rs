@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::controllers::Controllers;
 use super::event_logger::EventLogger;
@@ -23,13 +23,21 @@ use coxswain_machinery::api::coordination::Lease;
 use coxswain_machinery::api::kinds::LEASES;
 use coxswain_machinery::informer::{Delta, Informers};
 use coxswain_machinery::latest;
+use coxswain_machinery::model::backoff::ExponentialBackoff;
 use coxswain_machinery::model::plan::Regarding;
+use coxswain_machinery::serve::HealthCheck;
 use coxswain_machinery::wire::{Message, Str, Uid};
 
 /// The one Lease that is watched.
 const SELECTOR: &str = "metadata.namespace=kube-system,metadata.name=coxswain-overrides";
-/// For how long a leader waits to learn of the overrides before it starts controllers by its flags alone.
-const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// The wait after a read that failed before the overrides are known.
+const FIRST_LOOK: ExponentialBackoff =
+    ExponentialBackoff::doubling(Duration::from_secs(1), Duration::from_secs(10));
+/// For how long the API server must refuse to show the overrides before that counts: one that has just started, or whose
+/// authorizer is away, refuses what it will allow.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+/// Name of the health check.
+pub(super) const HEALTH: &str = "overrides";
 /// However far off the next end of an override is, the clock is looked at this often: it may be set.
 const LOOK_AT_CLOCK: Duration = Duration::from_mins(1);
 
@@ -40,6 +48,8 @@ pub(super) struct Overrides {
     seen: Mutex<Seen>,
     news: Notify,
     known: latest::Sender<bool>,
+    /// Why they could not be read at first.
+    unknown: Mutex<Option<String>>,
     event_logger: Arc<EventLogger>,
 }
 
@@ -102,6 +112,7 @@ impl Overrides {
             seen: Mutex::default(),
             news: Notify::new(),
             known: latest::Sender::new(false),
+            unknown: Mutex::default(),
             event_logger,
         }
     }
@@ -169,14 +180,54 @@ impl Overrides {
         self.news.notify_one();
     }
 
-    /// Waits until the overrides are known: a leader must not start what they disable. Not forever: without them the
-    /// flags hold.
+    /// Waits until the overrides are known: a leader must not start what they disable. A silent or overloaded API server is
+    /// waited for, without which no controller could work anyway. If the API server refuses to show the overrides, the flags
+    /// hold.
     pub(super) async fn first_look(&self) {
         let mut known = self.known.subscribe();
-        let waiting = known.wait_for(|known| *known);
-        if !matches!(timeout(FIRST_LOOK, waiting).await, Ok(Ok(_))) {
-            tracing::error!("the overrides can't be read, the flags alone decide until they can");
+        if *known.borrow() {
+            return;
         }
+        tokio::select! {
+            biased;
+            _ = known.wait_for(|known| *known) => {}
+            () = self.read_until_known() => {}
+        }
+    }
+
+    async fn read_until_known(&self) {
+        let mut failures = 0;
+        let mut refused_since = None;
+        loop {
+            match self.store.read().await {
+                Ok(held) => {
+                    if let Ok(lease) = Lease::decode(&held.raw) {
+                        self.take_in(&lease, held.set, Source::Answer);
+                    }
+                    return;
+                }
+                Err(error @ StoreError::Unreadable(_))
+                    if refused_since.get_or_insert_with(Instant::now).elapsed() >= REFUSED_FOR =>
+                {
+                    tracing::error!(%error, "Failed to read the overrides; the flags alone select controllers");
+                    return;
+                }
+                Err(error) => {
+                    if !matches!(error, StoreError::Unreadable(_)) {
+                        refused_since = None;
+                    }
+                    let pause = FIRST_LOOK.next(&mut failures);
+                    tracing::warn!(%error, again_in = ?pause, "Waiting for the overrides before controllers start");
+                    *self.unknown.lock() = Some(error.to_string());
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Whether the overrides have been read.
+    pub(super) fn are_known(&self) -> bool {
+        *self.known.subscribe().borrow()
     }
 
     /// Watches the Lease, and tells the controllers what it orders, now and whenever that changes or an override ends;
@@ -186,7 +237,7 @@ impl Overrides {
         informers: &Informers,
         controllers: &Controllers,
         metrics: &AdminMetrics,
-        announce: &(dyn Fn(String) + Sync),
+        announce: &(dyn Fn(Vec<HandEdit>) + Sync),
     ) {
         let handle = informers.acquire(&LEASES, Some(SELECTOR));
         let overrides = Arc::clone(self);
@@ -210,16 +261,19 @@ impl Overrides {
         &self,
         controllers: &Controllers,
         metrics: &AdminMetrics,
-        announce: &(dyn Fn(String) + Sync),
+        announce: &(dyn Fn(Vec<HandEdit>) + Sync),
     ) {
         let mut applied = Applied { set: Arc::default(), at: self.event_logger.now() };
         loop {
             let now = self.event_logger.now();
             let set = self.set();
             self.report(controllers, &applied, &set, now);
-            for HandEdit { controller, message } in by_hand(&applied.set, &set, now) {
+            let edits = by_hand(&applied.set, &set, now);
+            for HandEdit { controller, message } in &edits {
                 tracing::warn!(target: "audit", name = controller, change = message, "overrides edited by hand");
-                announce(message);
+            }
+            if !edits.is_empty() {
+                announce(edits);
             }
             controllers.apply(&set, now);
             metrics.overrides(&set, now);
@@ -272,6 +326,22 @@ impl Overrides {
     }
 }
 
+/// The health check while a leader waits for the overrides. A restart would not make them known, so no probe fails.
+impl HealthCheck for Overrides {
+    fn name(&self) -> &'static str {
+        HEALTH
+    }
+
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn degraded(&self) -> Option<String> {
+        let why = self.unknown.lock().clone();
+        why.map(|why| format!("the overrides are unknown, so no controller starts: {why}"))
+    }
+}
+
 /// What the controllers were told last, and when.
 struct Applied {
     set: Arc<OverrideSet>,
@@ -280,7 +350,18 @@ struct Applied {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt as _, Full};
+
     use super::*;
+    use crate::admin::overrides::{ANNOTATION_PREFIX, LEASE_NAME, LEASE_NAMESPACE};
+    use coxswain_machinery::api::meta::ObjectMeta;
+    use coxswain_machinery::client::{ApiClient, BoxError, HttpService};
+    use coxswain_machinery::model::clock::SystemClock;
+    use coxswain_machinery::wire::wrap_envelope;
 
     /// What is taken in of versions that come by the watch (`w`) or as answers (`a`), a second apart.
     fn taken(news: &[(char, u64)]) -> Vec<u64> {
@@ -317,5 +398,86 @@ mod tests {
         seen.version = 900;
         assert!(!seen.takes(20, Source::Watch, now + OVERTAKEN / 2));
         assert!(seen.takes(21, Source::Watch, now + OVERTAKEN));
+    }
+
+    const NAME: &str = "deployment-controller";
+
+    /// The Lease with one override, as the API server sends it.
+    fn lease() -> Vec<u8> {
+        let value = r#"{"desired":"disabled","time":"2026-11-21T12:00:00Z","version":1,"replica":"a"}"#;
+        let metadata = ObjectMeta {
+            name: LEASE_NAME.into(),
+            namespace: LEASE_NAMESPACE.into(),
+            resource_version: "7".into(),
+            annotations: [(format!("{ANNOTATION_PREFIX}{NAME}").as_str(), value)].into_iter().collect(),
+            ..ObjectMeta::default()
+        };
+        wrap_envelope("coordination.k8s.io/v1", "Lease", &Lease { metadata, ..Lease::default() }.to_bytes())
+    }
+
+    fn status(code: u16, reason: &str) -> (u16, Vec<u8>) {
+        (
+            code,
+            format!(r#"{{"kind":"Status","reason":"{reason}","code":{code},"message":"no"}}"#).into_bytes(),
+        )
+    }
+
+    fn not_found() -> (u16, Vec<u8>) {
+        let details = r#"{"name":"coxswain-overrides","group":"coordination.k8s.io","kind":"leases"}"#;
+        let body = format!(r#"{{"kind":"Status","reason":"NotFound","code":404,"details":{details}}}"#);
+        (404, body.into_bytes())
+    }
+
+    /// Overrides on an API server that gives these answers, the last one again and again; without one it is silent.
+    fn overrides(answers: Vec<(u16, Vec<u8>)>) -> Overrides {
+        let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+        let service = tower::service_fn(move |_: Request<Full<Bytes>>| {
+            let mut answers = answers.lock();
+            let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
+            async move {
+                let Some((code, body)) = answer else { return std::future::pending().await };
+                let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed_unsync();
+                Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
+            }
+        });
+        let client = ApiClient::new(HttpService::new(service), "test");
+        let store = OverrideStore::new(client, Arc::new(|name| name == NAME));
+        Overrides::new(store, Arc::new(EventLogger::new(Arc::new(SystemClock))))
+    }
+
+    /// Whether the first look ends within a minute, and what is known then.
+    async fn look(answers: Vec<(u16, Vec<u8>)>) -> (bool, bool, Option<String>) {
+        let overrides = overrides(answers);
+        let ended = tokio::time::timeout(Duration::from_mins(1), overrides.first_look()).await.is_ok();
+        (ended, overrides.set().entry(NAME).is_some(), overrides.degraded())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_or_overloaded_server_is_waited_for_and_a_refusal_is_not() {
+        assert_eq!(look(vec![(200, lease())]).await, (true, true, None));
+        assert_eq!(look(vec![not_found()]).await, (true, false, None));
+        // A refusal counts when it lasts: an API server that has just started refuses what it will allow.
+        for refusal in [status(403, "Forbidden"), (200, b"rubbish".to_vec())] {
+            let began = Instant::now();
+            let (ended, known, _) = look(vec![refusal.clone()]).await;
+            assert!(ended && !known && began.elapsed() >= REFUSED_FOR, "{:?}", began.elapsed());
+            let (ended, known, _) = look(vec![refusal.clone(), refusal, (200, lease())]).await;
+            assert!(ended && known);
+        }
+        // Nobody serves Leases, yet: that says nothing of this one.
+        assert!(!look(vec![status(404, "NotFound")]).await.0);
+        for (code, reason) in [(429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable")]
+        {
+            let (ended, known, why) = look(vec![status(code, reason)]).await;
+            assert!(
+                !ended && !known && why.is_some_and(|why| why.contains("no controller starts")),
+                "{code}"
+            );
+            let (ended, known, _) =
+                look(vec![status(code, reason), status(code, reason), (200, lease())]).await;
+            assert!(ended && known, "{code}");
+        }
+        assert!(!look(vec![status(401, "Unauthorized")]).await.0);
+        assert!(!look(vec![]).await.0, "silence");
     }
 }

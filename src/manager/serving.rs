@@ -179,6 +179,7 @@ fn mount(
         events: Arc::clone(manager.event_logger.log()),
         shutdown: shutdown.clone(),
         metrics: manager.port_metrics.admin.clone(),
+        mutations: manager.mutations.clone(),
     };
     let options = AdminOptions {
         anonymous_reflection: flags.admin_anonymous_reflection,

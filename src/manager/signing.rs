@@ -39,6 +39,10 @@ pub(super) struct Authorities(Vec<Arc<FileAuthority>>);
 impl Authorities {
     /// Those for which there are files. They must be of use if somebody is to sign with them.
     pub(super) fn load(config: &Config, threads: Threads, pool: &BlockingPool) -> Result<Self, ManagerError> {
+        if !config.selection(&DESCRIPTOR).selected && config.overrides_only_disable() {
+            // Nobody can sign with them.
+            return Ok(Self::default());
+        }
         let are_needed = config.controller_state(&DESCRIPTOR) == SelectionState::Enabled;
         let mut all = Vec::new();
         for signer in Signer::ALL {
@@ -274,6 +278,28 @@ mod tests {
         assert!(several.starts_with("error reading CA cert file"), "{several}");
         files.put("crt", &a);
         assert_eq!(name(&loaded).await, is("a"), "put right");
+    }
+
+    #[tokio::test]
+    async fn keys_that_no_controller_may_use_are_not_loaded() {
+        let files = Files(tempfile::tempdir().unwrap());
+        let [certificate, key] = authority("a");
+        files.put("crt", &certificate);
+        files.put("key", &key);
+        let loaded = |selectors: &[&str], overrides: &str| {
+            let flags = Flags {
+                cluster_signing_cert_file: files.path("crt").to_string_lossy().into_owned(),
+                cluster_signing_key_file: files.path("key").to_string_lossy().into_owned(),
+                controllers: selectors.iter().map(|selector| (*selector).to_owned()).collect(),
+                admin_overrides: overrides.to_owned(),
+                ..Flags::default()
+            };
+            Authorities::load(&Config { flags, ..Config::default() }, Threads::Own).unwrap().0.len()
+        };
+        let without = ["*", "-certificatesigningrequest-signing-controller"];
+        assert_eq!(loaded(&["*"], "disable-only"), Signer::ALL.len());
+        assert_eq!(loaded(&without, "all"), Signer::ALL.len(), "an order with force may run it");
+        assert_eq!(loaded(&without, "disable-only"), 0);
     }
 
     /// An authority that was in the files while nobody signed is the one that files of no use leave in force, not the one

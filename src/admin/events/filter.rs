@@ -1,5 +1,6 @@
 //! Which events a reader wants.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use super::record::{LogEvent, ObjectRef, RARE, Severity};
@@ -14,7 +15,7 @@ pub struct Filter {
     pub(crate) types: Option<u32>,
     /// Namespaces; `None` for any.
     pub(crate) namespaces: Option<BTreeSet<String>>,
-    /// Objects; empty for any.
+    /// Objects, whose empty fields mean anything; empty for any.
     pub(crate) objects: Vec<proto::ObjectReference>,
     /// At least this severe.
     pub(crate) min_severity: Option<Severity>,
@@ -32,11 +33,21 @@ impl Filter {
             && self.namespaces.as_ref().is_none_or(|namespaces| {
                 event.object.as_ref().is_some_and(|object| namespaces.contains(object.key.namespace.as_str()))
             })
-            && (self.objects.is_empty()
-                || event
-                    .object
-                    .as_ref()
-                    .is_some_and(|object| self.objects.iter().any(|wanted| is_meant(wanted, object))))
+            && (self.objects.is_empty() || event.object.as_ref().is_some_and(|object| self.names(object)))
+    }
+
+    /// Whether one of the references means the object. Its texts are made once at most, and only if they are needed.
+    fn names(&self, object: &ObjectRef) -> bool {
+        let (uid, kind) = (OnceCell::new(), OnceCell::new());
+        let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
+        self.objects.iter().any(|wanted| {
+            is(&wanted.name, &object.key.name)
+                && is(&wanted.namespace, &object.key.namespace)
+                && (wanted.uid.is_empty() || *wanted.uid == **uid.get_or_init(|| object.uid.to_str()))
+                && (wanted.resource.is_empty()
+                    || *kind.get_or_init(|| object.kind.map(ToString::to_string).unwrap_or_default())
+                        == wanted.resource)
+        })
     }
 
     /// Whether the reader wants any but rare events.
@@ -49,13 +60,4 @@ impl Filter {
 /// The bit of a type.
 pub(crate) fn bit(event_type: proto::EventType) -> u32 {
     1 << (event_type as u32)
-}
-
-/// Empty fields mean anything.
-fn is_meant(wanted: &proto::ObjectReference, object: &ObjectRef) -> bool {
-    let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
-    is(&wanted.name, &object.key.name)
-        && is(&wanted.namespace, &object.key.namespace)
-        && is(&wanted.uid, &object.uid.to_str())
-        && (wanted.resource.is_empty() || object.kind.is_some_and(|kind| kind.to_string() == wanted.resource))
 }

@@ -64,10 +64,24 @@ impl Rings {
         })
     }
 
-    /// The sequence number of the first of the last `count` events that match.
-    fn last(&self, count: usize, filter: &Filter) -> Option<u64> {
-        let newest = |ring: &Ring| {
-            let matching = ring.events.iter().rev().filter(|event| filter.matches(event));
+    /// All events that are held, the newest of each sort last. Only pointers are copied.
+    fn all(&self) -> Past {
+        let copy = |ring: &Ring| ring.events.iter().map(Arc::clone).collect();
+        Past { frequent: copy(&self.frequent), rare: copy(&self.rare) }
+    }
+}
+
+/// The events that were held at one moment. No lock is held while they are looked at.
+struct Past {
+    frequent: Vec<Arc<LogEvent>>,
+    rare: Vec<Arc<LogEvent>>,
+}
+
+impl Past {
+    /// The sequence number of the first of the last `count` events that are wanted.
+    fn last(&self, count: usize, wanted: &mut dyn FnMut(&LogEvent) -> bool) -> Option<u64> {
+        let mut newest = |events: &[Arc<LogEvent>]| {
+            let matching = events.iter().rev().filter(|event| wanted(event));
             matching.take(count).map(|event| event.sequence).collect::<Vec<_>>()
         };
         let mut matching = newest(&self.frequent);
@@ -241,23 +255,47 @@ impl EventLog {
             pending: VecDeque::new(),
             wakes,
         };
-        let rings = self.rings.lock();
-        let (oldest, newest) = (rings.oldest(), rings.newest);
-        reader.next = match start {
-            Start::Live => newest + 1,
-            Start::Since(since) if since > newest => return Err(CannotStart { newest }),
-            Start::Since(since) => since + 1,
-            Start::Last(count) => rings.last(count, &reader.filter).unwrap_or(newest + 1),
-        };
+        let position = self.position(start, &mut |event| reader.filter.matches(event))?;
+        let Position { oldest, newest, next } = position;
+        reader.next = next;
         // 0, like the last so many, asks for no more than there is: what left before is no loss.
         if matches!(start, Start::Since(0) | Start::Last(_)) {
             reader.misses_from = oldest;
         }
         reader.replay_until = Some(newest);
-        drop(rings);
         reader.pending.push_back(LogItem::Started { oldest, newest });
         Ok(reader)
     }
+
+    /// Where a reader starts. `wanted` is the caller's, and takes as long as it likes: publishers do not wait for it.
+    pub(super) fn position(
+        &self,
+        start: Start,
+        wanted: &mut dyn FnMut(&LogEvent) -> bool,
+    ) -> Result<Position, CannotStart> {
+        let (oldest, newest, past) = {
+            let rings = self.rings.lock();
+            let past = matches!(start, Start::Last(_)).then(|| rings.all());
+            (rings.oldest(), rings.newest, past)
+        };
+        let next = match (start, past) {
+            (Start::Since(since), _) if since > newest => return Err(CannotStart { newest }),
+            (Start::Since(since), _) => since + 1,
+            (Start::Last(count), Some(past)) => past.last(count, wanted).unwrap_or(newest + 1),
+            (Start::Live | Start::Last(_), _) => newest + 1,
+        };
+        Ok(Position { oldest, newest, next })
+    }
+}
+
+/// Where a reader starts.
+pub(super) struct Position {
+    /// Sequence number from which on nothing is missing.
+    oldest: u64,
+    /// Newest sequence number.
+    newest: u64,
+    /// Sequence number of the first event to look at.
+    next: u64,
 }
 
 /// Follows the log. Slow as it may be, it holds at most one batch and delays nobody.

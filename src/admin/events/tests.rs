@@ -285,6 +285,7 @@ fn sample() -> Vec<Arc<LogEvent>> {
         until: None,
         version: 1,
         replica: String::new(),
+        force: None,
     };
     let web = || Some(object("shop", "web"));
     let deployment = Some("deployment-controller");
@@ -409,4 +410,25 @@ fn what_is_sent_is_what_a_client_reads() {
         panic!("{:?}", read[7])
     };
     assert!(!changed.r#override.as_ref().unwrap().enabled);
+}
+
+#[test]
+fn publishing_waits_for_no_reader_s_filter() {
+    let (done, finished) = std::sync::mpsc::sync_channel(1);
+    let test = std::thread::Builder::new();
+    #[expect(clippy::disallowed_methods, reason = "a filter under the lock would never come back")]
+    let test = test.spawn(move || {
+        let log = log(8);
+        publish(&log, 3);
+        let mut seen = 0;
+        let position = log.position(Start::Last(2), &mut |_| {
+            seen += 1;
+            publish(&log, 1);
+            true
+        });
+        assert!(position.is_ok());
+        done.send(seen).unwrap();
+    });
+    assert_eq!(finished.recv_timeout(Duration::from_secs(30)), Ok(2), "the filter runs under the lock");
+    test.unwrap().join().unwrap();
 }

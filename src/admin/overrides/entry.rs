@@ -39,6 +39,8 @@ pub struct Entry {
     pub version: u64,
     /// Identity of the replica that wrote it; empty for one that was written by hand.
     pub replica: String,
+    /// Whether the caller set `force`. `None` for an entry that was written by hand or by an older version.
+    pub force: Option<bool>,
 }
 
 /// An annotation that is no override.
@@ -74,6 +76,10 @@ pub enum EntryError {
 #[derive(Serialize, Deserialize)]
 struct Written {
     desired: Order,
+    /// An order to run a controller that never outranks the flags. `desired` is `default` then: to a version that does not
+    /// know this field, the flags hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ordered: Option<Order>,
     #[serde(default)]
     user: String,
     time: String,
@@ -85,6 +91,8 @@ struct Written {
     version: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     replica: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    force: Option<bool>,
 }
 
 impl Entry {
@@ -98,27 +106,35 @@ impl Entry {
         within("reason", &written.reason, MAX_REASON_BYTES)?;
         within("user", &written.user, MAX_USER_BYTES)?;
         within("replica", &written.replica, MAX_USER_BYTES)?;
+        let (order, force) = match (written.desired, written.ordered) {
+            (Order::Default, Some(Order::Enabled)) => (Order::Enabled, Some(false)),
+            (desired, _) => (desired, written.force),
+        };
         Ok(Self {
-            order: written.desired,
+            order,
             time: time("time", &written.time)?,
             until: written.until.as_deref().map(|until| time("until", until)).transpose()?,
             user: written.user,
             reason: written.reason,
             version: written.version,
             replica: written.replica,
+            force,
         })
     }
 
     /// The annotation's value.
     pub fn to_value(&self) -> Result<String, EntryError> {
+        let within_flags = self.order == Order::Enabled && !self.outranks_flags();
         let written = Written {
-            desired: self.order,
+            desired: if within_flags { Order::Default } else { self.order },
+            ordered: within_flags.then_some(Order::Enabled),
             user: self.user.clone(),
             time: self.time.to_string(),
             reason: self.reason.clone(),
             until: self.until.map(|until| until.to_string()),
             version: self.version,
             replica: self.replica.clone(),
+            force: self.force,
         };
         serde_json::to_string(&written).map_err(|error| EntryError::Form(error.to_string()))
     }
@@ -126,6 +142,12 @@ impl Entry {
     /// Whether it counts: it orders something and its time is not over.
     pub fn is_in_force(&self, now: Timestamp) -> bool {
         self.order != Order::Default && self.until.is_none_or(|until| now < until)
+    }
+
+    /// Whether an order to run a controller outranks flags that leave the controller out. Entries of older versions and
+    /// entries written by hand do: that is what they meant.
+    pub fn outranks_flags(&self) -> bool {
+        self.force != Some(false)
     }
 }
 

@@ -17,6 +17,8 @@ pub struct FlagSelection {
     pub enabled: bool,
     /// Whether `--controllers` names it, rather than its default holding.
     pub named: bool,
+    /// Whether no override runs the controller if it is not wanted (`--admin-overrides=disable-only`).
+    pub fixed: bool,
 }
 
 /// Who says whether a controller is wanted.
@@ -115,17 +117,28 @@ impl OverrideSet {
     /// Flags ⊕ overrides.
     pub fn desired(&self, controller: &str, flags: FlagSelection, now: Timestamp) -> DesiredState<'_> {
         match self.entries.get(controller).filter(|entry| entry.is_in_force(now)) {
-            Some(entry) => DesiredState {
+            Some(entry) if ineffective(entry, flags).is_none() => DesiredState {
                 enabled: entry.order == Order::Enabled,
                 source: DecidedBy::Override,
                 entry: Some(entry),
             },
-            None => DesiredState {
+            _ => DesiredState {
                 enabled: flags.enabled,
                 source: if flags.named { DecidedBy::Flag } else { DecidedBy::Default },
                 entry: None,
             },
         }
+    }
+
+    /// Why a controller's entry, although in force, has no effect on a replica with these flags.
+    pub fn ineffective(
+        &self,
+        controller: &str,
+        flags: FlagSelection,
+        now: Timestamp,
+    ) -> Option<&'static str> {
+        let entry = self.entries.get(controller).filter(|entry| entry.is_in_force(now))?;
+        ineffective(entry, flags)
     }
 
     /// The version of a controller's desired state, as requests expect it: opaque, and different after every change.
@@ -174,6 +187,19 @@ impl OverrideSet {
             set.entries.insert(name.clone(), entry.clone());
         }
         set
+    }
+}
+
+fn ineffective(entry: &Entry, flags: FlagSelection) -> Option<&'static str> {
+    match entry.order {
+        Order::Enabled if flags.enabled => None,
+        Order::Enabled if flags.fixed => {
+            Some("--controllers does not select the controller, and --admin-overrides=disable-only")
+        }
+        Order::Enabled if !entry.outranks_flags() => {
+            Some("--controllers does not select the controller, and the order was given without force")
+        }
+        Order::Enabled | Order::Disabled | Order::Default => None,
     }
 }
 

@@ -37,6 +37,9 @@ pub enum StoreError {
     /// The API server refused, or can't be reached. Nothing has changed.
     #[error("{0}")]
     Unavailable(String),
+    /// The API server refused to show them, or what it showed is no Lease: to ask again would not help.
+    #[error("{0}")]
+    Unreadable(String),
     /// No answer came: the write may have been carried out.
     #[error("no answer, the overrides may have been written: {0}")]
     Unknown(String),
@@ -71,7 +74,9 @@ impl OverrideStore {
     pub async fn read(&self) -> Result<HeldOverrides, StoreError> {
         match self.client.get(&LEASES, &Self::key()).await {
             Ok(object) => self.decode_object(object),
-            Err(error) if error.is_not_found() => Ok(HeldOverrides::default()),
+            // An answer that does not name the Lease says nothing about it.
+            Err(error) if error.is_object_not_found() => Ok(HeldOverrides::default()),
+            Err(error) if is_final(&error) => Err(StoreError::Unreadable(error.to_string())),
             Err(error) => Err(StoreError::Unavailable(error.to_string())),
         }
     }
@@ -108,8 +113,19 @@ impl OverrideStore {
 
     fn decode_object(&self, object: AnyObject) -> Result<HeldOverrides, StoreError> {
         let lease: Arc<Lease> = downcast(object)
-            .ok_or_else(|| StoreError::Unavailable("the answer to a Lease request is no Lease".to_owned()))?;
+            .ok_or_else(|| StoreError::Unreadable("the answer to a Lease request is no Lease".to_owned()))?;
         Ok(self.decode(&lease))
+    }
+}
+
+/// Whether a read that failed would fail again. Credentials, limits and overload are a matter of time.
+fn is_final(error: &ApiError) -> bool {
+    match error {
+        ApiError::Malformed { .. } | ApiError::TooLong { .. } | ApiError::Unaddressable { .. } => true,
+        _ => {
+            matches!(error.code(), 400..500)
+                && !matches!(error.code(), 401 | 404 | 408 | 409 | 410 | 425 | 429)
+        }
     }
 }
 

@@ -17,8 +17,8 @@ use coxswain_machinery::client::{ApiClient, BoxError, HttpService};
 use coxswain_machinery::wire::splice::{Edit, edit, put_bytes};
 use coxswain_machinery::wire::{Message, wrap_envelope};
 
-const ON: FlagSelection = FlagSelection { enabled: true, named: false };
-const OFF: FlagSelection = FlagSelection { enabled: false, named: true };
+const ON: FlagSelection = FlagSelection { enabled: true, named: false, fixed: false };
+const OFF: FlagSelection = FlagSelection { enabled: false, named: true, fixed: false };
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -26,7 +26,7 @@ fn at(seconds: i64) -> Timestamp {
 
 fn entry(order: Order, until: Option<Timestamp>, version: u64) -> Entry {
     let (user, reason, replica) = ("jane".to_owned(), "a storm".to_owned(), "node-a_1".to_owned());
-    Entry { order, user, time: at(0), reason, until, version, replica }
+    Entry { order, user, time: at(0), reason, until, version, replica, force: None }
 }
 
 fn known(name: &str) -> bool {
@@ -230,7 +230,11 @@ async fn a_write_keeps_all_else_and_carries_the_version_that_was_read() {
 async fn the_first_override_creates_the_lease() {
     let (service, asked) = server(|request| match *request.method() {
         Method::POST => (201, request.body().to_vec()),
-        _ => (404, br#"{"kind":"Status","reason":"NotFound","code":404}"#.to_vec()),
+        _ => (
+            404,
+            br#"{"kind":"Status","reason":"NotFound","code":404,"details":{"name":"coxswain-overrides"}}"#
+                .to_vec(),
+        ),
     });
     let store = store(service);
     let held = store.read().await.unwrap();
@@ -269,7 +273,7 @@ proptest! {
     fn arbitrary_annotations_never_panic(value in ".*", enabled: bool, now in 0i64..1_000_000) {
         let key = format!("{ANNOTATION_PREFIX}a-controller");
         let set = OverrideSet::parse([(key.as_str(), value.as_str())], &known);
-        let desired = set.desired("a-controller", FlagSelection { enabled, named: false }, at(now));
+        let desired = set.desired("a-controller", FlagSelection { enabled, named: false, fixed: false }, at(now));
         if set.entry("a-controller").is_none() {
             prop_assert_eq!(desired.enabled, enabled);
             prop_assert_eq!(set.problems().len(), 1);
@@ -346,4 +350,67 @@ fn what_no_replica_did_is_told_once() {
     let rubbish = OverrideSet::parse([(key.as_str(), "rubbish")], &known).keeping(&ours);
     let found = told(&ours, &rubbish);
     assert!(found.len() == 1 && found[0].contains("has no effect"), "{found:?}");
+}
+
+#[test]
+fn disable_only_makes_the_selection_hard() {
+    let fixed = FlagSelection { fixed: true, ..OFF };
+    for force in [None, Some(false), Some(true)] {
+        let enabled = Entry { force, ..entry(Order::Enabled, None, 1) };
+        let set = set_of(&[("a-controller", enabled)]);
+        assert!(!set.desired("a-controller", fixed, at(0)).enabled, "{force:?}");
+        assert!(set.ineffective("a-controller", fixed, at(0)).is_some());
+        assert!(set.desired("a-controller", FlagSelection { fixed: true, ..ON }, at(0)).enabled);
+    }
+    let set = set_of(&[("a-controller", entry(Order::Disabled, None, 1))]);
+    assert!(!set.desired("a-controller", FlagSelection { fixed: true, ..ON }, at(0)).enabled);
+}
+
+/// An entry as an older version reads it, which skips fields that it does not know.
+#[derive(serde::Deserialize)]
+struct Older {
+    desired: Order,
+    time: String,
+    version: u64,
+}
+
+#[test]
+fn entries_of_older_and_newer_versions_are_read_in_both_directions() {
+    // As the version before `force` wrote it: it outranks the flags.
+    let older =
+        r#"{"desired":"enabled","user":"jane","time":"2026-11-21T12:00:00Z","version":3,"replica":"a"}"#;
+    let read = Entry::parse(older).unwrap();
+    assert_eq!((read.order, read.force, read.outranks_flags()), (Order::Enabled, None, true));
+    assert_eq!(read.to_value().unwrap(), older, "and is written as it was");
+    for (order, force, older) in [
+        (Order::Enabled, true, Order::Enabled),
+        // Without force the flags hold, there too.
+        (Order::Enabled, false, Order::Default),
+        (Order::Disabled, true, Order::Disabled),
+        (Order::Disabled, false, Order::Disabled),
+    ] {
+        let newer = Entry { force: Some(force), ..entry(order, Some(at(60)), 4) };
+        let value = newer.to_value().unwrap();
+        assert_eq!(Entry::parse(&value), Ok(newer));
+        let read: Older = serde_json::from_str(&value).unwrap();
+        assert_eq!((read.desired, read.version), (older, 4));
+        assert!(read.time.parse::<Timestamp>().is_ok());
+    }
+}
+
+#[test]
+fn overrides_older_than_each_running_replica_are_inherited() {
+    let later = |seconds: i64| Entry { time: at(seconds), ..entry(Order::Enabled, None, 2) };
+    let set = set_of(&[
+        ("a-controller", entry(Order::Disabled, None, 1)),
+        ("b-controller", later(50)),
+        ("c-controller", entry(Order::Default, None, 3)),
+        ("d-controller", entry(Order::Disabled, Some(at(60)), 4)),
+    ]);
+    assert_eq!(inherited(&set, [at(-1), at(100)], at(70)), None, "a replica has run since before");
+    let told = inherited(&set, [at(40), at(100)], at(70)).unwrap();
+    assert!(told.contains("a-controller (disabled by \"jane\""), "{told}");
+    assert!(["b-", "c-", "d-"].iter().all(|other| !told.contains(other)), "{told}");
+    assert!(inherited(&set, [at(51)], at(70)).unwrap().contains("b-controller (enabled"));
+    assert_eq!(inherited(&OverrideSet::default(), [at(0)], at(70)), None);
 }

@@ -9,14 +9,16 @@ use tokio::time::{Instant, sleep_until};
 use tonic::{Request, Response, Status};
 
 use super::mutate::{Asked, Change};
+use super::orders::Direction;
 use super::watch::{Feed, answers};
 use super::{Answers, Shared};
 use crate::admin::authorize::{
-    DISABLE_CONTROLLER, ENABLE_CONTROLLER, GET_CONTROLLER, LIST_CONTROLLERS, WATCH_CONTROLLERS,
+    CLEAR_OVERRIDES, DISABLE_CONTROLLER, ENABLE_CONTROLLER, GET_CONTROLLER, LIST_CONTROLLERS,
+    WATCH_CONTROLLERS,
 };
 use crate::admin::convert;
 use crate::admin::errors::{Reason, Violations, not_found};
-use crate::admin::manager::{ControllerState, Manager};
+use crate::admin::manager::{ControllerName, Manager};
 use crate::admin::paging::Page;
 use crate::admin::proto;
 use crate::admin::proto::controller_service_server::ControllerService;
@@ -27,8 +29,8 @@ use coxswain_machinery::latest;
 pub(super) struct Service(pub(super) Shared);
 
 /// `NOT_FOUND`, with the closest names.
-pub(super) fn no_controller(name: &str, controllers: &[ControllerState]) -> Status {
-    let names = controllers.iter().map(|state| (state.name, state.aliases));
+pub(super) fn no_controller(name: &str, controllers: &[ControllerName]) -> Status {
+    let names = controllers.iter().map(|each| (each.name, each.aliases));
     not_found(Reason::ControllerNotFound, "controller", name, names)
 }
 
@@ -73,17 +75,16 @@ impl ControllerService for Service {
         &self,
         request: Request<proto::GetControllerRequest>,
     ) -> Result<Response<proto::GetControllerResponse>, Status> {
-        let controllers = self.0.manager.controllers();
+        let manager = &*self.0.manager;
         let name = &request.get_ref().name;
-        let found = validate::resolve(name, &controllers);
-        self.0
-            .allow(request.extensions(), GET_CONTROLLER, found.map_or(name.as_str(), |state| state.name))
-            .await?;
+        let found = validate::resolve(name, manager.names());
+        self.0.allow(request.extensions(), GET_CONTROLLER, found.unwrap_or(name.as_str())).await?;
         let mut violations = Violations::default();
         validate::name("name", name, &mut violations);
         violations.check()?;
-        let found = found.ok_or_else(|| no_controller(name, &controllers))?;
-        let controller = convert::controller(found, &self.0.manager.overrides(), self.0.manager.now());
+        let state = found.and_then(|found| manager.controller(found));
+        let state = state.ok_or_else(|| no_controller(name, manager.names()))?;
+        let controller = convert::controller(&state, &manager.overrides(), manager.now());
         Ok(Response::new(proto::GetControllerResponse { controller: Some(controller) }))
     }
 
@@ -94,14 +95,14 @@ impl ControllerService for Service {
         let (_, extensions, request) = request.into_parts();
         let asked = Asked {
             method: ENABLE_CONTROLLER,
-            enable: true,
+            direction: Direction::Enable,
             name: request.name,
             reason: request.reason,
             duration: request.duration,
             expected_version: request.expected_version,
             wait: request.wait,
             dry_run: request.dry_run,
-            force: false,
+            force: request.force,
         };
         let Change { controllers, changed } = self.0.change(&extensions, asked).await?;
         Ok(Response::new(proto::EnableControllerResponse { controllers, changed }))
@@ -114,7 +115,7 @@ impl ControllerService for Service {
         let (_, extensions, request) = request.into_parts();
         let asked = Asked {
             method: DISABLE_CONTROLLER,
-            enable: false,
+            direction: Direction::Disable,
             name: request.name,
             reason: request.reason,
             duration: request.duration,
@@ -125,6 +126,26 @@ impl ControllerService for Service {
         };
         let Change { controllers, changed } = self.0.change(&extensions, asked).await?;
         Ok(Response::new(proto::DisableControllerResponse { controllers, changed }))
+    }
+
+    async fn clear_overrides(
+        &self,
+        request: Request<proto::ClearOverridesRequest>,
+    ) -> Result<Response<proto::ClearOverridesResponse>, Status> {
+        let (_, extensions, request) = request.into_parts();
+        let asked = Asked {
+            method: CLEAR_OVERRIDES,
+            direction: Direction::Clear,
+            name: request.name,
+            reason: request.reason,
+            duration: None,
+            expected_version: request.expected_version,
+            wait: request.wait,
+            dry_run: request.dry_run,
+            force: request.force,
+        };
+        let Change { controllers, changed } = self.0.change(&extensions, asked).await?;
+        Ok(Response::new(proto::ClearOverridesResponse { controllers, changed }))
     }
 
     async fn watch_controllers(
@@ -146,7 +167,7 @@ impl ControllerService for Service {
             invalid: Vec::new(),
             pending: VecDeque::new(),
         };
-        Ok(Response::new(answers(&self.0, &caller, feed)?))
+        Ok(Response::new(answers(&self.0, &caller, Some(WATCH_CONTROLLERS), feed)?))
     }
 }
 

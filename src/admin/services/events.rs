@@ -27,8 +27,8 @@ impl EventService for Service {
         shared.allow(request.extensions(), STREAM_EVENTS, "").await?;
         let (_, caller, request) = request.into_parts();
         let mut violations = Violations::default();
-        let controllers = shared.manager.controllers();
-        let filter = validate::event_filter(request.filter.as_ref(), &controllers, &mut violations);
+        let names = shared.manager.names();
+        let filter = validate::event_filter(request.filter.as_ref(), names, &mut violations);
         validate::optional_name("log_id", &request.log_id, &mut violations);
         violations.check()?;
 
@@ -44,7 +44,7 @@ impl EventService for Service {
                 .with("newest_sequence", error.newest.to_string())
         })?;
         let feed = EventFeed { reader, log_id: log.id().to_owned(), metrics: shared.metrics.clone() };
-        Ok(Response::new(answers(shared, &caller, feed)?))
+        Ok(Response::new(answers(shared, &caller, Some(STREAM_EVENTS), feed)?))
     }
 }
 

@@ -58,7 +58,15 @@ where
             return refused(unauthenticated());
         }
         if !request.uri().path().starts_with(REFLECTION) {
-            return Box::pin(self.inner.call(request));
+            let share = match self.places.call(request.extensions()) {
+                Ok(share) => share,
+                Err(status) => return refused(status),
+            };
+            let answer = self.inner.call(request);
+            return Box::pin(async move {
+                let _share = share;
+                answer.await
+            });
         }
         let place = match self.places.take(request.extensions()) {
             Ok(place) => place,

@@ -31,8 +31,8 @@ impl Shared {
         if name == "leader" {
             return Some(serving(self.must_lead().is_ok()));
         }
-        let controllers = self.manager.controllers();
-        let (health, _) = convert::health(resolve(name, &controllers)?);
+        let state = self.manager.health(resolve(name, self.manager.names())?)?;
+        let (health, _) = convert::health(&state.phase, state.unhealthy.as_ref());
         Some(serving(health == proto::Health::Healthy))
     }
 }
@@ -64,7 +64,7 @@ impl Health for Service {
             changes: self.0.manager.changes(),
             sent: None,
         };
-        Ok(Response::new(answers(&self.0, &caller, feed)?))
+        Ok(Response::new(answers(&self.0, &caller, None, feed)?))
     }
 }
 

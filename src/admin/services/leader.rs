@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::watch::{Feed, answers};
 use super::{Answers, Shared, shutting_down};
-use crate::admin::audit::Audit;
+use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::{GET_LEADER, STEP_DOWN, WATCH_LEADER};
 use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason, Violations, not_found, timed_out};
@@ -96,7 +96,7 @@ impl LeaderService for Service {
             renewals: request.include_renewals,
             sent: None,
         };
-        Ok(Response::new(answers(&self.0, &caller, feed)?))
+        Ok(Response::new(answers(&self.0, &caller, Some(WATCH_LEADER), feed)?))
     }
 
     async fn step_down(
@@ -104,8 +104,8 @@ impl LeaderService for Service {
         request: Request<proto::StepDownRequest>,
     ) -> Result<Response<proto::StepDownResponse>, Status> {
         let shared = &self.0;
-        let user = shared.allow(request.extensions(), STEP_DOWN, "").await?;
-        let request = request.into_inner();
+        let (_, extensions, request) = request.into_parts();
+        let user = shared.allow(&extensions, STEP_DOWN, "").await?;
         let mut violations = Violations::default();
         validate::reason(&request.reason, &mut violations);
         validate::optional_name("successor_identity", &request.successor_identity, &mut violations);
@@ -122,25 +122,27 @@ impl LeaderService for Service {
             return Ok(Response::new(proto::StepDownResponse { leader: Some(leader) }));
         }
 
-        let identity = shared.manager.identity();
-        let audit = Audit::begin(&user, STEP_DOWN, identity, &request.reason);
-        // Before the deed: a process that no longer leads may end before it gets to speak.
-        shared.manager.announce(&Mutation {
-            message: format!("{} made {identity} step down{}", user.name, why(&request.reason)),
-            user,
-            action: MutationKind::SteppedDown,
-            target: identity.to_owned(),
-            reason: request.reason.clone(),
-        });
-        let successor = Some(request.successor_identity.as_str()).filter(|identity| !identity.is_empty());
-        let done = shared.manager.step_down(successor).await.map_err(|error| match error {
-            StepDownError::NotLeader => shared.must_lead().err().unwrap_or_else(shutting_down),
-            StepDownError::Unavailable(_) => {
-                ErrorReply::new(Reason::ApiServer, error.to_string()).retry_after(RETRY).into()
+        let audit = Audit::begin(&user, &extensions, STEP_DOWN, shared.manager.identity(), &request.reason);
+        let (task, asked, by) = (shared.clone(), request.clone(), Arc::clone(&user));
+        let carried_out = shared.carry_out(&by, |caller| async move {
+            let successor = Some(asked.successor_identity.as_str()).filter(|identity| !identity.is_empty());
+            let done = task.manager.step_down(successor).await.map_err(|error| task.kept(&error));
+            let changed = done.is_ok();
+            audit.end(done.as_ref().map(|()| Changes::plain(true)), caller.is_gone());
+            caller.answer(done);
+            if changed {
+                let identity = task.manager.identity();
+                let mutation = Mutation {
+                    message: format!("{} made {identity} step down{}", user.name, why(&asked.reason)),
+                    user,
+                    action: MutationKind::SteppedDown,
+                    target: identity.to_owned(),
+                    reason: asked.reason,
+                };
+                task.manager.announce(&mutation).await;
             }
         });
-        audit.end(done.as_ref().map(|()| true));
-        done?;
+        carried_out.await?;
         if request.wait {
             shared.wait_for_another_leader().await?;
         }
@@ -160,6 +162,22 @@ fn why(reason: &str) -> String {
 }
 
 impl Shared {
+    /// Why leadership was not given up.
+    fn kept(&self, error: &StepDownError) -> Status {
+        match error {
+            // Another request, or a lost Lease, ended the term first. The next leader is not to step down for it.
+            StepDownError::NotLeader => {
+                let leases = self.manager.leases();
+                let (holder, _) = leases.first().map(|main| self.leader(main)).unwrap_or_default();
+                let message = "leadership was given up or lost before this request was carried out";
+                ErrorReply::new(Reason::LeaderChanged, message).with("leader", holder).into()
+            }
+            StepDownError::Unavailable(_) => {
+                ErrorReply::new(Reason::ApiServer, error.to_string()).retry_after(RETRY).into()
+            }
+        }
+    }
+
     /// Whether this replica leads and another one could.
     fn may_step_down(&self, request: &proto::StepDownRequest) -> Result<(), Status> {
         let identity = self.manager.identity();
@@ -173,6 +191,13 @@ impl Shared {
             && *expected != holder
         {
             let message = format!("{holder:?} leads, not {expected:?}");
+            return Err(ErrorReply::new(Reason::LeaderChanged, message).with("leader", holder).into());
+        }
+        if !main.leading && request.expected_leader_identity.is_none() {
+            // NOT_LEADER would send the call on, to unseat a leader that the caller did not mean.
+            let message = format!(
+                "this replica does not lead, {holder:?} does; set expected_leader_identity to make it step down"
+            );
             return Err(ErrorReply::new(Reason::LeaderChanged, message).with("leader", holder).into());
         }
         self.must_lead()?;

@@ -10,6 +10,7 @@ mod health;
 mod leader;
 mod measure;
 mod mutate;
+mod orders;
 mod places;
 mod queues;
 mod trace;
@@ -26,18 +27,21 @@ use std::time::Duration;
 use futures::Stream;
 use http::{HeaderName, StatusCode, Version};
 use http_body_util::BodyExt as _;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 use tonic::{Extensions, Status};
 use tower::{Layer as _, Service, ServiceExt as _};
 use tower_http::cors::{AllowOrigin, CorsLayer};
+use tracing::Instrument as _;
 
 use super::authorize::{Authorize, Method, check};
 use super::convert::address_of;
 use super::deadline::DeadlineLayer;
 use super::errors::{ErrorReply, Reason};
 use super::events::EventLog;
-use super::manager::Manager;
+use super::manager::{LeaseState, Manager};
 use super::metrics::AdminMetrics;
 use super::proto;
 use coxswain_machinery::serve::{Lines, PageHandler, UserInfo, handler, text};
@@ -56,6 +60,8 @@ pub struct AdminDeps {
     pub shutdown: CancellationToken,
     /// Counts its calls.
     pub metrics: AdminMetrics,
+    /// The mutations under way, for the manager to wait for at its end.
+    pub mutations: TaskTracker,
 }
 
 /// What callers are allowed to use up, and what they see without credentials.
@@ -63,7 +69,15 @@ pub struct AdminDeps {
 pub struct AdminOptions {
     /// Streams that may be open at the same time, of all services and all callers with credentials together.
     pub streams: usize,
-    /// The same of all callers without credentials, who have no others.
+    /// The same of one user.
+    pub user_streams: usize,
+    /// Calls that one user may have under way at the same time.
+    pub user_calls: usize,
+    /// Mutations that one user may have under way at the same time, waited for or not.
+    pub user_mutations: usize,
+    /// The same of all users together.
+    pub mutations: usize,
+    /// Streams of all callers without credentials, who have no others.
     pub stranger_streams: usize,
     /// Bytes of a request.
     pub request_bytes: usize,
@@ -79,6 +93,10 @@ impl Default for AdminOptions {
     fn default() -> Self {
         Self {
             streams: 4096,
+            user_streams: 64,
+            user_calls: 256,
+            user_mutations: 16,
+            mutations: 64,
             stranger_streams: 64,
             request_bytes: 64 << 10,
             anonymous_reflection: false,
@@ -105,6 +123,7 @@ struct Shared {
     events: Arc<EventLog>,
     shutdown: CancellationToken,
     metrics: AdminMetrics,
+    mutations: TaskTracker,
     places: StreamPlaces,
     refusals: Arc<Lines>,
 }
@@ -120,6 +139,34 @@ impl Shared {
         check(&*self.authorizer, &self.refusals, extensions, method, name).await
     }
 
+    /// Runs a mutation as a task of the manager, which ends it even if the caller hangs up or its deadline passes. The
+    /// mutation answers its caller when it likes, and goes on.
+    async fn carry_out<T, M>(
+        &self,
+        user: &UserInfo,
+        mutation: impl FnOnce(Waiting<T>) -> M,
+    ) -> Result<T, Status>
+    where
+        M: Future<Output = ()> + Send + 'static,
+    {
+        if self.shutdown.is_cancelled() {
+            return Err(shutting_down());
+        }
+        // Held by the task: whoever hangs up early begins no more than others.
+        let place = self.places.mutation(user)?;
+        let (answer, answered) = oneshot::channel();
+        let mutation = mutation(Waiting(answer));
+        let task = async move {
+            let _place = place;
+            mutation.await;
+        };
+        drop(self.mutations.spawn(task.in_current_span()));
+        answered.await.unwrap_or_else(|_| {
+            let message = "the mutation failed before it could answer; it may have been carried out";
+            Err(ErrorReply::new(Reason::OutcomeUnknown, message).into())
+        })
+    }
+
     /// `Ok` if this replica leads; otherwise who does.
     fn must_lead(&self) -> Result<(), Status> {
         let leases = self.manager.leases();
@@ -127,8 +174,7 @@ impl Shared {
         if main.leading {
             return Ok(());
         }
-        let holder = main.record.as_ref().map(|record| record.holder.to_string()).unwrap_or_default();
-        let address = address_of(&holder, &self.manager.replicas());
+        let (holder, address) = self.leader(main);
         let message = match (holder.as_str(), address.as_str()) {
             ("", _) => "nobody leads at present".to_owned(),
             (holder, "") => format!("{holder} leads, not this replica"),
@@ -138,6 +184,70 @@ impl Shared {
             .with("leader", holder)
             .with("leader_address", address)
             .into())
+    }
+
+    /// `Ok` if this replica leads, after a change was made: `NOT_LEADER` promises that nothing was done.
+    fn must_lead_still(&self) -> Result<(), Status> {
+        if self.must_lead().is_ok() {
+            return Ok(());
+        }
+        let leases = self.manager.leases();
+        let (holder, address) = leases.first().map(|main| self.leader(main)).unwrap_or_default();
+        let message = "this replica no longer leads; the order is in force, and the next leader acts on it";
+        Err(ErrorReply::new(Reason::LeadershipLost, message)
+            .with("written", "true")
+            .with("leader", holder)
+            .with("leader_address", address)
+            .into())
+    }
+
+    /// `Ok` unless another replica leads whose flags for controllers are known to differ from this replica's. What a
+    /// replica of another version or a kube-controller-manager selects is not known.
+    fn must_select_as_the_leader(&self, takes_force: bool) -> Result<(), Status> {
+        let leases = self.manager.leases();
+        let Some(main) = leases.first().filter(|main| !main.leading) else { return Ok(()) };
+        let (holder, address) = self.leader(main);
+        let replicas = self.manager.replicas();
+        let selection = |identity: &str| {
+            let replica = replicas.iter().find(|replica| replica.identity == identity);
+            replica.map(|replica| replica.selection.as_str()).filter(|selection| !selection.is_empty())
+        };
+        match (selection(self.manager.identity()), selection(&holder)) {
+            (Some(ours), Some(leaders)) if ours != leaders => {}
+            _ => return Ok(()),
+        }
+        let at = if address.is_empty() { String::new() } else { format!(" at {address}") };
+        let force = if takes_force { ", or set force" } else { "" };
+        let message = format!(
+            "--controllers or --admin-overrides of this replica differs from that of the leader {holder}: call the \
+             leader{at}{force}"
+        );
+        Err(ErrorReply::new(Reason::FlagsDiffer, message)
+            .with("leader", holder)
+            .with("leader_address", address)
+            .into())
+    }
+
+    /// Identity and address of the holder of a Lease; empty if not known.
+    fn leader(&self, lease: &LeaseState) -> (String, String) {
+        let holder = lease.record.as_ref().map(|record| record.holder.to_string()).unwrap_or_default();
+        let address = address_of(&holder, &self.manager.replicas());
+        (holder, address)
+    }
+}
+
+/// The caller of a mutation.
+struct Waiting<T>(oneshot::Sender<Result<T, Status>>);
+
+impl<T> Waiting<T> {
+    /// Whether the caller hung up, or its deadline passed.
+    fn is_gone(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    fn answer(self, outcome: Result<T, Status>) {
+        // A caller that is gone gets no answer.
+        drop(self.0.send(outcome));
     }
 }
 
@@ -158,6 +268,7 @@ fn routes(deps: AdminDeps, options: &AdminOptions, places: StreamPlaces) -> Resu
         events: deps.events,
         shutdown: deps.shutdown,
         metrics: deps.metrics,
+        mutations: deps.mutations,
         places,
         refusals: Arc::default(),
     };

@@ -1,22 +1,21 @@
-//! Enabling and disabling: from a request to an entry in the overrides, and to the phase that it is about.
+//! Orders about controllers: from a request to entries in the overrides, and to the phase that it is about.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep_until};
 use tonic::{Extensions, Status};
 
 use super::controllers::no_controller;
+use super::orders::{CheckedOrder, Direction, same_version, shortened};
 use super::{Shared, shutting_down};
-use crate::admin::audit::Audit;
+use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::Method;
 use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason, Violations, timed_out};
-use crate::admin::manager::{ControllerState, Mutation, MutationKind, Obstacle, Phase};
-use crate::admin::overrides::{Entry, HeldOverrides, MAX_USER_BYTES, Order, OverrideSet, StoreError};
+use crate::admin::manager::{ControllerState, Mutation, Phase};
+use crate::admin::overrides::{Entry, HeldOverrides, MAX_USER_BYTES, OverrideSet, StoreError};
 use crate::admin::{proto, validate};
-use coxswain_machinery::serve::UserInfo;
 
 /// Others may write the overrides at the same time; each try reads anew.
 const TRIES: u32 = 5;
@@ -25,11 +24,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// For how long a call without a deadline waits for a phase.
 const WAIT: Duration = Duration::from_mins(2);
 
-/// A request to enable or disable.
-#[expect(clippy::struct_excessive_bools, reason = "each is a field of the request")]
+/// A request for an order.
 pub(super) struct Asked {
     pub(super) method: Method,
-    pub(super) enable: bool,
+    pub(super) direction: Direction,
     pub(super) name: String,
     pub(super) reason: String,
     pub(super) duration: Option<prost_types::Duration>,
@@ -45,174 +43,214 @@ pub(super) struct Change {
     pub(super) changed: bool,
 }
 
-/// A request that was checked.
-struct Checked {
-    enable: bool,
-    reason: String,
-    duration: Option<Duration>,
-    expected_version: Option<String>,
-    user: Arc<UserInfo>,
-    /// The replica that writes.
-    replica: String,
-}
-
 impl Shared {
-    /// Enables or disables.
+    /// Enables, disables or clears.
     pub(super) async fn change(&self, extensions: &Extensions, asked: Asked) -> Result<Change, Status> {
-        let controllers = self.manager.controllers();
+        let names = self.manager.names();
         let all = asked.name == "*";
-        let found = validate::resolve(&asked.name, &controllers);
+        let found = validate::resolve(&asked.name, names);
         // Who may change all controllers may change each: that is what an empty name asks for.
-        let scope = if all { "" } else { found.map_or(asked.name.as_str(), |state| state.name) };
+        let scope = if all { "" } else { found.unwrap_or(asked.name.as_str()) };
         let user = self.allow(extensions, asked.method, scope).await?;
 
         let mut violations = Violations::default();
         validate::name("name", &asked.name, &mut violations);
         validate::reason(&asked.reason, &mut violations);
         let duration = validate::lasting(asked.duration.as_ref(), &mut violations);
+        if all && asked.direction == Direction::Enable && asked.duration.is_some() {
+            violations.add("duration", "does not go with *, which ends overrides");
+        }
         validate::expected_version(&asked.name, asked.expected_version.as_deref(), &mut violations);
         violations.check()?;
-        let candidates: Vec<&ControllerState> = match found {
-            _ if all => controllers.iter().collect(),
-            Some(state) => vec![state],
-            None => return Err(no_controller(&asked.name, &controllers)),
-        };
-        if asked.enable && !all {
-            candidates.iter().try_for_each(|state| unobstructed(state))?;
-        }
-        if !asked.enable && !asked.force {
-            may_do_without(&asked.name, all, &candidates)?;
+        if !all && found.is_none() {
+            return Err(no_controller(&asked.name, names));
         }
         let wait = asked.wait && !asked.dry_run;
         if wait {
             self.must_lead()?;
         }
-        let checked = Checked {
-            enable: asked.enable,
+        // To disable one controller does not depend on flags: it must be possible at any replica in an emergency.
+        let depends_on_flags = match asked.direction {
+            Direction::Enable | Direction::Clear => !asked.force,
+            Direction::Disable => all,
+        };
+        if depends_on_flags {
+            self.must_select_as_the_leader(asked.direction != Direction::Disable)?;
+        }
+        let candidates = match found {
+            Some(name) => self.manager.controller(name).into_iter().collect(),
+            None => self.manager.controllers(),
+        };
+        let order = CheckedOrder {
+            direction: asked.direction,
+            all,
             reason: asked.reason,
             duration,
             expected_version: asked.expected_version,
+            force: asked.force,
             user,
             replica: shortened(self.manager.identity(), MAX_USER_BYTES),
         };
+        order.admit(&asked.name, &candidates)?;
 
-        let audit =
-            (!asked.dry_run).then(|| Audit::begin(&checked.user, asked.method, scope, &checked.reason));
-        let done = self.write(&checked, &candidates, all, asked.dry_run).await;
-        if let Some(audit) = audit {
-            audit.end(done.as_ref().map(Written::changed));
-        }
-        let written = done?;
-        if !asked.dry_run {
-            self.announce(&checked, &written);
-        }
+        let clears = order.direction == Direction::Clear;
+        let written = if asked.dry_run {
+            self.write(&order, &candidates, true).await.map_err(|failure| failure.status)?
+        } else {
+            let audit = Audit::begin(&order.user, extensions, asked.method, scope, &order.reason);
+            let audit = audit.with_terms(order.force, order.duration);
+            let (shared, by) = (self.clone(), Arc::clone(&order.user));
+            let carried_out = self.carry_out(&by, |caller| async move {
+                let done = shared.write(&order, &candidates, false).await;
+                let mutation = match &done {
+                    Ok(written) => mutation(&order, &written.changes, ""),
+                    Err(failure) => {
+                        mutation(&order, &failure.perhaps, " (no answer: it may not be in force)")
+                    }
+                };
+                let done = done.map_err(|failure| failure.status);
+                audit.end(done.as_ref().map(Written::changes), caller.is_gone());
+                caller.answer(done);
+                if let Some(mutation) = mutation {
+                    shared.manager.announce(&mutation).await;
+                }
+            });
+            carried_out.await?
+        };
         if wait {
-            let names: Vec<_> = written.targets.iter().map(|state| state.name).collect();
-            self.wait_for_phase(&names, checked.enable).await?;
+            self.wait_for_phase(&written, all || clears).await?;
         }
         Ok(self.answer(&written))
     }
 
     /// Writes the overrides, unless they say it already or nothing is to be written.
-    async fn write<'a>(
+    async fn write(
         &self,
-        checked: &Checked,
-        candidates: &[&'a ControllerState],
-        all: bool,
+        order: &CheckedOrder,
+        candidates: &[ControllerState],
         dry_run: bool,
-    ) -> Result<Written<'a>, Status> {
+    ) -> Result<Written, Failure> {
+        // What tries without an answer may have stored, and may store yet.
+        let mut perhaps: Vec<(String, Entry)> = Vec::new();
         for _ in 0..TRIES {
-            let held = self.manager.read_overrides().await.map_err(|error| unavailable(&error))?;
+            let held = match self.manager.read_overrides().await {
+                Ok(held) => held,
+                Err(_) if !perhaps.is_empty() => return Err(unknown(perhaps)),
+                Err(error) => return Err(unavailable(&error).into()),
+            };
             let now = self.manager.now();
-            let targets = targets(candidates, all, checked.enable, &held.set, now);
-            if let (Some(expected), [state]) = (&checked.expected_version, targets.as_slice()) {
+            let mut stored = perhaps.clone();
+            stored.retain(|(name, entry)| held.set.entry(name) == Some(entry));
+            let targets = order.targets(candidates, &held.set, &self.manager.overrides(), now);
+            if let (Some(expected), [state]) = (&order.expected_version, targets.as_slice())
+                && stored.is_empty()
+            {
                 same_version(state.name, expected, &held.set.version(state.name))?;
             }
-            let changes = changes(&targets, checked, &held.set, now);
-            if changes.is_empty() || dry_run {
-                return Ok(Written { set: held.set.with(&changes), targets, changes });
-            }
-            match self.manager.write_overrides(&held, &changes).await {
-                Ok(HeldOverrides { set, .. }) => return Ok(Written { set, targets, changes }),
-                Err(StoreError::Conflict) => {}
-                Err(error @ StoreError::Unavailable(_)) => return Err(unavailable(&error)),
-                Err(error @ StoreError::Unknown(_)) => {
-                    // The answer was lost: what is there now tells whether the write was carried out.
-                    let found = self.manager.read_overrides().await.map_err(|_| unavailable(&error))?;
-                    let there = |(name, entry): &(String, Entry)| found.set.entry(name) == Some(entry);
-                    if changes.iter().all(there) {
-                        return Ok(Written { set: found.set, targets, changes });
-                    }
+            let mut changes = order.changes(&targets, &held.set, now);
+            changes.retain(|(name, _)| !stored.iter().any(|(known, _)| known == name));
+            let mut targets: Vec<_> = targets.into_iter().cloned().collect();
+            // Ended by a try of ours, it is no target any longer.
+            for state in candidates.iter().filter(|state| stored.iter().any(|(name, _)| *name == state.name))
+            {
+                if !targets.iter().any(|target| target.name == state.name) {
+                    targets.push(state.clone());
                 }
             }
+            if changes.is_empty() || dry_run {
+                let set = held.set.with(&changes);
+                stored.extend(changes);
+                return Ok(Written { set, targets, changes: stored });
+            }
+            match self.manager.write_overrides(&held, &changes).await {
+                Ok(HeldOverrides { set, .. }) => {
+                    stored.extend(changes);
+                    return Ok(Written { set, targets, changes: stored });
+                }
+                Err(StoreError::Conflict) => {}
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Unreadable(_))) => {
+                    let status = unavailable(&error);
+                    return Err(if perhaps.is_empty() { status.into() } else { unknown(perhaps) });
+                }
+                // What is there now tells whether the write was carried out.
+                Err(StoreError::Unknown(_)) => perhaps.extend(changes),
+            }
+        }
+        if !perhaps.is_empty() {
+            return Err(unknown(perhaps));
         }
         let message = format!("the overrides have changed {TRIES} times while this was to be written");
-        Err(ErrorReply::new(Reason::Contention, message).retry_after(RETRY).into())
-    }
-
-    fn announce(&self, checked: &Checked, written: &Written<'_>) {
-        for (name, entry) in &written.changes {
-            let verb = if checked.enable { "enabled" } else { "disabled" };
-            let until = entry.until.map(|until| format!(" until {until}")).unwrap_or_default();
-            let why = if entry.reason.is_empty() { String::new() } else { format!(": {}", entry.reason) };
-            self.manager.announce(&Mutation {
-                user: Arc::clone(&checked.user),
-                action: if checked.enable { MutationKind::Enabled } else { MutationKind::Disabled },
-                target: name.clone(),
-                reason: entry.reason.clone(),
-                message: format!("{} {verb} {name}{until}{why}", checked.user.name),
-            });
-        }
+        Err(Status::from(ErrorReply::new(Reason::Contention, message).retry_after(RETRY)).into())
     }
 
     /// The controllers as they are now, under the overrides as they were written, or would have been.
-    fn answer(&self, written: &Written<'_>) -> Change {
+    fn answer(&self, written: &Written) -> Change {
         let now = self.manager.now();
-        let names: Vec<_> = written.targets.iter().map(|state| state.name).collect();
         let states = self.manager.controllers();
-        let concerned = states.iter().filter(|state| names.contains(&state.name));
+        let concerned =
+            states.iter().filter(|state| written.targets.iter().any(|target| target.name == state.name));
         Change {
             controllers: concerned.map(|state| convert::controller(state, &written.set, now)).collect(),
             changed: written.changed(),
         }
     }
 
-    /// Returns once all of `names` run, or none does.
-    async fn wait_for_phase(&self, names: &[&'static str], enable: bool) -> Result<(), Status> {
+    /// Returns once each controller runs or has stopped, as was written.
+    async fn wait_for_phase(&self, written: &Written, may_be_skipped: bool) -> Result<(), Status> {
         let until = Instant::now() + WAIT;
         let mut changes = self.manager.changes();
+        let now = self.manager.now();
+        let wanted: Vec<Wanted> = written
+            .targets
+            .iter()
+            .map(|state| Wanted {
+                name: state.name,
+                run: written.set.desired(state.name, state.flags, now).enabled,
+                version: written.set.entry(state.name).map_or(0, |entry| entry.version),
+            })
+            .collect();
         loop {
             changes.mark_unchanged();
-            if self.have_reached(names, enable)? {
+            if self.have_reached(&wanted, may_be_skipped)? {
                 return Ok(());
             }
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return Err(shutting_down()),
                 () = sleep_until(until) => {
-                    let verb = if enable { "run" } else { "stopped" };
-                    return Err(timed_out(format!("not everything has {verb} within {WAIT:?}; the override is in force")));
+                    return Err(timed_out(format!(
+                        "not every controller has started or stopped within {WAIT:?}; the order is in force"
+                    )));
                 }
                 woken = changes.changed() => woken.map_err(|_| shutting_down())?,
             }
         }
     }
 
-    fn have_reached(&self, names: &[&'static str], enable: bool) -> Result<bool, Status> {
-        self.must_lead()?;
+    fn have_reached(&self, wanted: &[Wanted], may_be_skipped: bool) -> Result<bool, Status> {
+        self.must_lead_still()?;
         let (overrides, now) = (self.manager.overrides(), self.manager.now());
         let mut reached = true;
-        for state in self.manager.controllers().iter().filter(|state| names.contains(&state.name)) {
-            if overrides.desired(state.name, state.flags, now).enabled != enable {
+        for state in self.manager.controllers() {
+            let Some(wanted) = wanted.iter().find(|wanted| wanted.name == state.name) else { continue };
+            let run = wanted.run;
+            if overrides.desired(state.name, state.flags, now).enabled != run {
+                if overrides.entry(state.name).map_or(0, |entry| entry.version) < wanted.version {
+                    // The watch has not brought the order yet.
+                    reached = false;
+                    continue;
+                }
                 let message =
                     format!("{} was ordered otherwise meanwhile, or the order has ended", state.name);
                 return Err(ErrorReply::new(Reason::Superseded, message).into());
             }
             reached &= match &state.phase {
-                Phase::Running => enable,
-                Phase::Disabled | Phase::NotImplemented => !enable,
-                Phase::Skipped(_) if !enable => true,
-                Phase::Failed(why) if enable => {
+                Phase::Running => run,
+                Phase::Disabled => !run,
+                // Nobody who orders all controllers, or leaves one to the flags, waits for those that can't run.
+                Phase::NotImplemented => !run || may_be_skipped,
+                Phase::Skipped(_) if !run || may_be_skipped => true,
+                Phase::Failed(why) if run => {
                     let message = format!("{} failed: {why}; it will be tried again", state.name);
                     return Err(ErrorReply::new(Reason::ControllerFailed, message)
                         .violates(state.name, why)
@@ -230,121 +268,59 @@ impl Shared {
 }
 
 /// What was written, or would have been.
-struct Written<'a> {
+struct Written {
     set: OverrideSet,
-    targets: Vec<&'a ControllerState>,
+    targets: Vec<ControllerState>,
     changes: Vec<(String, Entry)>,
 }
 
-impl Written<'_> {
+impl Written {
     fn changed(&self) -> bool {
         !self.changes.is_empty()
     }
-}
 
-/// Whether nothing stands against running a controller.
-fn unobstructed(state: &ControllerState) -> Result<(), Status> {
-    let name = state.name;
-    let (reason, subject, why) = match &state.obstacle {
-        None => return Ok(()),
-        Some(Obstacle::Gate(gate)) => {
-            (Reason::FeatureGate, *gate, format!("the feature gate {gate} is off, which {name} needs"))
-        }
-        Some(Obstacle::CloudProvider(why)) => (Reason::CloudProvider, "--cloud-provider", why.clone()),
-        Some(Obstacle::Setting(why)) => (Reason::Setting, name, why.clone()),
-        Some(Obstacle::NotImplemented) => {
-            (Reason::NotImplemented, name, format!("this version of Coxswain has no {name} yet"))
-        }
-    };
-    Err(ErrorReply::new(reason, why.clone()).with("controller", name).violates(subject, why).into())
-}
-
-/// Whether a cluster can do without for long.
-fn may_do_without(asked: &str, all: bool, candidates: &[&ControllerState]) -> Result<(), Status> {
-    let why = if all {
-        "disabling all controllers stops the cluster's reconciling altogether: it takes force".to_owned()
-    } else if let Some(state) = candidates.iter().find(|state| state.special) {
-        format!("the cluster can't do without {} for long: disabling it takes force", state.name)
-    } else {
-        return Ok(());
-    };
-    Err(ErrorReply::new(Reason::ForceRequired, why.clone()).violates(asked, why).into())
-}
-
-fn same_version(name: &str, expected: &str, found: &str) -> Result<(), Status> {
-    if expected == found {
-        return Ok(());
+    fn changes(&self) -> Changes<'_> {
+        let controllers = self.changes.iter().map(|(name, _)| name.as_str()).collect();
+        Changes { changed: self.changed(), controllers }
     }
-    let message = format!("{name} is at version {found}, not {expected}: it has changed meanwhile");
-    Err(ErrorReply::new(Reason::VersionMismatch, message).with("version", found).into())
 }
 
-/// The controllers that are meant. `*` means what it does in `--controllers` when it enables, and everything that is
-/// wanted when it disables.
-fn targets<'a>(
-    candidates: &[&'a ControllerState],
-    all: bool,
-    enable: bool,
-    set: &OverrideSet,
-    now: Timestamp,
-) -> Vec<&'a ControllerState> {
-    let is_meant = |state: &&&ControllerState| {
-        if !all {
-            true
-        } else if enable {
-            state.enabled_by_default && state.obstacle.is_none()
-        } else {
-            set.desired(state.name, state.flags, now).enabled
-        }
-    };
-    candidates.iter().filter(is_meant).copied().collect()
+/// What a caller waits for.
+struct Wanted {
+    name: &'static str,
+    run: bool,
+    /// The version of the order.
+    version: u64,
 }
 
-/// The entries to write, of those that don't say it already.
-fn changes(
-    targets: &[&ControllerState],
-    checked: &Checked,
-    set: &OverrideSet,
-    now: Timestamp,
-) -> Vec<(String, Entry)> {
-    let mut version = set.next_version();
-    let mut changes = Vec::new();
-    for state in targets {
-        // An override that says what the flags say is none, unless it is to end.
-        let order = match checked.duration {
-            None if state.flags.enabled == checked.enable => Order::Default,
-            _ if checked.enable => Order::Enabled,
-            _ => Order::Disabled,
-        };
-        let in_force = set.entry(state.name).filter(|entry| entry.is_in_force(now));
-        let said = match (order, in_force) {
-            (Order::Default, None) => set.problem_of(state.name).is_none(),
-            (_, Some(entry)) => {
-                entry.order == order
-                    && entry.until.is_none()
-                    && checked.duration.is_none()
-                    && (checked.reason.is_empty() || checked.reason == entry.reason)
-            }
-            _ => false,
-        };
-        if said {
-            continue;
-        }
-        let until = checked.duration.map(|duration| {
-            let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-            now.saturating_add(duration).unwrap_or(Timestamp::MAX)
-        });
-        let user = shortened(&checked.user.name, MAX_USER_BYTES);
-        let (reason, replica) = (checked.reason.clone(), checked.replica.clone());
-        let entry = Entry { order, user, time: now, reason, until, version, replica };
-        changes.push((state.name.to_owned(), entry));
-        version += 1;
+/// An order that was not written, or may have been.
+struct Failure {
+    status: Status,
+    /// The entries that may have been written.
+    perhaps: Vec<(String, Entry)>,
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self { status, perhaps: Vec::new() }
     }
-    changes
 }
 
-fn shortened(text: &str, most: usize) -> String {
-    text[..text.floor_char_boundary(most)].to_owned()
+/// What was written, all of it as one mutation; `None` for nothing.
+fn mutation(order: &CheckedOrder, changes: &[(String, Entry)], remark: &str) -> Option<Mutation> {
+    let names: Vec<&str> = changes.iter().map(|(name, _)| name.as_str()).collect();
+    (!changes.is_empty()).then(|| Mutation {
+        user: Arc::clone(&order.user),
+        action: order.direction.kind(),
+        target: names.join(","),
+        reason: order.reason.clone(),
+        message: order.message(changes) + remark,
+    })
+}
+
+fn unknown(perhaps: Vec<(String, Entry)>) -> Failure {
+    let error = StoreError::Unknown("the API server does not tell".to_owned());
+    Failure { status: unavailable(&error), perhaps }
 }
 
 fn unavailable(error: &StoreError) -> Status {

@@ -1,8 +1,10 @@
-//! Places for streams: a number for callers who are known, and a small one for those who show no credentials.
+//! Places for streams: a number for callers who are known, and a small one for those who show no credentials; and each known
+//! user's share of them, and of calls.
 //!
 //! A stream costs memory for as long as its caller likes. So strangers have a pool of their own: they can fill it, and
-//! nobody who is known notices.
+//! nobody who is known notices. And no user takes the places of the others.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,49 +13,140 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::body::Body;
 use tonic::{Extensions, Status};
 
 use super::AdminOptions;
-use crate::admin::authorize::is_known;
+use crate::admin::authorize::caller;
 use crate::admin::errors::{ErrorReply, Reason};
 use crate::admin::metrics::{AdminMetrics, OpenStream};
+use coxswain_machinery::serve::UserInfo;
 
 /// When to come back if too many streams are open.
 pub(super) const RETRY: Duration = Duration::from_secs(5);
 
 /// A stream's place among those that may be open. It is given back when it is dropped.
 pub(super) struct StreamPlace {
+    _share: Option<Share>,
     _permit: OwnedSemaphorePermit,
     _open: OpenStream,
 }
 
-/// Who holds how many streams. Cheap to clone.
+/// How many of something each user holds. Users who hold none are forgotten.
+#[derive(Clone, Debug, Default)]
+struct Shares(Arc<Mutex<BTreeMap<String, usize>>>);
+
+impl Shares {
+    /// One more for a user, unless the user holds `most`.
+    fn take(&self, user: &str, most: usize) -> Option<Share> {
+        let mut held = self.0.lock();
+        let count = held.get(user).copied().unwrap_or_default();
+        if count >= most {
+            return None;
+        }
+        held.insert(user.to_owned(), count + 1);
+        Some(Share { shares: self.clone(), user: user.to_owned() })
+    }
+}
+
+/// One of what a user may hold. It is given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    shares: Shares,
+    user: String,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut held = self.shares.0.lock();
+        if let Some(count) = held.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.user);
+            }
+        }
+    }
+}
+
+/// Who holds how many streams, and calls. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct StreamPlaces {
     known: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
+    user_streams: (Shares, usize),
+    user_calls: (Shares, usize),
+    user_mutations: (Shares, usize),
+    mutations: Arc<Semaphore>,
     metrics: AdminMetrics,
 }
 
 impl StreamPlaces {
     pub(super) fn new(options: &AdminOptions, metrics: AdminMetrics) -> Self {
         let pool = |places: usize| Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
-        Self { known: pool(options.streams), strangers: pool(options.stranger_streams), metrics }
+        Self {
+            known: pool(options.streams),
+            strangers: pool(options.stranger_streams),
+            user_streams: (Shares::default(), options.user_streams),
+            user_calls: (Shares::default(), options.user_calls),
+            user_mutations: (Shares::default(), options.user_mutations),
+            mutations: pool(options.mutations),
+            metrics,
+        }
     }
 
     /// A place for a stream of this caller.
     pub(super) fn take(&self, extensions: &Extensions) -> Result<StreamPlace, Status> {
-        let (pool, message) = if is_known(extensions) {
-            (&self.known, "too many streams are open on this replica")
-        } else {
-            (&self.strangers, "too many streams without credentials are open on this replica")
+        let refused =
+            |message: &str| Status::from(ErrorReply::new(Reason::TooManyStreams, message).retry_after(RETRY));
+        let (share, pool, message) = match caller(extensions) {
+            Ok(user) => {
+                let (shares, most) = &self.user_streams;
+                let share = shares.take(&user.name, *most).ok_or_else(|| {
+                    refused(&format!("user {:?} has {most} streams open on this replica", user.name))
+                })?;
+                (Some(share), &self.known, "too many streams are open on this replica")
+            }
+            Err(_) => {
+                (None, &self.strangers, "too many streams without credentials are open on this replica")
+            }
         };
-        let permit = Arc::clone(pool)
-            .try_acquire_owned()
-            .map_err(|_| Status::from(ErrorReply::new(Reason::TooManyStreams, message).retry_after(RETRY)))?;
-        Ok(StreamPlace { _permit: permit, _open: self.metrics.stream() })
+        let permit = Arc::clone(pool).try_acquire_owned().map_err(|_| refused(message))?;
+        Ok(StreamPlace { _share: share, _permit: permit, _open: self.metrics.stream() })
+    }
+
+    /// A place for a call of this caller, until it is answered; `None` for a caller without credentials, whose calls the
+    /// port limits.
+    pub(super) fn call(&self, extensions: &Extensions) -> Result<Option<Share>, Status> {
+        let Ok(user) = caller(extensions) else { return Ok(None) };
+        let (shares, most) = &self.user_calls;
+        shares.take(&user.name, *most).map(Some).ok_or_else(|| {
+            let message = format!("user {:?} has {most} calls under way on this replica", user.name);
+            ErrorReply::new(Reason::TooManyCalls, message).retry_after(RETRY).into()
+        })
+    }
+}
+
+/// A mutation's place among those that may be under way.
+pub(super) struct MutationPlace {
+    _share: Share,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl StreamPlaces {
+    /// A place for a mutation of a user, until the mutation has ended.
+    pub(super) fn mutation(&self, user: &UserInfo) -> Result<MutationPlace, Status> {
+        let refused =
+            |message: String| Status::from(ErrorReply::new(Reason::TooManyCalls, message).retry_after(RETRY));
+        let (shares, most) = &self.user_mutations;
+        let share = shares.take(&user.name, *most).ok_or_else(|| {
+            refused(format!("user {:?} has {most} mutations under way on this replica", user.name))
+        })?;
+        let permit = Arc::clone(&self.mutations).try_acquire_owned();
+        let permit =
+            permit.map_err(|_| refused("too many mutations are under way on this replica".to_owned()))?;
+        Ok(MutationPlace { _share: share, _permit: permit })
     }
 }
 

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use prost::Message as _;
-use tonic::{Request, Response, Status};
+use tonic::{Extensions, Request, Response, Status};
 
 use super::Shared;
 use super::controllers::no_controller;
-use crate::admin::audit::Audit;
+use crate::admin::audit::{Audit, Changes};
 use crate::admin::authorize::{EXPLAIN_OBJECT, GET_QUEUE, LIST_QUEUES, Method, SYNC_OBJECT};
 use crate::admin::convert;
 use crate::admin::errors::{ErrorReply, Reason, Violations, not_found};
-use crate::admin::manager::{Mutation, MutationKind, QueueState, SyncReport, SyncRequest};
+use crate::admin::manager::{Mutation, MutationKind, QueueName, SyncReport, SyncRequest};
 use crate::admin::paging::Page;
 use crate::admin::proto;
 use crate::admin::proto::queue_service_server::QueueService;
@@ -30,8 +30,8 @@ impl QueueService for Service {
         self.0.allow(request.extensions(), LIST_QUEUES, "").await?;
         let request = request.into_inner();
         let mut violations = Violations::default();
-        let controllers = self.0.manager.controllers();
-        let filter = QueueFilter::parse(request.filter.as_ref(), &controllers, &mut violations);
+        let names = self.0.manager.names();
+        let filter = QueueFilter::parse(request.filter.as_ref(), names, &mut violations);
         let encoded = request.filter.map(|filter| filter.encode_to_vec()).unwrap_or_default();
         let page = Page::parse(request.page_size, &request.page_token, &encoded, &mut violations);
         violations.check()?;
@@ -59,7 +59,7 @@ impl QueueService for Service {
         let Some(detail) = self.0.manager.queue(&request.name, max_keys) else {
             // Elsewhere it may exist.
             self.0.must_lead()?;
-            return Err(no_queue(&request.name, &self.0.manager.queues()));
+            return Err(no_queue(&request.name, &self.0.manager.queue_names()));
         };
         Ok(Response::new(proto::GetQueueResponse {
             queue: Some(convert::queue(&detail.state)),
@@ -79,20 +79,30 @@ impl QueueService for Service {
             let (explained, queue) = shared.explain(request).await?;
             return Ok(Response::new(answer(explained, queue)));
         }
-        let (user, sync) = shared.asked(request, SYNC_OBJECT).await?;
+        let (extensions, user, sync) = shared.asked(request, SYNC_OBJECT).await?;
         let target = format!("{} {}", sync.queue, sync.key);
-        let audit = Audit::begin(&user, SYNC_OBJECT, &target, "");
-        let done = shared.reconcile(&sync).await;
-        audit.end(done.as_ref().map(|report| !report.actions.is_empty()));
-        let report = done?;
-        shared.manager.announce(&Mutation {
-            message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
-            user,
-            action: MutationKind::Synced,
-            target,
-            reason: String::new(),
+        let audit = Audit::begin(&user, &extensions, SYNC_OBJECT, &target, "");
+        let (task, queue, by) = (shared.clone(), sync.queue, Arc::clone(&user));
+        let carried_out = shared.carry_out(&by, |caller| async move {
+            let done = task.reconcile(&sync).await;
+            audit.end(
+                done.as_ref().map(|report| Changes::plain(!report.actions.is_empty())),
+                caller.is_gone(),
+            );
+            let reconciled = done.is_ok();
+            caller.answer(done);
+            if reconciled {
+                let mutation = Mutation {
+                    message: format!("{} had {} reconcile {}", user.name, sync.controller, sync.key),
+                    user,
+                    action: MutationKind::Synced,
+                    target,
+                    reason: String::new(),
+                };
+                task.manager.announce(&mutation).await;
+            }
         });
-        Ok(Response::new(answer(report, sync.queue)))
+        Ok(Response::new(answer(carried_out.await?, queue)))
     }
 
     async fn explain_object(
@@ -132,7 +142,7 @@ fn answer(report: SyncReport, queue: &str) -> proto::SyncObjectResponse {
     }
 }
 
-fn no_queue(name: &str, queues: &[QueueState]) -> Status {
+fn no_queue(name: &str, queues: &[QueueName]) -> Status {
     let none: &[&str] = &[];
     not_found(Reason::QueueNotFound, "queue", name, queues.iter().map(|queue| (queue.name, none)))
 }
@@ -143,19 +153,19 @@ impl Shared {
         &self,
         request: Request<proto::SyncObjectRequest>,
         method: Method,
-    ) -> Result<(Arc<UserInfo>, SyncRequest), Status> {
+    ) -> Result<(Extensions, Arc<UserInfo>, SyncRequest), Status> {
         // The queue is what is authorized; the request may leave it out, so it is looked up first. What that tells an
         // unauthorized caller is nothing: without a queue it is asked for all of them.
         let chosen = self.choose(request.get_ref());
         let scope = chosen.as_ref().map_or(request.get_ref().queue.as_str(), |chosen| chosen.queue);
         let user = self.allow(request.extensions(), method, scope).await?;
-        let request = request.into_inner();
+        let (_, extensions, request) = request.into_parts();
         let mut violations = Violations::default();
         validate::name("controller", &request.controller, &mut violations);
         validate::optional_name("queue", &request.queue, &mut violations);
         let key = validate::object_key("object", request.object.as_ref(), &mut violations);
         violations.check()?;
-        Ok((user, SyncRequest { key, explain: request.explain, ..chosen? }))
+        Ok((extensions, user, SyncRequest { key, explain: request.explain, ..chosen? }))
     }
 
     async fn reconcile(&self, sync: &SyncRequest) -> Result<SyncReport, Status> {
@@ -170,21 +180,21 @@ impl Shared {
         &self,
         request: Request<proto::SyncObjectRequest>,
     ) -> Result<(SyncReport, &'static str), Status> {
-        let (_, sync) = self.asked(request, EXPLAIN_OBJECT).await?;
+        let (_, _, sync) = self.asked(request, EXPLAIN_OBJECT).await?;
         Ok((self.reconcile(&sync).await?, sync.queue))
     }
 
     /// The controller and the queue that a request means.
     fn choose(&self, request: &proto::SyncObjectRequest) -> Result<SyncRequest, Status> {
-        let controllers = self.manager.controllers();
-        let state = validate::resolve(&request.controller, &controllers)
-            .ok_or_else(|| no_controller(&request.controller, &controllers))?;
-        let all = self.manager.queues();
-        let own: Vec<_> = all.into_iter().filter(|queue| queue.controller == state.name).collect();
+        let names = self.manager.names();
+        let controller = validate::resolve(&request.controller, names)
+            .ok_or_else(|| no_controller(&request.controller, names))?;
+        let all = self.manager.queue_names();
+        let own: Vec<_> = all.into_iter().filter(|queue| queue.controller == controller).collect();
         if own.is_empty() {
             self.must_lead()?;
-            let failure = ErrorReply::new(Reason::NotRunning, format!("{} does not run", state.name));
-            return Err(failure.with("controller", state.name).into());
+            let failure = ErrorReply::new(Reason::NotRunning, format!("{controller} does not run"));
+            return Err(failure.with("controller", controller).into());
         }
         let queue = match (request.queue.as_str(), own.as_slice()) {
             ("", [only]) => only,
@@ -196,6 +206,6 @@ impl Shared {
             }
             (name, own) => own.iter().find(|queue| queue.name == name).ok_or_else(|| no_queue(name, own))?,
         };
-        Ok(SyncRequest { controller: state.name, queue: queue.name, key: Key::default(), explain: false })
+        Ok(SyncRequest { controller, queue: queue.name, key: Key::default(), explain: false })
     }
 }

@@ -1,11 +1,27 @@
-//! What all streams have in common: they hold a place, and they end when the process does.
+//! What all streams have in common: they hold a place, and they end with the process, with their caller's role, and after
+//! half an hour. A token or a certificate that is no longer valid opens no stream again.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
 use futures::stream::unfold;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tonic::{Extensions, Status};
+use tonic::{Code, Extensions, Status};
 
 use super::places::StreamPlace;
 use super::{Answers, Shared, shutting_down};
+use crate::admin::authorize::{Authorize, Method, caller, check};
+use crate::admin::errors::{ErrorReply, Reason};
+use coxswain_machinery::serve::{Lines, UserInfo};
+
+/// How long a stream lasts, about: not all end at once.
+const LIFETIME: Duration = Duration::from_mins(30);
+/// How often the authorization is asked again.
+const REVIEW: Duration = Duration::from_mins(1);
+/// When to open a stream again that has expired.
+const REOPEN: Duration = Duration::from_millis(100);
 
 /// What makes the messages of a stream.
 pub(super) trait Feed: Send + 'static {
@@ -16,30 +32,109 @@ pub(super) trait Feed: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<Self::Message>> + Send;
 }
 
+/// Whether a stream's caller may still have opened it.
+struct Reviewed {
+    authorizer: Arc<dyn Authorize>,
+    refusals: Arc<Lines>,
+    method: Method,
+    user: Arc<UserInfo>,
+}
+
+impl Reviewed {
+    /// Why the stream has to end. An API server that gives no answer ends no stream.
+    async fn refusal(&self) -> Option<Status> {
+        let mut extensions = Extensions::new();
+        extensions.insert(Arc::clone(&self.user));
+        let outcome = check(&*self.authorizer, &self.refusals, &extensions, self.method, "").await;
+        outcome.err().filter(|status| status.code() == Code::PermissionDenied)
+    }
+}
+
 struct Running<F> {
     feed: F,
     shutdown: CancellationToken,
+    review: Option<Arc<Reviewed>>,
+    review_at: Instant,
+    /// A review under way, which holds up no message.
+    reviewing: Option<BoxFuture<'static, Option<Status>>>,
+    end: Instant,
     _place: StreamPlace,
 }
 
-/// A stream for a caller of what `feed` makes, until its end or that of the process.
+impl<F: Feed> Running<F> {
+    async fn next(&mut self) -> Option<Result<F::Message, Status>> {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => return Some(Err(shutting_down())),
+                () = sleep_until(self.end) => return Some(Err(expired())),
+                refusal = under_way(&mut self.reviewing) => {
+                    self.reviewing = None;
+                    self.review_at = Instant::now() + REVIEW;
+                    if let Some(refusal) = refusal {
+                        return Some(Err(refusal));
+                    }
+                }
+                () = sleep_until(self.review_at), if self.reviewing.is_none() && self.review.is_some() => {
+                    self.reviewing = self.review.clone().map(|review| -> BoxFuture<'static, Option<Status>> {
+                        Box::pin(async move { review.refusal().await })
+                    });
+                }
+                message = self.feed.next() => return message.map(Ok),
+            }
+        }
+    }
+}
+
+/// The outcome of a review under way; never without one.
+async fn under_way(reviewing: &mut Option<BoxFuture<'static, Option<Status>>>) -> Option<Status> {
+    match reviewing {
+        Some(reviewing) => reviewing.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A stream for a caller of what `feed` makes, until its end. `method` is what the caller was authorized for; `None` for a
+/// stream that needs no authorization.
 pub(super) fn answers<F: Feed>(
     shared: &Shared,
-    caller: &Extensions,
+    extensions: &Extensions,
+    method: Option<Method>,
     feed: F,
 ) -> Result<Answers<F::Message>, Status> {
-    let place = shared.places.take(caller)?;
-    let running = Running { feed, shutdown: shared.shutdown.clone(), _place: place };
+    let place = shared.places.take(extensions)?;
+    let review = match method {
+        Some(method) => Some(Arc::new(Reviewed {
+            authorizer: Arc::clone(&shared.authorizer),
+            refusals: Arc::clone(&shared.refusals),
+            method,
+            user: caller(extensions)?,
+        })),
+        None => None,
+    };
+    let now = Instant::now();
+    let lifetime = LIFETIME.mul_f64(coxswain_machinery::random::within(0.9..1.1));
+    let shutdown = shared.shutdown.clone();
+    let running = Running {
+        feed,
+        shutdown,
+        review,
+        review_at: now + REVIEW,
+        reviewing: None,
+        end: now + lifetime,
+        _place: place,
+    };
     let stream = unfold(Some(running), |running| async {
         let mut running = running?;
-        let next = tokio::select! {
-            biased;
-            () = running.shutdown.cancelled() => Some(Err(shutting_down())),
-            message = running.feed.next() => message.map(Ok),
-        }?;
+        let next = running.next().await?;
         // After an error there is nothing more.
         let rest = next.is_ok().then_some(running);
         Some((next, rest))
     });
     Ok(Box::pin(stream))
+}
+
+fn expired() -> Status {
+    let message = "the stream has been open for about half an hour: open it again with present credentials";
+    ErrorReply::new(Reason::StreamExpired, message).retry_after(REOPEN).into()
 }

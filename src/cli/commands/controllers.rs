@@ -2,6 +2,8 @@
 
 use clap::{Arg, ArgMatches, Command};
 
+use tonic_types::StatusExt as _;
+
 use super::{Context, choice, chosen, many, message_duration, switch, valued};
 use crate::admin::proto::watch_controllers_response::Update;
 use crate::admin::proto::{
@@ -136,7 +138,8 @@ async fn watch(
     let session = context.finder.connect(Whom::Anyone).await?;
     let request =
         WatchControllersRequest { filter: Some(filter), counts_interval: every.map(message_duration) };
-    let mut stream = session.controllers().watch_controllers(session.stream(request)).await?.into_inner();
+    let open = async || session.controllers().watch_controllers(session.stream(request.clone())).await;
+    let mut stream = open().await?.into_inner();
     let mut columns = Columns::default();
     let mut lines = |controllers: &[Controller], headings: bool| {
         let now = context.now();
@@ -147,7 +150,16 @@ async fn watch(
         rows.extend(controllers.iter().map(|controller| cells(show::row(controller, format, now))));
         columns.lines(&rows)
     };
-    while let Some(message) = stream.message().await? {
+    loop {
+        let message = match stream.message().await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Err(ended()),
+            Err(status) if is_expired(&status) => {
+                stream = open().await?.into_inner();
+                continue;
+            }
+            Err(status) => return Err(status.into()),
+        };
         let text = if format.is_object() {
             objects::item(format, "WatchControllersResponse", &message)?
         } else {
@@ -167,7 +179,11 @@ async fn watch(
         };
         context.screen.print(&text)?;
     }
-    Err(ended())
+}
+
+/// Whether a stream ended because each ends after a while, so that it is to be opened again.
+pub(super) fn is_expired(status: &tonic::Status) -> bool {
+    status.get_details_error_info().is_some_and(|info| info.reason == "STREAM_EXPIRED")
 }
 
 /// A stream that should not have ended.

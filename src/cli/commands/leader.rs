@@ -2,11 +2,11 @@
 
 use clap::{ArgMatches, Command};
 
-use super::controllers::ended;
+use super::controllers::{ended, is_expired};
 use super::{Context, switch, valued};
 use crate::admin::proto::{GetLeaderRequest, StepDownRequest, WatchLeaderRequest};
 use crate::cli::common;
-use crate::cli::connect::{CALL, WAIT};
+use crate::cli::connect::{CALL, Session, WAIT};
 use crate::cli::error::CliError;
 use crate::cli::find::Whom;
 use crate::cli::output::table::{Columns, cells};
@@ -26,7 +26,7 @@ pub(super) fn step_down() -> Command {
         .about("Makes the leader give up leadership in an orderly way")
         .arg(valued("to", "IDENTITY", "The replica that should lead next; the first that comes if not given"))
         .arg(valued("expected-leader", "IDENTITY", "Only if this replica leads"))
-        .arg(valued("reason", "TEXT", "Why, for those who wonder"))
+        .arg(valued("reason", "TEXT", "Reason to record with this change"))
         .arg(switch("wait", "Return once another replica leads"))
         .arg(switch("dry-run", "Check everything and change nothing"))
         .arg(common::output("Form of the answer"))
@@ -54,10 +54,20 @@ pub(super) async fn run_show(matches: &ArgMatches, context: &Context) -> Result<
 
 async fn watch(request: WatchLeaderRequest, format: Format, context: &Context) -> Result<(), CliError> {
     let session = context.finder.connect(Whom::Anyone).await?;
-    let mut stream = session.leader().watch_leader(session.stream(request)).await?.into_inner();
+    let open = async || session.leader().watch_leader(session.stream(request.clone())).await;
+    let mut stream = open().await?.into_inner();
     let mut columns = Columns::default();
     let mut headings = (!format.is_object()).then(|| cells(show::HEADINGS.map(str::to_owned).to_vec()));
-    while let Some(message) = stream.message().await? {
+    loop {
+        let message = match stream.message().await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Err(ended()),
+            Err(status) if is_expired(&status) => {
+                stream = open().await?.into_inner();
+                continue;
+            }
+            Err(status) => return Err(status.into()),
+        };
         let text = if format.is_object() {
             objects::item(format, "WatchLeaderResponse", &message)?
         } else {
@@ -68,12 +78,25 @@ async fn watch(request: WatchLeaderRequest, format: Format, context: &Context) -
         };
         context.screen.print(&text)?;
     }
-    Err(ended())
+}
+
+/// Who leads, if anybody does and the caller may know.
+async fn holder(session: &Session) -> Result<Option<String>, CliError> {
+    let mut client = session.leader();
+    let asked = session
+        .call(GetLeaderRequest::default(), CALL, |request| async move { client.get_leader(request).await });
+    match asked.await {
+        Ok(answer) => {
+            Ok(answer.leader.map(|leader| leader.holder_identity).filter(|holder| !holder.is_empty()))
+        }
+        Err(CliError::Refused(status)) if status.code() == tonic::Code::PermissionDenied => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 pub(super) async fn run_step_down(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
     let format = common::format(matches);
-    let request = StepDownRequest {
+    let mut request = StepDownRequest {
         reason: common::text(matches, "reason").unwrap_or_default(),
         successor_identity: common::text(matches, "to").unwrap_or_default(),
         expected_leader_identity: common::text(matches, "expected-leader"),
@@ -81,15 +104,24 @@ pub(super) async fn run_step_down(matches: &ArgMatches, context: &Context) -> Re
         dry_run: matches.get_flag("dry-run"),
     };
     let limit = if request.wait { WAIT } else { CALL };
-    let answer = context
-        .finder
-        .of_leader(async |session| {
-            let mut client = session.leader();
-            session
-                .call(request.clone(), limit, |request| async move { client.step_down(request).await })
-                .await
-        })
-        .await?;
+    let session = context.finder.connect(Whom::Leader).await?;
+    if request.expected_leader_identity.is_none() {
+        // By the Lease, or else as the replica tells.
+        request.expected_leader_identity = match context.finder.holder().await? {
+            Some(found) => Some(found),
+            None => holder(&session).await?,
+        };
+    }
+    let call = async |session: &Session| {
+        let mut client = session.leader();
+        session.call(request.clone(), limit, |request| async move { client.step_down(request).await }).await
+    };
+    // One request makes one replica step down: whoever leads by now was not found as the leader.
+    let answer = if request.expected_leader_identity.is_some() {
+        context.finder.follow(&session, call).await?
+    } else {
+        call(&session).await?
+    };
     if format.is_object() {
         return context.screen.print(&objects::document(format, "StepDownResponse", &answer)?);
     }

@@ -1,4 +1,4 @@
-//! `enable` and `disable`: overrides, which outrank the manager's flags.
+//! `enable`, `disable` and `reset`: overrides, which outrank the manager's flags.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::{Context, message_duration, switch, valued};
 use crate::admin::proto::{
-    Controller, DisableControllerRequest, DisableControllerResponse, EnableControllerRequest,
-    EnableControllerResponse,
+    ClearOverridesRequest, ClearOverridesResponse, Controller, DisableControllerRequest,
+    DisableControllerResponse, EnableControllerRequest, EnableControllerResponse,
 };
 use crate::cli::common::{self, parse_duration};
 use crate::cli::connect::{CALL, Session, WAIT};
 use crate::cli::error::CliError;
 use crate::cli::find::Whom;
-use crate::cli::output::{controllers as show, objects};
+use crate::cli::output::{Format, controllers as show, objects};
 
 fn arguments(command: Command) -> Command {
     command
@@ -24,27 +24,36 @@ fn arguments(command: Command) -> Command {
                 .num_args(1..)
                 .help("Names or aliases of controllers; '*' for all of them"),
         )
-        .arg(valued("reason", "TEXT", "Why, for those who wonder"))
-        .arg(
-            valued("for", "DURATION", "End by itself after this long: 30m, 12h. Until changed if not given")
-                .value_parser(parse_duration),
-        )
+        .arg(valued("reason", "TEXT", "Reason to record with this change"))
         .arg(valued("expected-version", "VERSION", "Only if the controller is at this version"))
         .arg(switch("wait", "Return once it has come into effect"))
         .arg(switch("dry-run", "Check everything and change nothing"))
         .arg(common::output("Form of the answer"))
 }
 
+/// Ends an override by itself.
+fn lasting(command: Command) -> Command {
+    let help = "End by itself after this long: 30m, 12h. Until changed if not given";
+    command.arg(valued("for", "DURATION", help).value_parser(parse_duration))
+}
+
 pub(super) fn enable() -> Command {
-    arguments(Command::new("enable").about("Makes controllers run, whatever the manager's flags say"))
+    let about = "Orders controllers to run; '*' ends the overrides that disable";
+    lasting(arguments(Command::new("enable").about(about)))
+        .arg(switch("force", "Even if --controllers does not select them, or this replica's flags differ"))
 }
 
 pub(super) fn disable() -> Command {
-    arguments(Command::new("disable").about("Stops controllers, whatever the manager's flags say"))
-        .arg(switch("force", "Even what the cluster can't do without for long, or all of them"))
+    lasting(arguments(Command::new("disable").about("Stops controllers, whatever the manager's flags say")))
+        .arg(switch("force", "Even critical controllers for long, or all of them"))
 }
 
-/// What both commands take.
+pub(super) fn reset() -> Command {
+    arguments(Command::new("reset").about("Ends overrides, so that the manager's flags hold again"))
+        .arg(switch("force", "Even if this replica's flags differ from the leader's"))
+}
+
+/// What the commands take.
 struct Order {
     names: Vec<String>,
     reason: String,
@@ -52,17 +61,20 @@ struct Order {
     expected_version: Option<String>,
     wait: bool,
     dry_run: bool,
+    force: bool,
 }
 
 impl Order {
-    fn read(matches: &ArgMatches) -> Result<Self, CliError> {
+    fn read(direction: Direction, matches: &ArgMatches) -> Result<Self, CliError> {
+        let has_end = direction != Direction::Reset;
         let order = Self {
             names: common::texts(matches, "name"),
             reason: common::text(matches, "reason").unwrap_or_default(),
-            lasting: matches.get_one::<Duration>("for").copied(),
+            lasting: if has_end { matches.get_one::<Duration>("for").copied() } else { None },
             expected_version: common::text(matches, "expected-version"),
             wait: matches.get_flag("wait"),
             dry_run: matches.get_flag("dry-run"),
+            force: matches.get_flag("force"),
         };
         if order.expected_version.is_some() && order.names.len() > 1 {
             return Err(CliError::Usage("--expected-version goes with one controller only".to_owned()));
@@ -82,10 +94,11 @@ impl Order {
             expected_version: self.expected_version.clone(),
             wait: self.wait,
             dry_run: self.dry_run,
+            force: self.force,
         }
     }
 
-    fn disable(&self, name: &str, force: bool) -> DisableControllerRequest {
+    fn disable(&self, name: &str) -> DisableControllerRequest {
         DisableControllerRequest {
             name: name.to_owned(),
             reason: self.reason.clone(),
@@ -93,16 +106,28 @@ impl Order {
             expected_version: self.expected_version.clone(),
             wait: self.wait,
             dry_run: self.dry_run,
-            force,
+            force: self.force,
+        }
+    }
+
+    fn reset(&self, name: &str) -> ClearOverridesRequest {
+        ClearOverridesRequest {
+            name: name.to_owned(),
+            reason: self.reason.clone(),
+            expected_version: self.expected_version.clone(),
+            wait: self.wait,
+            dry_run: self.dry_run,
+            force: self.force,
         }
     }
 }
 
-/// Which of the two.
+/// Which of the commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Enable,
-    Disable { force: bool },
+    Disable,
+    Reset,
 }
 
 /// The controllers concerned, and whether anything was changed.
@@ -113,37 +138,77 @@ pub(super) async fn run_enable(matches: &ArgMatches, context: &Context) -> Resul
 }
 
 pub(super) async fn run_disable(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
-    run(Direction::Disable { force: matches.get_flag("force") }, matches, context).await
+    run(Direction::Disable, matches, context).await
+}
+
+pub(super) async fn run_reset(matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
+    run(Direction::Reset, matches, context).await
 }
 
 async fn ask(session: &Session, order: &Order, direction: Direction, name: &str) -> Result<Answer, CliError> {
     let mut client = session.controllers();
-    if let Direction::Disable { force } = direction {
-        let request = order.disable(name, force);
-        let call = session
-            .call(request, order.limit(), |request| async move { client.disable_controller(request).await });
-        let DisableControllerResponse { controllers, changed } = call.await?;
-        return Ok((controllers, changed));
+    let limit = order.limit();
+    match direction {
+        Direction::Enable => {
+            let call = session.call(order.enable(name), limit, |request| async move {
+                client.enable_controller(request).await
+            });
+            let EnableControllerResponse { controllers, changed } = call.await?;
+            Ok((controllers, changed))
+        }
+        Direction::Disable => {
+            let call = session.call(order.disable(name), limit, |request| async move {
+                client.disable_controller(request).await
+            });
+            let DisableControllerResponse { controllers, changed } = call.await?;
+            Ok((controllers, changed))
+        }
+        Direction::Reset => {
+            let call = session.call(order.reset(name), limit, |request| async move {
+                client.clear_overrides(request).await
+            });
+            let ClearOverridesResponse { controllers, changed } = call.await?;
+            Ok((controllers, changed))
+        }
     }
-    let request = order.enable(name);
-    let call = session
-        .call(request, order.limit(), |request| async move { client.enable_controller(request).await });
-    let EnableControllerResponse { controllers, changed } = call.await?;
-    Ok((controllers, changed))
+}
+
+fn document(
+    direction: Direction,
+    format: Format,
+    (controllers, changed): Answer,
+) -> Result<String, CliError> {
+    match direction {
+        Direction::Enable => {
+            let answer = EnableControllerResponse { controllers, changed };
+            objects::document(format, "EnableControllerResponse", &answer)
+        }
+        Direction::Disable => {
+            let answer = DisableControllerResponse { controllers, changed };
+            objects::document(format, "DisableControllerResponse", &answer)
+        }
+        Direction::Reset => {
+            let answer = ClearOverridesResponse { controllers, changed };
+            objects::document(format, "ClearOverridesResponse", &answer)
+        }
+    }
 }
 
 /// One call for each name. What is wrong with one is no reason to leave out the others.
 async fn run(direction: Direction, matches: &ArgMatches, context: &Context) -> Result<(), CliError> {
-    let order = Order::read(matches)?;
+    let order = Order::read(direction, matches)?;
     let format = common::format(matches);
-    // Only the leader can wait; overrides are taken by any.
+    // Only the leader can wait; overrides are taken by any replica with the leader's flags.
     let session = if order.wait { None } else { Some(context.finder.connect(Whom::Anyone).await?) };
     let mut all = Vec::new();
     let mut changed = false;
     let mut failed = None;
     for name in &order.names {
         let outcome = match &session {
-            Some(session) => ask(session, &order, direction, name).await,
+            Some(session) => {
+                let call = async |session: &Session| ask(session, &order, direction, name).await;
+                context.finder.follow(session, call).await
+            }
             None => {
                 context.finder.of_leader(async |session| ask(session, &order, direction, name).await).await
             }
@@ -168,17 +233,9 @@ async fn run(direction: Direction, matches: &ArgMatches, context: &Context) -> R
             Err(error) => return Err(error),
         }
     }
-    if format.is_object() && !all.is_empty() {
-        let text = match direction {
-            Direction::Enable => {
-                let answer = EnableControllerResponse { controllers: all, changed };
-                objects::document(format, "EnableControllerResponse", &answer)?
-            }
-            Direction::Disable { .. } => {
-                let answer = DisableControllerResponse { controllers: all, changed };
-                objects::document(format, "DisableControllerResponse", &answer)?
-            }
-        };
+    // An order for all controllers may concern none.
+    if format.is_object() && (failed.is_none() || !all.is_empty()) {
+        let text = document(direction, format, (all, changed))?;
         context.screen.print(&text)?;
     }
     failed.map_or(Ok(()), |exit| Err(CliError::Said(exit)))

@@ -78,8 +78,10 @@ fn source(controller: &Controller, now: Timestamp) -> String {
 /// Why it is as it is, if there is anything to say.
 fn reason(controller: &Controller) -> &str {
     let order = order(controller).map(|order| order.reason.as_str()).unwrap_or_default();
-    let invalid = controller.desired.as_ref().map(|desired| desired.invalid_override.as_str());
-    let reasons = [&controller.phase_reason, &controller.health_message, invalid.unwrap_or_default(), order];
+    let desired = controller.desired.as_ref();
+    let invalid = desired.map(|desired| desired.invalid_override.as_str()).unwrap_or_default();
+    let ineffective = desired.map(|desired| desired.ineffective_override.as_str()).unwrap_or_default();
+    let reasons = [&controller.phase_reason, &controller.health_message, invalid, ineffective, order];
     reasons.into_iter().find(|reason| !reason.is_empty()).unwrap_or_default()
 }
 
@@ -96,7 +98,10 @@ pub(in crate::cli) fn sheet(controller: &Controller, now: Timestamp) -> String {
             .fact("Cloud provider", "left to a cloud controller manager when the cloud provider is external");
     }
     if controller.special_handling {
-        sheet.fact("Special handling", "started by rules of its own; disabling it takes --force");
+        sheet.fact("Special handling", "started by rules of its own");
+    }
+    if controller.critical {
+        sheet.fact("Critical", "disabling it for more than 1h takes --force");
     }
     let gates = controller.required_feature_gates.iter();
     let gates: Vec<_> =
@@ -151,12 +156,16 @@ fn add_desired(sheet: &mut Sheet, desired: &DesiredState, now: Timestamp) {
             if let Some(end) = read_time(order.expire_time.as_ref()) {
                 sheet.fact("Ends", format!("{} (in {})", second(end), duration(between(now, end))));
             } else {
-                sheet.fact("Ends", "when a request ends it");
+                sheet.fact("Ends", "when a request replaces or clears it");
+            }
+            if order.force {
+                sheet.fact("Force", yes(true));
             }
             sheet.fact("Without it", word(desired.enabled_without_override));
         });
     }
     sheet.fact_if("Invalid override", &desired.invalid_override);
+    sheet.fact_if("Ineffective override", &desired.ineffective_override);
 }
 
 /// Yes or no.

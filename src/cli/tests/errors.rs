@@ -65,7 +65,7 @@ fn details_become_lines() {
         ErrorReply::new(Reason::ApiServer, "the API server is away").retry_after(Duration::from_secs(2));
     assert_eq!(text(status.into()), "the API server is away (UNAVAILABLE, API_SERVER)\n  try again in 2s");
     let status = ErrorReply::new(Reason::ForceRequired, "it takes force");
-    assert!(text(status.into()).ends_with("\n  --force does it nevertheless"));
+    assert!(text(status.into()).ends_with("\n  use --force to do it anyway"));
     assert_eq!(text(Status::internal("")), "the call failed (INTERNAL)");
     assert!(text(Status::unimplemented("what?")).contains("is this a Coxswain manager"));
     // Nothing that comes from afar moves the cursor.

@@ -30,6 +30,7 @@ fn controller() -> Controller {
         enabled_by_default: true,
         cloud_provider: false,
         special_handling: true,
+        critical: true,
         desired: Some(DesiredState {
             enabled: false,
             source: DesiredSource::Override as i32,
@@ -39,9 +40,11 @@ fn controller() -> Controller {
                 create_time: Some(time(-192)),
                 reason: "maintenance".into(),
                 expire_time: Some(time(1608)),
+                force: true,
             }),
             enabled_without_override: true,
             invalid_override: String::new(),
+            ineffective_override: String::new(),
         }),
         phase: Phase::Stopping as i32,
         phase_time: Some(time(-5)),
@@ -106,7 +109,8 @@ Name:                deployment-controller
 Aliases:             deployment
 Description:         Rolls out.
 Enabled by default:  yes
-Special handling:    started by rules of its own; disabling it takes --force
+Special handling:    started by rules of its own
+Critical:            disabling it for more than 1h takes --force
 Feature gates:       Gate (on)
 Desired:             disabled by override
 Override:
@@ -114,6 +118,7 @@ Override:
   Set:               2027-01-15T07:56:48Z (3m12s ago)
   Reason:            maintenance
   Ends:              2027-01-15T08:26:48Z (in 26m)
+  Force:             yes
   Without it:        enabled
 Phase:               Stopping
 Since:               2027-01-15T07:59:55Z (5s ago)
@@ -301,8 +306,8 @@ fn messages_as_json_and_yaml() {
 
     let value = objects::value("Controller", &controller()).unwrap();
     let shown = value.as_object().unwrap();
-    // Every field but those that are absent, which only messages can be: all 23 are set here.
-    assert_eq!(shown.len(), 23, "{shown:?}");
+    // Every field but those that are absent, which only messages can be: all 24 are set here.
+    assert_eq!(shown.len(), 24, "{shown:?}");
     assert_eq!(value["desired"]["override"]["expireTime"], "2027-01-15T08:26:48Z");
     assert_eq!(value["syncs"], 1234);
     assert_eq!(value["phase"], "PHASE_STOPPING");

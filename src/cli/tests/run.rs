@@ -68,7 +68,19 @@ async fn controllers_are_switched() {
     assert_eq!(answer["changed"], true);
     assert_eq!(answer["controllers"][0]["desired"]["enabled"], true);
     let ran = replica.run(&["enable", "deployment"]).await;
-    assert_eq!(ran.out, "deployment-controller enabled, unchanged\n");
+    assert_eq!(ran.out, "deployment-controller enabled until further notice, unchanged\n");
+    let ran = replica.run(&["reset", "deployment", "--reason", "over"]).await;
+    assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, "deployment-controller enabled\n"));
+    let ran = replica.run(&["reset", "*", "-o", "json"]).await;
+    assert_eq!(json_of(&ran), json!({ "controllers": [], "changed": false }));
+
+    let ran = replica.run(&["enable", "token-cleaner-controller"]).await;
+    assert_eq!(ran.exit, Exit::Refused);
+    assert!(ran.err.contains("another manager may run it") && ran.err.contains("use --force"), "{ran:?}");
+    let ran = replica.run(&["enable", "token-cleaner-controller", "--force"]).await;
+    assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+    let shown = replica.run(&["controller", "token-cleaner-controller"]).await;
+    assert!(shown.out.contains("Force:"), "{shown:?}");
 }
 
 #[tokio::test]
@@ -164,6 +176,24 @@ async fn what_only_the_leader_can_do_goes_to_the_leader() {
 
     // Others answer what anyone can.
     assert_eq!(standby.run(&["controllers"]).await.exit, Exit::Done);
+}
+
+#[tokio::test]
+async fn stepping_down_is_for_the_leader_that_was_found() {
+    let (standby, leader) = pair().await;
+    // Somebody else's request ends the term meanwhile; the replica that leads next keeps leading.
+    leader.manager.lose(ME);
+    let next = standby.address.clone();
+    leader.manager.set(|state| state.replicas[0].admin_address = next);
+    standby.manager.set(|state| {
+        state.leases[0].leading = true;
+        state.leases[0].record = Some(crate::admin::testing::fake::record(ME));
+    });
+    let line = ["step-down", "--expected-leader", OTHER, "--trust-announced-authority"];
+    let ran = standby.run(&line).await;
+    assert!(ran.exit == Exit::Refused && ran.err.contains("LEADER_CHANGED"), "{ran:?}");
+    assert!(standby.manager.state.lock().stepped_down.is_empty());
+    assert!(leader.manager.state.lock().stepped_down.is_empty());
 }
 
 #[tokio::test]

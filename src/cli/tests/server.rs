@@ -108,6 +108,7 @@ impl Replica {
             shutdown: stop.clone(),
             metrics: crate::admin::AdminMetrics::register(&coxswain_machinery::telemetry::Registry::new())
                 .unwrap(),
+            mutations: tokio_util::task::TaskTracker::new(),
         };
         let services = service(deps, &AdminOptions::default()).unwrap();
         let usual = main_path("kube-system", "kube-controller-manager");

@@ -26,6 +26,9 @@ pub const ADMIN_ADDRESS_ANNOTATION: &str = "coxswain.dev/admin-address";
 pub const ADMIN_CA_ANNOTATION: &str = "coxswain.dev/admin-ca";
 /// The replica's version.
 pub const VERSION_ANNOTATION: &str = "coxswain.dev/version";
+/// Digest of the flags by which the replica selects controllers, and the replica's identity: an older version that takes a
+/// Lease over leaves the annotation of its predecessor.
+pub const SELECTION_ANNOTATION: &str = "coxswain.dev/selection";
 
 const COMPONENT_LABEL: (&str, &str) = ("coxswain.dev/component", "replica");
 const NAME_LABEL: (&str, &str) = ("app.kubernetes.io/name", "coxswain");
@@ -47,6 +50,8 @@ pub struct Announcement {
 pub(super) struct Own {
     pub(super) identity: String,
     pub(super) started: Timestamp,
+    /// Digest of the flags by which it selects controllers.
+    pub(super) selection: String,
 }
 
 impl Own {
@@ -90,7 +95,7 @@ impl Own {
         };
         let mut edits = record.edits();
         edits.push(Edit::MapSet(LABELS, NAME_LABEL.0.to_owned(), NAME_LABEL.1.to_owned()));
-        edits.extend(annotations(announcement, Some(COXSWAIN)));
+        edits.extend(annotations(announcement, Some(self)));
         edits
     }
 }
@@ -102,7 +107,9 @@ pub(super) fn released(lease: &Lease, now: Timestamp) -> Result<Vec<u8>, WireErr
     edit(&lease.raw(), &edits)
 }
 
-fn annotations(announcement: &Announcement, version: Option<&str>) -> [Edit; 3] {
+/// The annotations of a replica; `None` for a Lease that is given up.
+fn annotations(announcement: &Announcement, replica: Option<&Own>) -> [Edit; 4] {
+    let selection = replica.map(|own| format!("{} {}", own.selection, own.identity));
     let annotation = |key: &str, value: Option<&str>| match value {
         Some(value) => Edit::MapSet(ANNOTATIONS, key.to_owned(), value.to_owned()),
         None => Edit::MapRemove(ANNOTATIONS, key.to_owned()),
@@ -110,7 +117,8 @@ fn annotations(announcement: &Announcement, version: Option<&str>) -> [Edit; 3] 
     [
         annotation(ADMIN_ADDRESS_ANNOTATION, announcement.admin_address.as_deref()),
         annotation(ADMIN_CA_ANNOTATION, announcement.admin_ca.as_deref()),
-        annotation(VERSION_ANNOTATION, version),
+        annotation(VERSION_ANNOTATION, replica.map(|_| COXSWAIN)),
+        annotation(SELECTION_ANNOTATION, selection.as_deref()),
     ]
 }
 
@@ -131,10 +139,13 @@ pub(super) fn state(lease: &Lease, live: bool) -> ReplicaState {
     let record = Record::from(lease);
     let annotation =
         |key: &str| lease.metadata.annotations.get(key).map(ToString::to_string).unwrap_or_default();
+    let selection = annotation(SELECTION_ANNOTATION);
+    let selection = selection.split_once(' ').filter(|(_, identity)| **identity == *record.holder);
     ReplicaState {
         identity: record.holder.to_string(),
         admin_address: annotation(ADMIN_ADDRESS_ANNOTATION),
         version: annotation(VERSION_ANNOTATION),
+        selection: selection.map(|(digest, _)| digest.to_owned()).unwrap_or_default(),
         started: record.acquired,
         renewed: record.renewed,
         lease_duration: lifetime(lease),

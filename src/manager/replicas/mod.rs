@@ -27,7 +27,7 @@ pub(super) use advertise::advertised_host;
 use board::{Board, TRY_AGAIN};
 pub use format::{
     ADMIN_ADDRESS_ANNOTATION, ADMIN_CA_ANNOTATION, Announcement, REPLICA_NAME_PREFIX, REPLICA_NAMESPACE,
-    REPLICA_SELECTOR, VERSION_ANNOTATION,
+    REPLICA_SELECTOR, SELECTION_ANNOTATION, VERSION_ANNOTATION,
 };
 use format::{LEASE_DURATION, Own, is_replicas};
 use slot::Slot;
@@ -88,7 +88,8 @@ impl Replicas {
     ) -> Self {
         let store = Arc::new(ApiStore::new(Arc::clone(runtime)));
         let leads: Leads = Arc::new(move || leases.is_leading());
-        Self::on(store, leads, Own { identity, started }, Arc::clone(&runtime.clock))
+        let selection = runtime.config.selection_digest();
+        Self::on(store, leads, Own { identity, started, selection }, Arc::clone(&runtime.clock))
     }
 
     fn on(store: Arc<dyn LeaseStore>, leads: Leads, own: Own, clock: SharedClock) -> Self {
@@ -128,6 +129,7 @@ impl Replicas {
             identity: self.own.identity.clone(),
             admin_address: self.announcement.borrow().admin_address.clone().unwrap_or_default(),
             version: COXSWAIN.to_owned(),
+            selection: self.own.selection.clone(),
             started: self.own.started,
             renewed: *self.renewed.lock(),
             lease_duration: LEASE_DURATION,

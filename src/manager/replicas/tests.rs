@@ -157,7 +157,7 @@ struct Running {
 
 fn replica(server: &Arc<Server>, identity: &str, leads: bool) -> Arc<Replicas> {
     let clock: SharedClock = Arc::new(PausedClock(Instant::now()));
-    let own = Own { identity: identity.to_owned(), started: clock.now() };
+    let own = Own { identity: identity.to_owned(), started: clock.now(), selection: SELECTION.to_owned() };
     let store: Arc<dyn LeaseStore> = Arc::<Server>::clone(server);
     let replicas = Arc::new(Replicas::on(store, Arc::new(move || leads), own, clock));
     for lease in server.leases.lock().values() {
@@ -197,6 +197,9 @@ fn pairs<const N: usize>(list: [(&str, bool); N]) -> Vec<(String, bool)> {
     list.into_iter().map(|(identity, live)| (identity.to_owned(), live)).collect()
 }
 
+/// A digest of flags.
+const SELECTION: &str = "0123456789abcdef";
+
 const A_MOMENT: Duration = Duration::from_millis(100);
 
 #[tokio::test(start_paused = true)]
@@ -226,9 +229,17 @@ async fn replicas_announce_themselves_and_know_each_other() {
     };
     assert_eq!(map(&meta.labels), ["app.kubernetes.io/name=coxswain", REPLICA_SELECTOR]);
     let version = format!("coxswain.dev/version={COXSWAIN}");
-    let all = ["coxswain.dev/admin-address=10.0.0.2:10257", "coxswain.dev/admin-ca=PEM", version.as_str()];
+    let selection = |identity: &str| format!("coxswain.dev/selection={SELECTION} {identity}");
+    let all = [
+        "coxswain.dev/admin-address=10.0.0.2:10257",
+        "coxswain.dev/admin-ca=PEM",
+        &selection("b"),
+        version.as_str(),
+    ];
     assert_eq!(map(&meta.annotations), all);
-    assert_eq!(map(&server.lease("coxswain-replica-1").metadata.annotations), [version.as_str()]);
+    let of_a = map(&server.lease("coxswain-replica-1").metadata.annotations);
+    assert_eq!(of_a, [selection("a"), version.clone()]);
+    assert_eq!(seen.selection, SELECTION);
 
     // What it tells may change.
     b.replicas.announce(Announcement { admin_address: Some("h:1".to_owned()), admin_ca: None });
@@ -236,6 +247,24 @@ async fn replicas_announce_themselves_and_know_each_other() {
     let seen = a.replicas.list().into_iter().find(|each| each.identity == "b").unwrap();
     assert_eq!(seen.admin_address, "h:1");
     assert!(!server.lease("coxswain-replica-0").metadata.annotations.contains_key(ADMIN_CA_ANNOTATION));
+}
+
+#[test]
+fn selection_left_by_another_replica_is_unknown() {
+    let own = |identity: &str| Own {
+        identity: identity.to_owned(),
+        started: Timestamp::UNIX_EPOCH,
+        selection: SELECTION.to_owned(),
+    };
+    let stored = own("newer").lease("coxswain-replica-0", &Announcement::default(), Timestamp::UNIX_EPOCH);
+    let lease = Lease::decode(&stored.unwrap().into()).unwrap();
+    assert_eq!(super::format::state(&lease, true).selection, SELECTION);
+    // An older version knows nothing of the annotation.
+    let mut record = coxswain_machinery::election::Record::from(&lease);
+    record.holder = "older".into();
+    let taken = edit(&coxswain_machinery::api::Object::raw(&lease), &record.edits()).unwrap();
+    let lease = Lease::decode(&taken.into()).unwrap();
+    assert_eq!(super::format::state(&lease, true).selection, "");
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,7 +355,7 @@ async fn a_clean_stop_leaves_nothing_or_something_of_use() {
         let each = Running::start(&server, identity, true);
         sleep(A_MOMENT).await;
         assert_eq!(server.holders(), [identity]);
-        assert_eq!(server.lease("coxswain-replica-0").metadata.annotations.iter().len(), 1);
+        assert_eq!(server.lease("coxswain-replica-0").metadata.annotations.iter().len(), 2);
         each.stopped().await;
         let left = server.lease("coxswain-replica-0");
         assert_eq!((left.spec.holder_identity.as_str(), left.metadata.annotations.iter().len()), ("", 0));
@@ -379,7 +408,8 @@ async fn a_lease_that_is_deleted_or_taken_is_replaced() {
     sleep(RENEW * 2).await;
     assert_eq!(server.holders(), ["a"]);
 
-    let thief = Own { identity: "thief".to_owned(), started: Timestamp::UNIX_EPOCH };
+    let thief =
+        Own { identity: "thief".to_owned(), started: Timestamp::UNIX_EPOCH, selection: String::new() };
     let lease = server.lease("coxswain-replica-0");
     server.put(&thief.renewed(&lease, &Announcement::default(), Timestamp::MAX).unwrap());
     sleep(RENEW * 2).await;

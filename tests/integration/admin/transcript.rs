@@ -32,6 +32,7 @@ const VOLATILE: &[&str] = &[
     "previousHolder",
     "renewTime",
     "replicaIdentity",
+    "selectionDigest",
     "sequence",
     "startTime",
     "time",
@@ -73,7 +74,7 @@ const OPERATION: &[&str] = &[
     "call -d '{\"name\": \"deployment\", \"reason\": \"incident 17\", \"duration\": \"1800s\", \"wait\": true}' \\
     $ADMIN coxswain.admin.v1.ControllerService/DisableController",
     "call -d '{\"name\": \"deployment\", \"wait\": true}' \\
-    $ADMIN coxswain.admin.v1.ControllerService/EnableController",
+    $ADMIN coxswain.admin.v1.ControllerService/ClearOverrides",
     "call -d '{\"last\": 6, \"replay_only\": true, \"filter\": {\"controllers\": [\"deployment\"]}}' \\
     $ADMIN coxswain.admin.v1.EventService/StreamEvents",
     "call $ADMIN coxswain.admin.v1.LeaderService/GetLeader",

@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::correlator::Correlator;
+use super::journal::Journal;
 use super::sink::EventSink;
-use super::writer::{Emitted, Writer};
+use super::writer::{Delivery, Emitted, Writer};
 use crate::client::ApiClient;
 use crate::model::clock::SharedClock;
 use crate::model::plan::EventSpec;
@@ -99,16 +100,32 @@ impl EventBroadcaster {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let outcomes = self.metrics.outcomes(component);
         let component: Arc<str> = component.into();
-        let writer = Writer {
+        let delivery = Delivery {
             component: Arc::clone(&component),
             sink,
-            correlator: Correlator::new(component.as_ref().into()),
             outcomes: outcomes.clone(),
             closing: self.closing.clone(),
-            abort: self.abort.clone(),
         };
+        let correlator = Correlator::new(component.as_ref().into());
+        let writer = Writer { delivery, correlator, abort: self.abort.clone() };
         self.tasks.spawn(writer.run(receiver));
         Recorder { component, clock: Arc::clone(&self.clock), sender, outcomes }
+    }
+
+    /// A journal whose events name `component` as their source and are written by `client`.
+    pub fn journal(&self, component: &str, client: ApiClient) -> Journal {
+        self.journal_to(component, Arc::new(client))
+    }
+
+    /// A journal whose events are written to `sink`.
+    pub fn journal_to(&self, component: &str, sink: Arc<dyn EventSink>) -> Journal {
+        let delivery = Delivery {
+            component: component.into(),
+            sink,
+            outcomes: self.metrics.outcomes(component),
+            closing: self.closing.clone(),
+        };
+        Journal::new(delivery, Arc::clone(&self.clock))
     }
 
     /// Takes no more events and writes those that wait, each tried once; after `grace` it drops the rest. Says whether
@@ -146,19 +163,24 @@ impl Recorder {
     /// counted.
     pub fn emit(&self, event: EventSpec) {
         let at: Timestamp = self.clock.now();
-        tracing::info!(
-            component = %self.component,
-            kind = event.regarding.kind.kind,
-            object = %event.regarding.key,
-            r#type = if event.warning { "Warning" } else { "Normal" },
-            reason = event.reason,
-            note = %event.message,
-            "event"
-        );
+        log(&self.component, &event);
         if self.sender.try_send((event, at)).is_err() {
             self.outcomes.dropped.inc();
         }
     }
+}
+
+/// Logs an event.
+pub(super) fn log(component: &str, event: &EventSpec) {
+    tracing::info!(
+        %component,
+        kind = event.regarding.kind.kind,
+        object = %event.regarding.key,
+        r#type = if event.warning { "Warning" } else { "Normal" },
+        reason = event.reason,
+        note = %event.message,
+        "event"
+    );
 }
 
 impl crate::executor::Events for Recorder {

@@ -13,7 +13,7 @@ use crate::api::events::{Event, EventSource};
 use crate::api::meta::ObjectMeta;
 use crate::model::Key;
 use crate::model::bucket::{BucketLevel, TokenBucket};
-use crate::model::plan::{EventSpec, Patch};
+use crate::model::plan::{EventSpec, Patch, Regarding};
 use crate::random::{HashSeed, HashSet};
 use crate::wire::{Str, Time, Uid};
 
@@ -126,32 +126,13 @@ impl Correlator {
                 "message": message,
             }))
         });
-        let namespace = match regarding.key.namespace.as_str() {
-            "" => Str::from(DEFAULT_NAMESPACE),
-            _ => regarding.key.namespace.clone(),
-        };
-        let event = Event {
-            metadata: ObjectMeta { name: written.name, namespace, ..ObjectMeta::default() },
-            involved_object: ObjectReference {
-                kind: regarding.kind.kind.into(),
-                namespace: regarding.key.namespace,
-                name: regarding.key.name,
-                uid: regarding.uid.to_str(),
-                api_version: regarding.kind.api_version().into(),
-                resource_version: regarding.resource_version,
-                field_path: Str::EMPTY,
-            },
-            reason: reason.into(),
-            message,
-            source: EventSource { component: self.component.clone(), host: Str::EMPTY },
-            first_timestamp: Some(written.first),
-            last_timestamp: Some(last),
-            count: written.count,
-            r#type: if warning { "Warning" } else { "Normal" }.into(),
+        let mut event = new_event(&self.component, regarding, (warning, reason, message), written.name, last);
+        event.first_timestamp = Some(written.first);
+        event.count = written.count;
+        if combined {
             // The original's combined events name no reporter; what sums up several was reported by none of them.
-            reporting_component: if combined { Str::EMPTY } else { self.component.clone() },
-            reporting_instance: Str::EMPTY,
-        };
+            event.reporting_component = Str::EMPTY;
+        }
         Some(Entry { event, patch })
     }
 
@@ -198,8 +179,43 @@ impl Correlator {
     }
 }
 
+/// An event that happened once, `at` this time.
+pub(super) fn new_event(
+    component: &Str,
+    regarding: Regarding,
+    (warning, reason, message): (bool, &'static str, Str),
+    name: Str,
+    at: Time,
+) -> Event {
+    let namespace = match regarding.key.namespace.as_str() {
+        "" => Str::from(DEFAULT_NAMESPACE),
+        _ => regarding.key.namespace.clone(),
+    };
+    Event {
+        metadata: ObjectMeta { name, namespace, ..ObjectMeta::default() },
+        involved_object: ObjectReference {
+            kind: regarding.kind.kind.into(),
+            namespace: regarding.key.namespace,
+            name: regarding.key.name,
+            uid: regarding.uid.to_str(),
+            api_version: regarding.kind.api_version().into(),
+            resource_version: regarding.resource_version,
+            field_path: Str::EMPTY,
+        },
+        reason: reason.into(),
+        message,
+        source: EventSource { component: component.clone(), host: Str::EMPTY },
+        first_timestamp: Some(at.clone()),
+        last_timestamp: Some(at),
+        count: 1,
+        r#type: if warning { "Warning" } else { "Normal" }.into(),
+        reporting_component: component.clone(),
+        reporting_instance: Str::EMPTY,
+    }
+}
+
 /// `OBJECT.NANOSECONDS`, or a UUID where that is no name: some objects' names may hold what an event's may not.
-fn event_name(object: &str, nanoseconds: i128) -> Str {
+pub(super) fn event_name(object: &str, nanoseconds: i128) -> Str {
     let name = format!("{object}.{nanoseconds:x}");
     if is_subdomain(&name) { name.into() } else { crate::random::uuid().to_string().into() }
 }

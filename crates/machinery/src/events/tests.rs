@@ -1,6 +1,7 @@
 //! Shared by the tests of the correlator and of the writer.
 
 mod correlate;
+mod journal;
 mod record;
 
 use jiff::Timestamp;

@@ -23,14 +23,19 @@ pub(super) const PAUSE: Duration = Duration::from_secs(10);
 pub(super) type Emitted = (EventSpec, Timestamp);
 
 pub(super) struct Writer {
+    pub(super) delivery: Delivery,
+    pub(super) correlator: Correlator,
+    /// Stop at once.
+    pub(super) abort: CancellationToken,
+}
+
+/// How an event reaches the API server.
+pub(super) struct Delivery {
     pub(super) component: Arc<str>,
     pub(super) sink: Arc<dyn EventSink>,
-    pub(super) correlator: Correlator,
     pub(super) outcomes: Outcomes,
     /// Nothing more comes: what waits is tried once each.
     pub(super) closing: CancellationToken,
-    /// Stop at once.
-    pub(super) abort: CancellationToken,
 }
 
 /// What a failure means for an event.
@@ -47,7 +52,7 @@ enum Verdict {
 impl Writer {
     /// Writes events until no recorder is left, or until it is told to end.
     pub(super) async fn run(mut self, mut emitted: mpsc::Receiver<Emitted>) {
-        let (closing, abort) = (self.closing.clone(), self.abort.clone());
+        let (closing, abort) = (self.delivery.closing.clone(), self.abort.clone());
         let mut open = true;
         loop {
             let next = tokio::select! {
@@ -62,27 +67,29 @@ impl Writer {
             };
             let Some((spec, at)) = next else { return };
             let Some(entry) = self.correlator.take(spec, at) else {
-                self.outcomes.filtered.inc();
+                self.delivery.outcomes.filtered.inc();
                 continue;
             };
             tokio::select! {
                 biased;
                 () = abort.cancelled() => {
-                    self.outcomes.dropped.inc();
+                    self.delivery.outcomes.dropped.inc();
                     break;
                 }
-                () = self.write(&entry) => {}
+                () = self.delivery.write(&entry) => {}
             }
         }
         emitted.close();
         while emitted.try_recv().is_ok() {
-            self.outcomes.dropped.inc();
+            self.delivery.outcomes.dropped.inc();
         }
     }
+}
 
+impl Delivery {
     /// Writes one event. It holds the others up as long as nobody answers: they would fare no better. An answer is final, as it is for
     /// kube-controller-manager: a webhook that refuses the events of one namespace must not stop those of the others.
-    async fn write(&self, entry: &Entry) {
+    pub(super) async fn write(&self, entry: &Entry) {
         let key = entry.key();
         for tries in 1..=MAX_TRIES {
             let Err(error) = self.send(entry).await else { return };

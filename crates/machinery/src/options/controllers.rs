@@ -1,10 +1,19 @@
 //! Which controllers run: `--controllers` read against the registry.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ring::digest::{SHA256, digest};
+
 use super::Config;
 use super::error::{OptionError, OptionWarning, nearest};
 use crate::framework::{DefaultState, Descriptor};
 
 const FLAG: &str = "controllers";
+/// The value of `--admin-overrides` with which no order runs a controller that `--controllers` leaves out.
+pub(super) const DISABLE_ONLY: &str = "disable-only";
+/// Bytes of a digest that are kept: enough to tell flags apart, not to keep a secret.
+const DIGEST_BYTES: usize = 8;
 
 /// Whether a controller runs, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +68,32 @@ impl Config {
             return SelectionState::MissingGates(missing);
         }
         if descriptor.cloud { SelectionState::LeftToCloud } else { SelectionState::Enabled }
+    }
+
+    /// Whether overrides may only disable: no order runs a controller that `--controllers` leaves out.
+    pub fn overrides_only_disable(&self) -> bool {
+        self.flags.admin_overrides == DISABLE_ONLY
+    }
+
+    /// A digest of the flags that select controllers, in hexadecimal digits. It does not depend on the registry, so two
+    /// versions with the same flags have the same digest, and neither does it depend on aliases or on an order of
+    /// selectors that decides nothing.
+    pub fn selection_digest(&self) -> String {
+        let mut mentions: BTreeMap<&str, bool> = BTreeMap::new();
+        for selector in &self.flags.controllers {
+            let (name, selected) =
+                selector.strip_prefix('-').map_or((selector.as_str(), true), |name| (name, false));
+            mentions.entry(name).or_insert(selected);
+        }
+        let mut canonical = format!("{}\n", self.flags.admin_overrides);
+        for (name, selected) in mentions {
+            let _ = writeln!(canonical, "{}{name}", if selected { "" } else { "-" });
+        }
+        let digest = digest(&SHA256, canonical.as_bytes());
+        digest.as_ref().iter().take(DIGEST_BYTES).fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
     }
 
     /// The feature gates that a controller needs and that are off.
@@ -145,6 +180,33 @@ mod tests {
             (&["*", "-serviceaccount-token"], "serviceaccount-token-controller", Enabled),
         ] {
             assert_eq!(state(selectors, name), expected, "{selectors:?} {name}");
+        }
+    }
+
+    #[test]
+    fn selection_digest_depends_on_first_mentions_and_not_on_order_or_alias() {
+        let digest = |selectors: &[&str], overrides: &str| {
+            let mut controllers: Vec<String> = selectors.iter().map(|s| (*s).to_owned()).collect();
+            complete(&mut controllers, registry(), &mut Vec::new(), &mut Vec::new());
+            let admin_overrides = overrides.to_owned();
+            let flags = Flags { controllers, admin_overrides, ..Flags::default() };
+            Config { flags, ..Config::default() }.selection_digest()
+        };
+        let usual = digest(&["*"], "all");
+        assert!(usual.len() == 16 && usual.bytes().all(|byte| byte.is_ascii_hexdigit()), "{usual}");
+        let without = digest(&["*", "-ttl"], "all");
+        assert_eq!(without, digest(&["-ttl-controller", "*", "*"], "all"));
+        assert_eq!(without, digest(&["*", "-ttl", "ttl"], "all"), "the first mention decides");
+        let all = [
+            usual,
+            without,
+            digest(&["*", "ttl"], "all"),
+            digest(&["ttl"], "all"),
+            digest(&[], "all"),
+            digest(&["*"], "disable-only"),
+        ];
+        for (index, each) in all.iter().enumerate() {
+            assert!(!all[..index].contains(each), "{index}: {all:?}");
         }
     }
 

@@ -86,6 +86,7 @@ admin_anonymous_reflection: bool = false, Built, "Let callers without credential
 admin_bind_address: IpAddr = Ipv4Addr::UNSPECIFIED, Built, "Address of --admin-port. Blank or unspecified for all addresses, IPv4 and IPv6.";
 admin_cors_allowed_origins: Vec<String> = list(&[]), Built, "Origins (SCHEME://HOST[:PORT]) whose pages may call the admin API with --admin-grpc-web; * for all. Empty for none.";
 admin_grpc_web: bool = false, Built, "Take gRPC-Web calls too, as browsers make them.";
+admin_overrides: String = "all", Built, "Orders that the admin API takes: all, or disable-only so that none runs a controller that --controllers leaves out.";
 admin_port: i64 = 0, Built, "Port of its own for the admin API, with the certificates and the authentication of the secure port. 0 to serve it on the secure port.";
 
 ["Authentication"]

@@ -37,7 +37,7 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) use limit::Bucket;
 pub use limit::{BucketConfig, QueueConfig};
 pub use metrics::QueueMetrics;
-pub use snapshot::{QueueSnapshot, QueuedKey};
+pub use snapshot::{QueueSnapshot, QueueSummary, QueuedKey};
 
 use metrics::InFlight;
 use state::{Phase, State};
@@ -47,9 +47,14 @@ pub struct WorkQueue<K: Clone + Eq + Hash> {
     shared: Arc<Shared<K>>,
 }
 
+/// How old the figures of a queue may be.
+const SUMMARY_AGE: Duration = Duration::from_millis(100);
+
 struct Shared<K: Clone + Eq + Hash> {
     name: Arc<str>,
     state: Mutex<State<K>>,
+    /// The figures that were computed last, and when.
+    summary: Mutex<Option<(Instant, QueueSummary)>>,
     /// A key is ready, or a timekeeper is wanted: one permit per key.
     ready: Notify,
     /// The timekeeper sleeps too long.
@@ -78,6 +83,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
         let shared = Arc::new(Shared {
             name: name.into(),
             state: Mutex::new(State::new(config, metrics.meters(name))),
+            summary: Mutex::new(None),
             ready: Notify::new(),
             earlier: Notify::new(),
             drained: Notify::new(),
@@ -271,6 +277,25 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         };
         self.shared.wake(woken);
         snapshot
+    }
+
+    /// The figures of the queue, at most 100 ms old: however often they are asked for, workers and informers wait
+    /// for them no more often than that.
+    pub fn summary(&self) -> QueueSummary {
+        let now = Instant::now();
+        let mut held = self.shared.summary.lock();
+        if let Some((at, summary)) = *held
+            && now.duration_since(at) < SUMMARY_AGE
+        {
+            return summary;
+        }
+        let (woken, summary) = {
+            let mut state = self.shared.state.lock();
+            (state.promote(now), state.summary(now))
+        };
+        self.shared.wake(woken);
+        *held = Some((now, summary));
+        summary
     }
 
     /// Takes the first key if there is one. A worker that `stays` may be made the timekeeper.

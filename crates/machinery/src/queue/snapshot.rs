@@ -24,6 +24,21 @@ pub struct QueueSnapshot<K> {
     pub shutting_down: bool,
 }
 
+/// The figures of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueSummary {
+    /// Keys that wait, counting those in flight that were added again; as `workqueue_depth`.
+    pub depth: usize,
+    /// Keys being worked on.
+    pub in_flight: usize,
+    /// Keys that will be added later.
+    pub delayed: usize,
+    /// How long the key that waits longest has waited.
+    pub oldest_age: Option<Duration>,
+    /// How long the key that is worked on longest has been worked on.
+    pub longest_running: Option<Duration>,
+}
+
 /// A key in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedKey<K> {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::limit::{Bucket, QueueConfig};
 use super::metrics::Meters;
-use super::snapshot::{QueueSnapshot, QueuedKey};
+use super::snapshot::{QueueSnapshot, QueueSummary, QueuedKey};
 use crate::random::HashSeed;
 
 /// Storage for fewer slots than this is kept when the queue is empty.
@@ -442,6 +442,20 @@ impl<K: Clone + Eq + Hash> State<K> {
             .iter()
             .filter_map(|&id| self.slot(id)?.taken_at)
             .map(move |at| now.saturating_duration_since(at))
+    }
+
+    pub(super) fn summary(&self, now: Instant) -> QueueSummary {
+        let slots = self.slots.iter().flatten();
+        QueueSummary {
+            depth: self.dirty,
+            in_flight: self.in_flight.len(),
+            delayed: self.delayed_keys,
+            oldest_age: slots
+                .filter_map(|slot| slot.dirty_since)
+                .min()
+                .map(|since| now.saturating_duration_since(since)),
+            longest_running: self.in_flight_times(now).max(),
+        }
     }
 
     pub(super) fn snapshot(&self, name: &str, limit: usize, now: Instant) -> QueueSnapshot<K> {

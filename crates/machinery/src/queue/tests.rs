@@ -544,6 +544,34 @@ async fn a_snapshot_shows_the_oldest_keys() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_summary_has_the_figures_of_a_snapshot_and_is_computed_ten_times_a_second() {
+    let queue = queue();
+    queue.add("taken");
+    let item = take(&queue).unwrap();
+    advance(ms(100)).await;
+    queue.add("waits");
+    queue.add_after("later", ms(500));
+    advance(ms(20)).await;
+    let expected = QueueSummary {
+        depth: 1,
+        in_flight: 1,
+        delayed: 1,
+        oldest_age: Some(ms(20)),
+        longest_running: Some(ms(120)),
+    };
+    assert_eq!(queue.summary(), expected);
+    // Within 100 ms nothing is computed again, nor is the queue's lock taken.
+    queue.add("another");
+    advance(ms(99)).await;
+    let held = queue.shared.state.lock();
+    assert_eq!(queue.summary(), expected);
+    drop(held);
+    advance(ms(1)).await;
+    assert_eq!((queue.summary().depth, queue.summary().oldest_age), (2, Some(ms(120))));
+    drop(item);
+}
+
+#[tokio::test(start_paused = true)]
 async fn memory_follows_the_number_of_keys() {
     let queue = WorkQueue::new("test", &QueueMetrics::register(&Registry::new()).unwrap());
     let footprint = || queue.shared.state.lock().footprint();

@@ -41,6 +41,10 @@ pub(super) struct Connection {
     pub(super) seat: Seat,
 }
 
+/// The address of a connection's client, in the extensions of each of its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddress(pub SocketAddr);
+
 /// The first byte of a TLS handshake record.
 const HANDSHAKE: u8 = 0x16;
 /// What a client hears that speaks HTTP where TLS is spoken.
@@ -62,9 +66,16 @@ pub(super) async fn serve(connection: Connection, shutdown: CancellationToken) {
     }
 }
 
+/// Whoever answers the requests of one client.
+struct Attended {
+    chain: Arc<Chain>,
+    peer: PeerAddress,
+}
+
 async fn attend(connection: Connection, shutdown: CancellationToken) {
     let peer = connection.peer;
-    let handshake = timeout(connection.limits.handshake, shake_hands(connection.stream, connection.tls));
+    let Connection { stream, tls, chain, limits, max_streams, seat, .. } = connection;
+    let handshake = timeout(limits.handshake, shake_hands(stream, tls));
     let stream = tokio::select! {
         biased;
         () = shutdown.cancelled() => return,
@@ -75,8 +86,8 @@ async fn attend(connection: Connection, shutdown: CancellationToken) {
             Err(_elapsed) => return tracing::debug!(%peer, "TLS handshake took too long"),
         },
     };
-    let (chain, limits, max_streams) = (connection.chain, connection.limits, connection.max_streams);
-    if let Err(error) = carry(stream, chain, limits, max_streams, connection.seat, shutdown).await {
+    let chain = Attended { chain, peer: PeerAddress(peer) };
+    if let Err(error) = carry(stream, chain, limits, max_streams, seat, shutdown).await {
         tracing::debug!(%peer, %error, "connection ended in an error");
     }
 }
@@ -127,7 +138,7 @@ impl Drop for InFlight {
 
 async fn carry(
     stream: TlsStream<TcpStream>,
-    chain: Arc<Chain>,
+    Attended { chain, peer }: Attended,
     limits: Limits,
     max_streams: u32,
     seat: Seat,
@@ -144,7 +155,8 @@ async fn carry(
     });
     let service = {
         let activity = Arc::clone(&activity);
-        service_fn(move |request| {
+        service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(peer);
             let (chain, certs) = (Arc::clone(&chain), Arc::clone(&certs));
             let in_flight = InFlight::new(&activity);
             async move {

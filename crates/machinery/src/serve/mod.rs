@@ -37,6 +37,7 @@ mod tests;
 
 pub use answers::{AnswerBody, PageHandler, RequestBody, full, handler, respond, sync_handler, text};
 pub use authz::{AuthorizeError, Authorizer, Decision};
+pub use connection::PeerAddress;
 pub use endpoints::{ConfigPage, Debugging, FlagsPage, Pages, StatusPage, VerbositySetter};
 pub use error::ServeError;
 pub use health::{HealthCheck, HealthRegistry, HealthReport, PingCheck, Probe, Remark};

@@ -29,13 +29,18 @@ fn enable(name: &str) -> proto::EnableControllerRequest {
     proto::EnableControllerRequest { name: name.to_owned(), ..Default::default() }
 }
 
+fn clear(name: &str) -> proto::ClearOverridesRequest {
+    proto::ClearOverridesRequest { name: name.to_owned(), ..Default::default() }
+}
+
 fn seconds(seconds: i64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos: 0 }
 }
 
 fn order(order: Order, version: u64) -> Entry {
     let (user, replica) = ("joe".into(), OTHER.into());
-    Entry { order, user, time: at(0), reason: String::new(), until: None, version, replica }
+    let force = Some(false);
+    Entry { order, user, time: at(0), reason: String::new(), until: None, version, replica, force }
 }
 
 async fn get(client: &mut Client, name: &str) -> proto::Controller {
@@ -131,12 +136,18 @@ async fn disabling_and_enabling_are_written_told_and_idempotent() {
     let back = client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner();
     assert!(back.changed);
     let desired = back.controllers[0].desired.clone().unwrap();
-    assert_eq!((desired.enabled, desired.source(), desired.r#override), (true, DesiredSource::Default, None));
+    assert_eq!((desired.enabled, desired.source()), (true, DesiredSource::Override));
     assert_eq!(back.controllers[0].version, "2");
     assert!(!client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner().changed);
+    let cleared = client.clear_overrides(jane(clear("deployment"))).await.unwrap().into_inner();
+    assert!(cleared.changed);
+    let desired = cleared.controllers[0].desired.clone().unwrap();
+    assert_eq!((desired.enabled, desired.source(), desired.r#override), (true, DesiredSource::Default, None));
+    assert_eq!(cleared.controllers[0].version, "3");
+    assert!(!client.clear_overrides(jane(clear("deployment"))).await.unwrap().into_inner().changed);
 
     let state = bench.manager.state.lock();
-    assert_eq!(state.writes, 2);
+    assert_eq!(state.writes, 3);
     let told: Vec<_> =
         state.announced.iter().map(|mutation| (mutation.action, mutation.message.as_str())).collect();
     assert_eq!(
@@ -144,6 +155,7 @@ async fn disabling_and_enabling_are_written_told_and_idempotent() {
         [
             (MutationKind::Disabled, "jane disabled deployment-controller: a storm"),
             (MutationKind::Enabled, "jane enabled deployment-controller"),
+            (MutationKind::Cleared, "jane cleared the override of deployment-controller"),
         ]
     );
 }
@@ -162,7 +174,7 @@ async fn an_override_ends_by_itself() {
     let controller = get(&mut client, "deployment").await;
     assert!(controller.desired.unwrap().enabled);
     // What has ended needs no ending, and what is there again can be ordered again.
-    assert!(!client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner().changed);
+    assert!(!client.clear_overrides(jane(clear("deployment"))).await.unwrap().into_inner().changed);
     assert!(client.disable_controller(jane(disable("deployment"))).await.unwrap().into_inner().changed);
 }
 
@@ -231,6 +243,12 @@ async fn without_the_api_server_nothing_changes_and_that_is_said() {
     assert!(done.changed && !done.controllers[0].desired.as_ref().unwrap().enabled);
     bench.manager.state.lock().next_writes.push(NextWrite::Lost);
     assert!(client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner().changed);
+    // One that is stored later than the next try was begun is found, too.
+    bench.manager.state.lock().next_writes.push(NextWrite::Late);
+    let late = client.disable_controller(jane(disable("deployment"))).await.unwrap().into_inner();
+    assert!(late.changed && !late.controllers[0].desired.as_ref().unwrap().enabled);
+    assert!(client.enable_controller(jane(enable("deployment"))).await.unwrap().into_inner().changed);
+    assert_eq!(bench.manager.state.lock().announced.len(), 4, "each is announced");
 
     // If that can't be found out, nobody is told that nothing has changed.
     bench.manager.state.lock().next_writes.push(NextWrite::LostForGood);
@@ -238,6 +256,8 @@ async fn without_the_api_server_nothing_changes_and_that_is_said() {
     assert_eq!(why(outcome), (Code::Unknown, "OUTCOME_UNKNOWN".into()));
     bench.manager.state.lock().away = false;
     assert!(!get(&mut client, "deployment").await.desired.unwrap().enabled, "and it has");
+    let announced = bench.manager.state.lock().announced.last().unwrap().message.clone();
+    assert_eq!(announced, "jane disabled deployment-controller (no answer: it may not be in force)");
 }
 
 #[tokio::test]
@@ -292,8 +312,11 @@ async fn what_the_cluster_needs_takes_force() {
     assert_eq!(versions.len(), 6);
 
     let back = client.enable_controller(jane(enable("*"))).await.unwrap().into_inner();
-    let names: Vec<_> = back.controllers.iter().map(|controller| controller.name.as_str()).collect();
-    assert_eq!(names, ["deployment-controller", "replicaset-controller", "serviceaccount-token-controller"]);
+    assert_eq!(back.controllers.len(), 6, "each that was disabled");
+    let enabled: Vec<_> =
+        back.controllers.iter().filter(|each| each.desired.as_ref().unwrap().enabled).collect();
+    assert_eq!(enabled.len(), 6, "as the flags say");
+    assert!(back.controllers.iter().all(|each| each.desired.as_ref().unwrap().r#override.is_none()));
     let asked = bench.judge.asked.lock().last().unwrap().1.clone();
     assert_eq!((asked.verb.as_str(), asked.name.as_str()), ("update", ""));
 }
@@ -352,7 +375,8 @@ async fn waiting_ends_when_there_is_nothing_to_wait_for() {
         bench.manager.lose(OTHER);
     };
     let (outcome, ()) = tokio::join!(client.disable_controller(jane(request())), losing);
-    assert_eq!(why(outcome), (Code::FailedPrecondition, "NOT_LEADER".into()));
+    assert_eq!(fact(again(&outcome), "written"), "true");
+    assert_eq!(why(outcome), (Code::Aborted, "LEADERSHIP_LOST".into()));
     // From now on this is a standby: it takes orders, and can't wait.
     let writes = bench.manager.state.lock().writes;
     let outcome =

@@ -1,5 +1,6 @@
 //! A manager that is data: controllers that change their phase when told to, overrides in memory.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,17 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::admin::critical;
 use crate::admin::manager::*;
 use crate::admin::overrides::{Entry, FlagSelection, HeldOverrides, OverrideSet, StoreError};
+use coxswain_controllers::registry::REGISTRY;
 use coxswain_machinery::api::kinds::{DEPLOYMENTS, PODS, REPLICA_SETS, SECRETS, SERVICE_ACCOUNTS};
 use coxswain_machinery::election::Record;
+use coxswain_machinery::framework::{DefaultState, Descriptor};
 use coxswain_machinery::latest;
 use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::{Clock as _, ManualClock, SharedClock};
+use coxswain_machinery::options::{self, Invocation, Selection};
 use coxswain_machinery::wire::Str;
 
 /// How the next write of overrides ends.
@@ -29,11 +34,14 @@ pub(crate) enum NextWrite {
     Lost,
     /// Carried out, and nobody answers from then on.
     LostForGood,
+    /// Carried out only when the next write arrives, and its answer lost.
+    Late,
 }
 
 pub(crate) struct Fake {
     clock: Arc<ManualClock>,
     changes: latest::Sender<u64>,
+    names: Vec<ControllerName>,
     pub(crate) state: Mutex<State>,
 }
 
@@ -49,6 +57,12 @@ pub(crate) struct State {
     pub(crate) synced: Vec<SyncRequest>,
     pub(crate) announced: Vec<Mutation>,
     pub(crate) sync_stops: bool,
+    /// How long each request takes, and its answer as long again.
+    pub(crate) latency: Duration,
+    /// What is stored when the next write arrives.
+    pub(crate) late: Option<OverrideSet>,
+    /// Nothing may be read.
+    pub(crate) untouchable: bool,
 }
 
 pub(crate) const ME: &str = "node-a_1";
@@ -67,7 +81,8 @@ fn controller(name: &'static str, aliases: &'static [&'static str]) -> Controlle
         enabled_by_default: true,
         cloud: false,
         special: false,
-        flags: FlagSelection { enabled: true, named: false },
+        critical: None,
+        flags: FlagSelection { enabled: true, named: false, fixed: false },
         obstacle: None,
         phase: Phase::Running,
         phase_since: at(0),
@@ -85,6 +100,7 @@ fn replica(identity: &str, address: &str) -> ReplicaState {
         identity: identity.to_owned(),
         admin_address: address.to_owned(),
         version: "v0.1.0".to_owned(),
+        selection: "5e1ec7ed00000000".to_owned(),
         started: at(-100),
         renewed: at(0),
         lease_duration: Duration::from_secs(15),
@@ -113,7 +129,7 @@ impl Fake {
         };
         let off = ControllerState {
             enabled_by_default: false,
-            flags: FlagSelection { enabled: false, named: false },
+            flags: FlagSelection { enabled: false, named: false, fixed: false },
             phase: Phase::Disabled,
             ..controller("token-cleaner-controller", &["tokencleaner"])
         };
@@ -136,18 +152,53 @@ impl Fake {
             cloud,
             ControllerState {
                 special: true,
+                critical: Some("token Secrets get no tokens"),
                 ..controller("serviceaccount-token-controller", &["serviceaccount-token"])
             },
             off,
         ];
+        Self::with(controllers)
+    }
+
+    /// The controllers of the registry, which run if these flags select them and nothing stands against them.
+    pub(crate) fn of_registry(flags: &[&str]) -> Self {
+        let flags = flags.iter().map(|flag| OsString::from(*flag));
+        let Invocation::Run(startup) = options::parse(flags, REGISTRY).unwrap() else {
+            panic!("it is to run")
+        };
+        let config = startup.config;
+        let of_row = |row: &'static Descriptor| {
+            let Selection { selected, named } = config.selection(row);
+            let flags = FlagSelection { enabled: selected, named, fixed: config.overrides_only_disable() };
+            let obstacle =
+                row.cloud.then(|| Obstacle::CloudProvider("there is no cloud provider".to_owned()));
+            ControllerState {
+                enabled_by_default: row.default == DefaultState::On,
+                special: row.special,
+                critical: critical::effect(row.name),
+                phase: if selected && obstacle.is_none() { Phase::Running } else { Phase::Disabled },
+                flags,
+                obstacle,
+                ..controller(row.name, row.aliases)
+            }
+        };
+        let fake = Self::with(REGISTRY.iter().map(of_row).collect());
+        fake.state.lock().replicas[0].selection = config.selection_digest();
+        fake
+    }
+
+    fn with(controllers: Vec<ControllerState>) -> Self {
         let lease = LeaseState {
             lease: Key::new("kube-system", "kube-controller-manager"),
             leading: true,
             record: Some(record(ME)),
         };
+        let names =
+            controllers.iter().map(|state| ControllerName { name: state.name, aliases: state.aliases });
         Self {
             clock: Arc::new(ManualClock::new(at(0))),
             changes: latest::Sender::new(0),
+            names: names.collect(),
             state: Mutex::new(State {
                 controllers,
                 overrides: OverrideSet::default(),
@@ -160,6 +211,9 @@ impl Fake {
                 synced: vec![],
                 announced: vec![],
                 sync_stops: false,
+                latency: Duration::ZERO,
+                late: None,
+                untouchable: false,
             }),
         }
     }
@@ -188,6 +242,74 @@ impl Fake {
             state.leases[0].leading = false;
             state.leases[0].record = Some(record(holder));
         });
+    }
+}
+
+impl Fake {
+    fn all_queues(&self) -> Vec<QueueState> {
+        if !self.state.lock().leases.first().is_none_or(|lease| lease.leading) {
+            return vec![];
+        }
+        vec![
+            queue("deployment", "deployment-controller", &DEPLOYMENTS, 2),
+            queue("replicaset", "replicaset-controller", &REPLICA_SETS, 0),
+            queue("serviceaccount_tokens_secret", "serviceaccount-token-controller", &SECRETS, 0),
+            queue("serviceaccount_tokens_service", "serviceaccount-token-controller", &SERVICE_ACCOUNTS, 0),
+        ]
+    }
+
+    /// The state, for a read that takes time in proportion to what there is.
+    fn reads(&self) -> parking_lot::MutexGuard<'_, State> {
+        let state = self.state.lock();
+        assert!(!state.untouchable, "read before the caller was authorized");
+        state
+    }
+
+    /// The time that a request takes, or its answer.
+    async fn travel(&self) {
+        let latency = self.state.lock().latency;
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+    }
+
+    fn write(&self, held: &HeldOverrides, changes: &[(String, Entry)]) -> Result<HeldOverrides, StoreError> {
+        let mut state = self.state.lock();
+        state.writes += 1;
+        if let Some(late) = state.late.take() {
+            state.overrides = late;
+        }
+        let next = if state.next_writes.is_empty() { None } else { Some(state.next_writes.remove(0)) };
+        let written = held.set.with(changes);
+        let outcome = match next {
+            None if state.overrides == held.set => {
+                state.overrides = written.clone();
+                Ok(HeldOverrides { set: written, raw: Bytes::new() })
+            }
+            None => Err(StoreError::Conflict),
+            Some(NextWrite::Conflict(others)) => {
+                state.overrides = state.overrides.with(&others);
+                Err(StoreError::Conflict)
+            }
+            Some(NextWrite::Refused) => Err(StoreError::Unavailable("403 Forbidden".to_owned())),
+            Some(NextWrite::LostAnswer) => {
+                state.overrides = written;
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::LostForGood) => {
+                state.overrides = written;
+                state.away = true;
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::Late) => {
+                state.late = Some(written);
+                Err(StoreError::Unknown("timeout".to_owned()))
+            }
+            Some(NextWrite::Lost) => Err(StoreError::Unknown("timeout".to_owned())),
+        };
+        drop(state);
+        self.changes.send_modify(|changes| *changes += 1);
+        outcome
     }
 }
 
@@ -220,12 +342,33 @@ impl Manager for Fake {
         ME
     }
 
+    fn names(&self) -> &[ControllerName] {
+        &self.names
+    }
+
     fn controllers(&self) -> Vec<ControllerState> {
-        self.state.lock().controllers.clone()
+        self.reads().controllers.clone()
+    }
+
+    fn controller(&self, name: &str) -> Option<ControllerState> {
+        self.reads().controllers.iter().find(|state| state.name == name).cloned()
+    }
+
+    fn health(&self, name: &str) -> Option<HealthState> {
+        let state = self.state.lock();
+        let found = state.controllers.iter().find(|state| state.name == name)?;
+        Some(HealthState { phase: found.phase.clone(), unhealthy: found.unhealthy.clone() })
+    }
+
+    fn queue_names(&self) -> Vec<QueueName> {
+        self.all_queues()
+            .iter()
+            .map(|queue| QueueName { name: queue.name, controller: queue.controller })
+            .collect()
     }
 
     fn overrides(&self) -> Arc<OverrideSet> {
-        Arc::new(self.state.lock().overrides.clone())
+        Arc::new(self.reads().overrides.clone())
     }
 
     fn changes(&self) -> latest::Receiver<u64> {
@@ -233,13 +376,14 @@ impl Manager for Fake {
     }
 
     fn read_overrides(&self) -> BoxFuture<'_, Result<HeldOverrides, StoreError>> {
-        let state = self.state.lock();
-        let held = if state.away {
-            Err(StoreError::Unavailable("connection refused".to_owned()))
-        } else {
+        Box::pin(async move {
+            self.travel().await;
+            let state = self.reads();
+            if state.away {
+                return Err(StoreError::Unavailable("connection refused".to_owned()));
+            }
             Ok(HeldOverrides { set: state.overrides.clone(), raw: Bytes::new() })
-        };
-        Box::pin(std::future::ready(held))
+        })
     }
 
     fn write_overrides<'a>(
@@ -247,35 +391,12 @@ impl Manager for Fake {
         held: &'a HeldOverrides,
         changes: &'a [(String, Entry)],
     ) -> BoxFuture<'a, Result<HeldOverrides, StoreError>> {
-        let mut state = self.state.lock();
-        state.writes += 1;
-        let next = if state.next_writes.is_empty() { None } else { Some(state.next_writes.remove(0)) };
-        let written = held.set.with(changes);
-        let outcome = match next {
-            None if state.overrides == held.set => {
-                state.overrides = written.clone();
-                Ok(HeldOverrides { set: written, raw: Bytes::new() })
-            }
-            None => Err(StoreError::Conflict),
-            Some(NextWrite::Conflict(others)) => {
-                state.overrides = state.overrides.with(&others);
-                Err(StoreError::Conflict)
-            }
-            Some(NextWrite::Refused) => Err(StoreError::Unavailable("403 Forbidden".to_owned())),
-            Some(NextWrite::LostAnswer) => {
-                state.overrides = written;
-                Err(StoreError::Unknown("timeout".to_owned()))
-            }
-            Some(NextWrite::LostForGood) => {
-                state.overrides = written;
-                state.away = true;
-                Err(StoreError::Unknown("timeout".to_owned()))
-            }
-            Some(NextWrite::Lost) => Err(StoreError::Unknown("timeout".to_owned())),
-        };
-        drop(state);
-        self.changes.send_modify(|changes| *changes += 1);
-        Box::pin(std::future::ready(outcome))
+        Box::pin(async move {
+            self.travel().await;
+            let outcome = self.write(held, changes);
+            self.travel().await;
+            outcome
+        })
     }
 
     fn leases(&self) -> Vec<LeaseState> {
@@ -287,23 +408,22 @@ impl Manager for Fake {
     }
 
     fn step_down<'a>(&'a self, successor: Option<&'a str>) -> BoxFuture<'a, Result<(), StepDownError>> {
-        self.state.lock().stepped_down.push(successor.map(str::to_owned));
-        self.lose("");
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(async move {
+            self.travel().await;
+            if !self.state.lock().leases[0].leading {
+                return Err(StepDownError::NotLeader);
+            }
+            self.state.lock().stepped_down.push(successor.map(str::to_owned));
+            self.lose("");
+            self.travel().await;
+            Ok(())
+        })
     }
 
     fn queues(&self) -> Vec<QueueState> {
-        if !self.state.lock().leases.first().is_none_or(|lease| lease.leading) {
-            return vec![];
-        }
-        vec![
-            queue("deployment", "deployment-controller", &DEPLOYMENTS, 2),
-            queue("replicaset", "replicaset-controller", &REPLICA_SETS, 0),
-            queue("serviceaccount_tokens_secret", "serviceaccount-token-controller", &SECRETS, 0),
-            queue("serviceaccount_tokens_service", "serviceaccount-token-controller", &SERVICE_ACCOUNTS, 0),
-        ]
+        drop(self.reads());
+        self.all_queues()
     }
-
     fn queue(&self, name: &str, max_keys: usize) -> Option<QueueDetail> {
         let state = self.queues().into_iter().find(|queue| queue.name == name)?;
         let keys = (0..3).map(|each| (Key::new("ns", format!("key-{each}")), Duration::from_secs(9 - each)));
@@ -319,7 +439,7 @@ impl Manager for Fake {
     }
 
     fn sync<'a>(&'a self, request: &'a SyncRequest) -> BoxFuture<'a, Result<SyncReport, SyncError>> {
-        let mut state = self.state.lock();
+        let mut state = self.reads();
         state.synced.push(request.clone());
         let (outcome, result) = if request.explain {
             (SyncOutcome::Explained, ActionResult::Planned)
@@ -348,7 +468,10 @@ impl Manager for Fake {
         Box::pin(std::future::ready(if state.sync_stops { Err(SyncError::NotRunning) } else { Ok(report) }))
     }
 
-    fn announce(&self, mutation: &Mutation) {
-        self.state.lock().announced.push(mutation.clone());
+    fn announce<'a>(&'a self, mutation: &'a Mutation) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.travel().await;
+            self.state.lock().announced.push(mutation.clone());
+        })
     }
 }

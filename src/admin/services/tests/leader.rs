@@ -127,7 +127,12 @@ async fn leadership_is_kept_when_nobody_could_take_it() {
     assert_eq!(why(client.step_down(jane(expecting)).await), precondition("LEADER_CHANGED"));
     assert_eq!(why(client.step_down(by("viewer", step_down())).await).0, Code::PermissionDenied);
     bench.manager.lose(OTHER);
-    let elsewhere = client.step_down(jane(step_down())).await;
+    // Without the leader that is meant, no other replica is named: nobody is to be unseated by mistake.
+    let unnamed = client.step_down(jane(step_down())).await;
+    assert_eq!(fact(again(&unnamed), "leader_address"), "");
+    assert_eq!(why(unnamed), precondition("LEADER_CHANGED"));
+    let expecting = proto::StepDownRequest { expected_leader_identity: Some(OTHER.into()), ..step_down() };
+    let elsewhere = client.step_down(jane(expecting)).await;
     assert_eq!(fact(again(&elsewhere), "leader_address"), "10.0.0.2:10257");
     assert_eq!(why(elsewhere), precondition("NOT_LEADER"));
     bench.manager.set(|state| state.leases.clear());

@@ -2,8 +2,12 @@
 
 mod controllers;
 pub(crate) mod fake;
+mod hangups;
 mod leader;
+mod orders;
 mod queues;
+mod refusals;
+mod retries;
 mod streams;
 mod transport;
 mod web;
@@ -35,6 +39,10 @@ const USER: &str = "x-test-user";
 #[derive(Default)]
 pub(crate) struct Judge {
     asked: Mutex<Vec<(String, ResourceAttributes)>>,
+    /// A user who may no longer do anything.
+    revoked: Mutex<Option<&'static str>>,
+    /// No answer comes any more.
+    silent: Mutex<bool>,
 }
 
 impl Authorize for Judge {
@@ -44,7 +52,13 @@ impl Authorize for Judge {
         attributes: ResourceAttributes,
     ) -> BoxFuture<'a, Result<Decision, AuthorizeError>> {
         self.asked.lock().push((user.name.clone(), attributes.clone()));
+        if *self.silent.lock() {
+            return Box::pin(std::future::pending());
+        }
+        let revoked = *self.revoked.lock();
         let answer = match user.name.as_str() {
+            name if Some(name) == revoked => Ok(Decision::Denied { reason: "no longer".to_owned() }),
+            "outsider" => Ok(Decision::Denied { reason: String::new() }),
             "viewer" if attributes.verb == "update" => {
                 Ok(Decision::Denied { reason: "only looks".to_owned() })
             }
@@ -107,7 +121,11 @@ impl Bench {
     }
 
     async fn with(options: AdminOptions, ring: usize) -> Self {
-        let manager = Arc::new(Fake::new());
+        Self::over(Fake::new(), options, ring).await
+    }
+
+    async fn over(manager: Fake, options: AdminOptions, ring: usize) -> Self {
+        let manager = Arc::new(manager);
         let judge = Arc::new(Judge::default());
         let events = Arc::new(EventLog::new("log-1", ring, manager.clock()));
         let shutdown = CancellationToken::new();
@@ -118,6 +136,7 @@ impl Bench {
             shutdown: shutdown.clone(),
             metrics: crate::admin::AdminMetrics::register(&coxswain_machinery::telemetry::Registry::new())
                 .unwrap(),
+            mutations: tokio_util::task::TaskTracker::new(),
         };
         let service = Identify(service(deps, &options).unwrap());
         let (client, server) = tokio::io::duplex(64 << 10);

@@ -133,6 +133,92 @@ async fn places_are_limited_and_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_user_takes_the_streams_of_the_others() {
+    let bench = Bench::with(AdminOptions { user_streams: 2, ..AdminOptions::default() }, 8).await;
+    let open = async |user: &'static str| {
+        let mut client = EventServiceClient::new(bench.channel.clone());
+        client.stream_events(by(user, proto::StreamEventsRequest::default())).await
+    };
+    let first = open("viewer").await.unwrap();
+    let _second = open("viewer").await.unwrap();
+    let third = open("viewer").await.map(|_| ());
+    assert!(again(&third).unwrap_err().message().contains("\"viewer\" has 2 streams"));
+    assert_eq!(why(third), (Code::ResourceExhausted, "TOO_MANY_STREAMS".into()));
+    assert!(open("jane").await.is_ok());
+    drop(first);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(open("viewer").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_user_takes_the_calls_of_the_others() {
+    use proto::controller_service_client::ControllerServiceClient;
+
+    let bench = Bench::with(AdminOptions { user_calls: 2, ..AdminOptions::default() }, 8).await;
+    bench.manager.state.lock().latency = Duration::from_secs(10);
+    let order = async |user: &'static str| {
+        let mut client = ControllerServiceClient::new(bench.channel.clone());
+        let name = "deployment".to_owned();
+        let request = proto::DisableControllerRequest { name, dry_run: true, ..Default::default() };
+        client.disable_controller(by(user, request)).await.map(drop)
+    };
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        (order("jane").await, order("joe").await)
+    };
+    let (first, second, (third, other)) = tokio::join!(order("jane"), order("jane"), later);
+    assert!(first.is_ok() && second.is_ok() && other.is_ok());
+    assert_eq!(why(third), (Code::ResourceExhausted, "TOO_MANY_CALLS".into()));
+    assert!(order("jane").await.is_ok(), "answered calls are over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_end_with_the_role_of_their_caller() {
+    let bench = Bench::new().await;
+    let mut streams = Vec::new();
+    for user in ["jane", "joe"] {
+        let mut client = EventServiceClient::new(bench.channel.clone());
+        let request = by(user, proto::StreamEventsRequest::default());
+        let mut stream = client.stream_events(request).await.unwrap().into_inner();
+        assert_eq!(next(&mut stream).await, "log-1 1-0");
+        assert_eq!(next(&mut stream).await, "replayed 0");
+        streams.push(stream);
+    }
+    *bench.judge.revoked.lock() = Some("joe");
+    let [jane, joe] = &mut streams[..] else { panic!("two streams") };
+    let began = tokio::time::Instant::now();
+    assert_eq!(why(joe.message().await), (Code::PermissionDenied, "FORBIDDEN".into()));
+    assert!(began.elapsed() <= Duration::from_mins(2), "{:?}", began.elapsed());
+    bench.publish(1);
+    assert_eq!(next(jane).await, "1");
+    // And each after half an hour, since the token may be invalid by then.
+    let began = tokio::time::Instant::now();
+    let ended = jane.message().await;
+    assert!(again(&ended).unwrap_err().get_details_retry_info().is_some());
+    assert_eq!(why(ended), (Code::Unavailable, "STREAM_EXPIRED".into()));
+    let minutes = began.elapsed().as_secs() / 60;
+    assert!((25..=33).contains(&minutes), "{minutes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_without_an_answer_holds_up_no_message() {
+    let bench = Bench::new().await;
+    let mut stream = bench.stream(since(0)).await.unwrap();
+    assert_eq!(next(&mut stream).await, "log-1 1-0");
+    assert_eq!(next(&mut stream).await, "replayed 0");
+    *bench.judge.silent.lock() = true;
+    for minute in 1..5 {
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        bench.publish(1);
+        let began = tokio::time::Instant::now();
+        assert_eq!(next(&mut stream).await, minute.to_string());
+        assert!(began.elapsed() < Duration::from_secs(1), "{minute}: {:?}", began.elapsed());
+    }
+    bench.shutdown.cancel();
+    assert_eq!(why(stream.message().await), (Code::Unavailable, "SHUTTING_DOWN".into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn strangers_have_few_places_and_take_none_of_the_others() {
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_client::HealthClient;

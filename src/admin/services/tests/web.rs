@@ -27,6 +27,7 @@ fn handler_for(options: &AdminOptions) -> PageHandler {
         shutdown: CancellationToken::new(),
         metrics: crate::admin::AdminMetrics::register(&coxswain_machinery::telemetry::Registry::new())
             .unwrap(),
+        mutations: tokio_util::task::TaskTracker::new(),
     };
     admin_handler(deps, options).unwrap()
 }

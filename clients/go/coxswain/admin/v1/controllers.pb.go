@@ -263,7 +263,9 @@ type Controller struct {
 	Restarts int32 `protobuf:"varint,22,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	// Opaque version of the desired state, for `expected_version`. Changes with every override that is set or ended by
 	// a request, and not with anything else.
-	Version       string `protobuf:"bytes,23,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,23,opt,name=version,proto3" json:"version,omitempty"`
+	// Whether the cluster depends on it: disabling it for more than an hour takes `force`.
+	Critical      bool `protobuf:"varint,24,opt,name=critical,proto3" json:"critical,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -459,6 +461,13 @@ func (x *Controller) GetVersion() string {
 	return ""
 }
 
+func (x *Controller) GetCritical() bool {
+	if x != nil {
+		return x.Critical
+	}
+	return false
+}
+
 // A feature gate and its state.
 type FeatureGate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -527,8 +536,11 @@ type DesiredState struct {
 	EnabledWithoutOverride bool `protobuf:"varint,4,opt,name=enabled_without_override,json=enabledWithoutOverride,proto3" json:"enabled_without_override,omitempty"`
 	// Why this controller's entry among the overrides can't be read: it has no effect until a request replaces it.
 	InvalidOverride string `protobuf:"bytes,5,opt,name=invalid_override,json=invalidOverride,proto3" json:"invalid_override,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Why an override that can be read has no effect: the flags of this replica leave the controller out, and the order
+	// to run it was given without `force` or `--admin-overrides` does not admit it.
+	IneffectiveOverride string `protobuf:"bytes,6,opt,name=ineffective_override,json=ineffectiveOverride,proto3" json:"ineffective_override,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *DesiredState) Reset() {
@@ -596,6 +608,13 @@ func (x *DesiredState) GetInvalidOverride() string {
 	return ""
 }
 
+func (x *DesiredState) GetIneffectiveOverride() string {
+	if x != nil {
+		return x.IneffectiveOverride
+	}
+	return ""
+}
+
 // An order that outranks the flags.
 type Override struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -608,7 +627,10 @@ type Override struct {
 	// Why it was given.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// When it ends by itself; absent if it does not.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// Whether the order was given with `force`. An order to run a controller without it never outranks flags that leave
+	// the controller out.
+	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -676,6 +698,13 @@ func (x *Override) GetExpireTime() *timestamppb.Timestamp {
 		return x.ExpireTime
 	}
 	return nil
+}
+
+func (x *Override) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 // A resource that a controller watches.
@@ -1239,19 +1268,22 @@ func (x *GetControllerResponse) GetController() *Controller {
 // Request of EnableController.
 type EnableControllerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name or alias; or `*`: all controllers that run by default and that nothing stands against, in one write.
+	// Name or alias; or `*`: all controllers that an override disables, whose overrides end in one write.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Why, for those who find it enabled. At most 1024 bytes.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-	// request ends it; and if the flags enable the controller anyway, no override is kept at all.
+	// request replaces or clears it. Not with `*`.
 	Duration *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Only if the controller is at this version. Not with `*`.
 	ExpectedVersion *string `protobuf:"bytes,4,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
 	// Answer only once the controller runs. Only the replica that leads can wait.
 	Wait bool `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Check everything and change nothing; the answer shows what would be.
-	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Run it even if `--controllers` does not select it, although another manager may run it too, and even if the flags of
+	// this replica differ from the leader's. Such an override outranks the flags.
+	Force         bool `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1328,6 +1360,13 @@ func (x *EnableControllerRequest) GetDryRun() bool {
 	return false
 }
 
+func (x *EnableControllerRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 // Response of EnableController.
 type EnableControllerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1386,12 +1425,13 @@ func (x *EnableControllerResponse) GetChanged() bool {
 // Request of DisableController.
 type DisableControllerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name or alias; or `*`: all controllers that are wanted, in one write, which takes `force`.
+	// Name or alias; or `*`: all controllers that the flags select or an override enables, in one write, which takes
+	// `force`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Why, for those who find it disabled. At most 1024 bytes.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-	// request ends it; and if the flags disable the controller anyway, no override is kept at all.
+	// request replaces or clears it.
 	Duration *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Only if the controller is at this version. Not with `*`.
 	ExpectedVersion *string `protobuf:"bytes,4,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
@@ -1399,7 +1439,7 @@ type DisableControllerRequest struct {
 	Wait bool `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Check everything and change nothing; the answer shows what would be.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Do it even if the cluster can't do without for long: needed for `*` and for controllers with `special_handling`.
+	// Stop `*`, or a critical controller for more than an hour.
 	Force         bool `protobuf:"varint,7,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1539,6 +1579,152 @@ func (x *DisableControllerResponse) GetChanged() bool {
 	return false
 }
 
+// Request of ClearOverrides.
+type ClearOverridesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name or alias; or `*`: all controllers that have an override, in one write.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Why, for the audit log and the Event. At most 1024 bytes.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Only if the controller is at this version. Not with `*`.
+	ExpectedVersion *string `protobuf:"bytes,3,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
+	// Answer only once the controllers run or have stopped, as the flags say. Only the replica that leads can wait.
+	Wait bool `protobuf:"varint,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Check everything and change nothing; the answer shows what would be.
+	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Do it even if the flags of this replica differ from the leader's.
+	Force         bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearOverridesRequest) Reset() {
+	*x = ClearOverridesRequest{}
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearOverridesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearOverridesRequest) ProtoMessage() {}
+
+func (x *ClearOverridesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearOverridesRequest.ProtoReflect.Descriptor instead.
+func (*ClearOverridesRequest) Descriptor() ([]byte, []int) {
+	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ClearOverridesRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClearOverridesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ClearOverridesRequest) GetExpectedVersion() string {
+	if x != nil && x.ExpectedVersion != nil {
+		return *x.ExpectedVersion
+	}
+	return ""
+}
+
+func (x *ClearOverridesRequest) GetWait() bool {
+	if x != nil {
+		return x.Wait
+	}
+	return false
+}
+
+func (x *ClearOverridesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ClearOverridesRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+// Response of ClearOverrides.
+type ClearOverridesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The controllers concerned: one, unless the name was `*`.
+	Controllers []*Controller `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"`
+	// Whether anything was changed, or would have been.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearOverridesResponse) Reset() {
+	*x = ClearOverridesResponse{}
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearOverridesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearOverridesResponse) ProtoMessage() {}
+
+func (x *ClearOverridesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearOverridesResponse.ProtoReflect.Descriptor instead.
+func (*ClearOverridesResponse) Descriptor() ([]byte, []int) {
+	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ClearOverridesResponse) GetControllers() []*Controller {
+	if x != nil {
+		return x.Controllers
+	}
+	return nil
+}
+
+func (x *ClearOverridesResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 // Request of WatchControllers.
 type WatchControllersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1553,7 +1739,7 @@ type WatchControllersRequest struct {
 
 func (x *WatchControllersRequest) Reset() {
 	*x = WatchControllersRequest{}
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[17]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1751,7 @@ func (x *WatchControllersRequest) String() string {
 func (*WatchControllersRequest) ProtoMessage() {}
 
 func (x *WatchControllersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[17]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1764,7 @@ func (x *WatchControllersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchControllersRequest.ProtoReflect.Descriptor instead.
 func (*WatchControllersRequest) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{17}
+	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchControllersRequest) GetFilter() *ControllerFilter {
@@ -1613,7 +1799,7 @@ type WatchControllersResponse struct {
 
 func (x *WatchControllersResponse) Reset() {
 	*x = WatchControllersResponse{}
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[18]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1811,7 @@ func (x *WatchControllersResponse) String() string {
 func (*WatchControllersResponse) ProtoMessage() {}
 
 func (x *WatchControllersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[18]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1824,7 @@ func (x *WatchControllersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchControllersResponse.ProtoReflect.Descriptor instead.
 func (*WatchControllersResponse) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{18}
+	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchControllersResponse) GetUpdate() isWatchControllersResponse_Update {
@@ -1727,7 +1913,7 @@ type InvalidOverrides struct {
 
 func (x *InvalidOverrides) Reset() {
 	*x = InvalidOverrides{}
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[19]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1925,7 @@ func (x *InvalidOverrides) String() string {
 func (*InvalidOverrides) ProtoMessage() {}
 
 func (x *InvalidOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[19]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1938,7 @@ func (x *InvalidOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvalidOverrides.ProtoReflect.Descriptor instead.
 func (*InvalidOverrides) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{19}
+	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InvalidOverrides) GetOverrides() []*InvalidOverride {
@@ -1775,7 +1961,7 @@ type ControllerSnapshot struct {
 
 func (x *ControllerSnapshot) Reset() {
 	*x = ControllerSnapshot{}
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[20]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +1973,7 @@ func (x *ControllerSnapshot) String() string {
 func (*ControllerSnapshot) ProtoMessage() {}
 
 func (x *ControllerSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[20]
+	mi := &file_coxswain_admin_v1_controllers_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +1986,7 @@ func (x *ControllerSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControllerSnapshot.ProtoReflect.Descriptor instead.
 func (*ControllerSnapshot) Descriptor() ([]byte, []int) {
-	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{20}
+	return file_coxswain_admin_v1_controllers_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ControllerSnapshot) GetControllers() []*Controller {
@@ -1821,7 +2007,7 @@ var File_coxswain_admin_v1_controllers_proto protoreflect.FileDescriptor
 
 const file_coxswain_admin_v1_controllers_proto_rawDesc = "" +
 	"\n" +
-	"#coxswain/admin/v1/controllers.proto\x12\x11coxswain.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\a\n" +
+	"#coxswain/admin/v1/controllers.proto\x12\x11coxswain.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\b\n" +
 	"\n" +
 	"Controller\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -1850,16 +2036,18 @@ const file_coxswain_admin_v1_controllers_proto_rawDesc = "" +
 	"\n" +
 	"last_error\x18\x15 \x01(\v2!.coxswain.admin.v1.ReconcileErrorR\tlastError\x12\x1a\n" +
 	"\brestarts\x18\x16 \x01(\x05R\brestarts\x12\x18\n" +
-	"\aversion\x18\x17 \x01(\tR\aversion\";\n" +
+	"\aversion\x18\x17 \x01(\tR\aversion\x12\x1a\n" +
+	"\bcritical\x18\x18 \x01(\bR\bcritical\";\n" +
 	"\vFeatureGate\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aenabled\x18\x02 \x01(\bR\aenabled\"\x80\x02\n" +
+	"\aenabled\x18\x02 \x01(\bR\aenabled\"\xb3\x02\n" +
 	"\fDesiredState\x12\x18\n" +
 	"\aenabled\x18\x01 \x01(\bR\aenabled\x128\n" +
 	"\x06source\x18\x02 \x01(\x0e2 .coxswain.admin.v1.DesiredSourceR\x06source\x127\n" +
 	"\boverride\x18\x03 \x01(\v2\x1b.coxswain.admin.v1.OverrideR\boverride\x128\n" +
 	"\x18enabled_without_override\x18\x04 \x01(\bR\x16enabledWithoutOverride\x12)\n" +
-	"\x10invalid_override\x18\x05 \x01(\tR\x0finvalidOverride\"\xca\x01\n" +
+	"\x10invalid_override\x18\x05 \x01(\tR\x0finvalidOverride\x121\n" +
+	"\x14ineffective_override\x18\x06 \x01(\tR\x13ineffectiveOverride\"\xe0\x01\n" +
 	"\bOverride\x12\x18\n" +
 	"\aenabled\x18\x01 \x01(\bR\aenabled\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12;\n" +
@@ -1867,7 +2055,8 @@ const file_coxswain_admin_v1_controllers_proto_rawDesc = "" +
 	"createTime\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12;\n" +
 	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\x93\x01\n" +
+	"expireTime\x12\x14\n" +
+	"\x05force\x18\x06 \x01(\bR\x05force\"\x93\x01\n" +
 	"\x0fWatchedResource\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12%\n" +
 	"\x0efield_selector\x18\x02 \x01(\tR\rfieldSelector\x12%\n" +
@@ -1906,14 +2095,15 @@ const file_coxswain_admin_v1_controllers_proto_rawDesc = "" +
 	"\x15GetControllerResponse\x12=\n" +
 	"\n" +
 	"controller\x18\x01 \x01(\v2\x1d.coxswain.admin.v1.ControllerR\n" +
-	"controller\"\xee\x01\n" +
+	"controller\"\x84\x02\n" +
 	"\x17EnableControllerRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x125\n" +
 	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12.\n" +
 	"\x10expected_version\x18\x04 \x01(\tH\x00R\x0fexpectedVersion\x88\x01\x01\x12\x12\n" +
 	"\x04wait\x18\x05 \x01(\bR\x04wait\x12\x17\n" +
-	"\adry_run\x18\x06 \x01(\bR\x06dryRunB\x13\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05force\x18\a \x01(\bR\x05forceB\x13\n" +
 	"\x11_expected_version\"u\n" +
 	"\x18EnableControllerResponse\x12?\n" +
 	"\vcontrollers\x18\x01 \x03(\v2\x1d.coxswain.admin.v1.ControllerR\vcontrollers\x12\x18\n" +
@@ -1928,6 +2118,17 @@ const file_coxswain_admin_v1_controllers_proto_rawDesc = "" +
 	"\x05force\x18\a \x01(\bR\x05forceB\x13\n" +
 	"\x11_expected_version\"v\n" +
 	"\x19DisableControllerResponse\x12?\n" +
+	"\vcontrollers\x18\x01 \x03(\v2\x1d.coxswain.admin.v1.ControllerR\vcontrollers\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\xcb\x01\n" +
+	"\x15ClearOverridesRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12.\n" +
+	"\x10expected_version\x18\x03 \x01(\tH\x00R\x0fexpectedVersion\x88\x01\x01\x12\x12\n" +
+	"\x04wait\x18\x04 \x01(\bR\x04wait\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05force\x18\x06 \x01(\bR\x05forceB\x13\n" +
+	"\x11_expected_version\"s\n" +
+	"\x16ClearOverridesResponse\x12?\n" +
 	"\vcontrollers\x18\x01 \x03(\v2\x1d.coxswain.admin.v1.ControllerR\vcontrollers\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\bR\achanged\"\x9a\x01\n" +
 	"\x17WatchControllersRequest\x12;\n" +
@@ -1963,12 +2164,13 @@ const file_coxswain_admin_v1_controllers_proto_rawDesc = "" +
 	"\x12HEALTH_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHEALTH_HEALTHY\x10\x01\x12\x14\n" +
 	"\x10HEALTH_UNHEALTHY\x10\x02\x12\x13\n" +
-	"\x0fHEALTH_INACTIVE\x10\x032\xad\x04\n" +
+	"\x0fHEALTH_INACTIVE\x10\x032\x94\x05\n" +
 	"\x11ControllerService\x12h\n" +
 	"\x0fListControllers\x12).coxswain.admin.v1.ListControllersRequest\x1a*.coxswain.admin.v1.ListControllersResponse\x12b\n" +
 	"\rGetController\x12'.coxswain.admin.v1.GetControllerRequest\x1a(.coxswain.admin.v1.GetControllerResponse\x12k\n" +
 	"\x10EnableController\x12*.coxswain.admin.v1.EnableControllerRequest\x1a+.coxswain.admin.v1.EnableControllerResponse\x12n\n" +
-	"\x11DisableController\x12+.coxswain.admin.v1.DisableControllerRequest\x1a,.coxswain.admin.v1.DisableControllerResponse\x12m\n" +
+	"\x11DisableController\x12+.coxswain.admin.v1.DisableControllerRequest\x1a,.coxswain.admin.v1.DisableControllerResponse\x12e\n" +
+	"\x0eClearOverrides\x12(.coxswain.admin.v1.ClearOverridesRequest\x1a).coxswain.admin.v1.ClearOverridesResponse\x12m\n" +
 	"\x10WatchControllers\x12*.coxswain.admin.v1.WatchControllersRequest\x1a+.coxswain.admin.v1.WatchControllersResponse0\x01BGZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3"
 
 var (
@@ -1984,7 +2186,7 @@ func file_coxswain_admin_v1_controllers_proto_rawDescGZIP() []byte {
 }
 
 var file_coxswain_admin_v1_controllers_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_coxswain_admin_v1_controllers_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_coxswain_admin_v1_controllers_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_coxswain_admin_v1_controllers_proto_goTypes = []any{
 	(DesiredSource)(0),                // 0: coxswain.admin.v1.DesiredSource
 	(Phase)(0),                        // 1: coxswain.admin.v1.Phase
@@ -2006,28 +2208,30 @@ var file_coxswain_admin_v1_controllers_proto_goTypes = []any{
 	(*EnableControllerResponse)(nil),  // 17: coxswain.admin.v1.EnableControllerResponse
 	(*DisableControllerRequest)(nil),  // 18: coxswain.admin.v1.DisableControllerRequest
 	(*DisableControllerResponse)(nil), // 19: coxswain.admin.v1.DisableControllerResponse
-	(*WatchControllersRequest)(nil),   // 20: coxswain.admin.v1.WatchControllersRequest
-	(*WatchControllersResponse)(nil),  // 21: coxswain.admin.v1.WatchControllersResponse
-	(*InvalidOverrides)(nil),          // 22: coxswain.admin.v1.InvalidOverrides
-	(*ControllerSnapshot)(nil),        // 23: coxswain.admin.v1.ControllerSnapshot
-	(*timestamppb.Timestamp)(nil),     // 24: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 25: google.protobuf.Duration
+	(*ClearOverridesRequest)(nil),     // 20: coxswain.admin.v1.ClearOverridesRequest
+	(*ClearOverridesResponse)(nil),    // 21: coxswain.admin.v1.ClearOverridesResponse
+	(*WatchControllersRequest)(nil),   // 22: coxswain.admin.v1.WatchControllersRequest
+	(*WatchControllersResponse)(nil),  // 23: coxswain.admin.v1.WatchControllersResponse
+	(*InvalidOverrides)(nil),          // 24: coxswain.admin.v1.InvalidOverrides
+	(*ControllerSnapshot)(nil),        // 25: coxswain.admin.v1.ControllerSnapshot
+	(*timestamppb.Timestamp)(nil),     // 26: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 27: google.protobuf.Duration
 }
 var file_coxswain_admin_v1_controllers_proto_depIdxs = []int32{
 	4,  // 0: coxswain.admin.v1.Controller.required_feature_gates:type_name -> coxswain.admin.v1.FeatureGate
 	5,  // 1: coxswain.admin.v1.Controller.desired:type_name -> coxswain.admin.v1.DesiredState
 	1,  // 2: coxswain.admin.v1.Controller.phase:type_name -> coxswain.admin.v1.Phase
-	24, // 3: coxswain.admin.v1.Controller.phase_time:type_name -> google.protobuf.Timestamp
+	26, // 3: coxswain.admin.v1.Controller.phase_time:type_name -> google.protobuf.Timestamp
 	2,  // 4: coxswain.admin.v1.Controller.health:type_name -> coxswain.admin.v1.Health
 	7,  // 5: coxswain.admin.v1.Controller.watched_resources:type_name -> coxswain.admin.v1.WatchedResource
-	25, // 6: coxswain.admin.v1.Controller.oldest_queued_age:type_name -> google.protobuf.Duration
+	27, // 6: coxswain.admin.v1.Controller.oldest_queued_age:type_name -> google.protobuf.Duration
 	8,  // 7: coxswain.admin.v1.Controller.last_error:type_name -> coxswain.admin.v1.ReconcileError
 	0,  // 8: coxswain.admin.v1.DesiredState.source:type_name -> coxswain.admin.v1.DesiredSource
 	6,  // 9: coxswain.admin.v1.DesiredState.override:type_name -> coxswain.admin.v1.Override
-	24, // 10: coxswain.admin.v1.Override.create_time:type_name -> google.protobuf.Timestamp
-	24, // 11: coxswain.admin.v1.Override.expire_time:type_name -> google.protobuf.Timestamp
+	26, // 10: coxswain.admin.v1.Override.create_time:type_name -> google.protobuf.Timestamp
+	26, // 11: coxswain.admin.v1.Override.expire_time:type_name -> google.protobuf.Timestamp
 	9,  // 12: coxswain.admin.v1.ReconcileError.object:type_name -> coxswain.admin.v1.ObjectKey
-	24, // 13: coxswain.admin.v1.ReconcileError.time:type_name -> google.protobuf.Timestamp
+	26, // 13: coxswain.admin.v1.ReconcileError.time:type_name -> google.protobuf.Timestamp
 	1,  // 14: coxswain.admin.v1.ControllerFilter.phases:type_name -> coxswain.admin.v1.Phase
 	0,  // 15: coxswain.admin.v1.ControllerFilter.desired_sources:type_name -> coxswain.admin.v1.DesiredSource
 	2,  // 16: coxswain.admin.v1.ControllerFilter.healths:type_name -> coxswain.admin.v1.Health
@@ -2035,33 +2239,36 @@ var file_coxswain_admin_v1_controllers_proto_depIdxs = []int32{
 	3,  // 18: coxswain.admin.v1.ListControllersResponse.controllers:type_name -> coxswain.admin.v1.Controller
 	11, // 19: coxswain.admin.v1.ListControllersResponse.invalid_overrides:type_name -> coxswain.admin.v1.InvalidOverride
 	3,  // 20: coxswain.admin.v1.GetControllerResponse.controller:type_name -> coxswain.admin.v1.Controller
-	25, // 21: coxswain.admin.v1.EnableControllerRequest.duration:type_name -> google.protobuf.Duration
+	27, // 21: coxswain.admin.v1.EnableControllerRequest.duration:type_name -> google.protobuf.Duration
 	3,  // 22: coxswain.admin.v1.EnableControllerResponse.controllers:type_name -> coxswain.admin.v1.Controller
-	25, // 23: coxswain.admin.v1.DisableControllerRequest.duration:type_name -> google.protobuf.Duration
+	27, // 23: coxswain.admin.v1.DisableControllerRequest.duration:type_name -> google.protobuf.Duration
 	3,  // 24: coxswain.admin.v1.DisableControllerResponse.controllers:type_name -> coxswain.admin.v1.Controller
-	10, // 25: coxswain.admin.v1.WatchControllersRequest.filter:type_name -> coxswain.admin.v1.ControllerFilter
-	25, // 26: coxswain.admin.v1.WatchControllersRequest.counts_interval:type_name -> google.protobuf.Duration
-	23, // 27: coxswain.admin.v1.WatchControllersResponse.snapshot:type_name -> coxswain.admin.v1.ControllerSnapshot
-	3,  // 28: coxswain.admin.v1.WatchControllersResponse.changed:type_name -> coxswain.admin.v1.Controller
-	22, // 29: coxswain.admin.v1.WatchControllersResponse.invalid_overrides:type_name -> coxswain.admin.v1.InvalidOverrides
-	11, // 30: coxswain.admin.v1.InvalidOverrides.overrides:type_name -> coxswain.admin.v1.InvalidOverride
-	3,  // 31: coxswain.admin.v1.ControllerSnapshot.controllers:type_name -> coxswain.admin.v1.Controller
-	11, // 32: coxswain.admin.v1.ControllerSnapshot.invalid_overrides:type_name -> coxswain.admin.v1.InvalidOverride
-	12, // 33: coxswain.admin.v1.ControllerService.ListControllers:input_type -> coxswain.admin.v1.ListControllersRequest
-	14, // 34: coxswain.admin.v1.ControllerService.GetController:input_type -> coxswain.admin.v1.GetControllerRequest
-	16, // 35: coxswain.admin.v1.ControllerService.EnableController:input_type -> coxswain.admin.v1.EnableControllerRequest
-	18, // 36: coxswain.admin.v1.ControllerService.DisableController:input_type -> coxswain.admin.v1.DisableControllerRequest
-	20, // 37: coxswain.admin.v1.ControllerService.WatchControllers:input_type -> coxswain.admin.v1.WatchControllersRequest
-	13, // 38: coxswain.admin.v1.ControllerService.ListControllers:output_type -> coxswain.admin.v1.ListControllersResponse
-	15, // 39: coxswain.admin.v1.ControllerService.GetController:output_type -> coxswain.admin.v1.GetControllerResponse
-	17, // 40: coxswain.admin.v1.ControllerService.EnableController:output_type -> coxswain.admin.v1.EnableControllerResponse
-	19, // 41: coxswain.admin.v1.ControllerService.DisableController:output_type -> coxswain.admin.v1.DisableControllerResponse
-	21, // 42: coxswain.admin.v1.ControllerService.WatchControllers:output_type -> coxswain.admin.v1.WatchControllersResponse
-	38, // [38:43] is the sub-list for method output_type
-	33, // [33:38] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	3,  // 25: coxswain.admin.v1.ClearOverridesResponse.controllers:type_name -> coxswain.admin.v1.Controller
+	10, // 26: coxswain.admin.v1.WatchControllersRequest.filter:type_name -> coxswain.admin.v1.ControllerFilter
+	27, // 27: coxswain.admin.v1.WatchControllersRequest.counts_interval:type_name -> google.protobuf.Duration
+	25, // 28: coxswain.admin.v1.WatchControllersResponse.snapshot:type_name -> coxswain.admin.v1.ControllerSnapshot
+	3,  // 29: coxswain.admin.v1.WatchControllersResponse.changed:type_name -> coxswain.admin.v1.Controller
+	24, // 30: coxswain.admin.v1.WatchControllersResponse.invalid_overrides:type_name -> coxswain.admin.v1.InvalidOverrides
+	11, // 31: coxswain.admin.v1.InvalidOverrides.overrides:type_name -> coxswain.admin.v1.InvalidOverride
+	3,  // 32: coxswain.admin.v1.ControllerSnapshot.controllers:type_name -> coxswain.admin.v1.Controller
+	11, // 33: coxswain.admin.v1.ControllerSnapshot.invalid_overrides:type_name -> coxswain.admin.v1.InvalidOverride
+	12, // 34: coxswain.admin.v1.ControllerService.ListControllers:input_type -> coxswain.admin.v1.ListControllersRequest
+	14, // 35: coxswain.admin.v1.ControllerService.GetController:input_type -> coxswain.admin.v1.GetControllerRequest
+	16, // 36: coxswain.admin.v1.ControllerService.EnableController:input_type -> coxswain.admin.v1.EnableControllerRequest
+	18, // 37: coxswain.admin.v1.ControllerService.DisableController:input_type -> coxswain.admin.v1.DisableControllerRequest
+	20, // 38: coxswain.admin.v1.ControllerService.ClearOverrides:input_type -> coxswain.admin.v1.ClearOverridesRequest
+	22, // 39: coxswain.admin.v1.ControllerService.WatchControllers:input_type -> coxswain.admin.v1.WatchControllersRequest
+	13, // 40: coxswain.admin.v1.ControllerService.ListControllers:output_type -> coxswain.admin.v1.ListControllersResponse
+	15, // 41: coxswain.admin.v1.ControllerService.GetController:output_type -> coxswain.admin.v1.GetControllerResponse
+	17, // 42: coxswain.admin.v1.ControllerService.EnableController:output_type -> coxswain.admin.v1.EnableControllerResponse
+	19, // 43: coxswain.admin.v1.ControllerService.DisableController:output_type -> coxswain.admin.v1.DisableControllerResponse
+	21, // 44: coxswain.admin.v1.ControllerService.ClearOverrides:output_type -> coxswain.admin.v1.ClearOverridesResponse
+	23, // 45: coxswain.admin.v1.ControllerService.WatchControllers:output_type -> coxswain.admin.v1.WatchControllersResponse
+	40, // [40:46] is the sub-list for method output_type
+	34, // [34:40] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_coxswain_admin_v1_controllers_proto_init() }
@@ -2072,7 +2279,8 @@ func file_coxswain_admin_v1_controllers_proto_init() {
 	file_coxswain_admin_v1_controllers_proto_msgTypes[7].OneofWrappers = []any{}
 	file_coxswain_admin_v1_controllers_proto_msgTypes[13].OneofWrappers = []any{}
 	file_coxswain_admin_v1_controllers_proto_msgTypes[15].OneofWrappers = []any{}
-	file_coxswain_admin_v1_controllers_proto_msgTypes[18].OneofWrappers = []any{
+	file_coxswain_admin_v1_controllers_proto_msgTypes[17].OneofWrappers = []any{}
+	file_coxswain_admin_v1_controllers_proto_msgTypes[20].OneofWrappers = []any{
 		(*WatchControllersResponse_Snapshot)(nil),
 		(*WatchControllersResponse_Changed)(nil),
 		(*WatchControllersResponse_Unmatched)(nil),
@@ -2084,7 +2292,7 @@ func file_coxswain_admin_v1_controllers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coxswain_admin_v1_controllers_proto_rawDesc), len(file_coxswain_admin_v1_controllers_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

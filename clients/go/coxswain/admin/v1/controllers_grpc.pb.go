@@ -23,6 +23,7 @@ const (
 	ControllerService_GetController_FullMethodName     = "/coxswain.admin.v1.ControllerService/GetController"
 	ControllerService_EnableController_FullMethodName  = "/coxswain.admin.v1.ControllerService/EnableController"
 	ControllerService_DisableController_FullMethodName = "/coxswain.admin.v1.ControllerService/DisableController"
+	ControllerService_ClearOverrides_FullMethodName    = "/coxswain.admin.v1.ControllerService/ClearOverrides"
 	ControllerService_WatchControllers_FullMethodName  = "/coxswain.admin.v1.ControllerService/WatchControllers"
 )
 
@@ -34,7 +35,8 @@ const (
 //
 // Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
 // service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-// outlive restarts and failovers. The answers show controllers as the answering replica sees them: on a replica that
+// outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
+// takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
 // does not lead, those that are wanted are in `PHASE_STANDBY`.
 type ControllerServiceClient interface {
 	// Lists controllers by name. Asks for `list` on `controllers`.
@@ -46,30 +48,50 @@ type ControllerServiceClient interface {
 	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
 	// may have been meant.
 	GetController(ctx context.Context, in *GetControllerRequest, opts ...grpc.CallOption) (*GetControllerResponse, error)
-	// Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
-	// name.
+	// Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
+	// overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
 	//
 	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
 	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
-	// (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
-	// does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
+	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+	// metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+	// request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
+	// does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
+	// (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
+	// absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
+	// (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
 	// (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
 	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
 	// (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
 	EnableController(ctx context.Context, in *EnableControllerRequest, opts ...grpc.CallOption) (*EnableControllerResponse, error)
-	// Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
-	// end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
-	// name.
+	// Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
+	// watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
 	//
 	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
 	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
-	// `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
-	// controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-	// (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
+	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+	// metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+	// the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+	// changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+	// the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
+	// API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
+	// lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
+	// override is in force.
 	DisableController(ctx context.Context, in *DisableControllerRequest, opts ...grpc.CallOption) (*DisableControllerResponse, error)
+	// Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
+	// `controllers`, by name.
+	//
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+	// metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
+	// leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+	// changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
+	// changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+	// `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
+	// (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
+	ClearOverrides(ctx context.Context, in *ClearOverridesRequest, opts ...grpc.CallOption) (*ClearOverridesResponse, error)
 	// Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
 	// they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
 	// snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
@@ -126,6 +148,16 @@ func (c *controllerServiceClient) DisableController(ctx context.Context, in *Dis
 	return out, nil
 }
 
+func (c *controllerServiceClient) ClearOverrides(ctx context.Context, in *ClearOverridesRequest, opts ...grpc.CallOption) (*ClearOverridesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClearOverridesResponse)
+	err := c.cc.Invoke(ctx, ControllerService_ClearOverrides_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *controllerServiceClient) WatchControllers(ctx context.Context, in *WatchControllersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchControllersResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ControllerService_ServiceDesc.Streams[0], ControllerService_WatchControllers_FullMethodName, cOpts...)
@@ -153,7 +185,8 @@ type ControllerService_WatchControllersClient = grpc.ServerStreamingClient[Watch
 //
 // Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
 // service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-// outlive restarts and failovers. The answers show controllers as the answering replica sees them: on a replica that
+// outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
+// takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
 // does not lead, those that are wanted are in `PHASE_STANDBY`.
 type ControllerServiceServer interface {
 	// Lists controllers by name. Asks for `list` on `controllers`.
@@ -165,30 +198,50 @@ type ControllerServiceServer interface {
 	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller; the error's metadata `closest` names those that
 	// may have been meant.
 	GetController(context.Context, *GetControllerRequest) (*GetControllerResponse, error)
-	// Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
-	// name.
+	// Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
+	// overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
 	//
 	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
 	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
-	// (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
-	// does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
+	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+	// metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+	// request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
+	// does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
+	// (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
+	// absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
+	// (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
 	// (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
 	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
 	// (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
 	EnableController(context.Context, *EnableControllerRequest) (*EnableControllerResponse, error)
-	// Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
-	// end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
-	// name.
+	// Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
+	// watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
 	//
 	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
 	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-	// was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
-	// `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
-	// controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-	// `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-	// (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
+	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+	// metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+	// the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+	// changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+	// the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
+	// API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
+	// lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
+	// override is in force.
 	DisableController(context.Context, *DisableControllerRequest) (*DisableControllerResponse, error)
+	// Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
+	// `controllers`, by name.
+	//
+	// `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+	// (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+	// was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+	// metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
+	// leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+	// changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
+	// changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+	// `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
+	// (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
+	// (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
+	ClearOverrides(context.Context, *ClearOverridesRequest) (*ClearOverridesResponse, error)
 	// Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
 	// they pass faster than the stream is read: the newest one always comes. Overrides that have no effect are told in the
 	// snapshot, and again whenever they are others. Asks for `watch` on `controllers`.
@@ -216,6 +269,9 @@ func (UnimplementedControllerServiceServer) EnableController(context.Context, *E
 }
 func (UnimplementedControllerServiceServer) DisableController(context.Context, *DisableControllerRequest) (*DisableControllerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DisableController not implemented")
+}
+func (UnimplementedControllerServiceServer) ClearOverrides(context.Context, *ClearOverridesRequest) (*ClearOverridesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClearOverrides not implemented")
 }
 func (UnimplementedControllerServiceServer) WatchControllers(*WatchControllersRequest, grpc.ServerStreamingServer[WatchControllersResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchControllers not implemented")
@@ -313,6 +369,24 @@ func _ControllerService_DisableController_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControllerService_ClearOverrides_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClearOverridesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControllerServiceServer).ClearOverrides(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControllerService_ClearOverrides_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControllerServiceServer).ClearOverrides(ctx, req.(*ClearOverridesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ControllerService_WatchControllers_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchControllersRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -346,6 +420,10 @@ var ControllerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DisableController",
 			Handler:    _ControllerService_DisableController_Handler,
+		},
+		{
+			MethodName: "ClearOverrides",
+			Handler:    _ControllerService_ClearOverrides_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -15,7 +15,10 @@
 //   - Reasons stand in brackets behind their codes, here and at each RPC. Any RPC may answer with `INVALID_ARGUMENT`
 //     (`INVALID_REQUEST`), `DEADLINE_EXCEEDED` (`TIMEOUT`), and `UNAVAILABLE`: the API server could not be asked whether
 //     the call is allowed (`API_SERVER`), or this replica ends (`SHUTTING_DOWN`). Any stream may be refused with
-//     `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`).
+//     `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`), by the number of streams of all callers or of one user, and any call
+//     (`TOO_MANY_CALLS`) by the number of calls that one user has under way.
+//   - A stream ends with `PERMISSION_DENIED` (`FORBIDDEN`) within two minutes after its caller may no longer open it, and
+//     with `UNAVAILABLE` (`STREAM_EXPIRED`) after about half an hour: open it again with present credentials.
 //   - An error without a reason comes from a connection or a proxy, not from this API. `UNAVAILABLE` without one says
 //     nothing about whether the call was carried out.
 //   - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller showed no credentials, or none that hold. `PERMISSION_DENIED`
@@ -365,8 +368,11 @@ type Replica struct {
 	Live bool `protobuf:"varint,8,opt,name=live,proto3" json:"live,omitempty"`
 	// For how long a sign of life counts.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,9,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// A digest of the flags by which it selects controllers; empty for a version that announces none. Replicas whose
+	// digests differ select controllers differently.
+	SelectionDigest string `protobuf:"bytes,10,opt,name=selection_digest,json=selectionDigest,proto3" json:"selection_digest,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Replica) Reset() {
@@ -462,6 +468,13 @@ func (x *Replica) GetLeaseDuration() *durationpb.Duration {
 	return nil
 }
 
+func (x *Replica) GetSelectionDigest() string {
+	if x != nil {
+		return x.SelectionDigest
+	}
+	return ""
+}
+
 var File_coxswain_admin_v1_types_proto protoreflect.FileDescriptor
 
 const file_coxswain_admin_v1_types_proto_rawDesc = "" +
@@ -478,7 +491,7 @@ const file_coxswain_admin_v1_types_proto_rawDesc = "" +
 	"\vsubresource\x18\x03 \x01(\tR\vsubresource\x12\x18\n" +
 	"\asummary\x18\x04 \x01(\tR\asummary\x127\n" +
 	"\x06result\x18\x05 \x01(\x0e2\x1f.coxswain.admin.v1.ActionResultR\x06result\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xe8\x02\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\x93\x03\n" +
 	"\aReplica\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12#\n" +
 	"\radmin_address\x18\x02 \x01(\tR\fadminAddress\x12\x18\n" +
@@ -490,7 +503,9 @@ const file_coxswain_admin_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"renew_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\trenewTime\x12\x12\n" +
 	"\x04live\x18\b \x01(\bR\x04live\x12@\n" +
-	"\x0elease_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration*\xb7\x01\n" +
+	"\x0elease_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\x12)\n" +
+	"\x10selection_digest\x18\n" +
+	" \x01(\tR\x0fselectionDigest*\xb7\x01\n" +
 	"\n" +
 	"ActionType\x12\x1b\n" +
 	"\x17ACTION_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#coxswain/admin/v1/controllers.proto\x12\x11\x63oxswain.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x05\n\nController\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61liases\x18\x02 \x03(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12>\n\x16required_feature_gates\x18\x04 \x03(\x0b\x32\x1e.coxswain.admin.v1.FeatureGate\x12\x1a\n\x12\x65nabled_by_default\x18\x05 \x01(\x08\x12\x16\n\x0e\x63loud_provider\x18\x06 \x01(\x08\x12\x18\n\x10special_handling\x18\x07 \x01(\x08\x12\x30\n\x07\x64\x65sired\x18\x08 \x01(\x0b\x32\x1f.coxswain.admin.v1.DesiredState\x12\'\n\x05phase\x18\t \x01(\x0e\x32\x18.coxswain.admin.v1.Phase\x12\x14\n\x0cphase_reason\x18\n \x01(\t\x12.\n\nphase_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x06health\x18\x0c \x01(\x0e\x32\x19.coxswain.admin.v1.Health\x12\x16\n\x0ehealth_message\x18\r \x01(\t\x12\x17\n\x0fservice_account\x18\x0e \x01(\t\x12=\n\x11watched_resources\x18\x0f \x03(\x0b\x32\".coxswain.admin.v1.WatchedResource\x12\x0f\n\x07workers\x18\x10 \x01(\x05\x12\x13\n\x0bqueue_depth\x18\x11 \x01(\x03\x12\x34\n\x11oldest_queued_age\x18\x12 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05syncs\x18\x13 \x01(\x03\x12\x0e\n\x06\x65rrors\x18\x14 \x01(\x03\x12\x35\n\nlast_error\x18\x15 \x01(\x0b\x32!.coxswain.admin.v1.ReconcileError\x12\x10\n\x08restarts\x18\x16 \x01(\x05\x12\x0f\n\x07version\x18\x17 \x01(\t\",\n\x0b\x46\x65\x61tureGate\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x65nabled\x18\x02 \x01(\x08\"\xbc\x01\n\x0c\x44\x65siredState\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x30\n\x06source\x18\x02 \x01(\x0e\x32 .coxswain.admin.v1.DesiredSource\x12-\n\x08override\x18\x03 \x01(\x0b\x32\x1b.coxswain.admin.v1.Override\x12 \n\x18\x65nabled_without_override\x18\x04 \x01(\x08\x12\x18\n\x10invalid_override\x18\x05 \x01(\t\"\x9b\x01\n\x08Override\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x0c\n\x04user\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"c\n\x0fWatchedResource\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x16\n\x0e\x66ield_selector\x18\x02 \x01(\t\x12\x16\n\x0e\x63\x61\x63hed_objects\x18\x03 \x01(\x03\x12\x0e\n\x06synced\x18\x04 \x01(\x08\"y\n\x0eReconcileError\x12,\n\x06object\x18\x01 \x01(\x0b\x32\x1c.coxswain.admin.v1.ObjectKey\x12\x0f\n\x07message\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\",\n\tObjectKey\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\xe4\x01\n\x10\x43ontrollerFilter\x12\r\n\x05names\x18\x01 \x03(\t\x12(\n\x06phases\x18\x02 \x03(\x0e\x32\x18.coxswain.admin.v1.Phase\x12\x39\n\x0f\x64\x65sired_sources\x18\x03 \x03(\x0e\x32 .coxswain.admin.v1.DesiredSource\x12*\n\x07healths\x18\x04 \x03(\x0e\x32\x19.coxswain.admin.v1.Health\x12\x1c\n\x0f\x64\x65sired_enabled\x18\x05 \x01(\x08H\x00\x88\x01\x01\x42\x12\n\x10_desired_enabled\"/\n\x0fInvalidOverride\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"t\n\x16ListControllersRequest\x12\x33\n\x06\x66ilter\x18\x01 \x01(\x0b\x32#.coxswain.admin.v1.ControllerFilter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xb9\x01\n\x17ListControllersResponse\x12\x32\n\x0b\x63ontrollers\x18\x01 \x03(\x0b\x32\x1d.coxswain.admin.v1.Controller\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x05\x12=\n\x11invalid_overrides\x18\x04 \x03(\x0b\x32\".coxswain.admin.v1.InvalidOverride\"$\n\x14GetControllerRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"J\n\x15GetControllerResponse\x12\x31\n\ncontroller\x18\x01 \x01(\x0b\x32\x1d.coxswain.admin.v1.Controller\"\xb7\x01\n\x17\x45nableControllerRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x10\x65xpected_version\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04wait\x18\x05 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\x42\x13\n\x11_expected_version\"_\n\x18\x45nableControllerResponse\x12\x32\n\x0b\x63ontrollers\x18\x01 \x03(\x0b\x32\x1d.coxswain.admin.v1.Controller\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\"\xc7\x01\n\x18\x44isableControllerRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x10\x65xpected_version\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04wait\x18\x05 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\x12\r\n\x05\x66orce\x18\x07 \x01(\x08\x42\x13\n\x11_expected_version\"`\n\x19\x44isableControllerResponse\x12\x32\n\x0b\x63ontrollers\x18\x01 \x03(\x0b\x32\x1d.coxswain.admin.v1.Controller\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\"\x82\x01\n\x17WatchControllersRequest\x12\x33\n\x06\x66ilter\x18\x01 \x01(\x0b\x32#.coxswain.admin.v1.ControllerFilter\x12\x32\n\x0f\x63ounts_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xe8\x01\n\x18WatchControllersResponse\x12\x39\n\x08snapshot\x18\x01 \x01(\x0b\x32%.coxswain.admin.v1.ControllerSnapshotH\x00\x12\x30\n\x07\x63hanged\x18\x02 \x01(\x0b\x32\x1d.coxswain.admin.v1.ControllerH\x00\x12\x13\n\tunmatched\x18\x03 \x01(\tH\x00\x12@\n\x11invalid_overrides\x18\x04 \x01(\x0b\x32#.coxswain.admin.v1.InvalidOverridesH\x00\x42\x08\n\x06update\"I\n\x10InvalidOverrides\x12\x35\n\toverrides\x18\x01 \x03(\x0b\x32\".coxswain.admin.v1.InvalidOverride\"\x87\x01\n\x12\x43ontrollerSnapshot\x12\x32\n\x0b\x63ontrollers\x18\x01 \x03(\x0b\x32\x1d.coxswain.admin.v1.Controller\x12=\n\x11invalid_overrides\x18\x02 \x03(\x0b\x32\".coxswain.admin.v1.InvalidOverride*\x81\x01\n\rDesiredSource\x12\x1e\n\x1a\x44\x45SIRED_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45SIRED_SOURCE_DEFAULT\x10\x01\x12\x17\n\x13\x44\x45SIRED_SOURCE_FLAG\x10\x02\x12\x1b\n\x17\x44\x45SIRED_SOURCE_OVERRIDE\x10\x03*\xc0\x01\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n\rPHASE_RUNNING\x10\x01\x12\x12\n\x0ePHASE_STARTING\x10\x02\x12\x12\n\x0ePHASE_STOPPING\x10\x03\x12\x11\n\rPHASE_STANDBY\x10\x04\x12\x12\n\x0ePHASE_DISABLED\x10\x05\x12\x11\n\rPHASE_SKIPPED\x10\x06\x12\x10\n\x0cPHASE_FAILED\x10\x07\x12\x19\n\x15PHASE_NOT_IMPLEMENTED\x10\x08*_\n\x06Health\x12\x16\n\x12HEALTH_UNSPECIFIED\x10\x00\x12\x12\n\x0eHEALTH_HEALTHY\x10\x01\x12\x14\n\x10HEALTH_UNHEALTHY\x10\x02\x12\x13\n\x0fHEALTH_INACTIVE\x10\x03\x32\xad\x04\n\x11\x43ontrollerService\x12h\n\x0fListControllers\x12).coxswain.admin.v1.ListControllersRequest\x1a*.coxswain.admin.v1.ListControllersResponse\x12\x62\n\rGetController\x12\'.coxswain.admin.v1.GetControllerRequest\x1a(.coxswain.admin.v1.GetControllerResponse\x12k\n\x10\x45nableController\x12*.coxswain.admin.v1.EnableControllerRequest\x1a+.coxswain.admin.v1.EnableControllerResponse\x12n\n\x11\x44isableController\x12+.coxswain.admin.v1.DisableControllerRequest\x1a,.coxswain.admin.v1.DisableControllerResponse\x12m\n\x10WatchControllers\x12*.coxswain.admin.v1.WatchControllersRequest\x1a+.coxswain.admin.v1.WatchControllersResponse0\x01\x42GZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#coxswain/admin/v1/controllers.proto\x12\x11\x63oxswain.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x05\n\nController\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61liases\x18\x02 \x03(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12>\n\x16required_feature_gates\x18\x04 \x03(\x0b\x32\x1e.coxswain.admin.v1.FeatureGate\x12\x1a\n\x12\x65nabled_by_default\x18\x05 \x01(\x08\x12\x16\n\x0e\x63loud_provider\x18\x06 \x01(\x08\x12\x18\n\x10special_handling\x18\x07 \x01(\x08\x12\x30\n\x07\x64\x65sired\x18\x08 \x01(\x0b\x32\x1f.coxswain.admin.v1.DesiredState\x12\'\n\x05phase\x18\t \x01(\x0e\x32\x18.coxswain.admin.v1.Phase\x12\x14\n\x0cphase_reason\x18\n \x01(\t\x12.\n\nphase_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x06health\x18\x0c \x01(\x0e\x32\x19.coxswain.admin.v1.Health\x12\x16\n\x0ehealth_message\x18\r \x01(\t\x12\x17\n\x0fservice_account\x18\x0e \x01(\t\x12=\n\x11watched_resources\x18\x0f \x03(\x0b\x32\".coxswain.admin.v1.WatchedResource\x12\x0f\n\x07workers\x18\x10 \x01(\x05\x12\x13\n\x0bqueue_depth\x18\x11 \x01(\x03\x12\x34\n\x11oldest_queued_age\x18\x12 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05syncs\x18\x13 \x01(\x03\x12\x0e\n\x06\x65rrors\x18\x14 \x01(\x03\x12\x35\n\nlast_error\x18\x15 \x01(\x0b\x32!.coxswain.admin.v1.ReconcileError\x12\x10\n\x08restarts\x18\x16 \x01(\x05\x12\x0f\n\x07version\x18\x17 \x01(\t\x12\x10\n\x08\x63ritical\x18\x18 \x01(\x08\",\n\x0b\x46\x65\x61tureGate\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x65nabled\x18\x02 \x01(\x08\"\xda\x01\n\x0c\x44\x65siredState\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x30\n\x06source\x18\x02 \x01(\x0e\x32 .coxswain.admin.v1.DesiredSource\x12-\n\x08override\x18\x03 \x01(\x0b\x32\x1b.coxswain.admin.v1.Override\x12 \n\x18\x65nabled_without_override\x18\x04 \x01(\x08\x12\x18\n\x10invalid_override\x18\x05 \x01(\t\x12\x1c\n\x14ineffective_override\x18\x06 \x01(\t\"\xaa\x01\n\x08Override\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x0c\n\x04user\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x66orce\x18\x06 \x01(\x08\"c\n\x0fWatchedResource\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x16\n\x0e\x66ield_selector\x18\x02 \x01(\t\x12\x16\n\x0e\x63\x61\x63hed_objects\x18\x03 \x01(\x03\x12\x0e\n\x06synced\x18\x04 \x01(\x08\"y\n\x0eReconcileError\x12,\n\x06object\x18\x01 \x01(\x0b\x32\x1c.coxswain.admin.v1.ObjectKey\x12\x0f\n\x07message\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\",\n\tObjectKey\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\xe4\x01\n\x10\x43ontrollerFilter\x12\r\n\x05names\x18\x01 \x03(\t\x12(\n\x06phases\x18\x02 \x03(\x0e\x32\x18.coxswain.admin.v1.Phase\x12\x39\n\x0f\x64\x65sired_sources\x18\x03 \x03(\x0e\x32 .coxswain.admin.v1.DesiredSource\x12*\n\x07healths\x18\x04 \x03(\x0e\x32\x19.coxswain.admin.v1.Health\x12\x1c\n\x0f\x64\x65sired_enabled\x18\x05 \x01(\x08H\x00\x88\x01\x01\x42\x12\n\x10_desired_enabled\"/\n\x0fInvalidOverride\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"t\n\x16ListControllersRequest\x12\x33\n\x06\x66ilter\x18\x01 \x01(\x0b\x32#.coxswain.admin.v1.ControllerFilter\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xb9\x01\n\x17ListControllersResponse\x12\x32\n\x0b\x63ontrollers\x18\x01 \x03(\x0b\x32\x1d.coxswain.admin.v1.Controller\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x12\n\ntotal_size\x18\x03 \x01(\x05\x12=\n\x11invalid_overrides\x18\x04 \x03(\x0b\x32\".coxswain.admin.v1.InvalidOverride\"$\n\x14GetControllerRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"J\n\x15GetControllerResponse\x12\x31\n\ncontroller\x18\x01 \x01(\x0b\x32\x1d.coxswain.admin.v1.Controller\"\xc6\x01\n\x17\x45nableControllerRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x10\x65xpected_version\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04wait\x18\x05 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\x12\r\n\x05\x66orce\x18\x07 \x01(\x08\x42\x13\n\x11_expected_version\"_\n\x18\x45nableControllerResponse\x12\x32\n\x0b\x63ontrollers\x18\x01 \x03(\x0b\x32\x1d.coxswain.admin.v1.Controller\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\"\xc7\x01\n\x18\x44isableControllerRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x10\x65xpected_version\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04wait\x18\x05 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\x12\r\n\x05\x66orce\x18\x07 \x01(\x08\x42\x13\n\x11_expected_version\"`\n\x19\x44isableControllerResponse\x12\x32\n\x0b\x63ontrollers\x18\x01 \x03(\x0b\x32\x1d.coxswain.admin.v1.Controller\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\"\x97\x01\n\x15\x43learOverridesRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x1d\n\x10\x65xpected_version\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04wait\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x12\r\n\x05\x66orce\x18\x06 \x01(\x08\x42\x13\n\x11_expected_version\"]\n\x16\x43learOverridesResponse\x12\x32\n\x0b\x63ontrollers\x18\x01 \x03(\x0b\x32\x1d.coxswain.admin.v1.Controller\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\"\x82\x01\n\x17WatchControllersRequest\x12\x33\n\x06\x66ilter\x18\x01 \x01(\x0b\x32#.coxswain.admin.v1.ControllerFilter\x12\x32\n\x0f\x63ounts_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xe8\x01\n\x18WatchControllersResponse\x12\x39\n\x08snapshot\x18\x01 \x01(\x0b\x32%.coxswain.admin.v1.ControllerSnapshotH\x00\x12\x30\n\x07\x63hanged\x18\x02 \x01(\x0b\x32\x1d.coxswain.admin.v1.ControllerH\x00\x12\x13\n\tunmatched\x18\x03 \x01(\tH\x00\x12@\n\x11invalid_overrides\x18\x04 \x01(\x0b\x32#.coxswain.admin.v1.InvalidOverridesH\x00\x42\x08\n\x06update\"I\n\x10InvalidOverrides\x12\x35\n\toverrides\x18\x01 \x03(\x0b\x32\".coxswain.admin.v1.InvalidOverride\"\x87\x01\n\x12\x43ontrollerSnapshot\x12\x32\n\x0b\x63ontrollers\x18\x01 \x03(\x0b\x32\x1d.coxswain.admin.v1.Controller\x12=\n\x11invalid_overrides\x18\x02 \x03(\x0b\x32\".coxswain.admin.v1.InvalidOverride*\x81\x01\n\rDesiredSource\x12\x1e\n\x1a\x44\x45SIRED_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45SIRED_SOURCE_DEFAULT\x10\x01\x12\x17\n\x13\x44\x45SIRED_SOURCE_FLAG\x10\x02\x12\x1b\n\x17\x44\x45SIRED_SOURCE_OVERRIDE\x10\x03*\xc0\x01\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x11\n\rPHASE_RUNNING\x10\x01\x12\x12\n\x0ePHASE_STARTING\x10\x02\x12\x12\n\x0ePHASE_STOPPING\x10\x03\x12\x11\n\rPHASE_STANDBY\x10\x04\x12\x12\n\x0ePHASE_DISABLED\x10\x05\x12\x11\n\rPHASE_SKIPPED\x10\x06\x12\x10\n\x0cPHASE_FAILED\x10\x07\x12\x19\n\x15PHASE_NOT_IMPLEMENTED\x10\x08*_\n\x06Health\x12\x16\n\x12HEALTH_UNSPECIFIED\x10\x00\x12\x12\n\x0eHEALTH_HEALTHY\x10\x01\x12\x14\n\x10HEALTH_UNHEALTHY\x10\x02\x12\x13\n\x0fHEALTH_INACTIVE\x10\x03\x32\x94\x05\n\x11\x43ontrollerService\x12h\n\x0fListControllers\x12).coxswain.admin.v1.ListControllersRequest\x1a*.coxswain.admin.v1.ListControllersResponse\x12\x62\n\rGetController\x12\'.coxswain.admin.v1.GetControllerRequest\x1a(.coxswain.admin.v1.GetControllerResponse\x12k\n\x10\x45nableController\x12*.coxswain.admin.v1.EnableControllerRequest\x1a+.coxswain.admin.v1.EnableControllerResponse\x12n\n\x11\x44isableController\x12+.coxswain.admin.v1.DisableControllerRequest\x1a,.coxswain.admin.v1.DisableControllerResponse\x12\x65\n\x0e\x43learOverrides\x12(.coxswain.admin.v1.ClearOverridesRequest\x1a).coxswain.admin.v1.ClearOverridesResponse\x12m\n\x10WatchControllers\x12*.coxswain.admin.v1.WatchControllersRequest\x1a+.coxswain.admin.v1.WatchControllersResponse0\x01\x42GZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,54 +34,58 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'coxswain.admin.v1.controlle
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'ZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1'
-  _globals['_DESIREDSOURCE']._serialized_start=3391
-  _globals['_DESIREDSOURCE']._serialized_end=3520
-  _globals['_PHASE']._serialized_start=3523
-  _globals['_PHASE']._serialized_end=3715
-  _globals['_HEALTH']._serialized_start=3717
-  _globals['_HEALTH']._serialized_end=3812
+  _globals['_DESIREDSOURCE']._serialized_start=3718
+  _globals['_DESIREDSOURCE']._serialized_end=3847
+  _globals['_PHASE']._serialized_start=3850
+  _globals['_PHASE']._serialized_end=4042
+  _globals['_HEALTH']._serialized_start=4044
+  _globals['_HEALTH']._serialized_end=4139
   _globals['_CONTROLLER']._serialized_start=124
-  _globals['_CONTROLLER']._serialized_end=859
-  _globals['_FEATUREGATE']._serialized_start=861
-  _globals['_FEATUREGATE']._serialized_end=905
-  _globals['_DESIREDSTATE']._serialized_start=908
-  _globals['_DESIREDSTATE']._serialized_end=1096
-  _globals['_OVERRIDE']._serialized_start=1099
-  _globals['_OVERRIDE']._serialized_end=1254
-  _globals['_WATCHEDRESOURCE']._serialized_start=1256
-  _globals['_WATCHEDRESOURCE']._serialized_end=1355
-  _globals['_RECONCILEERROR']._serialized_start=1357
-  _globals['_RECONCILEERROR']._serialized_end=1478
-  _globals['_OBJECTKEY']._serialized_start=1480
-  _globals['_OBJECTKEY']._serialized_end=1524
-  _globals['_CONTROLLERFILTER']._serialized_start=1527
-  _globals['_CONTROLLERFILTER']._serialized_end=1755
-  _globals['_INVALIDOVERRIDE']._serialized_start=1757
-  _globals['_INVALIDOVERRIDE']._serialized_end=1804
-  _globals['_LISTCONTROLLERSREQUEST']._serialized_start=1806
-  _globals['_LISTCONTROLLERSREQUEST']._serialized_end=1922
-  _globals['_LISTCONTROLLERSRESPONSE']._serialized_start=1925
-  _globals['_LISTCONTROLLERSRESPONSE']._serialized_end=2110
-  _globals['_GETCONTROLLERREQUEST']._serialized_start=2112
-  _globals['_GETCONTROLLERREQUEST']._serialized_end=2148
-  _globals['_GETCONTROLLERRESPONSE']._serialized_start=2150
-  _globals['_GETCONTROLLERRESPONSE']._serialized_end=2224
-  _globals['_ENABLECONTROLLERREQUEST']._serialized_start=2227
-  _globals['_ENABLECONTROLLERREQUEST']._serialized_end=2410
-  _globals['_ENABLECONTROLLERRESPONSE']._serialized_start=2412
-  _globals['_ENABLECONTROLLERRESPONSE']._serialized_end=2507
-  _globals['_DISABLECONTROLLERREQUEST']._serialized_start=2510
-  _globals['_DISABLECONTROLLERREQUEST']._serialized_end=2709
-  _globals['_DISABLECONTROLLERRESPONSE']._serialized_start=2711
-  _globals['_DISABLECONTROLLERRESPONSE']._serialized_end=2807
-  _globals['_WATCHCONTROLLERSREQUEST']._serialized_start=2810
-  _globals['_WATCHCONTROLLERSREQUEST']._serialized_end=2940
-  _globals['_WATCHCONTROLLERSRESPONSE']._serialized_start=2943
-  _globals['_WATCHCONTROLLERSRESPONSE']._serialized_end=3175
-  _globals['_INVALIDOVERRIDES']._serialized_start=3177
-  _globals['_INVALIDOVERRIDES']._serialized_end=3250
-  _globals['_CONTROLLERSNAPSHOT']._serialized_start=3253
-  _globals['_CONTROLLERSNAPSHOT']._serialized_end=3388
-  _globals['_CONTROLLERSERVICE']._serialized_start=3815
-  _globals['_CONTROLLERSERVICE']._serialized_end=4372
+  _globals['_CONTROLLER']._serialized_end=877
+  _globals['_FEATUREGATE']._serialized_start=879
+  _globals['_FEATUREGATE']._serialized_end=923
+  _globals['_DESIREDSTATE']._serialized_start=926
+  _globals['_DESIREDSTATE']._serialized_end=1144
+  _globals['_OVERRIDE']._serialized_start=1147
+  _globals['_OVERRIDE']._serialized_end=1317
+  _globals['_WATCHEDRESOURCE']._serialized_start=1319
+  _globals['_WATCHEDRESOURCE']._serialized_end=1418
+  _globals['_RECONCILEERROR']._serialized_start=1420
+  _globals['_RECONCILEERROR']._serialized_end=1541
+  _globals['_OBJECTKEY']._serialized_start=1543
+  _globals['_OBJECTKEY']._serialized_end=1587
+  _globals['_CONTROLLERFILTER']._serialized_start=1590
+  _globals['_CONTROLLERFILTER']._serialized_end=1818
+  _globals['_INVALIDOVERRIDE']._serialized_start=1820
+  _globals['_INVALIDOVERRIDE']._serialized_end=1867
+  _globals['_LISTCONTROLLERSREQUEST']._serialized_start=1869
+  _globals['_LISTCONTROLLERSREQUEST']._serialized_end=1985
+  _globals['_LISTCONTROLLERSRESPONSE']._serialized_start=1988
+  _globals['_LISTCONTROLLERSRESPONSE']._serialized_end=2173
+  _globals['_GETCONTROLLERREQUEST']._serialized_start=2175
+  _globals['_GETCONTROLLERREQUEST']._serialized_end=2211
+  _globals['_GETCONTROLLERRESPONSE']._serialized_start=2213
+  _globals['_GETCONTROLLERRESPONSE']._serialized_end=2287
+  _globals['_ENABLECONTROLLERREQUEST']._serialized_start=2290
+  _globals['_ENABLECONTROLLERREQUEST']._serialized_end=2488
+  _globals['_ENABLECONTROLLERRESPONSE']._serialized_start=2490
+  _globals['_ENABLECONTROLLERRESPONSE']._serialized_end=2585
+  _globals['_DISABLECONTROLLERREQUEST']._serialized_start=2588
+  _globals['_DISABLECONTROLLERREQUEST']._serialized_end=2787
+  _globals['_DISABLECONTROLLERRESPONSE']._serialized_start=2789
+  _globals['_DISABLECONTROLLERRESPONSE']._serialized_end=2885
+  _globals['_CLEAROVERRIDESREQUEST']._serialized_start=2888
+  _globals['_CLEAROVERRIDESREQUEST']._serialized_end=3039
+  _globals['_CLEAROVERRIDESRESPONSE']._serialized_start=3041
+  _globals['_CLEAROVERRIDESRESPONSE']._serialized_end=3134
+  _globals['_WATCHCONTROLLERSREQUEST']._serialized_start=3137
+  _globals['_WATCHCONTROLLERSREQUEST']._serialized_end=3267
+  _globals['_WATCHCONTROLLERSRESPONSE']._serialized_start=3270
+  _globals['_WATCHCONTROLLERSRESPONSE']._serialized_end=3502
+  _globals['_INVALIDOVERRIDES']._serialized_start=3504
+  _globals['_INVALIDOVERRIDES']._serialized_end=3577
+  _globals['_CONTROLLERSNAPSHOT']._serialized_start=3580
+  _globals['_CONTROLLERSNAPSHOT']._serialized_end=3715
+  _globals['_CONTROLLERSERVICE']._serialized_start=4142
+  _globals['_CONTROLLERSERVICE']._serialized_end=4802
 # @@protoc_insertion_point(module_scope)

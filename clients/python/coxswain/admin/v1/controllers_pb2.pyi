@@ -154,6 +154,7 @@ class Controller(_message.Message):
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     RESTARTS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    CRITICAL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Permanent name: `deployment-controller`."""
     description: _builtins.str
@@ -188,6 +189,8 @@ class Controller(_message.Message):
     """Opaque version of the desired state, for `expected_version`. Changes with every override that is set or ended by
     a request, and not with anything else.
     """
+    critical: _builtins.bool
+    """Whether the cluster depends on it: disabling it for more than an hour takes `force`."""
     @_builtins.property
     def aliases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Other names that flags and requests take."""
@@ -242,10 +245,11 @@ class Controller(_message.Message):
         last_error: Global___ReconcileError | None = ...,
         restarts: _builtins.int = ...,
         version: _builtins.str = ...,
+        critical: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["desired", b"desired", "last_error", b"last_error", "oldest_queued_age", b"oldest_queued_age", "phase_time", b"phase_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "cloud_provider", b"cloud_provider", "description", b"description", "desired", b"desired", "enabled_by_default", b"enabled_by_default", "errors", b"errors", "health", b"health", "health_message", b"health_message", "last_error", b"last_error", "name", b"name", "oldest_queued_age", b"oldest_queued_age", "phase", b"phase", "phase_reason", b"phase_reason", "phase_time", b"phase_time", "queue_depth", b"queue_depth", "required_feature_gates", b"required_feature_gates", "restarts", b"restarts", "service_account", b"service_account", "special_handling", b"special_handling", "syncs", b"syncs", "version", b"version", "watched_resources", b"watched_resources", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "cloud_provider", b"cloud_provider", "critical", b"critical", "description", b"description", "desired", b"desired", "enabled_by_default", b"enabled_by_default", "errors", b"errors", "health", b"health", "health_message", b"health_message", "last_error", b"last_error", "name", b"name", "oldest_queued_age", b"oldest_queued_age", "phase", b"phase", "phase_reason", b"phase_reason", "phase_time", b"phase_time", "queue_depth", b"queue_depth", "required_feature_gates", b"required_feature_gates", "restarts", b"restarts", "service_account", b"service_account", "special_handling", b"special_handling", "syncs", b"syncs", "version", b"version", "watched_resources", b"watched_resources", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -288,6 +292,7 @@ class DesiredState(_message.Message):
     OVERRIDE_FIELD_NUMBER: _builtins.int
     ENABLED_WITHOUT_OVERRIDE_FIELD_NUMBER: _builtins.int
     INVALID_OVERRIDE_FIELD_NUMBER: _builtins.int
+    INEFFECTIVE_OVERRIDE_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Whether it is wanted."""
     source: Global___DesiredSource.ValueType
@@ -296,6 +301,10 @@ class DesiredState(_message.Message):
     """What the flags and defaults of this replica say, which is what holds once the override ends."""
     invalid_override: _builtins.str
     """Why this controller's entry among the overrides can't be read: it has no effect until a request replaces it."""
+    ineffective_override: _builtins.str
+    """Why an override that can be read has no effect: the flags of this replica leave the controller out, and the order
+    to run it was given without `force` or `--admin-overrides` does not admit it.
+    """
     @_builtins.property
     def override(self) -> Global___Override:
         """The override in force; absent unless `source` is `DESIRED_SOURCE_OVERRIDE`."""
@@ -308,10 +317,11 @@ class DesiredState(_message.Message):
         override: Global___Override | None = ...,
         enabled_without_override: _builtins.bool = ...,
         invalid_override: _builtins.str = ...,
+        ineffective_override: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["override", b"override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enabled", b"enabled", "enabled_without_override", b"enabled_without_override", "invalid_override", b"invalid_override", "override", b"override", "source", b"source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enabled", b"enabled", "enabled_without_override", b"enabled_without_override", "ineffective_override", b"ineffective_override", "invalid_override", b"invalid_override", "override", b"override", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -328,12 +338,17 @@ class Override(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Whether the controller is to run."""
     user: _builtins.str
     """The user who gave it, as the cluster authenticated them."""
     reason: _builtins.str
     """Why it was given."""
+    force: _builtins.bool
+    """Whether the order was given with `force`. An order to run a controller without it never outranks flags that leave
+    the controller out.
+    """
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was given."""
@@ -350,10 +365,11 @@ class Override(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "enabled", b"enabled", "expire_time", b"expire_time", "reason", b"reason", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "enabled", b"enabled", "expire_time", b"expire_time", "force", b"force", "reason", b"reason", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -655,8 +671,9 @@ class EnableControllerRequest(_message.Message):
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name or alias; or `*`: all controllers that run by default and that nothing stands against, in one write."""
+    """Name or alias; or `*`: all controllers that an override disables, whose overrides end in one write."""
     reason: _builtins.str
     """Why, for those who find it enabled. At most 1024 bytes."""
     expected_version: _builtins.str
@@ -665,10 +682,14 @@ class EnableControllerRequest(_message.Message):
     """Answer only once the controller runs. Only the replica that leads can wait."""
     dry_run: _builtins.bool
     """Check everything and change nothing; the answer shows what would be."""
+    force: _builtins.bool
+    """Run it even if `--controllers` does not select it, although another manager may run it too, and even if the flags of
+    this replica differ from the leader's. Such an override outranks the flags.
+    """
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
         """The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-        request ends it; and if the flags enable the controller anyway, no override is kept at all.
+        request replaces or clears it. Not with `*`.
         """
 
     def __init__(
@@ -680,10 +701,11 @@ class EnableControllerRequest(_message.Message):
         expected_version: _builtins.str | None = ...,
         wait: _builtins.bool = ...,
         dry_run: _builtins.bool = ...,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "duration", b"duration", "expected_version", b"expected_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "dry_run", b"dry_run", "duration", b"duration", "expected_version", b"expected_version", "name", b"name", "reason", b"reason", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "dry_run", b"dry_run", "duration", b"duration", "expected_version", b"expected_version", "force", b"force", "name", b"name", "reason", b"reason", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_version: _TypeAlias = _typing.Literal["expected_version"]  # noqa: Y015
     _WhichOneofArgType__expected_version: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version"]  # noqa: Y015
@@ -733,7 +755,9 @@ class DisableControllerRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name or alias; or `*`: all controllers that are wanted, in one write, which takes `force`."""
+    """Name or alias; or `*`: all controllers that the flags select or an override enables, in one write, which takes
+    `force`.
+    """
     reason: _builtins.str
     """Why, for those who find it disabled. At most 1024 bytes."""
     expected_version: _builtins.str
@@ -743,11 +767,11 @@ class DisableControllerRequest(_message.Message):
     dry_run: _builtins.bool
     """Check everything and change nothing; the answer shows what would be."""
     force: _builtins.bool
-    """Do it even if the cluster can't do without for long: needed for `*` and for controllers with `special_handling`."""
+    """Stop `*`, or a critical controller for more than an hour."""
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
         """The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-        request ends it; and if the flags disable the controller anyway, no override is kept at all.
+        request replaces or clears it.
         """
 
     def __init__(
@@ -798,6 +822,78 @@ class DisableControllerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DisableControllerResponse: _TypeAlias = DisableControllerResponse  # noqa: Y015
+
+@_typing.final
+class ClearOverridesRequest(_message.Message):
+    """Request of ClearOverrides."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name or alias; or `*`: all controllers that have an override, in one write."""
+    reason: _builtins.str
+    """Why, for the audit log and the Event. At most 1024 bytes."""
+    expected_version: _builtins.str
+    """Only if the controller is at this version. Not with `*`."""
+    wait: _builtins.bool
+    """Answer only once the controllers run or have stopped, as the flags say. Only the replica that leads can wait."""
+    dry_run: _builtins.bool
+    """Check everything and change nothing; the answer shows what would be."""
+    force: _builtins.bool
+    """Do it even if the flags of this replica differ from the leader's."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        expected_version: _builtins.str | None = ...,
+        wait: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+        force: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "expected_version", b"expected_version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "dry_run", b"dry_run", "expected_version", b"expected_version", "force", b"force", "name", b"name", "reason", b"reason", "wait", b"wait"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expected_version: _TypeAlias = _typing.Literal["expected_version"]  # noqa: Y015
+    _WhichOneofArgType__expected_version: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_version) -> _WhichOneofReturnType__expected_version | None: ...
+
+Global___ClearOverridesRequest: _TypeAlias = ClearOverridesRequest  # noqa: Y015
+
+@_typing.final
+class ClearOverridesResponse(_message.Message):
+    """Response of ClearOverrides."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLERS_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """Whether anything was changed, or would have been."""
+    @_builtins.property
+    def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Controller]:
+        """The controllers concerned: one, unless the name was `*`."""
+
+    def __init__(
+        self,
+        *,
+        controllers: _abc.Iterable[Global___Controller] | None = ...,
+        changed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "controllers", b"controllers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearOverridesResponse: _TypeAlias = ClearOverridesResponse  # noqa: Y015
 
 @_typing.final
 class WatchControllersRequest(_message.Message):

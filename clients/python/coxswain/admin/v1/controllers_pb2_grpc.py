@@ -30,7 +30,8 @@ class ControllerServiceStub:
 
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-    outlive restarts and failovers. The answers show controllers as the answering replica sees them: on a replica that
+    outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -60,6 +61,11 @@ class ControllerServiceStub:
                 request_serializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.DisableControllerRequest.SerializeToString,
                 response_deserializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.DisableControllerResponse.FromString,
                 _registered_method=True)
+        self.ClearOverrides = channel.unary_unary(
+                '/coxswain.admin.v1.ControllerService/ClearOverrides',
+                request_serializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.ClearOverridesRequest.SerializeToString,
+                response_deserializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.ClearOverridesResponse.FromString,
+                _registered_method=True)
         self.WatchControllers = channel.unary_stream(
                 '/coxswain.admin.v1.ControllerService/WatchControllers',
                 request_serializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.WatchControllersRequest.SerializeToString,
@@ -72,7 +78,8 @@ class ControllerServiceServicer:
 
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-    outlive restarts and failovers. The answers show controllers as the answering replica sees them: on a replica that
+    outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -96,14 +103,18 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def EnableController(self, request, context):
-        """Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
-        name.
+        """Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
+        overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
-        (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
-        does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+        request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
+        does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
+        (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
+        absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
+        (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
         (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
         `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
         (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
@@ -113,17 +124,38 @@ class ControllerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DisableController(self, request, context):
-        """Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
-        end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
-        name.
+        """Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
+        watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
-        `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
-        controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-        `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-        (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+        the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+        changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+        the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
+        API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
+        lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
+        override is in force.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClearOverrides(self, request, context):
+        """Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
+        `controllers`, by name.
+
+        `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+        (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
+        leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+        changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
+        changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+        `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
+        (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
+        (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,6 +195,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     request_deserializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.DisableControllerRequest.FromString,
                     response_serializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.DisableControllerResponse.SerializeToString,
             ),
+            'ClearOverrides': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClearOverrides,
+                    request_deserializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.ClearOverridesRequest.FromString,
+                    response_serializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.ClearOverridesResponse.SerializeToString,
+            ),
             'WatchControllers': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchControllers,
                     request_deserializer=coxswain_dot_admin_dot_v1_dot_controllers__pb2.WatchControllersRequest.FromString,
@@ -181,7 +218,8 @@ class ControllerService:
 
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-    outlive restarts and failovers. The answers show controllers as the answering replica sees them: on a replica that
+    outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -283,6 +321,33 @@ class ControllerService:
             '/coxswain.admin.v1.ControllerService/DisableController',
             coxswain_dot_admin_dot_v1_dot_controllers__pb2.DisableControllerRequest.SerializeToString,
             coxswain_dot_admin_dot_v1_dot_controllers__pb2.DisableControllerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClearOverrides(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coxswain.admin.v1.ControllerService/ClearOverrides',
+            coxswain_dot_admin_dot_v1_dot_controllers__pb2.ClearOverridesRequest.SerializeToString,
+            coxswain_dot_admin_dot_v1_dot_controllers__pb2.ClearOverridesResponse.FromString,
             options,
             channel_credentials,
             insecure,

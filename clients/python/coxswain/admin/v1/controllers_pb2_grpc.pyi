@@ -31,7 +31,8 @@ class ControllerServiceStub:
 
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-    outlive restarts and failovers. The answers show controllers as the answering replica sees them: on a replica that
+    outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -51,30 +52,51 @@ class ControllerServiceStub:
     may have been meant.
     """
     EnableController: _grpc.UnaryUnaryMultiCallable[_controllers_pb2.EnableControllerRequest, _controllers_pb2.EnableControllerResponse]
-    """Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
-    name.
+    """Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
+    overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
-    (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
-    does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+    request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
+    does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
+    (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
+    absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
+    (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
     (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
     `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
     (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
     """
     DisableController: _grpc.UnaryUnaryMultiCallable[_controllers_pb2.DisableControllerRequest, _controllers_pb2.DisableControllerResponse]
-    """Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
-    end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
-    name.
+    """Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
+    watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
-    `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
-    controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-    `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-    (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+    the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+    changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+    the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
+    API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
+    lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
+    override is in force.
+    """
+    ClearOverrides: _grpc.UnaryUnaryMultiCallable[_controllers_pb2.ClearOverridesRequest, _controllers_pb2.ClearOverridesResponse]
+    """Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
+    `controllers`, by name.
+
+    `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+    (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
+    leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+    changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
+    changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+    `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
+    (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
+    (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
     """
     WatchControllers: _grpc.UnaryStreamMultiCallable[_controllers_pb2.WatchControllersRequest, _controllers_pb2.WatchControllersResponse]
     """Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
@@ -90,7 +112,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
 
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-    outlive restarts and failovers. The answers show controllers as the answering replica sees them: on a replica that
+    outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -107,30 +130,51 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     may have been meant.
     """
     EnableController: _aio.UnaryUnaryMultiCallable[_controllers_pb2.EnableControllerRequest, _controllers_pb2.EnableControllerResponse]  # type: ignore[assignment]
-    """Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
-    name.
+    """Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
+    overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
-    (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
-    does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+    request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
+    does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
+    (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
+    absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
+    (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
     (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
     `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
     (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
     """
     DisableController: _aio.UnaryUnaryMultiCallable[_controllers_pb2.DisableControllerRequest, _controllers_pb2.DisableControllerResponse]  # type: ignore[assignment]
-    """Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
-    end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
-    name.
+    """Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
+    watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
 
     `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
     (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-    was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
-    `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
-    controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-    `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-    (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+    the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+    changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+    the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
+    API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
+    lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
+    override is in force.
+    """
+    ClearOverrides: _aio.UnaryUnaryMultiCallable[_controllers_pb2.ClearOverridesRequest, _controllers_pb2.ClearOverridesResponse]  # type: ignore[assignment]
+    """Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
+    `controllers`, by name.
+
+    `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+    (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+    was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+    metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
+    leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+    changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
+    changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+    `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
+    (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
+    (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
     """
     WatchControllers: _aio.UnaryStreamMultiCallable[_controllers_pb2.WatchControllersRequest, _controllers_pb2.WatchControllersResponse]  # type: ignore[assignment]
     """Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when
@@ -145,7 +189,8 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
     service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
-    outlive restarts and failovers. The answers show controllers as the answering replica sees them: on a replica that
+    outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
+    takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
     does not lead, those that are wanted are in `PHASE_STANDBY`.
     """
 
@@ -178,14 +223,18 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controllers_pb2.EnableControllerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controllers_pb2.EnableControllerResponse, _abc.Awaitable[_controllers_pb2.EnableControllerResponse]]:
-        """Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
-        name.
+        """Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
+        overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
-        (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
-        does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+        request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
+        does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
+        (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
+        absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
+        (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
         (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
         `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
         (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
@@ -197,17 +246,40 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controllers_pb2.DisableControllerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controllers_pb2.DisableControllerResponse, _abc.Awaitable[_controllers_pb2.DisableControllerResponse]]:
-        """Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
-        end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
-        name.
+        """Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
+        watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
 
         `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
         (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-        was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
-        `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
-        controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-        `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-        (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+        the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+        changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+        the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
+        API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
+        lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
+        override is in force.
+        """
+
+    @_abc_1.abstractmethod
+    def ClearOverrides(
+        self,
+        request: _controllers_pb2.ClearOverridesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controllers_pb2.ClearOverridesResponse, _abc.Awaitable[_controllers_pb2.ClearOverridesResponse]]:
+        """Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
+        `controllers`, by name.
+
+        `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+        (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+        was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+        metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
+        leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+        changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
+        changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+        `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
+        (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
+        (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
         """
 
     @_abc_1.abstractmethod

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63oxswain/admin/v1/types.proto\x12\x11\x63oxswain.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"Q\n\x0fObjectReference\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x04 \x01(\t\"\xcf\x01\n\x06\x41\x63tion\x12+\n\x04type\x18\x01 \x01(\x0e\x32\x1d.coxswain.admin.v1.ActionType\x12\x32\n\x06object\x18\x02 \x01(\x0b\x32\".coxswain.admin.v1.ObjectReference\x12\x13\n\x0bsubresource\x18\x03 \x01(\t\x12\x0f\n\x07summary\x18\x04 \x01(\t\x12/\n\x06result\x18\x05 \x01(\x0e\x32\x1f.coxswain.admin.v1.ActionResult\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"\x88\x02\n\x07Replica\x12\x10\n\x08identity\x18\x01 \x01(\t\x12\x15\n\radmin_address\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0f\n\x07leading\x18\x04 \x01(\x08\x12\x11\n\tanswering\x18\x05 \x01(\x08\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrenew_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04live\x18\x08 \x01(\x08\x12\x31\n\x0elease_duration\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration*\xb7\x01\n\nActionType\x12\x1b\n\x17\x41\x43TION_TYPE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x41\x43TION_TYPE_VERIFY\x10\x01\x12\x16\n\x12\x41\x43TION_TYPE_CREATE\x10\x02\x12\x16\n\x12\x41\x43TION_TYPE_UPDATE\x10\x03\x12\x15\n\x11\x41\x43TION_TYPE_PATCH\x10\x04\x12\x16\n\x12\x41\x43TION_TYPE_DELETE\x10\x05\x12\x15\n\x11\x41\x43TION_TYPE_EVENT\x10\x06*\xb1\x01\n\x0c\x41\x63tionResult\x12\x1d\n\x19\x41\x43TION_RESULT_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41\x43TION_RESULT_PLANNED\x10\x01\x12\x16\n\x12\x41\x43TION_RESULT_DONE\x10\x02\x12\x1a\n\x16\x41\x43TION_RESULT_UNNEEDED\x10\x03\x12\x18\n\x14\x41\x43TION_RESULT_FAILED\x10\x04\x12\x19\n\x15\x41\x43TION_RESULT_UNKNOWN\x10\x05\x42GZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63oxswain/admin/v1/types.proto\x12\x11\x63oxswain.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"Q\n\x0fObjectReference\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x04 \x01(\t\"\xcf\x01\n\x06\x41\x63tion\x12+\n\x04type\x18\x01 \x01(\x0e\x32\x1d.coxswain.admin.v1.ActionType\x12\x32\n\x06object\x18\x02 \x01(\x0b\x32\".coxswain.admin.v1.ObjectReference\x12\x13\n\x0bsubresource\x18\x03 \x01(\t\x12\x0f\n\x07summary\x18\x04 \x01(\t\x12/\n\x06result\x18\x05 \x01(\x0e\x32\x1f.coxswain.admin.v1.ActionResult\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"\xa2\x02\n\x07Replica\x12\x10\n\x08identity\x18\x01 \x01(\t\x12\x15\n\radmin_address\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0f\n\x07leading\x18\x04 \x01(\x08\x12\x11\n\tanswering\x18\x05 \x01(\x08\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrenew_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04live\x18\x08 \x01(\x08\x12\x31\n\x0elease_duration\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10selection_digest\x18\n \x01(\t*\xb7\x01\n\nActionType\x12\x1b\n\x17\x41\x43TION_TYPE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x41\x43TION_TYPE_VERIFY\x10\x01\x12\x16\n\x12\x41\x43TION_TYPE_CREATE\x10\x02\x12\x16\n\x12\x41\x43TION_TYPE_UPDATE\x10\x03\x12\x15\n\x11\x41\x43TION_TYPE_PATCH\x10\x04\x12\x16\n\x12\x41\x43TION_TYPE_DELETE\x10\x05\x12\x15\n\x11\x41\x43TION_TYPE_EVENT\x10\x06*\xb1\x01\n\x0c\x41\x63tionResult\x12\x1d\n\x19\x41\x43TION_RESULT_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41\x43TION_RESULT_PLANNED\x10\x01\x12\x16\n\x12\x41\x43TION_RESULT_DONE\x10\x02\x12\x1a\n\x16\x41\x43TION_RESULT_UNNEEDED\x10\x03\x12\x18\n\x14\x41\x43TION_RESULT_FAILED\x10\x04\x12\x19\n\x15\x41\x43TION_RESULT_UNKNOWN\x10\x05\x42GZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,14 +34,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'coxswain.admin.v1.types_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'ZEgithub.com/coxswain-dev/coxswain/clients/go/coxswain/admin/v1;adminv1'
-  _globals['_ACTIONTYPE']._serialized_start=678
-  _globals['_ACTIONTYPE']._serialized_end=861
-  _globals['_ACTIONRESULT']._serialized_start=864
-  _globals['_ACTIONRESULT']._serialized_end=1041
+  _globals['_ACTIONTYPE']._serialized_start=704
+  _globals['_ACTIONTYPE']._serialized_end=887
+  _globals['_ACTIONRESULT']._serialized_start=890
+  _globals['_ACTIONRESULT']._serialized_end=1067
   _globals['_OBJECTREFERENCE']._serialized_start=117
   _globals['_OBJECTREFERENCE']._serialized_end=198
   _globals['_ACTION']._serialized_start=201
   _globals['_ACTION']._serialized_end=408
   _globals['_REPLICA']._serialized_start=411
-  _globals['_REPLICA']._serialized_end=675
+  _globals['_REPLICA']._serialized_end=701
 # @@protoc_insertion_point(module_scope)

@@ -12,7 +12,10 @@ What holds for every RPC:
   - Reasons stand in brackets behind their codes, here and at each RPC. Any RPC may answer with `INVALID_ARGUMENT`
     (`INVALID_REQUEST`), `DEADLINE_EXCEEDED` (`TIMEOUT`), and `UNAVAILABLE`: the API server could not be asked whether
     the call is allowed (`API_SERVER`), or this replica ends (`SHUTTING_DOWN`). Any stream may be refused with
-    `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`).
+    `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`), by the number of streams of all callers or of one user, and any call
+    (`TOO_MANY_CALLS`) by the number of calls that one user has under way.
+  - A stream ends with `PERMISSION_DENIED` (`FORBIDDEN`) within two minutes after its caller may no longer open it, and
+    with `UNAVAILABLE` (`STREAM_EXPIRED`) after about half an hour: open it again with present credentials.
   - An error without a reason comes from a connection or a proxy, not from this API. `UNAVAILABLE` without one says
     nothing about whether the call was carried out.
   - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller showed no credentials, or none that hold. `PERMISSION_DENIED`
@@ -210,6 +213,7 @@ class Replica(_message.Message):
     RENEW_TIME_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
     LEASE_DURATION_FIELD_NUMBER: _builtins.int
+    SELECTION_DIGEST_FIELD_NUMBER: _builtins.int
     identity: _builtins.str
     """Its identity in the leader election: host name and a unique part."""
     admin_address: _builtins.str
@@ -222,6 +226,10 @@ class Replica(_message.Message):
     """Whether it is the one that answers."""
     live: _builtins.bool
     """Whether it gave one within its own lease's duration, by the clock of the one that answers."""
+    selection_digest: _builtins.str
+    """A digest of the flags by which it selects controllers; empty for a version that announces none. Replicas whose
+    digests differ select controllers differently.
+    """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
@@ -246,10 +254,11 @@ class Replica(_message.Message):
         renew_time: _timestamp_pb2.Timestamp | None = ...,
         live: _builtins.bool = ...,
         lease_duration: _duration_pb2.Duration | None = ...,
+        selection_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease_duration", b"lease_duration", "renew_time", b"renew_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin_address", b"admin_address", "answering", b"answering", "identity", b"identity", "leading", b"leading", "lease_duration", b"lease_duration", "live", b"live", "renew_time", b"renew_time", "start_time", b"start_time", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin_address", b"admin_address", "answering", b"answering", "identity", b"identity", "leading", b"leading", "lease_duration", b"lease_duration", "live", b"live", "renew_time", b"renew_time", "selection_digest", b"selection_digest", "start_time", b"start_time", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,6 +2,7 @@
 
 use super::Check;
 use super::files::Pair;
+use crate::options::controllers::DISABLE_ONLY;
 
 impl Check<'_> {
     pub(super) fn serving(&mut self) {
@@ -54,6 +55,10 @@ impl Check<'_> {
         if port != 0 && port == flags.secure_port {
             let allowed = "another port, or 0 to serve the admin API on the secure port";
             self.fail("admin-port", format!("{port} is the secure port"), allowed);
+        }
+        if !matches!(flags.admin_overrides.as_str(), "all" | DISABLE_ONLY) {
+            let problem = format!("{:?} is not a set of orders", flags.admin_overrides);
+            self.fail("admin-overrides", problem, "all, or disable-only");
         }
         for origin in flags.admin_cors_allowed_origins.iter().filter(|origin| *origin != "*") {
             if !is_origin(origin) {

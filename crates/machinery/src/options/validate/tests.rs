@@ -129,6 +129,14 @@ fn leader_election() {
 }
 
 #[test]
+fn admin_overrides_are_all_or_disable_only() {
+    valid(&["--admin-overrides=all"]);
+    valid(&["--admin-overrides=disable-only"]);
+    refused(&["--admin-overrides=none"], "admin-overrides", &["\"none\"", "all, or disable-only"]);
+    refused(&["--admin-overrides="], "admin-overrides", &["all, or disable-only"]);
+}
+
+#[test]
 fn networks() {
     let allocate = "--allocate-node-cidrs";
     valid(&[allocate, "--cluster-cidr=10.0.0.0/16"]);

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file coxswain/admin/v1/controllers.proto.
  */
 export const file_coxswain_admin_v1_controllers: GenFile = /*@__PURE__*/
-  fileDesc("CiNjb3hzd2Fpbi9hZG1pbi92MS9jb250cm9sbGVycy5wcm90bxIRY294c3dhaW4uYWRtaW4udjEi3wUKCkNvbnRyb2xsZXISDAoEbmFtZRgBIAEoCRIPCgdhbGlhc2VzGAIgAygJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEj4KFnJlcXVpcmVkX2ZlYXR1cmVfZ2F0ZXMYBCADKAsyHi5jb3hzd2Fpbi5hZG1pbi52MS5GZWF0dXJlR2F0ZRIaChJlbmFibGVkX2J5X2RlZmF1bHQYBSABKAgSFgoOY2xvdWRfcHJvdmlkZXIYBiABKAgSGAoQc3BlY2lhbF9oYW5kbGluZxgHIAEoCBIwCgdkZXNpcmVkGAggASgLMh8uY294c3dhaW4uYWRtaW4udjEuRGVzaXJlZFN0YXRlEicKBXBoYXNlGAkgASgOMhguY294c3dhaW4uYWRtaW4udjEuUGhhc2USFAoMcGhhc2VfcmVhc29uGAogASgJEi4KCnBoYXNlX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBmhlYWx0aBgMIAEoDjIZLmNveHN3YWluLmFkbWluLnYxLkhlYWx0aBIWCg5oZWFsdGhfbWVzc2FnZRgNIAEoCRIXCg9zZXJ2aWNlX2FjY291bnQYDiABKAkSPQoRd2F0Y2hlZF9yZXNvdXJjZXMYDyADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5XYXRjaGVkUmVzb3VyY2USDwoHd29ya2VycxgQIAEoBRITCgtxdWV1ZV9kZXB0aBgRIAEoAxI0ChFvbGRlc3RfcXVldWVkX2FnZRgSIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzeW5jcxgTIAEoAxIOCgZlcnJvcnMYFCABKAMSNQoKbGFzdF9lcnJvchgVIAEoCzIhLmNveHN3YWluLmFkbWluLnYxLlJlY29uY2lsZUVycm9yEhAKCHJlc3RhcnRzGBYgASgFEg8KB3ZlcnNpb24YFyABKAkiLAoLRmVhdHVyZUdhdGUSDAoEbmFtZRgBIAEoCRIPCgdlbmFibGVkGAIgASgIIrwBCgxEZXNpcmVkU3RhdGUSDwoHZW5hYmxlZBgBIAEoCBIwCgZzb3VyY2UYAiABKA4yIC5jb3hzd2Fpbi5hZG1pbi52MS5EZXNpcmVkU291cmNlEi0KCG92ZXJyaWRlGAMgASgLMhsuY294c3dhaW4uYWRtaW4udjEuT3ZlcnJpZGUSIAoYZW5hYmxlZF93aXRob3V0X292ZXJyaWRlGAQgASgIEhgKEGludmFsaWRfb3ZlcnJpZGUYBSABKAkimwEKCE92ZXJyaWRlEg8KB2VuYWJsZWQYASABKAgSDAoEdXNlchgCIAEoCRIvCgtjcmVhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGAQgASgJEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJjCg9XYXRjaGVkUmVzb3VyY2USEAoIcmVzb3VyY2UYASABKAkSFgoOZmllbGRfc2VsZWN0b3IYAiABKAkSFgoOY2FjaGVkX29iamVjdHMYAyABKAMSDgoGc3luY2VkGAQgASgIInkKDlJlY29uY2lsZUVycm9yEiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRIPCgdtZXNzYWdlGAIgASgJEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiwKCU9iamVjdEtleRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCSLkAQoQQ29udHJvbGxlckZpbHRlchINCgVuYW1lcxgBIAMoCRIoCgZwaGFzZXMYAiADKA4yGC5jb3hzd2Fpbi5hZG1pbi52MS5QaGFzZRI5Cg9kZXNpcmVkX3NvdXJjZXMYAyADKA4yIC5jb3hzd2Fpbi5hZG1pbi52MS5EZXNpcmVkU291cmNlEioKB2hlYWx0aHMYBCADKA4yGS5jb3hzd2Fpbi5hZG1pbi52MS5IZWFsdGgSHAoPZGVzaXJlZF9lbmFibGVkGAUgASgISACIAQFCEgoQX2Rlc2lyZWRfZW5hYmxlZCIvCg9JbnZhbGlkT3ZlcnJpZGUSCwoDa2V5GAEgASgJEg8KB21lc3NhZ2UYAiABKAkidAoWTGlzdENvbnRyb2xsZXJzUmVxdWVzdBIzCgZmaWx0ZXIYASABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5Db250cm9sbGVyRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIrkBChdMaXN0Q29udHJvbGxlcnNSZXNwb25zZRIyCgtjb250cm9sbGVycxgBIAMoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSPQoRaW52YWxpZF9vdmVycmlkZXMYBCADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUiJAoUR2V0Q29udHJvbGxlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSJKChVHZXRDb250cm9sbGVyUmVzcG9uc2USMQoKY29udHJvbGxlchgBIAEoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXIitwEKF0VuYWJsZUNvbnRyb2xsZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSDgoGcmVhc29uGAIgASgJEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh0KEGV4cGVjdGVkX3ZlcnNpb24YBCABKAlIAIgBARIMCgR3YWl0GAUgASgIEg8KB2RyeV9ydW4YBiABKAhCEwoRX2V4cGVjdGVkX3ZlcnNpb24iXwoYRW5hYmxlQ29udHJvbGxlclJlc3BvbnNlEjIKC2NvbnRyb2xsZXJzGAEgAygLMh0uY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlchIPCgdjaGFuZ2VkGAIgASgIIscBChhEaXNhYmxlQ29udHJvbGxlclJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZyZWFzb24YAiABKAkSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHQoQZXhwZWN0ZWRfdmVyc2lvbhgEIAEoCUgAiAEBEgwKBHdhaXQYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBINCgVmb3JjZRgHIAEoCEITChFfZXhwZWN0ZWRfdmVyc2lvbiJgChlEaXNhYmxlQ29udHJvbGxlclJlc3BvbnNlEjIKC2NvbnRyb2xsZXJzGAEgAygLMh0uY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlchIPCgdjaGFuZ2VkGAIgASgIIoIBChdXYXRjaENvbnRyb2xsZXJzUmVxdWVzdBIzCgZmaWx0ZXIYASABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5Db250cm9sbGVyRmlsdGVyEjIKD2NvdW50c19pbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLoAQoYV2F0Y2hDb250cm9sbGVyc1Jlc3BvbnNlEjkKCHNuYXBzaG90GAEgASgLMiUuY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlclNuYXBzaG90SAASMAoHY2hhbmdlZBgCIAEoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXJIABITCgl1bm1hdGNoZWQYAyABKAlIABJAChFpbnZhbGlkX292ZXJyaWRlcxgEIAEoCzIjLmNveHN3YWluLmFkbWluLnYxLkludmFsaWRPdmVycmlkZXNIAEIICgZ1cGRhdGUiSQoQSW52YWxpZE92ZXJyaWRlcxI1CglvdmVycmlkZXMYASADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUihwEKEkNvbnRyb2xsZXJTbmFwc2hvdBIyCgtjb250cm9sbGVycxgBIAMoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXISPQoRaW52YWxpZF9vdmVycmlkZXMYAiADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUqgQEKDURlc2lyZWRTb3VyY2USHgoaREVTSVJFRF9TT1VSQ0VfVU5TUEVDSUZJRUQQABIaChZERVNJUkVEX1NPVVJDRV9ERUZBVUxUEAESFwoTREVTSVJFRF9TT1VSQ0VfRkxBRxACEhsKF0RFU0lSRURfU09VUkNFX09WRVJSSURFEAMqwAEKBVBoYXNlEhUKEVBIQVNFX1VOU1BFQ0lGSUVEEAASEQoNUEhBU0VfUlVOTklORxABEhIKDlBIQVNFX1NUQVJUSU5HEAISEgoOUEhBU0VfU1RPUFBJTkcQAxIRCg1QSEFTRV9TVEFOREJZEAQSEgoOUEhBU0VfRElTQUJMRUQQBRIRCg1QSEFTRV9TS0lQUEVEEAYSEAoMUEhBU0VfRkFJTEVEEAcSGQoVUEhBU0VfTk9UX0lNUExFTUVOVEVEEAgqXwoGSGVhbHRoEhYKEkhFQUxUSF9VTlNQRUNJRklFRBAAEhIKDkhFQUxUSF9IRUFMVEhZEAESFAoQSEVBTFRIX1VOSEVBTFRIWRACEhMKD0hFQUxUSF9JTkFDVElWRRADMq0EChFDb250cm9sbGVyU2VydmljZRJoCg9MaXN0Q29udHJvbGxlcnMSKS5jb3hzd2Fpbi5hZG1pbi52MS5MaXN0Q29udHJvbGxlcnNSZXF1ZXN0GiouY294c3dhaW4uYWRtaW4udjEuTGlzdENvbnRyb2xsZXJzUmVzcG9uc2USYgoNR2V0Q29udHJvbGxlchInLmNveHN3YWluLmFkbWluLnYxLkdldENvbnRyb2xsZXJSZXF1ZXN0GiguY294c3dhaW4uYWRtaW4udjEuR2V0Q29udHJvbGxlclJlc3BvbnNlEmsKEEVuYWJsZUNvbnRyb2xsZXISKi5jb3hzd2Fpbi5hZG1pbi52MS5FbmFibGVDb250cm9sbGVyUmVxdWVzdBorLmNveHN3YWluLmFkbWluLnYxLkVuYWJsZUNvbnRyb2xsZXJSZXNwb25zZRJuChFEaXNhYmxlQ29udHJvbGxlchIrLmNveHN3YWluLmFkbWluLnYxLkRpc2FibGVDb250cm9sbGVyUmVxdWVzdBosLmNveHN3YWluLmFkbWluLnYxLkRpc2FibGVDb250cm9sbGVyUmVzcG9uc2USbQoQV2F0Y2hDb250cm9sbGVycxIqLmNveHN3YWluLmFkbWluLnYxLldhdGNoQ29udHJvbGxlcnNSZXF1ZXN0GisuY294c3dhaW4uYWRtaW4udjEuV2F0Y2hDb250cm9sbGVyc1Jlc3BvbnNlMAFCR1pFZ2l0aHViLmNvbS9jb3hzd2Fpbi1kZXYvY294c3dhaW4vY2xpZW50cy9nby9jb3hzd2Fpbi9hZG1pbi92MTthZG1pbnYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNjb3hzd2Fpbi9hZG1pbi92MS9jb250cm9sbGVycy5wcm90bxIRY294c3dhaW4uYWRtaW4udjEi8QUKCkNvbnRyb2xsZXISDAoEbmFtZRgBIAEoCRIPCgdhbGlhc2VzGAIgAygJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEj4KFnJlcXVpcmVkX2ZlYXR1cmVfZ2F0ZXMYBCADKAsyHi5jb3hzd2Fpbi5hZG1pbi52MS5GZWF0dXJlR2F0ZRIaChJlbmFibGVkX2J5X2RlZmF1bHQYBSABKAgSFgoOY2xvdWRfcHJvdmlkZXIYBiABKAgSGAoQc3BlY2lhbF9oYW5kbGluZxgHIAEoCBIwCgdkZXNpcmVkGAggASgLMh8uY294c3dhaW4uYWRtaW4udjEuRGVzaXJlZFN0YXRlEicKBXBoYXNlGAkgASgOMhguY294c3dhaW4uYWRtaW4udjEuUGhhc2USFAoMcGhhc2VfcmVhc29uGAogASgJEi4KCnBoYXNlX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBmhlYWx0aBgMIAEoDjIZLmNveHN3YWluLmFkbWluLnYxLkhlYWx0aBIWCg5oZWFsdGhfbWVzc2FnZRgNIAEoCRIXCg9zZXJ2aWNlX2FjY291bnQYDiABKAkSPQoRd2F0Y2hlZF9yZXNvdXJjZXMYDyADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5XYXRjaGVkUmVzb3VyY2USDwoHd29ya2VycxgQIAEoBRITCgtxdWV1ZV9kZXB0aBgRIAEoAxI0ChFvbGRlc3RfcXVldWVkX2FnZRgSIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVzeW5jcxgTIAEoAxIOCgZlcnJvcnMYFCABKAMSNQoKbGFzdF9lcnJvchgVIAEoCzIhLmNveHN3YWluLmFkbWluLnYxLlJlY29uY2lsZUVycm9yEhAKCHJlc3RhcnRzGBYgASgFEg8KB3ZlcnNpb24YFyABKAkSEAoIY3JpdGljYWwYGCABKAgiLAoLRmVhdHVyZUdhdGUSDAoEbmFtZRgBIAEoCRIPCgdlbmFibGVkGAIgASgIItoBCgxEZXNpcmVkU3RhdGUSDwoHZW5hYmxlZBgBIAEoCBIwCgZzb3VyY2UYAiABKA4yIC5jb3hzd2Fpbi5hZG1pbi52MS5EZXNpcmVkU291cmNlEi0KCG92ZXJyaWRlGAMgASgLMhsuY294c3dhaW4uYWRtaW4udjEuT3ZlcnJpZGUSIAoYZW5hYmxlZF93aXRob3V0X292ZXJyaWRlGAQgASgIEhgKEGludmFsaWRfb3ZlcnJpZGUYBSABKAkSHAoUaW5lZmZlY3RpdmVfb3ZlcnJpZGUYBiABKAkiqgEKCE92ZXJyaWRlEg8KB2VuYWJsZWQYASABKAgSDAoEdXNlchgCIAEoCRIvCgtjcmVhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGAQgASgJEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVmb3JjZRgGIAEoCCJjCg9XYXRjaGVkUmVzb3VyY2USEAoIcmVzb3VyY2UYASABKAkSFgoOZmllbGRfc2VsZWN0b3IYAiABKAkSFgoOY2FjaGVkX29iamVjdHMYAyABKAMSDgoGc3luY2VkGAQgASgIInkKDlJlY29uY2lsZUVycm9yEiwKBm9iamVjdBgBIAEoCzIcLmNveHN3YWluLmFkbWluLnYxLk9iamVjdEtleRIPCgdtZXNzYWdlGAIgASgJEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiwKCU9iamVjdEtleRIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCSLkAQoQQ29udHJvbGxlckZpbHRlchINCgVuYW1lcxgBIAMoCRIoCgZwaGFzZXMYAiADKA4yGC5jb3hzd2Fpbi5hZG1pbi52MS5QaGFzZRI5Cg9kZXNpcmVkX3NvdXJjZXMYAyADKA4yIC5jb3hzd2Fpbi5hZG1pbi52MS5EZXNpcmVkU291cmNlEioKB2hlYWx0aHMYBCADKA4yGS5jb3hzd2Fpbi5hZG1pbi52MS5IZWFsdGgSHAoPZGVzaXJlZF9lbmFibGVkGAUgASgISACIAQFCEgoQX2Rlc2lyZWRfZW5hYmxlZCIvCg9JbnZhbGlkT3ZlcnJpZGUSCwoDa2V5GAEgASgJEg8KB21lc3NhZ2UYAiABKAkidAoWTGlzdENvbnRyb2xsZXJzUmVxdWVzdBIzCgZmaWx0ZXIYASABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5Db250cm9sbGVyRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIrkBChdMaXN0Q29udHJvbGxlcnNSZXNwb25zZRIyCgtjb250cm9sbGVycxgBIAMoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSPQoRaW52YWxpZF9vdmVycmlkZXMYBCADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUiJAoUR2V0Q29udHJvbGxlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSJKChVHZXRDb250cm9sbGVyUmVzcG9uc2USMQoKY29udHJvbGxlchgBIAEoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXIixgEKF0VuYWJsZUNvbnRyb2xsZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSDgoGcmVhc29uGAIgASgJEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEh0KEGV4cGVjdGVkX3ZlcnNpb24YBCABKAlIAIgBARIMCgR3YWl0GAUgASgIEg8KB2RyeV9ydW4YBiABKAgSDQoFZm9yY2UYByABKAhCEwoRX2V4cGVjdGVkX3ZlcnNpb24iXwoYRW5hYmxlQ29udHJvbGxlclJlc3BvbnNlEjIKC2NvbnRyb2xsZXJzGAEgAygLMh0uY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlchIPCgdjaGFuZ2VkGAIgASgIIscBChhEaXNhYmxlQ29udHJvbGxlclJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZyZWFzb24YAiABKAkSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHQoQZXhwZWN0ZWRfdmVyc2lvbhgEIAEoCUgAiAEBEgwKBHdhaXQYBSABKAgSDwoHZHJ5X3J1bhgGIAEoCBINCgVmb3JjZRgHIAEoCEITChFfZXhwZWN0ZWRfdmVyc2lvbiJgChlEaXNhYmxlQ29udHJvbGxlclJlc3BvbnNlEjIKC2NvbnRyb2xsZXJzGAEgAygLMh0uY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlchIPCgdjaGFuZ2VkGAIgASgIIpcBChVDbGVhck92ZXJyaWRlc1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZyZWFzb24YAiABKAkSHQoQZXhwZWN0ZWRfdmVyc2lvbhgDIAEoCUgAiAEBEgwKBHdhaXQYBCABKAgSDwoHZHJ5X3J1bhgFIAEoCBINCgVmb3JjZRgGIAEoCEITChFfZXhwZWN0ZWRfdmVyc2lvbiJdChZDbGVhck92ZXJyaWRlc1Jlc3BvbnNlEjIKC2NvbnRyb2xsZXJzGAEgAygLMh0uY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlchIPCgdjaGFuZ2VkGAIgASgIIoIBChdXYXRjaENvbnRyb2xsZXJzUmVxdWVzdBIzCgZmaWx0ZXIYASABKAsyIy5jb3hzd2Fpbi5hZG1pbi52MS5Db250cm9sbGVyRmlsdGVyEjIKD2NvdW50c19pbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLoAQoYV2F0Y2hDb250cm9sbGVyc1Jlc3BvbnNlEjkKCHNuYXBzaG90GAEgASgLMiUuY294c3dhaW4uYWRtaW4udjEuQ29udHJvbGxlclNuYXBzaG90SAASMAoHY2hhbmdlZBgCIAEoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXJIABITCgl1bm1hdGNoZWQYAyABKAlIABJAChFpbnZhbGlkX292ZXJyaWRlcxgEIAEoCzIjLmNveHN3YWluLmFkbWluLnYxLkludmFsaWRPdmVycmlkZXNIAEIICgZ1cGRhdGUiSQoQSW52YWxpZE92ZXJyaWRlcxI1CglvdmVycmlkZXMYASADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUihwEKEkNvbnRyb2xsZXJTbmFwc2hvdBIyCgtjb250cm9sbGVycxgBIAMoCzIdLmNveHN3YWluLmFkbWluLnYxLkNvbnRyb2xsZXISPQoRaW52YWxpZF9vdmVycmlkZXMYAiADKAsyIi5jb3hzd2Fpbi5hZG1pbi52MS5JbnZhbGlkT3ZlcnJpZGUqgQEKDURlc2lyZWRTb3VyY2USHgoaREVTSVJFRF9TT1VSQ0VfVU5TUEVDSUZJRUQQABIaChZERVNJUkVEX1NPVVJDRV9ERUZBVUxUEAESFwoTREVTSVJFRF9TT1VSQ0VfRkxBRxACEhsKF0RFU0lSRURfU09VUkNFX09WRVJSSURFEAMqwAEKBVBoYXNlEhUKEVBIQVNFX1VOU1BFQ0lGSUVEEAASEQoNUEhBU0VfUlVOTklORxABEhIKDlBIQVNFX1NUQVJUSU5HEAISEgoOUEhBU0VfU1RPUFBJTkcQAxIRCg1QSEFTRV9TVEFOREJZEAQSEgoOUEhBU0VfRElTQUJMRUQQBRIRCg1QSEFTRV9TS0lQUEVEEAYSEAoMUEhBU0VfRkFJTEVEEAcSGQoVUEhBU0VfTk9UX0lNUExFTUVOVEVEEAgqXwoGSGVhbHRoEhYKEkhFQUxUSF9VTlNQRUNJRklFRBAAEhIKDkhFQUxUSF9IRUFMVEhZEAESFAoQSEVBTFRIX1VOSEVBTFRIWRACEhMKD0hFQUxUSF9JTkFDVElWRRADMpQFChFDb250cm9sbGVyU2VydmljZRJoCg9MaXN0Q29udHJvbGxlcnMSKS5jb3hzd2Fpbi5hZG1pbi52MS5MaXN0Q29udHJvbGxlcnNSZXF1ZXN0GiouY294c3dhaW4uYWRtaW4udjEuTGlzdENvbnRyb2xsZXJzUmVzcG9uc2USYgoNR2V0Q29udHJvbGxlchInLmNveHN3YWluLmFkbWluLnYxLkdldENvbnRyb2xsZXJSZXF1ZXN0GiguY294c3dhaW4uYWRtaW4udjEuR2V0Q29udHJvbGxlclJlc3BvbnNlEmsKEEVuYWJsZUNvbnRyb2xsZXISKi5jb3hzd2Fpbi5hZG1pbi52MS5FbmFibGVDb250cm9sbGVyUmVxdWVzdBorLmNveHN3YWluLmFkbWluLnYxLkVuYWJsZUNvbnRyb2xsZXJSZXNwb25zZRJuChFEaXNhYmxlQ29udHJvbGxlchIrLmNveHN3YWluLmFkbWluLnYxLkRpc2FibGVDb250cm9sbGVyUmVxdWVzdBosLmNveHN3YWluLmFkbWluLnYxLkRpc2FibGVDb250cm9sbGVyUmVzcG9uc2USZQoOQ2xlYXJPdmVycmlkZXMSKC5jb3hzd2Fpbi5hZG1pbi52MS5DbGVhck92ZXJyaWRlc1JlcXVlc3QaKS5jb3hzd2Fpbi5hZG1pbi52MS5DbGVhck92ZXJyaWRlc1Jlc3BvbnNlEm0KEFdhdGNoQ29udHJvbGxlcnMSKi5jb3hzd2Fpbi5hZG1pbi52MS5XYXRjaENvbnRyb2xsZXJzUmVxdWVzdBorLmNveHN3YWluLmFkbWluLnYxLldhdGNoQ29udHJvbGxlcnNSZXNwb25zZTABQkdaRWdpdGh1Yi5jb20vY294c3dhaW4tZGV2L2NveHN3YWluL2NsaWVudHMvZ28vY294c3dhaW4vYWRtaW4vdjE7YWRtaW52MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A controller of the manager.
@@ -181,6 +181,13 @@ export type Controller = Message<"coxswain.admin.v1.Controller"> & {
    * @generated from field: string version = 23;
    */
   version: string;
+
+  /**
+   * Whether the cluster depends on it: disabling it for more than an hour takes `force`.
+   *
+   * @generated from field: bool critical = 24;
+   */
+  critical: boolean;
 };
 
 /**
@@ -258,6 +265,14 @@ export type DesiredState = Message<"coxswain.admin.v1.DesiredState"> & {
    * @generated from field: string invalid_override = 5;
    */
   invalidOverride: string;
+
+  /**
+   * Why an override that can be read has no effect: the flags of this replica leave the controller out, and the order
+   * to run it was given without `force` or `--admin-overrides` does not admit it.
+   *
+   * @generated from field: string ineffective_override = 6;
+   */
+  ineffectiveOverride: string;
 };
 
 /**
@@ -307,6 +322,14 @@ export type Override = Message<"coxswain.admin.v1.Override"> & {
    * @generated from field: google.protobuf.Timestamp expire_time = 5;
    */
   expireTime?: Timestamp | undefined;
+
+  /**
+   * Whether the order was given with `force`. An order to run a controller without it never outranks flags that leave
+   * the controller out.
+   *
+   * @generated from field: bool force = 6;
+   */
+  force: boolean;
 };
 
 /**
@@ -624,7 +647,7 @@ export const GetControllerResponseSchema: GenMessage<GetControllerResponse> = /*
  */
 export type EnableControllerRequest = Message<"coxswain.admin.v1.EnableControllerRequest"> & {
   /**
-   * Name or alias; or `*`: all controllers that run by default and that nothing stands against, in one write.
+   * Name or alias; or `*`: all controllers that an override disables, whose overrides end in one write.
    *
    * @generated from field: string name = 1;
    */
@@ -639,7 +662,7 @@ export type EnableControllerRequest = Message<"coxswain.admin.v1.EnableControlle
 
   /**
    * The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-   * request ends it; and if the flags enable the controller anyway, no override is kept at all.
+   * request replaces or clears it. Not with `*`.
    *
    * @generated from field: google.protobuf.Duration duration = 3;
    */
@@ -665,6 +688,14 @@ export type EnableControllerRequest = Message<"coxswain.admin.v1.EnableControlle
    * @generated from field: bool dry_run = 6;
    */
   dryRun: boolean;
+
+  /**
+   * Run it even if `--controllers` does not select it, although another manager may run it too, and even if the flags of
+   * this replica differ from the leader's. Such an override outranks the flags.
+   *
+   * @generated from field: bool force = 7;
+   */
+  force: boolean;
 };
 
 /**
@@ -709,7 +740,8 @@ export const EnableControllerResponseSchema: GenMessage<EnableControllerResponse
  */
 export type DisableControllerRequest = Message<"coxswain.admin.v1.DisableControllerRequest"> & {
   /**
-   * Name or alias; or `*`: all controllers that are wanted, in one write, which takes `force`.
+   * Name or alias; or `*`: all controllers that the flags select or an override enables, in one write, which takes
+   * `force`.
    *
    * @generated from field: string name = 1;
    */
@@ -724,7 +756,7 @@ export type DisableControllerRequest = Message<"coxswain.admin.v1.DisableControl
 
   /**
    * The override ends by itself after this long: between a second and 366 days. If absent, it lasts until another
-   * request ends it; and if the flags disable the controller anyway, no override is kept at all.
+   * request replaces or clears it.
    *
    * @generated from field: google.protobuf.Duration duration = 3;
    */
@@ -752,7 +784,7 @@ export type DisableControllerRequest = Message<"coxswain.admin.v1.DisableControl
   dryRun: boolean;
 
   /**
-   * Do it even if the cluster can't do without for long: needed for `*` and for controllers with `special_handling`.
+   * Stop `*`, or a critical controller for more than an hour.
    *
    * @generated from field: bool force = 7;
    */
@@ -795,6 +827,90 @@ export const DisableControllerResponseSchema: GenMessage<DisableControllerRespon
   messageDesc(file_coxswain_admin_v1_controllers, 16);
 
 /**
+ * Request of ClearOverrides.
+ *
+ * @generated from message coxswain.admin.v1.ClearOverridesRequest
+ */
+export type ClearOverridesRequest = Message<"coxswain.admin.v1.ClearOverridesRequest"> & {
+  /**
+   * Name or alias; or `*`: all controllers that have an override, in one write.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Why, for the audit log and the Event. At most 1024 bytes.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+
+  /**
+   * Only if the controller is at this version. Not with `*`.
+   *
+   * @generated from field: optional string expected_version = 3;
+   */
+  expectedVersion?: string | undefined;
+
+  /**
+   * Answer only once the controllers run or have stopped, as the flags say. Only the replica that leads can wait.
+   *
+   * @generated from field: bool wait = 4;
+   */
+  wait: boolean;
+
+  /**
+   * Check everything and change nothing; the answer shows what would be.
+   *
+   * @generated from field: bool dry_run = 5;
+   */
+  dryRun: boolean;
+
+  /**
+   * Do it even if the flags of this replica differ from the leader's.
+   *
+   * @generated from field: bool force = 6;
+   */
+  force: boolean;
+};
+
+/**
+ * Describes the message coxswain.admin.v1.ClearOverridesRequest.
+ * Use `create(ClearOverridesRequestSchema)` to create a new message.
+ */
+export const ClearOverridesRequestSchema: GenMessage<ClearOverridesRequest> = /*@__PURE__*/
+  messageDesc(file_coxswain_admin_v1_controllers, 17);
+
+/**
+ * Response of ClearOverrides.
+ *
+ * @generated from message coxswain.admin.v1.ClearOverridesResponse
+ */
+export type ClearOverridesResponse = Message<"coxswain.admin.v1.ClearOverridesResponse"> & {
+  /**
+   * The controllers concerned: one, unless the name was `*`.
+   *
+   * @generated from field: repeated coxswain.admin.v1.Controller controllers = 1;
+   */
+  controllers: Controller[];
+
+  /**
+   * Whether anything was changed, or would have been.
+   *
+   * @generated from field: bool changed = 2;
+   */
+  changed: boolean;
+};
+
+/**
+ * Describes the message coxswain.admin.v1.ClearOverridesResponse.
+ * Use `create(ClearOverridesResponseSchema)` to create a new message.
+ */
+export const ClearOverridesResponseSchema: GenMessage<ClearOverridesResponse> = /*@__PURE__*/
+  messageDesc(file_coxswain_admin_v1_controllers, 18);
+
+/**
  * Request of WatchControllers.
  *
  * @generated from message coxswain.admin.v1.WatchControllersRequest
@@ -821,7 +937,7 @@ export type WatchControllersRequest = Message<"coxswain.admin.v1.WatchController
  * Use `create(WatchControllersRequestSchema)` to create a new message.
  */
 export const WatchControllersRequestSchema: GenMessage<WatchControllersRequest> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_controllers, 17);
+  messageDesc(file_coxswain_admin_v1_controllers, 19);
 
 /**
  * Response of WatchControllers.
@@ -874,7 +990,7 @@ export type WatchControllersResponse = Message<"coxswain.admin.v1.WatchControlle
  * Use `create(WatchControllersResponseSchema)` to create a new message.
  */
 export const WatchControllersResponseSchema: GenMessage<WatchControllersResponse> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_controllers, 18);
+  messageDesc(file_coxswain_admin_v1_controllers, 20);
 
 /**
  * All overrides that have no effect, whatever the filter.
@@ -895,7 +1011,7 @@ export type InvalidOverrides = Message<"coxswain.admin.v1.InvalidOverrides"> & {
  * Use `create(InvalidOverridesSchema)` to create a new message.
  */
 export const InvalidOverridesSchema: GenMessage<InvalidOverrides> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_controllers, 19);
+  messageDesc(file_coxswain_admin_v1_controllers, 21);
 
 /**
  * All controllers that match a filter.
@@ -923,7 +1039,7 @@ export type ControllerSnapshot = Message<"coxswain.admin.v1.ControllerSnapshot">
  * Use `create(ControllerSnapshotSchema)` to create a new message.
  */
 export const ControllerSnapshotSchema: GenMessage<ControllerSnapshot> = /*@__PURE__*/
-  messageDesc(file_coxswain_admin_v1_controllers, 20);
+  messageDesc(file_coxswain_admin_v1_controllers, 22);
 
 /**
  * Who says whether a controller is wanted.
@@ -1088,7 +1204,8 @@ export const HealthSchema: GenEnum<Health> = /*@__PURE__*/
  *
  * Whether a controller is wanted is decided by the flags of the replica that leads, and by overrides, which this
  * service writes. Overrides are kept in the cluster: any replica takes them, the one that leads acts on them, and they
- * outlive restarts and failovers. The answers show controllers as the answering replica sees them: on a replica that
+ * outlive restarts and failovers. An override holds the order that was given, whatever the flags of the replica that
+ * takes it. A replica whose flags for controllers differ from the leader's takes with `force` only what depends on flags. The answers show controllers as the answering replica sees them: on a replica that
  * does not lead, those that are wanted are in `PHASE_STANDBY`.
  *
  * @generated from service coxswain.admin.v1.ControllerService
@@ -1120,14 +1237,18 @@ export const ControllerService: GenService<{
     output: typeof GetControllerResponseSchema;
   },
   /**
-   * Makes the manager run a controller, whatever its flags say. Idempotent. Asks for `update` on `controllers`, by
-   * name.
+   * Orders the manager to run a controller. Idempotent. Asks for `update` on `controllers`, by name. `*` ends the
+   * overrides that disable, and nothing else: it undoes `DisableController` of `*`, and the flags hold again.
    *
    * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
    * (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-   * was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: a feature gate (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting
-   * (`SETTING`) or its absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica
-   * does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or the controller failed to start
+   * was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+   * metadata; the order is in force). `FAILED_PRECONDITION`: `--controllers` does not select it, and the
+   * request does not set `force` (`FORCE_REQUIRED`); the flags of this replica differ from the leader's, and the request
+   * does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has changed); a feature gate
+   * (`FEATURE_GATE`), the cloud provider (`CLOUD_PROVIDER`), another setting such as `--admin-overrides` (`SETTING`) or its
+   * absence from this version (`NOT_IMPLEMENTED`) stands against it; or, with `wait`, this replica does not lead
+   * (`NOT_LEADER`, with `leader_address` in the metadata; nothing has changed) or the controller failed to start
    * (`CONTROLLER_FAILED`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
    * `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
    * (`TIMEOUT`): with `wait`, it does not run yet; the override is in force.
@@ -1140,17 +1261,19 @@ export const ControllerService: GenService<{
     output: typeof EnableControllerResponseSchema;
   },
   /**
-   * Makes the manager stop a controller and keep it stopped, whatever its flags say. Idempotent. Reconciles in flight
-   * end first; what it watched is released unless another controller needs it. Asks for `update` on `controllers`, by
-   * name.
+   * Orders the manager to stop a controller and to keep it stopped. Idempotent. Reconciles in flight end first; what it
+   * watched is released unless another controller needs it. Asks for `update` on `controllers`, by name.
    *
    * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
    * (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
-   * was ordered otherwise meanwhile (`SUPERSEDED`). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); or, with
-   * `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata) or its settings skip the
-   * controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the API server did not take the override; nothing has changed.
-   * `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the override may be in force. `DEADLINE_EXCEEDED`
-   * (`TIMEOUT`): with `wait`, it has not stopped yet; the override is in force.
+   * was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+   * metadata; the order is in force). `FAILED_PRECONDITION`: it takes `force` (`FORCE_REQUIRED`); with `*`,
+   * the flags of this replica differ from the leader's (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+   * changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in
+   * the metadata; nothing has changed) or its settings skip the controller (`SETTING`). `UNAVAILABLE` (`API_SERVER`): the
+   * API server did not take the override; nothing has changed. `UNKNOWN` (`OUTCOME_UNKNOWN`): the API server's answer was
+   * lost, and the override may be in force. `DEADLINE_EXCEEDED` (`TIMEOUT`): with `wait`, it has not stopped yet; the
+   * override is in force.
    *
    * @generated from rpc coxswain.admin.v1.ControllerService.DisableController
    */
@@ -1158,6 +1281,28 @@ export const ControllerService: GenService<{
     methodKind: "unary";
     input: typeof DisableControllerRequestSchema;
     output: typeof DisableControllerResponseSchema;
+  },
+  /**
+   * Ends overrides, so that the flags of the replica that leads hold again. Idempotent. Asks for `update` on
+   * `controllers`, by name.
+   *
+   * `NOT_FOUND` (`CONTROLLER_NOT_FOUND`): there is no such controller. `ABORTED`: it is not at the expected version
+   * (`VERSION_MISMATCH`), too many others wrote at the same time (`CONTENTION`; nothing has changed), or, with `wait`, it
+   * was ordered otherwise meanwhile (`SUPERSEDED`) or this replica no longer leads (`LEADERSHIP_LOST`, with `written` in the
+   * metadata; the order is in force). `FAILED_PRECONDITION`: the flags of this replica differ from the
+   * leader's, and the request does not set `force` (`FLAGS_DIFFER`, with `leader_address` in the metadata; nothing has
+   * changed); or, with `wait`, this replica does not lead (`NOT_LEADER`, with `leader_address` in the metadata; nothing has
+   * changed), its settings skip the controller (`SETTING`), or the controller failed to start (`CONTROLLER_FAILED`).
+   * `UNAVAILABLE` (`API_SERVER`): the API server did not take the change; nothing has changed. `UNKNOWN`
+   * (`OUTCOME_UNKNOWN`): the API server's answer was lost, and the overrides may have ended. `DEADLINE_EXCEEDED`
+   * (`TIMEOUT`): with `wait`, the controller has neither started nor stopped yet; the override has ended.
+   *
+   * @generated from rpc coxswain.admin.v1.ControllerService.ClearOverrides
+   */
+  clearOverrides: {
+    methodKind: "unary";
+    input: typeof ClearOverridesRequestSchema;
+    output: typeof ClearOverridesResponseSchema;
   },
   /**
    * Sends a snapshot of the controllers, then each controller that changed. Intermediate states may be skipped when

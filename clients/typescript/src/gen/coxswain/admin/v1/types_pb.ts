@@ -13,7 +13,10 @@
 //   - Reasons stand in brackets behind their codes, here and at each RPC. Any RPC may answer with `INVALID_ARGUMENT`
 //     (`INVALID_REQUEST`), `DEADLINE_EXCEEDED` (`TIMEOUT`), and `UNAVAILABLE`: the API server could not be asked whether
 //     the call is allowed (`API_SERVER`), or this replica ends (`SHUTTING_DOWN`). Any stream may be refused with
-//     `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`).
+//     `RESOURCE_EXHAUSTED` (`TOO_MANY_STREAMS`), by the number of streams of all callers or of one user, and any call
+//     (`TOO_MANY_CALLS`) by the number of calls that one user has under way.
+//   - A stream ends with `PERMISSION_DENIED` (`FORBIDDEN`) within two minutes after its caller may no longer open it, and
+//     with `UNAVAILABLE` (`STREAM_EXPIRED`) after about half an hour: open it again with present credentials.
 //   - An error without a reason comes from a connection or a proxy, not from this API. `UNAVAILABLE` without one says
 //     nothing about whether the call was carried out.
 //   - `UNAUTHENTICATED` (`UNAUTHENTICATED`): the caller showed no credentials, or none that hold. `PERMISSION_DENIED`
@@ -35,7 +38,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file coxswain/admin/v1/types.proto.
  */
 export const file_coxswain_admin_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("Ch1jb3hzd2Fpbi9hZG1pbi92MS90eXBlcy5wcm90bxIRY294c3dhaW4uYWRtaW4udjEiUQoPT2JqZWN0UmVmZXJlbmNlEhAKCHJlc291cmNlGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEgsKA3VpZBgEIAEoCSLPAQoGQWN0aW9uEisKBHR5cGUYASABKA4yHS5jb3hzd2Fpbi5hZG1pbi52MS5BY3Rpb25UeXBlEjIKBm9iamVjdBgCIAEoCzIiLmNveHN3YWluLmFkbWluLnYxLk9iamVjdFJlZmVyZW5jZRITCgtzdWJyZXNvdXJjZRgDIAEoCRIPCgdzdW1tYXJ5GAQgASgJEi8KBnJlc3VsdBgFIAEoDjIfLmNveHN3YWluLmFkbWluLnYxLkFjdGlvblJlc3VsdBINCgVlcnJvchgGIAEoCSKIAgoHUmVwbGljYRIQCghpZGVudGl0eRgBIAEoCRIVCg1hZG1pbl9hZGRyZXNzGAIgASgJEg8KB3ZlcnNpb24YAyABKAkSDwoHbGVhZGluZxgEIAEoCBIRCglhbnN3ZXJpbmcYBSABKAgSLgoKc3RhcnRfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmVuZXdfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbGl2ZRgIIAEoCBIxCg5sZWFzZV9kdXJhdGlvbhgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiq3AQoKQWN0aW9uVHlwZRIbChdBQ1RJT05fVFlQRV9VTlNQRUNJRklFRBAAEhYKEkFDVElPTl9UWVBFX1ZFUklGWRABEhYKEkFDVElPTl9UWVBFX0NSRUFURRACEhYKEkFDVElPTl9UWVBFX1VQREFURRADEhUKEUFDVElPTl9UWVBFX1BBVENIEAQSFgoSQUNUSU9OX1RZUEVfREVMRVRFEAUSFQoRQUNUSU9OX1RZUEVfRVZFTlQQBiqxAQoMQWN0aW9uUmVzdWx0Eh0KGUFDVElPTl9SRVNVTFRfVU5TUEVDSUZJRUQQABIZChVBQ1RJT05fUkVTVUxUX1BMQU5ORUQQARIWChJBQ1RJT05fUkVTVUxUX0RPTkUQAhIaChZBQ1RJT05fUkVTVUxUX1VOTkVFREVEEAMSGAoUQUNUSU9OX1JFU1VMVF9GQUlMRUQQBBIZChVBQ1RJT05fUkVTVUxUX1VOS05PV04QBUJHWkVnaXRodWIuY29tL2NveHN3YWluLWRldi9jb3hzd2Fpbi9jbGllbnRzL2dvL2NveHN3YWluL2FkbWluL3YxO2FkbWludjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1jb3hzd2Fpbi9hZG1pbi92MS90eXBlcy5wcm90bxIRY294c3dhaW4uYWRtaW4udjEiUQoPT2JqZWN0UmVmZXJlbmNlEhAKCHJlc291cmNlGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEgsKA3VpZBgEIAEoCSLPAQoGQWN0aW9uEisKBHR5cGUYASABKA4yHS5jb3hzd2Fpbi5hZG1pbi52MS5BY3Rpb25UeXBlEjIKBm9iamVjdBgCIAEoCzIiLmNveHN3YWluLmFkbWluLnYxLk9iamVjdFJlZmVyZW5jZRITCgtzdWJyZXNvdXJjZRgDIAEoCRIPCgdzdW1tYXJ5GAQgASgJEi8KBnJlc3VsdBgFIAEoDjIfLmNveHN3YWluLmFkbWluLnYxLkFjdGlvblJlc3VsdBINCgVlcnJvchgGIAEoCSKiAgoHUmVwbGljYRIQCghpZGVudGl0eRgBIAEoCRIVCg1hZG1pbl9hZGRyZXNzGAIgASgJEg8KB3ZlcnNpb24YAyABKAkSDwoHbGVhZGluZxgEIAEoCBIRCglhbnN3ZXJpbmcYBSABKAgSLgoKc3RhcnRfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmVuZXdfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbGl2ZRgIIAEoCBIxCg5sZWFzZV9kdXJhdGlvbhgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIYChBzZWxlY3Rpb25fZGlnZXN0GAogASgJKrcBCgpBY3Rpb25UeXBlEhsKF0FDVElPTl9UWVBFX1VOU1BFQ0lGSUVEEAASFgoSQUNUSU9OX1RZUEVfVkVSSUZZEAESFgoSQUNUSU9OX1RZUEVfQ1JFQVRFEAISFgoSQUNUSU9OX1RZUEVfVVBEQVRFEAMSFQoRQUNUSU9OX1RZUEVfUEFUQ0gQBBIWChJBQ1RJT05fVFlQRV9ERUxFVEUQBRIVChFBQ1RJT05fVFlQRV9FVkVOVBAGKrEBCgxBY3Rpb25SZXN1bHQSHQoZQUNUSU9OX1JFU1VMVF9VTlNQRUNJRklFRBAAEhkKFUFDVElPTl9SRVNVTFRfUExBTk5FRBABEhYKEkFDVElPTl9SRVNVTFRfRE9ORRACEhoKFkFDVElPTl9SRVNVTFRfVU5ORUVERUQQAxIYChRBQ1RJT05fUkVTVUxUX0ZBSUxFRBAEEhkKFUFDVElPTl9SRVNVTFRfVU5LTk9XThAFQkdaRWdpdGh1Yi5jb20vY294c3dhaW4tZGV2L2NveHN3YWluL2NsaWVudHMvZ28vY294c3dhaW4vYWRtaW4vdjE7YWRtaW52MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * An object of the Kubernetes API.
@@ -203,6 +206,14 @@ export type Replica = Message<"coxswain.admin.v1.Replica"> & {
    * @generated from field: google.protobuf.Duration lease_duration = 9;
    */
   leaseDuration?: Duration | undefined;
+
+  /**
+   * A digest of the flags by which it selects controllers; empty for a version that announces none. Replicas whose
+   * digests differ select controllers differently.
+   *
+   * @generated from field: string selection_digest = 10;
+   */
+  selectionDigest: string;
 };
 
 /**
