@@ -1,0 +1,113 @@
+//! Reads the manifest of a node's kube-controller-manager, and makes of it what starts Coxswain with the same flags: the patch of
+//! a kustomize overlay ([`overlay`]), or a static pod ([`static_pod`]). The result is a function of the manifest.
+
+mod overlay;
+mod static_pod;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use coxswain_machinery::options::{self, OptionErrors, WrittenFlag};
+use serde_yaml_ng::Value;
+
+pub(super) use overlay::overlay;
+pub(super) use static_pod::static_pod;
+
+/// The program that a manifest starts before it is replaced.
+const PROGRAM: &str = "kube-controller-manager";
+
+/// A manifest that nothing can be made of.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ManifestError {
+    /// The file is not YAML.
+    #[error("parse: {0}")]
+    Yaml(#[from] serde_yaml_ng::Error),
+    /// The file holds another object.
+    #[error("kind is {0:?}: expected a Pod")]
+    Kind(String),
+    /// No container starts kube-controller-manager.
+    #[error("no container starts {PROGRAM} as the first word of its command; found {0:?}")]
+    Program(Vec<String>),
+    /// A field has another type than the API gives it.
+    #[error("{0}: expected {1}")]
+    Field(&'static str, &'static str),
+    /// Coxswain does not start with these flags.
+    #[error("{0}; remove the flag from the manifest, or from a copy of it, and try again")]
+    Flags(#[from] OptionErrors),
+}
+
+/// What a manifest becomes.
+#[derive(Debug)]
+pub(super) struct Converted {
+    /// The patch or the pod.
+    pub(super) text: String,
+    /// What the reader has to do by hand.
+    pub(super) notes: Vec<String>,
+}
+
+/// The manifest of a pod that runs kube-controller-manager.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    pod: Value,
+    /// Position among the pod's containers.
+    container: usize,
+    flags: Vec<WrittenFlag>,
+}
+
+impl Manifest {
+    /// Parses a manifest.
+    ///
+    /// # Errors
+    /// The manifest is no Pod, does not start kube-controller-manager, or gives a flag that Coxswain does not accept.
+    pub(super) fn parse(text: &str) -> Result<Self, ManifestError> {
+        let pod: Value = serde_yaml_ng::from_str(text)?;
+        let kind = pod.get("kind").and_then(Value::as_str).unwrap_or_default();
+        if kind != "Pod" {
+            return Err(ManifestError::Kind(kind.to_owned()));
+        }
+        let containers = list(&pod["spec"]["containers"], "spec.containers")?;
+        let container = find_container(containers)?;
+        let mut words = strings(&containers[container]["command"], "spec.containers[].command")?;
+        if !words.is_empty() {
+            words.remove(0);
+        }
+        words.extend(strings(&containers[container]["args"], "spec.containers[].args")?);
+        let flags = options::split(&words)?;
+        Ok(Self { pod, container, flags })
+    }
+
+    fn container(&self) -> &Value {
+        &self.pod["spec"]["containers"][self.container]
+    }
+}
+
+/// The container that starts kube-controller-manager. One without a command starts what its image starts, which can be told for
+/// an only container.
+fn find_container(containers: &[Value]) -> Result<usize, ManifestError> {
+    let program = |container: &Value| container["command"].get(0)?.as_str().map(str::to_owned);
+    let is_manager = |container: &Value| {
+        program(container).is_some_and(|program| program.rsplit('/').next() == Some(PROGRAM))
+    };
+    match containers {
+        [only] if only["command"].is_null() => Ok(0),
+        containers => containers
+            .iter()
+            .position(is_manager)
+            .ok_or_else(|| ManifestError::Program(containers.iter().filter_map(program).collect())),
+    }
+}
+
+/// The items of a list; none if it is absent.
+fn list<'a>(value: &'a Value, field: &'static str) -> Result<&'a [Value], ManifestError> {
+    match value {
+        Value::Null => Ok(&[]),
+        Value::Sequence(items) => Ok(items),
+        _ => Err(ManifestError::Field(field, "a list")),
+    }
+}
+
+fn strings(value: &Value, field: &'static str) -> Result<Vec<String>, ManifestError> {
+    let text = |item: &Value| item.as_str().map(str::to_owned);
+    let all = list(value, field)?.iter().map(text).collect::<Option<Vec<_>>>();
+    all.ok_or(ManifestError::Field(field, "a list of strings"))
+}
