@@ -322,6 +322,10 @@ impl ServeObserver for Observer {
         self.slis.observe(name, probe.name(), status);
     }
 
+    fn health_checks(&self, probe: Probe, names: &[String]) {
+        self.slis.retain(probe.name(), names);
+    }
+
     fn reset_slis(&self) {
         self.slis.reset();
     }

@@ -1,5 +1,9 @@
 //! What `/metrics/slis` serves: the outcomes of health checks (KEP-3466), in a registry of their own.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::metrics::{MetricsError, Registrar};
@@ -34,6 +38,8 @@ pub struct SliMetrics {
     registry: Registry,
     last: IntGaugeVec,
     total: IntCounterVec,
+    /// Names and endpoints that have a last result.
+    held: Arc<Mutex<BTreeSet<(String, String)>>>,
 }
 
 impl SliMetrics {
@@ -53,13 +59,27 @@ impl SliMetrics {
             "Results of health checks.",
             &["name", "status", "type"],
         )?;
-        Ok(Self { registry, last, total })
+        Ok(Self { registry, last, total, held: Arc::default() })
     }
 
     /// Counts a result of the check `name` under `endpoint`: `healthz`, `livez` or `readyz`.
     pub fn observe(&self, name: &str, endpoint: &str, status: CheckStatus) {
         self.last.with_label_values(&[name, endpoint]).set(i64::from(status == CheckStatus::Success));
         self.total.with_label_values(&[name, status.label(), endpoint]).inc();
+        self.held.lock().insert((name.to_owned(), endpoint.to_owned()));
+    }
+
+    /// Forgets the last results, under `endpoint`, of all checks but these: a check that was removed would show its last result
+    /// for ever.
+    pub fn retain(&self, endpoint: &str, names: &[String]) {
+        self.held.lock().retain(|(name, of)| {
+            let stays = of != endpoint || names.contains(name);
+            if !stays {
+                // The series may be gone already, by a reset.
+                let _ = self.last.remove_label_values(&[name, of]);
+            }
+            stays
+        });
     }
 
     /// Forgets all results, as the original does on a DELETE.

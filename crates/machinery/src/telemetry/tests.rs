@@ -186,7 +186,20 @@ fn health_checks_are_counted_by_result() {
     ] {
         assert!(text.lines().any(|held| held == line), "{line}\nis not in\n{text}");
     }
+    slis.observe("removed", "readyz", CheckStatus::Error);
+    slis.observe("removed", "livez", CheckStatus::Error);
+    slis.retain("readyz", &["leader".to_owned()]);
+    let text = encode_text(slis.registry());
+    let of_removed: Vec<_> =
+        text.lines().filter(|line| line.starts_with("kubernetes_healthcheck{name=\"removed\"")).collect();
+    assert_eq!(
+        of_removed,
+        ["kubernetes_healthcheck{name=\"removed\",type=\"livez\"} 0"],
+        "of the other endpoint"
+    );
+    assert!(text.contains("kubernetes_healthcheck{name=\"leader\",type=\"readyz\"} 1"), "{text}");
     slis.reset();
+    slis.retain("livez", &[]);
     let text = encode_text(slis.registry());
     let left: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
     assert!(matches!(left[..], [start] if start.starts_with("process_start_time_seconds ")), "{text}");
