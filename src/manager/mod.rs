@@ -105,7 +105,8 @@ pub async fn run_until(
     let pushing = manager.start_pushing(ports.handle())?;
     let mut servers = JoinSet::new();
     let bound = serving::bind(&manager, &shutdown, set_verbosity).await?;
-    manager.replicas.announce(bound.announcement);
+    manager.replicas.announce(bound.announcement.clone());
+    background.spawn_on(bound.keep_announced(Arc::clone(&manager.replicas)), ports.handle());
     for server in bound.servers {
         servers.spawn_on(server.run(serving.clone()), ports.handle());
     }
