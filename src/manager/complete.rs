@@ -369,15 +369,16 @@ fn is_projected(path: &Path) -> bool {
     PROJECTED.iter().any(|mount| path.starts_with(mount) || resolved.starts_with(mount))
 }
 
-/// Refuses a CA bundle that this manager would publish and read back: it could never be rotated, and a change by others would
-/// spread to all namespaces.
-fn refuse_own_output(config: &Config, connection: &Connection) -> Result<(), ManagerError> {
+/// Whether the CA bundle is one that this manager would publish and read back: it could never be rotated, and a change by others
+/// would spread to all namespaces. An error if the flags select a controller that publishes it.
+fn is_own_output(config: &Config, connection: &Connection) -> Result<bool, ManagerError> {
     let file = path(&config.flags.root_ca_file).or_else(|| connection.authorities_file());
     let publishes = PUBLISHERS.iter().any(|name| {
         registry::find(name).is_some_and(|row| config.controller_state(row) == SelectionState::Enabled)
     });
-    match file.filter(|path| publishes && is_projected(path)) {
-        None => Ok(()),
+    match file.filter(|path| is_projected(path)) {
+        None => Ok(false),
+        Some(_) if !publishes => Ok(true),
         Some(path) => Err(ManagerError::File {
             flag: "root-ca-file",
             path: path.to_owned(),
@@ -389,10 +390,12 @@ fn refuse_own_output(config: &Config, connection: &Connection) -> Result<(), Man
 }
 
 /// The CA bundle to publish: the file's content, or the authorities of the connection, as they are written where they stand in the
-/// kubeconfig.
+/// kubeconfig. None if it is projected from `kube-root-ca.crt`: an override may still start a controller that publishes it.
 fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, ManagerError> {
     let flag = "root-ca-file";
-    refuse_own_output(config, connection)?;
+    if is_own_output(config, connection)? {
+        return Ok(None);
+    }
     if let Some(path) = path(&config.flags.root_ca_file) {
         let content = read(flag, path)?;
         let content = String::from_utf8(content).map_err(|_| ManagerError::File {
@@ -495,6 +498,7 @@ mod tests {
         let of_master = Connection::load(None, Some("http://api.test")).await.unwrap();
         let mut in_cluster = kube::Config::new("https://api.test".parse().unwrap());
         in_cluster.root_cert_file = Some(mount.into());
+        in_cluster.root_cert = Some(vec![b"of the mount".to_vec()]);
         let in_cluster = Connection::new(in_cluster, Origin::InCluster);
         let config = |file: &str, controllers: &[&str]| {
             let mut config = Config::default();
@@ -503,7 +507,7 @@ mod tests {
             config
         };
         let pem = tempfile::NamedTempFile::new().unwrap();
-        let file = pem.path().to_str().unwrap();
+        let pem_file = pem.path().to_str().unwrap();
         for (file, controllers, connection, is_refused) in [
             (mount, &["*"][..], &of_master, true),
             ("/run/secrets/kubernetes.io/serviceaccount/..data/ca.crt", &["*"], &of_master, true),
@@ -512,9 +516,13 @@ mod tests {
             ("", &["root-ca-certificate-publisher-controller"], &in_cluster, true),
             ("", &["job-controller"], &in_cluster, false),
             ("", &["*"], &of_master, false),
-            (file, &["*"], &in_cluster, false),
+            (pem_file, &["*"], &in_cluster, false),
+            (mount, &["job-controller"], &of_master, false),
         ] {
             let outcome = root_ca(&config(file, controllers), connection);
+            // An override may start a publisher that the flags do not select.
+            let is_published = matches!(&outcome, Ok(Some(_)));
+            assert_eq!(is_published, file == pem_file, "{file:?} {controllers:?}");
             let error = outcome.err().map(|error| error.to_string()).unwrap_or_default();
             let expected = "is projected from the ConfigMap kube-root-ca.crt, which this manager publishes";
             assert_eq!(error.contains(expected), is_refused, "{file:?} {controllers:?}: {error}");
