@@ -106,3 +106,22 @@ fn deleting_a_manifest_deletes_no_namespace() {
         files(&["yaml"]).into_iter().filter(|(_, text)| is_namespace(text)).map(|(path, _)| path).collect();
     complain(&found);
 }
+
+/// The endpoints that are probed differ: the Deployment's probes ask `/livez` and `/readyz`, kubeadm's `/healthz`.
+#[test]
+fn rules_and_panels_select_health_checks_of_every_endpoint() {
+    let mut selectors = 0;
+    for (path, text) in files(&["yaml", "json"]) {
+        if path.ends_with("rules.test.yaml") {
+            continue;
+        }
+        for (_, after) in
+            text.match_indices("kubernetes_healthcheck{").map(|(at, name)| text[at..].split_at(name.len()))
+        {
+            let selector = after.split('}').next().unwrap_or_default();
+            assert!(!selector.contains("type="), "{path}: {selector}");
+            selectors += 1;
+        }
+    }
+    assert!(selectors > 1, "a rule and a panel");
+}

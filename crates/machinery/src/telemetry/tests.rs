@@ -169,6 +169,22 @@ fn info_metrics_have_the_original_s_labels() {
     }
 }
 
+/// Somebody who looks at `/healthz/NAME` once leaves no failure behind.
+#[tokio::test(start_paused = true)]
+async fn result_that_nobody_asked_for_in_five_minutes_is_forgotten() {
+    let slis = SliMetrics::new().unwrap();
+    slis.observe("job", "healthz", CheckStatus::Error);
+    let held =
+        || encode_text(slis.registry()).contains("kubernetes_healthcheck{name=\"job\",type=\"healthz\"} 0");
+    for (minutes, expected) in [(4, true), (2, false)] {
+        tokio::time::advance(Duration::from_mins(minutes)).await;
+        slis.observe("job", "livez", CheckStatus::Success);
+        slis.retain("livez", &["job".to_owned()]);
+        assert_eq!(held(), expected);
+    }
+    assert!(encode_text(slis.registry()).contains("kubernetes_healthcheck{name=\"job\",type=\"livez\"} 1"));
+}
+
 #[test]
 fn health_checks_are_counted_by_result() {
     let slis = SliMetrics::new().unwrap();
