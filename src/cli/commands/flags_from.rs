@@ -1,6 +1,10 @@
 //! `flags-from`: what starts Coxswain with the flags of a node's kube-controller-manager. Asks nobody.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
@@ -17,8 +21,9 @@ pub(super) fn command() -> Command {
         .about("Prints what runs Coxswain with the flags of a kube-controller-manager manifest")
         .after_help(
             "Deployment: coxswain flags-from /etc/kubernetes/manifests/kube-controller-manager.yaml \\\n                \
-             --image REGISTRY/coxswain:VERSION > deploy/kustomize/overlays/cluster/flags.yaml\n\
-             Static pod: the same with --as static-pod, into a file outside of /etc/kubernetes/manifests",
+             --file deploy/kustomize/overlays/cluster/flags.yaml\n\
+             Static pod: the same with --as static-pod --image REGISTRY/coxswain:VERSION, into a file outside of\n            \
+             /etc/kubernetes/manifests",
         )
         .arg(
             Arg::new("manifest")
@@ -36,6 +41,26 @@ pub(super) fn command() -> Command {
             valued("image", "IMAGE", "Image of Coxswain, with its registry and tag")
                 .required_if_eq("as", STATIC_POD),
         )
+        .arg(
+            valued("file", "FILE", "File to write, for its owner alone; stays as it is on an error [default: standard output]")
+                .value_parser(value_parser!(PathBuf)),
+        )
+}
+
+/// Replaces a file as a whole, so that no reader sees a part of it, and a failure leaves it as it is.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let mut name = OsString::from(".");
+    name.push(path.file_name().ok_or(ErrorKind::InvalidFilename)?);
+    name.push(format!(".{}", std::process::id()));
+    let new = directory.unwrap_or_else(|| Path::new(".")).join(name);
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
 pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError> {
@@ -53,5 +78,9 @@ pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError>
     for note in &converted.notes {
         screen.note(note);
     }
-    screen.print(&converted.text)
+    match matches.get_one::<PathBuf>("file") {
+        None => screen.print(&converted.text),
+        Some(file) => replace(file, &converted.text)
+            .map_err(|error| CliError::Usage(format!("write {}: {error}", file.display()))),
+    }
 }

@@ -91,7 +91,14 @@ pub(in crate::cli) fn overlay(
 ) -> Result<Converted, ManifestError> {
     let mut overlay = Overlay { manifest, secret: BTreeMap::new(), left: Vec::new(), notes: Vec::new() };
     let (args, kept) = overlay.args()?;
-    let mut patch = vec![json!({ "op": "replace", "path": format!("{CONTAINER}/args"), "value": args })];
+    let path = format!("{CONTAINER}/args");
+    let mut patch = vec![
+        // A file that was made for another version of the Deployment is refused.
+        json!({ "op": "test", "path": path, "value": deployment_args()? }),
+        json!({ "op": "replace", "path": path, "value": args }),
+        // overlays/cluster requires it, so an empty file is refused, and removes it.
+        json!({ "op": "add", "path": "/metadata/annotations", "value": { APPLIED: "true" } }),
+    ];
     let add = |path: &str, value: &Value| json!({ "op": "add", "path": format!("{path}/-"), "value": value });
     for variable in overlay.variables()? {
         patch.push(add(&format!("{CONTAINER}/env"), &variable));
@@ -125,6 +132,15 @@ pub(in crate::cli) fn overlay(
     Ok(Converted { text, notes: overlay.notes })
 }
 
+/// The arguments of the Deployment, without the cluster's.
+fn deployment_args() -> Result<Vec<String>, ManifestError> {
+    let deployment: Value = serde_yaml_ng::from_str(DEPLOYMENT)?;
+    let args = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    strings(args, "spec.template.spec.containers[].args")
+}
+
+/// Annotation by which `overlays/cluster` sees that the patch was applied.
+const APPLIED: &str = "coxswain.dev/flags-from";
 const TEMPLATE: &str = "/spec/template/spec";
 const CONTAINER: &str = "/spec/template/spec/containers/0";
 
@@ -148,7 +164,9 @@ impl Overlay<'_> {
             if let Some((_, why)) = OWN.iter().find(|(own, _)| *own == name) {
                 self.left.push(format!("--{name}={}: {why}", written.value));
             } else if name_in_secret(&name).is_some() {
-                if !written.value.is_empty() {
+                if written.value.is_empty() {
+                    self.left.push(format!("--{name}=: no file"));
+                } else {
                     let key = self.key(&name, &written.value)?;
                     taken.push((name, format!("{KEYS}/{key}")));
                 }
@@ -157,9 +175,7 @@ impl Overlay<'_> {
                 kept.push(written.clone());
             }
         }
-        let deployment: Value = serde_yaml_ng::from_str(DEPLOYMENT)?;
-        let own = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
-        let own = options::split(&strings(own, "spec.template.spec.containers[].args")?)?;
+        let own = options::split(&deployment_args()?)?;
         let stays = |written: &&WrittenFlag| {
             let name = written.flag.name();
             // Without the file on the node there is none in the Secret.
@@ -188,6 +204,9 @@ impl Overlay<'_> {
                  Deployment, or both are active"
                     .to_owned(),
             ),
+            ("leader-elect-resource-name", lease) if lease != "kube-controller-manager" => self.notes.push(format!(
+                "--{name}={lease}: give the client the same flag, and name this Lease in the Role coxswain-admin-discovery"
+            )),
             ("leader-elect-resource-namespace", namespace) if namespace != "kube-system" => self.notes.push(format!(
                 "--{name}={namespace}: give the ServiceAccount kube-system/coxswain a Role for Leases in this namespace"
             )),
@@ -199,7 +218,9 @@ impl Overlay<'_> {
     fn key(&mut self, name: &str, path: &str) -> Result<String, ManifestError> {
         let path = self.path_on_node(path)?;
         let signing =
-            self.manifest.flags.iter().rfind(|written| written.flag.name() == "cluster-signing-cert-file");
+            self.manifest.flags.iter().rfind(|written| {
+                written.flag.name() == "cluster-signing-cert-file" && !written.value.is_empty()
+            });
         let key = if name == "root-ca-file"
             && let Some(signing) = signing
             && self.path_on_node(&signing.value)? == path
@@ -208,6 +229,11 @@ impl Overlay<'_> {
         } else {
             name_in_secret(name).unwrap_or_default()
         };
+        if path.contains("$(") {
+            self.notes.push(format!(
+                "--{name}={path}: replace the variable in the command that creates the Secret"
+            ));
+        }
         self.secret.insert(key.clone(), path);
         Ok(key)
     }
@@ -241,6 +267,12 @@ impl Overlay<'_> {
             if name == "POD_IP" {
                 self.left.push("variable POD_IP: the Deployment sets it".to_owned());
             } else {
+                let upper = name.to_ascii_uppercase();
+                if upper.ends_with("_PROXY") && upper != "NO_PROXY" {
+                    self.notes.push(format!(
+                        "variable {name}: NO_PROXY must contain the CIDR of Services, because the pods call the API server by its Service"
+                    ));
+                }
                 taken.push(variable.clone());
             }
         }
@@ -323,7 +355,7 @@ impl Overlay<'_> {
     fn secret_command(&self) -> String {
         let mut command = "kubectl -n kube-system create secret generic coxswain-keys".to_owned();
         for (key, path) in &self.secret {
-            let _ = write!(command, " --from-file={key}={path}");
+            let _ = write!(command, " --from-file={key}={}", quoted(path));
         }
         command
     }
@@ -340,6 +372,12 @@ fn name_in_secret(flag: &str) -> Option<String> {
         Some(format!("{signer}.{}", if kind == "cert" { "crt" } else { kind }))
     };
     standard.or_else(of_signer)
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
+    if word.bytes().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// The paths in a value, which may be a list of them: `CERT,KEY:NAME`.

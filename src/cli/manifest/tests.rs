@@ -72,6 +72,9 @@ fn values(patch: &Converted) -> BTreeMap<String, Vec<Value>> {
     for operation in parse(&patch.text).as_array().unwrap() {
         let path = operation["path"].as_str().unwrap();
         let place = path.trim_end_matches("/-").rsplit('/').next().unwrap();
+        if operation["op"] == "test" || path == "/metadata/annotations" {
+            continue;
+        }
         assert_eq!(path.ends_with("/-"), operation["op"] == "add", "{operation}");
         found.entry(place.to_owned()).or_default().push(operation["value"].clone());
     }
@@ -254,12 +257,20 @@ fn manifest_anything_but_a_kube_controller_manager_pod_is_refused() {
         ("  containers:\n", "  containers: {}\n  other:\n", "spec.containers: expected a list"),
         ("kind: Pod", "kind: [", "parse: "),
         ("kind: Pod\n", "", "expected a Pod"),
+        ("hostNetwork: true", "hostNetwork: yes", "\"yes\" as YAML 1.1"),
+        ("priority: 2000001000", "priority: 0440", "\"0440\" as YAML 1.1"),
+        ("  hostNetwork: true\n", "  <<: *x\n", "\"<<\" as YAML 1.1"),
     ] {
         let text = KUBEADM.replacen(before, after, 1);
         assert_ne!(text, KUBEADM);
         let error = Manifest::parse(&text).unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
     }
+    // A static pod that was converted before, for an upgrade.
+    let converted = static_pod(&Manifest::parse(KUBEADM).unwrap(), IMAGE).unwrap();
+    let again =
+        static_pod(&Manifest::parse(&converted.text).unwrap(), "registry.test/coxswain:0.2.0").unwrap();
+    assert_eq!(again.text, converted.text.replace(":0.1.0", ":0.2.0"));
     // One container without a command starts what its image starts.
     let text = KUBEADM.replace("  - command:\n    - kube-controller-manager\n", "  - args:\n");
     let manifest = Manifest::parse(&text).unwrap();
@@ -285,4 +296,38 @@ fn yaml_text_is_quoted_where_a_version_of_yaml_takes_it_for_something_else() {
     });
     let value: serde_yaml_ng::Value = serde_yaml_ng::to_value(&nested).unwrap();
     assert_eq!(parse(&emit(&value)), nested, "{}", emit(&value));
+}
+
+#[test]
+fn overlay_of_a_cluster_with_an_external_ca_needs_no_key_of_it() {
+    let text = KUBEADM
+        .replace("--cluster-signing-cert-file=/etc/kubernetes/pki/ca.crt", "--cluster-signing-cert-file=")
+        .replace("--cluster-signing-key-file=/etc/kubernetes/pki/ca.key", "--cluster-signing-key-file=");
+    let converted = convert(&text);
+    assert!(!converted.text.contains("ca.key"), "{}", converted.text);
+    assert!(
+        converted.text.contains("--from-file=root-ca.crt=/etc/kubernetes/pki/ca.crt"),
+        "{}",
+        converted.text
+    );
+    assert!(converted.notes.iter().all(|note| !note.contains("no volume")), "{:?}", converted.notes);
+    let args = flags(&values(&converted)["args"][0]);
+    assert!(args.iter().all(|(name, _)| !name.starts_with("cluster-signing-")), "{args:?}");
+}
+
+#[test]
+fn overlay_notes_what_the_operator_has_to_see_to() {
+    let text = custom()
+        .replace("/opt/bundles", "/opt/b'undles; reboot")
+        .replace("--leader-elect=true", "--leader-elect-resource-name=other");
+    let converted = convert(&text);
+    let secret = "--from-file=root-ca.crt='/opt/b'\\''undles; reboot/both.crt'";
+    assert!(converted.text.contains(secret), "{}", converted.text);
+    for expected in ["variable HTTPS_PROXY: NO_PROXY", "--leader-elect-resource-name=other: "] {
+        assert!(
+            converted.notes.iter().any(|note| note.starts_with(expected)),
+            "{expected}: {:?}",
+            converted.notes
+        );
+    }
 }

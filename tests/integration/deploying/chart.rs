@@ -34,7 +34,7 @@ const CLUSTER: &str =
 /// The image of the manifests.
 const IMAGE: &str = "image.repository=registry.invalid/coxswain";
 /// Values that can't be meant, and what is said of them.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 11] = [
     ("replica=3", "additional properties 'replica' not allowed"),
     ("replicas=1", "got 1, want 2"),
     ("leaseName=mine", "does not match pattern"),
@@ -44,6 +44,9 @@ const REFUSED: [(&str, &str); 9] = [
     ("podCIDRs=10.244.0.0/16", "podCIDRs"),
     ("podCIDRs={}", "podCIDRs"),
     ("image.repository=", "image.repository is required"),
+    // docker.io/library/coxswain is somebody else's.
+    ("image.repository=coxswain", "image.repository is required"),
+    ("keysSecret=", "keysSecret is empty"),
 ];
 
 struct Helm<'a> {

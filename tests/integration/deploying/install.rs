@@ -46,7 +46,7 @@ pub(super) fn parts(document: &str) -> Vec<Part> {
             typing = line == "```console";
         } else if let Some(command) = line.strip_prefix("$ ").filter(|_| typing) {
             let mut command = command.to_owned();
-            while command.ends_with('\\') {
+            while ['\\', '&', '|'].iter().any(|end| command.ends_with(*end)) {
                 command.push('\n');
                 command.push_str(lines.next().expect("the rest of a command"));
             }

@@ -16,7 +16,6 @@ mod policy;
 mod replicas;
 mod run;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
@@ -48,7 +47,7 @@ fn overlay(name: &str) -> String {
         let dir = tempfile::tempdir().expect("a directory");
         copy_deploy(dir.path());
         let flags = dir.path().join("deploy/kustomize/overlays/cluster/flags.yaml");
-        fs::write(flags, flags_from(&[])).expect("written");
+        flags_from(&["--file", text(&flags)]);
         dir
     });
     text(&COPY.path().join("deploy/kustomize/overlays").join(name)).to_owned()

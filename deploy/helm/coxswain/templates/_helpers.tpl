@@ -13,7 +13,8 @@ app.kubernetes.io/component: controller-manager
 {{- end }}
 
 {{- define "coxswain.image" -}}
-{{- if not .Values.image.repository }}{{ fail "image.repository is required: no image is published; build it with `make image` and push it to your registry" }}{{ end -}}
+{{- if not (contains "/" .Values.image.repository) }}{{ fail "image.repository is required, with its registry: no image is published; build it with `make image` and push it to your registry" }}{{ end -}}
+{{- if and (not .Values.keysSecret) (has "*" (splitList "," .Values.controllers)) }}{{ fail "keysSecret is empty, and controllers selects those that sign and publish: name the controllers, or the Secret" }}{{ end -}}
 {{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
 {{ .Values.image.repository }}{{ if not (hasPrefix "@" $tag) }}:{{ end }}{{ $tag }}
 {{- end }}
