@@ -304,7 +304,7 @@ fn overlay_of_a_cluster_with_an_external_ca_needs_no_key_of_it() {
         .replace("--cluster-signing-cert-file=/etc/kubernetes/pki/ca.crt", "--cluster-signing-cert-file=")
         .replace("--cluster-signing-key-file=/etc/kubernetes/pki/ca.key", "--cluster-signing-key-file=");
     let converted = convert(&text);
-    assert!(!converted.text.contains("ca.key"), "{}", converted.text);
+    assert!(!converted.text.contains("--from-file=ca.key"), "{}", converted.text);
     assert!(
         converted.text.contains("--from-file=root-ca.crt=/etc/kubernetes/pki/ca.crt"),
         "{}",

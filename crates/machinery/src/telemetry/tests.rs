@@ -1,6 +1,7 @@
 //! Tables of the text format and of what is read from `/proc`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::telemetry::Registry;
 
