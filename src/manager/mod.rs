@@ -163,14 +163,15 @@ async fn follow(manager: &Completed) -> Infallible {
     let overrides = manager.overrides.run(informers, controllers, &manager.port_metrics.admin, &announce);
     let resources = manager.runtime.discovery.reset_periodically();
     let authorities = manager.authorities.keep_current();
-    let node_cidrs = async {
+    // Boxed, because it holds a whole list request, and everything here is a part of the manager's future.
+    let node_cidrs = Box::pin(async {
         if let Some(main) = &manager.main_lock
             && node_cidrs::is_without_allocation(&manager.runtime.config)
         {
             let leadership = main.elector.leadership();
             node_cidrs::warn_at_takeover(leadership, &manager.runtime.observer, &manager.health).await;
         }
-    };
+    });
     tokio::join!(manager.leases.follow(tell), others, overrides, resources, authorities, node_cidrs);
     std::future::pending().await
 }
