@@ -107,6 +107,8 @@ cp -r deploy/helm/coxswain "$work/coxswain"
 pack coxswain "coxswain-$version.tgz"
 mkdir "$work/manifests"
 cp -r deploy/kustomize deploy/prometheus deploy/grafana "$work/manifests/"
+# It is of one cluster.
+rm -f "$work/manifests/kustomize/overlays/cluster/flags.yaml"
 pack manifests "coxswain-manifests-$version.tar.gz"
 
 (cd "$out" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)

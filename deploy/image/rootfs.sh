@@ -3,6 +3,9 @@
 # that it is linked with, the system's certificate authorities, and who it runs as. There is no shell in it and nothing
 # else to run. SYSROOT is where the libraries of another architecture are, if not where Debian's cross compilers have them. Equal inputs give
 # equal files, times included (SOURCE_DATE_EPOCH, else that of the last commit).
+#
+# With SBOM, a list of the program's parts, the image records the Debian packages of the libraries and of the certificate authorities
+# in the list and, for scanners, in /var/lib/dpkg/status.d. A file that is of no package then ends the build.
 set -euo pipefail
 export LC_ALL=C
 program=$(realpath "$1")
@@ -19,6 +22,21 @@ install -m 755 "$program" "$root/usr/local/bin/coxswain"
 # The plugin of kubectl is the same program under another name.
 ln -s coxswain "$root/usr/local/bin/kubectl-coxswain"
 install -m 644 LICENSE "$root/usr/share/doc/coxswain/LICENSE"
+
+# Files in the image that are of a Debian package, by the package.
+declare -A files_of=()
+# Notes that the file $2 of this machine is $1 in the image.
+note_origin() {
+    local path package=
+    [ -n "${SBOM:-}" ] || return 0
+    # With merged directories a package lists a file without /usr.
+    for path in "$2" "${2#/usr}" "$(realpath "$2")"; do
+        package=$(dpkg-query -S "$path" 2>/dev/null | head -n 1 | cut -d: -f1) || true
+        [ -z "$package" ] || break
+    done
+    [ -n "$package" ] || die "$2 is of no Debian package, so nobody could tell which version the image has"
+    files_of[$package]+="$1 "
+}
 
 # Where a library of this name is, for the program's architecture.
 find_library() {
@@ -39,7 +57,9 @@ esac
 loader=$(readelf -l "$program" | sed -n 's/.*Requesting program interpreter: \(.*\)]/\1/p')
 if [ -n "$loader" ]; then
     mkdir -p "$root/lib/$architecture-linux-gnu" "$root${loader%/*}"
-    install -m 755 "$(find_library "${loader##*/}")" "$root$loader"
+    library=$(find_library "${loader##*/}")
+    install -m 755 "$library" "$root$loader"
+    note_origin "${loader#/}" "$library"
     # Libraries may need more libraries.
     wanted=("$program")
     while [ ${#wanted[@]} -gt 0 ]; do
@@ -47,7 +67,9 @@ if [ -n "$loader" ]; then
         wanted=()
         for name in $needed; do
             [ "$name" != "${loader##*/}" ] && [ ! -e "$root/lib/$architecture-linux-gnu/$name" ] || continue
-            install -m 644 "$(find_library "$name")" "$root/lib/$architecture-linux-gnu/$name"
+            library=$(find_library "$name")
+            install -m 644 "$library" "$root/lib/$architecture-linux-gnu/$name"
+            note_origin "lib/$architecture-linux-gnu/$name" "$library"
             wanted+=("$root/lib/$architecture-linux-gnu/$name")
         done
     done
@@ -58,6 +80,39 @@ printf 'root:x:0:\nnonroot:x:65532:\n' >"$root/etc/group"
 printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
 [ -e /etc/ssl/certs/ca-certificates.crt ] || die "the package ca-certificates is not installed"
 install -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
-[ -z "${SBOM:-}" ] || install -m 644 "$SBOM" "$root/usr/share/doc/coxswain/sbom.cdx.json"
+
+# A component for each package, with its files.
+components() {
+    local package name version arch purl path separator
+    for package in $(printf '%s\n' "${!files_of[@]}" | sort); do
+        IFS=' ' read -r name version arch <<<"$(dpkg-query -W -f '${Package} ${Version} ${Architecture}\n' "$package" | head -n 1)"
+        purl="pkg:deb/debian/$name@$(sed 's/:/%3A/g; s/+/%2B/g; s/~/%7E/g' <<<"$version")?arch=$arch"
+        printf '    {\n      "type": "library",\n      "bom-ref": "%s",\n      "name": "%s",\n      "version": "%s",\n      "purl": "%s",\n' \
+            "$purl" "$name" "$version" "$purl"
+        printf '      "components": ['
+        separator=
+        for path in ${files_of[$package]}; do
+            printf '%s\n        { "type": "file", "name": "%s", "hashes": [{ "alg": "SHA-256", "content": "%s" }] }' \
+                "$separator" "$path" "$(sha256sum "$root/$path" | cut -d' ' -f1)"
+            separator=,
+        done
+        printf '\n      ]\n    },\n'
+    done
+}
+
+if [ -n "${SBOM:-}" ]; then
+    # Made of the authorities of the package, so no package lists it.
+    files_of[ca-certificates]+="etc/ssl/certs/ca-certificates.crt "
+    install -m 644 /etc/os-release "$root/etc/os-release"
+    mkdir -p "$root/var/lib/dpkg/status.d"
+    for package in "${!files_of[@]}"; do
+        dpkg-query -s "$package" >"$root/var/lib/dpkg/status.d/$package" || die "there is no package $package"
+        chmod 644 "$root/var/lib/dpkg/status.d/$package"
+    done
+    list=$root/usr/share/doc/coxswain/sbom.cdx.json
+    sed '/^  "components": \[$/r '<(components) "$SBOM" >"$list"
+    chmod 644 "$list"
+    grep -q '"purl": "pkg:deb/debian/' "$list" || die "$SBOM has no list of components"
+fi
 
 find "$root" -exec touch --no-dereference --date="@$epoch" {} +

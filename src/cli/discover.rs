@@ -4,6 +4,7 @@
 //! authority and its version in annotations. Whether it is alive is told by this machine's clock, which may be wrong:
 //! replicas that seem dead are passed over only while another one seems alive.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -60,6 +61,30 @@ pub(super) struct Replicas {
     pub(super) passed_over: Vec<String>,
     /// Who holds the main Lease; `None` if nobody does.
     pub(super) holder: Option<String>,
+}
+
+/// How to reach a replica that listens on its own machine only.
+pub(super) const FROM_THERE: &str =
+    "call it from there, or start it with --admin-port=10258 --admin-bind-address=0.0.0.0";
+
+/// Whether an address is the loopback of another machine than `host`. An identity begins with the name of its machine.
+pub(super) fn is_elsewhere(identity: &str, address: &str, host: &str) -> bool {
+    let ip = address.rsplit_once(':').map_or(address, |(ip, _)| ip).trim_matches(['[', ']']);
+    let is_loopback = ip.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    is_loopback && identity.rsplit_once('_').is_some_and(|(machine, _)| machine != host)
+}
+
+impl Replicas {
+    /// Passes over replicas that listen on another machine's loopback address: at that address of this machine is another replica.
+    pub(super) fn pass_over_elsewhere(&mut self, host: &str) {
+        let elsewhere =
+            self.candidates.extract_if(.., |each| is_elsewhere(&each.identity, &each.address, host));
+        let lines = elsewhere.map(|each| {
+            format!("{} listens on {} of its machine only: {FROM_THERE}", each.identity, each.address)
+        });
+        self.passed_over.extend(lines.collect::<Vec<_>>());
+        self.passed_over.sort();
+    }
 }
 
 #[derive(Deserialize)]

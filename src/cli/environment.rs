@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use coxswain_machinery::environment::hostname;
 use coxswain_machinery::model::clock::{SharedClock, SystemClock};
 use coxswain_machinery::random::HashMap;
 
@@ -24,6 +25,8 @@ pub(super) struct Environment {
     pub(super) clock: SharedClock,
     /// Whether standard output is a terminal.
     pub(super) terminal: bool,
+    /// The name of this machine, if it is known.
+    pub(super) host: Option<String>,
 }
 
 impl Environment {
@@ -34,6 +37,7 @@ impl Environment {
             variables: held.collect(),
             clock: Arc::new(SystemClock),
             terminal: std::io::stdout().is_terminal(),
+            host: Some(hostname()),
         }
     }
 
@@ -41,7 +45,7 @@ impl Environment {
     #[cfg(test)]
     pub(super) fn new(clock: SharedClock, variables: &[(&'static str, &str)]) -> Self {
         let variables = variables.iter().map(|(name, value)| (*name, OsString::from(value)));
-        Self { variables: variables.collect(), clock, terminal: false }
+        Self { variables: variables.collect(), clock, terminal: false, host: None }
     }
 
     /// A variable; an empty one counts as not set.

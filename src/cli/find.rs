@@ -9,7 +9,7 @@ use tonic_types::StatusExt as _;
 
 use super::common::Common;
 use super::connect::{Address, CALL, Session};
-use super::discover::{Candidate, Replicas, discover};
+use super::discover::{Candidate, FROM_THERE, Replicas, discover, is_elsewhere};
 use super::environment::Environment;
 use super::error::CliError;
 use super::identity::{Identity, Trust};
@@ -83,7 +83,10 @@ impl Finder {
             return Err(CliError::Unreachable("there is no cluster to look for a replica in".to_owned()));
         };
         let now = self.environment.clock.now();
-        let replicas = discover(&api, &self.common.main_lease, now).await.map_err(CliError::Cluster)?;
+        let mut replicas = discover(&api, &self.common.main_lease, now).await.map_err(CliError::Cluster)?;
+        if let Some(host) = &self.environment.host {
+            replicas.pass_over_elsewhere(host);
+        }
         if replicas.candidates.is_empty() {
             return Err(CliError::Unreachable(nobody(&replicas)));
         }
@@ -153,6 +156,12 @@ impl Finder {
         };
         if leader.leading || leader.admin_address.is_empty() {
             return Ok(session);
+        }
+        let (identity, address) = (&leader.holder_identity, &leader.admin_address);
+        if self.environment.host.as_deref().is_some_and(|host| is_elsewhere(identity, address, host)) {
+            return Err(CliError::Unreachable(format!(
+                "the leader {identity} listens on {address} of its machine only: {FROM_THERE}"
+            )));
         }
         self.connect_to(&leader.admin_address).await
     }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! It decides nothing: it asks a replica and shows what came of it. It keeps nothing between two runs, and writes
-//! nothing but its output.
+//! nothing but its output. `flags-from` asks no replica: it reads a manifest of the node (`manifest`).
 
 mod commands;
 mod common;
@@ -17,6 +17,7 @@ mod error;
 mod find;
 mod identity;
 mod kinds;
+mod manifest;
 mod output;
 mod trust;
 

@@ -47,7 +47,7 @@ use coxswain_machinery::model::Key;
 use coxswain_machinery::model::clock::SharedClock;
 use coxswain_machinery::model::plan::EventSpec;
 use coxswain_machinery::options::versions::{COXSWAIN, KUBERNETES};
-use coxswain_machinery::options::{Config, LeaderMigration, MigrationLock};
+use coxswain_machinery::options::{Config, LeaderMigration, MigrationLock, SelectionState};
 use coxswain_machinery::queue::QueueMetrics;
 use coxswain_machinery::serve::{HealthRegistry, Router};
 use coxswain_machinery::telemetry::push::Pushing;
@@ -408,10 +408,48 @@ fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, ManagerError> {
     })
 }
 
+/// Controllers that publish the CA bundle.
+const PUBLISHERS: [&str; 2] = [
+    "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    "root-ca-certificate-publisher-controller",
+];
+/// Where the kubelet mounts `kube-root-ca.crt`, by both of its usual names.
+const PROJECTED: [&str; 2] =
+    ["/var/run/secrets/kubernetes.io/serviceaccount", "/run/secrets/kubernetes.io/serviceaccount"];
+
+/// Whether a file is projected by the kubelet from the ConfigMap `kube-root-ca.crt`, which this manager publishes.
+fn is_projected(path: &Path) -> bool {
+    let resolved = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    PROJECTED.iter().any(|mount| path.starts_with(mount) || resolved.starts_with(mount))
+}
+
+/// Whether the CA bundle is one that this manager would publish and read back: it could never be rotated, and a change by others
+/// would spread to all namespaces. An error if the flags select a controller that publishes it.
+fn is_own_output(config: &Config, connection: &Connection) -> Result<bool, ManagerError> {
+    let file = path(&config.flags.root_ca_file).or_else(|| connection.authorities_file());
+    let publishes = PUBLISHERS.iter().any(|name| {
+        registry::find(name).is_some_and(|row| config.controller_state(row) == SelectionState::Enabled)
+    });
+    match file.filter(|path| is_projected(path)) {
+        None => Ok(false),
+        Some(_) if !publishes => Ok(true),
+        Some(path) => Err(ManagerError::File {
+            flag: "root-ca-file",
+            path: path.to_owned(),
+            why: "is projected from the ConfigMap kube-root-ca.crt, which this manager publishes; name a file of the \
+                  cluster's CA that does not depend on it, such as /etc/coxswain/keys/ca.crt"
+                .to_owned(),
+        }),
+    }
+}
+
 /// The CA bundle to publish: the file's content, or the authorities of the connection, as they are written where they stand in the
-/// kubeconfig.
+/// kubeconfig. None if it is projected from `kube-root-ca.crt`: an override may still start a controller that publishes it.
 fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, ManagerError> {
     let flag = "root-ca-file";
+    if is_own_output(config, connection)? {
+        return Ok(None);
+    }
     if let Some(path) = path(&config.flags.root_ca_file) {
         let content = read(flag, path)?;
         let content = String::from_utf8(content).map_err(|_| ManagerError::File {
@@ -488,6 +526,8 @@ impl Work for Completed {
 
 #[cfg(test)]
 mod tests {
+    use coxswain_machinery::client::Origin;
+
     use super::*;
 
     /// Others find what was published by its bytes: nothing of them may change on the way.
@@ -507,5 +547,44 @@ mod tests {
         let connection = Connection::load(Some(file.path()), None).await.unwrap();
         let published = root_ca(&Config::default(), &connection).unwrap();
         assert_eq!(published.as_deref(), Some(&*text));
+    }
+
+    /// The kubelet projects the file from what the manager publishes.
+    #[tokio::test]
+    async fn root_ca_of_the_service_account_mount_is_refused_where_it_is_published() {
+        let mount = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+        let of_master = Connection::load(None, Some("http://api.test")).await.unwrap();
+        let mut in_cluster = kube::Config::new("https://api.test".parse().unwrap());
+        in_cluster.root_cert_file = Some(mount.into());
+        in_cluster.root_cert = Some(vec![b"of the mount".to_vec()]);
+        let in_cluster = Connection::new(in_cluster, Origin::InCluster);
+        let config = |file: &str, controllers: &[&str]| {
+            let mut config = Config::default();
+            config.flags.root_ca_file = file.to_owned();
+            config.flags.controllers = controllers.iter().map(|name| (*name).to_owned()).collect();
+            config
+        };
+        let pem = tempfile::NamedTempFile::new().unwrap();
+        let pem_file = pem.path().to_str().unwrap();
+        for (file, controllers, connection, is_refused) in [
+            (mount, &["*"][..], &of_master, true),
+            ("/run/secrets/kubernetes.io/serviceaccount/..data/ca.crt", &["*"], &of_master, true),
+            // Without the flag the file of the connection would be published.
+            ("", &["*"], &in_cluster, true),
+            ("", &["root-ca-certificate-publisher-controller"], &in_cluster, true),
+            ("", &["job-controller"], &in_cluster, false),
+            ("", &["*"], &of_master, false),
+            (pem_file, &["*"], &in_cluster, false),
+            (mount, &["job-controller"], &of_master, false),
+        ] {
+            let outcome = root_ca(&config(file, controllers), connection);
+            // An override may start a publisher that the flags do not select.
+            let is_published = matches!(&outcome, Ok(Some(_)));
+            assert_eq!(is_published, file == pem_file, "{file:?} {controllers:?}");
+            let error = outcome.err().map(|error| error.to_string()).unwrap_or_default();
+            let expected = "is projected from the ConfigMap kube-root-ca.crt, which this manager publishes";
+            assert_eq!(error.contains(expected), is_refused, "{file:?} {controllers:?}: {error}");
+            assert!(is_refused || error.is_empty(), "{error}");
+        }
     }
 }

@@ -20,6 +20,7 @@ mod facade;
 mod hand_edits;
 mod health;
 mod leadership;
+mod node_cidrs;
 mod overrides;
 mod replicas;
 mod serving;
@@ -107,7 +108,8 @@ pub async fn run_until(
     let pushing = manager.start_pushing(ports.handle())?;
     let mut servers = JoinSet::new();
     let bound = serving::bind(&manager, &shutdown, set_verbosity).await?;
-    manager.replicas.announce(bound.announcement);
+    manager.replicas.announce(bound.announcement.clone());
+    background.spawn_on(bound.keep_announced(Arc::clone(&manager.replicas)), ports.handle());
     for server in bound.servers {
         servers.spawn_on(server.run(serving.clone()), ports.handle());
     }
@@ -179,7 +181,16 @@ async fn follow(manager: &Completed) -> Infallible {
     let overrides = manager.overrides.run(informers, controllers, &manager.port_metrics.admin, &announce);
     let resources = manager.runtime.discovery.reset_periodically();
     let authorities = manager.authorities.keep_current();
-    tokio::join!(manager.leases.follow(tell), others, overrides, told, resources, authorities);
+    // Boxed, because it holds a whole list request, and everything here is a part of the manager's future.
+    let node_cidrs = Box::pin(async {
+        if let Some(main) = &manager.main_lock
+            && node_cidrs::is_without_allocation(&manager.runtime.config)
+        {
+            let leadership = main.elector.leadership();
+            node_cidrs::warn_at_takeover(leadership, &manager.runtime.observer, &manager.health).await;
+        }
+    });
+    tokio::join!(manager.leases.follow(tell), others, overrides, told, resources, authorities, node_cidrs);
     std::future::pending().await
 }
 

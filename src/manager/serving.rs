@@ -11,10 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::complete::Completed;
 use super::error::ManagerError;
 use super::facade::Facade;
-use super::replicas::{Announcement, advertised_host};
+use super::replicas::{Announcement, Replicas, advertised_host};
 use crate::admin::{AdminDeps, AdminMetrics, AdminOptions, admin_handler};
 use coxswain_machinery::client::{ApiClient, ClientBuilder, ClientOptions, Connection};
 use coxswain_machinery::environment::{Aside, Threads, hostname};
+use coxswain_machinery::latest;
 use coxswain_machinery::options::logging::SetVerbosity;
 use coxswain_machinery::options::versions::COXSWAIN;
 use coxswain_machinery::options::{Config, Flag, TABLE};
@@ -93,6 +94,22 @@ pub(super) fn threads(threads: Threads) -> Result<Aside, ManagerError> {
 pub(super) struct Bound {
     pub(super) servers: Vec<SecureServer>,
     pub(super) announcement: Announcement,
+    /// The authority that is announced.
+    pub(super) authority: Option<latest::Receiver<Option<String>>>,
+}
+
+impl Bound {
+    /// Announces the authority again whenever the certificate of the admin API's port is made again. Returns when it never is.
+    pub(super) fn keep_announced(&self, replicas: Arc<Replicas>) -> impl Future<Output = ()> + Send + use<> {
+        let (authority, announcement) = (self.authority.clone(), self.announcement.clone());
+        async move {
+            let Some(mut authority) = authority else { return };
+            while authority.changed().await.is_ok() {
+                let admin_ca = authority.borrow_and_update().clone();
+                replicas.announce(Announcement { admin_ca, ..announcement.clone() });
+            }
+        }
+    }
 }
 
 /// Binds the secure port, with the admin API on it unless that has a port of its own, and that port; nothing with
@@ -106,7 +123,7 @@ pub(super) async fn bind(
     let mut servers = Vec::new();
     if config.secure_port().is_none() && config.admin_port().is_none() {
         tracing::info!("--secure-port=0: nothing is served");
-        return Ok(Bound { servers, announcement: Announcement::default() });
+        return Ok(Bound { servers, announcement: Announcement::default(), authority: None });
     }
     let flags = &config.flags;
     let observer: Arc<dyn ServeObserver> = Arc::new(Observer {
@@ -157,12 +174,13 @@ pub(super) async fn bind(
         let deps = ServeDeps { router: Arc::clone(&admin), ..deps };
         servers.push(SecureServer::bind(options(config, address, &names), deps).await?);
     }
-    let mut announcement = Announcement::default();
+    let (mut announcement, mut authority) = (Announcement::default(), None);
     if let Some(server) = servers.last() {
         mount(manager, server, &admin, shutdown)?;
         announcement = announced(&advertised, server);
+        authority = Some(server.self_signed_authority());
     }
-    Ok(Bound { servers, announcement })
+    Ok(Bound { servers, announcement, authority })
 }
 
 /// Puts the admin API on a port.
@@ -198,7 +216,7 @@ fn announced(host: &str, server: &SecureServer) -> Announcement {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     Announcement {
         admin_address: Some(format!("{host}:{port}")),
-        admin_ca: server.self_signed_authority().map(str::to_owned),
+        admin_ca: server.self_signed_authority().borrow().clone(),
     }
 }
 
@@ -321,6 +339,14 @@ struct Observer {
 impl ServeObserver for Observer {
     fn health_checked(&self, name: &str, probe: Probe, status: CheckStatus) {
         self.slis.observe(name, probe.name(), status);
+    }
+
+    fn serving_certificate(&self, port: u16, not_after: i64) {
+        self.requests.serving_certificate(port, not_after);
+    }
+
+    fn health_checks(&self, probe: Probe, names: &[String]) {
+        self.slis.retain(probe.name(), names);
     }
 
     fn reset_slis(&self) {

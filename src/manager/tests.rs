@@ -2,6 +2,7 @@
 //! were observed), ours, and `docs/metrics.md`, which says what they are.
 
 mod docs;
+mod node_cidrs;
 mod seeded;
 mod starting;
 

@@ -4,6 +4,7 @@ mod complete;
 mod completion;
 mod controllers;
 pub(super) mod events;
+mod flags_from;
 mod leader;
 mod queues;
 mod sync;
@@ -66,6 +67,7 @@ pub(super) fn command() -> Command {
             queues::show(),
             sync::sync(),
             sync::explain(),
+            flags_from::command(),
             completion::command(),
             version::command(),
         ]);
@@ -83,6 +85,7 @@ pub(super) async fn run(
     };
     match name {
         "completion" => return completion::run(matches, &screen),
+        "flags-from" => return flags_from::run(matches, &screen),
         "version" => return version::run(matches, &screen),
         _ => {}
     }

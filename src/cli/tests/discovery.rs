@@ -80,3 +80,24 @@ fn clients_in_other_languages_choose_alike() {
         assert_eq!(json!(chosen.passed_over), case["passedOver"], "{}", case["about"]);
     }
 }
+
+/// With kubeadm's `--bind-address` all replicas announce the same address.
+#[test]
+fn loopback_address_of_another_machine_is_passed_over() {
+    let leases = [
+        lease("node-a_1", "127.0.0.1:10257", 0, None),
+        lease("node-b_2", "127.0.0.1:10257", 0, None),
+        lease("node-c_3", "[::1]:10257", 0, None),
+        lease("node-d_4", "10.0.0.4:10258", 0, None),
+        lease("pod", "localhost:10257", 0, None),
+    ];
+    let mut replicas = chosen(&leases, Some("node-b_2"));
+    replicas.pass_over_elsewhere("node-a");
+    assert_eq!(identities(&replicas), ["node-a_1", "node-d_4", "pod"]);
+    let expected =
+        ["node-b_2 listens on 127.0.0.1:10257 of its machine only", "node-c_3 listens on [::1]:10257"];
+    for (line, expected) in replicas.passed_over.iter().zip(expected) {
+        assert!(line.starts_with(expected) && line.contains("--admin-bind-address=0.0.0.0"), "{line}");
+    }
+    assert_eq!(replicas.passed_over.len(), 2);
+}

@@ -27,20 +27,20 @@ const THREAD: &str = "simulated";
 const EPOCH: i64 = 1_800_000_000;
 
 /// The model of the API server, which answers after a while that the thread's generator decides, and what it was asked.
-struct Server {
+pub(super) struct Server {
     began: Instant,
-    model: Mutex<Model>,
+    pub(super) model: Mutex<Model>,
     asked: Mutex<Vec<String>>,
 }
 
 impl Server {
-    fn new(start: Timestamp) -> Arc<Self> {
+    pub(super) fn new(start: Timestamp) -> Arc<Self> {
         let model = Mutex::new(Model::new(start, 1));
         Arc::new(Self { began: Instant::now(), model, asked: Mutex::default() })
     }
 
     /// What carries requests to it.
-    fn service(self: &Arc<Self>) -> HttpService {
+    pub(super) fn service(self: &Arc<Self>) -> HttpService {
         let server = Arc::clone(self);
         HttpService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
             let server = Arc::clone(&server);

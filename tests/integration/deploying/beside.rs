@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::manifests::yaml;
+use super::chart::{deployment, render};
+use super::flags::flags;
 use super::{NAMESPACE, file, text};
 use crate::harness::{ControlPlane, LeaseHistory, Namespace, Options, Program, turn_beside_another, until};
 
@@ -79,10 +80,11 @@ async fn each_manager_runs_what_readme_gives_it() {
 
     let (theirs, ours) = writers(&plane);
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-    assert_eq!(ours, names(&["deployment-controller", "replicaset-controller"]));
-    assert!(theirs.is_superset(&names(&["job-controller", "service-account-controller"])), "{theirs:?}");
+    assert_eq!(ours, names(&["job-controller"]));
+    let pods = ["deployment-controller", "replicaset-controller", "service-account-controller"];
+    assert!(theirs.is_superset(&names(&pods)), "{theirs:?}");
     assert!(theirs.is_disjoint(&ours), "{theirs:?}");
-    for lease in ["kube-controller-manager", "coxswain"] {
+    for lease in ["kube-controller-manager", "coxswain-controller-manager"] {
         let holder = ["-n", NAMESPACE, "get", "lease", lease, "-o", "jsonpath={.spec.holderIdentity}"];
         assert_ne!(plane.kubectl(&holder), "", "{lease}");
     }
@@ -135,18 +137,37 @@ async fn the_go_manager_can_not_lead_by_the_second_lease() {
 /// What Coxswain is given is what the Go manager is told to leave, in every place that says so.
 #[test]
 fn no_controller_is_in_both_lists() {
-    let overlay = yaml("deploy/kustomize/overlays/beside/kustomization.yaml");
-    let patch = overlay["patches"][0]["patch"].as_str().expect("a patch");
-    let operations: Value = serde_yaml_ng::from_str(patch).expect("YAML");
-    let mut values =
-        operations.as_array().expect("operations").iter().filter_map(|each| each["value"].as_str());
-    let taken = values.find_map(|value| value.strip_prefix("--controllers=")).expect("the flag");
+    let rendered = render("beside");
+    let given = flags(&deployment(&rendered)["containers"][0]["args"]);
+    let taken: Vec<&String> =
+        given.iter().filter(|(name, _)| name == "controllers").map(|(_, value)| value).collect();
+    let [taken] = taken[..] else { panic!("a repeated --controllers grows: {given:?}") };
     let left: String = taken.split(',').flat_map(|name| [",-", name]).collect();
-    for path in ["docs/install.md", "deploy/kustomize/overlays/beside/kustomization.yaml"] {
-        let said = fs::read_to_string(file(path)).expect("a file");
-        assert!(
-            said.contains(&format!("--controllers=*,bootstrapsigner,tokencleaner{left}")),
-            "{path}: {left}"
-        );
+    for (path, given) in [
+        ("docs/install.md", format!("s/--controllers=.*/&{left}/")),
+        (
+            "deploy/kustomize/overlays/beside/kustomization.yaml",
+            format!("--controllers=*,bootstrapsigner,tokencleaner{left}"),
+        ),
+        ("README.md", format!("--controllers=*,bootstrapsigner,tokencleaner{left}")),
+    ] {
+        assert!(fs::read_to_string(file(path)).expect("a file").contains(&given), "{path}: {given}");
     }
+}
+
+/// Whoever tries Coxswain with some controllers first gives it no key of the cluster.
+#[test]
+fn beside_needs_no_private_key() {
+    let rendered = render("beside");
+    let spec = deployment(&rendered);
+    assert_eq!((&spec["volumes"], &spec["containers"][0]["volumeMounts"]), (&Value::Null, &Value::Null));
+    let flags = flags(&spec["containers"][0]["args"]);
+    assert!(flags.iter().all(|(_, value)| !value.starts_with('/')), "{flags:?}");
+    let role = &rendered[r#""ClusterRole"/"coxswain""#]["rules"];
+    let of_secrets =
+        role.as_array().expect("rules").iter().filter(|rule| rule["resources"] == json!(["secrets"]));
+    assert_eq!(of_secrets.count(), 0, "{role}");
+    let document = fs::read_to_string(file("docs/install.md")).expect("the document");
+    let (_, chapter) = document.split_once("\n## Beside KCM\n").expect("the chapter");
+    assert!(!chapter.contains("create secret"), "{chapter}");
 }

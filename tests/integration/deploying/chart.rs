@@ -14,21 +14,39 @@ use crate::harness::{ControlPlane, Options, binaries, by_depth, turn_beside_anot
 /// Labels that only Helm's objects have.
 const OWN_LABELS: [&str; 3] = ["app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"];
 /// What makes the objects of an overlay.
-const SETS: [(&str, &str); 3] = [
-    ("deployment", "replicas=3"),
-    ("monitored", "servingSecret=coxswain-serving,serviceMonitor.enabled=true"),
+const SETS: [(&str, &str); 4] = [
+    ("deployment", "podCIDRs=none"),
+    ("cluster", CLUSTER),
+    (
+        "monitored",
+        "servingSecret=coxswain-serving,serviceMonitor.enabled=true,podCIDRs={10.244.0.0/16},\
+         serviceCIDRs={10.96.0.0/12},extraArgs={--cluster-name=kubernetes}",
+    ),
     (
         "beside",
         "leaseName=coxswain-controller-manager,\
-         controllers=cronjob-controller\\,job-controller\\,ttl-after-finished-controller",
+         controllers=cronjob-controller\\,job-controller\\,ttl-after-finished-controller,podCIDRs=none,keysSecret=",
     ),
 ];
+/// The flags of kubeadm's manifest.
+const CLUSTER: &str =
+    "podCIDRs={10.244.0.0/16},serviceCIDRs={10.96.0.0/12},extraArgs={--cluster-name=kubernetes}";
+/// The image of the manifests.
+const IMAGE: &str = "image.repository=registry.invalid/coxswain";
 /// Values that can't be meant, and what is said of them.
-const REFUSED: [(&str, &str); 4] = [
+const REFUSED: [(&str, &str); 11] = [
     ("replica=3", "additional properties 'replica' not allowed"),
+    ("replicas=1", "got 1, want 2"),
     ("leaseName=mine", "does not match pattern"),
     ("serviceMonitor.enabled=true", "wants servingSecret"),
     ("image.pullPolicy=Sometimes", "must be one of"),
+    ("podCIDRs=", "podCIDRs is required"),
+    ("podCIDRs=10.244.0.0/16", "podCIDRs"),
+    ("podCIDRs={}", "podCIDRs"),
+    ("image.repository=", "image.repository is required"),
+    // docker.io/library/coxswain is somebody else's.
+    ("image.repository=coxswain", "image.repository is required"),
+    ("keysSecret=", "keysSecret is empty"),
 ];
 
 struct Helm<'a> {
@@ -53,7 +71,7 @@ impl Helm<'_> {
 }
 
 /// Objects by kind and name, without what is Helm's own.
-fn objects(yaml: &str) -> BTreeMap<String, Value> {
+pub(super) fn objects(yaml: &str) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for document in serde_yaml_ng::Deserializer::from_str(yaml) {
         let mut object = Value::deserialize(document).expect("YAML");
@@ -88,16 +106,26 @@ fn lease_of_leaders(objects: &BTreeMap<String, Value>) -> String {
     named.next_back().unwrap_or("kube-controller-manager").to_owned()
 }
 
+/// The objects of an overlay, by kind and name.
+pub(super) fn render(name: &str) -> BTreeMap<String, Value> {
+    let mut kubectl = Command::new(binaries().join("kubectl"));
+    let rendered = kubectl.args(["kustomize", &overlay(name)]).output().expect("kubectl runs");
+    assert!(rendered.status.success(), "{name}: {}", said(&rendered));
+    objects(&String::from_utf8(rendered.stdout).expect("text"))
+}
+
+/// What the pods of the Deployment are to be.
+pub(super) fn deployment(objects: &BTreeMap<String, Value>) -> &Value {
+    &objects[r#""Deployment"/"coxswain""#]["spec"]["template"]["spec"]
+}
+
 /// The same for the manifests alone, which takes no helm.
 #[test]
 fn finders_may_read_the_lease_by_which_an_overlay_leads() {
     for (name, expected) in
         [("deployment", "kube-controller-manager"), ("beside", "coxswain-controller-manager")]
     {
-        let mut kubectl = Command::new(binaries().join("kubectl"));
-        let rendered = kubectl.args(["kustomize", &overlay(name)]).output().expect("kubectl runs");
-        assert!(rendered.status.success(), "{name}: {}", said(&rendered));
-        let rendered = objects(&String::from_utf8(rendered.stdout).expect("text"));
+        let rendered = render(name);
         assert_eq!(lease_of_finders(&rendered), expected, "{name}");
         assert_eq!(lease_of_leaders(&rendered), expected, "{name}");
     }
@@ -125,12 +153,16 @@ fn with_flags_once(mut objects: BTreeMap<String, Value>) -> BTreeMap<String, Val
 #[test]
 fn what_the_documents_give_helm_is_what_is_tested() {
     let document = std::fs::read_to_string(file("docs/install.md")).expect("the document");
-    let (name, set) = SETS[2];
-    let (lease, controllers) = set.split_once(",controllers=").expect("two values");
+    let (name, set) = SETS[3];
+    let (lease, rest) = set.split_once(",controllers=").expect("more values");
+    let (controllers, others) = rest.split_once(",podCIDRs=").expect("more values");
+    assert_eq!(others, "none,keysSecret=");
     for said in [
-        format!("`helm install coxswain deploy/helm/coxswain --namespace {NAMESPACE}`"),
+        format!("helm install coxswain deploy/helm/coxswain --namespace {NAMESPACE} --set image.repository="),
+        "--set 'podCIDRs={POD_CIDR}' --set 'serviceCIDRs={SERVICE_CIDR}'".to_owned(),
         format!("`--set controllers='{controllers}'`"),
         format!("`--set {lease}`"),
+        "`--set podCIDRs=none` and `--set keysSecret=`".to_owned(),
     ] {
         assert!(document.contains(&said), "{name}: {said}");
     }
@@ -147,9 +179,9 @@ async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
     let helm = Helm { program: script("scripts/tool.sh", &["helm"]), plane: &plane };
     let chart = file("deploy/helm/coxswain");
     let chart = text(&chart);
-    helm.run(&["lint", "--strict", chart]);
+    helm.run(&["lint", "--strict", chart, "--set", IMAGE, "--set", CLUSTER]);
     for (name, set) in SETS {
-        let rendered = objects(&helm.run(&["template", "coxswain", chart, "--set", set]));
+        let rendered = objects(&helm.run(&["template", "coxswain", chart, "--set", IMAGE, "--set", set]));
         let manifests = objects(&plane.kubectl(&["kustomize", &overlay(name)]));
         assert_eq!(lease_of_finders(&rendered), lease_of_leaders(&rendered), "{name}");
         assert_eq!(lease_of_finders(&manifests), lease_of_leaders(&manifests), "{name}");
@@ -160,7 +192,8 @@ async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
         }
     }
     for (set, why) in REFUSED {
-        let output = helm.output(&["template", "coxswain", chart, "--set", set]);
+        let base = ["template", "coxswain", chart, "--set", IMAGE, "--set", "podCIDRs=none"];
+        let output = helm.output(&[&base[..], &["--set", set]].concat());
         assert!(!output.status.success() && said(&output).contains(why), "{set}: {}", said(&output));
     }
 
@@ -168,11 +201,11 @@ async fn the_chart_is_the_manifests_and_can_be_rolled_back() {
     define_monitors(&plane);
     let args = "jsonpath={.spec.template.spec.containers[0].args}";
     let args = || plane.kubectl(&["-n", NAMESPACE, "get", "deployment", "coxswain", "-o", args]);
-    let notes = helm.run(&["install", "coxswain", chart]);
+    let notes = helm.run(&["install", "coxswain", chart, "--set", IMAGE, "--set", CLUSTER]);
     assert!(notes.contains("rollout status deployment/coxswain"), "{notes}");
     let first = args();
-    let set = format!("{},extraArgs[0]=--v=4", SETS[1].1);
-    helm.run(&["upgrade", "coxswain", chart, "--set", &set]);
+    let set = format!("{},extraArgs={{--cluster-name=kubernetes,--v=4}}", SETS[2].1);
+    helm.run(&["upgrade", "coxswain", chart, "--set", IMAGE, "--set", &set]);
     assert!(args().contains("--v=4") && args().contains("--tls-cert-file"), "{}", args());
     plane.kubectl(&["-n", NAMESPACE, "get", "servicemonitor", "coxswain"]);
     helm.run(&["rollback", "coxswain", "1"]);

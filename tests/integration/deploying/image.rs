@@ -11,15 +11,28 @@ use super::{file, said, script, text};
 use crate::harness::{ControlPlane, by_depth};
 
 /// All that is in it, besides directories and the libraries of the architecture.
-const CONTENTS: [&str; 8] = [
+const CONTENTS: [&str; 12] = [
     "etc/group",
     "etc/nsswitch.conf",
+    "etc/os-release",
     "etc/passwd",
     "etc/ssl/certs/ca-certificates.crt",
     "usr/local/bin/coxswain",
     "usr/local/bin/kubectl-coxswain",
     "usr/share/doc/coxswain/LICENSE",
     "usr/share/doc/coxswain/sbom.cdx.json",
+    "var/lib/dpkg/status.d/ca-certificates",
+    "var/lib/dpkg/status.d/libc6",
+    "var/lib/dpkg/status.d/libgcc-s1",
+];
+/// What the scripts write themselves, or is the program that the list describes. Everything else is of a Debian package.
+const OURS: [&str; 6] = [
+    "etc/group",
+    "etc/nsswitch.conf",
+    "etc/passwd",
+    "usr/local/bin/coxswain",
+    "usr/local/bin/kubectl-coxswain",
+    "usr/share/doc/coxswain/LICENSE",
 ];
 /// What the program is linked with.
 const LIBRARIES: [&str; 4] = ["ld-linux", "libc.so.6", "libgcc_s.so.1", "libm.so.6"];
@@ -110,6 +123,37 @@ fn assert_containerfile_makes(rootfs: &Path, config: &Value, dir: &Path) {
     assert_eq!(said, expected);
 }
 
+/// A scanner finds the version of each file that is of somebody else.
+fn assert_each_file_is_of_a_component(rootfs: &Path, parts: &[Value]) {
+    let packages: Vec<&Value> = parts
+        .iter()
+        .filter(|part| part["purl"].as_str().is_some_and(|purl| purl.starts_with("pkg:deb/debian/")))
+        .collect();
+    let of_package: BTreeSet<String> = packages
+        .iter()
+        .flat_map(|part| part["components"].as_array().expect("files"))
+        .map(|file| file["name"].as_str().expect("a path").to_owned())
+        .collect();
+    for package in &packages {
+        let (name, version) =
+            (package["name"].as_str().expect("text"), package["version"].as_str().expect("text"));
+        let status =
+            fs::read_to_string(rootfs.join("var/lib/dpkg/status.d").join(name)).expect("for scanners");
+        assert!(status.contains(&format!("\nVersion: {version}\n")), "{name} {version}: {status}");
+    }
+    let described = |path: &String| {
+        OURS.contains(&path.as_str())
+            || path.starts_with("var/lib/dpkg/")
+            || path == "etc/os-release"
+            || path.ends_with("sbom.cdx.json")
+    };
+    let unknown: Vec<String> = files(rootfs, rootfs)
+        .into_iter()
+        .filter(|path| !described(path) && !of_package.contains(path))
+        .collect();
+    assert!(unknown.is_empty(), "in no component of the list: {unknown:?}");
+}
+
 #[test]
 fn the_image_holds_the_program_and_nothing_to_start_another_with() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -139,6 +183,7 @@ fn the_image_holds_the_program_and_nothing_to_start_another_with() {
     let parts = parts["components"].as_array().expect("components");
     let licensed = |name: &str| parts.iter().any(|part| part["name"] == name && !part["licenses"].is_null());
     assert!(parts.len() > 100 && licensed("rustls") && licensed("tokio"), "{} parts", parts.len());
+    assert_each_file_is_of_a_component(&rootfs, parts);
 
     let stages = dir.path().join("stages");
     fs::create_dir(&stages).expect("a directory");

@@ -13,15 +13,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::beside::{run_job, writers};
+use super::flags::{custom_manifest, flags, flags_of_pod};
 use super::kubelet::{Kubelet, Replica};
 use super::manifests::define_monitors;
 use super::replicas::{leader, led};
-use super::{NAMESPACE, file, prepare, text};
+use super::{NAMESPACE, copy_deploy, file, prepare, text};
 use crate::harness::{ControlPlane, Options, binaries, by_depth, turn_beside_another, until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 const DOCUMENT: &str = "docs/install.md";
-const KUBEADM: &str = "tests/data/peer/kubeadm-controller-manager.yaml";
 const MANIFEST: &str = "etc/kubernetes/manifests/kube-controller-manager.yaml";
 /// Ends what a command says, before its exit code.
 const END: &str = "--- ended with";
@@ -33,7 +33,7 @@ const IN_FULL: &str = "Metrics";
 pub(super) struct Part {
     /// The headline of its chapter.
     chapter: String,
-    headline: String,
+    pub(super) headline: String,
     pub(super) commands: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn parts(document: &str) -> Vec<Part> {
             typing = line == "```console";
         } else if let Some(command) = line.strip_prefix("$ ").filter(|_| typing) {
             let mut command = command.to_owned();
-            while command.ends_with('\\') {
+            while ['\\', '&', '|'].iter().any(|end| command.ends_with(*end)) {
                 command.push('\n');
                 command.push_str(lines.next().expect("the rest of a command"));
             }
@@ -143,7 +143,7 @@ impl<'a> Node<'a> {
         }
         let config = &plane.report.kubeconfigs["controller-manager"];
         fs::copy(config, kubernetes.join("controller-manager.conf")).expect("copied");
-        fs::copy(file(KUBEADM), kubelet.host.join(MANIFEST)).expect("copied");
+        fs::write(kubelet.host.join(MANIFEST), custom_manifest()).expect("written");
         let programs = kubelet.host.join("usr/local/bin");
         fs::create_dir_all(&programs).expect("a directory");
         symlink(ControlPlane::coxswain_binary(), programs.join("coxswain")).expect("a link");
@@ -224,15 +224,22 @@ impl<'a> Node<'a> {
                 assert!(said.contains("\"holderIdentity\""), "{said}");
                 assert_eq!(replicas.len(), 3);
                 led(self.plane, &replicas).await;
+                self.assert_flags_of_the_deployment();
             }
             ("As a Deployment", "Metrics") => {
                 assert!(said.contains("coxswain.kube-system.svc") || said.contains("Replicas:"), "{said}");
                 led(self.plane, &replicas).await;
+                self.assert_flags_of_the_deployment();
+            }
+            ("As a Deployment", "Rotation") => {
+                led(self.plane, &replicas).await;
             }
             ("As a static pod", "As a static pod") => {
                 led(self.plane, self.static_pod.as_slice()).await;
+                let manifest = fs::read_to_string(self.kubelet.host.join(MANIFEST)).expect("a manifest");
+                assert_eq!(flags_of_pod(&manifest), flags_of_pod(&custom_manifest()));
             }
-            ("Beside the Go manager", "Beside the Go manager") => {
+            ("Beside KCM", "Beside KCM") => {
                 let lease = ["-n", NAMESPACE, "get", "lease", "coxswain-controller-manager", "-o"];
                 let lease = [&lease[..], &["jsonpath={.spec.holderIdentity}"]].concat();
                 assert_ne!(self.plane.kubectl(&lease), "", "it leads by a Lease of its own");
@@ -248,6 +255,25 @@ impl<'a> Node<'a> {
                 self.go_leads().await;
             }
             other => panic!("nothing is known of {other:?}"),
+        }
+    }
+
+    /// The Deployment has the flags of the node's manifest that are the cluster's.
+    fn assert_flags_of_the_deployment(&self) {
+        let args = "jsonpath={.spec.template.spec.containers[0].args}";
+        let args = self.plane.kubectl(&["-n", NAMESPACE, "get", "deployment", "coxswain", "-o", args]);
+        let found = flags(&serde_json::from_str(&args).expect("JSON"));
+        for flag in [
+            "allocate-node-cidrs",
+            "cluster-cidr",
+            "controllers",
+            "node-cidr-mask-size",
+            "service-cluster-ip-range",
+        ] {
+            let of = |flags: &[(String, String)]| -> Vec<String> {
+                flags.iter().filter(|(name, _)| name == flag).map(|(_, value)| value.clone()).collect()
+            };
+            assert_eq!(of(&found), of(&flags_of_pod(&custom_manifest())), "--{flag}");
         }
     }
 
@@ -273,14 +299,17 @@ async fn what_is_typed_is_what_comes() {
     let mut node = Node::new(&plane);
     node.sync();
     let dir = tempfile::tempdir().expect("a directory");
-    symlink(file("deploy"), dir.path().join("deploy")).expect("a link");
+    copy_deploy(dir.path());
     let mut shell = Shell::start(&plane, &node.kubelet.host, dir.path());
     let parts = parts(&fs::read_to_string(file(DOCUMENT)).expect("the document"));
     assert!(parts.len() > 6, "{parts:?}");
     let many = |part: &&Part| by_depth(part.headline != IN_FULL, true);
     for part in parts.iter().take_while(many) {
         let mut said = String::new();
-        for command in part.commands.iter().filter(|command| *command != "make image") {
+        // Both build the program that ships, which is here already.
+        let builds =
+            |command: &&String| *command == "make image" || command.contains("deploy/image/build.sh");
+        for command in part.commands.iter().filter(|command| !builds(command)) {
             (shell, said) = node.type_in(shell, command).await;
         }
         node.assert_came(part, &said).await;

@@ -5,6 +5,7 @@
 
 mod beside;
 mod chart;
+mod flags;
 mod grants;
 mod image;
 mod install;
@@ -17,13 +18,18 @@ mod run;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use tempfile::TempDir;
 
 use crate::harness::ControlPlane;
 
 /// Where everything of the manager is.
 const NAMESPACE: &str = "kube-system";
-/// Those that are applied to a cluster. The static pod is for a kubelet.
-const OVERLAYS: [&str; 3] = ["deployment", "beside", "monitored"];
+/// The overlays.
+const OVERLAYS: [&str; 4] = ["deployment", "cluster", "beside", "monitored"];
+/// The manifest of kubeadm 1.36.3: `kubeadm init phase control-plane controller-manager --dry-run`.
+const KUBEADM: &str = "tests/data/peer/kubeadm-controller-manager.yaml";
 
 /// A file of this project.
 fn file(path: &str) -> PathBuf {
@@ -35,9 +41,30 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path that is text")
 }
 
-/// The directory of an overlay.
+/// The directory of an overlay, in a copy in which `cluster` has the flags of kubeadm's manifest.
 fn overlay(name: &str) -> String {
-    text(&file(&format!("deploy/kustomize/overlays/{name}"))).to_owned()
+    static COPY: LazyLock<TempDir> = LazyLock::new(|| {
+        let dir = tempfile::tempdir().expect("a directory");
+        copy_deploy(dir.path());
+        let flags = dir.path().join("deploy/kustomize/overlays/cluster/flags.yaml");
+        flags_from(&["--file", text(&flags)]);
+        dir
+    });
+    text(&COPY.path().join("deploy/kustomize/overlays").join(name)).to_owned()
+}
+
+/// Copies `deploy/` into a directory.
+fn copy_deploy(to: &Path) {
+    let copied = Command::new("cp").arg("-r").arg(file("deploy")).arg(to).status().expect("cp runs");
+    assert!(copied.success(), "{copied}");
+}
+
+/// The output of `coxswain flags-from` for kubeadm's manifest.
+fn flags_from(args: &[&str]) -> String {
+    let mut coxswain = Command::new(ControlPlane::coxswain_binary());
+    let output = coxswain.arg("flags-from").arg(file(KUBEADM)).args(args).output().expect("it runs");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
+    String::from_utf8(output.stdout).expect("text")
 }
 
 /// Everything that a program said.

@@ -230,6 +230,7 @@ async fn a_prometheus_finds_what_dashboards_and_alerts_ask_for() {
     // Nodes get blocks of addresses only where that is asked for.
     let blocks = ["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16"];
     let manager = plane.coxswain("coxswain", &[&[tracing.as_str()][..], &blocks].concat());
+    plane.kubectl(&["create", "namespace", "monitoring"]);
     let rbac = file("deploy/prometheus/rbac.yaml");
     plane.kubectl(&["apply", "-f", rbac.to_str().expect("text")]);
     let namespace = plane.cluster().await.namespace("shop").await;

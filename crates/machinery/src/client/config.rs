@@ -230,6 +230,11 @@ impl Connection {
         self.authorities.as_deref()
     }
 
+    /// The file that holds these authorities, when it is a file.
+    pub fn authorities_file(&self) -> Option<&Path> {
+        self.config.root_cert_file.as_deref()
+    }
+
     pub(super) fn invalid(&self, why: impl Into<String>) -> ConfigError {
         ConfigError::Invalid { origin: self.origin.clone(), why: why.into() }
     }

@@ -41,6 +41,7 @@ pub use flag::{Flag, FlagEffect};
 pub use flags::{Flags, TABLE};
 pub use gates::{FeatureGates, FeatureState};
 pub use migration::{ControllerLeader, LeaderMigration, MigrationLock};
+pub use parser::WrittenFlag;
 pub use tls::ServingTls;
 pub use value::{FlagValue, Repetition, ValueError, Verbosity};
 pub use versions::{EffectiveVersions, MinorVersion};
@@ -120,6 +121,16 @@ pub struct Startup {
     pub given: Vec<(String, String)>,
 }
 
+/// Splits a command line, without the program's name, into its flags. Checks the syntax of each value and nothing else: no file
+/// is read.
+///
+/// # Errors
+/// Flags that do not exist, arguments that are no flags, and values with a wrong syntax.
+pub fn split(arguments: &[String]) -> Result<Vec<WrittenFlag>, OptionErrors> {
+    let parser::Parsed { written, errors, .. } = parser::parse(arguments);
+    if errors.is_empty() { Ok(written) } else { Err(OptionErrors(errors)) }
+}
+
 /// Reads a command line, without the program's name, against the controllers that there are.
 ///
 /// # Errors
@@ -130,7 +141,7 @@ pub fn parse(
 ) -> Result<Invocation, OptionErrors> {
     let mut errors = Vec::new();
     let arguments = decode(arguments, &mut errors);
-    let parser::Parsed { mut flags, given, errors: unreadable } = parser::parse(&arguments);
+    let parser::Parsed { mut flags, given, errors: unreadable, .. } = parser::parse(&arguments);
     errors.extend(unreadable);
     let kubernetes = match &flags.version {
         VersionRequest::Report(version) => version.clone(),

@@ -8,12 +8,23 @@ use super::flags::{Flags, TABLE};
 use super::value::Repetition;
 use crate::random::HashMap;
 
+/// A flag of a command line, and its value as it is written there.
+#[derive(Clone, Debug)]
+pub struct WrittenFlag {
+    /// The flag's row in the table.
+    pub flag: &'static Flag,
+    /// The value. A flag that implies a value has that one if none is written.
+    pub value: String,
+}
+
 /// What a command line says.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) flags: Flags,
     /// The rows of the flags that were given, in the order of their first appearance.
     pub(super) given: Vec<&'static Flag>,
+    /// Every flag with its value as it is written, in order.
+    pub(super) written: Vec<WrittenFlag>,
     pub(super) errors: Vec<OptionError>,
 }
 
@@ -113,6 +124,7 @@ impl Parser {
     fn set(&mut self, flag: &'static Flag, value: &str) {
         let again = self.parsed.given.iter().any(|given| given.field == flag.field);
         let repetition = if again { Repetition::Again } else { Repetition::First };
+        self.parsed.written.push(WrittenFlag { flag, value: value.to_owned() });
         match (flag.set)(&mut self.parsed.flags, value, repetition) {
             Ok(()) if again => {}
             Ok(()) => self.parsed.given.push(flag),

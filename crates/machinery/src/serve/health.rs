@@ -201,7 +201,10 @@ impl HealthRegistry {
         let mut unmatched: Vec<&str> = excluded.iter().map(String::as_str).collect();
         unmatched.sort_unstable();
         unmatched.dedup();
-        for check in self.checks_of(probe) {
+        let checks = self.checks_of(probe);
+        let names: Vec<String> = checks.iter().map(|check| check.name().to_owned()).collect();
+        observer.health_checks(probe, &names);
+        for check in checks {
             let name = check.name();
             if excluded.iter().any(|held| held == name) {
                 unmatched.retain(|held| *held != name);

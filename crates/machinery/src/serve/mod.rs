@@ -25,6 +25,7 @@ mod limit;
 mod observe;
 mod options;
 mod reload;
+mod renewal;
 mod reviews;
 mod router;
 mod seats;

@@ -53,6 +53,12 @@ pub trait ServeObserver: Send + Sync + 'static {
     /// A health check was run (`kubernetes_healthcheck`, `kubernetes_healthchecks_total`).
     fn health_checked(&self, _name: &str, _probe: Probe, _status: CheckStatus) {}
 
+    /// All checks of an endpoint, by name, as it is about to run them: no other check has a result any longer.
+    fn health_checks(&self, _probe: Probe, _names: &[String]) {}
+
+    /// The certificate that a port serves by default expires at this time, in seconds since 1970.
+    fn serving_certificate(&self, _port: u16, _not_after: i64) {}
+
     /// `DELETE /metrics/slis`: forget the health results counted so far.
     fn reset_slis(&self) {}
 

@@ -13,6 +13,8 @@ use rustls::crypto::CryptoProvider;
 use super::authn::trust::TrustStore;
 use super::authn::{ClusterTrust, RequestHeader};
 use super::error::ServeError;
+use super::observe::{ServeObserver, Unobserved};
+use super::renewal::Renewal;
 use super::tls::{CertFiles, CertStore, Tls};
 
 /// What a file is put to.
@@ -39,6 +41,9 @@ pub(super) struct Reloader {
     client_ca: Option<Arc<TrustStore>>,
     request_header: Option<Arc<RequestHeader>>,
     cluster: Option<ClusterTrust>,
+    renewal: Option<Renewal>,
+    observer: Arc<dyn ServeObserver>,
+    port: u16,
 }
 
 impl Reloader {
@@ -49,7 +54,35 @@ impl Reloader {
         request_header: Option<Arc<RequestHeader>>,
         cluster: Option<ClusterTrust>,
     ) -> Self {
-        Self { provider, certs, files: Vec::new(), client_ca, request_header, cluster }
+        let (renewal, observer) = (None, Arc::new(Unobserved));
+        Self {
+            provider,
+            certs,
+            files: Vec::new(),
+            client_ca,
+            request_header,
+            cluster,
+            renewal,
+            observer,
+            port: 0,
+        }
+    }
+
+    /// Replaces a certificate that was made for this process before it expires.
+    pub(super) fn renew(&mut self, renewal: Option<Renewal>) {
+        self.renewal = renewal;
+    }
+
+    /// Tells when the certificate of a port expires, now and at each turn.
+    pub(super) fn report(&mut self, observer: Arc<dyn ServeObserver>, port: u16) {
+        (self.observer, self.port) = (observer, port);
+        self.report_expiry();
+    }
+
+    fn report_expiry(&self) {
+        if let Some(not_after) = self.certs.not_after() {
+            self.observer.serving_certificate(self.port, not_after);
+        }
     }
 
     /// Watches a serving certificate that was loaded already.
@@ -99,6 +132,12 @@ impl Reloader {
                 Err(error) => tracing::error!(%error, "rotated file is of no use; what was in force stays"),
             }
         }
+        if let Some(renewal) = &self.renewal
+            && let Err(error) = renewal.turn(&self.certs, &self.provider)
+        {
+            tracing::error!(%error, "Failed to make a new serving certificate; keeping the old one");
+        }
+        self.report_expiry();
         if let Some(cluster) = &self.cluster {
             match cluster.refresh().await {
                 Ok(changed) => authorities_changed |= changed,

@@ -23,10 +23,12 @@ use super::limit::Lines;
 use super::observe::ServeObserver;
 use super::options::ServeOptions;
 use super::reload::{Content, Reloader};
+use super::renewal::Renewal;
 use super::reviews::Reviews;
 use super::router::Router;
 use super::seats::Seats;
 use super::tls::{self, CertFiles, CertStore, SelfSigned, Tls};
+use crate::latest;
 use crate::model::clock::SharedClock;
 
 const BACKLOG: u32 = 1024;
@@ -63,7 +65,7 @@ pub struct SecureServer {
     chain: Arc<Chain>,
     reloader: Arc<Reloader>,
     options: ServeOptions,
-    authority: Option<String>,
+    authority: latest::Receiver<Option<String>>,
 }
 
 impl std::fmt::Debug for SecureServer {
@@ -77,7 +79,8 @@ impl SecureServer {
     /// and listens. Must be called within a tokio runtime.
     pub async fn bind(options: ServeOptions, deps: ServeDeps) -> Result<Self, ServeError> {
         let provider = Arc::new(options.tls.spoken.provider());
-        let (certs, cert_files, authority) = load_certs(&options, &deps, &provider).await?;
+        let LoadedCerts { certs, files: cert_files, authority, renewal } =
+            load_certs(&options, &deps, &provider).await?;
         let trust = Trust::load(&options, &deps).await?;
         let mut reloader = Reloader::new(
             Arc::clone(&provider),
@@ -86,6 +89,8 @@ impl SecureServer {
             trust.request_header.clone(),
             trust.cluster,
         );
+        reloader.renew(renewal);
+        reloader.report(Arc::clone(&deps.observer), options.address.port());
         for (what, index, files, content) in &cert_files {
             reloader.watch_cert(what, *index, files, content);
         }
@@ -135,9 +140,9 @@ impl SecureServer {
     }
 
     /// The authority to trust here, in PEM, if the serving certificate was given by no flag and is signed by an
-    /// authority of its own.
-    pub fn self_signed_authority(&self) -> Option<&str> {
-        self.authority.as_deref()
+    /// authority of its own. It changes when the certificate is made again.
+    pub fn self_signed_authority(&self) -> latest::Receiver<Option<String>> {
+        self.authority.clone()
     }
 
     /// Judges what the callers of a mounted service may do.
@@ -261,22 +266,34 @@ fn listen(options: &ServeOptions) -> Result<TcpListener, ServeError> {
 
 type LoadedCert = (&'static str, usize, CertFiles, Content);
 
+/// The serving certificates.
+struct LoadedCerts {
+    certs: Arc<CertStore>,
+    /// Those that are in files.
+    files: Vec<LoadedCert>,
+    /// The authority of the default one, if it is self-signed.
+    authority: latest::Receiver<Option<String>>,
+    /// Replaces the default one, if it is kept in memory.
+    renewal: Option<Renewal>,
+}
+
 const CERT_FLAG: &str = "--tls-cert-file";
 const SNI_FLAG: &str = "--tls-sni-cert-key";
 const CLIENT_CA_FLAG: &str = "--client-ca-file";
 const REQUEST_HEADER_CA_FLAG: &str = "--requestheader-client-ca-file";
 
-/// The serving certificates, and those of them that are in files.
+/// Reads the serving certificates, or makes one.
 async fn load_certs(
     options: &ServeOptions,
     deps: &ServeDeps,
     provider: &Arc<CryptoProvider>,
-) -> Result<(Arc<CertStore>, Vec<LoadedCert>, Option<String>), ServeError> {
+) -> Result<LoadedCerts, ServeError> {
     let mut files = Vec::new();
-    let mut authority = None;
+    let (mut authority, mut renewal) = (None, None);
     let default = match tls::prepare(options, deps.clock.now())? {
         SelfSigned::Memory { cert, key } => {
-            authority = tls::authority_of(&cert);
+            let made = Renewal::new(options.clone(), Arc::clone(&deps.clock), tls::authority_of(&cert));
+            renewal = Some(made);
             tls::certified_key(cert.as_bytes(), key.as_bytes(), provider).map_err(ServeError::SelfSigned)?
         }
         SelfSigned::Files(pair) => {
@@ -298,7 +315,11 @@ async fn load_certs(
         others.push((sni.names.clone(), content.certified_key(SNI_FLAG, &pair.cert, provider)?));
         files.push((SNI_FLAG, index + 1, pair, content));
     }
-    Ok((Arc::new(CertStore::new(default, others)), files, authority))
+    let certs = Arc::new(CertStore::new(default, others));
+    let authority = renewal
+        .as_ref()
+        .map_or_else(|| latest::Sender::new(authority).subscribe(), |renewal: &Renewal| renewal.authority());
+    Ok(LoadedCerts { certs, files, authority, renewal })
 }
 
 /// Whose certificates are trusted, and where that is read from.

@@ -34,6 +34,7 @@ pub struct ServeMetrics {
     authorizations: IntCounterVec,
     authorization_time: HistogramVec,
     certificates: Histogram,
+    serving_certificates: IntGaugeVec,
     /// TokenReviews.
     pub delegated_authentication: ReviewMetrics,
     /// SubjectAccessReviews.
@@ -174,10 +175,20 @@ impl ServeMetrics {
                 "Time for which the certificates of clients were still valid when they came.",
                 VALID_FOR.to_vec(),
             )?,
+            serving_certificates: registrar.int_gauges(
+                "coxswain_serving_certificate_not_after_seconds",
+                "Time at which the serving certificate expires, in seconds since 1970, by port.",
+                &["port"],
+            )?,
             delegated_authentication: ReviewMetrics::register(registrar, "authn", "TokenReviews")?,
             delegated_authorization: ReviewMetrics::register(registrar, "authz", "SubjectAccessReviews")?,
             tokens: TokenCacheMetrics::register(registrar)?,
         })
+    }
+
+    /// Sets when the certificate that a port serves expires.
+    pub fn serving_certificate(&self, port: u16, not_after: i64) {
+        self.serving_certificates.with_label_values(&[&port.to_string()]).set(not_after);
     }
 
     /// Counts a client whose certificate is valid for so much longer.

@@ -1,6 +1,7 @@
 //! Tables of the text format and of what is read from `/proc`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::telemetry::Registry;
 
@@ -169,6 +170,22 @@ fn info_metrics_have_the_original_s_labels() {
     }
 }
 
+/// Somebody who looks at `/healthz/NAME` once leaves no failure behind.
+#[tokio::test(start_paused = true)]
+async fn result_that_nobody_asked_for_in_five_minutes_is_forgotten() {
+    let slis = SliMetrics::new().unwrap();
+    slis.observe("job", "healthz", CheckStatus::Error);
+    let held =
+        || encode_text(slis.registry()).contains("kubernetes_healthcheck{name=\"job\",type=\"healthz\"} 0");
+    for (minutes, expected) in [(4, true), (2, false)] {
+        tokio::time::advance(Duration::from_mins(minutes)).await;
+        slis.observe("job", "livez", CheckStatus::Success);
+        slis.retain("livez", &["job".to_owned()]);
+        assert_eq!(held(), expected);
+    }
+    assert!(encode_text(slis.registry()).contains("kubernetes_healthcheck{name=\"job\",type=\"livez\"} 1"));
+}
+
 #[test]
 fn health_checks_are_counted_by_result() {
     let slis = SliMetrics::new().unwrap();
@@ -186,7 +203,20 @@ fn health_checks_are_counted_by_result() {
     ] {
         assert!(text.lines().any(|held| held == line), "{line}\nis not in\n{text}");
     }
+    slis.observe("removed", "readyz", CheckStatus::Error);
+    slis.observe("removed", "livez", CheckStatus::Error);
+    slis.retain("readyz", &["leader".to_owned()]);
+    let text = encode_text(slis.registry());
+    let of_removed: Vec<_> =
+        text.lines().filter(|line| line.starts_with("kubernetes_healthcheck{name=\"removed\"")).collect();
+    assert_eq!(
+        of_removed,
+        ["kubernetes_healthcheck{name=\"removed\",type=\"livez\"} 0"],
+        "of the other endpoint"
+    );
+    assert!(text.contains("kubernetes_healthcheck{name=\"leader\",type=\"readyz\"} 1"), "{text}");
     slis.reset();
+    slis.retain("livez", &[]);
     let text = encode_text(slis.registry());
     let left: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
     assert!(matches!(left[..], [start] if start.starts_with("process_start_time_seconds ")), "{text}");

@@ -1,10 +1,16 @@
 //! Rotated certificates and authorities, without a restart.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::StatusCode;
+use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use super::fixtures::{Ca, Client, FakeReviews, Pair, Setup};
+use crate::model::clock::ManualClock;
+use crate::serve::{SecureServer, ServeDeps, ServeObserver};
 
 fn der(pair: &Pair) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap()
@@ -91,4 +97,43 @@ async fn files_are_looked_at_without_being_told() {
     setup.write_pair("serving", &next);
     let rotated = async { while served(&running.client()).await != der(&next) {} };
     tokio::time::timeout(std::time::Duration::from_secs(30), rotated).await.expect("never rotated");
+}
+
+/// Keeps when certificates expire.
+#[derive(Default)]
+struct Expiry(Mutex<Vec<i64>>);
+
+impl ServeObserver for Expiry {
+    fn serving_certificate(&self, _: u16, not_after: i64) {
+        self.0.lock().push(not_after);
+    }
+}
+
+#[tokio::test]
+async fn certificate_in_memory_is_made_again_before_it_expires() {
+    const DAY: Duration = Duration::from_hours(24);
+    let mut setup = Setup::new(FakeReviews::default());
+    setup.options.tls.cert_and_key = None;
+    let (clock, expiry) =
+        (Arc::new(ManualClock::new("2026-01-01T00:00:00Z".parse().unwrap())), Arc::new(Expiry::default()));
+    let deps =
+        ServeDeps { clock: Arc::clone(&clock) as _, observer: Arc::clone(&expiry) as _, ..setup.deps() };
+    let server = SecureServer::bind(setup.options.clone(), deps).await.unwrap();
+    let (mut authority, reload) = (server.self_signed_authority(), server.reload());
+    let first = authority.borrow_and_update().clone();
+    assert!(first.is_some());
+    let year = expiry.0.lock()[0];
+
+    clock.advance(DAY * 291);
+    reload().await;
+    assert!(!authority.has_changed(), "it is valid for 74 days more");
+    clock.advance(DAY);
+    reload().await;
+    assert!(authority.has_changed());
+    let second = authority.borrow_and_update().clone();
+    assert!(second.is_some() && second != first);
+    reload().await;
+    assert!(!authority.has_changed(), "once");
+    let seconds = i64::try_from(DAY.as_secs() * 292).unwrap();
+    assert_eq!(*expiry.0.lock(), [year, year, year + seconds, year + seconds]);
 }

@@ -60,6 +60,13 @@ impl CertStore {
         self.lookup.store(Arc::new(lookup(&served)));
     }
 
+    /// When the default certificate expires, in seconds since 1970.
+    pub(in crate::serve) fn not_after(&self) -> Option<i64> {
+        let lookup = self.lookup.load();
+        let (_, leaf) = X509Certificate::from_der(lookup.default.cert.first()?).ok()?;
+        Some(leaf.validity().not_after.timestamp())
+    }
+
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let lookup = self.lookup.load();
         let Some(name) = name else { return Arc::clone(&lookup.default) };

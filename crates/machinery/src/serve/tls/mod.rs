@@ -14,7 +14,7 @@ use rustls::crypto::CryptoProvider;
 use super::error::ServeError;
 use super::options::ServeOptions;
 pub(super) use certs::{CertFiles, CertStore, certified_key};
-pub(super) use self_signed::{SelfSigned, authority_of, prepare};
+pub(super) use self_signed::{SelfSigned, authority_of, generate, prepare};
 
 /// Protocols offered by ALPN.
 const H2: &[u8] = b"h2";

@@ -95,7 +95,10 @@ fn write_pair(dir: &Path, files: &CertFiles, cert: &str, key: &str) -> Result<()
 
 /// A certificate for a year with a one-off authority, whose key is thrown away; the chain has both, so that a client
 /// can be given the authority to trust.
-fn generate(options: &ServeOptions, now: Timestamp) -> Result<(String, String), ServeError> {
+pub(in crate::serve) fn generate(
+    options: &ServeOptions,
+    now: Timestamp,
+) -> Result<(String, String), ServeError> {
     sign(options, now).map_err(|error| ServeError::SelfSigned(error.to_string()))
 }
 

@@ -1,0 +1,86 @@
+//! `flags-from`: what starts Coxswain with the flags of a node's kube-controller-manager. Asks nobody.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+use super::valued;
+use crate::cli::common;
+use crate::cli::error::CliError;
+use crate::cli::manifest::{Manifest, overlay, static_pod};
+use crate::cli::output::Screen;
+
+const STATIC_POD: &str = "static-pod";
+
+pub(super) fn command() -> Command {
+    Command::new("flags-from")
+        .about("Prints what runs Coxswain with the flags of a kube-controller-manager manifest")
+        .after_help(
+            "Deployment: coxswain flags-from /etc/kubernetes/manifests/kube-controller-manager.yaml \\\n                \
+             --file deploy/kustomize/overlays/cluster/flags.yaml\n\
+             Static pod: the same with --as static-pod --image REGISTRY/coxswain:VERSION, into a file outside of\n            \
+             /etc/kubernetes/manifests",
+        )
+        .arg(
+            Arg::new("manifest")
+                .value_name("MANIFEST")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("Manifest of the static pod kube-controller-manager"),
+        )
+        .arg(
+            valued("as", "FORM", "overlay: patch of overlays/cluster; static-pod: the manifest with Coxswain")
+                .value_parser(["overlay", STATIC_POD])
+                .default_value("overlay"),
+        )
+        .arg(
+            valued("image", "IMAGE", "Image of Coxswain, with its registry and tag")
+                .required_if_eq("as", STATIC_POD),
+        )
+        .arg(
+            valued("file", "FILE", "File to write, for its owner alone; stays as it is on an error [default: standard output]")
+                .value_parser(value_parser!(PathBuf)),
+        )
+}
+
+/// Replaces a file as a whole, so that no reader sees a part of it, and a failure leaves it as it is.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let mut name = OsString::from(".");
+    name.push(path.file_name().ok_or(ErrorKind::InvalidFilename)?);
+    name.push(format!(".{}", std::process::id()));
+    let new = directory.unwrap_or_else(|| Path::new(".")).join(name);
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&new)))
+}
+
+pub(super) fn run(matches: &ArgMatches, screen: &Screen) -> Result<(), CliError> {
+    let path = matches.get_one::<PathBuf>("manifest").cloned().unwrap_or_default();
+    let image = common::text(matches, "image");
+    let usage = |error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(&path).map_err(|error| usage(&error))?;
+    let manifest = Manifest::parse(&text).map_err(|error| usage(&error))?;
+    let converted = match (common::text(matches, "as").as_deref(), &image) {
+        (Some(STATIC_POD), Some(image)) => static_pod(&manifest, image),
+        (Some(STATIC_POD), None) => return Err(CliError::Usage("--image is empty".to_owned())),
+        _ => overlay(&manifest, &path.to_string_lossy(), image.as_deref()),
+    };
+    let converted = converted.map_err(|error| usage(&error))?;
+    for note in &converted.notes {
+        screen.note(note);
+    }
+    match matches.get_one::<PathBuf>("file") {
+        None => screen.print(&converted.text),
+        Some(file) => replace(file, &converted.text)
+            .map_err(|error| CliError::Usage(format!("write {}: {error}", file.display()))),
+    }
+}
