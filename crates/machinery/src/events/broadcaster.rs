@@ -100,14 +100,14 @@ impl EventBroadcaster {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let outcomes = self.metrics.outcomes(component);
         let component: Arc<str> = component.into();
-        let delivery = Delivery {
+        let delivery = Arc::new(Delivery {
             component: Arc::clone(&component),
             sink,
             outcomes: outcomes.clone(),
             closing: self.closing.clone(),
-        };
+        });
         let correlator = Correlator::new(component.as_ref().into());
-        let writer = Writer { delivery, correlator, abort: self.abort.clone() };
+        let writer = Writer { delivery, correlator, waiting: TaskTracker::new(), abort: self.abort.clone() };
         self.tasks.spawn(writer.run(receiver));
         Recorder { component, clock: Arc::clone(&self.clock), sender, outcomes }
     }

@@ -205,7 +205,7 @@ pub(super) fn new_event(
         reason: reason.into(),
         message,
         source: EventSource { component: component.clone(), host: Str::EMPTY },
-        first_timestamp: Some(at.clone()),
+        first_timestamp: Some(at),
         last_timestamp: Some(at),
         count: 1,
         r#type: if warning { "Warning" } else { "Normal" }.into(),

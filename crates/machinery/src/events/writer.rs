@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::broadcaster::Outcomes;
 use super::correlator::{Correlator, Entry};
@@ -19,12 +20,20 @@ pub(super) const MAX_TRIES: u32 = 12;
 /// back at once.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
+/// The longest wait for an answer with `Retry-After`, and how often such an event is tried.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(10);
+pub(super) const MAX_WAITS: u32 = 10;
+/// Events of a recorder that may wait so, next to those that follow them. More are dropped as refused.
+pub(super) const MAX_WAITING: usize = 64;
+
 /// An event and when it happened.
 pub(super) type Emitted = (EventSpec, Timestamp);
 
 pub(super) struct Writer {
-    pub(super) delivery: Delivery,
+    pub(super) delivery: Arc<Delivery>,
     pub(super) correlator: Correlator,
+    /// Events that wait because the server said when to come back. They hold up no others.
+    pub(super) waiting: TaskTracker,
     /// Stop at once.
     pub(super) abort: CancellationToken,
 }
@@ -45,8 +54,10 @@ enum Verdict {
     Written,
     /// The server does not want it.
     Refused,
-    /// It may be written in a while.
+    /// Nobody has answered.
     Retry,
+    /// The server is overloaded and said when to come back.
+    Wait(Duration),
 }
 
 impl Writer {
@@ -76,28 +87,78 @@ impl Writer {
                     self.delivery.outcomes.dropped.inc();
                     break;
                 }
-                () = self.delivery.write(&entry) => {}
+                result = self.delivery.attempt(&entry) => {
+                    if let Err(wait) = result {
+                        self.wait(entry, wait);
+                    }
+                }
             }
         }
         emitted.close();
         while emitted.try_recv().is_ok() {
             self.delivery.outcomes.dropped.inc();
         }
+        self.waiting.close();
+        self.waiting.wait().await;
+    }
+
+    /// Tries an event again after a wait, in a task of its own.
+    fn wait(&self, entry: Entry, wait: Duration) {
+        if self.waiting.len() >= MAX_WAITING {
+            self.delivery.outcomes.refused.inc();
+            tracing::warn!(component = %self.delivery.component, event = %entry.key(), "too many events wait for an overloaded server");
+            return;
+        }
+        let (delivery, abort) = (Arc::clone(&self.delivery), self.abort.clone());
+        self.waiting.spawn(async move {
+            tokio::select! {
+                biased;
+                () = abort.cancelled() => delivery.outcomes.dropped.inc(),
+                () = delivery.write_after(wait, &entry) => {}
+            }
+        });
     }
 }
 
 impl Delivery {
-    /// Writes one event. It holds the others up as long as nobody answers: they would fare no better. An answer is final, as it is for
-    /// kube-controller-manager: a webhook that refuses the events of one namespace must not stop those of the others.
+    /// Writes one event, as often as the server says when to come back. Returns when it is written, refused or given up.
     pub(super) async fn write(&self, entry: &Entry) {
+        if let Err(wait) = self.attempt(entry).await {
+            self.write_after(wait, entry).await;
+        }
+    }
+
+    /// Writes one event that the server has told to wait, [`MAX_WAITS`] times at most.
+    async fn write_after(&self, wait: Duration, entry: &Entry) {
+        let mut wait = wait;
+        for _ in 0..MAX_WAITS {
+            self.pause(wait).await;
+            match self.attempt(entry).await {
+                Err(again) if !self.closing.is_cancelled() => wait = again,
+                Err(_) => break,
+                Ok(()) => return,
+            }
+        }
+        self.outcomes.refused.inc();
+        tracing::warn!(component = %self.component, event = %entry.key(), "an overloaded server took no event");
+    }
+
+    /// Writes one event. It holds the others up as long as nobody answers: they would fare no better. An answer is final, as it is for
+    /// kube-controller-manager: a webhook that refuses the events of one namespace must not stop those of the others. An answer of
+    /// an overloaded server, with `Retry-After`, returns the wait; the caller decides who waits.
+    ///
+    /// # Errors
+    /// The wait before the next try, [`LONGEST_WAIT`] at most.
+    async fn attempt(&self, entry: &Entry) -> Result<(), Duration> {
         let key = entry.key();
         for tries in 1..=MAX_TRIES {
-            let Err(error) = self.send(entry).await else { return };
+            let Err(error) = self.send(entry).await else { return Ok(()) };
             match verdict(&error) {
                 Verdict::Written => {
                     self.outcomes.created.inc();
-                    return;
+                    return Ok(());
                 }
+                Verdict::Wait(wait) => return Err(wait),
                 Verdict::Refused => {
                     self.outcomes.refused.inc();
                     if error.has_cause("NamespaceTerminating") {
@@ -105,23 +166,29 @@ impl Delivery {
                     } else {
                         tracing::warn!(component = %self.component, event = %key, %error, "the server refused an event");
                     }
-                    return;
+                    return Ok(());
                 }
                 Verdict::Retry if tries == MAX_TRIES || self.closing.is_cancelled() => {
                     self.outcomes.failed.inc();
                     tracing::warn!(component = %self.component, event = %key, tries, %error, "an event could not be written");
-                    return;
+                    return Ok(());
                 }
                 Verdict::Retry => {
                     tracing::debug!(component = %self.component, event = %key, tries, %error, "an event will be tried again");
                 }
             }
             let pause = if tries == 1 { PAUSE.mul_f64(crate::random::fraction()) } else { PAUSE };
-            tokio::select! {
-                biased;
-                () = tokio::time::sleep(pause) => {}
-                () = self.closing.cancelled() => {}
-            }
+            self.pause(pause).await;
+        }
+        Ok(())
+    }
+
+    /// Waits, but not beyond the end of the broadcaster.
+    async fn pause(&self, pause: Duration) {
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(pause) => {}
+            () = self.closing.cancelled() => {}
         }
     }
 
@@ -144,6 +211,9 @@ fn verdict(error: &ApiError) -> Verdict {
     match error {
         // An earlier try got through although its answer did not.
         _ if error.is_already_exists() => Verdict::Written,
+        ApiError::Refused { retry_after: Some(wait), .. } if matches!(error.code(), 429 | 500..) => {
+            Verdict::Wait((*wait).min(LONGEST_WAIT))
+        }
         // A `Malformed` answer will not be better the next time, and the write was probably carried out.
         ApiError::Refused { .. }
         | ApiError::Malformed { .. }

@@ -16,7 +16,7 @@ use crate::api::events::Event;
 use crate::api::meta::{Status, StatusCause, StatusDetails};
 use crate::client::{ApiClient, ApiError, BoxError, HttpService};
 use crate::events::broadcaster::QUEUE;
-use crate::events::writer::{MAX_TRIES, PAUSE};
+use crate::events::writer::{LONGEST_WAIT, MAX_TRIES, MAX_WAITS, PAUSE};
 use crate::events::{EventBroadcaster, EventMetrics, EventSink, Recorder};
 use crate::model::clock::ManualClock;
 use crate::telemetry::Registry;
@@ -192,26 +192,38 @@ async fn a_repetition_that_failed_is_patched_again() {
 
 #[tokio::test(start_paused = true)]
 async fn event_that_is_refused_holds_up_no_other() {
-    let patient = match refused(429, "TooManyRequests", "") {
-        ApiError::Refused { request, code, reason, message, status, .. } => ApiError::Refused {
-            request,
-            code,
-            reason,
-            message,
-            status,
-            retry_after: Some(Duration::from_secs(i32::MAX as u64)),
-        },
-        other => other,
-    };
-    let setup = Setup::new([refused(500, "InternalError", ""), patient], 1);
+    let setup = Setup::new([refused(500, "InternalError", ""), overloaded(i32::MAX as u64)], 1);
     for message in ["a", "b", "c"] {
         setup.emit(message);
     }
     settle().await;
     let calls = setup.sink.calls.lock().clone();
-    assert_eq!(setup.sink.calls(), ["create a x1", "create b x1", "create c x1"]);
+    assert_eq!(setup.sink.calls(), ["create a x1", "create b x1", "create c x1", "create b x1"]);
     assert_eq!(calls[2].0, calls[0].0, "the third event is not late");
-    assert_eq!((setup.count("refused"), setup.count("created")), (2, 1));
+    assert_eq!(calls[3].0 - calls[1].0, LONGEST_WAIT);
+    assert_eq!((setup.count("refused"), setup.count("created")), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_an_overloaded_server_refuses_is_tried_as_it_says() {
+    let setup = Setup::new((0..3).map(|_| overloaded(1)), 1);
+    setup.emit("a");
+    settle().await;
+    assert_eq!((setup.sink.calls().len(), setup.count("created")), (4, 1));
+    let setup = Setup::new((0..20).map(|_| overloaded(1)), 1);
+    setup.emit("a");
+    settle().await;
+    assert_eq!((setup.sink.calls().len(), setup.count("refused")), (1 + MAX_WAITS as usize, 1));
+}
+
+fn overloaded(seconds: u64) -> ApiError {
+    match refused(429, "TooManyRequests", "") {
+        ApiError::Refused { request, code, reason, message, status, .. } => {
+            let retry_after = Some(Duration::from_secs(seconds));
+            ApiError::Refused { request, code, reason, message, status, retry_after }
+        }
+        other => other,
+    }
 }
 
 #[tokio::test(start_paused = true)]
