@@ -63,6 +63,9 @@ impl HealthCheck for ControllerHealth {
         } else {
             ("a reconcile held a thread a short time ago", "held")
         };
-        Some(Remark { text, detail: Some(format!("{key} {verb} it for {} ms", took.as_millis())) })
+        Some(Remark {
+            text,
+            detail: Some(format!("{:?} {verb} it for {} ms", key.to_string(), took.as_millis())),
+        })
     }
 }

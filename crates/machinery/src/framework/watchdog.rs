@@ -55,7 +55,8 @@ struct Noted {
     controller: &'static str,
     key: Key,
     began: Duration,
-    is_reported: bool,
+    is_counted: bool,
+    is_logged: bool,
 }
 
 struct Slow {
@@ -126,7 +127,8 @@ impl Watchdog {
         let mut held = self.0.held.lock();
         let id = held.next;
         held.next = id.wrapping_add(1);
-        held.polls.push(Noted { id, controller, key: key.clone(), began, is_reported: false });
+        let poll = Noted { id, controller, key: key.clone(), began, is_counted: false, is_logged: false };
+        held.polls.push(poll);
         Guard { watchdog: self, id }
     }
 
@@ -134,10 +136,13 @@ impl Watchdog {
         let now = (self.0.now)();
         let mut held = self.0.held.lock();
         let Some(at) = held.polls.iter().position(|poll| poll.id == id) else { return };
-        let poll = held.polls.swap_remove(at);
-        let reports = held.note(&poll, now);
+        let mut poll = held.polls.swap_remove(at);
+        // A hang that was logged is logged once more with all that it took.
+        let ended = poll.is_logged;
+        let mut report = held.note(&mut poll, now);
+        report.logs |= ended;
         drop(held);
-        self.report(&poll, now, reports);
+        self.report(&poll, now, report);
     }
 
     /// Reports the polls that hang.
@@ -148,8 +153,7 @@ impl Watchdog {
         let mut reports = Vec::new();
         for poll in &mut polls {
             let report = held.note(poll, now);
-            if report.is_new {
-                poll.is_reported = true;
+            if report.is_new || report.logs {
                 reports.push((poll.copy(), report));
             }
         }
@@ -194,16 +198,26 @@ impl Noted {
 
 impl Held {
     /// Remembers a poll that is slow.
-    fn note(&mut self, poll: &Noted, now: Duration) -> Report {
+    fn note(&mut self, poll: &mut Noted, now: Duration) -> Report {
         let took = poll.takes(now);
         if took <= LIMIT {
             return Report { is_new: false, logs: false };
         }
-        let before = self.slow.get(poll.controller).map(|slow| slow.logged);
-        let logs = !poll.is_reported && before.is_none_or(|before| now.saturating_sub(before) >= LOG_EVERY);
-        let logged = if logs { now } else { before.unwrap_or(now) };
-        self.slow.insert(poll.controller, Slow { key: poll.key.clone(), took, seen: now, logged });
-        Report { is_new: !poll.is_reported, logs }
+        let slow = self.slow.get(poll.controller);
+        let logged = slow.map(|slow| slow.logged);
+        let logs = !poll.is_logged && logged.is_none_or(|logged| now.saturating_sub(logged) >= LOG_EVERY);
+        let logged = if logs { now } else { logged.unwrap_or(now) };
+        // The longest of the last minutes is shown.
+        let longer = slow.filter(|slow| slow.took > took && now.saturating_sub(slow.seen) < SHOWN_FOR);
+        let (key, took, seen) = match longer {
+            Some(slow) => (slow.key.clone(), slow.took, slow.seen),
+            None => (poll.key.clone(), took, now),
+        };
+        self.slow.insert(poll.controller, Slow { key, took, seen, logged });
+        let is_new = !poll.is_counted;
+        poll.is_counted = true;
+        poll.is_logged |= logs;
+        Report { is_new, logs }
     }
 }
 
@@ -359,11 +373,39 @@ mod tests {
     #[test]
     fn slow_polls_of_a_controller_are_logged_once_a_minute() {
         let bench = bench();
-        let poll = |began| Noted { id: 0, controller: "c", key: Key::EMPTY, began, is_reported: false };
-        let at = |seconds| Duration::from_secs(seconds);
         let mut held = bench.watchdog.0.held.lock();
-        let logs = [1, 30, 60, 61, 62, 121].map(|seconds| held.note(&poll(Duration::ZERO), at(seconds)).logs);
+        let logs =
+            [1, 30, 60, 61, 62, 121].map(|at| held.note(&mut noted("a"), Duration::from_secs(at)).logs);
         assert_eq!(logs, [true, false, false, true, false, true]);
+    }
+
+    /// A poll that hangs from within the minute of an earlier line is logged when that minute is over, and once.
+    #[test]
+    fn hanging_poll_is_logged_when_its_turn_comes() {
+        let bench = bench();
+        let mut held = bench.watchdog.0.held.lock();
+        assert!(held.note(&mut noted("a"), Duration::from_secs(1)).logs);
+        let mut hangs = noted("b");
+        let reports = [30, 31, 61, 62, 200].map(|at| held.note(&mut hangs, Duration::from_secs(at)));
+        assert_eq!(reports.map(|report| report.is_new), [true, false, false, false, false]);
+        assert_eq!(reports.map(|report| report.logs), [false, false, true, false, false]);
+    }
+
+    #[test]
+    fn longest_poll_of_the_last_minutes_is_shown() {
+        let bench = bench();
+        let long = Duration::from_secs(40);
+        bench.poll("long", long);
+        bench.poll("short", LIMIT * 2);
+        assert_eq!(bench.shown(), Some(("ns/long".to_owned(), long, false)));
+        bench.later(SHOWN_FOR);
+        bench.poll("short", LIMIT * 2);
+        assert_eq!(bench.shown(), Some(("ns/short".to_owned(), LIMIT * 2, false)));
+    }
+
+    fn noted(name: &str) -> Noted {
+        let key = Key::new("ns", name);
+        Noted { id: 0, controller: "c", key, began: Duration::ZERO, is_counted: false, is_logged: false }
     }
 
     #[test]
