@@ -12,7 +12,7 @@ use coxswain_machinery::election::Leadership;
 use coxswain_machinery::informer::downcast;
 use coxswain_machinery::latest;
 use coxswain_machinery::options::Config;
-use coxswain_machinery::serve::{HealthCheck, HealthRegistry};
+use coxswain_machinery::serve::{HealthCheck, HealthRegistry, Remark};
 
 /// The controller that allocates podCIDRs.
 const ALLOCATOR: &str = "node-ipam-controller";
@@ -89,7 +89,7 @@ impl HealthCheck for NoAllocation {
         Ok(())
     }
 
-    fn remark(&self) -> Option<&'static str> {
-        Some("nodes have podCIDRs and --allocate-node-cidrs is off")
+    fn remark(&self) -> Option<Remark> {
+        Some(Remark::of("nodes have podCIDRs and --allocate-node-cidrs is off"))
     }
 }

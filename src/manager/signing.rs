@@ -294,7 +294,8 @@ mod tests {
                 admin_overrides: overrides.to_owned(),
                 ..Flags::default()
             };
-            Authorities::load(&Config { flags, ..Config::default() }, Threads::Own).unwrap().0.len()
+            let config = Config { flags, ..Config::default() };
+            Authorities::load(&config, Threads::Own, &BlockingPool::inline()).unwrap().0.len()
         };
         let without = ["*", "-certificatesigningrequest-signing-controller"];
         assert_eq!(loaded(&["*"], "disable-only"), Signer::ALL.len());

@@ -149,12 +149,12 @@ async fn story(behind: usize) {
     let are_free = |server: &Server| {
         VOLUMES.iter().all(|(name, _)| text(&the_volume(server, name), "/status/phase") == "Available")
     };
-    run(&server, 1, &written, None, "the volumes are free", are_free).await;
+    Box::pin(run(&server, 1, &written, None, "the volumes are free", are_free)).await;
     written.lock().clear();
 
     claim(&server, "data");
     let never = |_: &Server| false;
-    run(&server, 2, &written, Some(behind), "the manager is killed", never).await;
+    Box::pin(run(&server, 2, &written, Some(behind), "the manager is killed", never)).await;
     assert_eq!(*written.lock(), WRITES[..behind]);
     assert_eq!(is_bound(&server, "data"), behind == WRITES.len(), "killed behind write {behind}");
     sleep(Duration::from_secs(10)).await;
@@ -162,7 +162,7 @@ async fn story(behind: usize) {
     // Somebody else wants a volume, too, and all that the next manager knows is what was written.
     claim(&server, "rival");
     let are_bound = |server: &Server| is_bound(server, "data") && is_bound(server, "rival");
-    run(&server, 3, &written, None, "both claims are bound", are_bound).await;
+    Box::pin(run(&server, 3, &written, None, "both claims are bound", are_bound)).await;
     let of_data: Vec<String> = {
         let written = written.lock();
         assert_eq!(written.len(), 2 * WRITES.len(), "each write once: {written:?}");

@@ -136,7 +136,7 @@ fn document_keeps_flags_of_the_cluster_in_a_deployment() {
             match value.rsplit_once("/etc/kubernetes/pki/") {
                 _ if is_own => assert!(found.is_empty(), "{overlay}: --{name}: {found:?}"),
                 Some((_, file)) => {
-                    assert_eq!(found, [format!("/etc/coxswain/keys/{file}")], "{overlay}: --{name}")
+                    assert_eq!(found, [format!("/etc/coxswain/keys/{file}")], "{overlay}: --{name}");
                 }
                 None => assert_eq!(found, [value.as_str()], "{overlay}: --{name}"),
             }

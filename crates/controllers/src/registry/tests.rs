@@ -148,6 +148,8 @@ fn every_loop_retries_as_the_original_was_seen_to() {
         ("job", None, slow, minute),
         ("job_orphan_pod", None, slow, minute),
         ("namespace", None, fast, minute),
+        // The original writes a list again after 100 ms, apart from its queues.
+        ("pvcs", None, fast, Duration::from_secs(10)),
         ("serviceaccount_tokens_secret", Some(11), fast, longest),
         ("serviceaccount_tokens_service", Some(11), fast, longest),
     ];

@@ -94,7 +94,7 @@ async fn a_deadline_ends_the_waiting_and_not_the_order() {
 async fn hanging_up_begins_no_more_mutations_than_a_user_may_have() {
     let bench =
         Bench::with(AdminOptions { user_mutations: 2, mutations: 3, ..AdminOptions::default() }, 8).await;
-    bench.manager.state.lock().latency = Duration::from_secs(60);
+    bench.manager.state.lock().latency = Duration::from_mins(1);
     let order = async |user: &'static str| {
         let mut client = ControllerServiceClient::new(bench.channel.clone());
         let request = proto::DisableControllerRequest { name: "deployment".into(), ..Default::default() };

@@ -139,10 +139,7 @@ impl Begun {
         let Some(pod) = self.cached.as_ref().filter(is_it) else { return Leftover::Gone };
         match pod.metadata.deletion_timestamp {
             None => Leftover::Running(at.clone(), pod.metadata.uid.clone()),
-            Some(ends) => {
-                let ends = Timestamp::from_second(ends.seconds()).ok();
-                Leftover::Leaving(ends.and_then(|ends| ends.checked_add(LATE).ok()))
-            }
+            Some(ends) => Leftover::Leaving(Timestamp::from(ends).checked_add(LATE).ok()),
         }
     }
 }

@@ -9,7 +9,9 @@ use super::plan::ordinals::{Ordinals, ordinal_of};
 use super::revisions::Present;
 use coxswain_machinery::api::Kind;
 use coxswain_machinery::api::apps::{ControllerRevision, RevisionDocument, StatefulSet};
-use coxswain_machinery::api::kinds::{CONTROLLER_REVISION_DOCUMENTS, CONTROLLER_REVISIONS, PODS, STATEFUL_SETS};
+use coxswain_machinery::api::kinds::{
+    CONTROLLER_REVISION_DOCUMENTS, CONTROLLER_REVISIONS, PODS, STATEFUL_SETS,
+};
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::api::storage::PersistentVolumeClaim;
 use coxswain_machinery::executor::{Effect, WriteEffect};

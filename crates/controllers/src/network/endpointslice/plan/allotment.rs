@@ -213,7 +213,7 @@ mod tests {
             (&[1, 1], &[4, 3], &[]),
             // 5.25 and 1.75, of which it needs two: who has three quarters too many gives one to who lacks one.
             (&[3, 1], &[6, 1], &["a>b"]),
-            (&[3, 1], &[7, 0], &["a>b"]),
+            (&[3, 1], &[7, 0], &["a>b", "a>b"]),
             (&[3, 1], &[8, 0], &["a>b", "a>b"]),
             // 2.33 each: who has two thirds too many gives one to who lacks more than one.
             (&[1, 1, 1], &[3, 3, 1], &["a>c"]),
