@@ -99,6 +99,19 @@ fn a_patch_appends_no_flag_whose_list_grows() {
     complain(&complaints);
 }
 
+/// A Lease of its own means that another manager runs beside it.
+#[test]
+fn orders_run_no_controller_of_a_manager_beside() {
+    let mut found = 0;
+    for (path, text) in files(&["yaml"]) {
+        if flags(&text).any(|(name, _)| name == "leader-elect-resource-name") {
+            found += 1;
+            assert!(flags(&text).any(|flag| flag == ("admin-overrides", "disable-only")), "{path}");
+        }
+    }
+    assert!(found > 1, "the overlay and the chart");
+}
+
 #[test]
 fn deleting_a_manifest_deletes_no_namespace() {
     let is_namespace = |text: &str| text.lines().any(|line| line.trim_end() == "kind: Namespace");
