@@ -208,13 +208,20 @@ impl<'a> Sync<'a> {
     }
 
     /// Deletes surplus pods although replicas were refused, where pods do not wait for each other: what keeps the replicas out may be
-    /// the room that the surplus pods take. Each is tried. Pods below `ordinals.start` stay until their successors exist.
+    /// the room that the surplus pods take. As many pods stay as there are to be replicas, so a changed `ordinals.start` deletes none
+    /// before its successor exists. No pod is deleted whose claims would be deleted with it.
     pub(super) fn delete_surplus_without_replicas(&mut self) {
-        if self.view.set.metadata.is_deleting() || self.view.set.spec.pod_management_policy != "Parallel" {
+        let spec = &self.view.set.spec;
+        let is_one_by_one = spec.pod_management_policy != "Parallel";
+        if self.view.set.metadata.is_deleting() || is_one_by_one || Policy::of(self.view).deletes_when_scaled
+        {
             return;
         }
+        let staying = self.pods.values().filter(|pod| !pod.metadata.is_deleting()).count();
+        let spare = staying.saturating_sub(self.ordinals.all().count());
         let mut surplus = self.surplus();
-        surplus.retain(|(ordinal, _)| *ordinal >= *self.ordinals.all().start());
+        surplus.retain(|(_, pod)| !pod.metadata.is_deleting());
+        surplus.drain(..surplus.len().saturating_sub(spare));
         if let Err(error) = self.delete_surplus(surplus, false) {
             let set = &self.view.set.metadata.name;
             self.steps.push(Step::Emit(not_updated(self.view, set, &error.to_string())));

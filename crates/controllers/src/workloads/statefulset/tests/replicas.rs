@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fixtures::*;
 use coxswain_machinery::api::AnyObject;
-use coxswain_machinery::api::apps::{StatefulSet, StatefulSetOrdinals};
+use coxswain_machinery::api::apps::{ClaimRetentionPolicy, StatefulSet, StatefulSetOrdinals};
 use coxswain_machinery::api::kinds::PODS;
 use coxswain_machinery::api::pod::Pod;
 use coxswain_machinery::executor::{Effect, WriteEffect};
@@ -182,20 +182,36 @@ fn surplus_pods_go_although_replicas_are_refused() {
     };
     let unanswered = Failure { code: 0, ..refused(&PODS, "create", "web-0", "timeout") };
     assert_eq!(deletes("Parallel", unanswered), [""; 0], "nothing was refused");
-    let moved = set(|set| {
-        says(set, "web:1", "web:1");
-        set.spec.pod_management_policy = "Parallel".into();
-        set.spec.ordinals = Some(Box::new(StatefulSetOrdinals { start: 5 }));
-    });
-    let moved = Bench::of(&moved, &[pod(0, "web:1", OK), pod(1, "web:1", OK), pod(9, "web:1", OK)]);
-    let told = lines(&super::plan::plan(&moved.view(&[refused(&PODS, "create", "web-5", "quota")]), now()).0);
-    assert_eq!(
-        told.last().unwrap(),
-        "delete web-9 web-9-uid",
-        "the others wait for their successors: {told:?}"
-    );
+    let moved = |start: i32, refused_pod: &str, change: fn(&mut StatefulSet)| {
+        let set = set(|set| {
+            says(set, "web:1", "web:1");
+            set.spec.replicas = Some(3);
+            set.spec.pod_management_policy = "Parallel".into();
+            set.spec.ordinals = Some(Box::new(StatefulSetOrdinals { start }));
+            change(set);
+        });
+        // One pod more than replicas, under the ordinals of another start.
+        let pods = [20, 21, 22, 23].map(|at| pod(at, "web:1", OK));
+        let failure = refused(&PODS, "create", refused_pod, "quota");
+        let told = lines(&super::plan::plan(&Bench::of(&set, &pods).view(&[failure]), now()).0);
+        told.into_iter().filter(|line| line.starts_with("delete ")).collect::<Vec<_>>()
+    };
+    let plain: fn(&mut StatefulSet) = |_| {};
+    for (start, refused_pod) in [(30, "web-30"), (0, "web-0")] {
+        let deleted = moved(start, refused_pod, plain);
+        assert_eq!(deleted, ["delete web-23 web-23-uid"], "the others wait for their successors");
+    }
+    let with_claims: fn(&mut StatefulSet) = |set| {
+        let policy = ClaimRetentionPolicy { when_scaled: "Delete".into(), ..ClaimRetentionPolicy::default() };
+        set.spec.persistent_volume_claim_retention_policy = Some(Box::new(policy));
+    };
+    assert_eq!(moved(0, "web-0", with_claims), [""; 0], "the data would go with it");
     let refused = |verb| refused(&PODS, verb, "web-0", "quota");
-    assert_eq!(deletes("Parallel", refused("create")), ["delete web-3 web-3-uid | delete web-1 web-1-uid"]);
+    assert_eq!(
+        deletes("Parallel", refused("create")),
+        ["delete web-3 web-3-uid"],
+        "as many stay as are asked for"
+    );
     assert_eq!(deletes("OrderedReady", refused("create")), [""; 0], "one pod waits for another");
     assert_eq!(deletes("Parallel", refused("delete")), [""; 0], "not twice in one reconcile");
 }
