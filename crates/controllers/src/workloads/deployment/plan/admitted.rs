@@ -15,15 +15,20 @@
 use std::iter;
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::annotations::ADMITTED_TEMPLATE;
 use super::error::Unplannable;
 use coxswain_machinery::api::apps::ReplicaSet;
+use coxswain_machinery::api::meta::ObjectMeta;
 use coxswain_machinery::model::template::{HASH_LABEL, Template};
 
 /// Collisions back to which names are tried.
 const MOST_COLLISIONS: usize = 8;
 /// ReplicaSets of one template that admission may change before no further one is created.
 const MOST_CHANGED: usize = 3;
+/// How long after the last of them one more is created.
+const NEXT_NAME: SignedDuration = SignedDuration::from_mins(10);
 
 /// The hashes by which the Deployment's template was named, the last one first.
 pub(super) struct Names(Vec<(Option<i32>, String)>);
@@ -43,13 +48,24 @@ impl Names {
         Ok((own.hash(*count) != **label).then_some(own))
     }
 
-    /// Whether as many of `sets` were named after the template, and have another one, as may be.
-    pub(super) fn are_exhausted(&self, sets: &[Arc<ReplicaSet>]) -> Result<bool, Unplannable> {
+    /// Whether no further name is to be tried now: [`MOST_CHANGED`] ReplicaSets of `owner` were named after the template and have
+    /// another one, and the last of them was created less than [`NEXT_NAME`] ago. Later one more is tried, because admission
+    /// may have changed.
+    pub(super) fn are_exhausted(
+        &self,
+        owner: &ObjectMeta,
+        sets: &[Arc<ReplicaSet>],
+        now: Timestamp,
+    ) -> Result<bool, Unplannable> {
         let mut changed = 0;
-        for set in sets {
-            changed += usize::from(self.changed(set)?.is_some());
+        let mut last = Timestamp::MIN;
+        for set in sets.iter().filter(|set| set.metadata.is_controlled_by(owner)) {
+            if self.changed(set)?.is_some() {
+                changed += 1;
+                last = last.max(set.metadata.creation_timestamp.map_or(now, Timestamp::from));
+            }
         }
-        Ok(changed >= MOST_CHANGED)
+        Ok(changed >= MOST_CHANGED && now.duration_since(last) < NEXT_NAME)
     }
 }
 

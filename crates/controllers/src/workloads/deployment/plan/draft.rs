@@ -48,24 +48,30 @@ pub(super) struct Draft<'a> {
     releases: Vec<Write>,
 }
 
+/// The member with the Deployment's template. Should several have it, the oldest is taken, for good. Members of several spellings
+/// are the exception: earlier versions created a ReplicaSet for each spelling of a quantity, while kube-controller-manager uses the
+/// oldest. The one that was rolled out last, by either, has the pods and the highest revision, so no pod moves at a takeover.
+fn same_template(template: &Template, claims: &Claims<'_>) -> Result<Option<usize>, Unplannable> {
+    let mut members = Vec::new();
+    let mut is_respelled = false;
+    for (at, set) in claims.kept.iter().enumerate() {
+        let likeness = template.likeness(&set.spec.template)?;
+        is_respelled |= likeness == Likeness::Same;
+        if likeness != Likeness::Different {
+            members.push((at, Member::existing(set).revision().unwrap_or(0)));
+        }
+    }
+    let oldest = members.first().copied();
+    let last = members.into_iter().reduce(|held, next| if next.1 > held.1 { next } else { held });
+    Ok(if is_respelled { last } else { oldest }.map(|(at, _)| at))
+}
+
 impl<'a> Draft<'a> {
     /// Everything as it is.
     pub(super) fn new(view: &'a View, claims: &Claims<'a>, now: Timestamp) -> Result<Self, Unplannable> {
         let spec = &view.deployment.spec;
         let template = Template::new(&spec.template)?;
-        let mut new = None;
-        for (at, set) in claims.kept.iter().enumerate() {
-            // Should several have the template, the oldest is taken, for good; before all others one that spells it alike. Earlier
-            // versions created a ReplicaSet for each spelling, and the last of them has the pods.
-            match template.likeness(&set.spec.template)? {
-                Likeness::Spelled => {
-                    new = Some(at);
-                    break;
-                }
-                Likeness::Same => new = new.or(Some(at)),
-                Likeness::Different => {}
-            }
-        }
+        let mut new = same_template(&template, claims)?;
         let mut admitted = None;
         if new.is_none() {
             let names = Names::of(&template, view.deployment.status.collision_count);

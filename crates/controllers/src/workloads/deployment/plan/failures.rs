@@ -50,7 +50,7 @@ pub(super) fn judge<'a>(draft: &Draft<'a>) -> Result<Verdict<'a>, Unplannable> {
                 || admitted_from(&names, &existing)?.is_some());
         return Ok(if is_ours {
             Verdict::GoOn
-        } else if names.are_exhausted(&draft.view.replica_sets)? {
+        } else if names.are_exhausted(&draft.view.deployment.metadata, &draft.view.replica_sets, draft.now)? {
             Verdict::CreateFailed(failure)
         } else {
             Verdict::Collision

@@ -79,9 +79,9 @@ fn another_template_gets_another_replica_set() {
     assert!(lines(&deployment(|_| {}), &unchanged)[0].starts_with("create "));
 }
 
-/// Earlier versions created a ReplicaSet for each spelling of a quantity. The one that spells it as the Deployment has the pods.
+/// Earlier versions created a ReplicaSet for each spelling of a quantity. The one that was rolled out last has the pods.
 #[test]
-fn replica_set_with_the_same_spelling_comes_first() {
+fn replica_set_that_was_rolled_out_last_comes_first_of_several_spellings() {
     let asking = |memory: &str| {
         let (mut quantity, mut entry, mut resources) = (Vec::new(), Vec::new(), Vec::new());
         put_bytes(&mut quantity, 1, memory.as_bytes());
@@ -98,7 +98,16 @@ fn replica_set_with_the_same_spelling_comes_first() {
     };
     let present = deployment(|deployment| deployment.spec.template = asking("1073741824"));
     let both = [set(1, 0, "1Gi"), set(2, 10, "1073741824")];
-    assert_eq!(steps(&plan_of(&present, &both)), [""; 0]);
+    let respelled = deployment(|deployment| deployment.spec.template = asking("1Gi"));
+    for deployment in [&present, &respelled] {
+        assert_eq!(steps(&plan_of(deployment, &both)), [""; 0], "of an earlier version");
+        let moved = [set(3, 10, "1Gi"), set(2, 0, "1073741824")];
+        assert_eq!(
+            steps(&plan_of(deployment, &moved)),
+            [""; 0],
+            "of kube-controller-manager, which takes the oldest"
+        );
+    }
     let respelled = steps(&plan_of(&present, &[set(1, 10, "1Gi")]));
     assert_eq!(respelled, [""; 0], "one of another spelling is the present one, too");
 }
@@ -106,20 +115,21 @@ fn replica_set_with_the_same_spelling_comes_first() {
 /// A webhook that changes the template with each update, too.
 #[test]
 fn few_replica_sets_are_created_for_a_template_that_never_stays() {
-    let sets = |count: i32| -> Vec<Arc<ReplicaSet>> {
+    let sets = |count: i32, age: i64| -> Vec<Arc<ReplicaSet>> {
         let collisions = std::iter::once(None).chain((1..).map(Some));
         let set = |(revision, collisions): (i32, Option<i32>)| {
             created("nginx:9", collisions, |set| {
                 set.metadata.name = format!("web-{revision}").into();
                 set.metadata.uid = format!("uid-{revision}").into();
                 set.metadata.generation = 2;
+                set.metadata.creation_timestamp = ago(age);
             })
         };
         (1..=count).zip(collisions).map(set).collect()
     };
-    let taken = |count: i32| {
+    let taken = |count: i32, age: i64| {
         let collided = deployment(|deployment| deployment.status.collision_count = Some(count - 1));
-        let sets = sets(count);
+        let sets = sets(count, age);
         let existing = sets.last().map(|set| Arc::clone(set) as AnyObject);
         let mut view = view(&collided, &sets);
         view.failures = vec![Failure {
@@ -136,6 +146,7 @@ fn few_replica_sets_are_created_for_a_template_that_never_stays() {
         let plan = super::super::plan::plan(&view, now());
         (all_steps(&plan).len(), updated(&plan).unwrap().status.collision_count)
     };
-    assert_eq!(taken(2), (1, Some(2)), "the next name is tried");
-    assert_eq!(taken(3), (2, Some(2)), "an event and a condition, and no further name");
+    assert_eq!(taken(2, 0), (1, Some(2)), "the next name is tried");
+    assert_eq!(taken(3, 599), (2, Some(2)), "an event and a condition, and no further name");
+    assert_eq!(taken(3, 600), (1, Some(3)), "admission may have changed");
 }
