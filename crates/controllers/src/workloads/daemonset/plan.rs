@@ -50,7 +50,7 @@ use revisions::Settled;
 
 /// How long after a change of revisions the DaemonSet is looked at again. The change brings it back at once, unless the revision names
 /// its UID under another name.
-const AFTER_REVISIONS: Duration = Duration::from_secs(1);
+const AFTER_REVISIONS: Duration = Duration::from_secs(10);
 
 pub(super) fn plan(view: &View, now: Timestamp) -> Plan<Note> {
     let mut note = Note { failed: Vec::new(), at: now };
