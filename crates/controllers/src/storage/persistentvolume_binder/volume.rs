@@ -126,8 +126,9 @@ fn decide(held: &Held, now: Timestamp, note: &mut Note) -> Result<Plan, WireErro
         Leftover::Leaving(ends) => (None, ends),
     };
     // Nobody else gets the volume while the Pod may still empty it, and the next Pod has the same name. A link that somebody has set is
-    // heeded at once.
-    let waits = matches!(verdict, Verdict::Available | Verdict::Reclaim(Reclaim::Recycle(_)));
+    // heeded at once, unless it is one to take back.
+    let waits =
+        matches!(verdict, Verdict::Available | Verdict::Unbind | Verdict::Reclaim(Reclaim::Recycle(_)));
     let left = ends.map_or(LEAVES_WITHIN, |ends| ends.duration_since(now).unsigned_abs());
     let is_late = ends.is_some_and(|ends| ends <= now);
     let mut plan = if is_late {

@@ -179,6 +179,27 @@ fn recycler_pod_that_is_being_deleted_is_waited_for() {
     }
 }
 
+/// The link names a claim that has another volume: it is taken back when the Pod has ended, for then the volume is anybody's.
+#[test]
+fn recycler_pod_ends_before_a_wrong_link_is_taken_back() {
+    let world = world();
+    world.volumes("vol");
+    world.show_all();
+    world.keep_pod("recycler-for-vol");
+    let mut elsewhere = claim("elsewhere");
+    elsewhere.spec.volume_name = "other".into();
+    let mut volume = PersistentVolume::clone(&world.volume("vol"));
+    volume.spec.claim_ref = reference(&elsewhere, true);
+    world.put_claim(&elsewhere).put_volume(&volume).show_all();
+    assert_eq!(done(world.volumes("vol")), [DELETE]);
+    world.show_all();
+    assert_eq!(done(world.volumes("vol")), [""; 0]);
+    world.let_pod_go("recycler-for-vol");
+    let told = done(world.volumes("vol"));
+    assert_eq!(told.last().map(String::as_str), Some(STATUS), "{told:?}");
+    assert_eq!(world.volume("vol").status.phase, "Available");
+}
+
 /// The node of the Pod is dead: the volume does not wait for it for ever.
 #[test]
 fn recycler_pod_that_does_not_end_is_given_up() {
