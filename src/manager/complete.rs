@@ -444,7 +444,8 @@ fn is_own_output(config: &Config, connection: &Connection) -> Result<bool, Manag
 }
 
 /// The CA bundle to publish: the file's content, or the authorities of the connection, as they are written where they stand in the
-/// kubeconfig. None if it is projected from `kube-root-ca.crt`: an override may still start a controller that publishes it.
+/// kubeconfig. Empty if no CA is known. None if it is projected from `kube-root-ca.crt`: an override cannot start a controller that
+/// publishes it.
 fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, ManagerError> {
     let flag = "root-ca-file";
     if is_own_output(config, connection)? {
@@ -468,7 +469,7 @@ fn root_ca(config: &Config, connection: &Connection) -> Result<Option<Str>, Mana
         tracing::warn!(
             "No CA bundle is known, so an empty one is published; set --root-ca-file, or use a kubeconfig with a certificate authority"
         );
-        return Ok(None);
+        return Ok(Some(Str::EMPTY));
     };
     let pem: String = all.iter().map(|der| pem_certificate(der)).collect();
     Ok(Some(Str::from(pem)))
@@ -565,6 +566,7 @@ mod tests {
             config
         };
         let pem = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(pem.path(), "a bundle").unwrap();
         let pem_file = pem.path().to_str().unwrap();
         for (file, controllers, connection, is_refused) in [
             (mount, &["*"][..], &of_master, true),
@@ -579,8 +581,15 @@ mod tests {
         ] {
             let outcome = root_ca(&config(file, controllers), connection);
             // An override may start a publisher that the flags do not select.
-            let is_published = matches!(&outcome, Ok(Some(_)));
+            let bundle = outcome.as_ref().ok().cloned().flatten();
+            let is_published = bundle.as_ref().is_some_and(|bundle| !bundle.is_empty());
             assert_eq!(is_published, file == pem_file, "{file:?} {controllers:?}");
+            let is_unknown = bundle.is_some_and(|bundle| bundle.is_empty());
+            assert_eq!(
+                is_unknown,
+                file.is_empty() && !is_refused && controllers[0] == "*",
+                "{controllers:?}"
+            );
             let error = outcome.err().map(|error| error.to_string()).unwrap_or_default();
             let expected = "is projected from the ConfigMap kube-root-ca.crt, which this manager publishes";
             assert_eq!(error.contains(expected), is_refused, "{file:?} {controllers:?}: {error}");

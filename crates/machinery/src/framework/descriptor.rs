@@ -73,7 +73,7 @@ pub struct Build<'a> {
     pub config: &'a crate::options::Config,
     /// Whether a feature gate is on; `false` for an unknown one.
     pub gate: &'a dyn Fn(&str) -> bool,
-    /// The CA bundle to publish: `--root-ca-file`, or the one of the kubeconfig.
+    /// The CA bundle to publish: `--root-ca-file`, or the one of the kubeconfig, empty if no CA is known. `None` if it must not be published.
     pub root_ca: Option<Str>,
     /// What can finish objects: whether there is a key to sign with.
     pub finishers: &'a Finishers,

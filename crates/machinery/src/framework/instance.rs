@@ -75,7 +75,7 @@ pub struct Runtime {
     pub pages: Arc<Router>,
     /// What finishes objects of plans: signs service-account tokens, when there is a key.
     pub finishers: Finishers,
-    /// The CA bundle to publish.
+    /// The CA bundle to publish, empty if no CA is known; `None` if it must not be published.
     pub root_ca: Option<Str>,
     /// Hears of every reconcile.
     pub report: Arc<dyn Report>,

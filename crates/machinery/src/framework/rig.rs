@@ -86,10 +86,10 @@ impl Rig {
         }
     }
 
-    /// The same for a manager that knows no CA bundle.
+    /// The same for a manager with this CA bundle.
     #[must_use]
-    pub fn without_root_ca(self) -> Self {
-        Self { root_ca: None, ..self }
+    pub fn with_root_ca(self, root_ca: Option<Str>) -> Self {
+        Self { root_ca, ..self }
     }
 
     /// The same for controllers that ask for these finishers.

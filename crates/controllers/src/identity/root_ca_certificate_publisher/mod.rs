@@ -44,8 +44,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn build(build: &Build<'_>) -> Result<Built, BuildError> {
-    // Without a bundle the empty one is published, as by kube-controller-manager: pods mount the ConfigMap and do not start without it.
-    let bundle = build.root_ca.clone().unwrap_or_default();
+    // Where no CA is known the bundle is empty, as kube-controller-manager's: pods mount the ConfigMap and do not start without it. A
+    // bundle that must not be published is another matter: an empty one would replace what the namespaces have.
+    let bundle = build.root_ca.clone().ok_or_else(|| {
+        BuildError::Invalid(
+            "--root-ca-file is projected from the ConfigMap kube-root-ca.crt, which this controller publishes; name another file"
+                .to_owned(),
+        )
+    })?;
     let metrics = SyncCodes::register(build.metrics, METRICS, "namespaces")
         .map_err(|error| BuildError::Invalid(error.to_string()))?;
     let namespaces = build.watch::<Namespace>(&NAMESPACES);

@@ -58,9 +58,13 @@ fn namespace_gets_the_empty_bundle_where_there_is_no_other() {
 }
 
 #[test]
-fn controller_is_built_without_a_bundle() {
-    let built = Rig::new(Config::default()).without_root_ca().build(build).unwrap();
-    assert_eq!(built.loops.len(), 1);
+fn controller_is_built_with_an_empty_bundle_and_not_without_one() {
+    let rig = |bundle| Rig::new(Config::default()).with_root_ca(bundle);
+    assert_eq!(rig(Some(Str::EMPTY)).build(build).unwrap().loops.len(), 1);
+    assert!(
+        rig(None).build(build).is_err(),
+        "it would replace the bundles of all namespaces by an empty one"
+    );
 }
 
 #[test]
