@@ -104,6 +104,7 @@ impl EventBroadcaster {
             component: Arc::clone(&component),
             sink,
             outcomes: outcomes.clone(),
+            is_patient: false,
             closing: self.closing.clone(),
         });
         let correlator = Correlator::new(component.as_ref().into());
@@ -123,6 +124,7 @@ impl EventBroadcaster {
             component: component.into(),
             sink,
             outcomes: self.metrics.outcomes(component),
+            is_patient: true,
             closing: self.closing.clone(),
         };
         Journal::new(delivery, Arc::clone(&self.clock))

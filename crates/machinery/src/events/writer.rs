@@ -20,11 +20,12 @@ pub(super) const MAX_TRIES: u32 = 12;
 /// back at once.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
-/// The longest wait for an answer with `Retry-After`, and how often such an event is tried.
+/// The shortest and the longest wait for an answer with `Retry-After`, and how often such an event is tried.
+pub(super) const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(10);
 pub(super) const MAX_WAITS: u32 = 10;
 /// Events of a recorder that may wait so, next to those that follow them. More are dropped as refused.
-pub(super) const MAX_WAITING: usize = 64;
+pub(super) const MAX_WAITING: usize = 16;
 
 /// An event and when it happened.
 pub(super) type Emitted = (EventSpec, Timestamp);
@@ -43,6 +44,8 @@ pub(super) struct Delivery {
     pub(super) component: Arc<str>,
     pub(super) sink: Arc<dyn EventSink>,
     pub(super) outcomes: Outcomes,
+    /// Whether an answer of a failing server is no answer: nothing else waits for this delivery.
+    pub(super) is_patient: bool,
     /// Nothing more comes: what waits is tried once each.
     pub(super) closing: CancellationToken,
 }
@@ -76,7 +79,7 @@ impl Writer {
                 }
                 next = emitted.recv() => next,
             };
-            let Some((spec, at)) = next else { return };
+            let Some((spec, at)) = next else { break };
             let Some(entry) = self.correlator.take(spec, at) else {
                 self.delivery.outcomes.filtered.inc();
                 continue;
@@ -153,7 +156,7 @@ impl Delivery {
         let key = entry.key();
         for tries in 1..=MAX_TRIES {
             let Err(error) = self.send(entry).await else { return Ok(()) };
-            match verdict(&error) {
+            match self.verdict(&error) {
                 Verdict::Written => {
                     self.outcomes.created.inc();
                     return Ok(());
@@ -205,6 +208,13 @@ impl Delivery {
         }
         self.sink.create(&entry.event).await.inspect(|()| self.outcomes.created.inc())
     }
+
+    fn verdict(&self, error: &ApiError) -> Verdict {
+        match verdict(error) {
+            Verdict::Refused if self.is_patient && matches!(error.code(), 429 | 500..) => Verdict::Retry,
+            verdict => verdict,
+        }
+    }
 }
 
 fn verdict(error: &ApiError) -> Verdict {
@@ -212,7 +222,7 @@ fn verdict(error: &ApiError) -> Verdict {
         // An earlier try got through although its answer did not.
         _ if error.is_already_exists() => Verdict::Written,
         ApiError::Refused { retry_after: Some(wait), .. } if matches!(error.code(), 429 | 500..) => {
-            Verdict::Wait((*wait).min(LONGEST_WAIT))
+            Verdict::Wait((*wait).clamp(SHORTEST_WAIT, LONGEST_WAIT))
         }
         // A `Malformed` answer will not be better the next time, and the write was probably carried out.
         ApiError::Refused { .. }

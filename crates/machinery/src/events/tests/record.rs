@@ -216,6 +216,15 @@ async fn event_that_an_overloaded_server_refuses_is_tried_as_it_says() {
     assert_eq!((setup.sink.calls().len(), setup.count("refused")), (1 + MAX_WAITS as usize, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn shutdown_tries_events_that_wait_once_more() {
+    let setup = Setup::new([overloaded(10)], 1);
+    setup.emit("a");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(setup.broadcaster.shutdown(Duration::from_secs(1)).await);
+    assert_eq!((setup.sink.calls().len(), setup.count("created")), (2, 1));
+}
+
 fn overloaded(seconds: u64) -> ApiError {
     match refused(429, "TooManyRequests", "") {
         ApiError::Refused { request, code, reason, message, status, .. } => {
