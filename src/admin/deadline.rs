@@ -23,7 +23,7 @@ use super::errors::timed_out;
 const TIMEOUT: &str = "grpc-timeout";
 /// Reflection alone takes requests for as long as its caller likes: one after the other, on one stream.
 const REFLECTION: &str = "/grpc.reflection.";
-/// What the paths of this API's methods begin with.
+/// The prefix of the paths of this API's methods.
 const API: &str = "/coxswain.admin.v1.";
 /// Within which a request must be there, whatever deadline its caller has or has not set: it is a few bytes.
 const REQUEST_TIME: Duration = Duration::from_secs(10);

@@ -105,7 +105,7 @@ impl Finder {
         })
     }
 
-    /// Who led by the Lease when the replicas were looked up.
+    /// The holder of the Lease when the replicas were looked up.
     pub(super) async fn holder(&self) -> Result<Option<String>, CliError> {
         Ok(self.found().await?.replicas.holder.clone())
     }

@@ -80,9 +80,9 @@ pub(super) struct Completed {
     pub(super) identity: String,
     pub(super) event_logger: Arc<EventLogger>,
     pub(super) overrides: Arc<Overrides>,
-    /// Of events about objects that callers of the admin API had reconciled.
+    /// Writes events about objects that callers of the admin API had reconciled.
     pub(super) recorder: Recorder,
-    /// Of events about orders, by the admin API or by hand.
+    /// Writes events about orders, by the admin API or by hand.
     pub(super) journal: Arc<Journal>,
     /// Mutations of the admin API under way, and events about orders.
     pub(super) mutations: TaskTracker,

@@ -30,7 +30,7 @@ fn index_functions(text: &str) -> Vec<(usize, String)> {
     bodies.collect()
 }
 
-/// What is wrong with a file's indexes and lookups.
+/// Returns the complaints about a file's indexes and lookups.
 fn complaints(path: &str, text: &str) -> Vec<String> {
     let reads_uid = |text: &str| BY_UID.iter().any(|word| text.contains(word));
     let functions = index_functions(text).into_iter().filter(|(_, body)| reads_uid(body));

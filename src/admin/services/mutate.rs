@@ -130,7 +130,7 @@ impl Shared {
         candidates: &[ControllerState],
         dry_run: bool,
     ) -> Result<Written, Failure> {
-        // What tries without an answer may have stored, and may store yet.
+        // Entries that tries without an answer may have stored, or may still store.
         let mut perhaps: Vec<(String, Entry)> = Vec::new();
         for _ in 0..TRIES {
             let held = match self.manager.read_overrides().await {
@@ -172,7 +172,7 @@ impl Shared {
                     let status = unavailable(&error);
                     return Err(if perhaps.is_empty() { status.into() } else { unknown(perhaps) });
                 }
-                // What is there now tells whether the write was carried out.
+                // The stored entries show whether the write was carried out.
                 Err(StoreError::Unknown(_)) => perhaps.extend(changes),
             }
         }
@@ -285,7 +285,7 @@ impl Written {
     }
 }
 
-/// What a caller waits for.
+/// The phase that a caller waits for.
 struct Wanted {
     name: &'static str,
     run: bool,
@@ -306,7 +306,7 @@ impl From<Status> for Failure {
     }
 }
 
-/// What was written, all of it as one mutation; `None` for nothing.
+/// All written entries as one mutation; `None` if nothing was written.
 fn mutation(order: &CheckedOrder, changes: &[(String, Entry)], remark: &str) -> Option<Mutation> {
     let names: Vec<&str> = changes.iter().map(|(name, _)| name.as_str()).collect();
     (!changes.is_empty()).then(|| Mutation {

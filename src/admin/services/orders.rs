@@ -14,7 +14,7 @@ use crate::admin::manager::{ControllerState, MutationKind, Obstacle};
 use crate::admin::overrides::{Entry, MAX_USER_BYTES, Order, OverrideSet};
 use coxswain_machinery::serve::UserInfo;
 
-/// What an order does.
+/// The effect of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Enable,

@@ -70,7 +70,7 @@ impl Drop for Share {
     }
 }
 
-/// Who holds how many streams, and calls. Cheap to clone.
+/// The streams, calls and mutations that each user holds. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct StreamPlaces {
     known: Arc<Semaphore>,

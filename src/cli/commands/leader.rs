@@ -80,7 +80,7 @@ async fn watch(request: WatchLeaderRequest, format: Format, context: &Context) -
     }
 }
 
-/// Who leads, if anybody does and the caller may know.
+/// Returns the leader, if there is one and the caller may see it.
 async fn holder(session: &Session) -> Result<Option<String>, CliError> {
     let mut client = session.leader();
     let asked = session

@@ -45,12 +45,12 @@ pub(super) enum ManifestError {
     Flags(#[from] OptionErrors),
 }
 
-/// What a manifest becomes.
+/// The form to which a manifest is converted.
 #[derive(Debug)]
 pub(super) struct Converted {
     /// The patch or the pod.
     pub(super) text: String,
-    /// What the reader has to do by hand.
+    /// Notes about steps that the user must take by hand.
     pub(super) notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a manager says that takes over a cluster with podCIDRs and allocates none.
+//! The warning of a manager that takes over a cluster with podCIDRs and allocates none.
 
 use std::time::Duration;
 

@@ -102,17 +102,26 @@ static MISCONFIGURED: Descriptor = Descriptor {
     build: Some(|_| Err(BuildError::Invalid("the flag is wrong".to_owned()))),
 };
 
-#[tokio::test(start_paused = true)]
-async fn controller_that_cannot_be_built_is_degraded_and_fails_no_probe() {
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+/// Starts a controller that is to lead, under a manager of this API server.
+async fn lead(
+    descriptor: &'static Descriptor,
+    server: &TcpListener,
+) -> (Arc<Controller>, JoinSet<()>, CancellationToken) {
     let manager = Box::pin(manager_of(&format!("http://{}", server.local_addr().unwrap()))).await;
     let event_logger = Arc::new(EventLogger::new(Arc::new(SystemClock)));
-    let controller = Arc::new(Controller::new(&MISCONFIGURED, Phase::Standby, true, event_logger));
-    let mut phases = controller.phases();
+    let controller = Arc::new(Controller::new(descriptor, Phase::Standby, true, event_logger));
     let (grace, stop) = (Duration::from_secs(1), CancellationToken::new());
     let mut tasks = JoinSet::new();
     tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&manager.runtime), grace, stop.clone()));
     controller.wish(|wish| wish.lead = true);
+    (controller, tasks, stop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_that_cannot_be_built_is_degraded_and_fails_no_probe() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (controller, tasks, stop) = lead(&MISCONFIGURED, &server).await;
+    let mut phases = controller.phases();
     phases.wait_for(|phase| matches!(phase, Phase::Failed(_))).await.unwrap();
     assert_eq!(controller.check(), Ok(()));
     assert_eq!(controller.degraded().as_deref(), Some("the flag is wrong"));
@@ -124,14 +133,8 @@ async fn controller_that_cannot_be_built_is_degraded_and_fails_no_probe() {
 async fn a_controller_that_waits_for_discovery_can_be_disabled() {
     // It takes connections and never answers.
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let manager = Box::pin(manager_of(&format!("http://{}", server.local_addr().unwrap()))).await;
-    let event_logger = Arc::new(EventLogger::new(Arc::new(SystemClock)));
-    let controller = Arc::new(Controller::new(&DISCOVERED, Phase::Standby, true, event_logger));
+    let (controller, tasks, stop) = lead(&DISCOVERED, &server).await;
     let mut phases = controller.phases();
-    let (grace, stop) = (Duration::from_secs(1), CancellationToken::new());
-    let mut tasks = JoinSet::new();
-    tasks.spawn(supervise(Arc::clone(&controller), Arc::clone(&manager.runtime), grace, stop.clone()));
-    controller.wish(|wish| wish.lead = true);
     phases.wait_for(|phase| *phase == Phase::Starting).await.unwrap();
     tokio::task::yield_now().await;
     controller.wish(|wish| wish.enabled = false);

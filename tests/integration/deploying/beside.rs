@@ -155,7 +155,7 @@ fn no_controller_is_in_both_lists() {
     }
 }
 
-/// Whoever tries Coxswain with some controllers first gives it no key of the cluster.
+/// A user who tries Coxswain with some controllers first gives it no key of the cluster.
 #[test]
 fn beside_needs_no_private_key() {
     let rendered = render("beside");

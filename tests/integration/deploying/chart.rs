@@ -114,7 +114,7 @@ pub(super) fn render(name: &str) -> BTreeMap<String, Value> {
     objects(&String::from_utf8(rendered.stdout).expect("text"))
 }
 
-/// What the pods of the Deployment are to be.
+/// The expected pods of the Deployment.
 pub(super) fn deployment(objects: &BTreeMap<String, Value>) -> &Value {
     &objects[r#""Deployment"/"coxswain""#]["spec"]["template"]["spec"]
 }

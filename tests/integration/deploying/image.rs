@@ -25,7 +25,7 @@ const CONTENTS: [&str; 12] = [
     "var/lib/dpkg/status.d/libc6",
     "var/lib/dpkg/status.d/libgcc-s1",
 ];
-/// What the scripts write themselves, or is the program that the list describes. Everything else is of a Debian package.
+/// The files that the scripts write themselves, and the program that the list describes. Everything else is of a Debian package.
 const OURS: [&str; 6] = [
     "etc/group",
     "etc/nsswitch.conf",

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// What the user agents of Coxswain have where those of kube-controller-manager have a commit.
+/// The part of Coxswain's user agents that takes the place of the commit in those of kube-controller-manager.
 const COXSWAIN: &str = ") kubernetes/coxswain-";
 
 /// A controller manager, by its user agents. Both begin with the same name, which is that of the field manager.

@@ -390,7 +390,7 @@ fn status(status: &Value) -> Value {
             .collect();
         normal["conditions"] = by_type.into_iter().collect();
     }
-    // Of when volumes changed, that it was so; of when something was scaled, that it was during this run.
+    // The times at which volumes changed are reduced to their presence, and times of scaling to this run.
     if normal["lastPhaseTransitionTime"].is_string() {
         normal["lastPhaseTransitionTime"] = "a time".into();
     }

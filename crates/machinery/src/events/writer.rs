@@ -131,7 +131,7 @@ impl Delivery {
         }
     }
 
-    /// Writes one event that the server has told to wait, [`MAX_WAITS`] times at most.
+    /// Writes one event after the wait that the server asked for, with [`MAX_WAITS`] tries at most.
     async fn write_after(&self, wait: Duration, entry: &Entry) {
         let mut wait = wait;
         for _ in 0..MAX_WAITS {

@@ -179,7 +179,7 @@ impl Watchdog {
     }
 }
 
-/// What is reported of a poll.
+/// The reports that a poll causes.
 #[derive(Clone, Copy)]
 struct Report {
     is_new: bool,

@@ -174,7 +174,7 @@ mod tests {
             (vec![plain], free),
             (vec![denied], free),
         ] {
-            // Whoever writes an object decides about its references: those of another namespace do not count.
+            // A user writes the references of an object, so references from another namespace do not count.
             for (namespace, owner_namespace, expected) in
                 [("here", "here", reached), ("elsewhere", "here", [Ignore; 8]), ("here", "", reached)]
             {

@@ -23,7 +23,7 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// For a certificate that was made for these options just now.
+    /// Creates the renewal of a certificate that was just made for these options.
     pub(super) fn new(options: ServeOptions, clock: SharedClock, authority: Option<String>) -> Self {
         let made = Mutex::new(clock.now());
         Self { options, clock, made, authority: latest::Sender::new(authority) }

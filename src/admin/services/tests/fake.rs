@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub(crate) sync_stops: bool,
     /// How long each request takes, and its answer as long again.
     pub(crate) latency: Duration,
-    /// What is stored when the next write arrives.
+    /// The entries that are stored when the next write arrives.
     pub(crate) late: Option<OverrideSet>,
     /// Nothing may be read.
     pub(crate) untouchable: bool,

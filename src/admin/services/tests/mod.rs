@@ -41,7 +41,7 @@ pub(crate) struct Judge {
     asked: Mutex<Vec<(String, ResourceAttributes)>>,
     /// A user who may no longer do anything.
     revoked: Mutex<Option<&'static str>>,
-    /// No answer comes any more.
+    /// The server no longer answers.
     silent: Mutex<bool>,
 }
 

@@ -145,7 +145,7 @@ impl Pair {
     }
 }
 
-/// What the leader must do after an order that was taken, where its flags say `flags`.
+/// The state that the leader must have after an accepted order, if its flags give `flags`.
 fn expected(call: Call, flags: bool) -> bool {
     match call {
         Call::Enable { force } => flags || force,
@@ -252,7 +252,7 @@ async fn disable_only_refuses_to_enable_even_with_force() {
         assert!(refused.message().contains("--admin-overrides=disable-only"), "{refused:?}");
         assert_eq!(why::<()>(Err(refused)), (Code::FailedPrecondition, "SETTING".into()));
     }
-    // What the flags select can be disabled and enabled.
+    // A controller that the flags select can be disabled and enabled.
     assert!(bench.order(CRON, Call::Disable { force: false }).await.unwrap().1);
     assert!(bench.order(CRON, Call::Enable { force: false }).await.unwrap().1);
     assert!(bench.desired(&bench.set())[CRON]);

@@ -12,7 +12,7 @@ use crate::admin::proto::event_service_client::EventServiceClient;
 use crate::admin::proto::leader_service_client::LeaderServiceClient;
 use crate::admin::proto::queue_service_client::QueueServiceClient;
 
-/// What comes of a call that is well-formed, by its method.
+/// The answer to a well-formed call, by its method.
 async fn call(bench: &Bench, user: &'static str, rpc: &str) -> Result<(), Status> {
     let channel = || bench.channel.clone();
     let (mut controllers, mut queues) =

@@ -28,7 +28,7 @@ pub(super) fn plan(view: &View, _: Timestamp) -> Plan<Note> {
     plan.steps.extend(draft.events.iter().cloned().map(Step::Emit));
     match (draft.stage, view.node.as_deref(), list(&draft.book, view)) {
         _ if is_refused => {
-            // What was refused has times of its own; a list that could not be written is tried again by the queue's, after `LONGEST_BACKOFF` at the latest.
+            // A refused VolumeAttachment has a backoff of its own; a list that could not be written is retried by the queue, after `LONGEST_BACKOFF` at the latest.
             plan.end = !has_failed(view, &NODES);
             plan.requeue_after = draft.look_in;
         }

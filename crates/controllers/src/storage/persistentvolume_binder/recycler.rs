@@ -125,7 +125,7 @@ pub(super) enum Leftover {
 const LATE: SignedDuration = SignedDuration::from_secs(30);
 
 impl Begun {
-    /// What is left of it, whatever its Pod was created for.
+    /// Returns the state of the Pod that was created, for whichever release.
     pub(super) fn leftover(&self) -> Leftover {
         if self.is_deleted {
             return Leftover::Leaving(None);

@@ -238,7 +238,7 @@ fn due(view: &View, schedule: &Schedule, now: Timestamp) -> Missed {
         // The first one after the bound would always lie in the future: kube-controller-manager never starts such a Job.
         Schedule::Every(seconds) if deadline.as_secs() < *seconds => match missed(schedule, since, now) {
             Missed::Last { at, .. } if at <= bound => Missed::Nothing,
-            // Those that came before the deadline are none too many.
+            // Activations before the deadline do not count as missed.
             Missed::Last { at, .. } => Missed::Last { at, many: false },
             missed => missed,
         },

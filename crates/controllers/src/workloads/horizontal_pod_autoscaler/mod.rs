@@ -119,7 +119,7 @@ pub fn build(build: &Build<'_>) -> Result<Built, BuildError> {
 const HURRIED: Duration = Duration::from_secs(1);
 
 /// An autoscaler that is new, or has another spec, concerns its own key. kube-controller-manager does not wait for a period from 1.37 on.
-/// Those that a starting process finds wait for one.
+/// Autoscalers that a starting process finds wait for one period.
 fn new_or_changed(delta: Delta<'_>, add: &mut dyn FnMut(Key)) {
     if delta.initial {
         return;

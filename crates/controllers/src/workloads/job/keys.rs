@@ -77,7 +77,7 @@ pub(super) fn of_leavers(pods: Dependents<Pod>) -> KeyMap {
         let (old, new) = delta.typed::<Job>();
         let is_over = new.is_none_or(|new| old.is_some() && new.end().is_some());
         let Some(job) = new.or(old).filter(|_| is_over) else { return };
-        // Those that name it otherwise are judged by the room, too.
+        // The controller judges pods that name the Job otherwise, too.
         let owned = pods.with_uid_of(ControllerKey::of(&job.metadata, &JOBS));
         let free = pods.orphans(&job.metadata.namespace);
         let selected = free.into_iter().filter(|pod| job.selects(&pod.metadata.labels));

@@ -6,7 +6,7 @@ use crate::wire::Time;
 
 /// A code and a body.
 type Answer = (u16, Vec<u8>);
-/// What a plan is like, the plan, and how each of its writes is answered.
+/// A description of a plan, the plan, and the answer to each of its writes.
 type Case = (&'static str, fn() -> Plan, fn() -> Answer);
 
 const ZERO: Duration = Duration::ZERO;

@@ -78,7 +78,7 @@ fn of_a_consumer_that_the_cache_has_not_the_api_server_is_asked() {
         // The cache will hear of what it does.
         let there = live("p", Some(pod("p", &[], &[], plain)));
         assert_eq!(cluster.claim("c", &there).unwrap(), Vec::<String>::new());
-        // What it has done already the cache may never be told as a change.
+        // The cache may never receive the end of the pod as a change.
         assert_eq!(cluster.claim("c", &live("p", Some(pod("p", &[], &[], finished)))).unwrap(), freed);
         let error = ApiError::Malformed { request: "GET".to_owned(), what: "nonsense".to_owned() };
         let silent = none().with_object(&PODS, Key::new("ns", "p"), Err(error));

@@ -12,7 +12,7 @@ use std::vec::IntoIter;
 use super::super::topology::{Capacity, Need};
 use coxswain_machinery::wire::Str;
 
-/// Of an endpoint that changes hands one zone has at least this too much, and the other lacks at least this: both are nearer to
+/// An endpoint moves if one zone has at least this too much and the other lacks at least this: both are nearer to
 /// their parts then, or as near.
 const HALF: f64 = 0.5;
 /// One of the two has at least this too much or too little.
@@ -134,7 +134,7 @@ impl Allotment {
     }
 }
 
-/// What these amounts consist of: each is taken down by one for as long as it is at least `least`, the largest first; of equals,
+/// Splits amounts into units: each is taken down by one for as long as it is at least `least`, the largest first; of equals,
 /// the one whose zone comes first.
 fn units<'a>(amounts: impl Iterator<Item = (&'a Str, f64)>, least: f64) -> Vec<(f64, &'a Str)> {
     let down = |(zone, amount): (&'a Str, f64)| {

@@ -46,7 +46,7 @@ pub(super) fn of_own_create(cron_job: &CronJob, job: &Job) -> Option<Timestamp> 
 /// annotation, the name that belongs to it, and a reference that blocks the deletion of its owner. `kubectl create job --from`
 /// sets neither the annotation nor such a reference, so the digits in the name of a manual Job do not count.
 ///
-/// Whoever may create Jobs can forge these marks. So the time must be an activation of the schedule that the status does not
+/// A user who may create Jobs can forge these marks. So the time must be an activation of the schedule that the status does not
 /// cover, and the API server's time of the Job's creation bounds how far it may lie ahead.
 pub(super) fn started(view: &View, job: &Job) -> Option<Timestamp> {
     let cron_job = &view.cron_job;

@@ -90,7 +90,7 @@ fn every_with_a_shorter_starting_deadline_runs() {
         assert!(done.requeue_after.is_some_and(|after| after <= Duration::from_millis(120_100)), "{now}");
     }
     assert_eq!(started.len(), 3);
-    // What was missed before the deadline is no reason to warn.
+    // Activations that were missed before the deadline cause no warning.
     let old = cron_job(|cron_job| {
         cron_job.spec.schedule = "@every 1m".into();
         cron_job.spec.starting_deadline_seconds = Some(30);

@@ -28,7 +28,7 @@ pub(super) struct Present {
 
 /// Which revision is the present one.
 pub(super) enum Settled {
-    /// That can be told once these steps are done.
+    /// The revision is known once these steps are done.
     Later(Vec<Step>),
     /// It is known.
     Now(Present),

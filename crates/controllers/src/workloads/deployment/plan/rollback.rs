@@ -31,7 +31,7 @@ pub(super) fn wanted(draft: &Draft<'_>) -> Option<i64> {
     draft.view.deployment.metadata.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
-/// What is left to be written before the rollback, or else the rollback; the releases in either case.
+/// Plans the writes that must precede the rollback, or else the rollback; the releases in either case.
 pub(super) fn roll_back(mut draft: Draft<'_>, to: i64) -> Result<Plan, Unplannable> {
     if draft.new.is_none() {
         // The strategy holds for this one, too: where it is Recreate, it has no pods beside the old ones.

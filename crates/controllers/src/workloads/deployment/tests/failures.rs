@@ -89,7 +89,7 @@ fn other_failures_leave_no_trace() {
     }
 }
 
-/// What is known before a size is refused is shown; nothing else of the status changes.
+/// The status shows the facts that precede a refused size; nothing else of it changes.
 #[test]
 fn refused_size_shows_pause_found_replica_set_and_revision() {
     let update = || failure("update replicasets.apps default/web-x", 403, "Forbidden", "frozen");

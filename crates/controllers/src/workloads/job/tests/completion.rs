@@ -98,7 +98,7 @@ fn job_being_deleted_is_declared_complete() {
     );
 }
 
-/// What a pod does.
+/// The state of a pod.
 #[derive(Clone, Copy, Debug)]
 enum Sort {
     Runs,

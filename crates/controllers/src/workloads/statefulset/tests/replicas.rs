@@ -216,7 +216,7 @@ fn surplus_pods_go_although_replicas_are_refused() {
     assert_eq!(deletes("Parallel", refused("delete")), [""; 0], "not twice in one reconcile");
 }
 
-/// What a reconcile plans after its adoptions and releases have been answered so.
+/// Returns the plan of a reconcile whose adoptions and releases had these answers.
 fn after_claims(pods: &[Member<'_>], answers: Vec<(&str, WriteEffect, Option<Arc<Pod>>)>) -> Vec<String> {
     let pods: Vec<Arc<Pod>> = pods.iter().map(|(at, image, state)| pod(*at, image, state)).collect();
     let bench = Bench::of(&set(|set| says(set, "web:1", "web:1")), &pods);
