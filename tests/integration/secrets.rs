@@ -12,14 +12,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use coxswain::admin::proto::{self, EventType};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace as CoreNamespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Namespace as CoreNamespace, Pod, ResourceQuota, Secret, ServiceAccount,
+};
 use kube::api::{Api, DeleteParams, PostParams};
 use rcgen::KeyPair;
 use serde_json::json;
 
 use crate::admin::{Admin, Who, files};
 use crate::certificates::{issued, request};
-use crate::harness::{Caller, Cluster, ControlPlane, Manager, Namespace, Options, object, turn, until};
+use crate::harness::{
+    Caller, Cluster, ControlPlane, Manager, Namespace, Options, eventually, object, turn, until,
+};
 use crate::profiling::profile;
 use crate::tracing::Collector;
 
@@ -83,7 +87,13 @@ async fn secrets_pass(known: &mut Known, plane: &ControlPlane, cluster: &Cluster
     let containers = json!([{ "name": "web", "image": "nginx:1", "env": env,
         "resources": { "limits": { "cpu": "1" }, "requests": { "cpu": "1" } } }]);
     let quota = json!({ "metadata": { "name": "none" }, "spec": { "hard": { "requests.cpu": "0" } } });
-    namespace.create::<k8s_openapi::api::core::v1::ResourceQuota>(quota).await;
+    namespace.create::<ResourceQuota>(quota).await;
+    // The API server knows a new quota by its watch, and admits what comes before.
+    let probe =
+        object::<Pod>(json!({ "metadata": { "name": "probe" }, "spec": { "containers": containers } }));
+    let (pods, dry_run) = (namespace.api::<Pod>(), PostParams { dry_run: true, ..PostParams::default() });
+    let refused = || async { pods.create(&dry_run, &probe).await.is_err() };
+    eventually("the quota to be in force", LIMIT, refused).await;
     namespace.deployment("refused", 1, json!({ "template": { "spec": { "containers": containers } } })).await;
 
     let account = namespace.create::<ServiceAccount>(json!({ "metadata": { "name": "robot" } })).await;
@@ -267,8 +277,9 @@ async fn nothing_that_a_manager_tells_is_secret() {
         let answers = told_to_master(&plane, &manager, &namespace).await;
         told.push((format!("an answer of the admin API ({format})"), answers.join("\n")));
         told.push((format!("a profile ({format})"), profiles(&manager).await.join("\n")));
-        let events = plane.kubectl(&["get", "events", "--all-namespaces", "-o", "json"]);
-        assert!(events.contains("FailedCreate"), "{events}");
+        let events = || async { plane.kubectl(&["get", "events", "--all-namespaces", "-o", "json"]) };
+        let told_of = |events: &String| events.contains("FailedCreate");
+        let events = until("an Event of the refused pod", LIMIT, events, told_of).await;
         told.push((format!("an Event ({format})"), events));
         // Then all that is left of it goes.
         let namespaces: Api<CoreNamespace> = Api::all(cluster.client.clone());
