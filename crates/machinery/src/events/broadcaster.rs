@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::correlator::Correlator;
 use super::journal::Journal;
+use super::lanes::Lanes;
 use super::sink::EventSink;
 use super::writer::{Delivery, Emitted, Writer};
 use crate::client::ApiClient;
@@ -108,7 +109,8 @@ impl EventBroadcaster {
             closing: self.closing.clone(),
         });
         let correlator = Correlator::new(component.as_ref().into());
-        let writer = Writer { delivery, correlator, waiting: TaskTracker::new(), abort: self.abort.clone() };
+        let lanes = Lanes::new(Arc::clone(&delivery), self.abort.clone());
+        let writer = Writer { delivery, correlator, lanes, abort: self.abort.clone() };
         self.tasks.spawn(writer.run(receiver));
         Recorder { component, clock: Arc::clone(&self.clock), sender, outcomes }
     }

@@ -15,6 +15,7 @@
 mod broadcaster;
 mod correlator;
 mod journal;
+mod lanes;
 mod sink;
 mod writer;
 

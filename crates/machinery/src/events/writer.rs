@@ -6,10 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::broadcaster::Outcomes;
 use super::correlator::{Correlator, Entry};
+use super::lanes::Lanes;
 use super::sink::EventSink;
 use crate::client::ApiError;
 use crate::model::plan::EventSpec;
@@ -24,17 +24,14 @@ pub(super) const PAUSE: Duration = Duration::from_secs(10);
 pub(super) const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(10);
 pub(super) const MAX_WAITS: u32 = 10;
-/// Events of a recorder that may wait so, next to those that follow them. More are dropped as refused.
-pub(super) const MAX_WAITING: usize = 16;
-
 /// An event and when it happened.
 pub(super) type Emitted = (EventSpec, Timestamp);
 
 pub(super) struct Writer {
     pub(super) delivery: Arc<Delivery>,
     pub(super) correlator: Correlator,
-    /// Events that wait because the server said when to come back. They hold up no others.
-    pub(super) waiting: TaskTracker,
+    /// Events that wait because the server said when to come back.
+    pub(super) lanes: Lanes,
     /// Stop at once.
     pub(super) abort: CancellationToken,
 }
@@ -48,6 +45,13 @@ pub(super) struct Delivery {
     pub(super) is_patient: bool,
     /// Nothing more comes: what waits is tried once each.
     pub(super) closing: CancellationToken,
+}
+
+/// How often an event has been tried, and has waited as the server said. The bounds hold for all of its life.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Patience {
+    tries: u32,
+    waits: u32,
 }
 
 /// What a failure means for an event.
@@ -84,59 +88,49 @@ impl Writer {
                 self.delivery.outcomes.filtered.inc();
                 continue;
             };
+            let Some(entry) = self.lanes.join(entry) else { continue };
             tokio::select! {
                 biased;
                 () = abort.cancelled() => {
                     self.delivery.outcomes.dropped.inc();
                     break;
                 }
-                result = self.delivery.attempt(&entry) => {
-                    if let Err(wait) = result {
-                        self.wait(entry, wait);
-                    }
-                }
+                () = self.write(entry) => {}
             }
         }
         emitted.close();
         while emitted.try_recv().is_ok() {
             self.delivery.outcomes.dropped.inc();
         }
-        self.waiting.close();
-        self.waiting.wait().await;
+        self.lanes.end().await;
     }
 
-    /// Tries an event again after a wait, in a task of its own.
-    fn wait(&self, entry: Entry, wait: Duration) {
-        if self.waiting.len() >= MAX_WAITING {
-            self.delivery.outcomes.refused.inc();
-            tracing::warn!(component = %self.delivery.component, event = %entry.key(), "too many events wait for an overloaded server");
-            return;
+    /// Writes an event, or leaves it to a lane. Where too many lanes are open, all events wait for this one.
+    async fn write(&self, entry: Entry) {
+        let mut patience = Patience::default();
+        let Err(wait) = self.delivery.attempt(&entry, &mut patience).await else { return };
+        if let Some((entry, patience)) = self.lanes.open(entry, patience, wait) {
+            self.delivery.write_after(wait, &entry, patience).await;
         }
-        let (delivery, abort) = (Arc::clone(&self.delivery), self.abort.clone());
-        self.waiting.spawn(async move {
-            tokio::select! {
-                biased;
-                () = abort.cancelled() => delivery.outcomes.dropped.inc(),
-                () = delivery.write_after(wait, &entry) => {}
-            }
-        });
     }
 }
 
 impl Delivery {
     /// Writes one event, as often as the server says when to come back. Returns when it is written, refused or given up.
     pub(super) async fn write(&self, entry: &Entry) {
-        if let Err(wait) = self.attempt(entry).await {
-            self.write_after(wait, entry).await;
+        let mut patience = Patience::default();
+        if let Err(wait) = self.attempt(entry, &mut patience).await {
+            self.write_after(wait, entry, patience).await;
         }
     }
 
-    /// Writes one event after the wait that the server asked for, with [`MAX_WAITS`] tries at most.
-    async fn write_after(&self, wait: Duration, entry: &Entry) {
+    /// Writes one event after the wait that the server asked for, and again after each that it asks for then.
+    pub(super) async fn write_after(&self, wait: Duration, entry: &Entry, mut patience: Patience) {
         let mut wait = wait;
-        for _ in 0..MAX_WAITS {
+        while patience.waits < MAX_WAITS {
+            patience.waits += 1;
             self.pause(wait).await;
-            match self.attempt(entry).await {
+            match self.attempt(entry, &mut patience).await {
                 Err(again) if !self.closing.is_cancelled() => wait = again,
                 Err(_) => break,
                 Ok(()) => return,
@@ -152,9 +146,11 @@ impl Delivery {
     ///
     /// # Errors
     /// The wait before the next try, [`LONGEST_WAIT`] at most.
-    async fn attempt(&self, entry: &Entry) -> Result<(), Duration> {
+    pub(super) async fn attempt(&self, entry: &Entry, patience: &mut Patience) -> Result<(), Duration> {
         let key = entry.key();
-        for tries in 1..=MAX_TRIES {
+        loop {
+            patience.tries += 1;
+            let tries = patience.tries;
             let Err(error) = self.send(entry).await else { return Ok(()) };
             match self.verdict(&error) {
                 Verdict::Written => {
@@ -171,7 +167,7 @@ impl Delivery {
                     }
                     return Ok(());
                 }
-                Verdict::Retry if tries == MAX_TRIES || self.closing.is_cancelled() => {
+                Verdict::Retry if tries >= MAX_TRIES || self.closing.is_cancelled() => {
                     self.outcomes.failed.inc();
                     tracing::warn!(component = %self.component, event = %key, tries, %error, "an event could not be written");
                     return Ok(());
@@ -183,7 +179,6 @@ impl Delivery {
             let pause = if tries == 1 { PAUSE.mul_f64(crate::random::fraction()) } else { PAUSE };
             self.pause(pause).await;
         }
-        Ok(())
     }
 
     /// Waits, but not beyond the end of the broadcaster.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+use super::record::{refused, timeout};
 use super::*;
 use crate::api::events::Event;
 use crate::client::ApiError;
@@ -13,23 +14,18 @@ use crate::events::{EventBroadcaster, EventMetrics, EventSink};
 use crate::model::clock::ManualClock;
 use crate::telemetry::Registry;
 
-/// Keeps what is created, and fails so many times before.
+/// Keeps what is created, and answers so before.
 #[derive(Default)]
 struct Store {
-    failures: Mutex<u32>,
+    failures: Mutex<Vec<ApiError>>,
     created: Mutex<Vec<Event>>,
 }
 
 impl EventSink for Store {
     fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), ApiError>> {
         Box::pin(async move {
-            let mut failures = self.failures.lock();
-            if *failures > 0 {
-                *failures -= 1;
-                return Err(ApiError::Timeout {
-                    request: "POST events".to_owned(),
-                    after: std::time::Duration::from_secs(1),
-                });
+            if let Some(error) = self.failures.lock().pop() {
+                return Err(error);
             }
             self.created.lock().push(event.clone());
             Ok(())
@@ -45,7 +41,9 @@ impl EventSink for Store {
 async fn fifty_orders_of_one_moment_are_fifty_events() {
     let metrics = EventMetrics::register(&Registry::new()).unwrap();
     let broadcaster = EventBroadcaster::new(Arc::new(ManualClock::new(at(0))), metrics);
-    let store = Arc::new(Store { failures: Mutex::new(2), ..Store::default() });
+    // No answer, and answers that a recorder takes as final.
+    let failures = vec![refused(500, "InternalError", ""), refused(429, "TooManyRequests", ""), timeout()];
+    let store = Arc::new(Store { failures: Mutex::new(failures), ..Store::default() });
     let journal = broadcaster.journal_to("test", Arc::<Store>::clone(&store));
     // Half of them say the same, too.
     for order in 0..50 {

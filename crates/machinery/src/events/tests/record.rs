@@ -16,7 +16,8 @@ use crate::api::events::Event;
 use crate::api::meta::{Status, StatusCause, StatusDetails};
 use crate::client::{ApiClient, ApiError, BoxError, HttpService};
 use crate::events::broadcaster::QUEUE;
-use crate::events::writer::{LONGEST_WAIT, MAX_TRIES, MAX_WAITS, PAUSE};
+use crate::events::lanes::MAX_LANES;
+use crate::events::writer::{LONGEST_WAIT, MAX_TRIES, MAX_WAITS, PAUSE, SHORTEST_WAIT};
 use crate::events::{EventBroadcaster, EventMetrics, EventSink, Recorder};
 use crate::model::clock::ManualClock;
 use crate::telemetry::Registry;
@@ -81,6 +82,12 @@ impl Setup {
         self.recorder.emit(event(pod("web"), message));
     }
 
+    fn emit_in(&self, namespace: &str, message: &str) {
+        let mut event = event(pod("web"), message);
+        event.regarding.key.namespace = namespace.into();
+        self.recorder.emit(event);
+    }
+
     /// How many events had this outcome.
     fn count(&self, outcome: &str) -> u64 {
         let prefix = format!("coxswain_events_total{{component=\"test\",outcome=\"{outcome}\"}} ");
@@ -88,7 +95,7 @@ impl Setup {
     }
 }
 
-fn refused(code: u16, reason: &str, cause: &str) -> ApiError {
+pub(super) fn refused(code: u16, reason: &str, cause: &str) -> ApiError {
     let causes = vec![StatusCause { reason: cause.into(), ..StatusCause::default() }];
     ApiError::Refused {
         request: "POST events".to_owned(),
@@ -103,7 +110,7 @@ fn refused(code: u16, reason: &str, cause: &str) -> ApiError {
     }
 }
 
-fn timeout() -> ApiError {
+pub(super) fn timeout() -> ApiError {
     ApiError::Timeout { request: "POST events".to_owned(), after: Duration::from_secs(1) }
 }
 
@@ -193,9 +200,9 @@ async fn a_repetition_that_failed_is_patched_again() {
 #[tokio::test(start_paused = true)]
 async fn event_that_is_refused_holds_up_no_other() {
     let setup = Setup::new([refused(500, "InternalError", ""), overloaded(i32::MAX as u64)], 1);
-    for message in ["a", "b", "c"] {
-        setup.emit(message);
-    }
+    setup.emit("a");
+    setup.emit("b");
+    setup.emit_in("other", "c");
     settle().await;
     let calls = setup.sink.calls.lock().clone();
     assert_eq!(setup.sink.calls(), ["create a x1", "create b x1", "create c x1", "create b x1"]);
@@ -217,12 +224,77 @@ async fn event_that_an_overloaded_server_refuses_is_tried_as_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn burst_that_an_overloaded_server_refuses_is_written_late_and_in_order() {
+    let setup = Setup::new((0..5).map(|_| overloaded(1)), 1);
+    for n in 0..200 {
+        setup.recorder.emit(event(pod(&format!("pod-{n}")), &n.to_string()));
+    }
+    settle().await;
+    let calls = setup.sink.calls.lock().clone();
+    let wanted = (0..5).map(|_| 0).chain(0..200).map(|n| format!("create {n} x1"));
+    assert_eq!(setup.sink.calls(), wanted.collect::<Vec<_>>(), "one request at a time");
+    assert_eq!(calls[204].0 - calls[0].0, Duration::from_secs(5));
+    assert_eq!((setup.count("created"), setup.count("refused")), (200, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn repetition_waits_behind_the_event_that_it_repeats() {
+    let setup = Setup::new([], 1);
+    setup.emit("a");
+    settle().await;
+    setup.sink.script.lock().push_back(overloaded(10));
+    setup.emit("a");
+    setup.emit("a");
+    settle().await;
+    assert_eq!(setup.sink.calls(), ["create a x1", "patch a x2", "patch a x2", "patch a x3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_all_namespaces_are_refused_the_recorder_waits() {
+    let setup = Setup::new((0..=MAX_LANES).map(|_| overloaded(10)), 1);
+    for n in 0..MAX_LANES + 2 {
+        setup.emit_in(&format!("ns-{n}"), &n.to_string());
+    }
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(setup.sink.calls().len(), MAX_LANES + 1, "the last one is not sent to an overloaded server");
+    settle().await;
+    assert_eq!((setup.sink.calls().len(), setup.count("created")), (2 * MAX_LANES + 3, MAX_LANES as u64 + 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_that_asks_for_no_wait_gets_a_second() {
+    let setup = Setup::new((0..20).map(|_| overloaded(0)), 1);
+    setup.emit("a");
+    settle().await;
+    let calls = setup.sink.calls.lock().clone();
+    assert_eq!(calls.len(), 1 + MAX_WAITS as usize);
+    assert!(calls.windows(2).all(|pair| pair[1].0 - pair[0].0 == SHORTEST_WAIT), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_and_overload_together_end() {
+    let answers = (0..100).map(|n| if n % 2 == 0 { overloaded(1) } else { timeout() });
+    let setup = Setup::new(answers, 1);
+    setup.emit("a");
+    settle().await;
+    assert_eq!((setup.sink.calls().len(), setup.count("failed")), (MAX_TRIES as usize, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn shutdown_tries_events_that_wait_once_more() {
     let setup = Setup::new([overloaded(10)], 1);
     setup.emit("a");
+    setup.emit("b");
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert!(setup.broadcaster.shutdown(Duration::from_secs(1)).await);
-    assert_eq!((setup.sink.calls().len(), setup.count("created")), (2, 1));
+    // The answers take time, and the shutdown awaits them.
+    let held = setup.sink.gate.acquire().await.unwrap();
+    let (ended, ()) = tokio::join!(setup.broadcaster.shutdown(Duration::from_secs(1)), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(held);
+    });
+    assert!(ended);
+    assert_eq!(setup.sink.calls(), ["create a x1", "create a x1", "create b x1"]);
+    assert_eq!(setup.count("created"), 2);
 }
 
 fn overloaded(seconds: u64) -> ApiError {

@@ -1,0 +1,103 @@
+//! The events that wait because an overloaded server said when to come back, in a lane for each namespace.
+//!
+//! A webhook that refuses the events of one namespace holds up no other namespace. In a lane the order stays, and one request is under
+//! way at a time, so that a burst of events leaves its controller's requests room.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::broadcaster::QUEUE;
+use super::correlator::Entry;
+use super::writer::{Delivery, Patience};
+use crate::wire::Str;
+
+/// Lanes of a recorder. Where more namespaces wait, the server is overloaded for all, and the recorder waits itself.
+pub(super) const MAX_LANES: usize = 16;
+
+/// An event, and how much longer it is tried.
+type Waiting = (Entry, Patience);
+
+/// The lanes of one recorder.
+pub(super) struct Lanes {
+    delivery: Arc<Delivery>,
+    /// Stop at once.
+    abort: CancellationToken,
+    tasks: TaskTracker,
+    /// By namespace, the events behind the one that its lane's task holds.
+    behind: Arc<Mutex<HashMap<Str, VecDeque<Waiting>>>>,
+}
+
+impl Lanes {
+    pub(super) fn new(delivery: Arc<Delivery>, abort: CancellationToken) -> Self {
+        Self { delivery, abort, tasks: TaskTracker::new(), behind: Arc::default() }
+    }
+
+    /// Puts an event behind those of its namespace that wait; gives it back if none do.
+    pub(super) fn join(&self, entry: Entry) -> Option<Entry> {
+        let mut behind = self.behind.lock();
+        let waiting: usize = behind.values().map(VecDeque::len).sum();
+        let Some(lane) = behind.get_mut(&entry.event.metadata.namespace) else { return Some(entry) };
+        if waiting < QUEUE {
+            lane.push_back((entry, Patience::default()));
+        } else {
+            self.delivery.outcomes.dropped.inc();
+        }
+        None
+    }
+
+    /// Opens a lane with an event that is to wait, in a task of its own; gives it back if there are too many lanes.
+    pub(super) fn open(&self, entry: Entry, patience: Patience, wait: Duration) -> Option<Waiting> {
+        let namespace = entry.event.metadata.namespace.clone();
+        {
+            let mut behind = self.behind.lock();
+            if behind.len() >= MAX_LANES {
+                return Some((entry, patience));
+            }
+            behind.insert(namespace.clone(), VecDeque::new());
+        }
+        let (delivery, behind, abort) =
+            (Arc::clone(&self.delivery), Arc::clone(&self.behind), self.abort.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = abort.cancelled() => {
+                    let left = behind.lock().remove(&namespace).map_or(0, |lane| lane.len());
+                    delivery.outcomes.dropped.inc_by(1 + left as u64);
+                }
+                () = drain(&delivery, &behind, &namespace, (entry, patience), wait) => {}
+            }
+        });
+        None
+    }
+
+    /// Returns when nothing waits any more. No event may come after that.
+    pub(super) async fn end(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Writes the events of a lane, one after the other. The lane ends with the last.
+async fn drain(
+    delivery: &Delivery,
+    behind: &Mutex<HashMap<Str, VecDeque<Waiting>>>,
+    namespace: &Str,
+    first: Waiting,
+    wait: Duration,
+) {
+    let mut next = Some((first, wait));
+    while let Some(((entry, patience), wait)) = next {
+        delivery.write_after(wait, &entry, patience).await;
+        let mut behind = behind.lock();
+        let follower = behind.get_mut(namespace).and_then(VecDeque::pop_front);
+        if follower.is_none() {
+            behind.remove(namespace);
+        }
+        next = follower.map(|follower| (follower, Duration::ZERO));
+    }
+}
